@@ -128,8 +128,8 @@ mod tests {
     #[test]
     fn an_unknown_key_or_name_comes_with_its_line_and_the_nearest_one() {
         for (text, want) in [
-            ("[scoring]\n\nvalu = 1", "c.toml, line 3: unknown field `valu`"),
-            ("[scoring]\nvalu = 1", "did you mean `value`?"),
+            ("[scoring]\n\npage_valu = 1", "c.toml, line 3: unknown field `page_valu`"),
+            ("[scoring]\npage_valu = 1", "did you mean `page_value`?"),
             ("mode = 'lerning'", "line 1: there is no mode \"lerning\"; did you mean \"learning\"?"),
             ("policy = 'confidant'", "line 1: there is no policy \"confidant\"; did you mean \"confident\"?"),
             ("[[fetcher]]\nname = 'x'\nclass = 'fast'", "line 3: there is no class \"fast\"; it can be plain,"),
@@ -152,7 +152,7 @@ mod tests {
         for (text, want) in [
             ("\nhalf_life_days = 3", "c.toml, line 2: half_life_days is 3.0; it can be 7 to 365"),
             ("half_life_days = nan", "line 1: half_life_days is NaN"),
-            ("[scoring]\npage_value = 1\nphi = 1.0", "line 3: scoring.success_discount is 1.0"),
+            ("[scoring]\npage_value = 1\nsuccess_discount = 1.0", "line 3: scoring.success_discount is 1.0"),
             ("[importance]\nfull = 0.0", "line 2: importance.full is 0.0"),
             ("[rollout]\nconfidence = 1.0", "line 2: rollout.confidence is 1.0; it can be 0.5 to 0.9999"),
             ("[http]\n# none\ntimeout_s = 0.0", "line 3: http.timeout is 0ns"),
@@ -177,16 +177,16 @@ mod tests {
 
     #[test]
     fn all_that_is_wrong_is_said_at_once_with_line_and_column() {
-        let text = "modus = 'learning'\nsplit_share = 2\n[scoring]\n  valu = 1\nphi = 'x'\n[[fetcher]]\ncost = 3\n\
+        let text = "modus = 'learning'\nsplit_share = 2\n[scoring]\n  page_valu = 1\nsuccess_discount = 'x'\n[[fetcher]]\ncost = 3\n\
                     [[fetcher]]\nname = 'b'\nprior = 7\nquality = -1\n[http]\ntimeout = '1s'\ntimeout_s = 2";
         let error = Config::from_toml(text, Path::new("c.toml")).unwrap_err();
         let places: Vec<_> = error.problems().iter().map(|problem| problem.place().unwrap().1).collect();
         let places: Vec<(usize, usize)> = places.iter().map(|at| (at.line, at.column)).collect();
-        let want = [(1, 1), (2, 15), (4, 3), (5, 7), (6, 1), (10, 9), (11, 11), (14, 1)];
+        let want = [(1, 1), (2, 15), (4, 3), (5, 20), (6, 1), (10, 9), (11, 11), (14, 1)];
         assert_eq!(places, want, "{error}");
         let problems = error.problems();
         assert_eq!(problems[0].meant.as_deref(), Some("mode"));
-        assert_eq!((problems[2].key.as_str(), problems[2].meant.as_deref()), ("scoring.valu", Some("value")));
+        assert_eq!((problems[2].key.as_str(), problems[2].meant.as_deref()), ("scoring.page_valu", Some("page_value")));
         assert!(
             error.to_string().contains("c.toml, line 7: missing field `name`") || error.to_string().contains("line 6"),
             "{error}"

@@ -19,14 +19,14 @@ fn row<'r>(rows: &'r [Value], key: &str) -> &'r Value {
 fn check_says_all_that_is_wrong_at_once_with_its_place() {
     let place = Place::new();
     let file =
-        place.write("f.toml", "mode = 'learning'\n\n[scoring]\nvalu = 3\nphi = 2.0\n[log]\ndurability = 'synch'\n");
+        place.write("f.toml", "mode = 'learning'\n\n[scoring]\npage_valu = 3\nsuccess_discount = 2.0\n[log]\ndurability = 'synch'\n");
     let ran = config(&place, &["config", "check", &file], &[("FETCHWISE_SPLIT_SHARE", "9")]);
     assert_eq!(ran.code, 2, "{}", ran.stdout);
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert_eq!(lines.len(), 4, "{}", ran.stdout);
-    assert!(lines[0].starts_with("f.toml:4:1: error: unknown field `valu`"), "{}", lines[0]);
-    assert!(lines[0].ends_with("did you mean `value`?"), "{}", lines[0]);
-    assert!(lines[1].starts_with("f.toml:5:7: error: scoring.success_discount is 2.0;"), "{}", lines[1]);
+    assert!(lines[0].starts_with("f.toml:4:1: error: unknown field `page_valu`"), "{}", lines[0]);
+    assert!(lines[0].ends_with("did you mean `page_value`?"), "{}", lines[0]);
+    assert!(lines[1].starts_with("f.toml:5:20: error: scoring.success_discount is 2.0;"), "{}", lines[1]);
     assert!(lines[2].starts_with("f.toml:7:14: error: unknown variant `synch`"), "{}", lines[2]);
     assert!(lines[3].starts_with("FETCHWISE_SPLIT_SHARE: error: split_share is 9.0; it can be 0 to 1"), "{}", lines[3]);
 
@@ -35,9 +35,9 @@ fn check_says_all_that_is_wrong_at_once_with_its_place() {
     let first = &json["problems"][0];
     assert_eq!(
         (first["line"].as_u64(), first["column"].as_u64(), first["did_you_mean"].as_str()),
-        (Some(4), Some(1), Some("value"))
+        (Some(4), Some(1), Some("page_value"))
     );
-    assert_eq!((first["key"].as_str(), first["source"].as_str()), (Some("scoring.valu"), Some("file")));
+    assert_eq!((first["key"].as_str(), first["source"].as_str()), (Some("scoring.page_valu"), Some("file")));
 
     let broken = place.write("broken.toml", "mode = \n[scoring\n");
     let ran = config(&place, &["config", "check", &broken], &[]);
