@@ -2,8 +2,9 @@
 //!
 //! # A visit, with any HTTP client
 //!
-//! A [`Visit`](visit::Visit) is one URL on its way. It says what to do next, is told what came of it, and records, retries, escalates
-//! and pauses by itself. It does no I/O, so that any client on any runtime drives it. `examples/visit.rs` is this, with a real client.
+//! A [`Visit`](visit::Visit) is the fetch of one URL. It returns the next step and takes the result of each request. It
+//! records, retries, escalates and pauses on its own. It does no I/O, so any client on any runtime can drive it.
+//! `examples/visit.rs` shows the same loop with a real client.
 //!
 //! ```
 //! use fetchwise::{Selector, answer::{Answer, Outcome}, fetchwise::detect::Detector, fetchwise::registry::FetcherSpec, visit::Step};
@@ -16,7 +17,7 @@
 //! let selector = Selector::builder()
 //!     .fetcher(FetcherSpec::plain("direct_access"))
 //!     .fetcher(FetcherSpec::rendering("playwright").cost(15.0))
-//!     .journal(dir) // what earlier runs have learned; what this one learns is kept there
+//!     .journal(dir) // loads what earlier runs learned, and keeps what this run learns
 //!     .build()?;
 //! let detector = Detector::new();
 //!
@@ -40,7 +41,7 @@
 //! # Ok::<(), fetchwise::Error>(())
 //! ```
 //!
-//! # A decision and nothing else
+//! # A decision only
 //!
 //! ```
 //! use fetchwise::{Selector, fetchwise::attempt::Attempt, selector::SelectContext, fetchwise::time::Timestamp};
@@ -56,27 +57,28 @@
 //!
 //! # The detector alone
 //!
-//! [`Detector::judge`](crate::detect::Detector::judge) says what a response is: content, a block and whose, a shell, an empty page.
+//! [`Detector::judge`](crate::detect::Detector::judge) classifies a response: content, a block and its vendor, an
+//! application shell, or an empty page.
 //!
-//! # Everything together
+//! # The pipeline
 //!
 //! With the feature `pipeline`, [`Pipeline`](pipeline::Pipeline) drives visits on tokio with any set of
 //! [`Fetcher`](crate::fetch::Fetcher)s: the shipped ones ([`HttpFetcher`](crate::fetch::http::HttpFetcher),
-//! [`CommandFetcher`](crate::fetch::command::CommandFetcher), `BrowserFetcher` with the feature `browser`) and one's own. A way to choose of
-//! one's own is a [`Policy`](policy::Policy). The folder `examples` has a program for each.
+//! [`CommandFetcher`](crate::fetch::command::CommandFetcher), `BrowserFetcher` with the feature `browser`) and your
+//! own. A [`Policy`](policy::Policy) replaces the way fetchwise chooses. The folder `examples` has a program for each.
 //!
 //! # Features
 //!
-//! | feature | brings |
+//! | feature | adds |
 //! |---|---|
 //! | (none) | the selector and visits: heuristics, evidence, decisions |
-//! | `journal` (default) | what was learned survives the process |
-//! | `detect` (default) | reading responses, with rules in TOML |
+//! | `journal` (default) | evidence survives the process |
+//! | `detect` (default) | classifies responses, with rules in TOML |
 //! | `json`, `config` | attempts and decisions as JSON, analytics over a journal; settings from TOML |
 //! | `pipeline` | visits on tokio, plain HTTP, child processes, stores |
 //! | `browser` | Chromium over the DevTools protocol |
-//! | `tracing` | spans and events for what visits do |
-//! | `metrics` | what is counted, as a collector for a registry of `prometheus-client` |
+//! | `tracing` | spans and events of visits |
+//! | `metrics` | counters, as a collector for a registry of `prometheus-client` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(any(feature = "json", feature = "config"))]
@@ -120,7 +122,7 @@ pub use fetchwise_types::{
 pub use error::Error;
 pub use selector::Selector;
 
-/// The README's example is compiled and run with the other documentation tests.
+/// Compiles and runs the README's example with the other documentation tests.
 #[cfg(all(doctest, feature = "journal"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

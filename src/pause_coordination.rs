@@ -1,7 +1,10 @@
-//! Others who ask from the same address: what a host does to one of them it does to all.
+//! Pauses that processes with one egress IP share: a site that blocks one of them blocks them all.
 //!
-//! Owns: what is told to them of a host, and what they are asked before a host is tried out. Invariant: nobody is asked about a host
-//! that was never paused. Must not know: who they are, or how they are reached.
+//! Owns: the hook that receives this process's pauses, and the permission to try out a host whose pause ended.
+//!
+//! Invariants: no permission is requested for a host that was never paused.
+//!
+//! Must not know: the other processes, and how to reach them.
 
 use std::fmt;
 
@@ -9,46 +12,48 @@ use event_listener::{Event, EventListener};
 
 use fetchwise_types::time::Timestamp;
 
-/// Those who share the address. Set with [`Selector::set_neighbours`](crate::Selector::set_neighbours).
+/// Coordinates host pauses between the processes that share an address. Set with
+/// [`Selector::set_pause_coordinator`](crate::Selector::set_pause_coordinator).
 ///
-/// All of it is called while a visit is under way: none of it may block, or ask anything of the selector.
+/// Visits call all methods while they run. No method may block or call the selector.
 pub trait Neighbours: fmt::Debug + Send + Sync {
-    /// This process has paused a host at `at`, until then.
+    /// Reports that this process paused a host at `at`, until `until`.
     fn paused(&self, domain: &str, until: Timestamp, at: Timestamp);
 
-    /// This process has found that a host is fine again, or was told so by an operator.
+    /// Reports that a host is fine again, because this process found out or because an operator said so.
     fn lifted(&self, domain: &str);
 
-    /// The pause of a host ended at `ended`: may this process be the one to try it out?
+    /// Returns whether this process may try out the host. Its pause ended at `ended`.
     fn may_try(&self, domain: &str, ended: Timestamp, now: Timestamp) -> MayTry;
 }
 
-/// Whether a host may be tried out.
+/// Permission to try out a host.
 #[derive(Debug)]
 pub enum MayTry {
-    /// By this process, now.
+    /// This process may try out the host now.
     Now,
-    /// By somebody else: not before then.
+    /// Another process tries out the host; this one waits at least until then.
     NotBefore(Timestamp),
-    /// That is being settled: ask again when it is.
+    /// The permission is not settled yet; ask again when [`Resolved`] completes.
     Asking(Settled),
 }
 
-/// The end of something that is being settled.
+/// The event that settles a pending permission.
 #[derive(Debug)]
 pub struct Settled(pub(crate) EventListener);
 
-/// Wakes those who wait for something to be settled.
+/// Wakes the visits that wait for a pending permission.
 #[derive(Debug, Default)]
 pub struct Settling(Event);
 
 impl Settling {
-    /// Is woken by the next [`Settling::settled`]. Listen first, and look then whether it has come already.
+    /// Returns a listener for the next [`Resolver::resolve`]. Listen first, then check whether the permission has been
+    /// settled already.
     pub fn wait(&self) -> Settled {
         Settled(self.0.listen())
     }
 
-    /// It is settled.
+    /// Wakes all listeners: the permission is settled.
     pub fn settled(&self) {
         self.0.notify(usize::MAX);
     }

@@ -1,8 +1,9 @@
-//! What an operator looks at and steers: paused hosts, links at risk, ban rates, ending a pause before its time, and forgetting. Nothing
-//! here decides, and nothing of it is on the way of a request.
+//! The operator's view of a selector: paused hosts, links at risk, ban rates, ending pauses early, and forgetting.
 //!
-//! Invariant: what is released here is what a replay of the log ends up with, since the sink is told under the lock that the change
-//! is made under.
+//! Nothing here decides, and no request goes through this file.
+//!
+//! Invariants: a replay of the log ends in the state that these functions leave, because the sink is notified under the
+//! lock that guards the change.
 
 use std::fmt;
 
@@ -14,15 +15,15 @@ use fetchwise_types::attempt::bounds::link_name;
 use fetchwise_types::heuristic::url::{domain_of, parse};
 use fetchwise_types::time::Timestamp;
 
-/// A host that is paused.
+/// A paused host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PausedHost {
-    /// The domain, as evidence knows it.
+    /// The domain, as evidence has it.
     pub domain: String,
-    /// Until when.
+    /// The end of the pause.
     pub paused_until: Timestamp,
-    /// How often it was paused in a row, this time included; 0 where its pace decides.
+    /// The number of pauses in a row, this one included; 0 if pace decides for this host.
     pub times: u8,
 }
 
@@ -30,32 +31,32 @@ pub struct PausedHost {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkAtRisk {
-    /// The caller's name for it.
+    /// The caller's name for the link.
     pub link: String,
-    /// The domain of its URL; none where the link is a name from which it cannot be told.
+    /// The domain of its URL; `None` if the link's name is not a URL.
     pub domain: Option<String>,
-    /// Its state.
+    /// Its backoff state.
     pub state: LinkState,
 }
 
-/// Why a link is at risk.
+/// The reason why a link is at risk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RiskReason {
-    /// Its last fetch ended in this way.
+    /// The result of its last fetch.
     Failed(Hint),
-    /// Its host asked to be left alone.
+    /// Its host asked for a pause.
     Held,
 }
 
 impl LinkAtRisk {
-    /// A link in a state.
+    /// Returns a link with this state.
     pub fn new(link: String, state: LinkState) -> Self {
         let domain = of_url(&link);
         Self { link, domain, state }
     }
 
-    /// Why it is at risk.
+    /// Returns the reason why it is at risk.
     pub fn reason(&self) -> RiskReason {
         match self.state.hint {
             Some(hint) => RiskReason::Failed(hint),
@@ -66,7 +67,7 @@ impl LinkAtRisk {
 }
 
 impl RiskReason {
-    /// Its name in JSON: a hint's, or `host_held`.
+    /// Returns the name in JSON: that of the hint, or `host_held`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Failed(hint) => hint.name(),
@@ -88,24 +89,25 @@ impl fmt::Display for RiskReason {
 }
 
 impl Selector {
-    /// How often the site of `domain` blocked within the last `days` whole UTC days, today included, of ninety at most: from counts that
-    /// are kept beside evidence, not from attempts, so it costs one look-up. A domain that was [evicted](Self::evicted_keys) begins anew.
+    /// Returns how often the site of `domain` blocked within the last `days` whole UTC days, today included, at most
+    /// 90. The counts are kept next to the evidence, so this costs one look-up and reads no attempts. A domain that was
+    /// [evicted](Self::evicted_keys) starts again at zero.
     pub fn ban_rate(&self, domain: &str, days: u32) -> BanRate {
         self.ban_rate_at(domain, days, self.now())
     }
 
-    /// The same with `now` as the present.
+    /// Does the same with `now` as the present.
     pub fn ban_rate_at(&self, domain: &str, days: u32, now: Timestamp) -> BanRate {
         self.evidence.ban_rate(domain, days, now)
     }
 
-    /// Attempts before this are missing from [`Selector::ban_rate`], where they fall into its days: they had been compacted away before
-    /// there were counts by day. None where none are missing.
+    /// Returns the time before which [`Selector::ban_rate`] misses attempts: these had been compacted before daily
+    /// counts existed. `None` if none are missing.
     pub fn ban_rates_since(&self) -> Option<Timestamp> {
         self.evidence.days_since()
     }
 
-    /// The hosts that are paused at `now`, by name.
+    /// Returns the hosts that are paused at `now`, sorted by name.
     pub fn paused_hosts(&self, now: Timestamp) -> Vec<PausedHost> {
         let known = self.state.hosts.known();
         let paused = known.into_iter().filter_map(|(domain, times)| {
@@ -117,7 +119,8 @@ impl Selector {
         paused
     }
 
-    /// The links whose last fetch failed or that are paused, by name. All others are in the default state.
+    /// Returns the links whose last fetch failed or that are paused, sorted by name. All other links are in the default
+    /// state.
     pub fn links_at_risk(&self) -> Vec<LinkAtRisk> {
         let mut links: Vec<LinkAtRisk> =
             self.state.links.all().into_iter().map(|(link, state)| LinkAtRisk::new(link, state)).collect();
@@ -125,12 +128,12 @@ impl Selector {
         links
     }
 
-    /// Ends the pause of a host now, and the hold of its pace. It is as if it had never been paused: the next block begins with the
-    /// shortest pause. What was learned of its pace stays, and the first request goes out alone. Returns until when it would have been;
-    /// none, and nothing changed, when it was not paused. The sink is told.
-    pub fn release_host(&self, domain: &str, now: Timestamp) -> Option<Timestamp> {
+    /// Ends the pause of a host now, and the hold of its pace. Afterwards it counts as never paused: the next block
+    /// starts with the shortest pause. The learned pace stays, and the first request goes out alone. Returns the end of
+    /// the pause that was lifted, or `None` if the host was not paused; then nothing changes. The sink is notified.
+    pub fn unpause_host(&self, domain: &str, now: Timestamp) -> Option<Timestamp> {
         let paused = self.host_pause(domain).filter(|until| *until > now);
-        let paused = paused.max(self.pace.as_ref().and_then(|pace| pace.release(domain, now)));
+        let paused = paused.max(self.pace.as_ref().and_then(|pace| pace.end_hold(domain, now)));
         let until = paused?;
         self.state.hosts.release(self, domain, || {
             if let Some(sink) = &self.sink {
@@ -141,10 +144,10 @@ impl Selector {
         Some(until)
     }
 
-    /// Ends the pause of a link now: by the caller's name for it, or by a URL in any spelling. It stays at risk: when it fails again, its
-    /// pause is the next longer one. Its host's pause is another matter. Returns until when it would have been; none, and nothing
-    /// changed, when it was not paused. The sink is told.
-    pub fn release_link(&self, link: &str, now: Timestamp) -> Option<Timestamp> {
+    /// Ends the pause of a link now, by the caller's name for it or by its URL in any spelling. The link stays at risk:
+    /// if it fails again, its pause is the next longer one. The pause of its host is unaffected. Returns the end of the
+    /// pause that was lifted, or `None` if the link was not paused; then nothing changes. The sink is notified.
+    pub fn unpause_link(&self, link: &str, now: Timestamp) -> Option<Timestamp> {
         let recorded = link_name(link);
         let mut names = [link, &*recorded].into_iter();
         let (link, until) = names.find_map(|name| Some((name, self.state.links.get(name).pause_at(now)?)))?;
@@ -157,9 +160,10 @@ impl Selector {
         Some(until)
     }
 
-    /// Drops at once what is known of a domain itself: its evidence, its paths and suffixes, its host's pause and pace, the states of its
-    /// links. Of links whose names are no URLs nobody here knows whose they are: [`forget_link`](Self::forget_link) takes them one by one.
-    /// Its share of what domains have in common goes when a journal with a tombstone for it is loaded. Cost: a look at each link at risk.
+    /// Drops everything known about a domain at once: its evidence with its paths and suffixes, the pause and pace of
+    /// its host, and the states of its links. A link whose name is not a URL has no known domain;
+    /// [`forget_link`](Self::forget_link) drops such links one by one. The part of its evidence that domains share goes
+    /// when a journal with a tombstone for it is loaded. Cost: linear in the links at risk.
     pub fn forget_domain(&self, domain: &str) {
         self.evidence.forget_domain(domain);
         self.state.hosts.forget(domain);
@@ -169,7 +173,8 @@ impl Selector {
         }
     }
 
-    /// Drops the state of a link, and what neighbours have told of it, by the caller's name for it. Cost: a look at each link and host at risk.
+    /// Drops the state of a link, and the states that other nodes reported for it, by the caller's name for it. Cost:
+    /// linear in the links and hosts at risk.
     pub fn forget_link(&self, link: &str) {
         let recorded = link_name(link);
         let is_it = |known: &str| known == link || *known == *recorded;
@@ -180,7 +185,7 @@ impl Selector {
     }
 }
 
-/// The domain of a link whose name is its URL.
+/// Returns the domain of a link whose name is its URL.
 fn of_url(link: &str) -> Option<String> {
     parse(link).ok().and_then(|url| Some(domain_of(url.host_str()?).to_owned()))
 }

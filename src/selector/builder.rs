@@ -1,4 +1,4 @@
-//! Putting a selector together.
+//! The builder of a selector.
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct SelectorBuilder {
     open: Option<Opener>,
 }
 
-/// Fills a new selector with what was learned before, and gives it where to record what it learns.
+/// Fills a new selector with earlier evidence, and sets the sink for new attempts.
 type Opener = Box<dyn FnOnce(&mut Selector) -> Result<(), Error> + Send>;
 
 impl fmt::Debug for SelectorBuilder {
@@ -80,51 +80,51 @@ impl Default for SelectorBuilder {
 }
 
 impl SelectorBuilder {
-    /// Adds a candidate. Without any, the built-in names are the candidates.
+    /// Adds a candidate. If none is added, the built-in names are the candidates.
     #[must_use]
     pub fn fetcher(mut self, spec: FetcherSpec) -> Self {
         self.fetchers.push(spec);
         self
     }
 
-    /// Sets the constants of estimate and choice.
+    /// Sets the constants of estimation and choice.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Sets how long things wait.
+    /// Sets how long hosts, links and fetchers pause.
     #[must_use]
     pub fn backoff(mut self, backoff: BackoffSettings) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// Sets the half-life, 7 to 365 days.
+    /// Sets the half-life in days, 7 to 365.
     #[must_use]
     pub fn half_life_days(mut self, days: f64) -> Self {
         self.half_life_days = days;
         self
     }
 
-    /// Bounds memory: beyond so many keys (domains, sites, suffixes ...) the least attempted go. Unbounded with none, and unless
-    /// set.
+    /// Limits memory: beyond this number of keys (domains, sites, suffixes ...) the least attempted ones are evicted.
+    /// `None`, the default, sets no limit.
     #[must_use]
     pub fn max_keys(mut self, keys: impl Into<Option<usize>>) -> Self {
         self.max_keys = keys.into().map(|keys| keys.max(1));
         self
     }
 
-    /// Says which suffixes mean a file. What is known of files and of pages is kept apart; what was learned of a suffix before it
-    /// changed sides fades where it is.
+    /// Sets which suffixes mean a file. Evidence about files and pages is separate. Evidence about a suffix that
+    /// changes sides stays where it is and fades.
     #[must_use]
     pub fn file_suffixes(mut self, suffixes: FileSuffixes) -> Self {
         self.suffixes = suffixes;
         self
     }
 
-    /// Sets the time around which weights are kept; now unless a simulation says otherwise.
+    /// Sets the time around which weights are stored. The default is now; a simulation sets its own.
     #[must_use]
     pub fn around(mut self, at: Timestamp) -> Self {
         self.around = at;
@@ -138,75 +138,75 @@ impl SelectorBuilder {
         self
     }
 
-    /// Leaves the built-in priors out.
+    /// Removes the built-in priors.
     #[must_use]
     pub fn no_priors(mut self) -> Self {
         self.priors.clear();
         self
     }
 
-    /// Adds a user's own pre-fetch heuristics.
+    /// Adds a custom extractor of pre-fetch heuristics.
     #[must_use]
     pub fn extractor(mut self, extractor: impl UrlExtractor + 'static) -> Self {
         self.extractors.push(Box::new(extractor));
         self
     }
 
-    /// Sets the policy; [`policy::Default`] unless another is set.
+    /// Sets the policy. The default is [`policy::Default`].
     #[must_use]
     pub fn policy(mut self, policy: Box<dyn Policy>) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Sets how a visit goes: deadlines, retries, how far a block goes.
+    /// Sets how visits run: deadlines, retries, and the reach of a block.
     #[must_use]
     pub fn visits(mut self, visits: VisitSettings) -> Self {
         self.visits = visits;
         self
     }
 
-    /// Sets the router, which may have a hand-written table serve; learning serves unless it is set.
+    /// Sets the router, which can let a hand-written table serve. By default learning serves.
     #[must_use]
     pub fn router(mut self, router: Router) -> Self {
         self.router = router;
         self
     }
 
-    /// Sets the clock that visits read; the system's unless set.
+    /// Sets the clock that visits read. The default is the system clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Sets where recorded attempts, pauses and link states go beside memory.
+    /// Sets the sink that receives recorded attempts, pauses and link states.
     #[must_use]
     pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
         self.sink = Some(Box::new(sink));
         self
     }
 
-    /// Has visits keep to the paces of hosts. Without this, or with [`PaceMode::Off`], a visit's requests go out at once, and cost nothing
-    /// more than the look at it.
+    /// Makes visits respect the paces of hosts. Without this, or with [`PaceMode::Off`], the requests of a visit go out
+    /// at once, and the only cost is the check.
     #[must_use]
     pub fn pace(mut self, pace: Pace) -> Self {
         self.pace = (pace.settings().mode != PaceMode::Off).then(|| Box::new(pace));
         self
     }
 
-    /// Sets what opens a selector's store once it is built.
+    /// Sets the function that opens the selector's store once it is built.
     #[cfg(feature = "journal")]
     pub(crate) fn opened_by(mut self, open: impl FnOnce(&mut Selector) -> Result<(), Error> + Send + 'static) -> Self {
         self.open = Some(Box::new(open));
         self
     }
 
-    /// Builds it. Without a journal it knows nothing yet.
+    /// Builds the selector. Without a journal it starts without evidence.
     ///
     /// # Errors
-    /// [`Error`] names what cannot be: a half-life outside what can be configured, a fetcher that comes twice, more fetchers than
-    /// can be candidates, a journal that cannot be opened.
+    /// [`Error`] names the invalid setting: a half-life out of range, a duplicate fetcher, more fetchers than can be
+    /// candidates, or a journal that cannot be opened.
     pub fn build(self) -> Result<Selector, Error> {
         let decay = Decay::new(self.half_life_days, self.around)?;
         let fetchers = match self.fetchers.is_empty() {
@@ -241,7 +241,7 @@ impl SelectorBuilder {
 }
 
 impl Selector {
-    /// Starts building one.
+    /// Returns a builder with default settings.
     pub fn builder() -> SelectorBuilder {
         SelectorBuilder::default()
     }

@@ -1,4 +1,6 @@
-//! Deciding once more with every step written down. Must decide exactly as [`Selector::select`] does.
+//! A decision with every step written down.
+//!
+//! Invariants: it decides exactly as [`Selector::select`] does.
 
 use url::Url;
 
@@ -11,7 +13,7 @@ use fetchwise_types::decision::Decision;
 use fetchwise_types::heuristic::url::{UrlError, UrlFeatures, identity};
 
 impl Selector {
-    /// Decides as [`Selector::select`] does and says how it came to it. Allocates; not for the hot path.
+    /// Decides as [`Selector::select`] does, and explains the decision. Allocates; not for the hot path.
     ///
     /// # Errors
     /// As [`Selector::select`].
@@ -23,7 +25,7 @@ impl Selector {
         let link = LinkState { paused_until: None, ..situation.link };
         let awake = SelectContext { link, host_trial: true, ..*situation };
         let awake_decision = match decision {
-            // What it would be without the pause is what one wants to know.
+            // The useful answer is the decision that would be made without the pause.
             Decision::Paused { .. } => self.decide(url, &features, &awake, &mut candidates, &mut steps),
             other => other,
         };
@@ -41,7 +43,7 @@ impl Selector {
         Ok(Explanation { url, heuristics, steps: steps.steps, candidates, decision, deciding, counterfactuals, shown })
     }
 
-    /// What would be decided if nothing were known of the URL's site, domain and section; without exploration.
+    /// Returns the decision without the evidence of the URL's site, domain and section, and without exploration.
     fn without_domain(&self, url: &Url, features: &UrlFeatures<'_>, situation: &SelectContext<'_>) -> Counterfactual {
         let settings = Settings { explore_rate: 0.0, last_ditch: 0.0, ..self.settings.clone() };
         let mut candidates = Candidates::new();

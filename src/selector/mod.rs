@@ -1,8 +1,12 @@
-//! The selector: which fetcher for this URL, and what an attempt has shown.
+//! The selector: it chooses a fetcher for each URL and learns from attempts.
 //!
-//! [`Selector::select`] is synchronous, takes no lock, makes no system call and allocates nothing; [`Selector::record`]
-//! updates memory and hands the attempt to a [`Sink`]. Time, link state and what was tried come in by value, so the same
-//! calls serve a live crawler, a replay and a simulation.
+//! [`Selector::select`] is synchronous, takes no lock, makes no system call and allocates nothing. [`Selector::record`]
+//! updates memory and passes the attempt to a [`Sink`]. Time, link state and excluded fetchers are passed by value, so
+//! the same calls serve a live crawler, a replay and a simulation.
+//!
+//! Owns: the decision and its label, and the hand-over of attempts to evidence, policy and sink.
+//!
+//! Must not know: how pages are fetched or judged, and how a log is written.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,42 +55,42 @@ use crate::selector::router_state::Steering;
 pub use builder::SelectorBuilder;
 pub use sink::{Released, Sink, SinkError};
 
-/// What a decision depends on beside the URL.
+/// Everything that a decision depends on besides the URL.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SelectContext<'k> {
     /// The time of the decision.
     pub now: Timestamp,
     /// The link's state; the default for a crawler that keeps none.
     pub link: LinkState,
-    /// What the last failure of this URL looked like.
+    /// The kind of this URL's last failure.
     pub hint: Option<Hint>,
-    /// Candidates that may not be taken: tried for this URL already, or not to be had.
+    /// Candidates that may not be chosen: tried for this URL already, or unavailable.
     pub excluded: FetcherSet,
-    /// Attempts already made for this URL, a transient failure's retry not among them.
+    /// Attempts already made for this URL, without the retry of a transient failure.
     pub attempts: u32,
-    /// The caller wants this one.
+    /// The fetcher that the caller requests.
     pub wanted: Option<FetcherId>,
-    /// This URL is the one trial of a host whose pause has ended: the host's pause holds for the others only.
+    /// This URL is the one trial of a host whose pause has ended, so the host's pause does not apply to it.
     pub host_trial: bool,
-    /// What the caller knows of it beside its URL, such as `(video_platform, vimeo)`: learned from and decided by as what the URL
-    /// shows is. See [`Heuristic::of_caller`].
+    /// Heuristics that the caller knows besides the URL, such as `(video_platform, vimeo)`. They count like those that
+    /// the URL shows. See [`Heuristic::of_caller`].
     pub heuristics: &'k [Heuristic],
 }
 
-/// How a [visit](crate::visit::Visit) goes.
+/// Settings of [visits](crate::visit::Visit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisitSettings {
-    /// Time for a whole request.
+    /// Time limit of a whole request.
     pub deadline: Duration,
-    /// Time for a probe. It is short because the retry, which has the full time, can follow.
+    /// Time limit of a probe. It is short because the retry, which has the full time, can follow.
     pub probe_deadline: Duration,
-    /// Redirects followed, those written in HTML among them.
+    /// Maximum number of redirects, including those written in HTML.
     pub redirects_max: u32,
-    /// So often a failure that may pass is tried again by the same fetcher, outside the attempts that are allowed.
+    /// Maximum number of retries of a transient failure with the same fetcher; they do not count as attempts.
     pub max_retries: u32,
-    /// After so many time-outs the visit ends, whoever had them.
+    /// Number of timeouts, of all fetchers together, after which the visit ends.
     pub max_timeouts: u32,
-    /// So often the same is tried again while this machine is at its limits, before the visit ends as a local fault.
+    /// Maximum number of retries while this machine is at its limits. Then the visit ends as a local fault.
     pub max_local_faults: u32,
     /// Whether another fetcher is tried after a block; if not, a block ends the visit at once.
     pub escalate_after_block: bool,
@@ -107,22 +111,22 @@ impl Default for VisitSettings {
 }
 
 impl SelectContext<'_> {
-    /// A first attempt at `now`, about which nothing else is known.
+    /// Returns the context of a first attempt at `now`, with nothing else known.
     pub fn first_attempt(now: Timestamp) -> Self {
         Self { now, ..Self::default() }
     }
 }
 
-/// What a decision saw of its host, beside evidence.
+/// The risk that a decision found for its host, besides the evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostSeen {
-    /// Never paused, and no fetcher was ever blocked there.
+    /// The host was never paused, and no fetcher was ever blocked there.
     Quiet,
-    /// It may have to be claimed before it is asked.
+    /// The host may have to be claimed before a request goes out.
     AtRisk,
 }
 
-/// Learns which fetcher works for which URL. Shared by reference between threads.
+/// Learns which fetcher works for which URL. Threads share it by reference.
 ///
 /// ```
 /// use fetchwise::attempt::Attempt;
@@ -166,16 +170,16 @@ impl fmt::Debug for Selector {
         f.debug_struct("Selector")
             .field("fetchers", &fetchers)
             .field("policy", &self.policy.name())
-            .field("keys", &self.keys())
+            .field("keys", &self.key_count())
             .finish_non_exhaustive()
     }
 }
 
 impl Selector {
-    /// Decides about `url`. Takes no lock, makes no system call, allocates nothing; about a microsecond.
+    /// Decides about `url`. Takes no lock, makes no system call, allocates nothing; takes about a microsecond.
     ///
     /// # Errors
-    /// [`UrlError`] when the URL is not one that can be fetched.
+    /// [`UrlError`] if the URL cannot be fetched.
     pub fn select(&self, url: &Url, situation: &SelectContext<'_>) -> Result<Decision, UrlError> {
         let decision = self.select_uncounted(url, situation)?;
         self.meter.decided(&decision);
@@ -190,8 +194,8 @@ impl Selector {
         Ok(self.decide(url, &features, situation, &mut candidates, &mut NoTrace))
     }
 
-    /// Decides as [`Selector::select`] does, and says whether anything was ever paused or blocked on the host: where not, a visit has
-    /// nothing to claim.
+    /// Decides as [`Selector::select`] does, and returns whether anything was ever paused or blocked on the host. If
+    /// not, a visit has nothing to claim.
     pub(crate) fn select_on_host(
         &self,
         url: &Url,
@@ -204,15 +208,15 @@ impl Selector {
         Ok((decision, seen))
     }
 
-    /// Records an attempt: memory first, then the sink. A time after `now` becomes `now`.
+    /// Records an attempt: in memory first, then in the sink. A time after `now` becomes `now`.
     ///
     /// # Errors
-    /// [`SinkError`] when the attempt will not survive the process; memory has it all the same.
+    /// [`SinkError`] if the attempt will not survive the process; it is in memory anyway.
     pub fn record(&self, attempt: Attempt, now: Timestamp) -> Result<(), SinkError> {
         self.record_knowing(attempt, &[], now)
     }
 
-    /// The same of an attempt that is tagged with what the caller knew before it, too.
+    /// Records an attempt that also has heuristics which the caller knew before it.
     pub(crate) fn record_knowing(
         &self,
         mut attempt: Attempt,
@@ -221,7 +225,7 @@ impl Selector {
     ) -> Result<(), SinkError> {
         if attempt.attempted_at > now {
             attempt.attempted_at = now;
-            // Relaxed: a count for people.
+            // Relaxed: a statistic only.
             self.clamped.fetch_add(1, Ordering::Relaxed);
         }
         self.carry(&mut attempt, known);
@@ -231,13 +235,14 @@ impl Selector {
             let _entered = span.enter();
             sink.append(&attempt)?;
         }
-        // Those that the log has not taken are not counted with those that it has.
+        // The counter has only attempts that the log has taken.
         #[cfg(feature = "metrics")]
         self.meter.recorded(&attempt, self.registry.find(&attempt.fetcher));
         Ok(())
     }
 
-    /// Tags an attempt with what its host had shown before it and shows from now on, unless it is tagged so already.
+    /// Tags an attempt with the signals that its host showed before and that it shows from now on, unless it has such
+    /// tags already.
     fn carry(&self, attempt: &mut Attempt, known: &[Heuristic]) {
         let is_carried = |tag: &Tag| matches!(&*tag.heuristic.kind, HOST_SHOWED | HOST_SHOWS);
         if self.settings.host_signal_weight <= 0.0 || attempt.heuristics.iter().any(is_carried) {
@@ -253,23 +258,23 @@ impl Selector {
         attempt.heuristics.extend(carried.into_iter().map(Tag::from));
     }
 
-    /// Learns from an attempt without handing it on: for replay.
+    /// Learns from an attempt without passing it to the sink: for replay.
     pub fn observe(&self, attempt: &Attempt) {
         self.evidence.observe(attempt, &self.registry);
         self.policy.observe(attempt);
     }
 
-    /// The priors, in the order they were added.
+    /// Returns the priors, in the order in which they were added.
     pub fn priors(&self) -> &[Prior] {
         &self.prior_list
     }
 
-    /// Sets where recorded attempts go beside memory.
+    /// Sets the sink that receives recorded attempts.
     pub fn set_sink(&mut self, sink: Box<dyn Sink>) {
         self.sink = Some(sink);
     }
 
-    /// The heuristics that attempts at `url` are tagged with, a user's own included.
+    /// Returns the heuristics that attempts at `url` are tagged with, custom ones included.
     ///
     /// # Errors
     /// As [`Selector::select`].
@@ -281,27 +286,27 @@ impl Selector {
         Ok(out)
     }
 
-    /// How visits go.
+    /// Returns the settings of visits.
     pub fn visit_settings(&self) -> &VisitSettings {
         &self.visits
     }
 
-    /// The time by the clock that visits read.
+    /// Returns the time by the clock that visits read.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// The clock that visits read.
+    /// Returns the clock that visits read.
     pub fn clock(&self) -> &Arc<Clock> {
         &self.clock
     }
 
-    /// The paces of hosts that visits keep to; none unless the builder was given one. Decisions do not look at it.
+    /// Returns the paces of hosts that visits respect, if the builder was given one. Decisions do not read them.
     pub fn pace(&self) -> Option<&Pace> {
         self.pace.as_deref()
     }
 
-    /// Sets who keeps what is learned of paces.
+    /// Sets the store of the learned paces.
     #[cfg(feature = "journal")]
     pub(crate) fn keep_paces(&mut self, keeper: Box<dyn fetchwise_pace::PaceStore>) {
         self.pace = self.pace.take().map(|pace| Box::new(pace.with_keeper(keeper)));
@@ -319,84 +324,84 @@ impl Selector {
         self.sink.as_deref()
     }
 
-    /// The state of a link, as visits left it. `link` is the caller's name for it: its URL without user info and fragment unless it
-    /// has another.
+    /// Returns the state of a link, as visits left it. `link` is the caller's name for it. By default that is its URL
+    /// without user info and fragment.
     pub fn link_state(&self, link: &str) -> LinkState {
         self.state.links.get(link)
     }
 
-    /// Adds link states that were kept elsewhere; those of a journal come back with it.
+    /// Adds link states that the caller kept. A journal restores its own.
     pub fn restore_links(&self, links: impl IntoIterator<Item = (String, LinkState)>) {
         self.state.links.restore(links);
     }
 
-    /// Adds how often hosts were paused in a row, as it was kept elsewhere; a journal's come back with it.
+    /// Adds the number of pauses in a row of each host, as the caller kept them. A journal restores its own.
     pub fn restore_host_levels(&self, levels: impl IntoIterator<Item = (String, u8)>) {
         self.state.hosts.restore(levels);
     }
 
-    /// The name of a fetcher of this selector.
+    /// Returns the name of a fetcher of this selector.
     pub fn fetcher_name(&self, id: FetcherId) -> &str {
         self.registry.spec(id).map_or("", |spec| &spec.name)
     }
 
-    /// What this selector knows of a fetcher.
+    /// Returns the spec of a fetcher.
     pub fn fetcher(&self, id: FetcherId) -> Option<&FetcherSpec> {
         self.registry.spec(id)
     }
 
-    /// The id of the fetcher called `name`, if this selector knows it. `simple_http` is `direct_access`.
+    /// Returns the id of the fetcher called `name`, if this selector knows it. `simple_http` is `direct_access`.
     pub fn fetcher_id(&self, name: &str) -> Option<FetcherId> {
         self.registry.find(name)
     }
 
-    /// Whether the fetcher can be chosen; others are only known from attempts that were recorded.
+    /// Returns whether the fetcher can be chosen. The others are known only from recorded attempts.
     pub fn is_candidate(&self, id: FetcherId) -> bool {
         id.index() < self.registry.candidates_len()
     }
 
-    /// The candidates, in order of registration.
+    /// Returns the candidates, in order of registration.
     pub fn candidates(&self) -> impl Iterator<Item = (FetcherId, &FetcherSpec)> {
         self.registry.candidates()
     }
 
-    /// The constants.
+    /// Returns the constants of estimation and choice.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// How long things wait.
+    /// Returns the settings of pauses.
     pub fn backoff(&self) -> &BackoffSettings {
         &self.backoff
     }
 
-    /// The policy's name.
+    /// Returns the policy's name.
     pub fn policy_name(&self) -> &str {
         self.policy.name()
     }
 
-    /// How many keys (domains, sites, suffixes ...) evidence is kept for.
-    pub fn keys(&self) -> usize {
+    /// Returns the number of keys (domains, sites, suffixes ...) that have evidence.
+    pub fn key_count(&self) -> usize {
         self.evidence.keys()
     }
 
-    /// How many keys had to go because there were too many.
+    /// Returns the number of keys that were evicted because there were too many.
     pub fn evicted_keys(&self) -> u64 {
         self.evidence.evicted()
     }
 
-    /// How many attempts came with a time in the future and were moved to now.
+    /// Returns the number of attempts whose time lay in the future and was set to now.
     pub fn clamped_attempt_count(&self) -> u64 {
         self.clamped.load(Ordering::Relaxed)
     }
 
-    /// The exact weights of one heuristic and fetcher as of `now`, over pages or files, priors not included.
+    /// Returns the exact weights of one heuristic and fetcher as of `now`, over pages or files, without priors.
     pub fn weights(&self, heuristic: (&str, &str), kind: ContentKind, fetcher: &str, now: Timestamp) -> Weights {
         self.registry.find(fetcher).map_or_else(Weights::default, |id| self.evidence.weights(heuristic, kind, id, now))
     }
 
-    /// Sets what analytics worked out about a heuristic, from 0 to 1, or about a whole type when `value` is none. Whether it
-    /// moves anything is up to [`Settings::importance`].
+    /// Sets the importance, from 0 to 1, that analytics found for a heuristic, or for a whole type if `value` is
+    /// `None`. [`Settings::importance`] decides whether it has an effect.
     pub fn set_importance(&self, kind: &str, value: Option<&str>, importance: f64) {
         self.importances.set(kind, value, importance);
     }
@@ -452,7 +457,7 @@ impl Selector {
         self.choose(url, candidates, &self.settings, (domain_attempts, behind_vendor), situation)
     }
 
-    /// Asks the policy, and labels what it answers.
+    /// Calls the policy, and labels its choice.
     fn choose(
         &self,
         url: &Url,
@@ -485,7 +490,7 @@ impl Selector {
         Decision::Selected(take(chosen, source, choice.rule, choice.propensity))
     }
 
-    /// Puts every candidate on the list, with what is known before the walk.
+    /// Adds every candidate to the list, with what is known before the walk.
     fn enlist<'s>(&'s self, candidates: &mut Candidates<'s>, domain: Option<&Entry>, situation: &SelectContext<'_>) {
         let with_breakers = domain.filter(|entry| entry.has_breakers());
         for (id, spec) in self.registry.candidates() {
@@ -514,7 +519,7 @@ impl Selector {
         }
     }
 
-    /// Whether a breaker is open at `now`.
+    /// Returns whether a breaker is open at `now`.
     fn is_open(&self, breaker: Breaker, now: Timestamp) -> bool {
         now < breaker.last.saturating_add(self.backoff.breaker_pause(breaker.blocks))
             && breaker.blocks >= self.backoff.breaker_blocks

@@ -1,4 +1,4 @@
-//! Pauses of hosts and trials of fetchers, as atomics in the host's entry.
+//! Pauses of hosts and half-open trials of fetchers, as atomics in the host's entry.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use crate::state::host_pauses::{Pauses, Standing, PauseReason};
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
-/// What came of asking for the half-open trial of a fetcher on a domain.
+/// Result of claiming the half-open trial of a fetcher on a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BreakerTrial {
     /// The breaker is closed: nothing has to be claimed.
     NotNeeded,
-    /// This caller has it.
+    /// This caller has the trial.
     Claimed {
-        /// The breaker as it was.
+        /// The breaker as it was before.
         seen: Breaker,
-        /// When it was claimed.
+        /// The time of the claim.
         at: Timestamp,
     },
-    /// Somebody else came first.
+    /// Another caller has the trial.
     Taken,
 }
 
 impl Selector {
-    /// Until when the host of `domain` is paused, if it ever was.
+    /// Returns the end of the last pause of the host of `domain`, if it ever was paused.
     pub fn host_pause(&self, domain: &str) -> Option<Timestamp> {
         let guard = self.evidence.guard();
         self.evidence.entry(Key::domain(domain), &guard)?.paused_until()
@@ -37,31 +37,32 @@ impl Selector {
     /// Pauses the host of `domain`, or lifts its pause.
     pub fn set_host_pause(&self, domain: &str, until: Option<Timestamp>) {
         let guard = self.evidence.guard();
-        // As of the beginning of time: no host that is or was paused makes room for this one.
+        // Dated at the beginning of time, so that no host that is or was paused is evicted for this one.
         self.evidence.entry_or_new(Key::domain(domain), Timestamp::default(), &guard).set_paused_until(until);
     }
 
-    /// Takes the one trial request of a host whose pause has ended: it is paused until `next` for all others. True for one
-    /// caller only.
+    /// Takes the one trial request of a host whose pause has ended: for all others it is paused until `next`. Returns
+    /// `true` to one caller only.
     pub fn claim_host_trial(&self, domain: &str, ended: Timestamp, next: Timestamp) -> bool {
         let guard = self.evidence.guard();
         self.evidence.entry(Key::domain(domain), &guard).is_some_and(|entry| entry.swap_paused_until(ended, next))
     }
 
-    /// Says who else asks from this process's address: from now on they are told of pauses, and asked before a host is tried out.
-    /// False, and nothing changes, when that has been said before.
+    /// Sets the coordinator of the processes that share this one's address. From now on it receives pauses, and gives
+    /// permission before a host is tried out. Returns `false`, and changes nothing, if one is set already.
     pub fn set_neighbours(&self, neighbours: Arc<dyn Neighbours>) -> bool {
         self.state.neighbours.set(neighbours).is_ok()
     }
 
-    /// A neighbour was blocked on a link of the host at `at`, by the hash of the link. It counts as a block of this process would: as
-    /// many links as [`BackoffSettings::host_block_threshold`](crate::backoff::BackoffSettings::host_block_threshold) pause the host. What is older than
-    /// the window of these counts is none. Returns until when the host is paused, when this set a pause.
+    /// Counts a block that another node met on a link of the host at `at`; `link` is the hash of the link. It counts
+    /// like a block of this process:
+    /// [`BackoffSettings::host_block_threshold`](crate::backoff::BackoffSettings::host_block_threshold) links pause the
+    /// host. A block that is older than the window is ignored. Returns the end of the pause if this set one.
     pub fn observe_remote_block(&self, domain: &str, link: u64, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         if now.since(at) > self.backoff.host_block_window {
             return None;
         }
-        // No link of a crawler's begins so.
+        // No link of a crawler starts with NUL.
         let link = format!("\0{link:016x}");
         self.state.hosts.failed(self, domain, &link, Standing::Ordinary, PauseReason::Blocked, &self.backoff, now, |until| {
             self.meter().host_paused(PauseCause::Blocked);
@@ -72,9 +73,9 @@ impl Selector {
         })
     }
 
-    /// What neighbours say of a link now, by the xxh3-64 of its name; none when they take it back. Visits heed the later pause of this and
-    /// what this process knows, and pauses grow from the greater risk. The caller sees to it that there are not too many: one takes some
-    /// hundred bytes. Reading takes no lock, and where there are none nobody looks for one.
+    /// Sets the state that other nodes report for a link, by the xxh3-64 of its name; `None` removes it. Visits respect
+    /// the later pause of this state and of their own, and pauses grow from the greater risk. The caller bounds their
+    /// number: one takes some hundred bytes. Reading takes no lock, and is skipped while there are none.
     pub fn set_remote_link_state(&self, link: u64, state: Option<LinkState>) {
         self.state.links.tell(link, state);
     }
@@ -91,8 +92,8 @@ impl Selector {
         }
     }
 
-    /// Takes the half-open trial of a fetcher whose breaker on `domain` had run out when the decision was made: of all who come, one
-    /// may try whether the fetcher gets through again.
+    /// Claims the half-open trial of a fetcher whose breaker on `domain` had run out when the decision was made. One
+    /// caller may try whether the fetcher gets through again.
     pub(crate) fn claim_breaker_trial(&self, domain: &str, fetcher: FetcherId, now: Timestamp) -> BreakerTrial {
         let guard = self.evidence.guard();
         let Some(entry) = self.evidence.entry(Key::domain(domain), &guard) else { return BreakerTrial::NotNeeded };
@@ -106,7 +107,7 @@ impl Selector {
         }
     }
 
-    /// Gives back a trial that was never made, unless somebody has recorded something of the fetcher here meanwhile.
+    /// Returns a trial that was not used, unless an attempt of the fetcher was recorded here meanwhile.
     pub(crate) fn give_back_breaker_trial(&self, domain: &str, fetcher: FetcherId, seen: Breaker, at: Timestamp) {
         let guard = self.evidence.guard();
         if let Some(entry) = self.evidence.entry(Key::domain(domain), &guard) {

@@ -1,5 +1,6 @@
-//! Breakers with their half-open trials, and pauses of links with Retry-After, against naive models under any order of
-//! events; and what is claimed when many ask at once. Hosts and flights have theirs in `state`.
+//! Property tests against naive models, under any order of events: breakers with their half-open trials, and link
+//! pauses with Retry-After. Concurrent claims are tested too. `state` has the property tests of hosts and single
+//! flight.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -30,11 +31,11 @@ fn selector() -> Selector {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Wait(u64),
-    /// A fetcher's attempt ends: blocked, with content, or with a failure that says nothing of blocks.
+    /// A fetcher's attempt ends: blocked, with content, or with a failure that is not a block.
     Blocked(usize),
     Delivered(usize),
     Empty(usize),
-    /// Somebody is about to use a fetcher and asks for its half-open trial.
+    /// A caller is about to use a fetcher and claims its half-open trial.
     Claim(usize),
 }
 
@@ -50,7 +51,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A breaker as one would write it down.
+/// The naive model of a breaker.
 #[derive(Clone, Copy, Default)]
 struct Breaker {
     blocks: u32,
@@ -91,7 +92,7 @@ fn check_breakers(events: &[Event]) -> Result<(), TestCaseError> {
                 let claimed = selector.claim_breaker_trial(DOMAIN, ids[fetcher], at(now)) != BreakerTrial::Taken;
                 prop_assert_eq!(claimed, breaker.blocks < 3 || !breaker.is_open(now), "{:?} at {}", event, now);
                 if claimed && breaker.blocks >= 3 {
-                    // Until the trial ends it is open for everybody else.
+                    // Until the trial ends it is open for all others.
                     model[fetcher].last = now;
                 }
             }
@@ -187,7 +188,7 @@ proptest! {
     }
 }
 
-/// An HTTP date, by the civil calendar.
+/// Formats an HTTP date by the civil calendar.
 fn httpdate_of(second: u64) -> String {
     let (days, of_day) = (second / DAY_S, second % DAY_S);
     let weekday = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"][(days % 7) as usize];
@@ -253,7 +254,7 @@ fn a_trial_that_was_never_made_is_given_back() {
     assert_eq!(claim(704), BreakerTrial::Taken, "a block that came meanwhile stays");
 }
 
-/// One attempt of a history that confidence is asked about.
+/// One attempt of a history whose confidence is checked.
 #[derive(Clone, Debug)]
 struct Past {
     path: usize,
@@ -283,8 +284,8 @@ const PATHS: [&str; 8] = [
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
-    /// Files of a new host used to be `learned` by their suffix, and to fall back to a short probe at their fifth success, when the
-    /// host's own five attempts took over at a confidence of one half.
+    /// Regression: files of a new host were `learned` by their suffix, and fell back to a short probe at their fifth
+    /// success. The host's own five attempts took over then, at a confidence of one half.
     #[test]
     fn a_success_never_lowers_confidence_and_never_turns_learned_into_a_probe(
         history in prop::collection::vec(past(), 0..60),

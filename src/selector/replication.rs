@@ -1,6 +1,6 @@
-//! What a fleet asks of a selector: to learn from what other processes have seen, and to take it back.
+//! Evidence of other processes: the functions with which a fleet adds it to a selector and retracts it.
 //!
-//! Owns nothing: the rules are those of evidence. Nothing here decides.
+//! Nothing here decides; the rules are those of evidence.
 
 use super::Selector;
 use crate::error::Error;
@@ -10,7 +10,8 @@ use fetchwise_types::heuristic::url::{ContentKind, suffix_of};
 use fetchwise_types::time::Timestamp;
 
 impl Selector {
-    /// A new one that knows nothing, with this one's fetchers, half-life and kinds of files: to fold evidence apart.
+    /// Returns a selector without evidence that has the same fetchers, half-life and kinds of files: to fold evidence
+    /// separately.
     #[doc(hidden)]
     pub fn blank(&self) -> Result<Self, Error> {
         let decay = self.evidence.decay();
@@ -25,13 +26,13 @@ impl Selector {
         builder.build()
     }
 
-    /// The half-life of its evidence, in milliseconds.
+    /// Returns the half-life of its evidence, in milliseconds.
     #[doc(hidden)]
     pub fn half_life_ms(&self) -> u64 {
         self.evidence.decay().half_life().as_millis() as u64
     }
 
-    /// Whether an attempt at this URL counts among files.
+    /// Returns whether an attempt at this URL counts as one at a file.
     #[doc(hidden)]
     pub fn is_file(&self, url: &str) -> bool {
         self.evidence.file_suffixes().kind(suffix_of(url)) == ContentKind::File
@@ -43,38 +44,38 @@ impl Selector {
         self.evidence.observe(fact, &self.registry);
     }
 
-    /// As [`learn_fact`](Self::learn_fact), but late facts count as news: for a test that they must not.
+    /// Learns like [`learn_fact`](Self::learn_fact), but late attempts count as new: for a test that they must not.
     #[doc(hidden)]
     pub fn learn_fact_as_news(&self, fact: &Fact<'_>) {
         self.evidence.observe(&fact.as_news(), &self.registry);
     }
 
-    /// Learns from an attempt what belongs to no one domain, and nothing else.
+    /// Learns only what an attempt says beyond its domain.
     #[doc(hidden)]
     pub fn learn_general(&self, fact: &Fact<'_>) {
         self.evidence.observe_general(fact, &self.registry);
     }
 
-    /// As [`learn_fact`](Self::learn_fact), of a process that brings more keys than it may: where there are too many, those that nobody
-    /// else has attempted go first.
+    /// Learns like [`learn_fact`](Self::learn_fact), from a process that adds more keys than its quota. If there are
+    /// too many keys, those that no other process has attempted are evicted first.
     #[doc(hidden)]
     pub fn learn_fact_doubted(&self, fact: &Fact<'_>) {
         self.evidence.observe_doubted(fact, &self.registry);
     }
 
-    /// Doubts in the same way all keys of a share that this process has learned from.
+    /// Gives all keys of a snapshot that this process has learned from the same eviction priority.
     #[doc(hidden)]
     pub fn doubt_share(&self, share: &Share) {
         self.evidence.doubt(&share.0);
     }
 
-    /// How many keys it keeps at most, if there is a limit.
+    /// Returns the maximum number of keys, if there is a limit.
     #[doc(hidden)]
     pub fn max_keys(&self) -> Option<usize> {
         self.evidence.max_keys()
     }
 
-    /// Takes back what another process's attempt had shown. `with_domain` says whether its domain's own evidence still has it.
+    /// Retracts an attempt of another process. `with_domain` says whether its domain's own evidence still contains it.
     #[doc(hidden)]
     pub fn take_back_fact(&self, fact: &Fact<'_>, with_domain: bool) {
         self.evidence.take_back(fact, &self.registry, with_domain);
@@ -86,13 +87,13 @@ impl Selector {
         self.evidence.combine(&share.0, &self.registry, How::TakeIn);
     }
 
-    /// Takes another process's evidence back.
+    /// Retracts another process's evidence.
     #[doc(hidden)]
     pub fn give_share_back(&self, share: &Share) {
         self.evidence.combine(&share.0, &self.registry, How::GiveBack);
     }
 
-    /// All that it knows, but for entries whose weight at `as_of` is under `least`.
+    /// Returns all its evidence, without entries whose weight at `as_of` is below `least`.
     #[doc(hidden)]
     pub fn share(&self, as_of: Timestamp, least: f64) -> Share {
         Share(self.evidence.image_over(&self.registry, as_of, &[], least))
@@ -117,7 +118,7 @@ mod tests {
         selector.weights(("domain", domain), ContentKind::Page, "direct_access", NOW)
     }
 
-    /// Old keys of one's own and of others, then many that somebody brings who brings too much.
+    /// Fills a selector with old keys, then with many from a peer over its quota.
     fn flooded(brings: impl Fn(&Selector, &Attempt)) -> (Selector, usize) {
         let selector = Selector::builder().around(NOW).max_keys(400).build().unwrap();
         let long_ago = Timestamp::from_millis(NOW.as_millis() - 30 * 86_400_000);
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(left, 200);
         assert!(selector.keys() <= 400 && selector.evicted_keys() > 1500);
         assert!(selector.evidence.doubts() <= 400, "of what is gone nothing is kept");
-        // What others attempt, too, is like any other key.
+        // A key that another process attempts too is like any other key.
         selector.observe(&attempt("flood1999.net", NOW));
         for n in 0..3000 {
             selector.evidence.observe_doubted(&attempt(&format!("more{n}.net"), NOW), &selector.registry);

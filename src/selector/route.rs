@@ -1,5 +1,8 @@
-//! A routed decision: the table that people wrote, or the evidence that attempts left, as the router says. Owns how the two arms are
-//! asked; which of them serves is the router's to say, and how learning decides the selector's.
+//! A routed decision: the hand-written table or the evidence decides, as the router says.
+//!
+//! Owns: how the two arms are called.
+//!
+//! Must not know: which of them serves (the router's rule), and how learning decides (the selector's).
 
 use url::Url;
 
@@ -10,10 +13,10 @@ use fetchwise_types::heuristic::url::UrlFeatures;
 use fetchwise_types::registry::FetcherId;
 
 impl Router {
-    /// Decides about a first attempt. `learning` is the link's own wish, which goes before the mode.
+    /// Decides about a first attempt. `learning` is the link's own mode, which takes precedence over the router's.
     ///
     /// # Errors
-    /// [`RouteError`] when the URL cannot be fetched, or when the table should serve it and cannot.
+    /// [`RouteError`] if the URL cannot be fetched, or if the table should serve it and cannot.
     pub fn decide(
         &self,
         selector: &Selector,
@@ -26,7 +29,7 @@ impl Router {
         Ok(routed)
     }
 
-    /// The same, uncounted, where learning may have been taken out of service.
+    /// Does the same, uncounted, for a router whose learning may have been taken out of service.
     pub(super) fn decide_as(
         &self,
         selector: &Selector,
@@ -49,7 +52,7 @@ impl Router {
             return Ok(Routed { decision: learned, arm, shadow });
         }
         let fetcher = self.route(selector, domain)?;
-        // Confidence and sample are the evidence's about the routed fetcher, whoever decided.
+        // Confidence and sample size are the evidence's view of the routed fetcher, whichever arm decided.
         let Some(asked) = selector.select_uncounted(url, &SelectContext { wanted: Some(fetcher), ..*situation })?.selected()
         else {
             return Ok(Routed { decision: learned, arm: Mode::Legacy, shadow: None });

@@ -1,4 +1,4 @@
-//! Where what a selector learns goes beside memory, so that it outlives the process.
+//! Sinks: they receive what a selector learns, so that it outlives the process.
 
 use std::sync::Arc;
 
@@ -6,36 +6,37 @@ use crate::backoff::LinkState;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::time::Timestamp;
 
-/// Where recorded attempts go, beside memory: a journal, or a crawler's own database. What visits learn of links and hosts goes
-/// there, too, unless the methods for it are left as they are.
+/// Receives recorded attempts: a journal, or a crawler's own database. It also receives what visits learn about links
+/// and hosts, if it overrides these methods.
 pub trait Sink: Send + Sync {
-    /// Takes an attempt over. Must not block for long, and must not fail the crawler.
+    /// Takes over an attempt. Must not block for long, and must not fail the crawler.
     ///
     /// # Errors
-    /// Says why the attempt will not survive the process; memory has it all the same.
+    /// [`SinkError`] says why the attempt will not survive the process; it is in memory anyway.
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError>;
 
-    /// Takes over a link's new state. `url` is the link's address. Called under a lock of that link's: must not block for long.
+    /// Takes over a link's new state. `url` is the link's address. Called under a lock of that link; must not block for
+    /// long.
     fn link_state(&self, _link: &str, _url: &str, _state: &LinkState, _at: Timestamp) {}
 
-    /// Takes over a host's pause, or its end. Called under a lock of that host's: must not block for long.
+    /// Takes over a host's pause, or its end. Called under a lock of that host; must not block for long.
     fn host_pause(&self, _domain: &str, _until: Option<Timestamp>, _at: Timestamp) {}
 
-    /// Takes over that somebody has ended a pause before its time. Called under a lock of that host's or link's: must not block for
-    /// long.
+    /// Takes over that an operator has ended a pause early. Called under a lock of that host or link; must not block
+    /// for long.
     fn released(&self, _what: Released<'_>, _at: Timestamp) {}
 }
 
-/// Whose pause was ended before its time.
+/// The host or link whose pause an operator has ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released<'r> {
-    /// A host's: its domain, as evidence knows it.
+    /// A host, by its domain as evidence has it.
     Host(&'r str),
-    /// A link's: the caller's name for it.
+    /// A link, by the caller's name for it.
     Link(&'r str),
 }
 
-/// A sink that somebody else holds on to as well.
+/// A sink that is shared.
 impl<S: Sink + ?Sized> Sink for Arc<S> {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         S::append(self, attempt)
@@ -56,5 +57,5 @@ impl<S: Sink + ?Sized> Sink for Arc<S> {
 
 /// An attempt that is in memory but will not survive the process.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the attempt is in memory only: {0}")]
+#[error("attempt not stored, it is in memory only: {0}")]
 pub struct SinkError(pub Arc<dyn std::error::Error + Send + Sync>);

@@ -1,4 +1,6 @@
-//! How fetchers fare on other hosts that showed what this one did, for whoever explains a decision or says why no request was made.
+//! Success of the fetchers on other hosts behind the same vendor or framework: for explanations, and for visits that
+//! make no request.
+//!
 //! Nothing here decides.
 
 use std::fmt;
@@ -13,16 +15,16 @@ use fetchwise_types::heuristic::url::{UrlError, UrlFeatures};
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
-/// What a visit says that makes no request, since nobody gets past its host's vendor.
+/// The reason why a visit makes no request: no fetcher gets past its host's vendor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct GivenUp {
-    /// As blocks show it: `block_datadome`.
+    /// The vendor, as blocks name it: `block_datadome`.
     pub(crate) vendor: String,
-    /// The fetcher that would most likely deliver here, and how likely.
+    /// The fetcher that would most likely deliver here, and its chance.
     best: (String, f64),
-    /// How the same fetcher fares behind the vendor elsewhere: the share of its attempts that delivered, and their number.
+    /// The same fetcher behind the same vendor on other hosts: its success rate and its number of attempts.
     elsewhere: Option<(f64, f64)>,
-    /// The share of first attempts that are made all the same.
+    /// The share of first attempts that are made anyway.
     share: f64,
 }
 
@@ -39,7 +41,7 @@ impl fmt::Display for GivenUp {
 }
 
 impl Selector {
-    /// Why no request is made for this URL.
+    /// Returns the reason why no request is made for this URL.
     pub(crate) fn why_given_up(&self, url: &Url, now: Timestamp) -> GivenUp {
         let share = self.settings.impassable_try_rate;
         let Ok(explanation) = self.explain(url, &SelectContext::first_attempt(now)) else { return GivenUp::default() };
@@ -51,7 +53,8 @@ impl Selector {
         GivenUp { vendor: view.map(|view| view.tag).unwrap_or_default(), best, elsewhere, share }
     }
 
-    /// What the host of `url` showed, and how fetchers fare on other hosts that showed the same.
+    /// Returns the signals that the host of `url` showed, and the success of the fetchers on other hosts that showed
+    /// the same.
     pub(super) fn shown_by_host(&self, url: &Url, now: Timestamp) -> Result<Vec<TagView>, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let guard = self.evidence.guard();

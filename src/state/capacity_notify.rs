@@ -1,14 +1,15 @@
-//! Who waits for a request of a host to end, because as many as may be are under way.
+//! Wakes visits that wait until one of a host's parallel requests ends.
 //!
-//! Hosts share a few events, so that none has to be looked up or kept: some are woken for nothing, and ask again. Invariant: whoever
-//! listens before it asks is woken by every end after that.
+//! Hosts share a few events, so none has to be looked up or stored. Some visits wake for nothing, and check again.
+//!
+//! Invariants: a visit that listens before it checks is woken by every end after that.
 
 use event_listener::{Event, EventListener};
 use xxhash_rust::xxh3::xxh3_64;
 
 const EVENTS: usize = 64;
 
-/// The events.
+/// The shared events.
 #[derive(Debug)]
 pub(crate) struct Freed {
     events: [Event; EVENTS],
@@ -21,12 +22,12 @@ impl Default for Freed {
 }
 
 impl Freed {
-    /// A request of `host` has ended.
+    /// Wakes the visits that wait for `host`: one of its requests has ended.
     pub(crate) fn notify(&self, host: &str) {
         self.of(host).notify(usize::MAX);
     }
 
-    /// Is woken when a request of `host` ends.
+    /// Returns a listener for the next end of a request of `host`.
     pub(crate) fn listen(&self, host: &str) -> EventListener {
         self.of(host).listen()
     }

@@ -1,8 +1,9 @@
-//! Hosts at risk: when several links of one host are blocked, or the host asks to be left alone, the whole host is paused, because
-//! the address is what gets banned.
+//! Hosts at risk: several blocked links of one host, or its "not now", pause the whole host, because sites ban
+//! addresses.
 //!
-//! Owns the recent blocks of each host, how often it was paused in a row, and the short pages it has shown. The pause itself is an
-//! atomic in the selector's domain entry, where `select` reads it without a lock; here it is reached through [`Pauses`].
+//! Owns: the recent blocks of each host, the number of its pauses in a row, and the short pages that it has shown. The
+//! pause itself is an atomic in the selector's domain entry, where `select` reads it without a lock. This file reaches
+//! it through the trait below.
 
 #[cfg(test)]
 use std::collections::HashMap;
@@ -16,20 +17,20 @@ use crate::metrics::recorder::PauseCause;
 use fetchwise_types::fetch_result::ShortPage;
 use fetchwise_types::time::Timestamp;
 
-/// With more hosts at risk than this, those that are so no longer are looked for and dropped.
+/// With more hosts at risk than this, those that are no longer at risk are searched for and dropped.
 const HOSTS_BEFORE_SWEEP: usize = 10_000;
-/// So many short pages of a host are remembered, to tell one that comes again under another address.
+/// Number of short pages kept per host, to recognise one that comes back under another address.
 const SHORT_PAGES: usize = 8;
 
-/// The pauses of hosts, wherever they are kept.
+/// Storage of the pauses of hosts.
 pub(crate) trait Pauses {
-    /// Until when the host is paused, if it ever was.
+    /// Returns the end of the host's last pause, if it ever was paused.
     fn until(&self, domain: &str) -> Option<Timestamp>;
     /// Pauses the host, or lifts its pause.
     fn set(&self, domain: &str, until: Option<Timestamp>);
 }
 
-/// The hosts that had links blocked lately, that were paused, or that showed short pages.
+/// The hosts that had blocked links lately, that were paused, or that showed short pages.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
     at_risk: DashMap<String, Host>,
@@ -39,27 +40,27 @@ pub(crate) struct Hosts {
 struct Host {
     /// Links that ended blocked, with the time, oldest first.
     blocks: VecDeque<(String, Timestamp)>,
-    /// Pauses in a row.
+    /// Number of pauses in a row.
     level: u8,
-    /// Trials of its pace's hold that were blocked in a row.
+    /// Number of trials of its pace's hold that were blocked in a row.
     blocked_trials: u8,
     /// A page of it was compared with its rendering and was merely short.
     has_short_pages: bool,
-    /// Text and link of its last short pages, as hashes.
+    /// Hashes of text and link of its last short pages.
     short_pages: VecDeque<(u64, u64)>,
 }
 
-/// PauseReason a host is paused.
+/// The reason for a host's pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PauseReason {
     /// One of its links ended blocked; several of them pause the host.
     Blocked,
-    /// It said "not now", and for how long if it did.
+    /// It answered "not now", and for how long if it said so.
     Limited(Option<Duration>),
 }
 
 impl PauseReason {
-    /// What the pause is counted as.
+    /// Returns the cause that the metrics count.
     pub(crate) fn cause(self) -> PauseCause {
         match self {
             Self::Blocked => PauseCause::Blocked,
@@ -68,12 +69,12 @@ impl PauseReason {
     }
 }
 
-/// Whether what comes is the one trial of a host whose pause has ended.
+/// Whether a request is the one trial of a host whose pause has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It is, and how it ends decides about the host.
+    /// It is the trial: its result decides about the host.
     Trial,
-    /// One of many.
+    /// It is an ordinary request.
     Ordinary,
 }
 
@@ -85,20 +86,20 @@ impl Hosts {
         }
     }
 
-    /// How many hosts are paused at `now`.
+    /// Returns the number of hosts that are paused at `now`.
     #[cfg(feature = "metrics")]
     pub(crate) fn paused(&self, pauses: &impl Pauses, now: Timestamp) -> usize {
         let is_paused = |domain: &String| pauses.until(domain).is_some_and(|until| until > now);
         self.at_risk.iter().filter(|host| is_paused(host.key())).count()
     }
 
-    /// Every host that may be paused, with how often it was in a row. In no order.
+    /// Returns every host that may be paused, with its number of pauses in a row, in no order.
     pub(crate) fn known(&self) -> Vec<(String, u8)> {
         self.at_risk.iter().map(|entry| (entry.key().clone(), entry.value().level)).collect()
     }
 
-    /// An operator lets the host be asked again: what it did until now counts no more. `say` is told of it before anybody else can
-    /// change it.
+    /// Ends a host's pause for an operator: its earlier blocks no longer count. `say` runs before another thread can
+    /// change the host.
     pub(crate) fn release(&self, pauses: &impl Pauses, domain: &str, say: impl FnOnce()) {
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         host.settle();
@@ -108,26 +109,26 @@ impl Hosts {
         self.at_risk.remove_if(domain, |_, host| host.is_idle());
     }
 
-    /// Forgets a host. Its pause is lifted by whoever keeps pauses.
+    /// Forgets a host. The caller lifts its pause.
     pub(crate) fn forget(&self, domain: &str) {
         self.at_risk.remove(domain);
     }
 
-    /// Forgets that links which `is_forgotten` were blocked.
+    /// Forgets the blocks of all links that `is_forgotten` matches.
     pub(crate) fn forget_links(&self, is_forgotten: impl Fn(&str) -> bool) {
         self.at_risk.iter_mut().for_each(|mut host| host.blocks.retain(|(link, _)| !is_forgotten(link)));
     }
 
-    /// How often each host was paused in a row.
+    /// Returns the number of pauses in a row of each host.
     #[cfg(test)]
     pub(crate) fn levels(&self) -> HashMap<String, u8> {
         let paused = self.at_risk.iter().filter(|entry| entry.value().level > 0);
         paused.map(|entry| (entry.key().clone(), entry.value().level)).collect()
     }
 
-    /// A link of the host ended without content, for the reason `why`. Returns until when the host is paused now, when this set a
-    /// pause. `say` is told of it before anybody else can change it.
-    #[allow(clippy::too_many_arguments, reason = "each is a plain fact about one event")]
+    /// Records that a link of the host ended without content, for the reason `why`. Returns the end of the host's pause
+    /// if this set one. `say` runs before another thread can change the host.
+#[allow(clippy::too_many_arguments, reason = "each is a plain property of one event")]
     pub(crate) fn failed(
         &self,
         pauses: &impl Pauses,
@@ -147,14 +148,14 @@ impl Hosts {
             PauseReason::Limited(asked) => {
                 let asked = asked.map(|span| span.min(settings.max_retry_after)).filter(|span| !span.is_zero());
                 let until = now.saturating_add(asked.unwrap_or_else(|| pause(settings.limited_base, host.level)));
-                // Sixteen answers to requests that were under way at once are one event: the longest wish of theirs holds.
+                // Sixteen responses to parallel requests are one event: the longest requested pause counts.
                 if !is_trial && paused.is_some_and(|paused| paused >= until) {
                     return None;
                 }
                 until
             }
             PauseReason::Blocked => {
-                // Requests that were under way when the pause began, or when the trial did, say nothing new.
+                // Requests that were in flight when the pause or the trial began are no new evidence.
                 if !is_trial && paused.is_some() {
                     return None;
                 }
@@ -175,13 +176,13 @@ impl Hosts {
         Some(until)
     }
 
-    /// How many trials of its pace's hold were blocked in a row.
+    /// Returns the number of trials of its pace's hold that were blocked in a row.
     pub(crate) fn blocked_trials(&self, domain: &str) -> u8 {
         self.at_risk.get(domain).map_or(0, |host| host.blocked_trials)
     }
 
-    /// The host's pace holds it until then: its pause is that hold, unless it has a longer one. How often it was paused in a row counts
-    /// for pauses without a pace. `say` is told of it before anybody else can change it.
+    /// Pauses the host until the hold of its pace ends, unless it has a longer pause. The number of pauses in a row
+    /// counts only for pauses without a pace. `say` runs before another thread can change the host.
     pub(crate) fn hold(
         &self,
         pauses: &impl Pauses,
@@ -200,7 +201,7 @@ impl Hosts {
         say(until);
     }
 
-    /// The trial of a host delivered content: the host is fine, and its pause is lifted.
+    /// Records that the trial of a host delivered content: the host is fine, and its pause is lifted.
     pub(crate) fn trial_delivered(&self, pauses: &impl Pauses, domain: &str) {
         if let Some(mut host) = self.at_risk.get_mut(domain) {
             host.settle();
@@ -209,7 +210,7 @@ impl Hosts {
         pauses.set(domain, None);
     }
 
-    /// A link of the host has been delivered elsewhere: what it did before says nothing any more.
+    /// Records that a link of the host was delivered: its earlier blocks no longer count.
     pub(crate) fn link_delivered(&self, domain: &str, link: &str) {
         let Some(mut host) = self.at_risk.get_mut(domain) else { return };
         host.blocks.retain(|(blocked, _)| blocked != link);
@@ -217,7 +218,7 @@ impl Hosts {
         self.at_risk.remove_if(domain, |_, host| host.is_idle());
     }
 
-    /// Remembers a short page of the host, and says whether the same text has come for another of its links before.
+    /// Remembers a short page of the host, and returns whether the same text came for another of its links before.
     pub(crate) fn short_page(&self, domain: &str, link_hash: u64, page: &ShortPage) -> bool {
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         let came_before = host.short_pages.iter().any(|(text, link)| *text == page.text_hash && *link != link_hash);
@@ -230,18 +231,18 @@ impl Hosts {
         came_before
     }
 
-    /// Whether a short page of the host has been compared with its rendering, and was all there is.
+    /// Returns whether a short page of the host was compared with its rendering and was the whole content.
     pub(crate) fn has_short_pages(&self, domain: &str) -> bool {
         self.at_risk.get(domain).is_some_and(|host| host.has_short_pages)
     }
 
-    /// A short page of the host has been compared with its rendering, and was all there is.
+    /// Records that a short page of the host was compared with its rendering and was the whole content.
     pub(crate) fn set_short_pages(&self, domain: &str) {
         self.at_risk.entry(domain.to_owned()).or_default().has_short_pages = true;
     }
 
-    /// Drops the hosts whose blocks are long past and that are not paused. What they showed of short pages goes with them, which
-    /// costs one more comparison each.
+    /// Drops the hosts whose blocks are old and that are not paused. Their short pages go with them, which costs one
+    /// more comparison each.
     fn sweep(&self, pauses: &impl Pauses, settings: &BackoffSettings, now: Timestamp) {
         if self.at_risk.len() > HOSTS_BEFORE_SWEEP {
             let recent = |host: &Host| host.blocks.back().is_some_and(|(_, at)| now.since(*at) <= settings.host_block_window);
@@ -252,7 +253,7 @@ impl Hosts {
 }
 
 impl Host {
-    /// It is fine.
+    /// Resets the blocks: the host is fine.
     fn settle(&mut self) {
         self.level = 0;
         self.blocks.clear();

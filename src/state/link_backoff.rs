@@ -1,5 +1,6 @@
-//! Links at risk: the state of every link that is paused, or failed the last time. All other links have the default state and take
-//! no memory. Beside them lie the states that neighbours have told, which others bound and clean up.
+//! Links at risk: the state of every link that is paused or whose last fetch failed. All other links have the default
+//! state and take no memory. The states that other nodes report are kept separately; their reporter bounds and removes
+//! them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,26 +10,26 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::backoff::LinkState;
 
-/// The links at risk, by the name that their caller has for them.
+/// The links at risk, by the caller's name for them.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     at_risk: DashMap<String, LinkState>,
-    /// How many there are, so that where there is none nobody looks for one. Relaxed everywhere: a link that has just been put at risk
-    /// by another thread may be missed once, as it would be a moment earlier.
+    /// Number of links at risk, so that an empty map is not searched. Relaxed everywhere: a reader may miss a link that
+    /// another thread has just put at risk, as it would a moment earlier.
     count: AtomicUsize,
-    /// What neighbours have told, by the hash of a link's name: read without a lock.
+    /// States that other nodes report, by the hash of a link's name; read without a lock.
     told: papaya::HashMap<u64, LinkState>,
-    /// How many of them there are. Relaxed, as above.
+    /// Number of these states. Relaxed, as above.
     told_count: AtomicUsize,
 }
 
-/// Whether a link's state is more than that of one that was never seen.
+/// Returns whether a link's state differs from that of an unknown link.
 fn is_at_risk(state: &LinkState) -> bool {
     state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some()
 }
 
-/// What holds where this process knows one state of a link and a neighbour has told another: the later pause, and the greater risk, so
-/// that pauses grow as if one process had made all attempts.
+/// Merges this process's state of a link with the one that another node reports: the later pause and the greater risk,
+/// so that pauses grow as if one process had made all attempts.
 fn both(own: LinkState, told: LinkState) -> LinkState {
     LinkState {
         paused_until: own.paused_until.max(told.paused_until),
@@ -40,7 +41,7 @@ fn both(own: LinkState, told: LinkState) -> LinkState {
 }
 
 impl Links {
-    /// Adds what a replay found.
+    /// Adds the states that a replay found.
     pub(crate) fn restore(&self, links: impl IntoIterator<Item = (String, LinkState)>) {
         for (link, state) in links {
             if self.at_risk.insert(link, state).is_none() {
@@ -49,13 +50,13 @@ impl Links {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of links at risk.
     #[cfg(feature = "metrics")]
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// What neighbours say of the link with this hash now; none takes back what they said.
+    /// Sets the state that other nodes report for the link with this hash; `None` removes it.
     pub(crate) fn tell(&self, hash: u64, state: Option<LinkState>) {
         let told = self.told.pin();
         match state.filter(is_at_risk) {
@@ -72,7 +73,7 @@ impl Links {
         }
     }
 
-    /// What neighbours have told of `link`.
+    /// Returns the state that other nodes report for `link`.
     fn told_of(&self, link: &str) -> Option<LinkState> {
         if self.told_count.load(Ordering::Relaxed) == 0 {
             return None;
@@ -80,14 +81,14 @@ impl Links {
         self.told.pin().get(&xxh3_64(link.as_bytes())).copied()
     }
 
-    /// Takes back what neighbours have told of `link`.
+    /// Removes the state that other nodes report for `link`.
     pub(crate) fn untell(&self, link: &str) {
         if self.told_of(link).is_some() {
             self.tell(xxh3_64(link.as_bytes()), None);
         }
     }
 
-    /// Forgets the links that `is_forgotten`.
+    /// Forgets the links that `is_forgotten` matches.
     pub(crate) fn forget(&self, is_forgotten: impl Fn(&str) -> bool) {
         self.at_risk.retain(|link, _| {
             let goes = is_forgotten(link);
@@ -98,7 +99,7 @@ impl Links {
         });
     }
 
-    /// The state of `link`, as this process and its neighbours know it together.
+    /// Returns the state of `link`: this process's own, merged with the reported one.
     pub(crate) fn get(&self, link: &str) -> LinkState {
         let own = match self.count.load(Ordering::Relaxed) {
             0 => LinkState::default(),
@@ -107,14 +108,15 @@ impl Links {
         self.told_of(link).map_or(own, |told| both(own, told))
     }
 
-    /// All of them, in no order.
+    /// Returns all links at risk, in no order.
     pub(crate) fn all(&self) -> Vec<(String, LinkState)> {
         self.at_risk.iter().map(|entry| (entry.key().clone(), *entry.value())).collect()
     }
 
-    /// Changes a link's state from what it is now: another visit of the same link may have ended meanwhile. `say` is told each new
-    /// state of a link that is or was at risk, here or with a neighbour, under the entry's lock, so that a log has the changes in the
-    /// order in which they were made. What neighbours have told of the link before is in the new state, and is told no more.
+    /// Changes a link's state from its current one, since another visit of the same link may have ended meanwhile.
+    /// `say` gets each new state of a link that is or was at risk, here or at another node. It runs under the entry's
+    /// lock, so a log has the changes in the order in which they were made. The new state includes the reported one,
+    /// which is then removed.
     pub(crate) fn change(
         &self,
         link: &str,
@@ -189,7 +191,7 @@ mod tests {
         links.change(LINK, |state| paused(900, state.risk_level + 1), |state| said.push(*state));
         assert_eq!((links.get(LINK), &*said), (paused(900, 2), &[paused(900, 2)][..]));
         assert_eq!(links.told_count.load(Ordering::Relaxed), 0, "this process knows better now");
-        // That it is fine is said where a neighbour alone had trouble with it.
+        // A healthy link is reported even if only another node had failures with it.
         links.tell(hash ^ 1, Some(paused(500, 1)));
         links.forget(|_| true);
         links.tell(hash, Some(paused(500, 1)));

@@ -1,9 +1,10 @@
-//! What the visits of one process share beside evidence: probes and trials under way, links and hosts at risk, pages that
-//! come again.
+//! State that the visits of one process share besides evidence: probes and trials in flight, links and hosts at risk,
+//! repeated pages.
 //!
-//! Each kind has a file. All of it lies in small concurrent maps that hold only what is under way or at risk, and none of it is
-//! read by a decision: [`Selector::select`](crate::Selector::select) gets a link's state by value and a host's pause from the
-//! host's entry. Must not know how a visit goes.
+//! Each kind has a file, and a small concurrent map that holds only what is in flight or at risk. No decision reads it:
+//! [`Selector::select`](crate::Selector::select) gets a link's state by value and a host's pause from the host's entry.
+//!
+//! Must not know: the steps of a visit.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,21 +16,21 @@ pub(crate) mod link_backoff;
 pub(crate) mod repeated_pages;
 pub(crate) mod single_flight;
 
-/// Everything that visits share.
+/// All state that visits share.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The probes under way.
+    /// The probes in flight.
     pub(crate) probes: crate::state::single_flight::Flights,
-    /// The trials of paused hosts under way.
+    /// The trials of paused hosts in flight.
     pub(crate) trials: crate::state::single_flight::Flights,
     /// Links at risk or paused.
     pub(crate) links: crate::state::link_backoff::Links,
     /// Hosts at risk.
     pub(crate) hosts: crate::state::host_pauses::Hosts,
-    /// Who waits for a request of a host to end.
+    /// Wakes visits that wait for a request of a host to end.
     pub(crate) freed: crate::state::capacity_notify::Freed,
-    /// Pages that come again.
+    /// Repeated pages.
     pub(crate) pages: crate::state::repeated_pages::Pages,
-    /// Those who share the address.
+    /// The coordinator of the processes that share this address.
     pub(crate) neighbours: OnceLock<Arc<dyn Neighbours>>,
 }

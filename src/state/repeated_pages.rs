@@ -1,41 +1,43 @@
-//! Pages that come again: a host that answers many addresses with the same few words, while another fetcher brings something else for
-//! one of them, shows that fetcher a wall that no rule knows.
+//! Repeated pages: a host that shows many addresses the same few words blocks a fetcher if another fetcher gets
+//! something else for one of them. No detection rule is needed for that.
 //!
-//! Owns the last answers of each host that showed pages with little text, as sketches: a few hundred bytes a host, and of a bounded
-//! number of hosts. Nothing of it is read by a decision, and nothing of it is kept beyond the process. Must not know what follows.
+//! Owns: the last pages with little text of each host, as SimHashes: some hundred bytes per host, for a bounded number
+//! of hosts. No decision reads them, and they are not kept beyond the process.
+//!
+//! Must not know: the consequences for the visit.
 
 use std::collections::VecDeque;
 
 use dashmap::DashMap;
 
-/// Answers that are remembered of a host.
+/// Maximum number of responses remembered per host.
 const ANSWERS_MAX: usize = 16;
-/// Hosts that are remembered. With more, those are dropped that no page came again of.
+/// Maximum number of hosts. Beyond it, hosts without a repeated page are dropped.
 const HOSTS_MAX: usize = 10_000;
-/// Bits in which two sketches of the same page differ at most.
+/// Two SimHashes of the same page differ in at most this number of bits.
 const SAME_BITS: u32 = 5;
-/// Bits in which sketches of different pages differ at least.
+/// SimHashes of different pages differ in at least this number of bits.
 const OTHER_BITS: u32 = 16;
-/// From so many addresses on a page comes again.
+/// Number of addresses from which on a page counts as repeated.
 const LINKS_MIN: usize = 3;
 
-/// An answer with content.
+/// A response with content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// A hash of the link.
     pub(crate) link: u64,
-    /// Who brought it.
+    /// The fetcher that got it.
     pub(crate) fetcher: u32,
-    /// What it said; none of a page with much text.
+    /// The SimHash of its text; `None` for a page with much text.
     pub(crate) sketch: Option<u64>,
 }
 
-/// What is known of a page that came.
+/// A page that the host has shown before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
-    /// Addresses of the host that the same page came for, this one included.
+    /// Number of addresses of the host that got the same page, this one included.
     pub(crate) links: usize,
-    /// Another fetcher brought something else for one of them.
+    /// Whether another fetcher got something else for one of them.
     pub(crate) differs: bool,
 }
 
@@ -46,7 +48,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Remembers an answer, and says whether it is one that comes again.
+    /// Remembers a response, and returns whether its page is repeated.
     pub(crate) fn came(&self, domain: &str, seen: Seen) -> Option<Again> {
         // A host is remembered from its first page with little text on.
         if seen.sketch.is_none() {
@@ -82,7 +84,7 @@ impl Pages {
     }
 }
 
-/// Keeps an answer, in place of what the same fetcher brought for the same link before.
+/// Remembers a response, in place of the one that the same fetcher got for the same link before.
 fn remember(answers: &mut VecDeque<Seen>, seen: Seen) {
     answers.retain(|old| (old.link, old.fetcher) != (seen.link, seen.fetcher));
     if answers.len() == ANSWERS_MAX {
@@ -91,7 +93,7 @@ fn remember(answers: &mut VecDeque<Seen>, seen: Seen) {
     answers.push_back(seen);
 }
 
-/// Whether two answers of one fetcher are the same page.
+/// Returns whether two responses of one fetcher are the same page.
 fn is_same(one: &Seen, two: &Seen) -> bool {
     one.fetcher == two.fetcher
         && matches!((one.sketch, two.sketch), (Some(a), Some(b)) if (a ^ b).count_ones() <= SAME_BITS)
@@ -101,7 +103,7 @@ fn comes_again(one: &Seen, two: &Seen) -> bool {
     one.link != two.link && is_same(one, two)
 }
 
-/// Whether a page says something else, or much more.
+/// Returns whether a page has other text, or much more.
 fn is_other(sketch: Option<u64>, than: Option<u64>) -> bool {
     match (sketch, than) {
         (Some(a), Some(b)) => (a ^ b).count_ones() >= OTHER_BITS,
@@ -152,7 +154,7 @@ mod tests {
             pages.came("a.example", seen(link, 1, Some(WALL)));
         }
         assert_eq!(pages.came("a.example", seen(6, 0, Some(WALL))), Some(Again { links: 6, differs: false }));
-        // Much text for an address that the stub never came for says nothing.
+        // Much text for an address that never got the stub proves nothing.
         pages.came("a.example", seen(99, 1, None));
         assert!(pages.came("a.example", seen(7, 0, Some(WALL))).is_some_and(|again| !again.differs));
     }

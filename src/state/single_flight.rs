@@ -1,9 +1,8 @@
-//! Single flight: of all visits of one host that want the same thing (its probe, or the trial after its pause) one leads, and the
-//! others follow.
+//! Single flight: one visit of a host leads its probe, or the trial after its pause, and the others follow.
 //!
-//! Invariant: a host has at most one leader at a time, and its followers are woken when the leader's [`Lead`] is dropped, however
-//! that comes about. They are told whether the leader came to a verdict; where it did not, one of them leads next. A leader
-//! that never ends is given up at the time it was expected to end by, so nobody waits for ever.
+//! Invariants: a host has at most one leader at a time. Its followers wake when the leader's [`Lead`] is dropped, for
+//! whatever reason. They learn whether the leader reached a verdict; if not, one of them leads next. A leader that
+//! never ends is given up at its expected end, so no follower waits for ever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -20,7 +19,7 @@ const GIVEN_UP: u8 = 2;
 
 type ByDomain = Arc<DashMap<Box<str>, Arc<Flight>>>;
 
-/// The flights under way, by domain.
+/// The flights in progress, by domain.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     by_domain: ByDomain,
@@ -33,16 +32,16 @@ struct Flight {
     ended: Event,
 }
 
-/// What somebody who comes is to do.
+/// The role of a visit that joins a flight.
 #[derive(Debug)]
 pub(crate) enum Role {
-    /// Go ahead; the others wait until this is dropped.
+    /// Proceed; the others wait until this is dropped.
     Leader(Lead),
     /// Wait for the leader.
     Follower(Follower),
 }
 
-/// The right to go ahead. Dropping it lets the followers go on.
+/// The right to proceed. Dropping it lets the followers continue.
 #[derive(Debug)]
 pub(crate) struct Lead {
     domain: Box<str>,
@@ -50,14 +49,14 @@ pub(crate) struct Lead {
     flight: Arc<Flight>,
 }
 
-/// Somebody else's flight.
+/// Another visit's flight.
 #[derive(Debug)]
 pub(crate) struct Follower {
     flight: Arc<Flight>,
 }
 
 impl Flights {
-    /// Joins the flight of `domain`, as its leader when there is none. A leader is expected to end by `expected_by`.
+    /// Joins the flight of `domain`, as its leader if there is none. A leader is expected to end by `expected_by`.
     pub(crate) fn join(&self, domain: &str, now: Timestamp, expected_by: Timestamp) -> Role {
         let flight = || Arc::new(Flight { end: AtomicU8::new(UNDER_WAY), expected_by, ended: Event::new() });
         let flight = match self.by_domain.entry(domain.into()) {
@@ -74,7 +73,7 @@ impl Flights {
         Role::Leader(Lead { domain: domain.into(), by_domain: Arc::clone(&self.by_domain), flight })
     }
 
-    /// The flight of `domain` that is under way at `now`, if any.
+    /// Returns the flight of `domain` that is in progress at `now`, if any.
     pub(crate) fn follow(&self, domain: &str, now: Timestamp) -> Option<Follower> {
         let flight = Arc::clone(self.by_domain.get(domain)?.value());
         (flight.expected_by > now).then_some(Follower { flight })
@@ -83,8 +82,9 @@ impl Flights {
 
 impl Flight {
     fn end(&self, how: u8) {
-        // Release pairs with the Acquire in `Follower::verdict`: who sees the verdict sees the evidence recorded before it. Whoever
-        // began to listen before this store is woken after it, and whoever begins later sees it.
+        // Release pairs with the Acquire in `Follower::verdict`: a follower that sees the verdict sees the evidence
+        // recorded before it. A follower that listened before this store is woken after it, and one that listens later
+        // sees it.
         if self.end.compare_exchange(UNDER_WAY, how, Ordering::Release, Ordering::Relaxed).is_ok() {
             self.ended.notify(usize::MAX);
         }
@@ -92,15 +92,15 @@ impl Flight {
 }
 
 impl Lead {
-    /// It has ended, and what it showed is in the evidence: the followers can go on.
+    /// Ends the flight with a verdict: the result is in the evidence, and the followers can continue.
     pub(crate) fn verdict(self) {
-        // Out of the map first, so that whoever wakes and asks again finds no flight that is over.
+        // Out of the map first, so that a woken follower does not join a flight that is over.
         self.leave();
         self.flight.end(VERDICT);
     }
 
     fn leave(&self) {
-        // It may have been given up and another may have the lead by now.
+        // The flight may have been given up, and another visit may lead by now.
         self.by_domain.remove_if(&self.domain, |_, flight| Arc::ptr_eq(flight, &self.flight));
     }
 }
@@ -113,7 +113,7 @@ impl Drop for Lead {
 }
 
 impl Follower {
-    /// Whether the leader came to a verdict; none while it is under way.
+    /// Returns whether the leader reached a verdict; `None` while it is in progress.
     pub(crate) fn verdict(&self) -> Option<bool> {
         match self.flight.end.load(Ordering::Acquire) {
             UNDER_WAY => None,
@@ -121,12 +121,13 @@ impl Follower {
         }
     }
 
-    /// Until when the leader is waited for at the latest.
+    /// Returns the time until which followers wait at most.
     pub(crate) fn expected_by(&self) -> Timestamp {
         self.flight.expected_by
     }
 
-    /// Is woken when the leader ends. Ask [`verdict`](Self::verdict) after this was made: an end in between wakes nobody.
+    /// Returns a listener for the leader's end. Check [`verdict`](Self::verdict) after this call: an end in between
+    /// wakes no follower.
     pub(crate) fn listen(&self) -> EventListener {
         self.flight.ended.listen()
     }
@@ -190,9 +191,9 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Happens {
-        /// Somebody joins the flight of one of three hosts.
+        /// A visit joins the flight of one of three hosts.
         Join(u8),
-        /// The n-th leader comes to a verdict, or is cancelled.
+        /// The n-th leader reaches a verdict, or is cancelled.
         Verdict(usize),
         Cancel(usize),
     }

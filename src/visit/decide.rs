@@ -1,4 +1,4 @@
-//! What a visit does next, where that is not settled yet: the decision, the host's pause, single flight.
+//! The next step of a visit that is not settled yet: the decision, the host's pause, single flight.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -18,23 +18,23 @@ use fetchwise_types::attempt::{Arm, ErrorType};
 use fetchwise_types::decision::{Decision, Rule, Source, Selection};
 use fetchwise_types::time::Timestamp;
 
-/// A trial that is neither settled nor given back holds the others off no longer than this.
+/// Maximum time for which a trial that neither ends nor is dropped holds off others.
 const TRIAL_MAX: Duration = Duration::from_secs(600);
-/// A probe that is neither reported nor given back is waited for so much longer than its request and its retry may take.
+/// Time added to the limits of a probe and its retry, after which followers stop waiting for it.
 const PROBE_GRACE: Duration = Duration::from_secs(10);
 
-/// Who waits for what neighbours settle asks again after so long.
+/// Time after which a visit asks again for a permission that other nodes settle.
 const ASKING_MAX: Duration = Duration::from_secs(10);
 
 /// Whether a request may go out to a host.
 enum Admission {
-    /// It may.
+    /// The request may go out.
     Open,
-    /// Ask again: somebody else has just come to a verdict.
+    /// Ask again: another visit has just reached a verdict.
     Again,
-    /// It may not yet.
+    /// The visit has to wait.
     Wait(Wait),
-    /// Not before then.
+    /// The host is paused until then.
     Paused(Timestamp),
 }
 
@@ -67,13 +67,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                         held.trial =
                             Some(FetcherTrial::new(self.selector.clone(), self.domain(), take.fetcher, claimed));
                     }
-                    // Whoever has the trial has opened the breaker again: the next answer knows that.
+                    // The owner of the trial has opened the breaker again; the next decision sees that.
                     BreakerTrial::Taken => continue,
                 }
             }
             if take.source == Source::Probe && self.attempts == 0 {
                 if let Some(follower) = self.following.take() {
-                    // Listening comes before looking, so that an end in between is not missed.
+                    // Listen before the check, so that an end in between is not missed.
                     let listener = follower.listen();
                     match follower.verdict() {
                         None if follower.expected_by() > now => {
@@ -101,14 +101,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             let is_bare = held.lead.is_none() && held.trial.is_none();
             let step = self.go(take, held, now);
             if is_bare && matches!(step, Step::Wait(_)) {
-                // Whoever holds nothing decides anew when its turn comes, with what others have learned meanwhile.
+                // A visit that holds no claim decides again when its turn comes, with the evidence of that time.
                 self.next = Next::Decide;
             }
             return step;
         }
     }
 
-    /// Asks the router (at first) or the selector (later) once.
+    /// Calls the router (for the first attempt) or the selector (for later ones) once.
     fn ask(&mut self, now: Timestamp) -> Result<(Selection, HostSeen), Stop> {
         let first = self.attempts == 0;
         let state = self.selector.state();
@@ -120,7 +120,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let known = self.known.clone();
         let situation = SelectContext {
             now,
-            // The pause was looked at before the first attempt; this visit's own failures do not stop it half way.
+            // The pause was checked before the first attempt; this visit's own failures do not stop it half way.
             link: if first { link } else { LinkState { paused_until: None, ..link } },
             hint: self.hint,
             excluded: self.excluded,
@@ -137,7 +137,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 self.last.message = format!("{name} is not available");
                 Err(self.without_fetcher())
             }
-            // A pause that came over this visit half way ends it with the failure it has.
+            // A pause that began during this visit ends it with the failure that it has.
             Decision::Paused { .. } if !first => Err(self.without_fetcher()),
             Decision::Paused { until, host: true } => Err(self.behind_trial(until, now)),
             Decision::Paused { until, .. } => Err(Stop::Ended(VisitOutcome::Paused { until, whom: WaitScope::Link })),
@@ -147,7 +147,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     fn select(&self, situation: &SelectContext<'_>) -> Result<(Decision, HostSeen), Stop> {
-        // The URL was looked at when the visit began.
+        // The URL was checked when the visit began.
         self.selector.select_on_host(self.url.borrow(), situation).map_err(|_| Stop::Ended(VisitOutcome::NoFetcher))
     }
 
@@ -170,7 +170,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Nobody is to be had, or worth it. After a failure that is the failure's end, else there was nobody from the start.
+    /// Ends a visit that has no usable fetcher: with its last failure, or with `NoFetcher` if it made no attempt.
     fn without_fetcher(&mut self) -> Stop {
         match self.last.error.take() {
             Some(error) => Stop::Failed(error),
@@ -185,11 +185,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// The host is paused. While somebody tries it out that is waited for; else it is the end.
+    /// Handles a paused host: waits while another visit tries it out, or ends.
     fn behind_trial(&self, until: Timestamp, now: Timestamp) -> Stop {
         match self.follow_trial(now).or_else(|| self.pace_holds_until(until, now)) {
             Some(wait) => Stop::Wait(wait),
-            // The trial has come to a verdict since the pause was read, so that there was nobody to follow.
+            // The trial has reached a verdict since the pause was read, so no visit was found to follow.
             None if self.selector.host_pause(self.domain()) != Some(until) => Stop::Again,
             None => Stop::Ended(VisitOutcome::Paused { until, whom: WaitScope::Host }),
         }
@@ -201,7 +201,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         follower.verdict().is_none().then(|| Wait::following(&follower, listener, WaitReason::Trial))
     }
 
-    /// Asks for admission to the host, whose pause, if any, is over.
+    /// Requests admission to the host, whose pause, if any, is over.
     fn admit(&mut self, now: Timestamp) -> Admission {
         let domain = self.domain();
         let Some(ended) = self.selector.host_pause(domain) else { return Admission::Open };
@@ -214,7 +214,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if ended <= now && self.selector.claim_host_trial(domain, ended, held_until) {
             let lead = match self.selector.state().trials.join(domain, now, held_until) {
                 Role::Leader(lead) => Some(lead),
-                // The trial before this one has given its pause back and is about to say so.
+                // The previous trial has returned its pause and is about to end its flight.
                 Role::Follower(_) => None,
             };
             let (selector, domain) = (self.selector.clone(), domain.into());
@@ -225,19 +225,19 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             return Admission::Wait(wait);
         }
         match self.selector.host_pause(domain) {
-            // Whoever came first has come to a verdict already.
+            // Another visit has reached a verdict already.
             None => Admission::Open,
             Some(until) if until > now => Admission::Paused(until),
             Some(_) => Admission::Again,
         }
     }
 
-    /// WaitReason this process may not try the host out itself, where others share its address.
+    /// Returns why this process may not try out the host itself, if other processes share its address.
     fn ask_neighbours(&self, domain: &str, ended: Timestamp, now: Timestamp) -> Option<Admission> {
         match self.selector.state().neighbours.get()?.may_try(domain, ended, now) {
             MayTry::Now => None,
             MayTry::NotBefore(until) => {
-                // Nobody asks again before then, unless somebody has come to a verdict meanwhile.
+                // No visit asks again before then, unless another one has reached a verdict meanwhile.
                 self.selector.claim_host_trial(domain, ended, until);
                 Some(Admission::Paused(until))
             }
@@ -250,7 +250,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Ends the visit.
     pub(super) fn end(&mut self, how: VisitOutcome, now: Timestamp) -> End {
-        // Whoever waits for a trial that comes to nothing goes on at once.
+        // Followers of a trial without a verdict continue at once.
         self.host_trial = None;
         let last = std::mem::take(&mut self.last);
         let (mut source, mut message, mut paused_until) = (last.source, last.message, None);
@@ -295,7 +295,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
 #[cfg(feature = "metrics")]
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Counts how the visit ends, and the decision to ask for nothing.
+    /// Counts how the visit ended, and the decision to make no request.
     fn count_end(&mut self, how: &VisitOutcome, now: Timestamp) {
         let (paused, gave_up) = (Source::Paused as usize, Source::ALL.len());
         let (end, undecided) = match how {
@@ -311,14 +311,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 }
 
-/// WaitReason there is no fetch.
+/// The reason why there is no fetch.
 enum Stop {
     Ended(VisitOutcome),
-    /// Nobody else is worth a try after a failure.
+    /// No other fetcher is worth a try after a failure.
     Failed(ErrorType),
-    /// Nobody is worth even a first try.
+    /// No fetcher is worth even a first try.
     NobodyGetsPast,
     Wait(Wait),
-    /// What it was decided by holds no more.
+    /// The state behind the decision has changed: decide again.
     Again,
 }

@@ -1,11 +1,14 @@
-//! The visit: one URL on its way from the decision to the last recorded attempt, as a state machine without I/O.
+//! The visit: the fetch of one URL, from the decision to the last recorded attempt, as a state machine without I/O.
 //!
-//! It decides, judges what failures mean, records, retries, escalates, pauses; whoever has the network drives it: the pipeline, the
-//! simulator, a crawler of one's own. It starts no task and reads no clock but its selector's.
+//! A visit decides, judges failures, records, retries, escalates and pauses. A driver with network access runs it: the
+//! pipeline, the simulator, or your own crawler. A visit starts no task and reads no clock except its selector's.
 //!
-//! `step` owns what is handed out, `decide` what comes next, `report` what an answer means, `short` which short pages are
-//! believed. Invariants: each fetch that is reported is recorded as one attempt before the next step; one that is dropped is as if it
-//! had never been; the same visit, in the same state, given the same answers at the same times, takes the same steps.
+//! Owns: `step` the steps, `decide` the choice of the next step, `report` the meaning of a result, `pace` and
+//! `pace_permit` the host's pace, `short_page` and `repeated_page` the doubtful pages, `remote_attempts` the attempts
+//! of other processes.
+//!
+//! Invariants: a fetch that is reported is recorded as one attempt before the next step. A fetch that is dropped leaves
+//! no trace. A visit in the same state takes the same steps if it gets the same results at the same times.
 //!
 //! ```
 //! use fetchwise::fetch_result::Outcome;
@@ -17,7 +20,7 @@
 //! let mut visit = selector.visit(&url)?;
 //! let end = loop {
 //!     match visit.next() {
-//!         // Here a crawler asks the network, with fetch.fetcher(), within fetch.deadline().
+//!         // Here a crawler makes the request, with fetch.fetcher(), within fetch.deadline().
 //!         Step::Fetch(fetch) => visit.report(fetch, Outcome::Content),
 //!         Step::Wait(wait) => wait.block(std::time::Duration::from_secs(1)),
 //!         Step::End(end) => break end,
@@ -68,79 +71,89 @@ pub use step::{End, VisitOutcome, Fetch, Step, Wait, WaitScope, WaitReason};
 use step::{Held, HostTrial};
 
 impl Selector {
-    /// Begins a visit of `url`. Nothing is decided before its first [`next`](Visit::next).
+    /// Starts a visit of `url`. It decides nothing before its first [`next`](Visit::next).
     ///
     /// # Errors
-    /// [`Error::Url`] when the URL is not one that can be fetched.
+    /// [`Error::Url`] if the URL cannot be fetched.
     pub fn visit<'a>(&'a self, url: &'a Url) -> Result<Visit<&'a Self, &'a Url>, Error> {
         Visit::new(self, url)
     }
 }
 
-/// One URL on its way. See the [module](self).
+/// The fetch of one URL. See the [module](self).
 ///
-/// `S` is how it holds its selector and `U` how it holds its URL: references from [`Selector::visit`]; an `Arc` and the URL itself,
-/// by [`Visit::new`], for a visit that has to outlive the function that began it. Dropping it at any moment is safe, and gives back
-/// all that it held.
+/// `S` is how it holds its selector, and `U` how it holds its URL. [`Selector::visit`] takes references. [`Visit::new`]
+/// also takes an `Arc` and an owned URL, for a visit that outlives the function that started it. Dropping a visit is
+/// safe at any time, and returns all its claims.
+///
+/// The methods are spread over the files of this module:
+///
+/// - `mod.rs`: construction, options, [`next`](Self::next) and [`give_up`](Self::give_up)
+/// - `decide.rs`: the decision, admission to a paused host, single flight, and the end
+/// - `report.rs`: [`report`](Self::report) and [`unavailable`](Self::unavailable), recording, and the states of link
+///   and host
+/// - `pace.rs`: pace permits, and doubtful blocks
+/// - `short_page.rs`: short pages that are content
+/// - `repeated_page.rs`: pages that come for several addresses
 #[derive(Debug)]
 pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     selector: S,
     url: U,
-    /// The caller's name for what is fetched; the URL when none.
+    /// The caller's name for the link; the URL if `None`.
     link: Option<Box<str>>,
     learning: Option<bool>,
-    /// What the caller knows beside the URL.
+    /// Heuristics that the caller knows besides the URL.
     known: Option<Arc<[Heuristic]>>,
     wanted: Option<FetcherId>,
-    /// Candidates that are not to be had, or were tried.
+    /// Candidates that are unavailable, or were tried.
     excluded: FetcherSet,
-    /// The fetch that is out, or was out last.
+    /// Number of the fetch in flight, or of the last one.
     number: u32,
-    /// What the next step is, where it is settled already.
+    /// The next step, if it is settled already.
     next: Next<S>,
     hint: Option<Hint>,
-    /// Attempts, a retry not among them.
+    /// Number of attempts, without retries.
     attempts: u32,
-    /// Attempts as they are recorded.
+    /// Number of recorded attempts.
     requests: u32,
     retries: u32,
     timeouts: u32,
     local_faults: u32,
     retry_after: Option<Duration>,
-    /// This visit is the one trial of a host whose pause has ended.
+    /// The claim of a visit that is the one trial of a host whose pause has ended.
     host_trial: Option<HostTrial<S>>,
-    /// Another visit's probe is waited for.
+    /// Another visit's probe that this visit waits for.
     following: Option<Follower>,
-    /// Another visit's probe has been waited for, and came to a verdict.
+    /// Whether this visit waited for another visit's probe that reached a verdict.
     followed: bool,
-    /// The arm that the first decision came from, where there was a choice, and what the other one would have taken.
+    /// The arm of the first decision, if there was a choice, and the fetcher that the other arm would have chosen.
     arm: Option<Arm>,
     shadow: Option<FetcherId>,
     last_attempt_at: Option<Timestamp>,
-    /// Where redirects written in HTML have led, within the attempt under way.
+    /// The target of redirects written in HTML, within the current attempt.
     redirected: Option<Box<Url>>,
     redirects: u32,
     shorts: Shorts,
-    /// A wall that may be the page's or the pace's: which doubt it is, and until when its verdict is waited for.
+    /// A block that may concern the page or the pace: the id of the doubt, and the time limit of its verdict.
     doubt: Option<(u32, Timestamp)>,
     last: Last,
-    /// WaitReason the first fetcher that could not be had could not.
+    /// The reason why the first unavailable fetcher was unavailable.
     unavailable: Option<String>,
     #[cfg(feature = "metrics")]
     watch: Watch,
     span: Span,
 }
 
-/// The short pages that a visit has met.
+/// The short pages that a visit has seen.
 #[derive(Debug, Default)]
 struct Shorts {
-    /// By a fetcher that runs no scripts.
+    /// From a fetcher that runs no scripts.
     plain: Option<(FetcherId, ShortPage)>,
-    /// By one that does.
+    /// From a fetcher that runs scripts.
     rendered: Option<ShortPage>,
 }
 
-/// What an end tells of the last attempt.
+/// The last attempt, as the visit's end reports it.
 #[derive(Debug, Default)]
 struct Last {
     fetcher: Option<FetcherId>,
@@ -152,24 +165,24 @@ struct Last {
     error: Option<ErrorType>,
 }
 
-/// What the next step is.
+/// The next step.
 #[derive(Debug)]
 enum Next<S: Deref<Target = Selector>> {
-    /// It has to be decided.
+    /// Decide.
     Decide,
-    /// The same fetcher again: a retry, or where a redirect leads.
+    /// Use the same fetcher again: for a retry, or for the target of a redirect.
     Again(Selection, Held<S>),
-    /// It has to be decided, not before then: this machine is at its limits.
+    /// Decide, but not before then: this machine is at its limits.
     After(Timestamp),
-    /// Nothing more.
+    /// The visit has ended.
     Ended(Box<End>),
 }
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Begins a visit of `url`.
+    /// Starts a visit of `url`.
     ///
     /// # Errors
-    /// [`Error::Url`] when the URL is not one that can be fetched.
+    /// [`Error::Url`] if the URL cannot be fetched.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -218,20 +231,20 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         })
     }
 
-    /// Sets the caller's name for what is fetched; pauses hold for this name. A URL is taken without user info and fragment, as it is
-    /// recorded.
+    /// Sets the caller's name for the link; pauses apply to this name. A URL loses its user info and fragment, as it
+    /// does when it is recorded.
     #[must_use]
-    pub fn link(mut self, link: &str) -> Self {
+    pub fn link_id(mut self, link: &str) -> Self {
         let name = link_name(link);
         self.span.link(&name);
         self.link = Some(name.into());
         self
     }
 
-    /// Says what the caller knows beside the URL: it is learned from and decided by as what the URL shows is.
+    /// Adds heuristics that the caller knows besides the URL. They count like those that the URL shows.
     #[must_use]
-    pub fn knowing(mut self, heuristics: impl IntoIterator<Item = Heuristic>) -> Self {
-        // The URL was looked at when the visit began. What it shows counts once.
+    pub fn with_heuristics(mut self, heuristics: impl IntoIterator<Item = Heuristic>) -> Self {
+        // The URL was checked when the visit began. A heuristic that it shows counts once.
         let shown = self.selector.heuristics(self.url.borrow()).unwrap_or_default();
         let mut known: Vec<Heuristic> = Vec::new();
         for heuristic in heuristics {
@@ -243,17 +256,18 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self
     }
 
-    /// Sets this link's own wish for a mode, which goes before the router's: [`Mode::Learning`] or, for any other, the table.
+    /// Sets this link's own mode, which takes precedence over the router's: [`Mode::Learning`] or, for any other, the
+    /// table.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.learning = Some(mode == Mode::Learning);
         self
     }
 
-    /// Sets the fetcher that the first attempt shall be made with.
+    /// Sets the fetcher of the first attempt.
     ///
     /// # Errors
-    /// [`Error::UnknownFetcher`] when no candidate has this name.
+    /// [`Error::UnknownFetcher`] if no candidate has this name.
     pub fn prefer(mut self, fetcher: &str) -> Result<Self, Error> {
         let known = self.selector.fetcher_id(fetcher).filter(|id| self.selector.is_candidate(*id));
         self.wanted = Some(known.ok_or_else(|| Error::UnknownFetcher {
@@ -263,65 +277,66 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         Ok(self)
     }
 
-    /// Leaves these fetchers out: they are not to be had here.
+    /// Excludes these fetchers: they are unavailable here.
     #[must_use]
     pub fn without(mut self, fetchers: FetcherSet) -> Self {
         self.excluded = self.excluded.union(fetchers);
         self
     }
 
-    /// The address to ask for next: the visit's URL, or where a redirect written in HTML has led.
+    /// Returns the address of the next request: the visit's URL, or the target of a redirect written in HTML.
     pub fn url(&self) -> &Url {
         self.redirected.as_deref().unwrap_or_else(|| self.url.borrow())
     }
 
-    /// How many redirects written in HTML the attempt under way has followed.
+    /// Returns the number of redirects written in HTML that the current attempt has followed.
     pub fn redirects(&self) -> u32 {
         self.redirects
     }
 
-    /// The visit as a span: what belongs to it can be put within it.
+    /// Returns the visit's span; put spans of your own within it.
     #[cfg(feature = "tracing")]
     pub fn span(&self) -> &tracing::Span {
         self.span.inner()
     }
 
-    /// How many attempts it has made.
+    /// Returns the number of attempts made so far.
     pub fn requests(&self) -> u32 {
         self.requests
     }
 
-    /// Gives back the place that a fetch has in its host's pace, for a driver whose fetcher is busy.
+    /// Returns a fetch's pace permit, for a driver whose fetcher is busy.
     #[cfg(feature = "pipeline")]
     pub(crate) fn leave_pace(&self, fetch: &mut Fetch<S>) {
         fetch.held.place = None;
     }
 
-    /// Takes a place again that was given back, or says what to wait for.
+    /// Takes a pace permit again, or returns what to wait for.
     #[cfg(feature = "pipeline")]
     pub(crate) fn enter_pace(&self, fetch: &mut Fetch<S>) -> Result<(), Wait> {
         fetch.held.place = self.take_place(fetch.take, self.selector.now())?;
         Ok(())
     }
 
-    /// Whether the visit's host has been paused since it was let in: what was handed out is better dropped and asked for again.
+    /// Returns whether the visit's host has been paused since it was admitted. If so, drop the fetch and call
+    /// [`next`](Self::next) again.
     pub fn is_host_paused(&self) -> bool {
         let now = self.selector.now();
         self.host_trial.is_none() && self.selector.host_pause(self.domain()).is_some_and(|until| until > now)
     }
 
-    /// Says that a wait is over, for a caller whose selector's clock stands still.
+    /// Marks a wait as over, for a caller whose selector's clock stands still.
     pub fn waited(&mut self) {
         if let Next::After(until) = &mut self.next {
             *until = Timestamp::default();
         }
     }
 
-    /// What to do next. When nothing has to wait it costs what [`Selector::select`] costs.
+    /// Returns the next step. If nothing has to wait, this costs as much as [`Selector::select`].
     ///
-    /// Report a fetch or drop it before you ask for the next step. One that is reported later is recorded, and changes nothing else;
-    /// while a probe is out, its own visit has to wait for it like any other.
-    #[allow(clippy::should_implement_trait, reason = "an iterator could not be told what came of its items")]
+    /// Report a fetch, or drop it, before you ask for the next step. A fetch that is reported later is recorded, and
+    /// changes nothing else. While a probe is in flight, its own visit waits for it like any other.
+#[allow(clippy::should_implement_trait, reason = "an iterator does not get the result of its items back")]
     pub fn next(&mut self) -> Step<S> {
         let now = self.selector.now();
         #[cfg(feature = "metrics")]
@@ -343,8 +358,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         match std::mem::replace(&mut self.next, Next::Decide) {
             Next::Decide => self.decide(now),
-            // The host may have said "not now" to another visit since: then it is asked for nothing more, unless its pace holds it for
-            // a moment.
+            // Another visit may have paused the host since then. Make no more requests, unless its pace only holds it
+            // for a moment.
             Next::Again(_, held) if self.redirected.is_none() && self.is_paused_beyond_its_pace(now) => {
                 drop(held);
                 match self.last.error.take() {
@@ -366,7 +381,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Says that this is not waited for: the visit ends, with the failure that it has, or as paused until then.
+    /// Ends the visit instead of waiting: with the failure that it has, or as paused until the wait's end.
     pub fn give_up(&mut self, wait: &Wait) -> End {
         let now = self.selector.now();
         match (self.last.error.take(), std::mem::replace(&mut self.next, Next::Decide)) {
@@ -382,13 +397,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Whether the host has been paused since the visit was let in, and not by its pace, which is waited for.
+    /// Returns whether the host has been paused since the visit was admitted, other than by its pace.
     fn is_paused_beyond_its_pace(&self, now: Timestamp) -> bool {
         let until = self.selector.host_pause(self.domain()).filter(|until| *until > now);
         self.host_trial.is_none() && until.is_some_and(|until| self.pace_holds_until(until, now).is_none())
     }
 
-    /// Hands a request out once the host's pace has a place for it.
+    /// Hands out a request once the host's pace admits it.
     fn go(&mut self, take: Selection, mut held: Held<S>, now: Timestamp) -> Step<S> {
         match self.take_place(take, now) {
             Ok(place) => {
@@ -404,12 +419,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     fn hand_out(&mut self, take: Selection, held: Held<S>, now: Timestamp) -> Fetch<S> {
         let settings = self.selector.visit_settings();
-        // A probe is short because a longer request can follow: the retry, which is there once.
+        // A probe is short because its retry can follow with the full time.
         let is_probe =
             take.source == Source::Probe && self.attempts == 0 && self.retries == 0 && settings.max_retries > 0;
         let deadline = if is_probe { settings.probe_deadline } else { settings.deadline };
         self.number += 1;
-        // Where a redirect leads was decided with the request that met it.
+        // The target of a redirect was decided with the request that led there.
         if self.redirected.is_none() {
             self.selector.meter().took(&take);
             if take.rule == Rule::SharedProbe {

@@ -1,6 +1,8 @@
-//! Where a visit meets its host's pace: each request takes a place in it, and what came is told to it.
+//! The visit's side of its host's pace: each request takes a permit, and each result is reported to the pace.
 //!
-//! A selector without a pace costs a visit one comparison. Must not know how a pace is found.
+//! A selector without a pace costs a visit one comparison.
+//!
+//! Must not know: how the pace is learned.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -22,30 +24,31 @@ use fetchwise_types::heuristic::url::domain_of;
 use fetchwise_types::registry::{Class, FetcherSpec};
 use fetchwise_types::time::Timestamp;
 
-/// Quicker answers count as this: below it the network and this machine scatter more than any host that has too much to do.
+/// Shorter latencies count as this. Below it, jitter of the network and of this machine exceeds the effect of any busy
+/// host.
 const LATENCY_LEAST: Duration = Duration::from_millis(10);
-/// Another URL of the host is waited for so long after the hold of a doubt.
+/// Time to wait, after the hold of a doubt, for another URL of the host.
 const DOUBT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What an answer means to the host's pace.
+/// The effect of a result on the host's pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// Nothing that the visit has to know.
+    /// No effect on the visit.
     Nothing,
-    /// The wall is the page's or the pace's: the verdict is waited for.
+    /// The block may concern the page or the pace: the visit waits for the verdict.
     Doubt,
     /// The host is held until then.
     Held(Timestamp),
 }
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Asks for a place for a request by `take`; none without a pace.
+    /// Requests a pace permit for a request with `take`; `None` without a pace.
     pub(super) fn take_place(&self, take: Selection, now: Timestamp) -> Result<Option<Place<S>>, Wait> {
         if self.selector.pace().is_none() {
             return Ok(None);
         }
         let spec = self.selector.fetcher(take.fetcher);
-        // An archive is asked in the site's place: its pace is its own, under its fetcher's name.
+        // An archive serves in place of the site: it has its own pace, under its fetcher's name.
         let domain = match spec.filter(|spec| spec.class == Class::Archive) {
             Some(archive) => &archive.name,
             None => domain_of(self.url().host_str().unwrap_or_default()),
@@ -54,7 +57,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         Place::take(self.selector.clone(), domain, cost, now).map_err(Wait::for_place)
     }
 
-    /// Tells the host's pace what came.
+    /// Reports a result to the host's pace.
     pub(super) fn tell_pace(
         &mut self,
         place: Option<Place<S>>,
@@ -64,7 +67,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         asked: Option<Duration>,
         now: Timestamp,
     ) -> Word {
-        // Where somebody else was asked the host has said nothing: the place is given back.
+        // Another server responded, so the host has said nothing: the permit is returned.
         let Some(place) = place.filter(|_| answer.elsewhere.is_none()) else { return Word::Nothing };
         let told = fetchwise_pace::Response {
             retry_after: asked,
@@ -75,7 +78,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             ..fetchwise_pace::Response::new(Signal::of(&answer.outcome, answer.status), take.fetcher)
         };
         match place.tell(&told, now) {
-            // The site has nothing to do with it.
+            // The site is not involved.
             _ if by.class == Class::Archive => Word::Nothing,
             Done::Nothing => Word::Nothing,
             Done::Doubt { hold_until, doubt } => {
@@ -90,38 +93,40 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Whether a wait for the host's pace is one for a hold of its own, which a pause of the host's until `until` then is.
+    /// Returns the wait for the pace's own hold, if the host's pause until `until` is that hold.
     pub(super) fn pace_holds_until(&self, until: Timestamp, now: Timestamp) -> Option<Wait> {
         let pace = self.selector.pace()?;
-        // A hold that outlived its process is remembered in whole seconds.
+        // A hold that outlived its process is stored in whole seconds.
         let hold = pace.hold(Scope::host(self.domain()), now)?;
         (hold.saturating_add(Duration::from_secs(1)) >= until).then_some(Wait { until, why: WaitReason::Pace, listener: None })
     }
 
-    /// Whether the host let `by` through lately, or, without one, anybody: then it is the crawl's speed that a block is about.
+    /// Returns whether the host recently served the fetcher of `by`, or any fetcher if `None`. A block then concerns
+    /// the crawl's speed.
     pub(super) fn was_let_through(&self, by: Option<Selection>, now: Timestamp) -> bool {
         let Some(pace) = self.selector.pace() else { return false };
         pace.has_delivered(self.domain(), by.map(|take| take.fetcher), now)
     }
 
-    /// Whether this is the trial of a hold whose trial was blocked before. Waiting has not helped then, so that a block may be about
-    /// the fetcher after all: it counts against it, and the next trial can be another's.
+    /// Returns whether this is the trial of a hold whose earlier trial was blocked. Waiting has not helped then, so the
+    /// block may concern the fetcher: it counts against it, and the next trial can use another one.
     pub(super) fn is_later_trial(&self) -> bool {
         self.host_trial.is_some() && self.selector.state().hosts.blocked_trials(self.domain()) > 0
     }
 
-    /// The wait for the verdict on a wall, or the end that it came to; none where nothing is in doubt any more.
+    /// Returns the wait for the verdict on a doubtful block, or the end that follows from it; `None` if nothing is in
+    /// doubt any more.
     pub(super) fn in_doubt(&mut self, now: Timestamp) -> Option<Step<S>> {
         let (doubt, until) = self.doubt?;
         let selector = self.selector.clone();
         let pace = selector.pace()?;
-        // Listening comes before looking, so that a verdict in between is not missed.
+        // Listen before the check, so that a verdict in between is not missed.
         let listener = selector.state().freed.listen(self.domain());
-        match pace.verdict(self.domain(), doubt, now) {
+        match pace.doubt_verdict(self.domain(), doubt, now) {
             DoubtVerdict::Pending if now < until => {
                 Some(Step::Wait(Wait { until, why: WaitReason::Doubt, listener: Some(listener) }))
             }
-            // No other URL of the host has come: this one goes on, and its next request is what tells.
+            // No other URL of the host was fetched: this visit continues, and its next request decides.
             DoubtVerdict::Pending | DoubtVerdict::Page => {
                 self.doubt = None;
                 None

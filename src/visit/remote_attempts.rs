@@ -1,7 +1,8 @@
-//! What somebody else's attempts mean for their host: blocks that no visit of this process has met pause it all the same.
+//! Attempts of other processes and their effect on the host: their blocks pause it as this process's own blocks do.
 //!
-//! Owns the reading of an attempt as the end that a visit would have had with it. Must not record anything, nor touch the state of a
-//! link: whoever made the attempts keeps that.
+//! Owns: the translation of an attempt into the end that a visit would have had with it.
+//!
+//! Must not know: how attempts are recorded, and the states of links. The process that made the attempts keeps both.
 
 use crate::backoff::retry_after;
 use crate::selector::Selector;
@@ -13,12 +14,12 @@ use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
 
 impl Selector {
-    /// Hears of the last of the attempts that somebody else has made at a link lately, for the sake of its host: blocks of several
-    /// links, and a wish to be left alone, pause it as they would had visits met them; content takes the link off the count. What is
-    /// older than [`host_block_window`](crate::backoff::BackoffSettings::host_block_window) says nothing of now. Returns until when the host is
-    /// paused, where this has set a pause.
+    /// Applies the last recent attempt that another process made at a link to the state of its host. Blocks of several
+    /// links and a requested pause pause the host as they do in a visit. Content clears the link's blocks. An attempt
+    /// older than [`host_block_window`](crate::backoff::BackoffSettings::host_block_window) has no effect. Returns the
+    /// end of the host's pause if this set one.
     ///
-    /// Nothing is recorded: that is [`record`](Self::record)'s.
+    /// Nothing is recorded: [`record`](Self::record) does that.
     pub fn observe_remote_attempt(&self, attempt: &Attempt, now: Timestamp) -> Option<Timestamp> {
         let age = now.since(attempt.attempted_at);
         let domain = attempt.heuristic("domain")?;
@@ -27,7 +28,7 @@ impl Selector {
             hosts.link_delivered(domain, &attempt.link);
             return None;
         }
-        // Who was asked in the site's place has said nothing of the site.
+        // A server that responds in place of the site says nothing about the site.
         let kind = attempt.error_type.as_ref().and_then(ErrorType::kind);
         if age > self.backoff().host_block_window || kind.is_some_and(ErrorKind::is_of_go_between) {
             return None;
@@ -40,7 +41,7 @@ impl Selector {
             || asked.is_some() && (attempt.is_banned || attempt.http_status == Some(503));
         let why = match (is_limit, attempt.is_banned) {
             (true, _) => PauseReason::Limited(asked),
-            // Where the host lets others through, its pace judges its blocks.
+            // If the host serves other requests, its pace judges its blocks.
             (false, true) if !self.lets_through(domain, now) => PauseReason::Blocked,
             _ => return None,
         };

@@ -1,5 +1,5 @@
-//! Pages that come again: the same few words for several addresses of a host are told, and where another fetcher brought something
-//! else for one of them, what came is a wall that no rule knows, and no content.
+//! Pages that come for several addresses of a host. The attempt is tagged. If another fetcher got something else for
+//! one of the addresses, the page is a block that no rule knows.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -14,11 +14,11 @@ use fetchwise_types::fetch_result::{FetchResult, Block, BlockKind, Outcome};
 use fetchwise_types::heuristic::{Heuristic, SAME_PAGE_AGAIN};
 use fetchwise_types::registry::FetcherId;
 
-/// The name of the rule in blocks that are told so.
+/// The rule name of such blocks.
 const RULE: &str = "same_page_again";
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Tells a page that comes again for several addresses, and takes it for a wall where another fetcher brought something else.
+    /// Tags a repeated page, and turns it into a block if another fetcher got something else.
     pub(super) fn judge_again(&mut self, answer: &mut FetchResult, fetcher: FetcherId) {
         if answer.outcome != Outcome::Content {
             return;
@@ -26,7 +26,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let link = xxh3_64(self.link_name().as_bytes());
         let seen = Seen { link, fetcher: u32::from(fetcher.0), sketch: answer.sketch };
         let Some(again) = self.selector.state().pages.came(self.domain(), seen) else { return };
-        // A page that says of itself that nothing is there is no wall: what it suggests is that the site lacks the status for it.
+        // A page that reports itself missing is not a block; the site just lacks the status for it.
         let is_missing = answer.heuristics.iter().any(|shown| shown.kind == "soft_404");
         let what = match (again.differs, is_missing) {
             (true, false) => "blocked",

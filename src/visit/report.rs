@@ -1,4 +1,4 @@
-//! What an answer means: the attempt that is recorded, and whether the visit goes on, tries again, or has ended.
+//! The result of a fetch: the attempt that is recorded, and whether the visit goes on, retries, or ends.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -24,15 +24,15 @@ use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
 
-/// After a local fault the same is tried again so much later, and twice as late each time.
+/// Delay before the first retry after a local fault; it doubles each time.
 const LOCAL_FAULT_BASE: Duration = Duration::from_millis(250);
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Reports what came of a fetch: an [`FetchResult`], or an [`Outcome`] alone. Records the attempt, with everything that a later look
-    /// at the log needs, and settles what comes next.
+    /// Reports the result of a fetch: a [`FetchResult`], or an [`Outcome`] alone. Records the attempt with all that the
+    /// log needs, and settles the next step.
     ///
-    /// A redirect that was written in HTML is no end yet: the attempt goes on at another [`url`](Visit::url), and is recorded when
-    /// that has answered. A local fault is recorded against nobody.
+    /// A redirect written in HTML does not end the attempt: it goes on at another [`url`](Visit::url), and is recorded
+    /// when that URL has responded. A local fault is not recorded.
     pub fn report(&mut self, fetch: Fetch<S>, answer: impl Into<FetchResult>) {
         let mut answer = answer.into();
         let now = self.selector.now();
@@ -40,7 +40,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let _entered = span.enter();
         let place = held.place.take();
         if number != self.number || matches!(self.next, Next::Ended(_)) {
-            // An older fetch than the last one, given up by whoever asked for the next: it happened, and that is all.
+            // An older fetch, abandoned when the driver asked for the next step: record it, and change nothing else.
             if answer.outcome == Outcome::Local {
                 return;
             }
@@ -55,7 +55,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         let Some(by) = self.by(take) else { return };
         if answer.outcome == Outcome::Local {
-            // Whoever follows may have more luck.
+            // A follower may have more luck.
             drop(held);
             return self.local_fault(answer.message, now);
         }
@@ -75,7 +75,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.judge_again(&mut answer, take.fetcher);
         let mut error = answer.outcome.counts_as(&by).err();
         let asked = self.asked(&answer, now);
-        // Asked before the pace hears of it, which then knows of nothing but the block.
+        // Checked before the pace gets the result, since afterwards it knows of the block only.
         let was_let_through = error.is_some() && self.was_let_through(Some(take), now) && !self.is_later_trial();
         let word = self.tell_pace(place, take, &by, &answer, asked, now);
         let blocked = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
@@ -94,7 +94,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             && !(kind == Some(ErrorKind::Timeout) && out_of_time);
         let weight = match &error {
             None => 1.0,
-            // Not final yet, or no word about the fetcher at all: the host says "not now" to everybody.
+            // Not final yet, or not about the fetcher: the host says "not now" to every client.
             Some(_) if retries || is_limit && kind == Some(ErrorKind::ServerError) || word == Word::Doubt => 0.0,
             Some(error) => error.kind().map_or(1.0, ErrorKind::weight),
         };
@@ -104,7 +104,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         self.record(&span, take, at, &answer, error.clone(), weight, now);
         let of_go_between = kind.is_some_and(ErrorKind::is_of_go_between);
-        // What the site itself said before stays the last word: that an archive has no copy does not undo a block.
+        // The site's own earlier response stays decisive: a missing archive copy does not undo a block.
         let told = if of_go_between { self.last.error.take() } else { None };
         if told.is_none() {
             self.keep(take, &answer, error.as_ref());
@@ -117,7 +117,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let Some(error) = error else {
             held.settle();
             if answer.elsewhere.is_some() {
-                // The host was not asked, so a trial of it has not taken place.
+                // The host was not contacted, so its trial has not taken place.
                 self.host_trial = None;
             }
             self.deliver(now);
@@ -138,7 +138,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let next = kind.map_or(After::OtherFetcher, ErrorKind::next);
         let ends = matches!(next, After::End | After::RetryThenEnd);
         let strict = kind.is_some_and(ErrorKind::is_banned) && !settings.escalate_after_block;
-        // The table's arm does what the table says; only an empty page is taken to the browser, as it always was.
+        // The table's arm does what the table says. Only an empty page goes on to the browser.
         let table_only = self.arm == Some(Arm::Legacy) && kind != Some(ErrorKind::WrongTool);
         if is_limit {
             self.last.error = Some(error.clone());
@@ -149,7 +149,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         if ends || strict || table_only || is_limit || out_of_time {
             self.last.error = None;
-            // The end is kept for whoever asks next.
+            // The end is kept for the next call of `next`.
             let _ = self.fail(error, now);
         } else {
             self.last.error = Some(error);
@@ -157,8 +157,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Says that the fetcher could not be had (its program does not start): nobody was asked, so nothing is recorded, and another one
-    /// is taken.
+    /// Reports that the fetcher is unavailable (its program does not start). No request was made, so nothing is
+    /// recorded, and the visit chooses another fetcher.
     pub fn unavailable(&mut self, fetch: Fetch<S>, why: impl Into<String>) {
         let name = self.selector.fetcher_name(fetch.take.fetcher);
         let why = format!("{name} is not available: {}", why.into());
@@ -173,11 +173,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.selector.fetcher(take.fetcher).cloned()
     }
 
-    /// Goes where a redirect written in HTML leads, within the attempt's redirects.
+    /// Follows a redirect written in HTML, within the attempt's limit.
     fn follow(&mut self, to: &str) -> Result<(), Outcome> {
         let here = self.url();
         let Some(there) = here.join(to.trim()).ok().and_then(|url| parse(url.as_str()).ok()) else {
-            // A mail address, a script, a data URL: there is nowhere to go, and nothing here.
+            // A mail address, a script, a data URL: there is no target, and no content here.
             return Err(Outcome::Empty);
         };
         if there == *here || self.redirects >= self.selector.visit_settings().redirects_max {
@@ -200,13 +200,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.next = Next::After(now.saturating_add(wait));
     }
 
-    /// How long the answer asks to be left alone.
+    /// Returns the pause that the response asks for.
     fn asked(&self, answer: &FetchResult, now: Timestamp) -> Option<Duration> {
         let said = || header(&answer.headers, "retry-after").and_then(|value| retry_after(value, now));
         answer.retry_after.or_else(said)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "each is a plain fact about one attempt")]
+#[allow(clippy::too_many_arguments, reason = "each is a plain property of one attempt")]
     fn record(
         &self,
         span: &Span,
@@ -244,11 +244,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         attempt.arm = self.arm;
         attempt.shadow_fetcher = self.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
         span.recorded(&attempt);
-        // A log that cannot take it says so itself; memory has it all the same.
+        // The log reports its own errors; the attempt is in memory anyway.
         let _ = self.selector.record_knowing(attempt, known, now);
     }
 
-    /// Keeps what the visit's end tells of its last attempt.
+    /// Keeps what the visit's end reports about the last attempt.
     fn keep(&mut self, take: Selection, answer: &FetchResult, error: Option<&ErrorType>) {
         let last = &mut self.last;
         last.fetcher = Some(take.fetcher);
@@ -276,18 +276,18 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let _ = self.end(VisitOutcome::Delivered, now);
     }
 
-    /// The host has said "not now": it is left alone from now on, by every link and every fetcher.
+    /// Pauses the host for every link and every fetcher: it has said "not now".
     fn hold_host(&mut self, now: Timestamp) {
         self.host_failed(PauseReason::Limited(self.retry_after), now);
     }
 
-    /// How long the host's pace still holds it.
+    /// Returns the remaining hold of the host's pace.
     fn hold(&self, now: Timestamp) -> Option<Duration> {
         let until = self.selector.host_pause(self.domain()).filter(|until| *until > now)?;
         self.pace_holds_until(until, now).map(|wait| wait.until.since(now))
     }
 
-    /// The host's pace holds it: that is the host's pause.
+    /// Pauses the host for the hold of its pace.
     fn hold_host_until(&mut self, until: Timestamp, now: Timestamp) {
         {
             let selector = &*self.selector;
@@ -333,7 +333,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// The visit ends without content, with `error`.
+    /// Ends the visit without content, with `error`.
     pub(super) fn fail(&mut self, error: ErrorType, now: Timestamp) -> End {
         let end = match error.kind() {
             Some(ErrorKind::Queued) => FetchEnd::Queued,
@@ -342,7 +342,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             _ if self.last.is_banned => FetchEnd::Blocked,
             _ => FetchEnd::Failed,
         };
-        // Where the host lets others through, its pace judges its blocks.
+        // If the host serves other requests, its pace judges its blocks.
         if end == FetchEnd::Blocked && !self.was_let_through(None, now) {
             self.host_failed(PauseReason::Blocked, now);
         }
@@ -351,7 +351,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.end(VisitOutcome::Failed(error), now)
     }
 
-    /// The visit ends without a request: nobody gets past the host's vendor.
+    /// Ends the visit without a request: no fetcher gets past the host's vendor.
     pub(super) fn nobody_gets_past(&mut self, now: Timestamp) -> End {
         let given_up = self.selector.why_given_up(self.url.borrow(), now);
         self.last.message = given_up.to_string();
@@ -359,7 +359,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.end(VisitOutcome::NoFetcherGetsPast { vendor: given_up.vendor }, now)
     }
 
-    /// Brings the link's state up to date, from what it is now.
+    /// Updates the link's state from its current one.
     fn keep_link(&self, end: FetchEnd, hint: Option<Hint>, now: Timestamp) {
         let selector = &*self.selector;
         let change = |state: LinkState| {
@@ -385,7 +385,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 }
 
-/// Whether the answer says "not now" for the whole host: a 429, or a 503 or a block that says for how long.
+/// Returns whether the response says "not now" for the whole host: a 429, or a 503 or a block that says for how long.
 fn is_limit(answer: &FetchResult, error: Option<&ErrorType>, asked: Option<Duration>) -> bool {
     let blocked = error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
     match answer.status {

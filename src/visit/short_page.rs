@@ -1,9 +1,9 @@
-//! Which short pages are believed. A page with little to read is a shell's, a wall's, or merely short; who renders can tell.
+//! Short pages: content, an application shell, or a block. A fetcher that renders can tell which.
 //!
-//! Where a rendered page shows no more text than the plain answer did, there is no more: the page is short, and content. The plain
-//! fetcher, whose attempt was recorded as the wrong tool's, is credited, and the host's other short pages are believed at once.
-//! Never believed are pages without a visible character, with a hint of a wall, or with a text that came for another address of the
-//! host: short walls are what a crawler must not deliver.
+//! If a rendered page shows no more text than the plain response did, the page is short, and it is content. The plain
+//! fetcher, whose attempt was recorded as `wrong_tool`, gets the credit, and the other short pages of the host count as
+//! content at once. Three kinds of short pages never do: those without a visible character, those that hint at a block,
+//! and those whose text came for another address of the host. A crawler must not deliver short blocks.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -18,7 +18,7 @@ use fetchwise_types::heuristic::{Heuristic, SHORT_PAGE, SHORT_PAGE_TRUE};
 use fetchwise_types::registry::{FetcherId, FetcherSpec};
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Takes a short page for content where it is all there is.
+    /// Turns a short page into content if it is complete.
     pub(super) fn judge_short(&mut self, answer: &mut FetchResult, fetcher: FetcherId, by: &FetcherSpec) {
         let Some(page) = answer.short.filter(|_| answer.outcome == Outcome::Empty) else { return };
         let hosts = &self.selector.state().hosts;
@@ -42,7 +42,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             return;
         }
         hosts.set_short_pages(domain);
-        // The tag names who is credited: what is learned must be the same when the log is read again.
+        // The tag names the credited fetcher, so that a replay of the log learns the same.
         let whom = credit.map_or(SHORT_PAGE_TRUE, |id| self.selector.fetcher_name(id));
         answer.heuristics.push(Heuristic::new(SHORT_PAGE, whom.to_owned()));
         answer.outcome = Outcome::Content;

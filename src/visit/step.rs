@@ -1,4 +1,4 @@
-//! The steps of a visit: fetch this, wait for that, it has ended. Each owns what it holds, and gives it back when it is dropped.
+//! The steps of a visit: fetch, wait, end. Each owns its claims, and returns them when it is dropped.
 
 use std::fmt;
 use std::future::Future;
@@ -18,24 +18,24 @@ use fetchwise_types::decision::{Source, Selection};
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
-/// What to do next.
+/// The next step of a visit.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Step<S: Deref<Target = Selector>> {
-    /// Make one request, and [report](super::Visit::report) what it came to.
+    /// Make one request, and [report](super::Visit::report) its result.
     Fetch(Fetch<S>),
     /// Come back later.
     Wait(Wait),
-    /// There is nothing more to do.
+    /// The visit has ended.
     End(End),
 }
 
-/// One request to be made. Dropped without a report, it is as if it had never been handed out: nothing is recorded, and what it held
-/// (the lead of the host's probe, the trial of a fetcher) is given back.
+/// One request to make. Dropped without a report, it leaves no trace: nothing is recorded, and its claims (the lead of
+/// the host's probe, the trial of a fetcher, the pace permit) are returned.
 #[derive(Debug)]
 pub struct Fetch<S: Deref<Target = Selector>> {
     pub(super) selector: S,
-    /// Which of the visit's fetches it is.
+    /// Its number among the visit's fetches.
     pub(super) number: u32,
     pub(super) take: Selection,
     pub(super) at: Timestamp,
@@ -48,74 +48,75 @@ pub struct Fetch<S: Deref<Target = Selector>> {
 }
 
 impl<S: Deref<Target = Selector>> Fetch<S> {
-    /// The name of the fetcher to use.
+    /// Returns the name of the fetcher to use.
     pub fn fetcher(&self) -> &str {
         self.selector.fetcher_name(self.take.fetcher)
     }
 
-    /// The number of the fetcher to use, within its selector.
+    /// Returns the id of the fetcher to use, within its selector.
     pub fn fetcher_id(&self) -> FetcherId {
         self.take.fetcher
     }
 
-    /// The decision that chose it: label, rule, confidence, propensity.
+    /// Returns the decision that chose the fetcher: label, rule, confidence, propensity.
     pub fn decision(&self) -> &Selection {
         &self.take
     }
 
-    /// Time for the whole request.
+    /// Returns the time limit of the whole request.
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// How many more redirects may be followed; those of this attempt that were written in HTML are taken off.
+    /// Returns the number of redirects that may be followed; those of this attempt that were written in HTML are
+    /// subtracted.
     pub fn redirects_max(&self) -> u32 {
         self.redirects_max
     }
 
-    /// How many redirects written in HTML led here, within this attempt.
+    /// Returns the number of redirects written in HTML that led here, within this attempt.
     pub fn redirects(&self) -> u32 {
         self.redirects
     }
 
-    /// Whether it is a probe: short, because a longer request can follow.
+    /// Returns whether it is a probe: short, because a longer request can follow.
     pub fn is_probe(&self) -> bool {
         self.is_probe
     }
 
-    /// The attempt as a span: whoever makes the request puts it within. It ends when the fetch is reported or dropped.
+    /// Returns the attempt's span: put the request within it. It ends when the fetch is reported or dropped.
     #[cfg(feature = "tracing")]
     pub fn span(&self) -> &tracing::Span {
         self.span.inner()
     }
 
-    /// The attempt as a span, whether there are any or not.
+    /// Returns the attempt's span, with or without the feature `tracing`.
     #[cfg(feature = "pipeline")]
     pub(crate) fn trace(&self) -> &Span {
         &self.span
     }
 
-    /// When it was handed out.
+    /// Returns the time at which it was handed out.
     pub fn at(&self) -> Timestamp {
         self.at
     }
 }
 
-/// What a fetch holds while it is under way.
+/// The claims of a fetch in flight.
 #[derive(Debug)]
 pub(super) struct Held<S: Deref<Target = Selector>> {
     /// The lead of the host's probe.
     pub(super) lead: Option<Lead>,
     /// The half-open trial of the fetcher.
     pub(super) trial: Option<FetcherTrial<S>>,
-    /// The place in the host's pace.
+    /// The permit in the host's pace.
     pub(super) place: Option<Place<S>>,
 }
 
 impl<S: Deref<Target = Selector>> Held<S> {
     pub(super) const NOTHING: Self = Self { lead: None, trial: None, place: None };
 
-    /// What came of it is recorded: followers can go on, and the breaker knows.
+    /// Settles the claims after the attempt was recorded: followers can continue, and the breaker knows the result.
     pub(super) fn settle(mut self) {
         if let Some(trial) = self.trial.take() {
             trial.settle();
@@ -126,7 +127,8 @@ impl<S: Deref<Target = Selector>> Held<S> {
     }
 }
 
-/// The half-open trial of a fetcher on a domain. Dropped before it is settled, the next caller may try at once.
+/// The half-open trial of a fetcher on a domain. If it is dropped before it is settled, the next caller may try at
+/// once.
 #[derive(Debug)]
 pub(super) struct FetcherTrial<S: Deref<Target = Selector>> {
     selector: S,
@@ -153,21 +155,21 @@ impl<S: Deref<Target = Selector>> Drop for FetcherTrial<S> {
     }
 }
 
-/// The one trial of a host whose pause is over. Dropped without a verdict, the next caller may try at once.
+/// The one trial of a host whose pause is over. If it is dropped without a verdict, the next caller may try at once.
 #[derive(Debug)]
 pub(super) struct HostTrial<S: Deref<Target = Selector>> {
     pub(super) selector: S,
     pub(super) domain: Box<str>,
-    /// Until when others are held off, and when the pause that it tries out had ended.
+    /// The time until which others are held off, and the end of the pause that is tried out.
     pub(super) held_until: Timestamp,
     pub(super) ended: Timestamp,
     pub(super) is_settled: bool,
-    /// Those who wait for the trial's end.
+    /// The lead of the visits that wait for the trial's end.
     pub(super) lead: Option<Lead>,
 }
 
 impl<S: Deref<Target = Selector>> HostTrial<S> {
-    /// Its verdict is in the host's pause: nothing is given back.
+    /// Settles the trial: its verdict is in the host's pause, and nothing is returned.
     pub(super) fn settle(mut self) {
         self.is_settled = true;
         if let Some(lead) = self.lead.take() {
@@ -178,8 +180,8 @@ impl<S: Deref<Target = Selector>> HostTrial<S> {
 
 impl<S: Deref<Target = Selector>> Drop for HostTrial<S> {
     fn drop(&mut self) {
-        // Compare and swap: a pause that another trial's verdict set, or lifted, stays. This trial's own verdict might end at the
-        // very moment that it was held until, which is why it has to be settled.
+        // Compare and swap: a pause that another trial set or lifted stays. This trial's own verdict may pause the host
+        // until exactly `held_until`, so a settled trial must not get here.
         if !self.is_settled {
             self.selector.claim_host_trial(&self.domain, self.held_until, self.ended);
         }
@@ -194,19 +196,19 @@ pub struct Wait {
     pub(super) listener: Option<EventListener>,
 }
 
-/// What a visit waits for.
+/// The event that a visit waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitReason {
-    /// Another visit probes the host: its verdict is shared.
+    /// Another visit probes the host, and shares its verdict.
     Probe,
     /// Another visit tries out the host, whose pause is over.
     Trial,
     /// This machine is at its limits.
     LocalFault,
-    /// The host's pace has no place yet.
+    /// The host's pace does not admit the request yet.
     Pace,
-    /// The host met the visit with a wall that may be the page's or the pace's: another URL of it is asked first.
+    /// The host blocked the visit, which may concern the page or the pace: another URL of the host goes first.
     Doubt,
 }
 
@@ -227,24 +229,25 @@ impl Wait {
         Self { until: follower.expected_by(), why, listener: Some(listener) }
     }
 
-    /// For a place in the host's pace.
+    /// Returns the wait for admission by the host's pace.
     pub(crate) fn for_place(later: Later) -> Self {
         Self { until: later.until, why: WaitReason::Pace, listener: later.listener }
     }
 
-    /// Until when at the latest. Coming back earlier is right, too: the visit then says whether it still has to wait.
+    /// Returns the latest end of the wait. Coming back earlier is fine: the visit then says whether it still has to
+    /// wait.
     pub fn until(&self) -> Timestamp {
         self.until
     }
 
-    /// What for.
+    /// Returns the reason of the wait.
     pub fn why(&self) -> WaitReason {
         self.why
     }
 
-    /// Ends when what is waited for has come, on any runtime; never when only time can bring it. Race it against a timer that ends
-    /// at [`until`](Self::until).
-    #[allow(clippy::manual_async_fn, reason = "its signature promises that it can be sent to another thread")]
+    /// Completes when the awaited event happens, on any runtime; never if only time ends the wait. Race it against a
+    /// timer that ends at [`until`](Self::until).
+#[allow(clippy::manual_async_fn, reason = "the signature promises a `Send` future")]
     pub fn notified(&mut self) -> impl Future<Output = ()> + Send + '_ {
         async move {
             match self.listener.as_mut() {
@@ -254,7 +257,7 @@ impl Wait {
         }
     }
 
-    /// Blocks this thread until what is waited for has come, or for `at_most`: for a crawler on threads.
+    /// Blocks this thread until the awaited event happens, or for `at_most`: for a crawler on threads.
     pub fn block(self, at_most: Duration) {
         match self.listener {
             Some(listener) => drop(listener.wait_timeout(at_most)),
@@ -263,15 +266,15 @@ impl Wait {
     }
 }
 
-/// How a visit ended.
+/// The end of a visit.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct End {
-    /// Whether content came, and why not if it did not.
+    /// Whether content was delivered, and why not.
     pub how: VisitOutcome,
     /// The fetcher that delivered, or that made the last attempt.
     pub fetcher: Option<FetcherId>,
-    /// The decision that delivered, or that ended it.
+    /// The label of the decision that delivered, or that ended the visit.
     pub source: Option<Source>,
     /// The fetcher's confidence when it was chosen.
     pub confidence: f64,
@@ -279,48 +282,48 @@ pub struct End {
     pub status: Option<u16>,
     /// Whether any attempt was blocked.
     pub is_banned: bool,
-    /// Attempts recorded: a probe and a retry included.
+    /// The number of recorded attempts, with probe and retry.
     pub requests: u32,
-    /// Until when the link is paused now.
+    /// The end of the link's pause, if it is paused now.
     pub paused_until: Option<Timestamp>,
-    /// What happened, for a person; empty when content came.
+    /// The reason in words; empty if content was delivered.
     pub message: String,
 }
 
 impl End {
-    /// Whether content came.
+    /// Returns whether content was delivered.
     pub fn is_delivered(&self) -> bool {
         matches!(self.how, VisitOutcome::Delivered)
     }
 }
 
-/// Whether a visit brought content.
+/// Whether a visit delivered content.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum VisitOutcome {
-    /// Content came.
+    /// Content was delivered.
     Delivered,
-    /// None came, for this reason.
+    /// No content, for this reason.
     Failed(ErrorType),
-    /// No request was made: not before then.
+    /// No request was made because of a pause.
     Paused {
-        /// When it may be asked again.
+        /// The end of the pause.
         until: Timestamp,
         /// What is paused.
         whom: WaitScope,
     },
-    /// No request was made: the host has shown whose wall stands before it, and nobody gets past that one. The link is paused.
+    /// No request was made: no fetcher gets past the vendor that blocks on this host. The link is paused.
     NoFetcherGetsPast {
-        /// The vendor, as blocks show it: `block_datadome`.
+        /// The vendor, as blocks name it: `block_datadome`.
         vendor: String,
     },
     /// The table should serve and has no route.
     NoRoute(RouteError),
-    /// None of the fetchers that this visit could use is to be had.
+    /// None of the fetchers that this visit could use is available.
     NoFetcher,
 }
 
-/// What is paused.
+/// The scope of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitScope {
@@ -328,7 +331,7 @@ pub enum WaitScope {
     Link,
     /// Its whole host.
     Host,
-    /// Nothing: its host's pace has no place yet, and whoever drives the visit did not want to wait.
+    /// The pace of its host: nothing is paused, and the driver did not want to wait for admission.
     Pace,
 }
 
