@@ -50,7 +50,7 @@ fn ask(pace: &Pace, host: &str, answer: &Response, at: i64) {
     // The registrable domain is known to whoever has parsed the URL.
     let scope = Scope { host, site: host, address: None };
     match pace.admit(black_box(scope), Cost::Plain, Timestamp::from_millis(at)) {
-        Admit::Go(permit) => drop(black_box(pace.done(permit, answer, Timestamp::from_millis(at + 200)))),
+        Admit::Go(permit) => drop(black_box(pace.record_response(permit, answer, Timestamp::from_millis(at + 200)))),
         other => panic!("{host} has to wait: {other:?}"),
     }
 }

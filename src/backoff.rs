@@ -9,7 +9,7 @@ use fetchwise_types::attempt::Hint;
 use fetchwise_types::time::Timestamp;
 
 /// The risk level does not rise above this.
-pub const RISK_LEVEL_MAX: u8 = 5;
+pub const MAX_RISK_LEVEL: u8 = 5;
 
 /// How long things wait. All are configurable.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +56,7 @@ impl Default for BackoffSettings {
 pub struct LinkState {
     /// Not to be fetched before this.
     pub paused_until: Option<Timestamp>,
-    /// How many fetches of it failed in a row, at most [`RISK_LEVEL_MAX`].
+    /// How many fetches of it failed in a row, at most [`MAX_RISK_LEVEL`].
     pub risk_level: u8,
     /// Attempts at it, ever.
     pub attempt_count: u32,
@@ -127,15 +127,15 @@ impl LinkState {
         let pause = pause(base, self.risk_level).max(asked);
         Self {
             paused_until: Some(now.saturating_add(pause)),
-            risk_level: (self.risk_level + 1).min(RISK_LEVEL_MAX),
+            risk_level: (self.risk_level + 1).min(MAX_RISK_LEVEL),
             ..self
         }
     }
 }
 
-/// `base * 2^risk_level`, the level capped at [`RISK_LEVEL_MAX`].
+/// `base * 2^risk_level`, the level capped at [`MAX_RISK_LEVEL`].
 pub fn pause(base: Duration, risk_level: u8) -> Duration {
-    base.saturating_mul(1 << risk_level.min(RISK_LEVEL_MAX))
+    base.saturating_mul(1 << risk_level.min(MAX_RISK_LEVEL))
 }
 
 impl BackoffSettings {

@@ -22,7 +22,7 @@ const NORMAL_95: f64 = 1.96;
 /// Fewer effective fetches than this support no statement.
 const EFFECTIVE_MIN: f64 = 100.0;
 /// A larger share of decisions without support makes an estimate the model's, not the log's.
-const UNSUPPORTED_MAX: f64 = 0.05;
+const MAX_UNSUPPORTED: f64 = 0.05;
 /// Clusters are domains; with fewer, an interval from their spread means nothing.
 const DOMAINS_MIN: usize = 10;
 
@@ -260,7 +260,7 @@ impl Evaluation {
                 self.effective_sample
             ));
         }
-        if self.unsupported_share > UNSUPPORTED_MAX {
+        if self.unsupported_share > MAX_UNSUPPORTED {
             warn(format!(
                 "in {:.0} % of the fetches the policy wants a fetcher that the log's policy had no chance of taking: there \
                  the estimate is the model's alone",

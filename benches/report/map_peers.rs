@@ -19,14 +19,14 @@ use crate::traffic::FETCHERS;
 
 const KINDS: [&str; 6] = ["domain", "site", "suffix", "path_depth", "domain_suffix", "domain_path"];
 const HALF_LIFE_MS: f64 = 30.0 * 86_400_000.0;
-const FETCHERS_MAX: usize = 4;
+const MAX_FETCHERS: usize = 4;
 
 /// Successes and attempts, decayed, by fetcher.
-pub(crate) type Sums = [[f64; 2]; FETCHERS_MAX];
+pub(crate) type Sums = [[f64; 2]; MAX_FETCHERS];
 
 /// [`Sums`] that can be added to by reference.
 #[derive(Default)]
-pub(crate) struct Cells([[AtomicU64; 2]; FETCHERS_MAX]);
+pub(crate) struct Cells([[AtomicU64; 2]; MAX_FETCHERS]);
 
 impl Cells {
     fn add(&self, added: Added) {

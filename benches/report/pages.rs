@@ -27,7 +27,7 @@ const WHO: [&str; 7] = [
 type Runs<'a> = [Box<dyn Fn(&[u8]) + 'a>; WHO.len()];
 
 /// Pages of a set that are read at most: enough that none is hot by chance.
-const PAGES_MAX: usize = 60;
+const MAX_PAGES: usize = 60;
 
 pub(crate) fn measure(scale: Scale) -> Section {
     let mut section = Section::new("Reading a response");
@@ -51,7 +51,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let (mut rows, mut latencies, mut slowest) = (Vec::new(), Vec::new(), None::<(&str, f64)>);
     for (name, mut pages) in sets().into_iter().chain(made()) {
         eprintln!("  {name}");
-        pages.truncate(PAGES_MAX);
+        pages.truncate(MAX_PAGES);
         pages.iter_mut().for_each(|page| page.truncate(1 << 20));
         let runs: Runs<'_> = [
             Box::new(verdict),

@@ -15,7 +15,7 @@ use crate::text;
 use crate::traffic::{self, Shape};
 
 /// URLs that are kept parsed, at most.
-const KEPT_MAX: usize = 1_000_000;
+const MAX_KEPT: usize = 1_000_000;
 
 pub(crate) fn measure(scale: Scale) -> Section {
     let mut section = Section::new("`select`: one decision");
@@ -66,7 +66,7 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
     rows.push(row(sites, &hit, "hit, just parsed"));
     rows.push(row(sites, &miss, "miss, just parsed"));
 
-    let kept: Vec<Url> = (0..sites.min(KEPT_MAX)).map(|n| traffic::url(random.below(sites), n, Shape::Plain)).collect();
+    let kept: Vec<Url> = (0..sites.min(MAX_KEPT)).map(|n| traffic::url(random.below(sites), n, Shape::Plain)).collect();
     let mut old = Latency::new();
     for _ in 0..count {
         let url = &kept[random.below(kept.len())];

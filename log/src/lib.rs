@@ -48,7 +48,7 @@ pub use crate::write::ack_tracker::Health;
 #[cfg(feature = "sim")]
 pub use crate::write::manual_log::Stepper;
 pub use error::{AppendError, Damage, Error, Lost, TornTail, UnknownName, WaitError};
-pub use format::{RECORD_LEN_MAX, RecordRef};
+pub use format::{MAX_RECORD_LEN, RecordRef};
 pub use read::progress::Progress;
 pub use read::reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
 pub use read::snapshot::{

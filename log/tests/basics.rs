@@ -509,11 +509,11 @@ fn an_idle_log_marks_what_is_durable() {
 fn a_record_that_is_too_large_is_refused() {
     let dir = TempDir::new().unwrap();
     let log = open(dir.path(), options(Durability::Os));
-    let largest = vec![7; fetchwise_log::RECORD_LEN_MAX + 1];
+    let largest = vec![7; fetchwise_log::MAX_RECORD_LEN + 1];
     assert!(matches!(log.append(record(&largest)), Err(AppendError::TooLarge { .. })));
     log.append(record(&largest[1..])).unwrap();
     log.close().unwrap();
-    assert_eq!(payloads(dir.path())[0].1.len(), fetchwise_log::RECORD_LEN_MAX);
+    assert_eq!(payloads(dir.path())[0].1.len(), fetchwise_log::MAX_RECORD_LEN);
 }
 
 #[test]

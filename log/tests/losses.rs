@@ -141,7 +141,7 @@ fn what_is_shed_or_too_large_counts() {
     options.queue_records = 1;
     options.linger = Duration::from_secs(60);
     let (log, _) = Log::open_with(Arc::new(sim), &dir(), options).unwrap();
-    let payload = vec![0; fetchwise_log::RECORD_LEN_MAX + 1];
+    let payload = vec![0; fetchwise_log::MAX_RECORD_LEN + 1];
     let large = log.append(Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload: &payload });
     assert!(matches!(large, Err(AppendError::TooLarge { .. })));
     (0..1000).for_each(|id| assert!(append(&log, id)));

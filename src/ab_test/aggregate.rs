@@ -13,7 +13,7 @@ use fetchwise_types::registry::{FetcherSpec, canonical};
 use fetchwise_types::time::Timestamp;
 
 /// Visits that may go on are remembered up to twice this number.
-const OPEN_MAX: usize = 1 << 16;
+const MAX_OPEN: usize = 1 << 16;
 /// Each bucket of times is so much longer than the one before.
 const BUCKET: f64 = 1.02;
 
@@ -186,7 +186,7 @@ impl Aggregate {
     }
 
     fn keep(&mut self, link: u64, open: Open) {
-        if self.open.len() >= OPEN_MAX {
+        if self.open.len() >= MAX_OPEN {
             self.older = std::mem::take(&mut self.open);
         }
         self.open.insert(link, open);

@@ -4,7 +4,7 @@
 const NORMAL_95: f64 = 1.959_964;
 /// Resamples of a bootstrap, at most and at least, and how many hosts may be drawn in all.
 const RESAMPLES: (usize, usize) = (200, 1000);
-const DRAWS_MAX: usize = 20_000_000;
+const MAX_DRAWS: usize = 20_000_000;
 
 /// A value between two ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,7 +67,7 @@ pub(super) fn share(hosts: &[(f64, f64)]) -> Option<Interval> {
 pub(super) fn ratio(hosts: &[(f64, f64)], seed: u64) -> Option<Interval> {
     let (above, below) = totals(hosts)?;
     let value = above / below;
-    let resamples = (DRAWS_MAX / hosts.len()).clamp(RESAMPLES.0, RESAMPLES.1);
+    let resamples = (MAX_DRAWS / hosts.len()).clamp(RESAMPLES.0, RESAMPLES.1);
     let mut dice = Dice::new(seed ^ hosts.len() as u64);
     let mut drawn: Vec<f64> = Vec::with_capacity(resamples);
     for _ in 0..resamples {

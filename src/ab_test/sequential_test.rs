@@ -23,7 +23,7 @@ const GROWTH: f64 = 1.25;
 const LIKENESS: f64 = 0.1;
 /// Deals per look: so many times what its part of alpha can resolve, and at most.
 const DEALS: f64 = 4.0;
-const DEALS_MAX: f64 = 400_000.0;
+const MAX_DEALS: f64 = 400_000.0;
 
 /// What learning must not be worse in.
 #[derive(
@@ -294,7 +294,7 @@ impl Deal {
         let seen = self.apart(total(&self.hosts[..self.dealt]));
         // What rounding makes of a deal that is the same one counts as as bad.
         let as_bad = seen - 1e-9 * (1.0 + seen.abs());
-        let deals = (DEALS / alpha).ceil().min(DEALS_MAX);
+        let deals = (DEALS / alpha).ceil().min(MAX_DEALS);
         let enough = (alpha * (deals + 1.0)).max(20.0);
         let mut dice = Dice::new(seed ^ (self.hosts.len() as u64).rotate_left(32));
         let (mut made, mut bad) = (0.0, 0.0);

@@ -1,5 +1,5 @@
-//! How often a domain blocked, over whole UTC days, from its attempts. [`Selector::ban_rate`](crate::Selector::ban_rate) has the last
-//! ninety days without them.
+//! The ban rate of a domain over whole UTC days, computed from its attempts.
+//! [`Selector::ban_rate`](crate::Selector::ban_rate) has the last ninety days without reading attempts.
 
 use std::collections::BTreeMap;
 
@@ -28,14 +28,14 @@ pub struct DayHistory {
 }
 
 impl DayHistory {
-    /// Counts an attempt in.
+    /// Counts an attempt.
     pub fn observe(&mut self, attempt: &Attempt) {
         let day = self.days.entry(attempt.attempted_at.utc_day()).or_default();
         day.attempts += 1;
         day.banned += u64::from(attempt.is_banned);
     }
 
-    /// The last `days` whole UTC days, the day of `now` included.
+    /// Returns the counts of the last `days` whole UTC days, including the day of `now`.
     pub fn rate(&self, days: u32, now: Timestamp) -> BanRate {
         let today = now.utc_day();
         let Some(first) = today.checked_sub(i64::from(days).saturating_sub(1)).filter(|first| *first <= today) else {
@@ -77,7 +77,7 @@ mod tests {
             let rate = days.rate(n, at(now));
             (rate.attempts, rate.banned)
         };
-        assert_eq!(counts(1, MIDNIGHT), (2, 1), "the whole of today, whatever the hour");
+        assert_eq!(counts(1, MIDNIGHT), (2, 1), "all of today, at any hour");
         assert_eq!(counts(2, MIDNIGHT), (3, 2));
         assert_eq!(counts(1, MIDNIGHT - 1), (1, 1));
         assert_eq!(counts(1, MIDNIGHT + DAY), (0, 0));

@@ -1,14 +1,14 @@
-//! What requests by each fetcher took: medians of time and of bytes, which costs can be set from.
+//! Request times and sizes by fetcher, as medians, for setting costs.
 //!
-//! A median is kept exactly. Attempts know the length that a server announced and not the bytes that came, so bytes are those of
-//! attempts whose server announced them.
+//! Medians are exact. Attempts have the length that a server announced and not the bytes received, so sizes are those
+//! of attempts whose server announced them.
 
 use std::collections::BTreeMap;
 
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::response::header;
 
-/// Adds up what requests took, by fetcher.
+/// Collects request times and sizes by fetcher.
 #[derive(Clone, Debug, Default)]
 pub struct Costs {
     fetchers: BTreeMap<String, Taken>,
@@ -20,20 +20,20 @@ struct Taken {
     lengths: Vec<u64>,
 }
 
-/// What the requests of one fetcher took.
+/// Medians of the requests of one fetcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cost {
-    /// Its attempts.
+    /// Number of attempts.
     pub attempts: u64,
-    /// The median of their time in milliseconds.
+    /// Median time in milliseconds.
     pub median_ms: Option<u64>,
-    /// The median of the bodies that it delivered, in bytes as they were announced.
+    /// Median announced size of delivered bodies, in bytes.
     pub median_bytes: Option<u64>,
 }
 
 impl Costs {
-    /// Takes in one attempt.
+    /// Adds one attempt.
     pub fn observe(&mut self, attempt: &Attempt) {
         if !self.fetchers.contains_key(&attempt.fetcher) {
             self.fetchers.insert(attempt.fetcher.clone(), Taken::default());
@@ -45,7 +45,7 @@ impl Costs {
         taken.lengths.extend(length.filter(|_| attempt.success));
     }
 
-    /// What the requests of `fetcher` took; nothing is known of one that made none.
+    /// Returns the medians of `fetcher`; a fetcher without attempts has none.
     pub fn of(&self, fetcher: &str) -> Cost {
         let nothing = Taken::default();
         let taken = self.fetchers.get(fetcher).unwrap_or(&nothing);
@@ -57,7 +57,7 @@ impl Costs {
     }
 }
 
-/// The middle one; of an even number the lower of the two in the middle.
+/// Returns the middle value, or the lower of the two middle ones.
 fn median(values: &[u64]) -> Option<u64> {
     let mut values = values.to_vec();
     let middle = values.len().checked_sub(1)? / 2;
@@ -71,7 +71,7 @@ mod tests {
     use fetchwise_types::time::Timestamp;
 
     #[test]
-    fn the_median_is_that_of_each_fetcher_and_bytes_are_those_of_pages() {
+    fn medians_are_per_fetcher_and_sizes_are_those_of_delivered_pages() {
         let url = url::Url::parse("https://example.org/").unwrap();
         let mut costs = Costs::default();
         for (fetcher, time, length, success) in [

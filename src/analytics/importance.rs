@@ -1,8 +1,11 @@
-//! How much a heuristic says about success: gain (the published measure), and mutual information in bits.
+//! The information that a heuristic gives about success: gain (the published measure), and mutual information in bits.
 //!
-//! Counts attempts of all fetchers, however old: the question is whether knowing the heuristic changes what one expects. Invariant:
-//! there are rows only for values and types that more than ten attempts are tagged with. Must not know what importance does to
-//! decisions.
+//! Counts attempts of all fetchers and of any age: the question is whether knowing the heuristic changes the
+//! expectation.
+//!
+//! Invariants: rows exist only for values and types with more than ten attempts.
+//!
+//! Must not know: how importance affects decisions.
 
 use std::collections::HashMap;
 
@@ -12,27 +15,27 @@ use fetchwise_types::heuristic::Heuristic;
 /// A value or type with this many attempts or fewer is left out: its rate would be mostly chance.
 pub const SAMPLE_MIN: u64 = 10;
 
-/// What one heuristic, or all of one type, says about success.
+/// The information that one heuristic, or all of one type, gives about success.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Importance {
     /// The heuristic's type.
     pub kind: String,
-    /// Its value; none for the type as a whole.
+    /// Its value; `None` for the type as a whole.
     pub value: Option<String>,
-    /// Attempts that are tagged with it.
+    /// Number of attempts with the heuristic.
     pub n: u64,
-    /// The share of successes among all attempts.
+    /// The success rate of all attempts.
     pub baseline: f64,
-    /// The share of successes among those that are tagged with it.
+    /// The success rate of the attempts with the heuristic.
     pub conditional_rate: f64,
-    /// `|conditional_rate - baseline|`; of a type, the mean of that over its attempts, each by its value.
+    /// `|conditional_rate - baseline|`. For a type, the mean of that over its attempts, each by its value.
     pub gain: f64,
-    /// How much of the uncertainty about success goes away when one knows it, absence included.
+    /// Reduction of the uncertainty about success, in bits, when it is known whether an attempt has the heuristic.
     pub mutual_information_bits: f64,
 }
 
-/// Attempts, and how many of them delivered.
+/// Attempts and successes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     n: u64,
@@ -81,14 +84,14 @@ pub struct ImportanceFold {
 }
 
 impl ImportanceFold {
-    /// The same for a process that counts as long as it lives: once `values` heuristics are known, new ones count for their type only,
-    /// and so it is with types. Some 200 bytes for each.
+    /// Returns a collector with bounded memory, for a long-lived process. Once it has `values` heuristics, new ones
+    /// count for their type only; types have the same bound. Each takes about 200 bytes.
     #[must_use]
     pub fn at_most(values: usize) -> Self {
         Self { max_values: Some(values), ..Self::default() }
     }
 
-    /// Counts in what `other` has counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: Self) {
         let most = self.max_values.unwrap_or(usize::MAX);
         self.all.merge(other.all);
@@ -110,7 +113,7 @@ impl ImportanceFold {
         }
     }
 
-    /// Counts an attempt in. Of several values of one type only the first counts for the type.
+    /// Counts an attempt. If it has several values of one type, only the first counts for the type.
     pub fn observe(&mut self, attempt: &Attempt) {
         self.all.add(attempt.success);
         let most = self.max_values.unwrap_or(usize::MAX);
@@ -137,7 +140,8 @@ impl ImportanceFold {
         }
     }
 
-    /// A row for each type and each value with more than [`SAMPLE_MIN`] attempts: types first, then the highest gain.
+    /// Returns a row for each type and each value with more than [`SAMPLE_MIN`] attempts: types first, then by
+    /// descending gain.
     pub fn rows(&self) -> Vec<Importance> {
         let enough = |counts: &Counts| counts.n > SAMPLE_MIN;
         let types =
@@ -169,8 +173,8 @@ impl ImportanceFold {
         }
     }
 
-    /// A type's row. Its values that are too seldom to say anything alone are taken together: each by itself would seem to
-    /// explain its few attempts perfectly.
+    /// Returns a type's row. Values with too few attempts are grouped, because each alone would seem to explain its few
+    /// attempts perfectly.
     fn of_type(&self, kind: &str, of_kind: Counts) -> Importance {
         let mut groups: Vec<Counts> = Vec::new();
         let mut rest = of_kind;
@@ -180,7 +184,7 @@ impl ImportanceFold {
             rest.success = rest.success.saturating_sub(counts.success).min(rest.n);
         }
         groups.push(rest);
-        // In an order of their own: sums of floats, and so what is printed, must not depend on the map's.
+        // Sorted, because sums of floats, and so the output, must not depend on the map's order.
         groups.sort_unstable_by_key(|counts| (counts.n, counts.success));
         let off = |counts: &Counts| counts.n as f64 * (counts.rate() - self.all.rate()).abs();
         let n: f64 = groups.iter().map(|counts| counts.n as f64).sum();
@@ -192,7 +196,8 @@ impl ImportanceFold {
         }
     }
 
-    /// Mutual information of success and the group an attempt is in; attempts outside all `groups` are one more.
+    /// Returns the mutual information of success and an attempt's group; attempts outside all `groups` form one more
+    /// group.
     fn information(&self, groups: impl Iterator<Item = Counts>) -> f64 {
         let all = self.all.n as f64;
         let rate = self.all.rate();
@@ -237,12 +242,12 @@ mod tests {
     #[test]
     fn gain_is_the_distance_from_the_baseline_and_information_is_in_bits() {
         let mut fold = ImportanceFold::default();
-        // 20 of 40 succeed; of the 16 with a captcha 2 do.
+        // 20 of 40 succeed, and 2 of the 16 with a captcha.
         (0..16).for_each(|n| fold.observe(&attempt(n < 2, &[("has_captcha", "true")])));
         (0..24).for_each(|n| fold.observe(&attempt(n < 18, &[])));
         let captcha = row(&fold, "has_captcha", Some("true")).unwrap();
         assert_eq!((captcha.n, captcha.baseline, captcha.conditional_rate, captcha.gain), (16, 0.5, 0.125, 0.375));
-        // H(1/2) - 0.4 H(1/8) - 0.6 H(3/4), by hand.
+        // H(1/2) - 0.4 H(1/8) - 0.6 H(3/4), computed by hand.
         let h = |p: f64| -p * p.log2() - (1.0 - p) * (1.0 - p).log2();
         let want = 1.0 - 0.4 * h(0.125) - 0.6 * h(0.75);
         assert!((captcha.mutual_information_bits - want).abs() < 1e-12);
@@ -261,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rare_values_do_not_pass_for_knowledge() {
+    fn many_rare_values_give_no_information() {
         let mut fold = ImportanceFold::default();
         for n in 0..1000u32 {
             let mut attempt = attempt(n.is_multiple_of(3), &[]);
@@ -273,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_that_are_merged_are_the_whole() {
+    fn merged_halves_equal_the_whole() {
         let attempts: Vec<Attempt> =
             (0..60).map(|n| attempt(n % 3 == 0, &[("a", ["x", "y", "z"][n % 3]), ("b", ["v", "w"][n % 2])])).collect();
         let fold = |of: &[Attempt]| {

@@ -1,8 +1,11 @@
-//! Figures for people: ban rates, statistics, conditional success rates, importance. They are worked out from attempts, not from
-//! evidence, and never on the hot path.
+//! Figures for people: ban rates, statistics, conditional success rates, importance.
 //!
-//! Owns what each number counts. Each of them takes attempts one by one, in any order, and keeps counts only. Must not know where
-//! attempts come from nor how numbers are shown.
+//! They are computed from attempts, not from evidence, and never on the hot path. Each collector takes attempts one by
+//! one in any order and keeps counts only.
+//!
+//! Owns: the definition of each number.
+//!
+//! Must not know: where attempts come from, nor how numbers are displayed.
 
 mod ban_rate;
 mod costs;

@@ -1,4 +1,4 @@
-//! P(success | all of these heuristics), per fetcher, exactly: from attempts, not from evidence.
+//! The exact value of P(success | all of these heuristics) per fetcher, from attempts instead of evidence.
 
 use std::collections::HashMap;
 
@@ -8,38 +8,39 @@ use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::time::Timestamp;
 
-/// The attempts of one fetcher that match.
+/// The matching attempts of one fetcher.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Conditional {
     /// The fetcher.
     pub fetcher: String,
-    /// Attempts that match, whatever came of them.
+    /// Matching attempts with any outcome.
     pub attempts: u64,
-    /// Those whose outcome counts: what the fetcher is to blame or to be praised for. A missing page, say, is none. Both rates are shares
-    /// of these.
+    /// Attempts whose outcome is attributed to the fetcher. A missing page, for example, is not. Both rates are
+    /// fractions of these attempts.
     pub counted: u64,
-    /// Those of them that delivered content.
+    /// Counted attempts that delivered content.
     pub delivered: u64,
     /// Decayed successes, as evidence counts them.
     pub success: f64,
-    /// Decayed attempts, as evidence counts them: by weight, so that what the fetcher is not to blame for is left out.
+    /// Decayed attempts, as evidence counts them: by weight, so that outcomes not attributed to the fetcher are left
+    /// out.
     pub total: f64,
 }
 
 impl Conditional {
-    /// The share that delivered, of the attempts that count; none when none does.
+    /// Returns the success rate of the counted attempts; `None` without any.
     pub fn success_rate(&self) -> Option<f64> {
         (self.counted > 0).then(|| self.delivered as f64 / self.counted as f64)
     }
 
-    /// The same share of the same attempts, each by the weight that it has in evidence now.
+    /// Returns the success rate of the same attempts, each with its present weight in evidence.
     pub fn decayed_success_rate(&self) -> Option<f64> {
         (self.total > 0.0).then(|| self.success / self.total)
     }
 }
 
-/// Adds up the attempts that are tagged with all of some heuristics.
+/// Collects the attempts that have all of some heuristics.
 ///
 /// ```
 /// use fetchwise::analytics::Query;
@@ -67,12 +68,12 @@ pub struct Query {
 }
 
 impl Query {
-    /// Of attempts that are tagged with `all_of`, as of `now`. No heuristic at all matches every attempt.
+    /// Returns a query for attempts that have `all_of`, as of `now`. Without heuristics it matches every attempt.
     pub fn new(all_of: Vec<Heuristic>, decay: Decay, now: Timestamp) -> Self {
         Self { all_of, decay, now, rows: HashMap::new() }
     }
 
-    /// Counts an attempt in, when it matches.
+    /// Counts an attempt if it matches.
     pub fn observe(&mut self, attempt: &Attempt) {
         let has = |wanted: &Heuristic| attempt.heuristics.iter().any(|tag| tag.heuristic == *wanted);
         if !self.all_of.iter().all(has) {
@@ -81,7 +82,7 @@ impl Query {
         self.count(&attempt.fetcher, attempt.weight, attempt.success, attempt.attempted_at);
     }
 
-    /// Counts in an attempt that another node of a fleet has told, when it matches. Those without weight are not told.
+    /// Counts a remote attempt of the fleet if it matches. Nodes do not send attempts without weight.
     pub fn observe_fact(&mut self, fact: &Fact<'_>) {
         let has = |wanted: &Heuristic| fact.heuristics.iter().any(|(k, v)| *k == wanted.kind && *v == wanted.value);
         if self.all_of.iter().all(has) {
@@ -105,7 +106,7 @@ impl Query {
         }
     }
 
-    /// A row for each fetcher: the most attempts first, then by name.
+    /// Returns a row for each fetcher, by descending number of attempts, then by name.
     pub fn rows(&self) -> Vec<Conditional> {
         let mut rows: Vec<Conditional> = self.rows.values().cloned().collect();
         rows.sort_by(|a, b| b.attempts.cmp(&a.attempts).then_with(|| a.fetcher.cmp(&b.fetcher)));
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_weighs_less_and_what_nobody_is_to_blame_for_nothing() {
+    fn old_attempts_weigh_less_and_unattributed_ones_nothing() {
         let now = T0.saturating_add(30 * DAY);
         let attempts = [
             ("https://e.org/a.pdf", T0, None),
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_outcome_that_counts_there_is_no_rate() {
+    fn without_a_counted_outcome_there_is_no_rate() {
         let rows = query(&[], &[("https://e.org/a", T0, Some(ErrorKind::NotFound))]);
         assert_eq!((rows[0].attempts, rows[0].counted), (1, 0));
         assert_eq!((rows[0].success_rate(), rows[0].decayed_success_rate()), (None, None));

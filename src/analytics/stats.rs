@@ -1,6 +1,8 @@
-//! Success, blocks and decisions in counts, by domain, fetcher, day or week.
+//! Counts of successes, blocks and decisions, by domain, fetcher, day or week.
 //!
-//! Invariant: each attempt is in one row. Must not know how rows are shown.
+//! Invariants: each attempt is in one row.
+//!
+//! Must not know: how rows are displayed.
 
 use std::collections::HashMap;
 
@@ -13,12 +15,12 @@ use fetchwise_types::rfc3339;
 use fetchwise_types::time::Timestamp;
 use fetchwise_types::unknown_name::UnknownName;
 
-/// What a row of [`Stats`] is about.
+/// The grouping of a row of [`Stats`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = no_grouping)]
 #[non_exhaustive]
 pub enum By {
-    /// One row for all.
+    /// One row for all attempts.
     #[default]
     All,
     /// A row for each domain.
@@ -35,50 +37,50 @@ fn no_grouping(name: &str) -> UnknownName {
     UnknownName::new("grouping", name, By::VARIANTS.iter().copied())
 }
 
-/// The counts of one row. All rates are shares of all attempts of the row, whatever they moved.
+/// The counts of one row. All rates are fractions of all attempts of the row, whatever their weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row {
     /// Requests.
     pub attempts: u64,
-    /// Those that delivered content.
+    /// Attempts that delivered content.
     pub delivered: u64,
-    /// Those that the site blocked.
+    /// Attempts that the site blocked.
     pub banned: u64,
-    /// Those whose decision is known.
+    /// Attempts with a known decision.
     pub decided: u64,
-    /// Decided by evidence that is enough to rely on.
+    /// Decisions by sufficient evidence.
     pub learned: u64,
-    /// Decided by the index, without such evidence.
+    /// Decisions by the index, without sufficient evidence.
     pub inferred: u64,
-    /// Decided to probe.
+    /// Decisions to probe.
     pub probed: u64,
-    /// Decided to explore.
+    /// Decisions to explore.
     pub explored: u64,
 }
 
 impl Row {
-    /// The share of attempts that delivered.
+    /// Returns the fraction of attempts that delivered.
     pub fn success_rate(&self) -> Option<f64> {
         share(self.delivered, self.attempts)
     }
 
-    /// The share of attempts that were blocked.
+    /// Returns the fraction of attempts that were blocked.
     pub fn ban_rate(&self) -> Option<f64> {
         share(self.banned, self.attempts)
     }
 
-    /// Requests for each page that was delivered; none without a page.
+    /// Returns the number of requests per delivered page; `None` without a page.
     pub fn requests_per_page(&self) -> Option<f64> {
         share(self.attempts, self.delivered)
     }
 
-    /// The share that `count` (one of [`Row::learned`] and its neighbours) has of the decisions that are known.
+    /// Returns the fraction of the known decisions that `count` has: one of [`Row::learned`] and the fields after it.
     pub fn of_decisions(&self, count: u64) -> Option<f64> {
         share(count, self.decided)
     }
 
-    /// Counts in what another row has counted.
+    /// Adds the counts of another row.
     pub fn add(&mut self, other: &Self) {
         self.attempts += other.attempts;
         self.delivered += other.delivered;
@@ -90,14 +92,14 @@ impl Row {
         self.explored += other.explored;
     }
 
-    /// Counts in an attempt that another node of a fleet has told. How it was decided is not told.
+    /// Counts a remote attempt of the fleet. Remote attempts do not include decisions.
     pub fn observe_fact(&mut self, fact: &Fact<'_>) {
         self.attempts += 1;
         self.delivered += u64::from(fact.success);
         self.banned += u64::from(fact.is_banned);
     }
 
-    /// Counts an attempt in.
+    /// Counts an attempt.
     pub fn observe(&mut self, attempt: &Attempt) {
         self.attempts += 1;
         self.delivered += u64::from(attempt.success);
@@ -114,7 +116,7 @@ impl Row {
     }
 }
 
-/// Adds attempts up, row by row.
+/// Collects counts of attempts by row.
 ///
 /// ```
 /// use fetchwise::analytics::{By, Stats};
@@ -134,18 +136,18 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// No attempts yet.
+    /// Returns a collector without attempts.
     pub fn new(by: By) -> Self {
         Self { by, rows: HashMap::new() }
     }
 
-    /// Counts an attempt in. One that is not tagged with a domain has the domain `(none)`.
+    /// Counts an attempt. An attempt without a domain has the domain `(none)`.
     pub fn observe(&mut self, attempt: &Attempt) {
         let domain = attempt.heuristic("domain");
         self.count(domain, &attempt.fetcher, attempt.attempted_at, |row| row.observe(attempt));
     }
 
-    /// Counts in an attempt that another node of a fleet has told.
+    /// Counts a remote attempt of the fleet.
     pub fn observe_fact(&mut self, fact: &Fact<'_>) {
         self.count(fact.domain(), fact.fetcher, fact.at, |row| row.observe_fact(fact));
     }
@@ -167,19 +169,19 @@ impl Stats {
         }
     }
 
-    /// Counts in what `other` has counted. Both have to group alike.
+    /// Adds the counts of `other`, which must have the same grouping.
     pub fn merge(&mut self, other: Self) {
         for (key, row) in other.rows {
             self.rows.entry(key).or_default().add(&row);
         }
     }
 
-    /// The rows in no order, without a copy.
+    /// Returns the rows in no particular order, without a copy.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Row)> {
         self.rows.iter().map(|(key, row)| (key.as_str(), row))
     }
 
-    /// The rows: days and weeks in their order, all others by attempts, the most first, then by key.
+    /// Returns the rows: days and weeks in order, all others by descending number of attempts, then by key.
     pub fn rows(&self) -> Vec<(String, Row)> {
         let mut rows: Vec<(String, Row)> = self.rows.iter().map(|(key, row)| (key.clone(), *row)).collect();
         rows.sort_by(|(key_a, a), (key_b, b)| match self.by {
@@ -190,7 +192,7 @@ impl Stats {
     }
 }
 
-/// When the stretch of time that `at` is counted in began.
+/// Returns the start of the day or week that `at` is counted in.
 fn start(by: By, at: Timestamp) -> Timestamp {
     let into_week = match by {
         // 1970-01-01 was a Thursday.
@@ -211,7 +213,7 @@ mod tests {
     use std::borrow::Cow;
 
     #[test]
-    fn what_others_told_is_in_the_rows_that_their_attempts_are_in() {
+    fn remote_attempts_count_in_the_same_rows_as_local_ones() {
         for by in [By::All, By::Domain, By::Fetcher, By::Day, By::Week] {
             let (mut own, mut told) = (Stats::new(by), Stats::new(by));
             for n in 0..6i64 {
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_by_what_was_asked_for_the_most_attempts_first() {
+    fn rows_follow_the_grouping_by_descending_attempts() {
         let keys = |by| stats(by).rows().into_iter().map(|(key, row)| (key, row.attempts)).collect::<Vec<_>>();
         assert_eq!(keys(By::Domain), [("b.org".to_owned(), 8), ("a.org".to_owned(), 4)]);
         assert_eq!(keys(By::Fetcher), [("f".to_owned(), 6), ("g".to_owned(), 6)]);
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_shares_of_attempts_and_of_known_decisions() {
+    fn rates_are_fractions_of_attempts_and_of_known_decisions() {
         let rows = stats(By::All).rows();
         let (key, row) = &rows[0];
         assert_eq!((key.as_str(), rows.len(), row.attempts), ("all", 1, 12));

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::error::BadValue;
 use super::value::{CompactThreshold, CostConfig};
 use super::{Config, FetcherConfig, PriorConfig};
-use fetchwise_types::registry::{CANDIDATES_MAX, canonical};
+use fetchwise_types::registry::{MAX_CANDIDATES, canonical};
 
 /// The longest name of a fetcher, in bytes.
-const NAME_MAX_BYTES: usize = 100;
+const MAX_NAME_BYTES: usize = 100;
 /// The shortest and the longest deadline of a request.
 const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
 
@@ -106,8 +106,8 @@ impl Config {
                 let expected = format!("each fetcher can be listed once, and number {} is the same one", first + 1);
                 found.bad(&way, format!("{:?}", self.fetchers[place].name), expected);
             }
-            if place == CANDIDATES_MAX {
-                let expected = format!("there can be {CANDIDATES_MAX} fetchers, and this is one more");
+            if place == MAX_CANDIDATES {
+                let expected = format!("there can be {MAX_CANDIDATES} fetchers, and this is one more");
                 found.bad(&way, format!("{name:?}"), expected);
             }
         }
@@ -121,7 +121,7 @@ impl FetcherConfig {
             let expected = format!("for the fetcher {:?} {expected}", self.name);
             found.bad(&["fetcher", &place, key], format!("{value:?}"), expected);
         };
-        if self.name.is_empty() || self.name.len() > NAME_MAX_BYTES || self.name.chars().any(char::is_control) {
+        if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || self.name.chars().any(char::is_control) {
             bad("name", &self.name, "it must be 1 to 100 printable characters");
         }
         for (key, value) in [("quality", self.quality), ("prior", self.prior)] {

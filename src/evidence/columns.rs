@@ -1,8 +1,11 @@
-//! Evidence as plain columns: what a snapshot stores, and what two folds of the same log are compared by.
+//! Evidence as plain columns, for snapshots and for comparing two replays of the same log.
 //!
-//! Owns: taking an [`Image`] of all cells and giving it back to an evidence. Invariants: rows are sorted by key and fetchers by
-//! name, so the same evidence gives the same image whatever order it was learned in; giving an image back adds to what is
-//! there. Must not know how columns become bytes.
+//! Owns: reading all cells into [`Image`] and adding an image to evidence.
+//!
+//! Invariants: rows are sorted by key and fetchers by name, so equal evidence gives equal columns whatever the order of
+//! learning. Adding an image keeps what the evidence already has.
+//!
+//! Must not know: how columns become bytes.
 
 use std::sync::atomic::Ordering;
 
@@ -17,18 +20,18 @@ use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::registry::{FetcherId, Registry, canonical};
 use fetchwise_types::time::Timestamp;
 
-/// Entries whose decayed weight is under this have faded: an image leaves them out.
+/// Decayed weight below which an entry has faded: images leave such entries out.
 pub(crate) const FADED: f64 = 0.01;
 
-/// With fewer entries than this for each, further threads cost more than they save.
+/// Number of entries per thread below which a further thread costs more than it saves.
 const PART_MIN: usize = 4096;
 
-/// Where an entry is found: in the map by its hash, or at a fixed place.
+/// Address of an entry: its hash in the map, or the index of a static entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     /// One of the constants below.
     pub(crate) kind: u32,
-    /// The hash, or the index among those of its kind.
+    /// The hash, or the index among the entries of its kind.
     pub(crate) key: u64,
 }
 
@@ -37,11 +40,11 @@ impl Place {
     const FLAG: u32 = 1;
     const HINT: u32 = 2;
     const DEPTH: u32 = 3;
-    /// The last, so that entries are in order.
+    /// The largest value, so that the map's entries sort last.
     pub(super) const MAP: u32 = 4;
 }
 
-/// One cell: group and fetcher packed as in memory, with the fetcher's place in [`Image::fetchers`], and its weights.
+/// One cell: group and fetcher packed as in memory, with the fetcher's index in [`Image::fetchers`], and its weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CellRow {
     pub(crate) tag: u64,
@@ -51,36 +54,36 @@ pub(crate) struct CellRow {
 /// One breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BreakerRow {
-    /// The fetcher's place in [`Image::fetchers`].
+    /// The fetcher's index in [`Image::fetchers`].
     pub(crate) fetcher: u32,
     pub(crate) blocks: u32,
     pub(crate) last: Timestamp,
 }
 
-/// What a host was remembered by: the tag's place in [`Image::tags`], and the day.
+/// A host signal: its index in [`Image::tags`] and the day it was last shown.
 pub(crate) type SlotRow = Option<(u32, u16)>;
 
-/// One tag and fetcher.
+/// One signal and fetcher.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TagRow {
-    /// The tag's place in [`Image::tags`].
+    /// The signal's index in [`Image::tags`].
     pub(crate) tag: u32,
-    /// The fetcher's place in [`Image::fetchers`].
+    /// The fetcher's index in [`Image::fetchers`].
     pub(crate) fetcher: u32,
     pub(crate) is_file: bool,
     pub(crate) raw: RawTag,
 }
 
-/// One entry: its cells and breakers follow those of the entries before it.
+/// One entry. Its cells and breakers follow those of the entries before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryRow {
     pub(crate) place: Place,
     pub(crate) attempts: u32,
     pub(crate) cells: u32,
     pub(crate) breakers: u32,
-    /// What the domain's answers showed by blocks and by pages, then the same of the site.
+    /// The signals of the domain's blocks and pages, then those of the site.
     pub(crate) shown: [SlotRow; 4],
-    /// The hash of the site that a domain is of; 0 where that is the domain's own, or it is none.
+    /// The hash of the domain's site; 0 if that is the domain itself, or the key is not a domain.
     pub(crate) site: u64,
 }
 
@@ -95,15 +98,15 @@ pub(crate) struct DayRow {
 /// All evidence at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Image {
-    /// The scale of the weights; none in an image without any.
+    /// The scale of the weights; `None` in an image without weights.
     pub(crate) decay: Option<Decay>,
-    /// The time that faded entries were judged by.
+    /// The time at which entries were checked for having faded.
     pub(crate) as_of: Timestamp,
     pub(crate) fetchers: Vec<String>,
     pub(crate) entries: Vec<EntryRow>,
     pub(crate) cells: Vec<CellRow>,
     pub(crate) breakers: Vec<BreakerRow>,
-    /// The names of tags, in order, and their cells.
+    /// The names of signals, in order, and their cells.
     pub(crate) tags: Vec<String>,
     pub(crate) tag_cells: Vec<TagRow>,
     /// The days of domains, by domain and day, and the time before which attempts may be missing among them.
@@ -112,13 +115,13 @@ pub(crate) struct Image {
 }
 
 impl Evidence {
-    /// An image of everything that has not faded by `as_of`. Fetchers are those of its cells and those of `seen`. Cost: a pass
-    /// over all entries and a sort.
+    /// Returns an image of everything that has not faded by `as_of`. Its fetchers are those of its cells and those in
+    /// `seen`. Cost: a pass over all entries and a sort.
     pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> Image {
         self.image_over(registry, as_of, seen, FADED)
     }
 
-    /// As [`image`](Self::image), of the entries whose decayed weight is at least `least`.
+    /// Returns an image like [`image`](Self::image), of the entries whose decayed weight is at least `least`.
     pub(crate) fn image_over(&self, registry: &Registry, as_of: Timestamp, seen: &[String], least: f64) -> Image {
         let mut image = Image { decay: Some(self.decay), as_of, ..Image::default() };
         let down = self.decay.down(as_of);
@@ -136,7 +139,7 @@ impl Evidence {
         fixed(Place::FLAG, &self.flags, &mut image);
         fixed(Place::HINT, &self.hints, &mut image);
         fixed(Place::DEPTH, &self.depths, &mut image);
-        // Of a domain that was not asked for so long nothing is kept.
+        // Older days are expired.
         let days_from = day_number(as_of).unwrap_or(u16::MAX).saturating_sub(DAYS_KEPT - 1);
         let guard = self.guard();
         let mut keys: Vec<u64> = self.entries.keys(&guard).copied().collect();
@@ -157,7 +160,8 @@ impl Evidence {
         image
     }
 
-    /// Puts the tags and their cells into an image, with the fetchers' ids; returns where the tag of each place stands in it.
+    /// Adds the signals and their cells to an image, with the fetchers' ids. Returns the index of each row's signal in
+    /// the image.
     fn image_tags(&self, image: &mut Image) -> Vec<u32> {
         let names = self.tags().names();
         image.tags = names.iter().map(|name| String::from(&**name)).collect();
@@ -176,12 +180,12 @@ impl Evidence {
         places
     }
 
-    /// An evidence with the same scale and nothing in it.
+    /// Returns empty evidence on the same scale.
     pub(crate) fn empty_like(&self) -> Self {
         Self::new(self.decay, None, self.suffixes.clone())
     }
 
-    /// Adds what another evidence of the same scale and registry holds.
+    /// Adds other evidence of the same scale and registry.
     pub(crate) fn merge(&self, other: &Self) {
         let add = |to: &Entry, from: &Entry| {
             from.each_cell(|group, fetcher, cell| {
@@ -201,13 +205,13 @@ impl Evidence {
         }
     }
 
-    /// Adds an image, whose weights are brought to this evidence's scale. Under another half-life each weight is
-    /// as it was when the image was taken, and fades by the new half-life from then on.
+    /// Adds an image, with its weights converted to this evidence's scale. If half-lives differ, each weight is the one
+    /// at the time of the image and decays by the new half-life from then on.
     pub(crate) fn absorb(&self, image: &Image, registry: &Registry) {
         self.combine(image, registry, How::Begin);
     }
 
-    /// Adds an image of another process's evidence, or takes it back, beside everything else that goes on.
+    /// Adds or subtracts an image of another process's evidence, concurrently with all other operations.
     pub(crate) fn combine(&self, image: &Image, registry: &Registry, how: How) {
         let Some(from) = image.decay else { return };
         let scale = match from.half_life() == self.decay.half_life() {
@@ -215,7 +219,7 @@ impl Evidence {
             false => from.down(image.as_of) * self.decay.up(image.as_of),
         };
         let ids: Vec<Option<FetcherId>> = image.fetchers.iter().map(|name| registry.intern(name)).collect();
-        // Grown once: each doubling on the way would move every entry.
+        // One reservation, because each doubling would move every entry.
         if how != How::GiveBack {
             self.entries.reserve(image.entries.len(), &self.guard());
         }
@@ -237,7 +241,7 @@ impl Evidence {
         let (mut cells, mut breakers) = (&image.cells[..], &image.breakers[..]);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
-            // No entry is in two parts, so nobody waits for another.
+            // Parts share no entry, so no thread waits for another.
             for entries in image.entries.chunks(image.entries.len().div_ceil(threads).max(PART_MIN)) {
                 let own_cells = take(&mut cells, entries.iter().map(|row| row.cells).sum());
                 let own_breakers = take(&mut breakers, entries.iter().map(|row| row.breakers).sum());
@@ -317,20 +321,20 @@ impl Evidence {
     }
 }
 
-/// The slots of an entry, in the order of [`EntryRow::shown`].
+/// Returns the slots of an entry, in the order of [`EntryRow::shown`].
 fn slots_of(entry: &Entry) -> [(&Slots, Side); 4] {
     let [blocked, served] = Side::BOTH;
     [(&entry.shown, blocked), (&entry.shown, served), (&entry.site_shown, blocked), (&entry.site_shown, served)]
 }
 
-/// What becomes of an image.
+/// The operation that combines an image with evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// A process begins with it: nobody else has the evidence yet.
+    /// The process starts with the image: no other thread has the evidence yet.
     Begin,
-    /// It is another process's, and is added to what is there.
+    /// The image of another process is added.
     TakeIn,
-    /// It was added, and is taken back.
+    /// An image that was added is subtracted.
     GiveBack,
 }
 
@@ -353,7 +357,8 @@ fn at(entries: &[Shared], key: u64) -> Option<&Entry> {
 }
 
 impl Image {
-    /// Adds an entry, with the fetchers' ids in place of their places among the names.
+    /// Adds an entry. Rows have the fetchers' ids until [`name_fetchers`](Self::name_fetchers) replaces them by
+    /// indexes.
     fn push(&mut self, place: Place, entry: &Entry, shown: [SlotRow; 4], keep: impl FnOnce(f64) -> bool) {
         let (first, first_breaker) = (self.cells.len(), self.breakers.len());
         let mut total = 0.0;
@@ -384,7 +389,7 @@ impl Image {
         });
     }
 
-    /// Puts each fetcher's place among the names where its id is, and rows in order.
+    /// Replaces each fetcher's id by its index among the names, and sorts the rows.
     fn name_fetchers(&mut self, registry: &Registry, seen: &[String]) {
         let known: Vec<&str> = registry.names().collect();
         let mut is_used = vec![false; known.len()];

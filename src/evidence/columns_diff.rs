@@ -1,6 +1,8 @@
-//! Images side by side, and without a domain.
+//! Comparison of two images, and images reduced to some domains or to none.
 //!
-//! Owns: what of two images is the same to within rounding, and which rows are a domain's own or belong to none. Must not know how images come about.
+//! Owns: equality of images to within rounding, and the choice of the rows that belong to a domain or to none.
+//!
+//! Must not know: how images are made.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +14,7 @@ use crate::evidence::remote::Said;
 use fetchwise_types::time::Timestamp;
 
 impl Image {
-    /// Whether it has evidence of this domain itself.
+    /// Returns whether the image has evidence of this domain itself.
     pub(crate) fn has_domain(&self, domain: &str) -> bool {
         let place = Place { kind: Place::MAP, key: Key::domain(domain).0 };
         let is_own = |whole: &Whole<'_>| {
@@ -21,13 +23,13 @@ impl Image {
         Rows::of(self).any(|whole| is_own(&whole)) || self.days.iter().any(|row| row.key == place.key)
     }
 
-    /// What has been shown of all, by fetcher.
+    /// Returns the totals of all attempts by fetcher.
     pub(crate) fn said(&self) -> Vec<Said> {
         let place = Place { kind: Place::GLOBAL, key: 0 };
         Rows::of(self).find(|whole| whole.row.place == place).map(|whole| self.by_fetcher(&whole)).unwrap_or_default()
     }
 
-    /// What has been shown of some domains themselves, by fetcher; nothing of those that nothing was shown of.
+    /// Returns the totals of some domains by fetcher. Domains without evidence are left out.
     pub(crate) fn said_of<'d>(&self, domains: impl Iterator<Item = &'d str>) -> HashMap<&'d str, Vec<Said>> {
         let names: HashMap<u64, &'d str> = domains.map(|domain| (Key::domain(domain).0, domain)).collect();
         let wanted = Rows::of(self).filter(|whole| whole.row.place.kind == Place::MAP);
@@ -53,8 +55,8 @@ impl Image {
         all
     }
 
-    /// Without what belongs to one domain or site: what is left is of all attempts together, flags, hints, depths, suffixes, tags and
-    /// heuristics of a user's own.
+    /// Returns an image without anything that belongs to one domain or site. It keeps all attempts together, flags,
+    /// hints, depths, suffixes, signals and the user's heuristics.
     pub(crate) fn general(&self) -> Self {
         let mut general = Self {
             decay: self.decay,
@@ -71,7 +73,8 @@ impl Image {
         general
     }
 
-    /// What belongs to the domains of some sites: those whose hashes `wants` says. Cells of the site's other domains are in the entry of its name.
+    /// Returns the part that belongs to the domains of some sites: those whose hash `wants` accepts. Cells of a site's
+    /// other domains are in the entry of its name.
     pub(crate) fn of_sites(&self, wants: impl Fn(u64) -> bool) -> Self {
         let mut kept = Self {
             decay: self.decay,
@@ -94,19 +97,21 @@ impl Image {
         kept
     }
 
-    /// Whether nothing in it belongs to one domain or site.
+    /// Returns whether no part of the image belongs to one domain or site.
     pub(crate) fn is_general(&self) -> bool {
         self.days.is_empty() && self.breakers.is_empty() && Rows::of(self).all(|whole| whole.is_general())
     }
 
-    /// Whether `attempts` attempts could have shown it by `now`. None weighs more than one. Each is in one cell of an entry at most, in one of
-    /// all together, in one of a domain, of a section, of a suffix on a domain and of a site, and in one day.
+    /// Returns whether `attempts` attempts could have produced the image by `now`.
     ///
-    /// What is compared is never a cell's weight with its own count: where an entry has faded, or was evicted, and was made anew, an attempt
-    /// of before that is forgotten takes one from the count, and hardly anything from the weight.
+    /// No attempt weighs more than one. Each attempt is in at most one cell of an entry; in one cell of all attempts,
+    /// of a domain, of a section, of a suffix on a domain and of a site; and in one day.
+    ///
+    /// A cell's weight is never compared with its own count. If an entry faded or was evicted, and was created again,
+    /// subtracting an earlier attempt takes one from the count and hardly anything from the weight.
     pub(crate) fn is_of(&self, attempts: u64, now: Timestamp) -> bool {
         let down = self.decay.map_or(0.0, |decay| decay.down(now));
-        // Clocks differ by a little, and sums are rounded.
+        // Clocks differ slightly, and sums are rounded.
         let most = attempts as f64 * 1.01;
         let fits = |raw: &Raw| {
             f64::from(raw.recent_total.max(raw.alert_total)) * down <= most
@@ -134,7 +139,7 @@ impl Image {
         days <= attempts && sums.iter().all(|(count, weight)| *count <= attempts && *weight <= most)
     }
 
-    /// Leaves out the lighter half of the entries that are found by their hash. False where there is none.
+    /// Removes the lighter half of the entries in the map. Returns false if there is none.
     pub(crate) fn lighten(&mut self) -> bool {
         let mut weights: Vec<f64> =
             Rows::of(self).filter(|whole| whole.row.place.kind == Place::MAP).map(|whole| whole.weight()).collect();
@@ -159,7 +164,7 @@ impl Image {
         true
     }
 
-    /// Leaves out this domain itself. What other domains of the site of its name have shown stays.
+    /// Removes this domain itself. Evidence about other domains of the site of its name stays.
     pub(crate) fn forget_domain(&mut self, domain: &str) {
         let place = Place { kind: Place::MAP, key: Key::domain(domain).0 };
         self.days.retain(|row| row.key != place.key);
@@ -180,7 +185,8 @@ impl Image {
         }
     }
 
-    /// How far the exact weights of two images are apart at most, as a share of the larger total, and of which key.
+    /// Returns the largest difference between exact weights of two images, as a fraction of the larger total, and its
+    /// key.
     pub(crate) fn distance(&self, other: &Self) -> (f64, u64) {
         let scale = match (self.decay, other.decay) {
             (Some(mine), Some(theirs)) => mine.rebase(&theirs),
@@ -216,20 +222,20 @@ impl Image {
         far
     }
 
-    /// The decayed weight of all entries' own attempts by any fetcher as of the image's time: what a compaction must not change.
+    /// Returns the decayed weight of all cells as of the image's time, which a compaction must not change.
     pub(crate) fn weight(&self) -> f64 {
         let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
         self.cells.iter().map(|cell| cell.raw.total * down).sum()
     }
 
-    /// Whether the decayed weight of each cell is under `least`.
+    /// Returns whether the decayed weight of each cell is below `least`.
     pub(crate) fn has_faded(&self, least: f64) -> bool {
         let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
         self.cells.iter().all(|cell| cell.raw.total * down < least)
     }
 
-    /// Where this image and `other` differ by more than rounding, if anywhere: an entry's key and what about it. Both are to
-    /// be of one scale and time.
+    /// Returns the first difference between this image and `other` that exceeds rounding: an entry's key and a
+    /// description. Both images must have the same scale and time.
     pub(crate) fn difference(&self, other: &Self) -> Option<(u64, &'static str)> {
         let different =
             self.days.iter().zip(&other.days).find(|(mine, theirs)| mine != theirs).map(|(mine, _)| mine.key);
@@ -238,7 +244,7 @@ impl Image {
             return Some((key, "days differ"));
         }
         let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
-        // Only fetchers that have a cell matter; a name that was merely seen may be in one of two.
+        // Only fetchers with a cell matter; one image may list names without any.
         let name = |image: &Self, rank: u64| image.fetchers.get(rank as usize).cloned();
         let (mut mine, mut theirs) = (Rows::of(self), Rows::of(other));
         let (mut a, mut b) = (mine.next(), theirs.next());
@@ -248,14 +254,14 @@ impl Image {
                 (Some(left), Some(right)) if left.row.place == right.row.place => (left, right),
                 (Some(left), right) if right.as_ref().is_none_or(|right| left.row.place < right.row.place) => {
                     if left.weight() * down > FADED + 1e-6 {
-                        return Some((left.row.place.key, "an entry is in one of the two only"));
+                        return Some((left.row.place.key, "an entry is in only one of the two"));
                     }
                     a = mine.next();
                     continue;
                 }
                 (_, Some(right)) => {
                     if right.weight() * down > FADED + 1e-6 {
-                        return Some((right.row.place.key, "an entry is in one of the two only"));
+                        return Some((right.row.place.key, "an entry is in only one of the two"));
                     }
                     b = theirs.next();
                     continue;
@@ -264,7 +270,7 @@ impl Image {
             };
             let key = left.row.place.key;
             if left.cells.len() != right.cells.len() || left.breakers.len() != right.breakers.len() {
-                return Some((key, "cells are in one of the two only"));
+                return Some((key, "cells are in only one of the two"));
             }
             let pair = |cells: &[CellRow], image: &Self| {
                 let mut named: Vec<_> = cells
@@ -279,7 +285,7 @@ impl Image {
             };
             for ((tag_a, raw_a), (tag_b, raw_b)) in pair(left.cells, self).iter().zip(&pair(right.cells, other)) {
                 if tag_a != tag_b {
-                    return Some((key, "cells are in one of the two only"));
+                    return Some((key, "cells are in only one of the two"));
                 }
                 if let Some(what) = raw_a.difference(raw_b) {
                     return Some((key, what));
@@ -297,9 +303,9 @@ impl Image {
     }
 }
 
-/// Cells of which an attempt is in one at most, over all entries of an image.
+/// Levels with at most one cell per attempt, over all entries of an image.
 struct Levels {
-    /// Where the cells of the entry's own key belong to such.
+    /// The level of the cells of the entry's own key, if they belong to one.
     own: Option<usize>,
 }
 
@@ -310,7 +316,7 @@ impl Levels {
     fn of(whole: &Whole<'_>) -> Self {
         let own = match whole.row.place.kind {
             Place::GLOBAL => Some(0),
-            // Attempts are counted in the entries of domains alone.
+            // Only the entries of domains count attempts.
             Place::MAP if whole.row.attempts > 0 => Some(1),
             _ => None,
         };
@@ -327,7 +333,7 @@ impl Levels {
     }
 }
 
-/// The entries of an image, each with its cells and breakers.
+/// An iterator over the entries of an image, each with its cells and breakers.
 struct Rows<'i> {
     entries: std::slice::Iter<'i, EntryRow>,
     cells: &'i [CellRow],
@@ -341,8 +347,8 @@ struct Whole<'i> {
 }
 
 impl Whole<'_> {
-    /// Whether it belongs to no one domain. An attempt is counted in its domain's entry, and in no other; the entry of a site's name that
-    /// no attempt was at has cells of the site's other domains.
+    /// Returns whether the entry belongs to no single domain. An attempt is counted in its domain's entry only; the
+    /// entry of a site's name without attempts has cells of the site's other domains.
     fn is_general(&self) -> bool {
         let is_plain = self.row.attempts == 0 && self.breakers.is_empty() && self.row.shown == [None; 4];
         self.row.place.kind != Place::MAP

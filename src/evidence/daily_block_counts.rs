@@ -8,7 +8,7 @@
 //! [`Evidence`].
 //!
 //! Invariants: the days that are kept do not depend on the order of attempts: the counts of each day less than
-//! [`RETENTION_DAYS`] before the newest. Every attempt with a domain is counted once, whether it changes weights or
+//! [`DAYS_KEPT`] before the newest. Every attempt with a domain is counted once, whether it changes weights or
 //! not.
 //!
 //! Must not know: how an attempt ended, other than whether it was a block.
@@ -23,13 +23,13 @@ pub(crate) const DAYS_KEPT: u16 = 90;
 
 const INLINE: usize = 2;
 const CHUNK: usize = 7;
-const CHUNKS_MAX: usize = (DAYS_KEPT as usize - INLINE).div_ceil(CHUNK);
+const MAX_CHUNKS: usize = (DAYS_KEPT as usize - INLINE).div_ceil(CHUNK);
 /// Upper bound of a domain's slots.
 #[cfg(test)]
-const SLOTS_MAX: usize = INLINE + CHUNK * CHUNKS_MAX;
+const MAX_SLOTS: usize = INLINE + CHUNK * MAX_CHUNKS;
 
 const COUNT_BITS: u32 = 24;
-const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
+const MAX_COUNT: u64 = (1 << COUNT_BITS) - 1;
 
 /// Counts of attempts and of blocks over some days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Day {
     /// Returns counts read from a snapshot; `None` if they are inconsistent.
     #[cfg(feature = "journal")]
     pub(crate) fn new(day: u32, attempts: u32, banned: u32) -> Option<Self> {
-        let is_sane = banned <= attempts && attempts > 0 && u64::from(attempts) <= COUNT_MAX;
+        let is_sane = banned <= attempts && attempts > 0 && u64::from(attempts) <= MAX_COUNT;
         Some(Self { day: u16::try_from(day).ok().filter(|_| is_sane)?, attempts, banned })
     }
 
@@ -106,13 +106,13 @@ impl Day {
     }
 
     fn unpack(packed: u64) -> Option<Self> {
-        let (attempts, banned) = ((packed >> COUNT_BITS & COUNT_MAX) as u32, (packed & COUNT_MAX) as u32);
+        let (attempts, banned) = ((packed >> COUNT_BITS & MAX_COUNT) as u32, (packed & MAX_COUNT) as u32);
         (attempts > 0).then_some(Self { day: (packed >> (2 * COUNT_BITS)) as u16, attempts, banned })
     }
 
     /// Returns the sum with `other`, limited to the largest count.
     fn plus(self, other: Self) -> Self {
-        let room = COUNT_MAX as u32 - self.attempts;
+        let room = MAX_COUNT as u32 - self.attempts;
         let attempts = other.attempts.min(room);
         Self { attempts: self.attempts + attempts, banned: self.banned + other.banned.min(attempts), ..self }
     }
@@ -231,7 +231,7 @@ impl Days {
     /// Allocates a chunk for more days; returns false when all chunks are allocated.
     fn grow(&self) -> bool {
         let mut next = &self.more;
-        for _ in 0..CHUNKS_MAX {
+        for _ in 0..MAX_CHUNKS {
             match next.get() {
                 Some(chunk) => next = &chunk.next,
                 None => {
@@ -283,7 +283,7 @@ mod tests {
         for n in 0..1000 {
             days.add(day(20_000 + n, 2, 1));
         }
-        assert!(slots(&days) <= SLOTS_MAX, "{}", slots(&days));
+        assert!(slots(&days) <= MAX_SLOTS, "{}", slots(&days));
         assert_eq!(days.all(), (910..1000).map(|n| day(20_000 + n, 2, 1)).collect::<Vec<_>>());
         assert_eq!(days.sum(20_993, 20_999), BanRate { attempts: 14, banned: 7 });
         assert_eq!((size_of::<Days>(), size_of::<Chunk>()), (32, 72), "sizes that the docs state");
@@ -292,9 +292,9 @@ mod tests {
     #[test]
     fn counts_saturate_without_overflow() {
         let days = Days::default();
-        days.add(day(7, COUNT_MAX as u32 - 1, 5));
+        days.add(day(7, MAX_COUNT as u32 - 1, 5));
         (0..3).for_each(|_| days.add(day(7, 1, 1)));
-        assert_eq!(days.all(), [day(7, COUNT_MAX as u32, 6)]);
+        assert_eq!(days.all(), [day(7, MAX_COUNT as u32, 6)]);
     }
 
     #[test]
@@ -311,7 +311,7 @@ mod tests {
                 }
             });
             assert_eq!(days.sum(20_000, 20_060), BanRate { attempts: 800, banned: 268 });
-            assert!(slots(&days) <= SLOTS_MAX);
+            assert!(slots(&days) <= MAX_SLOTS);
         }
     }
 
@@ -340,7 +340,7 @@ mod tests {
             // The subtracted day may have been the newest.
             let still = model.iter().filter(|(_, (attempts, _))| *attempts > 0).map(|(day, _)| *day).max().unwrap_or(0);
             model.retain(|day, (attempts, _)| *attempts > 0 && newest - day < DAYS_KEPT);
-            prop_assert!(slots(&days) <= SLOTS_MAX);
+            prop_assert!(slots(&days) <= MAX_SLOTS);
             let kept: BTreeMap<u16, (u64, u64)> =
                 days.all().into_iter().map(|d| (d.day, (u64::from(d.attempts), u64::from(d.banned)))).collect();
             if still == newest {

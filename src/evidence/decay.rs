@@ -1,8 +1,8 @@
-//! Forward decay: how much an attempt weighs now, as pure arithmetic.
+//! Forward decay: the present weight of an attempt, as pure arithmetic.
 //!
 //! A stored weight never shrinks. An attempt at time t adds `2^((t - L) / H)`, and a reader multiplies the sum by
-//! `2^(-(now - L) / H)`, where L is the landmark and H the half-life. The result is exact in whatever order attempts come, sums can
-//! be merged, and nothing has to be updated as time passes.
+//! `2^(-(now - L) / H)`, where L is the landmark and H the half-life. The result is exact in any order of attempts,
+//! sums can be merged, and no stored weight needs an update as time passes.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use fetchwise_types::time::Timestamp;
 /// The shortest half-life that can be configured, in days.
 pub const HALF_LIFE_DAYS_MIN: f64 = 7.0;
 /// The longest half-life that can be configured, in days.
-pub const HALF_LIFE_DAYS_MAX: f64 = 365.0;
-/// The half-life unless another is configured, in days.
+pub const MAX_HALF_LIFE_DAYS: f64 = 365.0;
+/// The default half-life, in days.
 pub const HALF_LIFE_DAYS_DEFAULT: f64 = 30.0;
 
 const DAY_MS: f64 = 86_400_000.0;
 
-/// A half-life outside what can be configured.
+/// The error of a half-life outside the allowed range.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("half-life of {days} days is outside {HALF_LIFE_DAYS_MIN} to {HALF_LIFE_DAYS_MAX} days")]
+#[error("invalid half-life of {days} days: expected {HALF_LIFE_DAYS_MIN} to {MAX_HALF_LIFE_DAYS} days")]
 pub struct HalfLifeError {
-    /// What was asked for.
+    /// The requested half-life, in days.
     pub days: f64,
 }
 
-/// The scale that weights are kept in: half-life and landmark.
+/// The scale of stored weights: half-life and landmark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decay {
     half_life_ms: f64,
@@ -33,14 +33,14 @@ pub struct Decay {
 }
 
 impl Decay {
-    /// A scale with a half-life of `days`, whose landmark is the last multiple of it before `around`.
+    /// Returns a scale with a half-life of `days`, whose landmark is the last multiple of it before `around`.
     ///
-    /// Times of up to a thousand half-lives after the landmark can be added; there the exponent ends.
+    /// The scale accepts times of up to a thousand half-lives after the landmark; there the exponent ends.
     ///
     /// # Errors
     /// [`HalfLifeError`] outside 7 to 365 days.
     pub fn new(days: f64, around: Timestamp) -> Result<Self, HalfLifeError> {
-        if !(HALF_LIFE_DAYS_MIN..=HALF_LIFE_DAYS_MAX).contains(&days) {
+        if !(HALF_LIFE_DAYS_MIN..=MAX_HALF_LIFE_DAYS).contains(&days) {
             return Err(HalfLifeError { days });
         }
         let half_life_ms = (days * DAY_MS).round();
@@ -48,44 +48,44 @@ impl Decay {
         Ok(Self { half_life_ms, landmark_ms })
     }
 
-    /// The half-life.
+    /// Returns the half-life.
     pub fn half_life(&self) -> Duration {
         Duration::from_millis(self.half_life_ms as u64)
     }
 
-    /// The landmark.
+    /// Returns the landmark.
     pub fn landmark(&self) -> Timestamp {
         Timestamp::from_millis(self.landmark_ms)
     }
 
-    /// The scale with this landmark; for what was stored with it.
+    /// Returns the scale with this landmark, for stored weights.
     #[cfg(feature = "journal")]
     pub(crate) fn at_landmark(half_life: Duration, landmark: Timestamp) -> Option<Self> {
         let half_life_ms = half_life.as_millis() as f64;
         let days = half_life_ms / DAY_MS;
-        // What was stored may have been rounded to a millisecond.
-        let valid = (HALF_LIFE_DAYS_MIN - 1e-6..=HALF_LIFE_DAYS_MAX + 1e-6).contains(&days);
+        // The stored value may have been rounded to a millisecond.
+        let valid = (HALF_LIFE_DAYS_MIN - 1e-6..=MAX_HALF_LIFE_DAYS + 1e-6).contains(&days);
         valid.then_some(Self { half_life_ms, landmark_ms: landmark.as_millis() })
     }
 
-    /// What a weight kept on the scale `from`, of the same half-life, is multiplied by to be on this one. Exact where both
-    /// landmarks are multiples of the half-life: then it is a power of two.
+    /// Returns the factor that converts a weight from the scale `from`, which must have the same half-life, to this
+    /// one. The factor is exact if both landmarks are multiples of the half-life: then it is a power of two.
     #[cfg(feature = "journal")]
     pub(crate) fn rebase(&self, from: &Self) -> f64 {
         (from.landmark_ms.saturating_sub(self.landmark_ms) as f64 / self.half_life_ms).clamp(-900.0, 900.0).exp2()
     }
 
-    /// What an attempt of weight 1 at `t` adds to a stored weight.
+    /// Returns the stored weight that an attempt of weight 1 at `t` adds.
     pub fn up(&self, t: Timestamp) -> f64 {
         self.exponent(t).exp2()
     }
 
-    /// What a stored weight is multiplied by when it is read at `now`.
+    /// Returns the factor that converts a stored weight to its weight at `now`.
     pub fn down(&self, now: Timestamp) -> f64 {
         (-self.exponent(now)).exp2()
     }
 
-    /// Half-lives since the landmark, kept where `exp2` and the sum of many of them stay finite.
+    /// Returns half-lives since the landmark, limited so that `exp2` and the sum of many such values stay finite.
     fn exponent(&self, t: Timestamp) -> f64 {
         (t.as_millis().saturating_sub(self.landmark_ms) as f64 / self.half_life_ms).clamp(-900.0, 900.0)
     }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn half_lives_outside_a_week_to_a_year_are_refused() {
+    fn half_lives_outside_a_week_to_a_year_are_rejected() {
         for days in [6.9, 365.1, f64::NAN, -30.0, 0.0] {
             assert!(Decay::new(days, Timestamp::default()).is_err(), "{days}");
         }

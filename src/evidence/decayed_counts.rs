@@ -1,60 +1,63 @@
-//! One cell: what is known of one fetcher under one key, as atomics that are added to without a lock.
+//! One cell: the evidence about one fetcher under one key, as lock-free atomic counts.
 //!
-//! Invariant: whoever reads sees `success <= total` and `blocked <= total`, since a writer adds to the total first, a reader reads
-//! it last, and what still exceeds it is cut to it. That can happen while a cell is cleared or an attempt is taken back: an attempt
-//! that is added at that moment may leave a part of itself. A cell is claimed once by compare-and-swap and never given back. Must
-//! not know what its key means.
+//! Invariants: a reader sees `success <= total` and `blocked <= total`. A writer adds to the total first, a reader
+//! loads it last and clamps the others to it. Clamping matters while a cell is cleared or an attempt is subtracted: an
+//! attempt added at that moment may leave a part of itself. A cell is claimed once by compare-and-swap and never freed.
+//!
+//! Must not know: the meaning of its key.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::decay::Decay;
 use fetchwise_types::time::Timestamp;
 
-/// The recent pair remembers this many attempts, so that a busy site's change shows within tens of them.
-const RECENT_MAX: f64 = 64.0;
-/// The alert pair forgets after an outcome whose opposite it had given a greater chance than about a half. This is where it begins,
+/// Attempts that the recent pair remembers, so that a busy site's change shows within tens of them.
+const MAX_RECENT: f64 = 64.0;
+/// The chance of the opposite outcome, as the alert pair saw it, above which an outcome makes the pair forget: about a
+/// half.
 const SURPRISE_FROM: f32 = 0.47;
-/// and this is how much more it forgets the greater that chance was.
+/// The increase of forgetting with that chance.
 const FORGET: f32 = 2.0;
-/// The share that is left after the greatest surprise, so that one attempt alone never decides.
+/// The fraction that remains after the greatest surprise, so that a single attempt never decides.
 const KEEP_MIN: f32 = 0.05;
 
-/// What another process tells of may be so much older than the newest attempt and still count as news: clocks differ, and batches wait.
+/// Seconds by which an attempt of another process may be older than the newest one and still count as recent: clocks
+/// differ, and batches wait.
 const LATE_S: u32 = 60;
 
-/// The two top bits of a cell's count of attempts are marks: the fetcher has spoken since its host shows what it shows, and how its
-/// last attempt ended, which holds where it has spoken.
+/// Marks in the two top bits of a cell's count of attempts: whether the fetcher has contributed since its host shows
+/// its current signals, and the result of its last attempt, valid only if it has contributed.
 const SPOKE: u32 = 1 << 31;
 const LAST_SUCCESS: u32 = 1 << 30;
 const COUNT: u32 = LAST_SUCCESS - 1;
 
-/// What one attempt adds.
+/// The change that one attempt makes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Increment {
-    /// When it was made.
+    /// Time of the attempt.
     pub at: Timestamp,
-    /// Its weight: 0.5 for a timeout, else 1.
+    /// Weight: 0.5 for a timeout, else 1.
     pub weight: f64,
     /// Whether content was delivered.
     pub success: bool,
     /// Whether it was blocked.
     pub blocked: bool,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub duration_ms: f64,
 }
 
-/// How many threads may add to a cell at one time.
+/// Number of threads that may add to a cell at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writers {
     /// Any number of recording threads: each change is one atomic step.
     Many,
-    /// One thread of a replay, to which all of the cell's attempts belong: a load and a store are enough.
-    #[cfg_attr(not(feature = "journal"), allow(dead_code, reason = "only a replay is alone"))]
+    /// One thread of a replay, which has all of the cell's attempts: a load and a store are enough.
+    #[cfg_attr(not(feature = "journal"), allow(dead_code, reason = "only a replay has a single writer"))]
     One,
 }
 
 impl Writers {
-    /// Changes what an atomic holds; returns what it held.
+    /// Changes the value of an atomic and returns the previous one.
     #[inline]
     fn change(self, of: &AtomicU64, order: Ordering, f: impl Fn(u64) -> u64) -> u64 {
         match self {
@@ -70,7 +73,7 @@ impl Writers {
         }
     }
 
-    /// Counts one more.
+    /// Increments a counter.
     #[inline]
     pub(crate) fn count(self, of: &AtomicU32) {
         match self {
@@ -79,7 +82,7 @@ impl Writers {
         }
     }
 
-    /// Raises to `at_least`; returns what it is then.
+    /// Raises a value to `at_least` and returns the result.
     #[inline]
     fn raise(self, of: &AtomicU32, at_least: u32) -> u32 {
         match self {
@@ -93,7 +96,7 @@ impl Writers {
     }
 }
 
-/// The decayed weights of one heuristic and fetcher, as read at one time.
+/// The decayed weights of one heuristic and fetcher at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Weights {
@@ -111,21 +114,21 @@ pub struct Weights {
     pub recent_success: f64,
     /// The recent pair's attempts, at most 64.
     pub recent_total: f64,
-    /// The alert pair's successes: like the recent pair's, but an outcome that surprises makes it forget.
+    /// The alert pair's successes. It works like the recent pair, but a surprising outcome makes it forget.
     pub alert_success: f64,
     /// The alert pair's attempts, at most 64.
     pub alert_total: f64,
-    /// The time of the newest attempt where a recent pair is kept, in seconds since 1970; 0 when it is not known.
+    /// The time of the newest attempt in seconds since 1970, if the cell keeps a recent pair; 0 if unknown.
     pub newest_s: u32,
 }
 
 impl Weights {
-    /// The sum of two cells that stand for one thing together. Each recent pair has seen only a part of the attempts, so their sum is
-    /// scaled back to what one pair would hold.
+    /// Returns the sum of two cells that together stand for one key. Each recent pair has seen only some of the
+    /// attempts, so their sum is scaled back to the capacity of one pair.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         let pair = |(a_success, a_total): (f64, f64), (b_success, b_total): (f64, f64)| {
             let (success, total) = (a_success + b_success, a_total + b_total);
-            let scale = if total > RECENT_MAX { RECENT_MAX / total } else { 1.0 };
+            let scale = if total > MAX_RECENT { MAX_RECENT / total } else { 1.0 };
             (success * scale, total * scale)
         };
         let (recent_success, recent_total) =
@@ -147,7 +150,7 @@ impl Weights {
     }
 }
 
-/// What a cell holds, as plain numbers on its evidence's scale.
+/// The content of a cell as plain numbers, on its evidence's scale.
 #[cfg(feature = "journal")]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Raw {
@@ -157,7 +160,7 @@ pub(crate) struct Raw {
     pub(crate) duration: f64,
     pub(crate) recent_success: f32,
     pub(crate) recent_total: f32,
-    /// 0 of 0 where the recent pair stands in for it.
+    /// 0 of 0 if the recent pair stands in for it.
     pub(crate) alert_success: f32,
     pub(crate) alert_total: f32,
     pub(crate) newest_s: u32,
@@ -168,14 +171,14 @@ pub(crate) struct Raw {
 
 #[cfg(feature = "journal")]
 impl Raw {
-    /// What differs from `other` by more than sums taken in another order do.
+    /// Returns a difference from `other` that exceeds the rounding of sums in another order.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let far = |a: f64, b: f64, share: f64| (a - b).abs() > share * a.abs().max(b.abs()).max(f64::MIN_POSITIVE);
         if self.attempts != other.attempts {
             return Some("the counts of attempts differ");
         }
         let exact = [(self.total, other.total), (self.success, other.success), (self.blocked, other.blocked)];
-        // What is left after something was taken back is as exact as the whole was.
+        // After a subtraction the remainder is as exact as the whole was.
         let scale = self.total.abs().max(other.total.abs());
         if exact.iter().any(|(a, b)| (a - b).abs() > 1e-9 * scale) {
             return Some("the weights differ");
@@ -189,7 +192,7 @@ impl Raw {
     }
 }
 
-/// The atomics. `tag` is 0 while the cell is free.
+/// Atomic counts of one cell. `tag` is 0 while the cell is free.
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
     tag: AtomicU64,
@@ -198,78 +201,79 @@ pub(crate) struct Cell {
     blocked: AtomicU64,
     duration: AtomicU64,
     recent: AtomicU64,
-    /// 0 where there is none: the recent pair stands in for it.
+    /// 0 if there is none: the recent pair stands in for it.
     alert: AtomicU64,
     newest_s: AtomicU32,
     attempts: AtomicU32,
 }
 
 impl Cell {
-    /// The key this cell is claimed for, or 0.
+    /// Returns the tag that this cell is claimed for, or 0.
     pub(crate) fn tag(&self) -> u64 {
         // Acquire pairs with the AcqRel in `claim`.
         self.tag.load(Ordering::Acquire)
     }
 
-    /// Reads anything of the cell, so that it is near when it is needed.
+    /// Reads any field of the cell to prefetch it.
     #[inline]
     pub(crate) fn touch(&self) -> u32 {
         self.attempts.load(Ordering::Relaxed)
     }
 
-    /// The undecayed weight of its attempts.
+    /// Returns the undecayed weight of the attempts.
     pub(crate) fn weight(&self) -> f64 {
         f64::from_bits(self.total.load(Ordering::Relaxed))
     }
 
-    /// Claims the cell for `tag` (not 0). True when it is this tag's now, or was before.
+    /// Claims the cell for `tag` (not 0). Returns true if the cell belongs to this tag, now or since before.
     #[inline]
     pub(crate) fn claim(&self, tag: u64) -> bool {
-        // Most often the cell is claimed already, and a load leaves its cache line where others can read it.
+        // Usually the cell is claimed already, and a load leaves its cache line shared with other readers.
         match self.tag() {
             0 => {}
             holder => return holder == tag,
         }
-        // Pairs with the Acquire in `tag`, and both sides of it with each other when two threads claim at once.
+        // Pairs with the Acquire in `tag`; its two sides pair with each other when two threads claim at once.
         match self.tag.compare_exchange(0, tag, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => true,
             Err(holder) => holder == tag,
         }
     }
 
-    /// Whether the fetcher has spoken since its host shows what it shows: then when its last attempt was, in seconds, and how it
-    /// ended.
+    /// Returns the time in seconds and the result of the fetcher's last attempt, if it has contributed since its host
+    /// shows its current signals.
     pub(crate) fn last(&self) -> Option<(u32, bool)> {
-        // Relaxed: a thread that records at the same moment may be taken for the one before or the one after.
+        // Relaxed: an attempt recorded at the same moment may be seen as the previous or the next one.
         let marks = self.attempts.load(Ordering::Relaxed);
         (marks & SPOKE != 0).then(|| (self.newest_s.load(Ordering::Relaxed), marks & LAST_SUCCESS != 0))
     }
 
-    /// Marks it as having spoken, with an attempt that ended so.
+    /// Marks the fetcher as having contributed, with the result of this attempt.
     pub(crate) fn mark(&self, success: bool) {
         let marked = |bits: u32| Some(bits & COUNT | SPOKE | if success { LAST_SUCCESS } else { 0 });
         let _ = self.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, marked);
     }
 
-    /// Its host shows something else from now on.
+    /// Clears the marks, because the host shows other signals from now on.
     pub(crate) fn unmark(&self) {
         self.attempts.fetch_and(COUNT, Ordering::Relaxed);
     }
 
-    /// Whether an attempt at `at` is older than the newest by more than a minute. Only where a recent pair is kept.
+    /// Returns whether an attempt at `at` is older than the newest by more than a minute. Valid only if the cell keeps
+    /// a recent pair.
     pub(crate) fn is_past(&self, at: Timestamp) -> bool {
-        // Relaxed: a stale time lets one more attempt count as news.
+        // Relaxed: a stale time lets one more attempt count as recent.
         let newest_s = self.newest_s.load(Ordering::Relaxed);
         at.as_millis().div_euclid(1000) < i64::from(newest_s.saturating_sub(LATE_S))
     }
 
-    /// Adds one attempt; `recent` says whether the recent pair is kept too.
+    /// Adds one attempt; `recent` says whether to update the recent pair as well.
     pub(crate) fn add(&self, decay: &Decay, up: f64, what: &Increment, recent: bool, writers: Writers) {
         let weight = up * what.weight;
         let add = |to: &AtomicU64, weight: f64, order| {
             writers.change(to, order, |bits| (f64::from_bits(bits) + weight).to_bits());
         };
-        // The total goes first; Release on the others pairs with Acquire in `read`, which takes the total last.
+        // The total goes first. Release on the others pairs with Acquire in `read`, which loads the total last.
         add(&self.total, weight, Ordering::Relaxed);
         if what.success {
             add(&self.success, weight, Ordering::Release);
@@ -280,23 +284,24 @@ impl Cell {
         if what.duration_ms > 0.0 {
             add(&self.duration, weight * what.duration_ms, Ordering::Relaxed);
         }
-        // Relaxed: a count for people; a reader may see it one attempt late.
+        // Relaxed: a statistic; a reader may see it one attempt late.
         writers.count(&self.attempts);
         if recent {
             self.add_recent(decay, up, what, writers);
         }
     }
 
-    /// Adds to the recent pair and to the alert one, then scales each back to at most 64 attempts as of the newest time seen.
+    /// Adds to the recent pair and the alert pair, then scales each to at most 64 attempts as of the newest time seen.
     fn add_recent(&self, decay: &Decay, up: f64, what: &Increment, writers: Writers) {
         let weight = (up * what.weight) as f32;
         let at_s = u32::try_from(what.at.as_millis().div_euclid(1000).max(0)).unwrap_or(u32::MAX);
-        // Relaxed here and below: the pair is a cache in one atomic; a stale newest time scales it by a hair too little.
+        // Relaxed here and below: the pair is a cache in one atomic; a stale newest time scales it slightly too low.
         let newest_s = writers.raise(&self.newest_s, at_s);
         let newest = Timestamp::from_millis(i64::from(newest_s) * 1000).max(what.at);
-        let most = (RECENT_MAX * if newest == what.at { up } else { decay.up(newest) }) as f32;
+        let most = (MAX_RECENT * if newest == what.at { up } else { decay.up(newest) }) as f32;
         if !most.is_finite() || !weight.is_finite() {
-            // Past what f32 holds, 120 half-lives after the landmark: the pair stands still until weights are rebased.
+            // The value exceeds f32, 120 half-lives after the landmark: the pair stays unchanged until weights are
+            // rebased.
             return;
         }
         let added = |(mut success, mut total): (f32, f32)| {
@@ -311,15 +316,15 @@ impl Cell {
             pack(success.min(total), total)
         };
         let before = writers.change(&self.recent, Ordering::Relaxed, |packed| added(unpack(packed)));
-        let unit = most / RECENT_MAX as f32;
+        let unit = most / MAX_RECENT as f32;
         writers.change(&self.alert, Ordering::Relaxed, |packed| {
             let pair = unpack(if packed == 0 { before } else { packed });
             added(startled(pair, what, unit))
         });
     }
 
-    /// Turns a failure that was added before into a success. A pair that has forgotten the failure meanwhile is not filled beyond its
-    /// total.
+    /// Turns a failure that was added before into a success. A pair that has forgotten the failure since is not filled
+    /// beyond its total.
     pub(crate) fn credit(&self, up: f64, recent: bool, writers: Writers) {
         // Release pairs with the Acquire in `read`, as in `add`.
         writers.change(&self.success, Ordering::Release, |bits| (f64::from_bits(bits) + up).to_bits());
@@ -333,7 +338,7 @@ impl Cell {
         }
     }
 
-    /// Forgets everything. Relaxed throughout: whoever reads meanwhile cuts what it sees to the total.
+    /// Clears the cell. Relaxed throughout: concurrent readers clamp to the total.
     pub(crate) fn clear(&self) {
         for part in [&self.success, &self.blocked, &self.duration, &self.recent, &self.alert, &self.total] {
             part.store(0, Ordering::Relaxed);
@@ -342,7 +347,7 @@ impl Cell {
         self.attempts.store(0, Ordering::Relaxed);
     }
 
-    /// The weights as of the time that `down` belongs to.
+    /// Returns the weights as of the time that `down` belongs to.
     pub(crate) fn read(&self, down: f64) -> Weights {
         // Acquire pairs with the Release in `add`: the total read below holds every success and block read here.
         let success = f64::from_bits(self.success.load(Ordering::Acquire)) * down;
@@ -363,7 +368,7 @@ impl Cell {
             recent_total: f64::from(recent_total) * down,
             alert_success: f64::from(alert_success) * down,
             alert_total: f64::from(alert_total) * down,
-            // Relaxed: a stale time lets one more look be taken.
+            // Relaxed: a stale time permits one more exploration.
             newest_s: self.newest_s.load(Ordering::Relaxed),
         }
     }
@@ -371,16 +376,15 @@ impl Cell {
 
 #[cfg(feature = "journal")]
 impl Cell {
-    /// Takes one attempt back: the opposite of [`add`](Self::add) to within rounding, and exactly nothing once the last attempt
-    /// is taken back. The recent and the alert pair, which have forgotten what they were made of, give up as much as
-    /// they have.
+    /// Subtracts one attempt: the inverse of [`add`](Self::add) to within rounding, and exactly zero after the last
+    /// attempt. The recent and alert pairs, which have forgotten their parts, lose as much as they have.
     pub(crate) fn take_back(&self, up: f64, what: &Increment, recent: bool) {
         let weight = up * what.weight;
         let last = self
             .attempts
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n & COUNT).checked_sub(1).map(|_| n - 1));
         let last = last.is_ok_and(|n| n & COUNT == 1);
-        // The parts go before the total, so that they seldom exceed it; where they do, `read` cuts them.
+        // The parts go before the total, so that they seldom exceed it; if they do, `read` clamps them.
         let weight_of = |counts: bool| if last { f64::INFINITY } else { weight * f64::from(u8::from(counts)) };
         sub_f64(&self.success, weight_of(what.success));
         sub_f64(&self.blocked, weight_of(what.blocked));
@@ -397,7 +401,7 @@ impl Cell {
         }
     }
 
-    /// The opposite of [`credit`](Self::credit).
+    /// Subtracts a credit: the inverse of [`credit`](Self::credit).
     pub(crate) fn take_credit_back(&self, up: f64, recent: bool) {
         sub_f64(&self.success, up);
         if recent {
@@ -410,7 +414,7 @@ impl Cell {
         }
     }
 
-    /// Everything in the cell, undecayed.
+    /// Returns the whole content, undecayed.
     pub(crate) fn raw(&self) -> Raw {
         // Acquire pairs with the Release in `add`, as in `read`.
         let load = |part: &AtomicU64| f64::from_bits(part.load(Ordering::Acquire));
@@ -433,10 +437,11 @@ impl Cell {
         }
     }
 
-    /// Adds what another cell had, its weights multiplied by `scale`.
+    /// Adds the content of another cell, with its weights multiplied by `scale`.
     pub(crate) fn absorb(&self, raw: &Raw, scale: f64) {
         if self.attempts.load(Ordering::Relaxed) & COUNT == 0 {
-            // At a start nobody else has the cell yet, so stores do. Release pairs with the Acquire in `read`, as in `add`.
+            // At startup no other thread has the cell yet, so stores are enough. Release pairs with the Acquire in
+            // `read`, as in `add`.
             self.total.store((raw.total * scale).to_bits(), Ordering::Relaxed);
             self.duration.store((raw.duration * scale).to_bits(), Ordering::Relaxed);
             let pair = |success: f32, total: f32| {
@@ -451,7 +456,7 @@ impl Cell {
             self.blocked.store((raw.blocked.min(raw.total) * scale).to_bits(), Ordering::Release);
             return;
         }
-        // The total first; Release on the others pairs with the Acquire in `read`, as in `add`.
+        // The total goes first. Release on the others pairs with the Acquire in `read`, as in `add`.
         add_f64(&self.total, raw.total * scale, Ordering::Relaxed);
         add_f64(&self.success, raw.success.min(raw.total) * scale, Ordering::Release);
         add_f64(&self.blocked, raw.blocked.min(raw.total) * scale, Ordering::Release);
@@ -463,7 +468,7 @@ impl Cell {
             let [success, total] = [success, total].map(|weight| (f64::from(weight) * scale) as f32);
             Some(pack(had_success + success, had_total + total))
         };
-        // An image of a release that kept no alert pair has the recent one stand in for it.
+        // Images of a release without alert pairs have the recent pair stand in for it.
         let (alert_success, alert_total) = match raw.alert_total > 0.0 {
             true => (raw.alert_success, raw.alert_total),
             false => (raw.recent_success, raw.recent_total),
@@ -476,12 +481,13 @@ impl Cell {
     }
 }
 
-/// What came with a share of another process, beside everything else that threads do with the cell.
+/// Evidence snapshots of other processes, which are added and subtracted concurrently with all other operations.
 #[cfg(feature = "journal")]
 impl Cell {
-    /// Adds what another process's cell had, its weights multiplied by `scale`. What came last is taken over where nothing is known.
+    /// Adds the content of another process's cell, with its weights multiplied by `scale`. The recent pairs are copied
+    /// only to a cell that has none.
     pub(crate) fn take_in(&self, raw: &Raw, scale: f64) {
-        // The total first; Release on the others pairs with the Acquire in `read`, as in `add`.
+        // The total goes first. Release on the others pairs with the Acquire in `read`, as in `add`.
         add_f64(&self.total, raw.total * scale, Ordering::Relaxed);
         add_f64(&self.success, raw.success.min(raw.total) * scale, Ordering::Release);
         add_f64(&self.blocked, raw.blocked.min(raw.total) * scale, Ordering::Release);
@@ -499,14 +505,14 @@ impl Cell {
         }
     }
 
-    /// The opposite of [`take_in`](Self::take_in) to within rounding, and exactly nothing once no attempt is left. The recent and the
-    /// alert pair give up as much as they have.
+    /// Subtracts what [`add_remote`](Self::add_remote) added, to within rounding; the result is exactly zero once no
+    /// attempt is left. The recent and alert pairs lose as much as they have.
     pub(crate) fn give_back(&self, raw: &Raw, scale: f64) {
         let (relaxed, given) = (Ordering::Relaxed, raw.attempts & COUNT);
         let less = |n: u32| Some(n - (n & COUNT).min(given));
         let before = self.attempts.fetch_update(relaxed, relaxed, less).unwrap_or_default() & COUNT;
         let is_last = before <= given;
-        // The parts go before the total, so that they seldom exceed it; where they do, `read` cuts them.
+        // The parts go before the total, so that they seldom exceed it; if they do, `read` clamps them.
         let of = |weight: f64| if is_last { f64::INFINITY } else { weight * scale };
         sub_f64(&self.success, of(raw.success.min(raw.total)));
         sub_f64(&self.blocked, of(raw.blocked.min(raw.total)));
@@ -530,7 +536,7 @@ fn add_f64(to: &AtomicU64, weight: f64, order: Ordering) {
     let _ = to.fetch_update(order, Ordering::Relaxed, |bits| Some((f64::from_bits(bits) + weight).to_bits()));
 }
 
-/// Subtracts, down to 0. Relaxed: `read` cuts to the total what it sees of a subtraction under way.
+/// Subtracts, down to 0. Relaxed: `read` clamps to the total what it sees of a concurrent subtraction.
 #[cfg(feature = "journal")]
 fn sub_f64(from: &AtomicU64, weight: f64) {
     if weight > 0.0 {
@@ -540,12 +546,13 @@ fn sub_f64(from: &AtomicU64, weight: f64) {
     }
 }
 
-/// The alert pair as it is before `what` is added: shrunk by how much `what` contradicts it. `unit` is one attempt's weight.
+/// Returns the alert pair before `what` is added, shrunk by the degree to which `what` contradicts it. `unit` is one
+/// attempt's weight.
 ///
-/// A site that served plain requests 64 times in a row forgets nearly all of that when one fails, and is sure again five
-/// successes later; one where half of them fail is never surprised and remembers all 64.
+/// A site that served plain requests 64 times in a row forgets nearly all of that when one fails, and is certain again
+/// five successes later. A site where half of them fail is never surprised and remembers all 64.
 fn startled((success, total): (f32, f32), what: &Increment, unit: f32) -> (f32, f32) {
-    // Laplace's rule of succession, so that after one success the next one is not taken for certain.
+    // Laplace's rule of succession, so that one success does not make the next one certain.
     let rate = (success + unit) / (total + 2.0 * unit);
     let surprise = if what.success { 1.0 - rate } else { rate };
     let keep = (1.0 - FORGET * (surprise - SURPRISE_FROM).max(0.0) * what.weight as f32).max(KEEP_MIN);
@@ -597,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn the_alert_pair_answers_a_change_within_a_few_attempts_however_long_the_past() {
+    fn the_alert_pair_reacts_to_a_change_within_a_few_attempts_after_any_past() {
         let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
         let rate = |at: i64| {
             let weights = cell.read(decay.down(Timestamp::from_millis(at)));
@@ -615,11 +622,11 @@ mod tests {
         for n in 0..6 {
             add(&cell, &decay, now + 10_010 + n, true);
         }
-        assert!(rate(now + 10_016) > 0.67, "and back: {}", rate(now + 10_016));
+        assert!(rate(now + 10_016) > 0.67, "recovered: {}", rate(now + 10_016));
     }
 
     #[test]
-    fn a_cell_that_is_cleared_beside_a_writer_never_shows_more_successes_than_attempts() {
+    fn a_cell_cleared_during_writes_never_shows_more_successes_than_attempts() {
         let (cell, decay) = (Cell::default(), decay());
         std::thread::scope(|scope| {
             let writer =
@@ -636,7 +643,7 @@ mod tests {
 
     #[cfg(feature = "journal")]
     #[test]
-    fn where_an_image_has_no_alert_pair_the_recent_one_stands_in() {
+    fn the_recent_pair_stands_in_for_an_alert_pair_missing_in_an_image() {
         let (decay, now) = (decay(), 1_800_000_000_000);
         let raw =
             Raw { success: 6.0, total: 8.0, recent_success: 6.0, recent_total: 8.0, attempts: 8, ..Raw::default() };
@@ -653,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn where_half_of_the_attempts_fail_nothing_is_a_surprise() {
+    fn an_even_mix_of_results_is_never_a_surprise() {
         let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
         for n in 0..1000 {
             add(&cell, &decay, now + n, n % 2 == 0);

@@ -22,7 +22,7 @@ const TOUCHED_CELLS: usize = 4;
 /// Number of cells of one group that are adjacent in a chunk.
 const WINDOW: usize = 8;
 /// Upper bound of a chain's chunks; 8 + 16 + 32 + ... cells are more than a million by then.
-const CHUNKS_MAX: usize = 18;
+const MAX_CHUNKS: usize = 18;
 
 /// The kind of key that a group of cells has within an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,7 +226,7 @@ impl Entry {
         }
         let mut next = &self.more;
         let mut len = WINDOW;
-        for _ in 0..CHUNKS_MAX {
+        for _ in 0..MAX_CHUNKS {
             let chunk = next.get_or_init(|| Chunk::of(len));
             if let Some(cell) = window(&chunk.cells, group).find(|cell| cell.claim(tag)) {
                 return Some(cell);

@@ -1,14 +1,18 @@
-//! Memory is bounded: beyond a configured number of keys the least attempted ones go, those that are doubted before all others.
+//! The bound on memory: beyond a configured number of keys the least attempted ones are evicted, low-priority keys
+//! first.
 //!
-//! Invariants: a host that is paused stays known; one thread evicts at a time and nobody waits for it; readers notice nothing.
-//! Cost: a pass over all keys for each tenth of the cap that comes in, so a constant number of steps for each new key.
+//! Invariants: a paused host is never evicted; one thread evicts at a time and no thread waits for it; readers are not
+//! affected.
+//!
+//! Cost: a pass over all keys for each tenth of the limit that is added, so a constant number of steps for each new
+//! key.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{Evidence, Key};
 use fetchwise_types::time::Timestamp;
 
-/// How many keys there may be, and how many had to go.
+/// The limit on the number of keys, and the number of evictions.
 #[derive(Debug)]
 pub(super) struct Cap {
     max_keys: usize,
@@ -29,7 +33,7 @@ impl Cap {
         }
     }
 
-    /// How many there may be, if there is a limit.
+    /// Returns the limit, if there is one.
     #[cfg(feature = "journal")]
     pub(super) fn max(&self) -> Option<usize> {
         Some(self.max_keys).filter(|max| *max < usize::MAX)
@@ -42,19 +46,19 @@ impl Cap {
 }
 
 impl Evidence {
-    /// The number of keys in the map.
+    /// Returns the number of keys in the map.
     pub(crate) fn keys(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many keys were evicted.
+    /// Returns the number of evicted keys.
     pub(crate) fn evicted(&self) -> u64 {
-        // Relaxed: a count for people.
+        // Relaxed: a statistic.
         self.cap.evicted.load(Ordering::Relaxed)
     }
 
-    /// Makes room after `newest` was added: a tenth of the cap, so that the next keys cost nothing. `at` is the present: hosts
-    /// paused beyond it stay.
+    /// Evicts keys after `newest` was added: a tenth of the limit, so that the next keys cost nothing. `at` is the
+    /// present; hosts that are paused beyond it stay.
     pub(super) fn make_room(&self, newest: Key, at: Timestamp) {
         let max_keys = self.cap.max_keys;
         // Acquire pairs with the Release at the end: the next thread to evict sees what this one has removed.
@@ -77,14 +81,14 @@ impl Evidence {
             }
             #[cfg(feature = "journal")]
             self.settle_doubts();
-            // Relaxed: a count for people.
+            // Relaxed: a statistic.
             self.cap.evicted.fetch_add(surplus as u64, Ordering::Relaxed);
         }
         // Release pairs with the Acquire at the beginning.
         self.cap.evicting.store(false, Ordering::Release);
     }
 
-    /// Nobody is doubted where there is nobody else.
+    /// Returns false: without other nodes no key has low priority.
     #[cfg(not(feature = "journal"))]
     fn is_doubted(&self, _: u64, _: f64) -> bool {
         false

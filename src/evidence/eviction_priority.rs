@@ -1,7 +1,11 @@
-//! Keys that somebody has brought who brings more than he may: where there are too many keys, these go first.
+//! Eviction priority: keys that only peers over their quota introduced are evicted first.
 //!
-//! Owns: how much of a key's weight is theirs. Invariants: a key that anybody else has attempted, too, is like any other; there are no more
-//! of them than keys; nothing that decides or records looks at them, only an eviction does. Must not know who brings too much.
+//! Owns: the part of each key's weight that came from these peers.
+//!
+//! Invariants: a key that any other node attempted has normal priority; there are never more low-priority keys than
+//! keys; only evictions read priorities.
+//!
+//! Must not know: which peers are over their quota.
 
 use papaya::HashMap;
 
@@ -9,15 +13,15 @@ use super::{Entry, Evidence, HOST_SHOWED, HOST_SHOWS, Key, Observed};
 use crate::evidence::columns::{Image, Place};
 use fetchwise_types::registry::Registry;
 
-/// Weights that differ by less of themselves were summed up in another order.
+/// Relative difference below which weights differ only by the order of summation.
 const ROUNDING: f64 = 1e-9;
 
-/// What of the weight of keys is doubted, on the scale of their evidence.
+/// The weight that peers over their quota added to each key, on the scale of the evidence.
 #[derive(Debug, Default)]
 pub(super) struct Doubted(HashMap<u64, f64>);
 
 impl Doubted {
-    /// Whether nobody else has attempted a key of this weight.
+    /// Returns whether no other node has attempted a key of this weight.
     fn covers(&self, key: u64, weight: f64) -> bool {
         self.0.pin().get(&key).is_some_and(|brought| weight <= brought * (1.0 + ROUNDING))
     }
@@ -28,23 +32,23 @@ impl Doubted {
 }
 
 impl Evidence {
-    /// Whether a key of this weight goes before all others.
+    /// Returns whether a key of this weight is evicted before all others.
     pub(super) fn is_doubted(&self, key: u64, weight: f64) -> bool {
         !self.cap.doubted().0.is_empty() && self.cap.doubted().covers(key, weight)
     }
 
-    /// How many keys are kept at most, if there is a limit.
+    /// Returns the largest number of keys, if there is a limit.
     pub(crate) fn max_keys(&self) -> Option<usize> {
         self.cap.max()
     }
 
-    /// How many keys are doubted.
+    /// Returns the number of low-priority keys.
     #[cfg(test)]
     pub(crate) fn doubts(&self) -> usize {
         self.cap.doubted().0.len()
     }
 
-    /// Forgets the doubts of keys that are gone, or that others have attempted meanwhile.
+    /// Removes low priority from keys that are gone or that other nodes have attempted since.
     pub(super) fn settle_doubts(&self) {
         let guard = self.guard();
         let weight = |key: &u64| self.entries.get(key, &guard).map(Entry::weight);
@@ -52,7 +56,8 @@ impl Evidence {
         doubted.0.pin().retain(|key, _| weight(key).is_some_and(|weight| doubted.covers(*key, weight)));
     }
 
-    /// Doubts all keys of an image that is part of this evidence, as far as nobody else has attempted them.
+    /// Gives low priority to all keys of an image that is part of this evidence, unless another node has attempted
+    /// them.
     pub(crate) fn doubt(&self, image: &Image) {
         let Some(from) = image.decay.filter(|_| self.cap.max().is_some()) else { return };
         let (scale, guard) = (self.decay.rebase(&from), self.guard());
@@ -68,8 +73,8 @@ impl Evidence {
         }
     }
 
-    /// As [`observe`](Self::observe), and doubts the keys that nobody has brought before. An attempt that another thread adds to one of
-    /// them meanwhile may be taken for this one's.
+    /// Learns from `attempt` as [`observe`](Self::observe) does, and gives low priority to new keys. An attempt that
+    /// another thread adds to one of them at the same time may be counted as this one's.
     pub(crate) fn observe_doubted(&self, attempt: &impl Observed, registry: &Registry) {
         if self.cap.max().is_none() {
             return self.observe(attempt, registry);
@@ -78,7 +83,7 @@ impl Evidence {
         let weight = |key: Key| self.entry(key, &guard).map_or(0.0, Entry::weight);
         let mut keys = Vec::new();
         attempt.each_heuristic(&mut |kind, value| {
-            // Those of the last two are in the entry of their domain.
+            // The entry of the domain holds the last two.
             let has_key = !matches!(kind, HOST_SHOWED | HOST_SHOWS | "domain_path" | "domain_suffix");
             let key = Key::of(kind, value);
             if has_key && self.fixed(kind, value).is_none() && keys.iter().all(|(known, _)| *known != key) {

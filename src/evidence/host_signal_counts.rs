@@ -17,16 +17,16 @@ use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
 /// Number of attempts that a cell remembers.
-const HEARD_MAX: f64 = 200.0;
+const MAX_HEARD: f64 = 200.0;
 /// The recent pair: its capacity in attempts, the attempts it needs to be trusted, and the difference from which on it
 /// replaces the long-term pair.
-const SHORT_MAX: f64 = 10.0;
+const MAX_SHORT: f64 = 10.0;
 const SHORT_MIN: f32 = 5.0;
 const TURN_FROM: f32 = 0.4;
 /// The weight of a signal against a host's own attempts: the minimum if hosts differ entirely, the maximum if they are
 /// all alike. A new signal weighs four attempts, by pseudo-comparisons.
 const ALIKE_MIN: f64 = 2.0;
-const ALIKE_MAX: f64 = 12.0;
+const MAX_ALIKE: f64 = 12.0;
 const ALIKE_PSEUDO: f64 = 10.0;
 const ALIKE_START: f64 = 5.0;
 
@@ -122,11 +122,11 @@ impl TagCell {
             let before = to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| Some(added(bits)));
             unpack(added(before.unwrap_or_else(|bits| bits)))
         };
-        let (success, total) = add(&self.pair, HEARD_MAX);
+        let (success, total) = add(&self.pair, MAX_HEARD);
         if !turns {
             return;
         }
-        let (short_success, short_total) = add(&self.short, SHORT_MAX);
+        let (short_success, short_total) = add(&self.short, MAX_SHORT);
         // Slightly less than five, since sums of weights are rounded.
         let is_sure = short_total >= (SHORT_MIN - 1e-3) * unit as f32;
         if is_sure && (short_success / short_total - success / total).abs() > TURN_FROM {
@@ -138,11 +138,11 @@ impl TagCell {
     fn compare(&self, success: bool, last: bool) {
         let before = self.alike.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
             let (alike, n) = unpack(bits);
-            let scale = (HEARD_MAX as f32 / (n + 1.0)).min(1.0);
+            let scale = (MAX_HEARD as f32 / (n + 1.0)).min(1.0);
             Some(pack((alike + f32::from(u8::from(success == last))) * scale, (n + 1.0) * scale))
         });
         let (_, n) = unpack(before.unwrap_or_else(|bits| bits));
-        let scale = (HEARD_MAX as f32 / (n + 1.0)).min(1.0);
+        let scale = (MAX_HEARD as f32 / (n + 1.0)).min(1.0);
         let more = f32::from(u8::from(success)) + f32::from(u8::from(last));
         let _ = self.both.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
             Some(((f32::from_bits(bits) + more) * scale).to_bits())
@@ -196,7 +196,7 @@ impl TagCell {
         let spread = (mean * (1.0 - mean)).max(1e-6);
         let between = if n > 0.0 { ((alike / n - (1.0 - 2.0 * spread)) / 2.0).max(0.0) } else { 0.0 };
         let shrunk = (n * between + ALIKE_PSEUDO * spread / ALIKE_START) / (n + ALIKE_PSEUDO);
-        (spread / shrunk - 1.0).clamp(ALIKE_MIN, ALIKE_MAX)
+        (spread / shrunk - 1.0).clamp(ALIKE_MIN, MAX_ALIKE)
     }
 
     /// Clears all counts.

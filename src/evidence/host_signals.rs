@@ -21,7 +21,7 @@ use crate::evidence::decayed_counts::{pack, unpack};
 use crate::evidence::host_signal_counts::{TagCell, Voice};
 use crate::evidence::host_signal_slots::{Side, TagId};
 use fetchwise_types::heuristic::url::ContentKind;
-use fetchwise_types::registry::{CANDIDATES_MAX, FetcherId};
+use fetchwise_types::registry::{MAX_CANDIDATES, FetcherId};
 
 /// Signal of a host whose blocks show a vendor that is no more informative than the block itself.
 pub(crate) const WALLED: &str = "walled";
@@ -71,14 +71,14 @@ pub(crate) struct Row {
 
 impl Row {
     fn new() -> Box<Self> {
-        let cells = (0..2 * CANDIDATES_MAX).map(|_| TagCell::default()).collect();
+        let cells = (0..2 * MAX_CANDIDATES).map(|_| TagCell::default()).collect();
         Box::new(Self { generation: AtomicU32::new(1), told: AtomicU64::new(0), voices: AtomicU32::new(0), cells })
     }
 
     /// Returns the cell of a candidate.
     #[inline]
     pub(crate) fn cell(&self, fetcher: FetcherId, kind: ContentKind) -> Option<&TagCell> {
-        self.cells.get(CANDIDATES_MAX * kind as usize + fetcher.index())
+        self.cells.get(MAX_CANDIDATES * kind as usize + fetcher.index())
     }
 
     /// Returns the information in bits and the decayed attempts.
@@ -265,9 +265,9 @@ impl Tags {
     pub(super) fn each_cell(&self, place: usize, mut f: impl FnMut(FetcherId, ContentKind, &TagCell)) {
         let Some(row) = self.rows.get(place).and_then(OnceLock::get) else { return };
         for (index, cell) in row.cells.iter().enumerate() {
-            let is_file = index / CANDIDATES_MAX == ContentKind::File as usize;
+            let is_file = index / MAX_CANDIDATES == ContentKind::File as usize;
             let kind = if is_file { ContentKind::File } else { ContentKind::Page };
-            f(FetcherId((index % CANDIDATES_MAX) as u16), kind, cell);
+            f(FetcherId((index % MAX_CANDIDATES) as u16), kind, cell);
         }
     }
 

@@ -1,10 +1,10 @@
-//! Hashes as keys of a map: they are not hashed again.
+//! A hasher for keys that are hashes already.
 
 use std::hash::Hasher;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Keys are hashes already.
+/// A hasher that returns 64-bit keys unchanged.
 #[derive(Default)]
 pub(crate) struct Hashed(u64);
 

@@ -1,16 +1,18 @@
-//! What evidence reads of an attempt, wherever the attempt lies.
+//! The view of an attempt that evidence learns from, wherever the attempt is stored.
 //!
-//! Owns the trait that live attempts, those of a log and those of other processes are learned from by. Must not know what is learned.
+//! Owns: the trait for live attempts, those of the log and those of other processes.
+//!
+//! Must not know: what evidence learns.
 
 use fetchwise_types::attempt::{Attempt, Hint};
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::time::Timestamp;
 
-/// What evidence reads of an attempt, whether it is in memory or in the bytes of a record.
+/// The fields of an attempt that evidence reads, from memory or from the bytes of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) url: &'a str,
-    /// What its URL led to, where the URL itself has not come along.
+    /// File or page, if the URL itself is not available.
     pub(crate) kind: Option<ContentKind>,
     pub(crate) fetcher: &'a str,
     pub(crate) at: Timestamp,
@@ -26,8 +28,8 @@ pub(crate) trait Observed {
     fn facts(&self) -> Facts<'_>;
     fn each_heuristic<'a>(&'a self, f: &mut impl FnMut(&'a str, &'a str));
 
-    /// Whether it comes from another process, and so perhaps late: then memories of what came last hear of it only where it is not
-    /// older than what they know.
+    /// Returns whether the attempt comes from another process and may therefore be late. Recent pairs then learn from
+    /// it only if it is not older than their newest attempt.
     fn is_foreign(&self) -> bool {
         false
     }
@@ -55,7 +57,7 @@ impl Observed for Attempt {
     }
 }
 
-/// The domain that an attempt is tagged with.
+/// Returns the domain of an attempt.
 pub(super) fn domain_of(attempt: &impl Observed) -> Option<&str> {
     let mut domain = None;
     attempt.each_heuristic(&mut |kind, value| {

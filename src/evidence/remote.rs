@@ -1,7 +1,10 @@
-//! An attempt of another process, as far as evidence reads it; and the evidence of one such process as a whole.
+//! An attempt of another process, reduced to what evidence reads, and the whole evidence of one such process.
 //!
-//! Owns what travels between the nodes of a fleet. Invariant: a fact is learned from by the very rule that attempts are. Must not
-//! know how either travels.
+//! Owns: the data that travels between the nodes of a fleet.
+//!
+//! Invariants: evidence learns from a remote attempt by the same rule as from a local one.
+//!
+//! Must not know: how the data travels.
 
 use std::collections::HashMap;
 
@@ -11,42 +14,42 @@ use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::time::Timestamp;
 
-/// An attempt without what evidence does not read: neither URL nor headers.
+/// An attempt of another process, without the fields that evidence does not read: it has neither URL nor headers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fact<'a> {
-    /// When it was made.
+    /// Time of the attempt.
     pub at: Timestamp,
-    /// By which fetcher.
+    /// The fetcher.
     pub fetcher: &'a str,
-    /// How much it counts, from 0 to 1.
+    /// Weight, from 0 to 1.
     pub weight: f64,
-    /// Whether it brought content.
+    /// Whether it delivered content.
     pub success: bool,
     /// Whether it was blocked.
     pub is_banned: bool,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub duration_ms: u64,
-    /// What the failure before it looked like.
+    /// Hint from the failure before it.
     pub hint: Option<Hint>,
-    /// Whether its URL led to a file, by the settings of whoever made it.
+    /// Whether its URL led to a file, by the settings of the node that made it.
     pub is_file: bool,
     /// Type and value of each of its heuristics, in order.
     pub heuristics: &'a [(&'a str, &'a str)],
 }
 
 impl Fact<'_> {
-    /// The site that it is tagged with; the domain where there is none.
+    /// Returns the site of the attempt, or its domain if it has no site.
     pub fn site(&self) -> Option<&str> {
         self.heuristics.iter().find(|(kind, _)| *kind == "site").map(|(_, value)| *value).or_else(|| self.domain())
     }
 
-    /// The domain that it is tagged with.
+    /// Returns the domain of the attempt.
     pub fn domain(&self) -> Option<&str> {
         self.heuristics.iter().find(|(kind, _)| *kind == "domain").map(|(_, value)| *value)
     }
 }
 
-/// A fact that counts as news however late it comes.
+/// A remote attempt that updates recent pairs however late it arrives.
 pub(crate) struct News<'f, 'a>(&'f Fact<'a>);
 
 impl<'a> Fact<'a> {
@@ -89,106 +92,109 @@ impl Observed for Fact<'_> {
     }
 }
 
-/// What a share says of the attempts by one fetcher.
+/// The totals of an evidence snapshot for one fetcher.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Said {
     /// The fetcher.
     pub fetcher: String,
-    /// How many attempts there were, whatever they weigh now.
+    /// Number of attempts, undecayed.
     pub attempts: u64,
-    /// What those that delivered weigh at the time that the share is of.
+    /// Decayed weight of successes, as of the snapshot's time.
     pub success: f64,
-    /// What all of them weigh.
+    /// Decayed weight of all attempts.
     pub total: f64,
-    /// What those that were blocked weigh.
+    /// Decayed weight of blocked attempts.
     pub blocked: f64,
 }
 
-/// What the attempts of one process have shown, as plain columns.
+/// The evidence of one process's attempts, as plain columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Share(pub(crate) Image);
 
 impl Share {
-    /// The time that faded entries were judged by.
+    /// Returns the time at which entries were checked for having faded.
     pub fn as_of(&self) -> Timestamp {
         self.0.as_of
     }
 
-    /// The half-life that its weights fade by, in milliseconds; none where it has no weights.
+    /// Returns the half-life of the weights in milliseconds; `None` without weights.
     pub fn half_life_ms(&self) -> Option<u64> {
         self.0.decay.map(|decay| decay.half_life().as_millis() as u64)
     }
 
-    /// How many keys it has evidence of.
+    /// Returns the number of keys.
     pub fn keys(&self) -> usize {
         self.0.entries.len()
     }
 
-    /// The decayed weight of all entries.
+    /// Returns the decayed weight of all entries.
     pub fn weight(&self) -> f64 {
         self.0.weight()
     }
 
-    /// Whether none of its weights is worth `least` any more.
+    /// Returns whether all weights have decayed below `least`.
     pub fn has_faded(&self, least: f64) -> bool {
         self.0.has_faded(least)
     }
 
-    /// What it says of all attempts together, by fetcher.
+    /// Returns the totals of all attempts by fetcher.
     pub fn said(&self) -> Vec<Said> {
         self.0.said()
     }
 
-    /// What it says of some domains, by fetcher. Names are not in it: who wants to know has to name them. Cost: a pass over all keys.
+    /// Returns the totals of some domains by fetcher. The snapshot has no names, so the caller must name the domains.
+    /// Cost: a pass over all keys.
     pub fn said_of<'d>(&self, domains: impl Iterator<Item = &'d str>) -> HashMap<&'d str, Vec<Said>> {
         self.0.said_of(domains)
     }
 
-    /// Whether it has evidence of this domain itself.
+    /// Returns whether the snapshot has evidence of this domain itself.
     pub fn has_domain(&self, domain: &str) -> bool {
         self.0.has_domain(domain)
     }
 
-    /// Leaves out what is of this domain itself; what other domains of the site of its name have shown stays.
+    /// Removes this domain itself. Evidence about other domains of the site of its name stays.
     pub fn forget_domain(&mut self, domain: &str) {
         self.0.forget_domain(domain);
     }
 
-    /// Without what belongs to one domain or site. What is left belongs to all: all attempts together, flags, hints, depths, suffixes,
-    /// tags, and heuristics of a user's own. Cost: a pass over all keys.
+    /// Returns the snapshot without anything that belongs to one domain or site. It keeps all attempts together, flags,
+    /// hints, depths, suffixes, signals and the user's heuristics. Cost: a pass over all keys.
     pub fn general(&self) -> Self {
         Self(self.0.general())
     }
 
-    /// What belongs to the domains of some sites: those of which `wants` says so, given xxh3-64 of the site's name. Cost: a pass over all
-    /// keys.
+    /// Returns the part that belongs to the domains of some sites: those whose hash (xxh3-64 of the site's name)
+    /// `wants` accepts. Cost: a pass over all keys.
     pub fn of_sites(&self, wants: impl Fn(u64) -> bool) -> Self {
         Self(self.0.of_sites(wants))
     }
 
-    /// Whether nothing in it belongs to one domain or site.
+    /// Returns whether no part of it belongs to one domain or site.
     pub fn is_general(&self) -> bool {
         self.0.is_general()
     }
 
-    /// Whether so many attempts could have shown it by `now`.
+    /// Returns whether `attempts` attempts could have produced the snapshot by `now`.
     pub fn is_of(&self, attempts: u64, now: Timestamp) -> bool {
         self.0.is_of(attempts, now)
     }
 
-    /// Leaves out the lighter half of its keys, but for those that every share has. False where it has no others.
+    /// Removes the lighter half of the keys, except those that every snapshot has. Returns false if there are no
+    /// others.
     pub fn lighten(&mut self) -> bool {
         self.0.lighten()
     }
 
-    /// Where this and `other` differ by more than rounding, if anywhere: an entry's key and what about it.
+    /// Returns the first difference from `other` that exceeds rounding: an entry's key and a description.
     pub fn difference(&self, other: &Self) -> Option<(u64, &'static str)> {
         self.0.difference(&other.0)
     }
 
-    /// The farthest that an exact weight of this and `other` are apart, as a share of the larger one, and of which key it is. A cell that
-    /// only one of them has counts as nothing in the other. Recent weights, which depend on the order of arrival, are not looked at.
+    /// Returns the largest difference between exact weights of the two snapshots, as a fraction of the larger one, and
+    /// its key. A cell that only one of them has counts as zero in the other. Recent weights depend on the order of
+    /// arrival and are not compared.
     pub fn distance(&self, other: &Self) -> (f64, u64) {
         self.0.distance(&other.0)
     }

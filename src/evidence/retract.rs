@@ -1,6 +1,6 @@
-//! Forgetting: what attempts had shown is taken back, and a domain is cleared.
+//! Retraction: evidence of an attempt is subtracted, or a domain is cleared.
 //!
-//! Must not know why anything is forgotten.
+//! Must not know: why evidence is retracted.
 
 use super::{Evidence, Key};
 #[cfg(feature = "journal")]
@@ -11,7 +11,7 @@ use crate::evidence::daily_block_counts::Day;
 use fetchwise_types::registry::Registry;
 
 impl Evidence {
-    /// Takes back what `attempt` had shown. `with_domain` says whether its domain's own entry still has it.
+    /// Subtracts what evidence learned from `attempt`. `with_domain` says whether its domain's entry still contains it.
     #[cfg(feature = "journal")]
     pub(crate) fn take_back(&self, attempt: &impl Observed, registry: &Registry, with_domain: bool) {
         let facts = attempt.facts();
@@ -33,8 +33,8 @@ impl Evidence {
         }
     }
 
-    /// Drops all that is known of a domain: its cells, its paths and suffixes, its pause. What other domains of the site of that
-    /// name have shown stays.
+    /// Clears a domain: its cells, its paths and suffixes, its pause. Evidence about other domains of the site of that
+    /// name stays.
     pub(crate) fn forget_domain(&self, domain: &str) {
         if let Some(entry) = self.entry(Key::domain(domain), &self.guard()) {
             entry.forget_domain();

@@ -1,9 +1,15 @@
-//! What an attempt says about the tags of its host, and what its host is remembered by after it.
+//! Attribution of attempts to the signals of their hosts, and the choice of a host's signals after an attempt.
 //!
-//! Owns how attempts carry tags: `host_showed` names what was known before the attempt, `host_shows` what its answer showed. Both are
-//! written when it is recorded and read when it is learned from, so that a replay learns what the live process did. Invariant: the
-//! attempt that shows a tag says nothing about it, since that would be to learn that nothing works at a wall. Must not know cells of
-//! tags nor how a decision reads them.
+//! Attempts carry signals in two heuristics: `host_showed` names those known before the attempt, `host_shows` those of
+//! its response. Both are written when the attempt is recorded and read when evidence learns from it, so that a replay
+//! learns the same as the live process.
+//!
+//! Owns: how attempts carry signals.
+//!
+//! Invariants: the attempt that shows a signal is no observation of it; otherwise every fetcher would appear to fail
+//! behind a block.
+//!
+//! Must not know: the cells of signals, nor how a decision reads them.
 
 use super::{Entry, Evidence, Guard, Key, Moved, Observed};
 use crate::evidence::decayed_counts::Cell;
@@ -15,37 +21,38 @@ use fetchwise_types::attempt::{Attempt, ErrorType};
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic};
 use fetchwise_types::registry::{Class, Registry};
 
-/// A host speaks once a day for each fetcher: an attempt weighs as much of a day as has passed since the last one.
+/// Seconds of a day. Each fetcher contributes once a day per host: an attempt weighs the fraction of a day since the
+/// previous one.
 const DAY_S: f32 = 86_400.0;
-/// What weighs less than a thousandth of an attempt, in the middle of a burst, is not listened to.
+/// Weight in attempts below which an attempt in the middle of a burst is ignored.
 const HEARD_FROM: f32 = 0.001;
-/// Two attempts are compared when so much time lies between them.
+/// Seconds between two attempts from which on they are compared.
 const APART_S: u32 = 1800;
 
-/// What an attempt carries of its host's tags.
+/// The host signals that an attempt carries.
 #[derive(Debug, Default)]
 pub(super) struct Showing {
     showed: [Option<TagId>; 2],
     shows: [Option<Shown>; 2],
 }
 
-/// What a host is remembered by from now on.
+/// The new content of a host's slot.
 #[derive(Clone, Copy, Debug)]
 enum Shown {
     Nothing,
     Tag(TagId),
 }
 
-/// What is known of a host at one time: the tag of each side, and the day it was last shown.
+/// The signals of a host at one time: the signal of each side, and the day it was last shown.
 pub(crate) type Known = [Option<(TagId, u16)>; 2];
 
 impl Showing {
-    /// Whether its host had shown anything before it.
+    /// Returns whether the host had any signal before the attempt.
     pub(super) fn was_tagged(&self) -> bool {
         self.showed != [None; 2]
     }
 
-    /// What the attempt says, given its fetcher's cell on the host before it.
+    /// Returns the attempt's observation, given its fetcher's cell on the host before it.
     pub(super) fn voice(&self, cell: &Cell, moved: &Moved) -> Option<Voice> {
         let last = cell.last();
         let success = moved.what.success;
@@ -67,17 +74,18 @@ impl Showing {
 }
 
 impl Evidence {
-    /// All tags.
+    /// Returns all signals.
     pub(crate) fn tags(&self) -> &Tags {
         &self.tags
     }
 
-    /// Adds what an attempt says about the tags of its host.
+    /// Adds an attempt's observation to the signals of its host.
     pub(crate) fn hear(&self, voice: &Voice) {
         self.tags.hear(&self.decay, voice);
     }
 
-    /// What the host of these entries is remembered by on a day: its own tags. Where it showed no vendor, its site's last one.
+    /// Returns the signals of the host of these entries on a day: its own ones. If it showed no vendor, its site's last
+    /// vendor stands in.
     #[inline]
     pub(crate) fn known(domain: Option<&Entry>, site: Option<&Entry>, today: u16) -> Known {
         let own = |side| domain.and_then(|entry| entry.shown.get(side, today));
@@ -85,7 +93,7 @@ impl Evidence {
         [own(Side::Blocked).or_else(of_site), own(Side::Served)]
     }
 
-    /// What the attempt carries.
+    /// Returns the signals that the attempt carries.
     pub(super) fn showing(&self, attempt: &impl Observed) -> Showing {
         let mut showing = Showing::default();
         let place = |side| usize::from(side == Side::Served);
@@ -103,11 +111,11 @@ impl Evidence {
         showing
     }
 
-    /// Keeps what the attempt's answer showed. `moved` says when it was.
+    /// Stores the signals of the attempt's response. `moved` has its time.
     pub(super) fn remember(&self, attempt: &impl Observed, showing: &Showing, moved: &Moved, registry: &Registry) {
         let mut shows = showing.shows;
         if !showing.was_tagged() && shows.iter().all(Option::is_none) {
-            // An attempt that was recorded before hosts were remembered by what they showed, or by somebody else.
+            // The attempt was recorded by a release without host signals, or by another program.
             shows = self.shown_by(attempt, moved, registry);
         }
         if shows.iter().all(Option::is_none) {
@@ -140,7 +148,7 @@ impl Evidence {
         }
     }
 
-    /// The vendor or framework that an attempt's own tags show.
+    /// Returns the vendor or framework in the attempt's own heuristics.
     fn shown_by(&self, attempt: &impl Observed, moved: &Moved, registry: &Registry) -> [Option<Shown>; 2] {
         let mut shows = [None; 2];
         if registry.spec(moved.fetcher).is_some_and(|spec| spec.class == Class::Archive) {
@@ -156,9 +164,10 @@ impl Evidence {
         shows
     }
 
-    /// What an attempt is to carry of its host, before it is learned from: what the host showed until now, and what it is remembered
-    /// by from now on, where that changes or was last shown on another day. `is_of_url` says which of its tags
-    /// were known before the answer.
+    /// Returns the heuristics that an attempt has to carry about its host, before evidence learns from it.
+    ///
+    /// They are the signals that the host showed until now, and its new signal, if that changes or was last shown on
+    /// another day. `is_of_url` says which of the attempt's heuristics were known before the response.
     pub(crate) fn carried(
         &self,
         attempt: &Attempt,
@@ -207,7 +216,7 @@ impl Evidence {
     }
 }
 
-/// What an attempt's answer can show: who blocks, or who serves. Other failures show nothing.
+/// Returns the side that the attempt's response belongs to: blocks or pages. Other failures show nothing.
 fn side_of(attempt: &Attempt) -> Option<Side> {
     let is_empty = matches!(attempt.error_type, Some(ErrorType::Known(ErrorKind::WrongTool | ErrorKind::EmptyContent)));
     match () {

@@ -26,11 +26,11 @@ use crate::journal::outcome_counts::Tally;
 use crate::journal::recovery_point::Start;
 use crate::journal::tombstones::Forgotten;
 use crate::selector::Selector;
-use fetchwise_types::registry::FETCHERS_MAX;
+use fetchwise_types::registry::MAX_FETCHERS;
 use fetchwise_types::time::Timestamp;
 
 /// Largest number of threads of a fold. With more, the single thread that reads and checks is the bottleneck.
-const THREADS_MAX: usize = 8;
+const MAX_THREADS: usize = 8;
 
 /// Fold in progress: everything that it has learned, except for evidence, which its selector holds.
 #[derive(Debug, Default)]
@@ -481,12 +481,12 @@ impl Shard {
 
 /// Adds a fetcher's name to `names`.
 pub(super) fn note(names: &mut Vec<String>, name: &str) {
-    if names.len() < FETCHERS_MAX && !names.iter().any(|known| known == name) {
+    if names.len() < MAX_FETCHERS && !names.iter().any(|known| known == name) {
         names.push(name.to_owned());
     }
 }
 
 /// Returns the number of threads of a fold.
 pub(super) fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(THREADS_MAX)
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MAX_THREADS)
 }

@@ -18,7 +18,7 @@ use super::error::JournalError;
 use super::fold::{Fold, note, threads};
 use super::read::{Replayed, pass, replay};
 use super::schema::{self, SchemaError};
-use crate::backoff::{LinkState, RISK_LEVEL_MAX, pause};
+use crate::backoff::{LinkState, MAX_RISK_LEVEL, pause};
 use crate::journal::recovery_point::{Start, RecoveryPoint};
 use crate::selector::Selector;
 use fetchwise_pace::{Level, State};
@@ -195,7 +195,7 @@ pub(super) fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Reco
     let backoff = selector.backoff();
     // Times in the future come from a wrong clock. They count as `now`, and no pause may be longer than the settings
     // allow.
-    let longest = backoff.max_retry_after.max(pause(backoff.blocked_base.max(backoff.failed_base), RISK_LEVEL_MAX));
+    let longest = backoff.max_retry_after.max(pause(backoff.blocked_base.max(backoff.failed_base), MAX_RISK_LEVEL));
     let within = |until: Timestamp| until.min(now.saturating_add(longest));
     let mut links = HashMap::new();
     for (link, (_, LinkEntry { mut state, .. })) in fold.links {
@@ -232,5 +232,5 @@ pub(super) fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Reco
 /// Returns the level of a host after a pause of `paused`. The pause was `base * 2^level`, and the level rose after it.
 fn level_after(paused: Duration, base: Duration) -> u8 {
     let times = (paused.as_millis() / base.as_millis().max(1)).max(1);
-    (times.ilog2() as u8 + 1).min(RISK_LEVEL_MAX)
+    (times.ilog2() as u8 + 1).min(MAX_RISK_LEVEL)
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::entry::Entry;
 use super::error::JournalError;
-use super::read::{REOPENINGS_MAX, open};
+use super::read::{MAX_REOPENINGS, open};
 use super::schema::{self, SchemaError};
 use crate::journal::maintenance;
 use crate::journal::tombstones::Forgotten;
@@ -191,7 +191,7 @@ pub fn attempts(
         };
         match read {
             // The next round continues after the last attempt that `f` received.
-            Err(JournalError::Log(LogError::Replaced { .. })) if reopenings < REOPENINGS_MAX => reopenings += 1,
+            Err(JournalError::Log(LogError::Replaced { .. })) if reopenings < MAX_REOPENINGS => reopenings += 1,
             other => break other?,
         }
     }

@@ -21,7 +21,7 @@ use crate::journal::tombstones::Forgotten;
 /// Time after which a torn tail is no longer taken for the unfinished write of a live writer.
 pub(super) const SETTLE: Duration = Duration::from_millis(25);
 /// Number of times that a reader starts again after a compaction removed a file that it was reading.
-pub(super) const REOPENINGS_MAX: u32 = 8;
+pub(super) const MAX_REOPENINGS: u32 = 8;
 
 /// Result of a pass over the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub(super) fn pass(
             }
         });
         let summary = match read {
-            Err(LogError::Replaced { .. }) if reopenings < REOPENINGS_MAX => {
+            Err(LogError::Replaced { .. }) if reopenings < MAX_REOPENINGS => {
                 reopenings += 1;
                 continue;
             }

@@ -216,7 +216,7 @@ fn walk(
 ) -> Result<(), JournalError> {
     use fetchwise_log::Error as LogError;
     let (mut next, mut failed) = (from, None);
-    for _ in 0..=super::read::REOPENINGS_MAX {
+    for _ in 0..=super::read::MAX_REOPENINGS {
         let reader = open(dir)?;
         let segments: Vec<_> = reader.segments().collect();
         let mut is_replaced = false;

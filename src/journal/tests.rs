@@ -273,7 +273,7 @@ fn what_was_learned_of_paces_outlives_the_process_and_its_log_and_is_forgotten_o
                 }
             };
             let heard = if request == 39 { Signal::Limited } else { Signal::Content };
-            let done = pace.done(permit, &Response::new(heard, fetcher), now);
+            let done = pace.record_response(permit, &Response::new(heard, fetcher), now);
             assert_eq!(request == 39, matches!(done, Done::Event { .. }));
         }
     }
@@ -495,11 +495,11 @@ fn a_pause_that_an_operator_ends_is_ended_for_every_process_after() {
     let paused = |of: &Selector, now| of.paused_hosts(now).into_iter().map(|host| host.domain).collect::<Vec<_>>();
     assert_eq!(paused(&live, minutes(1)), ["e.org", "f.org"]);
     assert_eq!(paused(&live, minutes(30)), [""; 0], "they have ended by themselves");
-    assert_eq!(live.release_host("e.org", minutes(1)), Some(minutes(30)));
-    assert_eq!(live.release_host("e.org", minutes(1)), None, "it is not paused any more");
-    assert_eq!(live.release_host("unheard.of", minutes(1)), None);
-    assert_eq!(live.release_link("article 17", minutes(1)), Some(minutes(40)));
-    assert_eq!(live.release_link("article 17", minutes(1)), None);
+    assert_eq!(live.unpause_host("e.org", minutes(1)), Some(minutes(30)));
+    assert_eq!(live.unpause_host("e.org", minutes(1)), None, "it is not paused any more");
+    assert_eq!(live.unpause_host("unheard.of", minutes(1)), None);
+    assert_eq!(live.unpause_link("article 17", minutes(1)), Some(minutes(40)));
+    assert_eq!(live.unpause_link("article 17", minutes(1)), None);
     let seen = |of: &Selector| {
         let links: Vec<_> = of.links_at_risk().into_iter().map(|of| (of.link, of.domain, of.state)).collect();
         (paused(of, minutes(1)), links)

@@ -1,7 +1,10 @@
-//! The pipeline: one URL's whole way, from the decision to the recorded attempt.
+//! The pipeline: the whole way of one URL, from the decision to the recorded attempt.
 //!
-//! [`Pipeline::fetch`] is the one entry: a [visit](crate::visit), a set of fetchers and a store, on tokio. `run` drives the visit.
-//! Must not judge pages (that is [`fetchwise_detect`]) nor choose, record or pause (that is the visit's).
+//! Owns: [`Pipeline::fetch`], which puts a [visit](crate::visit), a set of fetchers and a store together on tokio.
+//! `run` drives the visit.
+//!
+//! Must not know: how pages are judged ([`fetchwise_detect`] does that), and how to choose, record or pause (the visit
+//! does).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,67 +29,66 @@ mod robots;
 mod run;
 mod wait;
 
-/// A fetcher that does not keep to its deadline is cut off this much later.
+/// Time after its deadline at which a fetcher is cut off.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A link waits so long for its host's pace, unless the builder says otherwise.
+/// Default time that a link waits for its host's pace.
 const WAIT_AT_MOST: Duration = Duration::from_secs(15 * 60);
 
-/// One thing to fetch.
+/// A link to fetch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Its address, as text: what cannot be fetched ends as `invalid_url`.
+    /// Its address, as text; an address that cannot be fetched ends as `invalid_url`.
     pub url: String,
-    /// The caller's name for it; the URL unless it has another. Pauses hold for this name.
+    /// The caller's name for it; the URL if `None`. Pauses apply to this name.
     pub id: Option<String>,
-    /// Its own wish for (`true`) or against (`false`) learning, before every other setting.
+    /// The link's own mode: learning (`true`) or the table (`false`). It takes precedence over every other setting.
     pub learning: Option<bool>,
-    /// The fetcher that the caller wants for the first attempt; another one where it is not to be had.
+    /// The fetcher for the first attempt; another one if it is unavailable.
     pub fetcher: Option<String>,
-    /// What the caller knows of it beside its URL: see [`Heuristic::of_caller`].
+    /// Heuristics that the caller knows besides the URL: see [`Heuristic::of_caller`].
     pub heuristics: Vec<Heuristic>,
-    /// What is done about the robots.txt of its origin; by itself nothing is. With anything else the pipeline needs
-    /// [`PipelineBuilder::robots`].
+    /// The use of its origin's robots.txt; the default ignores it. Any other value needs [`PipelineBuilder::robots`].
     pub robots: RobotsUse,
 }
 
 impl Link {
-    /// A link of which only the address is known.
+    /// Returns a link with this address and no options.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), ..Self::default() }
     }
 }
 
-/// How the fetch of a link ended.
+/// The result of fetching a link.
 #[derive(Debug, Default)]
 pub struct Report {
     /// The address as it was given.
     pub url: String,
     /// The fetcher that delivered, or that made the last attempt.
     pub fetcher: Option<String>,
-    /// The decision that delivered, or that ended it.
+    /// The label of the decision that delivered, or that ended the visit.
     pub source: Option<Source>,
     /// The fetcher's confidence when it was chosen.
     pub confidence: f64,
     /// The last HTTP status.
     pub status: Option<u16>,
-    /// Whether content came.
+    /// Whether content was delivered.
     pub success: bool,
-    /// Why none came: an error type of the table, or one of [`Report::PAUSED`] and its neighbours.
+    /// Why no content was delivered: an error type of the table, or a constant of this type such as [`Report::PAUSED`].
     pub error_type: Option<&'static str>,
-    /// The same for a person, with what to do about it.
+    /// The reason in words, with a hint what to do.
     pub message: Option<String>,
     /// Whether any attempt was blocked.
     pub is_banned: bool,
-    /// Attempts made, each of them logged: the probe and a retry included. The redirects of one attempt are no more of them, and
-    /// one that ended before anything was sent (`refused_address`, `dns_error`) is one all the same. 0 when nothing was tried:
-    /// paused, no URL, no route, no fetcher.
+    /// Number of attempts, each of them logged, with probe and retry. Redirects belong to their attempt. An attempt
+    /// that ended before anything was sent (`refused_address`, `dns_error`) counts. 0 if there was no attempt: paused,
+    /// invalid URL, no route, no fetcher.
     pub requests: u32,
     /// Bytes of the delivered body.
     pub bytes: u64,
-    /// Who delivered in the site's place, and from when the copy is, where the site itself did not.
+    /// The server that delivered in place of the site, and the time of its copy.
     pub elsewhere: Option<Provenance>,
-    /// How long it all took.
+    /// Total duration.
     pub duration: Duration,
     /// Where the body was stored.
     pub file: Option<PathBuf>,
@@ -94,42 +96,44 @@ pub struct Report {
     pub paused_until: Option<Timestamp>,
     /// What came, when it is content and there is no store.
     pub response: Option<Response>,
-    /// The host's `Crawl-delay` turned out to be longer than the settings believe. Told once a host, with the link that found it out.
+    /// The host's `Crawl-delay`, if it is longer than the settings accept. Reported once per host, with the link that
+    /// found it.
     pub crawl_delay_cut: Option<CrawlDelayCut>,
 }
 
-/// A `Crawl-delay` that is longer than the settings believe.
+/// A `Crawl-delay` that is longer than the settings accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrawlDelayCut {
-    /// Whose it is.
+    /// The host that asks for it.
     pub host: Box<str>,
-    /// The gap that it asks for.
+    /// The requested gap.
     pub asked: Duration,
-    /// The longest that is believed.
+    /// The longest accepted gap.
     pub believed: Duration,
 }
 
 impl Report {
     /// The error type of a link that was not fetched because it, or its host, is paused.
     pub const PAUSED: &'static str = "paused";
-    /// The error type of a link that was not fetched because its host's pace had no place for it, and the pipeline waits no longer: ask
-    /// again at [`Report::paused_until`].
+    /// The error type of a link that was not fetched because its host's pace did not admit it in time. Fetch it again
+    /// at [`Report::paused_until`].
     pub const PACED: &'static str = "paced";
     /// The error type of a link that the table should serve and cannot.
     pub const NO_ROUTE: &'static str = "no_route";
-    /// The error type of a link for which no fetcher is to be had.
+    /// The error type of a link without an available fetcher.
     pub const NO_FETCHER: &'static str = "no_fetcher";
-    /// `error_type` of a link for which no request was made, since nobody gets past its host's vendor. The link is paused.
+    /// The error type of a link for which no request was made, because no fetcher gets past its host's vendor. The link
+    /// is paused.
     pub const NO_FETCHER_GETS_PAST: &'static str = "no_fetcher_gets_past";
-    /// The error type of a page that came and could not be stored.
+    /// The error type of a page that was delivered and could not be stored.
     pub const STORE_ERROR: &'static str = "store_error";
 
-    /// How a link ends for which nothing was asked.
+    /// Returns the report of a link for which no request was made.
     fn unasked(error_type: &'static str, message: String) -> Self {
         Self { error_type: Some(error_type), message: Some(message), ..Self::default() }
     }
 
-    /// Whether it ended as the table of outcomes says, rather than for want of a route, a fetcher or a place to store.
+    /// Returns whether it ended with an outcome of the table, rather than for lack of a route, a fetcher or storage.
     pub fn is_classified(&self) -> bool {
         !matches!(self.error_type, Some(Self::NO_ROUTE | Self::NO_FETCHER | Self::STORE_ERROR))
     }
@@ -156,14 +160,14 @@ impl PipelineBuilder {
         self
     }
 
-    /// Says why a candidate is not to be had, for the message when somebody asks for it.
+    /// Sets the reason why a candidate is unavailable, for the message when a link asks for it.
     #[must_use]
     pub fn missing(mut self, fetcher: &str, reason: impl Into<String>) -> Self {
         self.missing.insert(canonical(fetcher).to_owned(), reason.into());
         self
     }
 
-    /// Sets what a request may cost. Its time and its redirects are the visit's to say: see
+    /// Sets the limits of a request. The visit sets its deadline and redirects: see
     /// [`VisitSettings`](crate::selector::VisitSettings).
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
@@ -171,49 +175,49 @@ impl PipelineBuilder {
         self
     }
 
-    /// Sets the detector; the shipped rules unless set.
+    /// Sets the detector. The default has the shipped rules.
     #[must_use]
     pub fn detector(mut self, detector: Arc<Detector>) -> Self {
         self.detector = Some(detector);
         self
     }
 
-    /// Adds a user's own post-fetch heuristics.
+    /// Adds a custom extractor of post-fetch heuristics.
     #[must_use]
     pub fn extractor(mut self, extractor: impl ResponseExtractor + 'static) -> Self {
         self.extractors.push(Box::new(extractor));
         self
     }
 
-    /// Sets where bodies go. Without a store they stay in the report.
+    /// Sets the store of bodies. Without a store they stay in the report.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// Sets how long a link may wait for a place in its host's pace, 15 minutes unless set. One that would have to wait longer ends as
-    /// [`Report::PACED`] at once. With zero a caller with a frontier of its own gets everything back that cannot go out now; a link that
-    /// is half way, with a retry or another fetcher to come, still waits for a minute.
+    /// Sets how long a link may wait for its host's pace; the default is 15 minutes. A link that would have to wait
+    /// longer ends as [`Report::PACED`] at once. With zero, a caller with its own frontier gets back every link that
+    /// cannot go out now. A link with a retry or another fetcher to come still waits for up to a minute.
     #[must_use]
     pub fn wait_at_most(mut self, time: Duration) -> Self {
         self.wait_at_most = time;
         self
     }
 
-    /// Sets how robots.txt is asked for, for links that want it obeyed ([`Link::robots`]). It goes by the address guard of its
-    /// fetcher, and by the pipeline's limits. Redirects of a page are followed wherever they lead: rules are looked at for the
-    /// link's own address.
+    /// Sets how robots.txt is fetched, for links that obey it ([`Link::robots`]). The address guard of its fetcher and
+    /// the limits of the pipeline apply. Redirects of a page are followed everywhere: only the link's own address is
+    /// checked against the rules.
     #[must_use]
     pub fn robots(mut self, robots: RobotsTxt) -> Self {
         self.robots = Some(Arc::new(robots));
         self
     }
 
-    /// Builds it.
+    /// Builds the pipeline.
     ///
     /// # Errors
-    /// [`Error::UnknownFetcher`] when a fetcher is no candidate of the selector: it could never be chosen.
+    /// [`Error::UnknownFetcher`] if a fetcher is not a candidate of the selector: it could never be chosen.
     pub fn build(self) -> Result<Pipeline, Error> {
         let known = |name: &str| self.selector.candidates().any(|(_, spec)| *spec.name == *canonical(name));
         if let Some(stranger) = self.fetchers.iter().find(|fetcher| !known(fetcher.name())) {
@@ -242,10 +246,10 @@ impl PipelineBuilder {
     }
 }
 
-/// Fetches links: decides, fetches, judges, records, escalates, pauses. Shared by reference between tasks.
+/// Fetches links: decides, fetches, judges, records, escalates, pauses. Tasks share it by reference.
 pub struct Pipeline {
     selector: Arc<Selector>,
-    /// By candidate; None where there is no such fetcher here.
+    /// By candidate; `None` if the pipeline lacks that fetcher.
     fetchers: Vec<Option<Available>>,
     unavailable: FetcherSet,
     missing: HashMap<String, String>,
@@ -257,7 +261,7 @@ pub struct Pipeline {
     wait_at_most: Duration,
 }
 
-/// A fetcher that is there, and its free places.
+/// An available fetcher, and its free slots.
 struct Available {
     fetcher: Arc<dyn Fetcher>,
     places: Semaphore,
@@ -271,7 +275,7 @@ impl Available {
 }
 
 impl Pipeline {
-    /// Starts building one around `selector`.
+    /// Returns a builder of a pipeline around `selector`.
     pub fn builder(selector: Arc<Selector>) -> PipelineBuilder {
         PipelineBuilder {
             selector,
@@ -292,7 +296,7 @@ impl Pipeline {
         run::run(self, link).await
     }
 
-    /// The selector it decides with.
+    /// Returns the selector that it decides with.
     pub fn selector(&self) -> &Selector {
         &self.selector
     }

@@ -1,7 +1,8 @@
-//! What robots.txt says about a link, before its visit begins: asked for once an origin, with the limits that pages have.
+//! The robots.txt check before a link's visit: one request per origin, with the limits of pages.
 //!
-//! A link that may not be fetched ends here, without a request to its page and without an attempt. Must not know how rules are read or
-//! kept: that is [`fetchwise_fetchers::robots`].
+//! A link that may not be fetched ends here, without a request for its page and without an attempt.
+//!
+//! Must not know: how rules are read and stored. [`fetchwise_fetchers::robots`] does that.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use crate::state::host_pauses::Standing;
 use crate::visit::Wait;
 use crate::visit::pace_permit::Place;
 use fetchwise_fetchers::fetch::{FetchError, Limits, Request, Response};
-use fetchwise_fetchers::robots::{BODY_MAX, READ_MAX, REDIRECTS_MAX, RobotsTxt, RobotsUse, Rules, location};
+use fetchwise_fetchers::robots::{MAX_BODY, MAX_READ, MAX_REDIRECTS, RobotsTxt, RobotsUse, Rules, location};
 use fetchwise_pace;
 use fetchwise_pace::{Cost, Done, Signal, RateLimit, Scope};
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -25,10 +26,10 @@ use fetchwise_types::heuristic::url::domain_of;
 use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
 
-/// Whether `link` may be fetched, as far as its origin's robots.txt goes.
+/// Checks whether its origin's robots.txt lets `link` be fetched.
 ///
 /// # Errors
-/// How the link ends instead.
+/// The report of a link that may not be fetched.
 pub(super) async fn look(
     pipeline: &Pipeline,
     link: &Link,
@@ -61,7 +62,7 @@ pub(super) async fn look(
     }
 }
 
-/// How a link ends whose origin's wishes cannot be known.
+/// Returns the report of a link whose origin's rules cannot be read.
 fn unreachable(location: &Url, kind: ErrorKind, why: &str, until: Timestamp) -> Report {
     match kind {
         // Its page would end in the same way, for the same reason.
@@ -80,7 +81,7 @@ fn unreachable(location: &Url, kind: ErrorKind, why: &str, until: Timestamp) -> 
     }
 }
 
-/// Asks for the rules of `origin`, unless somebody else has done so meanwhile.
+/// Requests the rules of `origin`, unless another task has done so meanwhile.
 async fn ask(
     pipeline: &Pipeline,
     robots: &RobotsTxt,
@@ -107,13 +108,13 @@ async fn ask(
     if let Err(error) = &answer
         && error.local
     {
-        // It says nothing about the host, so that nothing is kept of it.
+        // A local fault says nothing about the host, so nothing is stored.
         return Err(Box::new(Report::unasked(ErrorKind::LocalFault.name(), error.message.clone())));
     }
     let now = pipeline.selector.now();
     let rules = Rules::from_answer(&answer, robots.agent(), now);
     if let (Some(delay), Some(pace)) = (rules.crawl_delay(), pipeline.selector.pace()) {
-        let floor = pace.floor(Scope::host(domain), delay, now);
+        let floor = pace.set_min_interval(Scope::host(domain), delay, now);
         if floor.is_cut && floor.is_new {
             let most = Duration::from_secs_f64(pace.settings().max_crawl_delay_s);
             *cut = Some(CrawlDelayCut { host: domain.into(), asked: delay, believed: most });
@@ -122,7 +123,7 @@ async fn ask(
     Ok(robots.keep(origin, rules))
 }
 
-/// A place in the host's pace, which a robots.txt needs like any page.
+/// Waits for a permit in the host's pace, which a robots.txt needs like any page.
 async fn place<'p>(pipeline: &'p Pipeline, domain: &str) -> Result<Option<Place<&'p Selector>>, Box<Report>> {
     loop {
         let now = pipeline.selector.now();
@@ -140,7 +141,8 @@ async fn place<'p>(pipeline: &'p Pipeline, domain: &str) -> Result<Option<Place<
     }
 }
 
-/// Tells the host's pace what came. Only what limits counts: that the file came does not mean that pages would.
+/// Reports the response to the host's pace. Only limits count: a delivered robots.txt does not mean that pages would be
+/// delivered.
 fn tell(
     pipeline: &Pipeline,
     robots: &RobotsTxt,
@@ -175,9 +177,9 @@ fn tell(
 async fn request(pipeline: &Pipeline, robots: &RobotsTxt, location: &Url) -> Result<Response, FetchError> {
     let limits = Limits {
         deadline: pipeline.selector.visit_settings().deadline,
-        max_redirects: REDIRECTS_MAX,
-        max_body: pipeline.limits.max_body.min(BODY_MAX),
-        max_in_memory: READ_MAX,
+        max_redirects: MAX_REDIRECTS,
+        max_body: pipeline.limits.max_body.min(MAX_BODY),
+        max_in_memory: MAX_READ,
         ..pipeline.limits.clone()
     };
     let begun = Instant::now();

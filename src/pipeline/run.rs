@@ -1,7 +1,8 @@
-//! One URL's way: a visit, driven on tokio with the pipeline's fetchers, and what came of it stored.
+//! The driver of one URL's visit on tokio, with the pipeline's fetchers and store.
 //!
-//! Owns the waiting (for a fetcher's free place, for what a visit waits for) and what a page needs after it was delivered. Must not
-//! decide, judge or record anything: the visit does.
+//! Owns: waiting (for a fetcher's free slot, and for the events of a visit), and storing a delivered page.
+//!
+//! Must not know: how to decide, judge or record. The visit does that.
 
 use std::time::{Duration, Instant};
 
@@ -22,12 +23,12 @@ use fetchwise_types::heuristic::url as urls;
 use fetchwise_types::registry::canonical;
 use fetchwise_types::time::Timestamp;
 
-/// A visit that has asked the host once waits so long for it at least.
+/// Minimum time that a visit waits once it has made a request to the host.
 const HALF_WAY: Duration = Duration::from_secs(60);
 
 type Way<'w> = Visit<&'w Selector, &'w Url>;
 
-/// Fetches `link` and says how it ended.
+/// Fetches `link` and reports the result.
 pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
     let begun = Instant::now();
     let mut cut = None;
@@ -47,21 +48,22 @@ pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
     report
 }
 
-/// The visit that `link` asks for.
+/// Starts the visit for `link`.
 fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Way<'w>, Box<Report>> {
     let invalid = |error: crate::Error| Box::new(Report::unasked(ErrorKind::InvalidUrl.name(), error.to_string()));
     let mut visit = pipeline.selector.visit(url).map_err(invalid)?.without(pipeline.unavailable);
     if let Some(id) = &link.id {
-        visit = visit.link(id);
+        visit = visit.link_id(id);
     }
     if !link.heuristics.is_empty() {
-        visit = visit.knowing(link.heuristics.iter().cloned());
+        visit = visit.with_heuristics(link.heuristics.iter().cloned());
     }
     if let Some(learning) = link.learning {
         visit = visit.mode(if learning { Mode::Learning } else { Mode::Legacy });
     }
     if let Some(name) = &link.fetcher {
-        // It is what to try first: one that is not to be had leaves the choice to the selector, a name that nobody has does not.
+        // The name is a wish for the first attempt: an unavailable fetcher leaves the choice to the selector, an
+        // unknown name is an error.
         let missing = || Box::new(Report::unasked(Report::NO_FETCHER, why_missing(pipeline, name)));
         let wanted =
             pipeline.selector.fetcher_id(name).filter(|id| pipeline.selector.is_candidate(*id)).ok_or_else(missing)?;
@@ -83,7 +85,7 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                     visit.unavailable(fetch, why);
                     continue;
                 };
-                // The place comes last: a follower that held the leader's only place would wait for it for ever.
+                // The slot comes last: a follower that held the leader's only slot would wait for it for ever.
                 let Some(_place) = place(pipeline, places, &visit, &mut fetch).await else { continue };
                 let mut limits = limits(pipeline, &fetch);
                 limits.deadline = fetcher.deadline(limits.deadline);
@@ -91,7 +93,7 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                 let asked = visit.url().clone();
                 let request = Request { url: &asked, limits: &limits };
                 let result = {
-                    // The span ends with the request, before what came of it is judged.
+                    // The span ends with the request, before its result is judged.
                     let span = fetch.trace().fetch(&asked, fetcher.name());
                     let asking = span.around(fetcher.fetch(request));
                     let result = match tokio::time::timeout(limits.deadline + GRACE, asking).await {
@@ -147,8 +149,8 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
     }
 }
 
-/// A free place with the fetcher. None when the host was paused while this visit waited for it: ask again. Waiting for a place is no
-/// part of the deadline, since the site has not been asked yet; nor does it hold up the host's pace.
+/// Waits for a free slot of the fetcher. `None` if the host was paused meanwhile: ask for the next step again. The wait
+/// is not part of the deadline, since no request was made yet, and it does not block the host's pace.
 async fn place<'p>(
     pipeline: &'p Pipeline,
     places: &'p Semaphore,
@@ -174,12 +176,12 @@ async fn place<'p>(
     }
 }
 
-/// What this request may cost: the pipeline's limits, with the time and the redirects that the visit leaves it.
+/// Returns the limits of this request: the pipeline's, with the time and redirects that the visit allows.
 fn limits(pipeline: &Pipeline, fetch: &Fetch<&Selector>) -> Limits {
     Limits { deadline: fetch.deadline(), max_redirects: fetch.redirects_max(), ..pipeline.limits.clone() }
 }
 
-/// Whether a wait is sat out. A visit that has asked the host already is not begun anew for a short one.
+/// Returns whether to sit out a wait. A visit that has made a request to the host is not ended for a short wait.
 fn waits(pipeline: &Pipeline, visit: &Way<'_>, wait: &Wait) -> bool {
     let left = wait.until().since(pipeline.selector.now());
     wait.why() != WaitReason::Pace
@@ -187,7 +189,7 @@ fn waits(pipeline: &Pipeline, visit: &Way<'_>, wait: &Wait) -> bool {
         || (visit.requests() > 0 || visit.redirects() > 0) && left <= HALF_WAY
 }
 
-/// Reads what came.
+/// Judges a response.
 fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> FetchResult {
     let page = response.page(url);
     let mut answer = pipeline.detector.judge_with(&page, &pipeline.extractors).with_duration(response.duration);
@@ -200,7 +202,7 @@ fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> FetchResult {
     }
 }
 
-/// How many requests to the host of `url` it was.
+/// Returns the number of requests that went to the host of `url`.
 fn requests(response: &Response, url: &Url) -> Option<u16> {
     let same = |other: &&Url| other.host() == url.host();
     let asked = response.chain.iter().chain([&response.final_url]).filter(same).count();
@@ -208,7 +210,7 @@ fn requests(response: &Response, url: &Url) -> Option<u16> {
     counted.or(u16::try_from(asked.max(1)).ok())
 }
 
-/// What came of a request without a response.
+/// Returns the result of a request without a response.
 fn failed(error: FetchError) -> FetchResult {
     let outcome = if error.local { Outcome::Local } else { Outcome::from(error.kind) };
     let mut answer = FetchResult::from(outcome).with_duration(error.duration).with_message(error.message);
@@ -245,7 +247,7 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
     }
 }
 
-/// Hands a delivered page to the store, or into the report where there is none.
+/// Passes a delivered page to the store, or puts it into the report if there is none.
 async fn keep(pipeline: &Pipeline, mut report: Report, response: Response, url: &Url) -> Report {
     report.elsewhere.clone_from(&response.elsewhere);
     let Some(store) = pipeline.store.clone() else {

@@ -1,4 +1,4 @@
-//! Waiting on tokio for what a visit waits for.
+//! Waiting on tokio for the events of a visit.
 
 use super::Pipeline;
 use crate::visit::{Wait, WaitReason};

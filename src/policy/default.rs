@@ -1,7 +1,9 @@
-//! The policy `default` and its two variants: which candidate is taken by Weitzman's index, and when something else is tried.
+//! The policy `default` and its two variants: which candidate Weitzman's index selects, and when another one is tried.
 //!
-//! Its rules have names (eligibility, domain confidence, best index, last attempt, exploration, last-ditch try), under which
-//! `docs/concepts/decisions.md` describes them. Must not read anything but the [`View`].
+//! `docs/concepts/decisions.md` describes the rules by their names: eligibility, domain confidence, best index, last
+//! attempt, exploration, last-ditch try.
+//!
+//! Must not know: anything outside the [`View`].
 
 use std::cmp::Ordering;
 
@@ -10,18 +12,18 @@ use crate::score::{Scored, Specificity};
 use fetchwise_types::decision::Rule;
 use fetchwise_types::registry::PROBE_FETCHER;
 
-/// A fetcher with more decayed attempts on a domain than this has evidence there.
+/// Decayed attempts on a domain above which a fetcher has evidence there.
 const SHOWN_ATTEMPTS: f64 = 0.3;
-/// A fetcher with fewer decayed attempts on a domain than this is new there.
+/// Decayed attempts on a domain below which a fetcher is new there.
 const NEW_ATTEMPTS: f64 = 0.9;
 
 const DAY_S: f64 = 86_400.0;
-/// A fetcher that failed on a domain is not explored there more than the configured share for so long.
+/// Days after a failure on a domain before a fetcher is explored there more than the configured rate.
 const LOOK_AGAIN_DAYS: f64 = 1.0;
-/// What a block is expected to cost in the long run, in plain requests, because it brings the address nearer to a ban.
+/// The expected long-term cost of a block, in plain requests, because it brings the address closer to a ban.
 const BLOCK_RISK: f64 = 10.0;
 
-/// What a random number is drawn for, so that one draw does not depend on another.
+/// Purposes of random numbers, so that one draw does not depend on another.
 mod purpose {
     pub(super) const EXPLORE: u8 = 1;
     pub(super) const LAST_DITCH: u8 = 2;
@@ -32,11 +34,11 @@ mod purpose {
 #[derive(Clone, Copy, Debug)]
 pub struct Default;
 
-/// `default` without domain confidence: the best index always goes first.
+/// The policy `default` without domain confidence: the best index always goes first.
 #[derive(Clone, Copy, Debug)]
 pub struct Index;
 
-/// `default` with the first attempt given to the cheapest confident candidate, else to the probe.
+/// The policy `default` with the first attempt given to the cheapest confident candidate, else to the probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Confident;
 
@@ -101,19 +103,19 @@ impl Policy for Confident {
     }
 }
 
-/// Whether the candidate's confidence comes from this domain itself.
+/// Returns whether the candidate's confidence comes from this domain itself.
 fn is_local(c: &Scored<'_>) -> bool {
     c.basis.is_some_and(|basis| matches!(basis.specificity, Specificity::Domain | Specificity::DomainPath))
 }
 
-/// Domain confidence: whether a candidate stays in the choice when another is confident on this domain.
+/// Domain confidence: returns whether a candidate remains eligible when another one is confident on this domain.
 fn is_shown(c: &Scored<'_>, view: &View<'_>) -> bool {
     c.domain_attempts > SHOWN_ATTEMPTS
         || c.is_confident(view.settings)
             && c.basis.is_some_and(|basis| matches!(basis.specificity, Specificity::Suffix | Specificity::Flag(_)))
 }
 
-/// The highest by `worth`; at a tie the cheaper one, then the one registered first.
+/// Returns the candidate with the highest `worth`; at a tie the cheaper one, then the one registered first.
 fn best<'v, 'a: 'v>(
     candidates: impl Iterator<Item = &'v Scored<'a>>,
     worth: impl Fn(&Scored<'_>) -> f64,
@@ -124,7 +126,8 @@ fn best<'v, 'a: 'v>(
     })
 }
 
-/// Exploration: now and then a first attempt goes to a cheaper candidate, when that one looks best without this site's evidence.
+/// Exploration: occasionally gives a first attempt to a cheaper candidate, if that one looks best without this site's
+/// evidence.
 fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice> {
     if view.behind_vendor && chosen.index <= -view.settings.page_value {
         return nobody_gets_past(view, chosen);
@@ -139,8 +142,8 @@ fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice>
     })
 }
 
-/// Giving up: behind this vendor nobody is worth even a first attempt. Now and then the best is tried all the same, since that is how it
-/// is learned when the vendor changes its mind.
+/// Giving up: behind this vendor no fetcher is worth even a first attempt. The best one is still tried occasionally, to
+/// learn when the vendor changes its policy.
 fn nobody_gets_past(view: &View<'_>, best: &Scored<'_>) -> Option<Choice> {
     let share = view.settings.impassable_try_rate;
     (view.chance(purpose::ALL_THE_SAME) < share).then_some(Choice {
@@ -150,13 +153,15 @@ fn nobody_gets_past(view: &View<'_>, best: &Scored<'_>) -> Option<Choice> {
     })
 }
 
-/// The share of first attempts that explore whether `other` works by now.
+/// Returns the fraction of first attempts that explore whether `other` works by now.
 ///
-/// It is the configured share, and more once a day has passed since `other` was last tried here. How many tries a day are worth
-/// their cost follows from what one costs and from what a change would save at so many URLs a day: the square root of the ratio, as
-/// for any inspection that costs more when it is frequent and finds a change later when it is rare. They are made when the host has
-/// had a rest, and the likelier the longer it was, because a request too many in the middle of a burst is what gets an address
-/// banned.
+/// It is the configured rate, and higher once a day has passed since `other` was last tried here. The number of tries
+/// per day follows from the cost of one and from the savings that a change would bring at the host's number of URLs per
+/// day. It is the square root of their ratio, as for any inspection that costs more when it is frequent and finds a
+/// change later when it is rare.
+///
+/// Tries happen after the host had a pause, and the likelier the longer it was, because an additional request in the
+/// middle of a burst may get an address banned.
 fn explore_share(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f64 {
     let settings = view.settings;
     let least = settings.explore_rate;
@@ -176,7 +181,8 @@ fn explore_share(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f6
     least.max((tries_a_day * days_since(newest)).min(settings.max_explore_rate))
 }
 
-/// After a failure: best index or last attempt while that is worth its cost, else now and then a last-ditch try.
+/// After a failure: takes the best index or the last attempt while that is worth its cost, else occasionally a
+/// last-ditch try.
 fn later(view: &View<'_>) -> Option<Choice> {
     if view.attempts >= view.settings.max_attempts {
         return None;

@@ -1,8 +1,10 @@
-//! Policies: which candidate is taken, given the numbers of all of them. All policies share one trait; `default` and its variants
-//! are in one file, `published` in another.
+//! Policies: the choice among candidates, given the numbers of all of them.
 //!
-//! A policy is asked through [`Policy::choose`] with a [`View`] and answers with a [`Choice`]. It must not read evidence, a clock or
-//! random numbers from anywhere else, so that a replay of the log decides the same.
+//! All policies share one trait; `default` and its variants are in one file, `published` in another. The selector calls
+//! [`Policy::choose`] with a [`View`] and gets a [`Choice`].
+//!
+//! Must not know: evidence, the clock or random numbers other than those of the view, so that a replay of the log
+//! decides the same.
 
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ mod published;
 pub use default::{Confident, Default, Index};
 pub use published::Published;
 
-/// What a policy sees of one decision.
+/// The input of one decision of a policy.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct View<'a> {
@@ -31,7 +33,7 @@ pub struct View<'a> {
     pub settings: &'a Settings,
     /// Attempts already made for this URL.
     pub attempts: u32,
-    /// What the URL's last failure looked like.
+    /// The hint from the URL's last failure.
     pub hint: Option<Hint>,
     /// The URL, without its fragment.
     pub url: &'a str,
@@ -39,48 +41,49 @@ pub struct View<'a> {
     pub domain_attempts: u32,
     /// The time of the decision.
     pub now: Timestamp,
-    /// Whether the host has shown whose wall stands before it, and enough attempts behind that vendor have been made on other hosts to
-    /// say who gets past it. Only looked at for a first attempt.
+    /// Whether the host's vendor is known, and enough attempts behind that vendor on other hosts show which fetchers
+    /// succeed. Only set for a first attempt.
     pub behind_vendor: bool,
 }
 
 impl View<'_> {
-    /// Whether this is the first attempt for the URL.
+    /// Returns whether this is the first attempt for the URL.
     pub fn is_first(&self) -> bool {
         self.attempts == 0
     }
 
-    /// Whether this is the last attempt allowed.
+    /// Returns whether this is the last attempt allowed.
     pub fn is_last(&self) -> bool {
         self.attempts + 1 >= self.settings.max_attempts
     }
 
-    /// A number in [0, 1) that looks random but is the same at each replay: a hash of URL, domain attempts and `purpose`.
+    /// Returns a pseudo-random number in [0, 1) that is the same at each replay: a hash of URL, domain attempts and
+    /// `purpose`.
     pub fn chance(&self, purpose: u8) -> f64 {
         let seed = u64::from(self.domain_attempts) << 8 | u64::from(purpose);
         xxh3_64_with_seed(self.url.as_bytes(), seed) as f64 / 2f64.powi(64)
     }
 
-    /// Eligibility: the candidates that may be taken. Those that were tried are left out, and those whose breaker is open, unless all
-    /// others' are open too.
+    /// Eligibility: returns the candidates that may be taken. Tried candidates are left out, and so are those with an
+    /// open breaker, unless all others are open too.
     pub fn eligible(&self) -> impl Iterator<Item = &Scored<'_>> + Clone {
         let all_open = !self.candidates.iter().any(|c| !c.tried && !c.open);
         self.candidates.iter().filter(move |c| !c.tried && (all_open || !c.open))
     }
 }
 
-/// What a policy answers.
+/// The result of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// The candidate.
     pub fetcher: FetcherId,
-    /// By which rule.
+    /// The rule that selected it.
     pub rule: Rule,
-    /// The chance that this policy gives to this choice here.
+    /// The probability with which this policy makes this choice here.
     pub propensity: f64,
 }
 
-/// A way to choose.
+/// A decision policy.
 ///
 /// ```
 /// use fetchwise::decision::Rule;
@@ -99,23 +102,23 @@ pub struct Choice {
 /// }
 /// ```
 pub trait Policy: Send + Sync {
-    /// The name it is called by.
+    /// Returns the policy's name.
     fn name(&self) -> &str;
 
-    /// Chooses, or gives up. Called for each attempt of a URL until content came.
+    /// Chooses a candidate, or gives up. Called for each attempt of a URL until content is delivered.
     fn choose(&self, view: &View<'_>) -> Option<Choice>;
 
-    /// Sees each attempt that is recorded, for a policy that keeps a memory of its own. At a start it sees every attempt that the
-    /// log still has; those that were compacted away live on in evidence only.
+    /// Receives each recorded attempt, for a policy with its own state. At startup it receives every attempt that the
+    /// log still has; compacted attempts remain in evidence only.
     fn observe(&self, _attempt: &Attempt) {}
 
-    /// Whether [`observe`](Self::observe) does anything: a start is faster when it does not.
+    /// Returns whether [`observe`](Self::observe) does anything: startup is faster if it does not.
     fn remembers(&self) -> bool {
         true
     }
 }
 
-/// A policy that somebody else holds on to as well.
+/// A shared policy.
 impl<P: Policy + ?Sized> Policy for Arc<P> {
     fn name(&self) -> &str {
         P::name(self)
@@ -134,13 +137,13 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
     }
 }
 
-/// The names that [`by_name`] knows.
+/// The names that [`by_name`] accepts.
 pub const NAMES: [&str; 4] = ["default", "index", "confident", "published"];
 
-/// The shipped policy called `name`.
+/// Returns the shipped policy called `name`.
 ///
 /// # Errors
-/// [`UnknownName`] names the policies there are.
+/// [`UnknownName`] lists the valid names.
 pub fn by_name(name: &str) -> Result<Box<dyn Policy>, UnknownName> {
     match name {
         "default" => Ok(Box::new(Default)),

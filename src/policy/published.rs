@@ -1,9 +1,9 @@
 //! The policy `published`: the published confidence formula by itself, for comparison with the others.
 //!
-//! For each fetcher it takes all attempts that share a heuristic with the URL, and divides their decayed successes by their
-//! undecayed number. To know that set exactly without a scan, it keeps a counter for every combination of an attempt's heuristics
-//! and adds and subtracts those of the URL (inclusion and exclusion). Not for the hot path: it locks, and an attempt with n
-//! heuristics changes 2^n - 1 counters.
+//! For each fetcher it takes all attempts that share a heuristic with the URL, and divides their decayed successes by
+//! their undecayed number. To know that set exactly without a scan, it keeps a counter for every combination of an
+//! attempt's heuristics and applies inclusion and exclusion to those of the URL. It is not meant for the hot path: it
+//! locks, and an attempt with n heuristics changes 2^n - 1 counters.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -25,8 +25,9 @@ use fetchwise_types::time::Timestamp;
 const MIN_SAMPLE: f64 = 5.0;
 /// The published half-life.
 const HALF_LIFE_MS: f64 = 30.0 * 86_400_000.0;
-/// More heuristics than the published extractor gives to any URL; of those beyond, an import's oddities, none is counted.
-const HEURISTICS_MAX: usize = 8;
+/// More heuristics than the published extractor finds in any URL. Any further ones, which only an import can have, are
+/// not counted.
+const MAX_HEURISTICS: usize = 8;
 
 /// The published formula over an exact union.
 #[derive(Debug, Default)]
@@ -38,7 +39,7 @@ pub struct Published {
 struct Memory {
     /// The time as of which the counters are decayed.
     landmark: Option<Timestamp>,
-    /// By combination of heuristics: the attempts that have them all.
+    /// The attempts that have all heuristics of a combination.
     combinations: HashMap<u64, Vec<Counts>, BuildHasherDefault<Hashed>>,
 }
 
@@ -51,12 +52,12 @@ struct Counts {
     attempts: f64,
 }
 
-/// The pre-fetch types of the published extractor.
+/// Returns whether the type is a pre-fetch type of the published extractor.
 fn is_queried(kind: &str) -> bool {
     matches!(kind, "domain" | "suffix" | "path_depth") || kind.starts_with("contains_")
 }
 
-/// The heuristics that are queried, as hashes, each once.
+/// Returns the hashes of the heuristics that are queried, without duplicates.
 fn queried<'h>(heuristics: impl Iterator<Item = (&'h str, &'h str)>) -> Vec<u64> {
     let mut hashes: Vec<u64> = heuristics
         .filter(|(kind, _)| is_queried(kind))
@@ -64,12 +65,12 @@ fn queried<'h>(heuristics: impl Iterator<Item = (&'h str, &'h str)>) -> Vec<u64>
         .collect();
     hashes.sort_unstable();
     hashes.dedup();
-    hashes.truncate(HEURISTICS_MAX);
+    hashes.truncate(MAX_HEURISTICS);
     hashes
 }
 
-/// Calls `f` with each combination of at least one of `hashes`, as a key that does not depend on their order, and with how
-/// many it holds.
+/// Calls `f` with each combination of at least one of `hashes`: its key, which does not depend on their order, and its
+/// size.
 fn for_each_combination(hashes: &[u64], mut f: impl FnMut(u64, u32)) {
     for members in 1u32..1 << hashes.len() {
         let taken = hashes.iter().enumerate().filter(|(place, _)| members & (1 << place) != 0);
@@ -100,7 +101,8 @@ impl Memory {
         });
     }
 
-    /// Successes and attempts per fetcher over the union of all attempts that have any of the heuristics `hashes`.
+    /// Returns successes and attempts per fetcher over the union of all attempts that have any of the heuristics
+    /// `hashes`.
     fn union(&self, hashes: &[u64], now: Timestamp) -> Vec<Counts> {
         let decay = 1.0 / self.weight(now);
         let mut sums: Vec<Counts> = Vec::new();
@@ -142,8 +144,8 @@ impl Policy for Published {
 }
 
 impl Published {
-    /// The fetcher of the highest confidence over the union, tried or not, when that confidence is enough. None at all for a
-    /// URL that cannot be fetched.
+    /// Returns the fetcher with the highest confidence over the union, tried or not, if that confidence is sufficient.
+    /// Returns `None` for a URL that cannot be fetched.
     fn learned(&self, view: &View<'_>) -> Option<Option<FetcherId>> {
         let url = Url::parse(view.url).ok()?;
         let heuristics = UrlFeatures::extract(&url).ok()?.heuristics();
@@ -167,8 +169,8 @@ fn first_untried(view: &View<'_>) -> Option<FetcherId> {
     view.candidates.iter().find(|c| !c.tried).map(|c| c.id)
 }
 
-/// The published escalation, which is one step: an empty page goes to the browser, and a block that a probe met to stealth. A block that a learned
-/// fetcher met ends the URL, as does every other failure.
+/// Returns the published escalation, which is one step: an empty page leads to the browser, and a block of a probe to
+/// stealth. A block of a learned fetcher ends the URL, as does every other failure.
 fn escalate(view: &View<'_>, learned: bool) -> Option<FetcherId> {
     let probed = !learned && view.candidates.iter().any(|c| c.tried && &*c.spec.name == PROBE_FETCHER);
     match view.hint {
@@ -184,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_union_counts_an_attempt_once_however_many_heuristics_it_shares() {
+    fn the_union_counts_an_attempt_with_several_shared_heuristics_once() {
         let mut memory = Memory::default();
         let at = Timestamp::from_millis(1_800_000_000_000);
         let mut add = |url: &str, success: bool| {

@@ -24,7 +24,7 @@ use fetchwise_types::rfc3339;
 use fetchwise_types::time::Timestamp;
 
 /// The longest that learning stays out of service by itself.
-const RETRY_MAX: Duration = Duration::from_secs(365 * 86_400);
+const MAX_RETRY: Duration = Duration::from_secs(365 * 86_400);
 
 /// What an operator should hear.
 #[derive(Clone, Debug, PartialEq)]
@@ -312,7 +312,7 @@ impl State {
     fn is_rested(&self, since: Timestamp, now: Timestamp) -> bool {
         let Some(first) = self.settings.retry_after else { return false };
         let doubled = 1u32.checked_shl(self.kept.falls.saturating_sub(1)).unwrap_or(u32::MAX);
-        now.since(since) >= first.saturating_mul(doubled).min(RETRY_MAX)
+        now.since(since) >= first.saturating_mul(doubled).min(MAX_RETRY)
     }
 }
 

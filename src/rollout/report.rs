@@ -15,7 +15,7 @@ use fetchwise_types::attempt::{Arm, Attempt};
 use fetchwise_types::rfc3339;
 
 /// Hosts that are named where the arms differ.
-const HOSTS_MAX: usize = 20;
+const MAX_HOSTS: usize = 20;
 
 /// What a rollout has come to. With serde it is one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -135,7 +135,7 @@ impl RolloutSummary {
     /// What it all comes to, with what is [`Kept`] of the stage under way.
     pub fn finish(self, kept: Option<Kept>) -> Rollout {
         let (kept, window) = (kept.unwrap_or_default(), self.fold.window());
-        let agreement = self.fold.agreement(HOSTS_MAX);
+        let agreement = self.fold.agreement(MAX_HOSTS);
         let evaluation = self.shadow.map(OffPolicyEvaluator::finish).filter(|found| found.fetches > 0);
         Rollout {
             since: window.since.map(rfc3339::format),

@@ -1,10 +1,12 @@
-//! Confidence: the published formula, and which level of evidence it is applied to.
+//! Confidence: the published formula, and the choice of the evidence level that it applies to.
 //!
-//! Pure arithmetic. Must not know which candidate is taken.
+//! Pure arithmetic.
+//!
+//! Must not know: which candidate is taken.
 
 use super::Settings;
 
-/// `success_rate * min(1, sample / 10)`; zero without a sample.
+/// Returns `success_rate * min(1, sample / 10)`; zero without a sample.
 ///
 /// ```
 /// use fetchwise::score::confidence;
@@ -16,13 +18,14 @@ pub fn confidence(success: f64, sample: f64) -> f64 {
     if sample <= 0.0 { 0.0 } else { success / sample * (sample / 10.0).min(1.0) }
 }
 
-/// How specific a heuristic is, the least first. A user's own types rank below the flags, the first registered highest.
+/// The specificity of a heuristic, least specific first. User-defined types rank below the flags, the first registered
+/// highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Specificity {
-    /// A user's own type, by place of registration from the end.
+    /// A user-defined type, by its position from the end of the registration order.
     Own(u8),
-    /// A flag of the path, by place from the end of the list.
+    /// A flag of the path, by its position from the end of the list.
     Flag(u8),
     /// The suffix.
     Suffix,
@@ -34,39 +37,41 @@ pub enum Specificity {
     DomainPath,
 }
 
-/// The evidence that confidence is worked out from.
+/// The evidence that confidence is computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Basis {
-    /// Of which heuristic.
+    /// The specificity of its heuristic.
     pub specificity: Specificity,
     /// Decayed successes, priors included.
     pub success: f64,
     /// Decayed attempts, priors included.
     pub sample: f64,
-    /// The recent pair, where that heuristic keeps one.
+    /// The recent pair, if that heuristic keeps one.
     pub recent: Option<(f64, f64)>,
-    /// Successes and attempts that the next level is compared with: those of the most specific level that agreed with this one, or its
-    /// own where none did.
+    /// Successes and attempts that the next level is compared with: those of the most specific level that agreed with
+    /// this one, or its own if none did.
     pub(crate) agreed: (f64, f64),
 }
 
 impl Basis {
-    /// One level's evidence: decayed successes and attempts, priors included, and the recent pair.
+    /// Returns one level's evidence: decayed successes and attempts, priors included, and the recent pair.
     pub(crate) fn new(specificity: Specificity, success: f64, sample: f64, recent: Option<(f64, f64)>) -> Self {
         Self { specificity, success, sample, recent, agreed: (success, sample) }
     }
 
-    /// Of two levels' evidence the one that confidence rests on.
+    /// Returns the evidence of the level that confidence rests on, out of two.
     ///
-    /// Where the general level has seen less than the specific one, the specific one counts. Otherwise the specific one counts
-    /// alone when it disagrees: when its success rate is lower than the general one's by more than chance explains, over all attempts
-    /// or over the recent ones. While it agrees, the larger confidence counts, so that a few successes on a new host never lower the
-    /// confidence that all such files have earned elsewhere. Whichever counts, the next level is compared with the specific one.
+    /// If the general level has fewer attempts than the specific one, the specific one counts. If the specific one
+    /// disagrees, it counts alone: its success rate is lower than the general one's by more than chance explains, over
+    /// all attempts or over the recent ones. While it agrees, the larger confidence counts, so that a few successes on
+    /// a new host never lower the confidence that all such files have earned elsewhere. In each case the next level is
+    /// compared with the specific one.
     #[inline]
     pub(crate) fn stronger(self, other: Self, settings: &Settings) -> Self {
         let (general, specific) = if self.specificity < other.specificity { (self, other) } else { (other, self) };
         if specific.sample <= 0.0 || general.agreed.1 < specific.agreed.1 {
-            // A level without attempts says nothing, and a general level that has seen less than the specific one adds nothing.
+            // A level without attempts gives no information, and a general level with fewer attempts than the specific
+            // one adds nothing.
             return if specific.sample <= 0.0 { general } else { specific };
         }
         if specific.speaks_against(&general) {
@@ -80,8 +85,8 @@ impl Basis {
         Self { agreed: specific.agreed, ..if prefers_general { general } else { specific } }
     }
 
-    /// Whether this level's rate is below that of the next general one by more than one standard deviation of a fair coin tossed
-    /// as often.
+    /// Returns whether this level's rate is below that of the next general one by more than one standard deviation of a
+    /// fair coin tossed as often.
     fn speaks_against(&self, general: &Self) -> bool {
         let (general_success, general_total) = general.agreed;
         // general rate - rate > 0.5 / sqrt(total), without a root and without a division.
@@ -92,12 +97,13 @@ impl Basis {
         is_below(self.agreed) || self.recent.is_some_and(is_below)
     }
 
-    /// The confidence it gives.
+    /// Returns the confidence.
     pub fn confidence(&self) -> f64 {
         confidence(self.success, self.sample)
     }
 
-    /// Whether it is enough to rely on: confidence and sample, and the recent attempts agree.
+    /// Returns whether the evidence is sufficient: confidence and sample are large enough, and the recent attempts
+    /// agree.
     pub fn is_confident(&self, settings: &Settings) -> bool {
         self.confidence() > settings.min_confidence
             && self.sample >= settings.min_sample
@@ -128,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_specific_level_that_agrees_does_not_make_it_less_sure() {
+    fn an_agreeing_specific_level_never_lowers_confidence() {
         let suffix = Basis::new(Specificity::Suffix, 19.5, 20.0, None);
         for n in 0..30 {
             let host = basis(Specificity::Domain, f64::from(n));
@@ -139,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_specific_level_with_failures_that_are_no_chance_speaks_for_itself() {
+    fn a_specific_level_with_significant_failures_counts_alone() {
         let suffix = Basis::new(Specificity::Suffix, 950.0, 1000.0, None);
         for (success, sample) in [(2.0, 5.0), (0.0, 2.0), (12.0, 20.0)] {
             let host = Basis::new(Specificity::Domain, success, sample, None);

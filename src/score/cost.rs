@@ -1,18 +1,20 @@
-//! What a request of a candidate costs here, where that is measured by how long requests take.
+//! The cost of a candidate's request on this host, if it is measured by request durations.
 //!
-//! Pure arithmetic; the walk brings the durations. Must not know which candidate is taken.
+//! Pure arithmetic; the walk provides the durations.
+//!
+//! Must not know: which candidate is taken.
 
 use super::Scored;
 use fetchwise_types::registry::Class;
 
-/// With fewer decayed plain requests than this their mean duration is no unit.
+/// Decayed plain requests below which their mean duration is not used as the unit.
 const PLAIN_REQUESTS_MIN: f64 = 10.0;
-/// A measured cost is no less than this share of the configured one, and no more than so many times it.
+/// Bounds of a measured cost, as multiples of the configured one.
 const COST_LEAST: f64 = 0.25;
 const COST_MOST: f64 = 4.0;
 
-/// Begins with the costs of the candidates that measure theirs: how long a request takes in all, the configured cost counting for
-/// `weight` requests. The mean plain request is the unit.
+/// Initializes the measured costs of candidates: the total duration and number of their requests, with the configured
+/// cost as `weight` pseudo-requests. The mean plain request is the unit.
 pub(super) fn start_costs(candidates: &mut [Scored<'_>], weight: f64) {
     if !candidates.iter().any(|c| c.spec.measures_cost) {
         return;
@@ -26,7 +28,7 @@ pub(super) fn start_costs(candidates: &mut [Scored<'_>], weight: f64) {
     }
 }
 
-/// What a request of a candidate costs here, in plain requests.
+/// Returns the cost of a candidate's request here, in plain requests.
 #[inline]
 pub(super) fn measured_cost(c: &Scored<'_>) -> f64 {
     if c.plain_ms <= 0.0 {

@@ -1,8 +1,10 @@
-//! The estimates: evidence is read level by level, from the general to the specific, and each level moves the estimate of the
-//! level before towards what it has seen.
+//! The estimates: evidence is read level by level, from the general to the specific, and each level moves the previous
+//! estimate towards its own success rate.
 //!
-//! Invariant: no lock, no allocation, no sort, no logarithm. A [`Trace`] sees each step for explanations; the one that `select`
-//! uses does nothing and costs nothing. Must not know which candidate is taken.
+//! Invariants: no lock, no allocation, no sort, no logarithm. A [`Trace`] receives each step for explanations; the one
+//! that `select` uses does nothing and costs nothing.
+//!
+//! Must not know: which candidate is taken.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -17,14 +19,14 @@ use crate::score::weitzman_index::{index, last_worth};
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures};
 use fetchwise_types::heuristic::{Heuristic, UrlExtractor};
-use fetchwise_types::registry::{CANDIDATES_MAX, Class, FetcherId, Registry};
+use fetchwise_types::registry::{MAX_CANDIDATES, Class, FetcherId, Registry};
 use fetchwise_types::time::Timestamp;
 
 /// The candidates of one decision, on the stack.
-pub(crate) type Candidates<'a> = arrayvec::ArrayVec<Scored<'a>, CANDIDATES_MAX>;
+pub(crate) type Candidates<'a> = arrayvec::ArrayVec<Scored<'a>, MAX_CANDIDATES>;
 
-/// Pseudo-attempts that are added to the evidence of one heuristic, so that there is an estimate before any attempt was made. They
-/// do not decay.
+/// Pseudo-attempts that are added to the evidence of one heuristic, so that there is an estimate before the first
+/// attempt. They do not decay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prior {
     /// The heuristic's type.
@@ -33,20 +35,20 @@ pub struct Prior {
     pub value: String,
     /// The fetcher.
     pub fetcher: String,
-    /// The share of successes.
+    /// The success rate.
     pub success_rate: f64,
-    /// How many attempts it counts for.
+    /// Number of pseudo-attempts.
     pub samples: f64,
 }
 
 impl Prior {
-    /// A prior of ten pseudo-attempts.
+    /// Returns a prior of ten pseudo-attempts.
     pub fn new(kind: &str, value: &str, fetcher: &str, success_rate: f64) -> Self {
         let [kind, value, fetcher] = [kind, value, fetcher].map(str::to_owned);
         Self { kind, value, fetcher, success_rate, samples: 10.0 }
     }
 
-    /// The priors that every selector starts with: files and CDN paths are served by a plain request.
+    /// Returns the built-in priors of every selector: a plain request delivers files and CDN paths.
     pub fn built_in() -> Vec<Self> {
         vec![
             Self::new("suffix", ".pdf", "direct_access", 0.95),
@@ -56,8 +58,8 @@ impl Prior {
     }
 }
 
-/// The pseudo-attempts that each hint starts with: their number, and the success rate by class of fetcher. With them the very
-/// first captcha leads to stealth, and the first shell to the browser.
+/// The pseudo-attempts of each hint: their number, and the success rate by class of fetcher. They lead the very first
+/// captcha to stealth, and the first shell to the browser.
 const HINT_SAMPLES: f64 = 10.0;
 const HINT_RATES: [(Hint, &[(Class, f64)]); 2] = [
     (Hint::Blocked, &[(Class::Rendering, 0.3), (Class::Stealth, 0.9), (Class::Archive, 0.6)]),
@@ -67,7 +69,7 @@ const HINT_RATES: [(Hint, &[(Class, f64)]); 2] = [
 /// Pseudo-attempts of one candidate: successes and total.
 pub(super) type Pseudo = (FetcherId, f64, f64);
 
-/// All priors, by the key they are read with.
+/// All priors by their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Priors {
     by_key: HashMap<u64, Vec<Pseudo>, BuildHasherDefault<Hashed>>,
@@ -97,7 +99,7 @@ impl Priors {
         all
     }
 
-    /// The pseudo-attempts of a hint cell.
+    /// Returns the pseudo-attempts of a hint.
     pub(super) fn of_hint(&self, hint: Hint) -> &[Pseudo] {
         &self.by_hint[hint as usize]
     }
@@ -107,7 +109,7 @@ impl Priors {
     }
 }
 
-/// The key of a prior: that of its heuristic, a domain's part mixed in where it has one.
+/// Returns the key of a prior: that of its heuristic, combined with the domain's part if it has one.
 fn prior_key(kind: &str, value: &str) -> u64 {
     match (kind, value.split_once('|')) {
         ("domain_path", Some((domain, part))) => path_key(Key::domain(domain), part_hash(part)),
@@ -125,13 +127,14 @@ fn site_key(site: Key) -> u64 {
     !site.bits()
 }
 
-/// One step of a walk, as a trace sees it: one candidate's estimate, moved by one level.
+/// One step of a walk for a trace: one candidate's estimate, moved by one level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'s> {
     pub(crate) kind: &'s str,
     pub(crate) value: &'s str,
     pub(crate) fetcher: FetcherId,
-    /// What the estimate was moved by: decayed successes and attempts, priors included; the alert pair where the level keeps one.
+    /// Decayed successes and attempts that moved the estimate, priors included; those of the alert pair if the level
+    /// keeps one.
     pub(crate) success: f64,
     pub(crate) total: f64,
     /// The exact weights, priors included.
@@ -141,17 +144,17 @@ pub(crate) struct Step<'s> {
     pub(crate) attempts: u32,
     pub(crate) estimate_before: f64,
     pub(crate) estimate_after: f64,
-    /// The tag of the host that it is about.
+    /// The host signal that the step is about.
     pub(crate) tag: Option<TagId>,
 }
 
-/// Sees the steps of a walk.
+/// A receiver of the steps of a walk.
 pub(crate) trait Trace {
     /// Called for each cell (or prior) that moved an estimate.
     fn step(&mut self, step: Step<'_>);
 }
 
-/// Sees nothing.
+/// A trace that ignores all steps.
 pub(crate) struct NoTrace;
 
 impl Trace for NoTrace {
@@ -159,8 +162,8 @@ impl Trace for NoTrace {
     fn step(&mut self, _: Step<'_>) {}
 }
 
-/// The entries of a URL's domain and site. They are looked up first of all, so that their cells are on the way from memory while
-/// the general ones are read.
+/// The entries of a URL's domain and site. They are looked up first, so that the processor fetches their cells from
+/// memory while the general ones are read.
 #[derive(Clone, Copy)]
 pub(crate) struct Local<'l> {
     domain_key: Key,
@@ -185,21 +188,21 @@ impl<'l> Local<'l> {
         Self { domain_key, site_key, domain, site, shown: ShownHere::default() }
     }
 
-    /// With what the host showed, as far as it still holds.
+    /// Returns `self` with the signals of the host that have not expired.
     #[inline]
     pub(crate) fn showing(mut self, evidence: &'l Evidence, now: Timestamp) -> Self {
         self.shown = ShownHere::find(evidence.tags(), self.known(day_of(now)));
         self
     }
 
-    /// The tags that the host is remembered by on a day.
+    /// Returns the signals of the host on a day.
     #[inline]
     pub(crate) fn known(&self, today: u16) -> Known {
         Evidence::known(self.domain, self.site, today)
     }
 }
 
-/// What a walk over the levels reads: the same for each of them.
+/// The inputs of a walk over the levels, the same for each level.
 pub(crate) struct Walk<'w> {
     pub(crate) evidence: &'w Evidence,
     pub(crate) priors: &'w Priors,
@@ -210,11 +213,12 @@ pub(crate) struct Walk<'w> {
     pub(crate) features: &'w UrlFeatures<'w>,
     pub(crate) kind: ContentKind,
     pub(crate) own: Group,
-    /// Of a site's other domains.
+    /// The group of a site's other domains.
     others: Group,
 }
 
-/// What is known of a URL beside its features: what extractors find in it, and what the caller says.
+/// Information about a URL besides its features: the extractors of user-defined heuristics, and those that the caller
+/// gives.
 #[derive(Clone, Copy)]
 pub(crate) struct Beside<'k> {
     pub(crate) url: &'k url::Url,
@@ -231,16 +235,16 @@ struct At<'l> {
     /// A second group whose weights are added to the first's.
     also: Option<Group>,
     priors: &'l [Pseudo],
-    /// For how many attempts the estimate so far counts against this level's.
+    /// Weight of the estimate so far against this level's evidence, in attempts.
     prior_weight: f64,
-    /// The estimate reads the alert pair.
+    /// Whether the estimate reads the alert pair.
     recent: bool,
-    /// What a tag of the host weighs against this level is the candidate's.
+    /// Whether the candidate's own weight of a host signal applies to this level.
     of_host: bool,
-    /// The chance of a block is estimated here, too.
+    /// Whether the probability of a block is estimated here, too.
     blocks: bool,
     specificity: Option<Specificity>,
-    /// What this level's weights are multiplied by.
+    /// Factor of this level's weights.
     scale: f64,
 }
 
@@ -270,7 +274,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Scores all candidates; without `local` as if nothing were known of site, domain and section.
+    /// Scores all candidates; without `local` as if there were no evidence of site, domain and section.
     pub(crate) fn run(
         &self,
         candidates: &mut Candidates<'_>,
@@ -290,7 +294,7 @@ impl<'w> Walk<'w> {
         self.rate(candidates);
     }
 
-    /// Works out the index and the last worth from the chances.
+    /// Computes the index and the worth of a last attempt from the probabilities.
     fn rate(&self, candidates: &mut Candidates<'_>) {
         for c in candidates.iter_mut() {
             c.cost = measured_cost(c);
@@ -300,7 +304,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// The first level: the fetcher's prior and all of its attempts, files and pages apart.
+    /// The first level: the fetcher's prior and all of its attempts, files and pages separately.
     fn global(&self, candidates: &mut Candidates<'_>, trace: &mut impl Trace) {
         let at =
             At { prior_weight: self.settings.global_weight, ..self.level("global", "", Some(self.evidence.global())) };
@@ -318,7 +322,7 @@ impl<'w> Walk<'w> {
         start_costs(candidates, self.settings.global_weight);
     }
 
-    /// Flags, a user's own types, depth, suffix, hint, and what the caller knows.
+    /// Flags, user-defined types, depth, suffix, hint, and the caller's heuristics.
     fn general(&self, candidates: &mut Candidates<'_>, beside: Beside<'_>, hint: Option<Hint>, trace: &mut impl Trace) {
         for (index, name) in FLAGS.iter().enumerate().filter(|(index, _)| self.features.flags[*index]) {
             let at = At {
@@ -356,13 +360,14 @@ impl<'w> Walk<'w> {
             };
             self.pull(candidates, &at, trace);
         }
-        // What somebody troubled to say goes before what all URLs of that depth have in common, so it comes last.
+        // The caller's heuristics come last, because they take precedence over the evidence that all URLs of a depth
+        // share.
         for (place, heuristic) in beside.heuristics.iter().enumerate() {
             self.own(candidates, beside.extractors.len() + place, &heuristic.kind, &heuristic.value, trace);
         }
     }
 
-    /// A type of heuristic that fetchwise does not know.
+    /// Moves the estimates by a user-defined heuristic.
     fn own(&self, candidates: &mut Candidates<'_>, place: usize, kind: &str, value: &str, trace: &mut impl Trace) {
         let key = Key::of(kind, value);
         let at = At {
@@ -374,7 +379,7 @@ impl<'w> Walk<'w> {
         self.pull(candidates, &at, trace);
     }
 
-    /// Site, domain and section. Here the alert pair is read, and the chance of a block is estimated.
+    /// Site, domain and section. These levels read the alert pair and estimate the probability of a block.
     fn specific(&self, candidates: &mut Candidates<'_>, local: Local<'_>, trace: &mut impl Trace) {
         self.pull_by_what_was_shown(candidates, &local.shown, trace);
         let is_walled = local.shown.is_walled();
@@ -389,7 +394,7 @@ impl<'w> Walk<'w> {
             ..self.level("site", self.features.site, local.site)
         };
         self.pull(candidates, &at, trace);
-        // Where site and domain are one, what was met there is known already.
+        // If site and domain are the same, their plain outcomes were read already.
         if !self.features.is_site() {
             self.pull_by_what_was_met(candidates, local.domain, None, is_walled, trace);
         }
@@ -434,7 +439,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// What the weights of a general heuristic are multiplied by.
+    /// Returns the factor of a general heuristic's weights.
     #[inline]
     fn scale(&self, kind: &str, key: impl FnOnce() -> Key) -> f64 {
         match self.settings.importance {
@@ -443,7 +448,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Moves each candidate's estimate towards what this level has seen of it.
+    /// Moves each candidate's estimate towards its success rate on this level.
     fn pull(&self, candidates: &mut Candidates<'_>, at: &At<'_>, trace: &mut impl Trace) {
         let mut seen = 0u64;
         if let Some(entry) = at.entry.filter(|_| at.scale > 0.0) {
@@ -481,7 +486,7 @@ impl<'w> Walk<'w> {
 
     #[inline(always)]
     fn pull_one(&self, candidate: &mut Scored<'_>, at: &At<'_>, weights: &Weights, trace: &mut impl Trace) {
-        // The host's vendor has changed its mind since: what the fetcher did here before says nothing now.
+        // The host's vendor has changed its policy since: earlier attempts of the fetcher here have no value now.
         let is_past = at.recent && weights.newest_s != 0 && weights.newest_s < candidate.turned_s;
         let (success, total) = match at.recent {
             true if is_past => (0.0, 0.0),

@@ -1,21 +1,23 @@
-//! What a host's answers showed says who gets past it: hosts that showed the same vendor or framework are alike, some more than
-//! others.
+//! The estimate level of host signals: hosts that showed the same vendor or framework are alike, to a degree that is
+//! measured.
 //!
-//! Owns the level between the general evidence and a host's own. Each tag moves the estimate of every candidate towards how it does
-//! on other hosts that had shown the tag: the framework, then all walls, then the vendor, so that the one that tells most has the last
-//! word. Must not know how a host came by its tags.
+//! Owns: the level between the general evidence and a host's own. Each signal moves the estimate of every candidate
+//! towards its success rate on other hosts that had shown the signal: the framework, then all blocks, then the vendor,
+//! so that the most informative one comes last.
+//!
+//! Must not know: how a host got its signals.
 
 use super::estimate::{Candidates, Step, Trace, Walk};
 use crate::evidence::{Row, TagId};
 use crate::score::host_signal_lookup::ShownHere;
 use fetchwise_types::heuristic::HOST_SHOWED;
 
-/// All walls count for so many times as many attempts before they move an estimate as one vendor does.
+/// Factor of the weight of an estimate against the evidence of all blocks, compared with that of one vendor.
 const CATEGORY_WEIGHS: f64 = 2.0;
 
 impl Walk<'_> {
-    /// Moves the estimates of all candidates towards how they do on other hosts that showed the same, and notes how much that counts
-    /// against this host's own evidence.
+    /// Moves the estimates of all candidates towards their success rates on other hosts that showed the same signals.
+    /// Stores the weight of that evidence against this host's own.
     pub(super) fn pull_by_what_was_shown(
         &self,
         candidates: &mut Candidates<'_>,

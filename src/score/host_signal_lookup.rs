@@ -1,26 +1,28 @@
-//! The tags of one host, looked up: which rows of evidence a decision reads for them.
+//! The signal rows of one host that a decision reads.
 //!
-//! Invariant: two look-ups in arrays, and nothing is allocated. Must not know what the rows are read for.
+//! Invariants: two look-ups in arrays, and no allocation.
+//!
+//! Must not know: the use of the rows.
 
 use super::Scored;
 use crate::evidence::{Known, Row, Side, TagId, Tags};
 use fetchwise_types::heuristic::url::ContentKind;
 
-/// Before so many attempts on hosts of a vendor, nobody is given up there: what is thought of fetchers is mostly what is thought of
-/// all walls.
+/// Attempts on hosts of a vendor below which no visit gives up there: the estimates of fetchers then rest mostly on all
+/// blocks.
 const ATTEMPTS_TO_GIVE_UP: f64 = 20.0;
 
-/// The tags of one host, looked up.
+/// The signal rows of one host.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ShownHere<'t> {
     pub(super) served: Option<(TagId, &'t Row)>,
     pub(super) walled: Option<&'t Row>,
-    /// None where all that is known is that there is a wall.
+    /// `None` if the host is known to block, but not by which vendor.
     pub(super) vendor: Option<(TagId, &'t Row)>,
 }
 
 impl<'t> ShownHere<'t> {
-    /// The rows of what is known of a host.
+    /// Returns the rows of a host's signals.
     #[inline]
     pub(crate) fn find(tags: &'t Tags, known: Known) -> Self {
         let [blocked, served] = known;
@@ -33,13 +35,14 @@ impl<'t> ShownHere<'t> {
         }
     }
 
-    /// Whether the host has a wall.
+    /// Returns whether the host blocks.
     #[inline]
     pub(crate) fn is_walled(&self) -> bool {
         self.walled.is_some()
     }
 
-    /// Whether so much is known of the vendor, by `candidates` behind it on other hosts, that it can be said who gets past it.
+    /// Returns whether `candidates` made enough attempts behind the vendor on other hosts to tell which of them
+    /// succeed.
     #[inline]
     pub(crate) fn knows_the_vendor(&self, candidates: &[Scored<'_>], kind: ContentKind, down: f64) -> bool {
         let Some((_, row)) = self.vendor else { return false };

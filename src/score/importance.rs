@@ -1,9 +1,13 @@
-//! Importance: how much of a general heuristic's evidence counts, by what analytics worked out about it.
+//! Importance: the weight of a general heuristic's evidence, as computed by analytics.
 //!
-//! Invariant: switched off it costs one comparison a level; switched on, reading it takes no lock and allocates nothing. It applies to
-//! flags, a user's own types, depth and suffix only. Site, domain and section are exempt, because importance is worked out over all
-//! fetchers together: a site where the browser always succeeds and plain requests always fail would count as unimportant.
-//! Must not know how importance is worked out.
+//! It applies to flags, user-defined types, depth and suffix only. Site, domain and section are exempt, because
+//! importance is computed over all fetchers together: a site where the browser always succeeds and plain requests
+//! always fail would count as unimportant.
+//!
+//! Invariants: switched off it costs one comparison per level; switched on, reading takes no lock and allocates
+//! nothing.
+//!
+//! Must not know: how importance is computed.
 
 use std::hash::BuildHasherDefault;
 
@@ -11,19 +15,19 @@ use papaya::HashMap;
 
 use crate::evidence::{Hashed, Key};
 
-/// What importance does to evidence.
+/// The effect of importance on evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum ImportanceUse {
-    /// Nothing.
+    /// No effect.
     #[default]
     Off,
-    /// Evidence of heuristics whose importance is under `min` is not read.
+    /// Evidence of heuristics with an importance below `min` is not read.
     Prune {
         /// From 0 to 1.
         min: f64,
     },
-    /// Evidence is multiplied by `importance / full`, which counts as 1 where it is more.
+    /// Evidence is multiplied by `importance / full`, but never by more than 1.
     Scale {
         /// The importance from which on evidence counts in full; above 0.
         full: f64,
@@ -31,7 +35,7 @@ pub enum ImportanceUse {
 }
 
 impl ImportanceUse {
-    /// What evidence of this importance is multiplied by.
+    /// Returns the factor of evidence of this importance.
     fn factor(self, importance: f64) -> f64 {
         match self {
             Self::Off => 1.0,
@@ -41,19 +45,20 @@ impl ImportanceUse {
     }
 }
 
-/// What is known of the importance of types and values.
+/// The importance of types and values.
 #[derive(Debug, Default)]
 pub(crate) struct Importances {
     by_key: HashMap<u64, f64, BuildHasherDefault<Hashed>>,
 }
 
-/// The key of a type as a whole: no heuristic has this type.
+/// Returns the key of a type as a whole: no heuristic has this type.
 fn type_key(kind: &str) -> Key {
     Key::of("\0type", kind)
 }
 
 impl Importances {
-    /// Sets the importance of a heuristic, or of a type when `value` is none. What is no number is left out.
+    /// Sets the importance of a heuristic, or of a type when `value` is `None`. Ignores an importance that is not
+    /// finite.
     pub(crate) fn set(&self, kind: &str, value: Option<&str>, importance: f64) {
         if importance.is_finite() {
             let key = value.map_or_else(|| type_key(kind), |value| Key::of(kind, value));
@@ -61,7 +66,7 @@ impl Importances {
         }
     }
 
-    /// What the evidence of a heuristic is multiplied by: by its own importance, else by its type's, else 1.
+    /// Returns the factor of a heuristic's evidence: by its own importance, else by its type's, else 1.
     #[inline]
     pub(crate) fn factor(&self, how: ImportanceUse, kind: &str, key: Key) -> f64 {
         if how == ImportanceUse::Off { 1.0 } else { self.look_up(how, kind, key) }
@@ -79,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_goes_before_its_type_and_what_is_unknown_counts_in_full() {
+    fn a_value_precedes_its_type_and_unknown_importance_counts_in_full() {
         let importances = Importances::default();
         importances.set("suffix", None, 0.1);
         importances.set("suffix", Some(".pdf"), 0.4);

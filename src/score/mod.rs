@@ -1,7 +1,11 @@
-//! From evidence to numbers: for each candidate the chance of success, the chance of a block, confidence and index.
+//! Scores of candidates, computed from evidence: the probability of success and of a block, confidence and index.
 //!
-//! Owns the formulas and their constants. `estimate` reads the evidence from the general to the specific; `confidence` and
-//! `index` are pure arithmetic. Must not know which candidate is taken: the policy decides that.
+//! `estimate` reads the evidence from the general to the specific; `confidence` and `weitzman_index` are pure
+//! arithmetic.
+//!
+//! Owns: the formulas and their constants.
+//!
+//! Must not know: which candidate is taken, which the policy decides.
 
 use fetchwise_types::registry::{FetcherId, FetcherSpec};
 
@@ -20,43 +24,43 @@ pub use importance::ImportanceUse;
 /// The constants of estimate and choice. Each can be configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// What a page is worth, in plain requests.
+    /// The value of a page, in plain requests.
     pub page_value: f64,
-    /// What a blocked response costs on top of the request.
+    /// The cost of a blocked response on top of the request, in plain requests.
     pub blocked_cost: f64,
-    /// How much of an estimate is doubted, φ in the formula: where one fetcher has failed, another one fails more often than its
+    /// The discount of an estimate, φ in the formula: if one fetcher has failed, another one fails more often than its
     /// own success rate says.
     pub success_discount: f64,
-    /// A fetcher is confident only above this confidence.
+    /// The confidence above which a fetcher is confident.
     pub min_confidence: f64,
-    /// A fetcher is confident only with at least so many decayed attempts. The default is what five attempts of last week come to.
+    /// The decayed attempts from which on a fetcher can be confident. The default equals five attempts of last week.
     pub min_sample: f64,
-    /// The share of first attempts that explore; 0 switches exploration off.
+    /// The fraction of first attempts that explore; 0 switches exploration off.
     pub explore_rate: f64,
-    /// How eagerly a cheaper fetcher that failed on a host is tried there again after a rest: how many times a day, where the
-    /// savings of a day would pay for one such try. 0 for no more than `explore_rate`.
+    /// The rate at which a cheaper fetcher that failed on a host is tried there again after a pause: tries per day if
+    /// the savings of a day would pay for one try. With 0, `explore_rate` is the limit.
     pub explore_stale_rate: f64,
-    /// The share of first attempts that explore at most, after a long rest.
+    /// The largest fraction of first attempts that explore, after a long pause.
     pub max_explore_rate: f64,
-    /// The chance of one more try by a fetcher that is new on the domain, when about to give up.
+    /// The probability of one more try by a fetcher that is new on the domain, before giving up.
     pub last_ditch: f64,
-    /// Attempts for a URL in all; a transient failure's retry is not among them.
+    /// The largest number of attempts for a URL, without retries of transient failures.
     pub max_attempts: u32,
-    /// For how many attempts a fetcher's prior counts against its attempts everywhere.
+    /// Weight of a fetcher's prior against its attempts on all hosts, in attempts.
     pub global_weight: f64,
-    /// For how many attempts the less specific estimate counts against the evidence of the next level.
+    /// Weight of the less specific estimate against the evidence of the next level, in attempts.
     pub level_weight: f64,
-    /// The same at the most specific level, a section of a domain.
+    /// The same weight for the most specific level, a section of a domain.
     pub path_weight: f64,
-    /// For how many attempts a fetcher's estimate counts against what the plain fetcher met on the same site. 0 leaves out what
-    /// it met.
+    /// Weight of a fetcher's estimate against the outcomes of the plain fetcher on the same site, in attempts. 0
+    /// ignores these outcomes.
     pub plain_outcome_weight: f64,
-    /// For how many attempts the estimate counts against what is known of other hosts that showed the same vendor or framework. 0
-    /// leaves out what hosts showed, and nobody is given up before the first attempt.
+    /// Weight of the estimate against the evidence of other hosts that showed the same vendor or framework, in
+    /// attempts. 0 ignores host signals, and no visit gives up before its first attempt.
     pub host_signal_weight: f64,
-    /// The share of first attempts that are made although everybody fails behind the host's vendor.
+    /// The fraction of first attempts that are made although every fetcher fails behind the host's vendor.
     pub impassable_try_rate: f64,
-    /// What recorded importance does to the evidence of general heuristics.
+    /// The effect of recorded importance on the evidence of general heuristics.
     pub importance: ImportanceUse,
 }
 
@@ -88,58 +92,58 @@ impl Default for Settings {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Scored<'a> {
-    /// Which fetcher.
+    /// The fetcher.
     pub id: FetcherId,
     /// Its name, class and cost.
     pub spec: &'a FetcherSpec,
-    /// Whether it may not be taken: tried for this URL, or not to be had.
+    /// Whether it may not be taken: it was tried for this URL, or is unavailable.
     pub tried: bool,
     /// Whether its breaker on this domain is open.
     pub open: bool,
-    /// What a request costs here, in plain requests: as configured, or as measured.
+    /// The cost of a request here, in plain requests: as configured, or as measured.
     pub cost: f64,
-    /// The chance of success, 0 to 1.
+    /// The probability of success, 0 to 1.
     pub success: f64,
-    /// The chance of success by general evidence alone: without site, domain and section.
+    /// The probability of success by general evidence alone: without site, domain and section.
     pub general_success: f64,
-    /// The chance of a block, 0 to 1.
+    /// The probability of a block, 0 to 1.
     pub block: f64,
-    /// The index, for choosing while more than one attempt is left: the worth of a page less the expected cost of getting it with
-    /// this fetcher, in plain requests.
+    /// The index, which orders candidates while more than one attempt is left: the value of a page less the expected
+    /// cost of getting it with this fetcher, in plain requests.
     pub index: f64,
-    /// The expected worth of this attempt when it is the last one allowed, in plain requests.
+    /// The expected worth of this attempt if it is the last one allowed, in plain requests.
     pub last_worth: f64,
-    /// The index by general evidence alone, blocks left out. Exploration goes by it.
+    /// The index by general evidence alone, without blocks. Exploration uses it.
     pub general_index: f64,
     /// The evidence that confidence rests on, if there is any.
     pub basis: Option<Basis>,
     /// Decayed attempts on this domain.
     pub domain_attempts: f64,
-    /// When it was last tried on this domain, in seconds since 1970; 0 when that is not known.
+    /// Time of the last attempt on this domain, in seconds since 1970; 0 if unknown.
     pub domain_newest_s: u32,
-    /// For how many attempts the estimate so far counts against what this host has shown of it.
+    /// Weight of the estimate so far against this host's own evidence, in attempts.
     pub(crate) host_weight: f64,
-    /// When the host's vendor changed its mind about it, in seconds since 1970; 0 for never.
+    /// Time at which the host's vendor changed its policy for it, in seconds since 1970; 0 for never.
     pub(crate) turned_s: u32,
-    /// Milliseconds spent on so many requests, from which a cost is measured.
+    /// Milliseconds spent on `spent_on` requests, for a measured cost.
     pub(crate) spent_ms: f64,
     pub(crate) spent_on: f64,
-    /// The mean plain request in milliseconds; 0 where no cost is measured.
+    /// The mean plain request in milliseconds; 0 if no cost is measured.
     pub(crate) plain_ms: f64,
 }
 
 impl Scored<'_> {
-    /// Its confidence, 0 to 1; 0 without evidence.
+    /// Returns its confidence, 0 to 1; 0 without evidence.
     pub fn confidence(&self) -> f64 {
         self.basis.map_or(0.0, |basis| basis.confidence())
     }
 
-    /// The decayed sample that its confidence rests on.
+    /// Returns the decayed sample that its confidence rests on.
     pub fn sample_size(&self) -> f64 {
         self.basis.map_or(0.0, |basis| basis.sample)
     }
 
-    /// Whether its confidence is enough to rely on.
+    /// Returns whether its confidence is sufficient.
     pub fn is_confident(&self, settings: &Settings) -> bool {
         self.basis.is_some_and(|basis| basis.is_confident(settings))
     }

@@ -1,22 +1,24 @@
-//! What the plain fetcher met on a site says something about all other fetchers there, before any of them has been tried.
+//! A prior from the plain fetcher's outcomes on a site, for all other fetchers before they have been tried there.
 //!
-//! A host may be open, behind a wall, or filled by scripts. The outcomes of plain requests show which: blocks mean a wall, empty
-//! pages mean scripts, content means neither. How the other fetchers do after a block or an empty page is known from all other
-//! hosts (the evidence of the hints). So two captchas send the next URL straight to stealth, although the browser has never failed
-//! on this host. Must not know for which level it is asked.
+//! A host may be open, protected by blocks, or filled by scripts. The outcomes of plain requests show which: blocks
+//! mean protection, empty pages mean scripts, content means neither. The evidence of the hints, from all other hosts,
+//! says how the other fetchers do after a block or an empty page. So two captchas send the next URL straight to
+//! stealth, although the browser has never failed on this host.
+//!
+//! Must not know: the level that the prior is applied to.
 
 use super::estimate::{Candidates, Step, Trace, Walk};
 use crate::evidence::{Entry, Group, Weights};
 use fetchwise_types::attempt::Hint;
-use fetchwise_types::registry::{CANDIDATES_MAX, Class};
+use fetchwise_types::registry::{MAX_CANDIDATES, Class};
 
-/// With fewer decayed failures than this, the estimates stay as they are.
+/// Decayed failures below which the estimates do not change.
 const FAILURES_MIN: f64 = 0.1;
 
 impl Walk<'_> {
-    /// Moves the estimates of all candidates but the plain one towards how they do where the plain one meets what it has met under
-    /// `entry`, with the group `also` added. Where the host has shown whose wall it is, how they do there is known better than how they
-    /// do after a block anywhere.
+    /// Moves the estimates of all candidates but the plain one, given the plain one's outcomes under `entry` plus those
+    /// of the group `also`. For a host with a known vendor, the estimates behind that vendor replace those after a
+    /// block anywhere.
     pub(super) fn pull_by_what_was_met(
         &self,
         candidates: &mut Candidates<'_>,
@@ -39,7 +41,8 @@ impl Walk<'_> {
         if failed < FAILURES_MIN || met.newest_s < turned_s {
             return;
         }
-        // Blocks are kept as exact weights only: their share of all failures is applied to the failures of the alert pair.
+        // Blocks are kept as exact weights only: their fraction of all failures is applied to the failures of the alert
+        // pair.
         let share = met.blocked / (met.total - met.success).max(f64::MIN_POSITIVE);
         let blocked = failed * share.clamp(0.0, 1.0);
         let empty = failed - blocked;
@@ -72,9 +75,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Successes and attempts of each candidate where the attempt before it ended as `hint` says, pseudo-attempts included.
-    fn after(&self, hint: Hint) -> [(f64, f64); CANDIDATES_MAX] {
-        let mut sums = [(0.0, 0.0); CANDIDATES_MAX];
+    /// Returns successes and attempts of each candidate after an attempt with this `hint`, pseudo-attempts included.
+    fn after(&self, hint: Hint) -> [(f64, f64); MAX_CANDIDATES] {
+        let mut sums = [(0.0, 0.0); MAX_CANDIDATES];
         for &(id, success, total) in self.priors.of_hint(hint) {
             if let Some(sum) = sums.get_mut(id.index()) {
                 *sum = (success, total);

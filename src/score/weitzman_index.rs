@@ -1,34 +1,36 @@
-//! The worth of trying a fetcher at some cost, as pure arithmetic: it keeps no state and reads no clock.
+//! Weitzman's index: the worth of trying a fetcher at some cost, as pure arithmetic without state or clock.
 
 use super::Settings;
 use fetchwise_types::registry::FetcherSpec;
 
-/// The least chance of success that is calculated with, so that an index stays finite.
+/// The smallest probability of success in calculations, so that an index stays finite.
 const CHANCE_MIN: f64 = 1e-6;
 
-/// The chance of success, lowered by the configured doubt.
+/// Returns the probability of success, lowered by the configured discount.
 #[inline]
 pub(crate) fn doubted(success: f64, settings: &Settings) -> f64 {
     ((success - settings.success_discount) / (1.0 - settings.success_discount)).max(CHANCE_MIN)
 }
 
-/// What one try costs: the request, the expected cost of a block, and a charge for the chance that what looks like content is not.
+/// Returns the cost of one try: the request, the expected cost of a block, and a charge for the probability of false
+/// content.
 fn charge(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
     cost + settings.blocked_cost * block + spec.false_success * (1.0 - success) * settings.page_value
 }
 
-/// Weitzman's index, for while more than one attempt is left: trying fetchers from the highest index down has the least expected
-/// cost until one succeeds.
+/// Returns Weitzman's index, used while more than one attempt is left: trying fetchers in order of descending index has
+/// the least expected cost until one succeeds.
 pub(crate) fn index(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
     spec.quality * settings.page_value - expected_cost(spec, cost, success, block, settings)
 }
 
-/// What a page costs on average when this fetcher is tried until it comes. The index is the page's worth less this.
+/// Returns the mean cost of a page when this fetcher is tried until it delivers. The index is the page's value less
+/// this cost.
 pub(crate) fn expected_cost(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
     charge(spec, cost, success, block, settings) / doubted(success, settings)
 }
 
-/// The expected worth of the last attempt allowed.
+/// Returns the expected worth of the last attempt allowed.
 pub(crate) fn last_worth(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
     spec.quality * settings.page_value * doubted(success, settings) - charge(spec, cost, success, block, settings)
 }

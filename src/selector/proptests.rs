@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::pauses::BreakerTrial;
 use super::{Selector, SelectContext};
-use crate::backoff::{BackoffSettings, FetchEnd, LinkState, RISK_LEVEL_MAX, retry_after};
+use crate::backoff::{BackoffSettings, FetchEnd, LinkState, MAX_RISK_LEVEL, retry_after};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::time::Timestamp;
@@ -168,7 +168,7 @@ proptest! {
             let pause_s = ((base_min * 60u64) << level).max(asked_s.unwrap_or(0).min(DAY_S));
             prop_assert_eq!(link.pause_at(at(now)), Some(at(now + pause_s)));
             prop_assert_eq!(link.pause_at(at(now + pause_s)), None, "over when it is over");
-            level = (level + 1).min(RISK_LEVEL_MAX);
+            level = (level + 1).min(MAX_RISK_LEVEL);
             prop_assert_eq!(link.risk_level, level);
         }
     }

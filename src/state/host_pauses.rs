@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 
-use crate::backoff::{BackoffSettings, RISK_LEVEL_MAX, pause};
+use crate::backoff::{BackoffSettings, MAX_RISK_LEVEL, pause};
 use crate::metrics::recorder::PauseCause;
 use fetchwise_types::fetch_result::ShortPage;
 use fetchwise_types::time::Timestamp;
@@ -168,7 +168,7 @@ impl Hosts {
             }
         };
         if is_trial || paused.is_none() {
-            host.level = (host.level + 1).min(RISK_LEVEL_MAX);
+            host.level = (host.level + 1).min(MAX_RISK_LEVEL);
         }
         host.blocks.clear();
         pauses.set(domain, Some(until));

@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 use dashmap::DashMap;
 
 /// Maximum number of responses remembered per host.
-const ANSWERS_MAX: usize = 16;
+const MAX_ANSWERS: usize = 16;
 /// Maximum number of hosts. Beyond it, hosts without a repeated page are dropped.
-const HOSTS_MAX: usize = 10_000;
+const MAX_HOSTS: usize = 10_000;
 /// Two SimHashes of the same page differ in at most this number of bits.
 const SAME_BITS: u32 = 5;
 /// SimHashes of different pages differ in at least this number of bits.
@@ -74,11 +74,11 @@ impl Pages {
     }
 
     fn sweep(&self) {
-        if self.hosts.len() <= HOSTS_MAX {
+        if self.hosts.len() <= MAX_HOSTS {
             return;
         }
         self.hosts.retain(|_, answers| answers.iter().any(|one| answers.iter().any(|two| comes_again(one, two))));
-        if self.hosts.len() > HOSTS_MAX {
+        if self.hosts.len() > MAX_HOSTS {
             self.hosts.clear();
         }
     }
@@ -87,7 +87,7 @@ impl Pages {
 /// Remembers a response, in place of the one that the same fetcher got for the same link before.
 fn remember(answers: &mut VecDeque<Seen>, seen: Seen) {
     answers.retain(|old| (old.link, old.fetcher) != (seen.link, seen.fetcher));
-    if answers.len() == ANSWERS_MAX {
+    if answers.len() == MAX_ANSWERS {
         answers.pop_front();
     }
     answers.push_back(seen);
@@ -165,11 +165,11 @@ mod tests {
         for link in 0..1_000 {
             pages.came("a.example", seen(link, 0, Some(WALL.wrapping_mul(link | 1))));
         }
-        assert_eq!(pages.hosts.get("a.example").map(|answers| answers.len()), Some(ANSWERS_MAX));
-        for host in 0..HOSTS_MAX + 10 {
+        assert_eq!(pages.hosts.get("a.example").map(|answers| answers.len()), Some(MAX_ANSWERS));
+        for host in 0..MAX_HOSTS + 10 {
             pages.came(&format!("{host}.example"), seen(1, 0, Some(WALL)));
         }
-        assert!(pages.hosts.len() <= HOSTS_MAX + 1);
+        assert!(pages.hosts.len() <= MAX_HOSTS + 1);
         pages.came("full.example", seen(1, 0, None));
         assert!(!pages.hosts.contains_key("full.example"), "a host without little text takes no memory");
     }

@@ -19,12 +19,12 @@ use fetchwise_types::decision::{Decision, Rule, Source, Selection};
 use fetchwise_types::time::Timestamp;
 
 /// Maximum time for which a trial that neither ends nor is dropped holds off others.
-const TRIAL_MAX: Duration = Duration::from_secs(600);
+const MAX_TRIAL: Duration = Duration::from_secs(600);
 /// Time added to the limits of a probe and its retry, after which followers stop waiting for it.
 const PROBE_GRACE: Duration = Duration::from_secs(10);
 
 /// Time after which a visit asks again for a permission that other nodes settle.
-const ASKING_MAX: Duration = Duration::from_secs(10);
+const MAX_ASKING: Duration = Duration::from_secs(10);
 
 /// Whether a request may go out to a host.
 enum Admission {
@@ -210,7 +210,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         {
             return not_yet;
         }
-        let held_until = now.saturating_add(TRIAL_MAX);
+        let held_until = now.saturating_add(MAX_TRIAL);
         if ended <= now && self.selector.claim_host_trial(domain, ended, held_until) {
             let lead = match self.selector.state().trials.join(domain, now, held_until) {
                 Role::Leader(lead) => Some(lead),
@@ -242,7 +242,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 Some(Admission::Paused(until))
             }
             MayTry::Asking(settled) => {
-                let until = now.saturating_add(ASKING_MAX);
+                let until = now.saturating_add(MAX_ASKING);
                 Some(Admission::Wait(Wait { until, why: WaitReason::Trial, listener: Some(settled.0) }))
             }
         }

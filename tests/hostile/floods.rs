@@ -11,7 +11,7 @@ use crate::tempers::{Flood, Flooder};
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// More than buffers on both sides need, and less than any flood here sends.
-const MEMORY_MAX: u64 = 96 << 20;
+const MAX_MEMORY: u64 = 96 << 20;
 
 async fn survives(flood: Flood) {
     let _alone = ONE_AT_A_TIME.lock().await;
@@ -41,7 +41,7 @@ async fn survives(flood: Flood) {
         }
         assert!(server.hung_up(), "{flood:?}: nobody asks for anything any more, and it still sends");
         let grown = resident().saturating_sub(before);
-        assert!(grown < MEMORY_MAX, "{flood:?}: {grown} bytes more after {} were sent", server.sent());
+        assert!(grown < MAX_MEMORY, "{flood:?}: {grown} bytes more after {} were sent", server.sent());
         println!("{flood:?}: {} MB sent, {} MB more memory", server.sent() >> 20, grown >> 20);
     })
     .await;

@@ -22,7 +22,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const FETCHERS: [&str; 2] = ["direct_access", "playwright"];
 const DOMAINS: u64 = 13;
 const SEGMENT: u64 = 64 << 10;
-const DISK_MAX: u64 = 2 << 20;
+const MAX_DISK: u64 = 2 << 20;
 /// Longer than anything here takes on any machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -115,7 +115,7 @@ fn the_log_stays_within_its_room_and_loses_no_evidence() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
     let mut options = options();
-    options.max_disk_bytes = Some(DISK_MAX);
+    options.max_disk_bytes = Some(MAX_DISK);
     let (upkeep, told) = start(dir.path(), options);
     let mirror = selector();
     let (mut written, mut most, begun) = (0, 0, Instant::now());
@@ -131,7 +131,7 @@ fn the_log_stays_within_its_room_and_loses_no_evidence() {
         loop {
             let taken = DiskUsage::taken(dir.path()).unwrap().total;
             most = most.max(taken);
-            if taken < DISK_MAX - 2 * SEGMENT || begun.elapsed() > PATIENCE {
+            if taken < MAX_DISK - 2 * SEGMENT || begun.elapsed() > PATIENCE {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -146,7 +146,7 @@ fn the_log_stays_within_its_room_and_loses_no_evidence() {
             runs.push(did);
         }
         let room = DiskUsage::taken(dir.path()).unwrap();
-        let has_room = room.total + 3 * SEGMENT + room.snapshot <= DISK_MAX;
+        let has_room = room.total + 3 * SEGMENT + room.snapshot <= MAX_DISK;
         if has_room && raw(dir.path()).len() as u64 == written - dropped || begun.elapsed() > PATIENCE {
             break;
         }
@@ -154,7 +154,7 @@ fn the_log_stays_within_its_room_and_loses_no_evidence() {
     }
     upkeep.stop();
     journal.close().unwrap();
-    assert!(most <= DISK_MAX, "{most} in {:?}: {runs:#?}", begun.elapsed());
+    assert!(most <= MAX_DISK, "{most} in {:?}: {runs:#?}", begun.elapsed());
     // What is left is what came last, without a hole.
     let times = raw(dir.path());
     assert_eq!(times.len() as u64, written - dropped);
@@ -211,7 +211,7 @@ fn it_stops_in_the_middle_and_leaves_everything_as_it_was() {
     journal.flush().wait().unwrap();
     for wait in [0, 1, 5, 20, 60, 150] {
         let mut options = options();
-        options.max_disk_bytes = Some(DISK_MAX);
+        options.max_disk_bytes = Some(MAX_DISK);
         let (upkeep, _) = start(dir.path(), options);
         std::thread::sleep(Duration::from_millis(wait));
         upkeep.stop();
@@ -229,7 +229,7 @@ fn child_that_writes_beside_upkeep_until_it_is_killed() {
     let dir = Path::new(&dir);
     let journal = open(dir);
     let mut options = options();
-    options.max_disk_bytes = Some(DISK_MAX / 2);
+    options.max_disk_bytes = Some(MAX_DISK / 2);
     let (_upkeep, told) = start(dir, options);
     let mut out = std::io::stderr();
     for batch in (first..).step_by(16) {

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use fetchwise::attempt::bounds::{HEADER_MAX_BYTES, LINK_MAX_BYTES, TIME_MAX, Unrecordable, VALUE_MAX_BYTES};
+use fetchwise::attempt::bounds::{MAX_HEADER_BYTES, MAX_LINK_BYTES, MAX_TIME, Unrecordable, MAX_VALUE_BYTES};
 use fetchwise::attempt::error_kind::ErrorKind;
-use fetchwise::attempt::json::{LINE_MAX_BYTES, Notes, from_json_line, to_json_line};
+use fetchwise::attempt::json::{MAX_LINE_BYTES, Notes, from_json_line, to_json_line};
 use fetchwise::attempt::{Arm, Attempt, ErrorType, Hint, STORED_HEADERS, Tag};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::journal::{self, Entry, Journal, JournalError, JournalOptions, Lost, Tombstone, TombstoneTarget};
@@ -41,8 +41,8 @@ fn recorded(attempts: &[Attempt]) -> Vec<Attempt> {
 /// Exports and imports, and gives back what came in.
 fn imported(attempt: &Attempt) -> Attempt {
     let line = to_json_line(attempt);
-    assert!(line.len() <= LINE_MAX_BYTES, "a line of {} bytes", line.len());
-    let (read, notes) = from_json_line(&line, TIME_MAX).unwrap_or_else(|error| panic!("{error}: {line:.300}"));
+    assert!(line.len() <= MAX_LINE_BYTES, "a line of {} bytes", line.len());
+    let (read, notes) = from_json_line(&line, MAX_TIME).unwrap_or_else(|error| panic!("{error}: {line:.300}"));
     // A small number of milliseconds looks like seconds only where it is written as a number.
     assert_eq!(notes, Notes::default());
     read
@@ -65,17 +65,17 @@ fn a_header_of_sixty_kilobytes_is_cut_and_the_rest_of_the_attempt_kept() {
     let kept = recorded(&[attempt.clone()]).remove(0);
     assert_eq!(kept.response_headers.len(), 2, "{:?}", kept.response_headers);
     assert_eq!(kept.response_headers[0], Header::new("Via", "a, b\u{fffd}c"));
-    assert_eq!(kept.response_headers[1], Header::new("server", "é".repeat(HEADER_MAX_BYTES / 2)));
+    assert_eq!(kept.response_headers[1], Header::new("server", "é".repeat(MAX_HEADER_BYTES / 2)));
     assert_eq!(Attempt { response_headers: attempt.response_headers.clone(), ..kept.clone() }, attempt);
     assert_eq!(imported(&kept), kept);
 }
 
 #[test]
 fn links_that_are_too_long_stay_two_links() {
-    let links = ["x", "y"].map(|end| format!("{}{end}", "l".repeat(LINK_MAX_BYTES)));
+    let links = ["x", "y"].map(|end| format!("{}{end}", "l".repeat(MAX_LINK_BYTES)));
     let with = |link: &str| Attempt { link: link.to_owned(), ..one() };
     let kept = recorded(&[with(&links[0]), with(&links[1]), with(&links[0]), with("a\0b"), with("")]);
-    assert!(kept.iter().all(|attempt| attempt.link.len() <= LINK_MAX_BYTES && imported(attempt) == *attempt));
+    assert!(kept.iter().all(|attempt| attempt.link.len() <= MAX_LINK_BYTES && imported(attempt) == *attempt));
     assert_eq!(kept[0].link, kept[2].link);
     assert_ne!(kept[0].link, kept[1].link);
     assert_eq!((kept[3].link.as_str(), kept[4].link.as_str()), ("a\u{fffd}b", "https://www.example.org/a/b.pdf"));
@@ -85,7 +85,7 @@ fn links_that_are_too_long_stay_two_links() {
 fn a_link_is_forgotten_by_the_name_that_its_caller_has_for_it() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
-    for link in ["https://me:secret@e.org/#x".to_owned(), "l".repeat(LINK_MAX_BYTES + 9)] {
+    for link in ["https://me:secret@e.org/#x".to_owned(), "l".repeat(MAX_LINK_BYTES + 9)] {
         journal.append_attempt(&Attempt { link: link.clone(), ..one() }).unwrap();
         journal.append_tombstone(&Tombstone { target: TombstoneTarget::Link(link), at: T0 }).unwrap();
     }
@@ -209,7 +209,7 @@ proptest! {
     #[test]
     fn any_attempt_recorded_exported_and_imported_is_the_same(attempt in attempts()) {
         let kept = recorded(std::slice::from_ref(&attempt)).remove(0);
-        prop_assert!(kept.heuristics.iter().all(|tag| tag.heuristic.value.len() <= VALUE_MAX_BYTES));
+        prop_assert!(kept.heuristics.iter().all(|tag| tag.heuristic.value.len() <= MAX_VALUE_BYTES));
         let again = imported(&kept);
         prop_assert_eq!(&again, &kept);
         prop_assert_eq!(recorded(std::slice::from_ref(&again)).remove(0), kept);

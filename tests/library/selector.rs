@@ -405,7 +405,7 @@ fn what_the_caller_knows_is_learned_from_and_decided_by_like_what_the_url_shows(
     for n in 0..40 {
         for known in [&vimeo[..], &[]] {
             let page = url(&format!("https://h{n}-{}.org/v/1", known.len()));
-            let mut visit = selector.visit(&page).unwrap().knowing(known.iter().cloned());
+            let mut visit = selector.visit(&page).unwrap().with_heuristics(known.iter().cloned());
             while let Step::Fetch(fetch) = visit.next() {
                 let is_plain = fetch.fetcher() == "direct_access";
                 let outcome = if is_plain == known.is_empty() { Outcome::Content } else { Outcome::Empty };

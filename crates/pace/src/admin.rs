@@ -13,7 +13,7 @@ use fetchwise_types::time::Timestamp;
 impl Pace {
     /// Ends every hold that keeps `host` from being asked, its site's and its address's among them. Returns until when the longest of
     /// them would have been; none when there was none. The keeper is told.
-    pub fn release(&self, host: &str, now: Timestamp) -> Option<Timestamp> {
+    pub fn end_hold(&self, host: &str, now: Timestamp) -> Option<Timestamp> {
         let mut ended = Vec::new();
         {
             let mut entry = self.hosts.get_mut(&self.key(host))?;

@@ -21,7 +21,7 @@
 //!     match pace.admit(scope, Cost::Plain, now) {
 //!         Admit::Go(permit) => {
 //!             // Here the host is asked.
-//!             let _ = pace.done(permit, &Response::new(Signal::Content, fetcher), now);
+//!             let _ = pace.record_response(permit, &Response::new(Signal::Content, fetcher), now);
 //!         }
 //!         Admit::Wait(until) => now = until,
 //!         Admit::AtCapacity => unreachable!("nothing is under way"),
@@ -101,7 +101,7 @@ pub enum Cost {
     Rendered,
 }
 
-/// What a [`Pace::floor`] came to.
+/// What a [`Pace::set_min_interval`] came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Floor {
     /// The gap that is kept from now on; none when the settings say that it is not.
@@ -186,7 +186,7 @@ impl Pace {
     }
 
     /// What came of a request.
-    pub fn done(&self, permit: Permit, answer: &Response, now: Timestamp) -> Done {
+    pub fn record_response(&self, permit: Permit, answer: &Response, now: Timestamp) -> Done {
         let round = self.round_of(&permit, now, |round| {
             let let_through = if answer.renders { render_cost(round.host.cold()) } else { permit.cost() };
             let (done, kept) = round.done(&permit, answer, let_through);
@@ -204,12 +204,12 @@ impl Pace {
     }
 
     /// The request of this permit never went out.
-    pub fn give_back(&self, permit: Permit, now: Timestamp) {
+    pub fn cancel(&self, permit: Permit, now: Timestamp) {
         self.round_of(&permit, now, |round| round.give_back(&permit));
     }
 
     /// The host wants a gap between requests: its `Crawl-delay`. What is done about it is a setting.
-    pub fn floor(&self, scope: Scope<'_>, gap: Duration, now: Timestamp) -> Floor {
+    pub fn set_min_interval(&self, scope: Scope<'_>, gap: Duration, now: Timestamp) -> Floor {
         let most = Duration::from_secs_f64(self.settings.max_crawl_delay_s);
         let (is_cut, kept) = (gap > most, gap.min(most));
         if self.settings.mode == PaceMode::Off || self.settings.crawl_delay == CrawlDelay::Ignore || kept.is_zero() {
@@ -255,8 +255,8 @@ impl Pace {
         })
     }
 
-    /// How a doubt came out that [`Pace::done`] told of.
-    pub fn verdict(&self, host: &str, doubt: u32, now: Timestamp) -> DoubtVerdict {
+    /// How a doubt came out that [`Pace::record_response`] told of.
+    pub fn doubt_verdict(&self, host: &str, doubt: u32, now: Timestamp) -> DoubtVerdict {
         let Some(mut entry) = self.hosts.get_mut(&self.key(host)) else { return DoubtVerdict::Page };
         let entry = &mut *entry;
         let (key, now) = (self.key(host), now.as_millis());
@@ -317,7 +317,7 @@ impl Pace {
     }
 
     /// Everybody of whom something is remembered.
-    pub fn known(&self) -> Vec<(Level, Box<str>)> {
+    pub fn hosts(&self) -> Vec<(Level, Box<str>)> {
         let mut all: Vec<_> = self.hosts.iter().map(|entry| (Level::Host, entry.who().name.clone())).collect();
         for (level, map) in [(Level::Site, &self.sites), (Level::Address, &self.addresses)] {
             all.extend(map.iter().filter(|entry| entry.kept.is_some()).map(|entry| (level, entry.name.clone())));
@@ -328,14 +328,14 @@ impl Pace {
     /// Gives the keeper what is remembered of everybody who was asked in this process, for the next one.
     pub fn close(&self, now: Timestamp) {
         if self.keeper.is_some() {
-            for ((level, name), state) in self.asked() {
+            for ((level, name), state) in self.active_states() {
                 self.keep(level, &name, Remembered::from_bytes(&state.0), Cause::Close, now);
             }
         }
     }
 
     /// What is remembered of everybody who was asked within the hour.
-    pub fn asked(&self) -> HashMap<(Level, Box<str>), State> {
+    pub fn active_states(&self) -> HashMap<(Level, Box<str>), State> {
         let mut all = HashMap::new();
         for entry in self.hosts.iter().filter(|entry| entry.hot().is_some()) {
             all.insert((Level::Host, entry.who().name.clone()), State(entry.remembered().to_bytes()));

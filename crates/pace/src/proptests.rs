@@ -59,7 +59,7 @@ fn reaches(pace: &Pace, host: &str, now: &mut i64) -> bool {
     for _ in 0..64 {
         match pace.admit(Scope::host(host), Cost::Plain, Timestamp::from_millis(*now)) {
             Admit::Go(permit) => {
-                let _ = pace.done(permit, &answer(Signal::Content, None, 100), Timestamp::from_millis(*now + 100));
+                let _ = pace.record_response(permit, &answer(Signal::Content, None, 100), Timestamp::from_millis(*now + 100));
                 return true;
             }
             Admit::Wait(until) => *now = until.as_millis(),
@@ -104,14 +104,14 @@ proptest! {
                 },
                 Do::Answer(at_index, heard, wait, ms) if !out.is_empty() => {
                     let (host, permit) = out.swap_remove(at_index % out.len());
-                    if let Done::Event { hold_until, .. } | Done::Doubt { hold_until, .. } = pace.done(permit, &answer(heard, wait, ms), at) {
+                    if let Done::Event { hold_until, .. } | Done::Doubt { hold_until, .. } = pace.record_response(permit, &answer(heard, wait, ms), at) {
                         prop_assert!(hold_until > at);
                         prop_assert!(pace.hold(Scope::host(HOSTS[host]), at).is_some_and(|hold| hold >= hold_until));
                     }
                 }
                 Do::GiveBack(at_index) if !out.is_empty() => {
                     let (_, permit) = out.swap_remove(at_index % out.len());
-                    pace.give_back(permit, at);
+                    pace.cancel(permit, at);
                 }
                 Do::Answer(..) | Do::GiveBack(_) => {}
             }
@@ -123,7 +123,7 @@ proptest! {
             }
         }
         for (_, permit) in out {
-            let _ = pace.done(permit, &answer(Signal::Content, None, 100), Timestamp::from_millis(now));
+            let _ = pace.record_response(permit, &answer(Signal::Content, None, 100), Timestamp::from_millis(now));
         }
         for host in HOSTS {
             prop_assert!(reaches(&pace, host, &mut now), "{host} is locked out");
@@ -152,12 +152,12 @@ proptest! {
             }
             let now = Timestamp::from_millis(now + 5);
             let first = permits.remove(0);
-            assert!(matches!(pace.done(first, &answer(Signal::Limited, None, 5), now), Done::Event { .. }));
+            assert!(matches!(pace.record_response(first, &answer(Signal::Limited, None, 5), now), Done::Event { .. }));
             let count = permits.len();
             let mut late: Vec<(Permit, Signal)> = permits.into_iter().zip(answers.iter().copied()).collect();
             late.rotate_left(turn % count.max(1));
             for (permit, heard) in late {
-                assert_eq!(pace.done(permit, &answer(heard, None, 5), now), Done::Nothing);
+                assert_eq!(pace.record_response(permit, &answer(heard, None, 5), now), Done::Nothing);
             }
             pace.state(Level::Host, "a.org")
         };

@@ -37,7 +37,7 @@ impl Crawl {
     }
 
     fn say(&mut self, permit: Permit, answer: Response) -> Done {
-        self.pace.done(permit, &answer, self.at())
+        self.pace.record_response(permit, &answer, self.at())
     }
 
     /// So many good answers, one after the other, each after 100 ms.
@@ -146,12 +146,12 @@ fn one_wall_is_a_doubt_that_another_url_settles() {
         crawl.good("a.org", 50);
         let permit = crawl.permit("a.org");
         let Done::Doubt { hold_until, doubt } = crawl.say(permit, wall) else { panic!("no doubt") };
-        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), DoubtVerdict::Pending);
+        assert_eq!(crawl.pace.doubt_verdict("a.org", doubt, crawl.at()), DoubtVerdict::Pending);
         let trial = crawl.permit("a.org");
         assert_eq!(crawl.at(), hold_until);
         let done = crawl.say(trial, Response::new(second, FETCHER));
         assert_eq!(matches!(done, Done::Event { .. }), verdict == DoubtVerdict::Pace, "{done:?}");
-        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), verdict);
+        assert_eq!(crawl.pace.doubt_verdict("a.org", doubt, crawl.at()), verdict);
     }
 }
 
@@ -224,7 +224,7 @@ fn sites_of_one_address_are_held_together_only_when_two_of_them_are_blocked() {
         let scope = Scope { address: Some("192.0.2.1"), ..Scope::host(host) };
         loop {
             match crawl.pace.admit(scope, Cost::Plain, crawl.at()) {
-                Admit::Go(permit) => return crawl.pace.done(permit, &Response::new(heard, FETCHER), crawl.at()),
+                Admit::Go(permit) => return crawl.pace.record_response(permit, &Response::new(heard, FETCHER), crawl.at()),
                 Admit::Wait(until) => crawl.now = until.as_millis(),
                 Admit::AtCapacity => panic!("full"),
             }
@@ -245,7 +245,7 @@ fn sites_of_one_address_are_held_together_only_when_two_of_them_are_blocked() {
 fn a_crawl_delay_is_a_floor_unless_the_settings_say_otherwise() {
     let gaps = |settings: PaceSettings, delay: u64| {
         let mut crawl = Crawl::new(settings);
-        let floor = crawl.pace.floor(Scope::host("a.org"), Duration::from_secs(delay), crawl.at());
+        let floor = crawl.pace.set_min_interval(Scope::host("a.org"), Duration::from_secs(delay), crawl.at());
         crawl.good("a.org", 1);
         let begin = crawl.now;
         crawl.good("a.org", 5);
@@ -268,7 +268,7 @@ fn a_crawl_delay_is_a_floor_unless_the_settings_say_otherwise() {
 fn a_crawl_delay_that_is_cut_is_told_once_and_remembered_as_it_was() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 1);
-    let floor = |seconds| crawl.pace.floor(Scope::host("a.org"), Duration::from_secs(seconds), crawl.at());
+    let floor = |seconds| crawl.pace.set_min_interval(Scope::host("a.org"), Duration::from_secs(seconds), crawl.at());
     assert_eq!(floor(180), Floor { kept: Some(Duration::from_secs(60)), is_cut: true, is_new: true });
     assert!(!floor(180).is_new, "the same of another origin of the host");
     assert!(floor(240).is_new);
@@ -282,7 +282,7 @@ fn a_crawl_delay_that_is_cut_is_told_once_and_remembered_as_it_was() {
     let explained = next.explain("a.org", crawl.at()).unwrap();
     assert_eq!((explained.floor, seconds(explained.crawl_delay)), (None, Some(240)));
     assert_eq!(seconds(explained.crawl_delay_cut), Some(60));
-    assert!(next.floor(Scope::host("a.org"), Duration::from_secs(240), crawl.at()).is_new);
+    assert!(next.set_min_interval(Scope::host("a.org"), Duration::from_secs(240), crawl.at()).is_new);
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn what_is_given_is_not_learned_and_off_is_off() {
     let off = Crawl::new(PaceSettings { mode: PaceMode::Off, ..PaceSettings::default() });
     for _ in 0..1000 {
         let Admit::Go(permit) = off.pace.admit(Scope::host("a.org"), Cost::Plain, off.at()) else { panic!("waits") };
-        assert_eq!(off.pace.done(permit, &Response::new(Signal::Limited, FETCHER), off.at()), Done::Nothing);
+        assert_eq!(off.pace.record_response(permit, &Response::new(Signal::Limited, FETCHER), off.at()), Done::Nothing);
     }
 }
 
@@ -432,7 +432,7 @@ fn whoever_is_not_asked_any_more_is_kept_as_64_bytes_and_then_not_at_all() {
         let host = format!("h{number}.org");
         let at = Timestamp::from_millis(crawl.now + ms);
         if let Admit::Go(permit) = crawl.pace.admit(Scope::host(&host), Cost::Plain, at) {
-            let _ = crawl.pace.done(permit, &Response::new(Signal::Content, FETCHER), at);
+            let _ = crawl.pace.record_response(permit, &Response::new(Signal::Content, FETCHER), at);
         }
     };
     (0..5000).for_each(|number| ask(number, 0));
@@ -462,7 +462,7 @@ fn walls_that_were_met_together_are_one_doubt_and_another_fetchers_page_does_not
         })
         .collect();
     assert_eq!(doubts[0], doubts[1]);
-    let verdict = |crawl: &Crawl| crawl.pace.verdict("a.org", doubts[0], crawl.at());
+    let verdict = |crawl: &Crawl| crawl.pace.doubt_verdict("a.org", doubts[0], crawl.at());
     let trial = crawl.permit("a.org");
     assert_eq!(crawl.say(trial, Response::new(Signal::Content, FetcherId(1))), Done::Nothing);
     assert_eq!(verdict(&crawl), DoubtVerdict::Pending, "a browser may pass where the plain fetcher is limited");
@@ -478,11 +478,11 @@ fn a_doubt_about_a_fetcher_that_nobody_sends_any_more_ends() {
     let permit = crawl.permit("a.org");
     let Done::Doubt { doubt, .. } = crawl.say(permit, Response::new(Signal::Wall, FETCHER)) else { panic!("no doubt") };
     for _ in 0..5 {
-        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), DoubtVerdict::Pending);
+        assert_eq!(crawl.pace.doubt_verdict("a.org", doubt, crawl.at()), DoubtVerdict::Pending);
         let trial = crawl.permit("a.org");
         let _ = crawl.say(trial, Response::new(Signal::Content, FetcherId(1)));
     }
-    assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), DoubtVerdict::Page);
+    assert_eq!(crawl.pace.doubt_verdict("a.org", doubt, crawl.at()), DoubtVerdict::Page);
 }
 
 #[test]
@@ -521,7 +521,7 @@ fn hosts_of_one_site_that_come_at_the_same_time_wait_for_nobody() {
                 for site in 0..500 {
                     let host = format!("h{thread}.site{site}.org");
                     if let Admit::Go(permit) = pace.admit(Scope::host(&host), Cost::Plain, at) {
-                        let _ = pace.done(permit, &Response::new(Signal::Content, FETCHER), at);
+                        let _ = pace.record_response(permit, &Response::new(Signal::Content, FETCHER), at);
                     }
                 }
             });
@@ -548,6 +548,6 @@ fn a_host_that_is_forgotten_begins_anew_while_requests_under_way_still_count() {
     assert_eq!(crawl.say(under_way, Response::new(Signal::Content, FETCHER)), Done::Nothing);
     assert_eq!(crawl.explain("a.org").in_flight, 0);
     crawl.pace.forget("a.org", crawl.at());
-    assert!(crawl.pace.explain("a.org", crawl.at()).is_none() && crawl.pace.asked().is_empty());
+    assert!(crawl.pace.explain("a.org", crawl.at()).is_none() && crawl.pace.active_states().is_empty());
     crawl.pace.forget("never.org", crawl.at());
 }

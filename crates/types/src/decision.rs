@@ -1,6 +1,8 @@
-//! Decisions: what a selector answers, under which label and by which rule.
+//! Decisions: the result of a selection, with its label and its rule.
 //!
-//! Owns the names of labels and rules, which are contracts of the JSON and of the log. Must not know how a choice is made.
+//! Owns: the names of labels and rules, which are contracts of the JSON and of the log.
+//!
+//! Must not know: how a choice is made.
 
 use strum::VariantArray;
 
@@ -27,16 +29,16 @@ pub enum Source {
     Learned,
     /// The chosen fetcher has the best index, but is not confident.
     Inferred,
-    /// A cheaper fetcher is given a chance, although the evidence speaks for another.
+    /// A cheaper fetcher is tried, although the evidence favours another one.
     Explore,
-    /// The plain fetcher goes first with a short deadline; when it brings content, that is the result.
+    /// The plain fetcher goes first with a short deadline; if it delivers content, that is the result.
     Probe,
     /// The router table names the fetcher.
     HardCoded,
     /// The caller named the fetcher. Its name in JSON is `hinted`.
     #[strum(serialize = "hinted")]
     Requested,
-    /// Nothing is fetched now: the link or its host is paused.
+    /// No request is made now: the link or its host is paused.
     Paused,
 }
 
@@ -48,18 +50,18 @@ impl Source {
     /// Every label.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// Its name in JSON and in the log.
+    /// Returns the name in JSON and in the log.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The label called `name`.
+    /// Returns the label called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         name.parse().ok()
     }
 }
 
-/// Which rule of the policy made a choice. `docs/concepts/decisions.md` describes those of the default policy.
+/// The rule of the policy that made a choice. `docs/concepts/decisions.md` describes the rules of the default policy.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::IntoStaticStr, VariantArray,
 )]
@@ -68,29 +70,29 @@ impl Source {
 pub enum Rule {
     /// Best index: the highest index of all candidates.
     Index,
-    /// Domain confidence: the highest index of the candidates that have evidence on this domain, because one of them is confident
-    /// there.
+    /// Domain confidence: the highest index of the candidates that have evidence on this domain, because one of them is
+    /// confident there.
     DomainConfident,
     /// Last attempt: the highest expected worth.
     LastAttempt,
-    /// Exploration: a cheaper candidate is given a chance.
+    /// Exploration: a cheaper candidate is tried.
     Explore,
     /// Last-ditch try: about to give up, the cheapest fetcher that is new on the domain.
     LastDitch,
-    /// Giving up: nobody gets past the host's vendor, and the best candidate is tried all the same.
+    /// Impassable try: no fetcher gets past the host's vendor, and the best candidate is tried anyway.
     TriedAllTheSame,
     /// The cheapest candidate that is confident.
     CheapestConfident,
     /// No candidate is confident, so the probe fetcher goes first.
     ProbeFirst,
-    /// The published formula over a union of attempts.
+    /// The published formula, over a union of attempts.
     Published,
     /// The caller named the fetcher. Its name in JSON is `caller_hint`.
     #[strum(serialize = "caller_hint")]
     Requested,
     /// The router table names the fetcher.
     RouterTable,
-    /// Another URL of the host has just been probed, and its verdict is shared.
+    /// Another URL of the host has just been probed, and shares its verdict.
     SharedProbe,
     /// The link or its host is paused.
     Paused,
@@ -106,12 +108,12 @@ impl Rule {
     /// Every rule.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// Its name in JSON and in the log.
+    /// Returns the name in JSON and in the log.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The rule in words.
+    /// Returns the rule in words.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Index => "the highest index of all candidates",
@@ -136,10 +138,10 @@ impl Rule {
     }
 }
 
-/// Use this fetcher.
+/// A chosen fetcher.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Selection {
-    /// Which one.
+    /// The fetcher.
     pub fetcher: FetcherId,
     /// The label.
     pub source: Source,
@@ -151,30 +153,31 @@ pub struct Selection {
     pub sample_size: f64,
     /// The chance that the policy gave to this choice.
     pub propensity: f64,
-    /// Its breaker on this domain is open, and was ignored: all others' were too, or somebody named it.
+    /// Whether its breaker on this domain is open and was ignored, because all others are open too or the caller named
+    /// it.
     pub breaker_ignored: bool,
 }
 
-/// What a selector answers.
+/// The result of a selection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Decision {
     /// Use this fetcher.
     Selected(Selection),
-    /// Not before then.
+    /// Make no request before then.
     Paused {
-        /// When it may be asked again.
+        /// The end of the pause.
         until: Timestamp,
-        /// Whether it is the host that is paused, not only this link.
+        /// Whether the host is paused, not only this link.
         host: bool,
     },
     /// No further attempt is worth its cost.
     GiveUp,
-    /// Not even a first attempt is worth its cost: the host has shown whose wall stands before it, and nobody gets past that one.
+    /// Not even a first attempt is worth its cost: no fetcher gets past the vendor that blocks on this host.
     NoFetcherGetsPast,
 }
 
 impl Decision {
-    /// The fetcher to use, if any.
+    /// Returns the selection, if a fetcher is to be used.
     pub fn selected(&self) -> Option<Selection> {
         match self {
             Self::Selected(take) => Some(*take),

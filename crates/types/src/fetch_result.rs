@@ -1,7 +1,9 @@
-//! What a request came to, as whoever made it saw it: the one vocabulary between detection, fetchers and a visit.
+//! The result of one request: the vocabulary that detection, fetchers and visits share.
 //!
-//! Owns [`Outcome`], the mapping from it to what an attempt counts as, and [`FetchResult`], which is an outcome with all that an attempt
-//! records of it. Must not know how a page is read nor what happens next.
+//! Owns: [`Outcome`], its mapping to the error table of attempts, and [`FetchResult`], an outcome with everything that
+//! an attempt records.
+//!
+//! Must not know: how a page is read, and what happens next.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,10 +14,10 @@ use crate::heuristic::Heuristic;
 use crate::provenance::Provenance;
 use crate::response::Header;
 
-/// What one request came to.
+/// The outcome of one request.
 ///
-/// It is an observation and blames nobody: the same empty page is the wrong tool's fault when the fetcher runs no scripts, and an
-/// empty page when it does. [`Outcome::counts_as`] says which.
+/// An outcome is an observation, and attributes nothing. The same empty page counts as `wrong_tool` if the fetcher runs
+/// no scripts, and as `empty_content` if it does. [`Outcome::counts_as`] decides.
 ///
 /// ```
 /// use fetchwise_types::fetch_result::{Block, Outcome};
@@ -31,25 +33,25 @@ use crate::response::Header;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// What was asked for.
+    /// The requested content.
     Content,
-    /// A page that does nothing but send its reader to another address, in HTML or in a one-line script.
+    /// A page that only sends its reader to another address, in HTML or in a one-line script.
     Redirect {
         /// The address as the page has it, absolute or relative to the page.
         to: Box<str>,
     },
     /// A challenge or a refusal.
     Blocked(Block),
-    /// An application's shell: the content comes by script.
+    /// An application's shell: a script loads the content.
     Shell {
-        /// The framework, when it has a name.
+        /// The framework, if it has a name.
         framework: Option<Box<str>>,
     },
-    /// A page with next to nothing to read.
+    /// A page with almost no text.
     Empty,
     /// A waiting room.
     Queued,
-    /// A status that is no success, and no block.
+    /// A status that is neither a success nor a block.
     Http(u16),
     /// The deadline passed.
     Timeout,
@@ -59,9 +61,9 @@ pub enum Outcome {
     Dns,
     /// The TLS handshake failed.
     Tls,
-    /// What stands between the crawler and the site failed, not the site: a proxy, an archive, a service.
+    /// A server between the crawler and the site failed, not the site: a proxy, an archive, a service.
     Proxy,
-    /// A source that was asked in the site's place does not have it.
+    /// A source that serves in place of the site does not have the page.
     NotHeld,
     /// The body ended before its announced length.
     Truncated,
@@ -69,46 +71,46 @@ pub enum Outcome {
     RedirectLoop,
     /// The body (or the headers) passed a limit.
     TooLarge,
-    /// The address is not one that may be dialled.
+    /// The address may not be dialled.
     RefusedAddress,
     /// Not a URL that can be fetched.
     InvalidUrl,
-    /// "Not now", to a crawler that the host had let through: for whoever knows that it is about speed. A 429 is
-    /// [`Http`](Self::Http) or [`Blocked`](Self::Blocked), of which a visit finds out itself.
+    /// The host says "not now" to a crawler that it had served: for callers that know it is about speed. Report a 429
+    /// as [`Http`](Self::Http) or [`Blocked`](Self::Blocked); a visit finds out by itself.
     RateLimited,
     /// The host's robots.txt asks crawlers not to fetch it.
     Disallowed,
-    /// The crawler's own machine is at its limits (descriptors, ports, disk, no network): no site and no fetcher is to blame, so
-    /// nothing is recorded, and the same is tried again a little later.
+    /// The crawler's own machine is at its limits (descriptors, ports, disk, no network). Neither a site nor a fetcher
+    /// caused it, so nothing is recorded, and the visit tries again a little later.
     Local,
-    /// It failed in a way that only the caller has a name for. Counts as the fetcher's failure.
+    /// A failure that only the caller has a name for. It counts as the fetcher's failure.
     Other(Box<str>),
 }
 
-/// What kind of block it is, and whose.
+/// The kind of a block, and its vendor.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Block {
-    /// What the visitor is told.
+    /// What the visitor gets.
     pub kind: BlockKind,
-    /// Whose wall it is, when known.
+    /// The vendor, if known.
     pub vendor: Option<Box<str>>,
-    /// The id of the detector's rule that told so, if one did.
+    /// The id of the detector's rule that matched, if one did.
     pub rule: Option<Box<str>>,
 }
 
-/// Whether a block can be solved.
+/// The kind of a block: whether it can be solved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BlockKind {
-    /// Prove that you are human: a captcha or a script's challenge.
+    /// A captcha or a script's challenge asks for a proof.
     Challenge,
-    /// No.
+    /// The request is refused.
     Refusal,
 }
 
 impl BlockKind {
-    /// The name of the failure that it counts as, which it has in JSON, too.
+    /// Returns the name of the failure that it counts as, in JSON too.
     pub const fn name(self) -> &'static str {
         self.error().name()
     }
@@ -128,22 +130,22 @@ impl fmt::Display for BlockKind {
 }
 
 impl Block {
-    /// A block of this kind, by this vendor, found by this rule.
+    /// Returns a block of this kind, by this vendor, found by this rule.
     pub fn new(kind: BlockKind, vendor: Option<Box<str>>, rule: Option<Box<str>>) -> Self {
         Self { kind, vendor, rule }
     }
 
-    /// A refusal by nobody known: 403 or 429.
+    /// Returns a refusal by an unknown vendor: 403 or 429.
     pub fn refusal() -> Self {
         Self { kind: BlockKind::Refusal, vendor: None, rule: None }
     }
 
-    /// A challenge by nobody known.
+    /// Returns a challenge by an unknown vendor.
     pub fn challenge() -> Self {
         Self { kind: BlockKind::Challenge, ..Self::refusal() }
     }
 
-    /// The same with a vendor's name.
+    /// Returns the block with a vendor's name.
     #[must_use]
     pub fn by(self, vendor: &str) -> Self {
         Self { vendor: Some(vendor.into()), ..self }
@@ -151,20 +153,21 @@ impl Block {
 }
 
 impl Outcome {
-    /// What an attempt counts as that a fetcher like `by` made. This is the one place where an observation becomes an entry of the
-    /// table of outcomes.
+    /// Maps the outcome of a request by a fetcher like `by` to the error table. This is the only place where an
+    /// observation becomes an entry of that table.
     ///
-    /// Statuses that no table names: 204, 205 and 304 bring no content, so they count as empty; another 3xx leads nowhere
-    /// (`redirect_loop`); 1xx and 0 are no final answer (`network_error`); 600 and above, such as 999, count as `client_error`.
+    /// Statuses that no table names: 204, 205 and 304 bring no content, so they count as empty. Another 3xx leads
+    /// nowhere (`redirect_loop`). 1xx and 0 are not final (`network_error`). 600 and above, such as 999, count as
+    /// `client_error`.
     ///
     /// # Errors
-    /// The type of the failure, when it is one.
+    /// The type of the failure, if it is one.
     pub fn counts_as(&self, by: &crate::registry::FetcherSpec) -> Result<(), ErrorType> {
         let empty = if by.renders { ErrorKind::EmptyContent } else { ErrorKind::WrongTool };
         let kind = match self {
             Self::Content => return Ok(()),
             Self::Blocked(block) => block.kind.error(),
-            // A redirect that nobody follows any further is a page with nothing on it.
+            // A redirect that is not followed any further is a page without content.
             Self::Shell { .. } | Self::Empty | Self::Redirect { .. } => empty,
             Self::Queued => ErrorKind::Queued,
             Self::Http(status) => match *status {
@@ -198,8 +201,8 @@ impl Outcome {
 }
 
 impl Outcome {
-    /// What it comes to when the body ended before its announced length: nothing that was read in it can be relied on, unless a wall
-    /// or a status has said enough.
+    /// Returns the outcome if the body ended before its announced length. Nothing that was read in it is reliable,
+    /// unless a block or a status is decisive.
     #[must_use]
     pub fn truncated(self) -> Self {
         match self {
@@ -210,7 +213,7 @@ impl Outcome {
 }
 
 impl From<ErrorKind> for Outcome {
-    /// The observation behind an entry of the table: for whoever has the name only.
+    /// Returns the observation behind an entry of the table, for callers that have only its name.
     fn from(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::BlockedCaptcha => Self::Blocked(Block::challenge()),
@@ -240,7 +243,7 @@ impl From<ErrorKind> for Outcome {
 }
 
 impl From<std::io::Error> for Outcome {
-    /// A request that failed on its way: a deadline or a broken connection.
+    /// Converts the error of a failed request: a deadline or a broken connection.
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::TimedOut => Self::Timeout,
@@ -250,7 +253,7 @@ impl From<std::io::Error> for Outcome {
 }
 
 impl fmt::Display for Outcome {
-    /// In words, for a person.
+    /// Writes the outcome in words, for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Content => f.write_str("content"),
@@ -288,57 +291,57 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The visible text of a page that has little of it: what tells a short page from a wall that is short, too.
+/// The visible text of a page that has little of it. It distinguishes a short page from a short block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShortPage {
-    /// Visible characters.
+    /// Number of visible characters.
     pub chars: u32,
-    /// A hash of the visible text: the same text has the same.
+    /// A hash of the visible text: equal text has an equal hash.
     pub text_hash: u64,
-    /// Whether anything on it hints at a wall, without being enough to call it one.
+    /// Whether anything on the page hints at a block, without being sufficient for one.
     pub is_suspect: bool,
 }
 
 impl ShortPage {
-    /// A page with so many visible characters, whose text has this hash, and on which nothing hints at a wall.
+    /// Returns a page with this number of visible characters and this text hash, and without a hint of a block.
     pub fn new(chars: u32, text_hash: u64) -> Self {
         Self { chars, text_hash, is_suspect: false }
     }
 
-    /// The same, with something on it that hints at a wall.
+    /// Returns the page with a hint of a block.
     #[must_use]
     pub fn suspect(self) -> Self {
         Self { is_suspect: true, ..self }
     }
 }
 
-/// An outcome with all that is recorded of it. An [`Outcome`] alone is one too.
+/// An outcome with everything that an attempt records of it. A plain [`Outcome`] converts into one.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FetchResult {
-    /// What it came to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The HTTP status, when there was one.
+    /// The HTTP status, if there was one.
     pub status: Option<u16>,
-    /// The response's headers, of which [`STORED_HEADERS`](crate::attempt::STORED_HEADERS) are recorded.
+    /// The response's headers; [`STORED_HEADERS`](crate::attempt::STORED_HEADERS) of them are recorded.
     pub headers: Vec<Header>,
-    /// What the response showed.
+    /// The heuristics that the response shows.
     pub heuristics: Vec<Heuristic>,
-    /// How long it is asked to be left alone. Without it a `Retry-After` among the headers counts.
+    /// The pause that the response asks for. If `None`, a `Retry-After` among the headers counts.
     pub retry_after: Option<Duration>,
-    /// How many requests to its host it was, where that is known: its redirects on the host, and what a rendered page asked for.
+    /// Number of requests to its host, if known: redirects on the host, and the requests of a rendered page.
     pub requests: Option<u16>,
-    /// How long it took. Without it the time since the fetch was handed out counts.
+    /// Duration of the request. If `None`, the time since the fetch was handed out counts.
     pub duration: Option<Duration>,
     /// The text of a page that has little of it.
     pub short: Option<ShortPage>,
-    /// A sketch of what a page with little text says: nearly the same for nearly the same text, whatever numbers are in it. None of
-    /// pages with much text, and of what is no HTML.
+    /// SimHash of the text of a page with little text: almost equal for almost equal text, whatever its numbers. `None`
+    /// for pages with much text and for anything but HTML.
     pub sketch: Option<u64>,
-    /// What happened, for a person; the outcome in words without it.
+    /// The reason in words, for people; the outcome in words if `None`.
     pub message: Option<String>,
-    /// Who answered in the site's place, where the site was not asked.
+    /// The server that responded in place of the site, if the site was not contacted.
     pub elsewhere: Option<Provenance>,
 }
 
@@ -367,29 +370,30 @@ impl From<ErrorKind> for FetchResult {
 }
 
 impl FetchResult {
-    /// The same with a status.
+    /// Returns the result with a status.
     #[must_use]
     pub fn with_status(self, status: u16) -> Self {
         Self { status: Some(status), ..self }
     }
 
-    /// The same with a wish to be left alone for a while.
+    /// Returns the result with a requested pause.
     #[must_use]
     pub fn with_retry_after(self, retry_after: Duration) -> Self {
         Self { retry_after: Some(retry_after), ..self }
     }
 
-    /// The same with the time that the request took.
+    /// Returns the result with the duration of the request.
     #[must_use]
     pub fn with_duration(self, duration: Duration) -> Self {
         Self { duration: Some(duration), ..self }
     }
 
-    /// The same, got from somebody who was asked in the site's place: an archive's copy, a search service's record.
+    /// Returns the result as one of a server that responded in place of the site: an archive's copy, a search service's
+    /// record.
     ///
-    /// It says nothing about the site of today. A copy of a wall, of a waiting room or of an error page is no copy of the page
-    /// (`not_held`), blocks nobody, and what its headers ask for was asked of somebody else. Who answered, and from which day the
-    /// copy is, become heuristics: `served_by` and `archived_at`.
+    /// It says nothing about the site of today. A copy of a block, of a waiting room or of an error page is not a copy
+    /// of the page: it counts as `not_held`, and blocks nobody. Its headers ask nothing of this crawler. The server and
+    /// the day of the copy become the heuristics `served_by` and `archived_at`.
     #[must_use]
     pub fn from_elsewhere(mut self, elsewhere: Provenance) -> Self {
         if matches!(self.outcome, Outcome::Blocked(_) | Outcome::Queued | Outcome::Http(_)) {
@@ -406,7 +410,7 @@ impl FetchResult {
         self
     }
 
-    /// The same with a sentence for a person.
+    /// Returns the result with a message for people.
     #[must_use]
     pub fn with_message(self, message: impl Into<String>) -> Self {
         Self { message: Some(message.into()), ..self }

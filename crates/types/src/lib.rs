@@ -1,9 +1,13 @@
-//! The words that the crates of fetchwise share: attempts, heuristics, fetch results, fetchers, decisions, responses and time.
+//! The types that the crates of fetchwise share: attempts, heuristics, fetch results, fetchers, decisions, responses
+//! and time.
 //!
 //! Embed [`fetchwise`](https://docs.rs/fetchwise), which re-exports every module of this crate under the same name.
 //!
-//! Owns: the types that cross a crate boundary, and their form as JSON (feature `json`). Invariants: no I/O; no type here holds a
-//! lock or a handle of the operating system. Must not know: how evidence is kept, how a page is fetched, or how a decision is made.
+//! Owns: the types that cross a crate boundary, and their form as JSON (feature `json`).
+//!
+//! Invariants: no I/O; no type here holds a lock or a handle of the operating system.
+//!
+//! Must not know: how evidence is stored, how a page is fetched, and how a decision is made.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

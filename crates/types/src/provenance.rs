@@ -1,30 +1,33 @@
-//! Who answered in the site's place, and from when the answer is: an archive's copy, a search service's record.
+//! The source of a response that the site itself did not give, and its time: an archive's copy, a search service's
+//! record.
 //!
-//! Invariant: what comes from elsewhere says nothing about the site of today. Must not know how it was got.
+//! Invariants: a response from another server says nothing about the site of today.
+//!
+//! Must not know: how the response was fetched.
 
 use crate::time::Timestamp;
 
-/// Where a response comes from that the site itself did not give.
+/// The server that responded in place of the site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provenance {
-    /// The host that answered, e.g. `web.archive.org`.
+    /// The host that responded, e.g. `web.archive.org`.
     pub by: Box<str>,
-    /// When the copy was made, where there is a copy.
+    /// The time of the copy, if it is a copy.
     pub captured: Option<Timestamp>,
 }
 
 impl Provenance {
-    /// A copy that `by` made at `captured`.
+    /// Returns the provenance of a copy that `by` made at `captured`.
     pub fn copy(by: &str, captured: Timestamp) -> Self {
         Self { by: by.into(), captured: Some(captured) }
     }
 
-    /// A record that `by` keeps.
+    /// Returns the provenance of a record that `by` keeps.
     pub fn record(by: &str) -> Self {
         Self { by: by.into(), captured: None }
     }
 
-    /// The day of the copy in UTC, as `2024-05-31`.
+    /// Returns the day of the copy in UTC, as `2024-05-31`.
     ///
     /// ```
     /// use fetchwise_types::provenance::Provenance;
@@ -39,7 +42,8 @@ impl Provenance {
     }
 }
 
-/// The date of the day with this number, counted from 1970-01-01 (days, in the calendar of 400-year eras that begin in March).
+/// Returns the date of the day with this number, counted from 1970-01-01. The calendar has eras of 400 years that begin
+/// in March.
 fn date_of(day: i64) -> (i64, i64, i64) {
     let day = day.saturating_add(719_468);
     let (era, of_era) = (day.div_euclid(146_097), day.rem_euclid(146_097));

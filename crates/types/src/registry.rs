@@ -1,20 +1,22 @@
-//! Fetchers as the decision sees them: a name, a class, what a request costs. Names become small numbers here.
+//! Fetchers as the decision sees them: a name, a class and the cost of a request. Names become small numbers here.
 //!
-//! Owns the built-in names and the defaults of each class. Ids are given in order of registration, never reused, and index
-//! fixed slots, so that reading a spec is one atomic load.
+//! Owns: the built-in names, and the defaults of each class.
+//!
+//! Invariants: ids are given in order of registration, are never reused, and index fixed slots, so that reading a spec
+//! is one atomic load.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::unknown_name::UnknownName;
 
-/// How many fetchers can be candidates of one selector.
-pub const CANDIDATES_MAX: usize = 64;
+/// Maximum number of candidates of one selector.
+pub const MAX_CANDIDATES: usize = 64;
 
-/// How many fetcher names a selector can tell apart, those that are only seen in the log included.
-pub const FETCHERS_MAX: usize = 1024;
+/// Maximum number of fetcher names that a selector knows, with those that only the log has.
+pub const MAX_FETCHERS: usize = 1024;
 
-/// What a fetcher is, broadly: sets the defaults of its [`FetcherSpec`].
+/// The class of a fetcher. It sets the defaults of its [`FetcherSpec`].
 ///
 /// ```
 /// use fetchwise_types::registry::Class;
@@ -41,13 +43,13 @@ pub enum Class {
     Plain,
     /// A browser.
     Rendering,
-    /// A browser that hides that it is one.
+    /// A browser that hides its automation.
     Stealth,
-    /// A copy of the page from elsewhere.
+    /// A service that has copies of pages.
     Archive,
     /// A downloader for certain sites.
     Special,
-    /// Nothing is known about it but its name.
+    /// Only its name is known.
     Unknown,
 }
 
@@ -59,42 +61,42 @@ impl Class {
     /// Every class.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The class called `name`.
+    /// Returns the class called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         name.parse().ok()
     }
 
-    /// Its name in a config.
+    /// Returns the name in a config.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// One fetcher: its name and what the decision has to know of it.
+/// One fetcher, as decisions see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FetcherSpec {
-    /// The name that attempts are logged under.
+    /// The name under which attempts are logged.
     pub name: Box<str>,
     /// Its class.
     pub class: Class,
     /// The cost of a request, in plain requests.
     pub cost: f64,
-    /// Whether the cost is taken from how long its requests take, on the host above all; [`cost`](Self::cost) is then where that begins,
-    /// and it stays between a quarter and four times of it.
+    /// Whether the cost is measured by the duration of its requests, mainly those on the host. [`cost`](Self::cost) is
+    /// then the start value; the measured cost stays between a quarter and four times of it.
     pub measures_cost: bool,
     /// The worth of what it delivers, as a share of the page itself: an archive's copy is old.
     pub quality: f64,
-    /// The chance of success before anything is known.
+    /// The chance of success without any evidence.
     pub prior: f64,
-    /// The charge for a success that may be none, as a share of a page's worth: a fetcher that does not render can take a
-    /// shell for content.
+    /// The charge for a success that may be false, as a share of a page's worth: a fetcher that does not render can
+    /// take a shell for content.
     pub false_success: f64,
     /// Whether it runs scripts.
     pub renders: bool,
 }
 
 impl FetcherSpec {
-    /// A fetcher of `class` with that class's defaults.
+    /// Returns a fetcher of `class` with that class's defaults.
     pub fn new(name: &str, class: Class) -> Self {
         let (cost, prior, quality, renders) = match class {
             Class::Plain => (1.0, 0.75, 1.0, false),
@@ -108,7 +110,7 @@ impl FetcherSpec {
         Self { name: canonical(name).into(), class, cost, measures_cost: false, quality, prior, false_success, renders }
     }
 
-    /// A fetcher that makes a plain request.
+    /// Returns a fetcher that makes plain HTTP requests.
     ///
     /// ```
     /// use fetchwise_types::registry::{Class, FetcherSpec};
@@ -120,29 +122,29 @@ impl FetcherSpec {
         Self::new(name, Class::Plain)
     }
 
-    /// A fetcher that is a browser.
+    /// Returns a fetcher that is a browser.
     pub fn rendering(name: &str) -> Self {
         Self::new(name, Class::Rendering)
     }
 
-    /// A fetcher that is a browser and hides it.
+    /// Returns a fetcher that is a browser and hides it.
     pub fn stealth(name: &str) -> Self {
         Self::new(name, Class::Stealth)
     }
 
-    /// The same at another cost of a request, in plain requests.
+    /// Returns the spec with another cost of a request, in plain requests.
     #[must_use]
     pub fn cost(self, cost: f64) -> Self {
         Self { cost, ..self }
     }
 
-    /// The same with a cost that is taken from how long its requests take.
+    /// Returns the spec with a cost that is measured by the duration of its requests.
     #[must_use]
     pub fn measured_cost(self) -> Self {
         Self { measures_cost: true, ..self }
     }
 
-    /// What `name` is taken for when nobody says: the built-in names have their class, any other is [`Class::Unknown`].
+    /// Returns the default spec of `name`: the built-in names have their class, any other is [`Class::Unknown`].
     pub fn by_name(name: &str) -> Self {
         let name = canonical(name);
         let class = BUILT_IN.iter().find(|(n, _)| *n == name).map_or(Class::Unknown, |&(_, class)| class);
@@ -150,7 +152,7 @@ impl FetcherSpec {
     }
 }
 
-/// The fetcher that probes: the cheapest way there is.
+/// The fetcher that probes: the cheapest one.
 pub const PROBE_FETCHER: &str = "direct_access";
 
 /// The built-in names, cheapest first within their kind.
@@ -163,78 +165,87 @@ pub const BUILT_IN: &[(&str, Class)] = &[
     ("nytime_searcher", Class::Special),
 ];
 
-/// `name` with its alias resolved: `simple_http` is `direct_access`.
+/// Returns `name` with its alias resolved: `simple_http` is `direct_access`.
 pub fn canonical(name: &str) -> &str {
     if name == "simple_http" { PROBE_FETCHER } else { name }
 }
 
-/// Fetchers that cannot be candidates together.
+/// The reason why fetchers cannot be candidates together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// Two have one name.
+    /// Two fetchers have the same name.
     #[error("the fetcher {name} is there twice")]
     Twice {
         /// The name.
         name: String,
     },
-    /// There are more than can be told apart in one decision.
-    #[error("the fetcher {name} is one too many: at most {CANDIDATES_MAX} can be candidates")]
+    /// There are more fetchers than one decision can tell apart.
+    #[error("the fetcher {name} is one too many: at most {MAX_CANDIDATES} can be candidates")]
     TooMany {
-        /// The first one too many.
+        /// The first fetcher beyond the limit.
         name: String,
     },
 }
 
 /// A fetcher's number within one selector.
+///
+/// Ids are meaningful only with the selector, or the [`Registry`], that gave them out. Ids below [`MAX_CANDIDATES`] can be in a
+/// [`FetcherSet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FetcherId(pub u16);
+pub struct FetcherId(
+    /// The position in the order of registration, from 0 on.
+    pub u16,
+);
 
 impl FetcherId {
-    /// Its place in the order of registration.
+    /// Returns its position in the order of registration, as an index.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// A set of candidates, by id. Fetchers that are no candidates are never in it.
+/// A set of candidates, by id. Fetchers that are not candidates are never in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FetcherSet(u64);
 
 impl FetcherSet {
-    /// Nothing in it.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
     /// Adds a candidate.
     pub fn insert(&mut self, id: FetcherId) {
-        if id.index() < CANDIDATES_MAX {
+        if id.index() < MAX_CANDIDATES {
             self.0 |= 1 << id.0;
         }
     }
 
-    /// What is in either.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether it holds `id`.
+    /// Returns whether it contains `id`.
     pub fn contains(self, id: FetcherId) -> bool {
-        id.index() < CANDIDATES_MAX && self.0 & (1 << id.0) != 0
+        id.index() < MAX_CANDIDATES && self.0 & (1 << id.0) != 0
     }
 
-    /// How many it holds.
+    /// Returns the number of candidates in it.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether it holds none.
+    /// Returns whether it is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// All fetchers a selector knows, by id. Candidates come first.
+/// All fetchers that a selector knows, by id. Candidates come first.
+///
+/// Threads share it by reference: registering a name takes no lock, and a registered fetcher never changes. It has room
+/// for [`MAX_FETCHERS`] names.
 #[derive(Debug)]
 pub struct Registry {
     slots: Box<[OnceLock<FetcherSpec>]>,
@@ -243,9 +254,12 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry whose first fetchers, in this order, are the candidates.
+    /// Returns a registry whose first fetchers, in this order, are the candidates.
+    ///
+    /// # Errors
+    /// [`RegistryError`] if two have the same name, or if there are more than [`MAX_CANDIDATES`].
     pub fn new(specs: Vec<FetcherSpec>) -> Result<Self, RegistryError> {
-        if let Some(extra) = specs.get(CANDIDATES_MAX) {
+        if let Some(extra) = specs.get(MAX_CANDIDATES) {
             return Err(RegistryError::TooMany { name: extra.name.to_string() });
         }
         let is_twice =
@@ -253,19 +267,19 @@ impl Registry {
         if let Some((_, twice)) = specs.iter().enumerate().find(is_twice) {
             return Err(RegistryError::Twice { name: twice.name.to_string() });
         }
-        let mut slots: Vec<OnceLock<FetcherSpec>> = Vec::with_capacity(FETCHERS_MAX);
+        let mut slots: Vec<OnceLock<FetcherSpec>> = Vec::with_capacity(MAX_FETCHERS);
         let count = specs.len();
         slots.extend(specs.into_iter().map(OnceLock::from));
-        slots.resize_with(FETCHERS_MAX, OnceLock::new);
+        slots.resize_with(MAX_FETCHERS, OnceLock::new);
         Ok(Self { slots: slots.into_boxed_slice(), candidates: count, len: AtomicUsize::new(count) })
     }
 
-    /// How many candidates there are: ids below are theirs.
+    /// Returns the number of candidates: smaller ids are theirs.
     pub fn candidates_len(&self) -> usize {
         self.candidates
     }
 
-    /// The candidates in order of registration.
+    /// Returns the candidates in order of registration.
     pub fn candidates(&self) -> impl Iterator<Item = (FetcherId, &FetcherSpec)> {
         self.slots[..self.candidates]
             .iter()
@@ -273,38 +287,39 @@ impl Registry {
             .filter_map(|(index, slot)| Some((FetcherId(index as u16), slot.get()?)))
     }
 
-    /// All names, by id.
+    /// Returns all names, by id.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         // Acquire pairs with the Release in `intern`.
-        let len = self.len.load(Ordering::Acquire).min(FETCHERS_MAX);
+        let len = self.len.load(Ordering::Acquire).min(MAX_FETCHERS);
         self.slots[..len].iter().map_while(|slot| slot.get().map(|spec| &*spec.name))
     }
 
-    /// The spec of `id`, which this registry gave out.
+    /// Returns the spec of `id`, which this registry gave out.
     pub fn spec(&self, id: FetcherId) -> Option<&FetcherSpec> {
         self.slots.get(id.index())?.get()
     }
 
-    /// The id of `name`, if it is known.
+    /// Returns the id of `name`, or of the name that it is an alias of, if it is known. Cost: linear in the number of
+    /// known names.
     pub fn find(&self, name: &str) -> Option<FetcherId> {
         let name = canonical(name);
         // Acquire pairs with the Release in `intern`: a name that was counted can be read.
-        let len = self.len.load(Ordering::Acquire).min(FETCHERS_MAX);
+        let len = self.len.load(Ordering::Acquire).min(MAX_FETCHERS);
         let position = self.slots[..len].iter().position(|slot| slot.get().is_some_and(|spec| &*spec.name == name))?;
         Some(FetcherId(position as u16))
     }
 
-    /// The id of `name`, which is registered now if it was not known. None when there is no room for another name.
+    /// Returns the id of `name`, and registers it if it is unknown. `None` if there is no room for another name.
     pub fn intern(&self, name: &str) -> Option<FetcherId> {
-        // Counted before the search: a name that another thread registers meanwhile lies behind, where the loop meets it. Acquire pairs
-        // with the Release below.
+        // Counted before the search: a name that another thread registers meanwhile lies behind it, where the loop
+        // finds it. Acquire pairs with the Release below.
         let from = self.len.load(Ordering::Acquire);
         if let Some(id) = self.find(name) {
             return Some(id);
         }
         let name = canonical(name);
         for (index, slot) in self.slots.iter().enumerate().skip(from) {
-            // The slot is taken by whoever comes first; a loser reads who it was and goes on.
+            // The first thread takes the slot; a loser reads its name and goes on.
             let spec = slot.get_or_init(|| FetcherSpec::by_name(name));
             // Release pairs with the Acquire in `names`, in `find` and above.
             self.len.fetch_max(index + 1, Ordering::Release);
@@ -336,14 +351,14 @@ mod tests {
     fn a_fetcher_that_comes_twice_or_is_one_too_many_is_named() {
         let twice = ["a", "b", "a"].map(FetcherSpec::by_name).to_vec();
         assert_eq!(Registry::new(twice).unwrap_err(), RegistryError::Twice { name: "a".to_owned() });
-        let many: Vec<_> = (0..=CANDIDATES_MAX).map(|n| FetcherSpec::by_name(&format!("f{n}"))).collect();
+        let many: Vec<_> = (0..=MAX_CANDIDATES).map(|n| FetcherSpec::by_name(&format!("f{n}"))).collect();
         assert_eq!(Registry::new(many).unwrap_err(), RegistryError::TooMany { name: "f64".to_owned() });
     }
 
     #[test]
     fn a_full_registry_says_so() {
         let registry = Registry::new(Vec::new()).unwrap();
-        for n in 0..FETCHERS_MAX {
+        for n in 0..MAX_FETCHERS {
             assert!(registry.intern(&format!("f{n}")).is_some());
         }
         assert_eq!(registry.intern("one more"), None);
@@ -352,7 +367,8 @@ mod tests {
 
     #[test]
     fn racing_threads_agree_on_ids() {
-        // A name could get two ids when it was registered between another thread's search and that thread's look at the count.
+        // Regression: a name got two ids if another thread registered it between a thread's search and that thread's
+        // read of the count.
         for _ in 0..200 {
             let registry = Registry::new(Vec::new()).unwrap();
             let ids = |registry: &Registry| (0..50).map(|n| registry.intern(&format!("f{n}"))).collect::<Vec<_>>();

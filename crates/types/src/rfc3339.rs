@@ -1,20 +1,20 @@
-//! Timestamps as text: RFC 3339 in UTC with milliseconds, the one form in which fetchwise writes times for people and
+//! Timestamps as text: RFC 3339 in UTC with milliseconds, the only form in which fetchwise writes times for people and
 //! programs.
 //!
-//! Owns reading and writing that form. [`crate::time`] owns what a timestamp is.
+//! Owns: reading and writing that form. [`crate::time`] owns the timestamp itself.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::time::Timestamp;
 
-/// `text` is no point in time.
+/// A text that is not a valid time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a time in RFC 3339 (as in 2026-01-31T12:00:00Z): {reason}")]
 pub struct TimeError {
     reason: chrono::ParseError,
 }
 
-/// Writes `at` as `2026-01-31T12:00:00.000Z`. Times that the calendar cannot hold come out as its nearest end.
+/// Writes `at` as `2026-01-31T12:00:00.000Z`. Times beyond the calendar's range become its nearest end.
 ///
 /// ```
 /// use fetchwise::{rfc3339, time::Timestamp};
@@ -26,10 +26,10 @@ pub fn format(at: Timestamp) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// Reads an RFC 3339 time with any offset; what is finer than a millisecond is cut off.
+/// Reads an RFC 3339 time with any offset; anything finer than a millisecond is cut off.
 ///
 /// # Errors
-/// [`TimeError`] when `text` is none.
+/// [`TimeError`] if `text` is not a valid time.
 ///
 /// ```
 /// use fetchwise_types::rfc3339;

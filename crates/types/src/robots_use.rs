@@ -1,4 +1,4 @@
-//! Whether a fetch obeys its origin's robots.txt: a setting of config files, of the command line and of single links.
+//! The use of an origin's robots.txt: a setting of config files, of the command line and of single links.
 //!
 //! Must not know: how robots.txt is read.
 
@@ -7,22 +7,22 @@ use std::str::FromStr;
 
 use crate::unknown_name::UnknownName;
 
-/// What a link's fetch does about its origin's robots.txt.
+/// The use of its origin's robots.txt for a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RobotsUse {
-    /// It is not asked for.
+    /// It is not requested.
     #[default]
     Ignore,
-    /// Its `Crawl-delay` is kept; its rules are not.
+    /// Its `Crawl-delay` is respected, its rules are not.
     Delay,
-    /// Its rules and its `Crawl-delay` are kept.
+    /// Its rules and its `Crawl-delay` are respected.
     Obey,
 }
 
 impl RobotsUse {
     const NAMES: [&str; 3] = ["obey", "delay", "ignore"];
 
-    /// The name it has on the command line and in the config.
+    /// Returns the name on the command line and in the config.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ignore => "ignore",

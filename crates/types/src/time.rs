@@ -1,7 +1,7 @@
-//! Time as the whole crate speaks of it: milliseconds since the Unix epoch, UTC, and where "now" comes from.
+//! Time in all crates: milliseconds since the Unix epoch in UTC, and the source of "now".
 //!
-//! Nothing below the pipeline reads a clock: `select` and `record` are handed the time, so that a simulation or a replay
-//! runs through the same code as live traffic.
+//! Invariants: nothing below the pipeline reads a clock. `select` and `record` take the time as an argument, so a
+//! simulation or a replay runs the same code as live traffic.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,17 +11,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// From milliseconds since the Unix epoch.
+    /// Returns the time at this number of milliseconds since the Unix epoch.
     pub const fn from_millis(ms: i64) -> Self {
         Self(ms)
     }
 
-    /// Milliseconds since the Unix epoch.
+    /// Returns milliseconds since the Unix epoch.
     pub const fn as_millis(self) -> i64 {
         self.0
     }
 
-    /// What the system clock says.
+    /// Returns the time of the system clock.
     pub fn now() -> Self {
         let ms = match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
@@ -30,7 +30,7 @@ impl Timestamp {
         Self(ms)
     }
 
-    /// This time and `span` more, at the end of time at the latest.
+    /// Returns this time plus `span`, at most the end of time.
     #[must_use]
     pub fn saturating_add(self, span: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))

@@ -8,9 +8,9 @@ use super::bytes::Take;
 /// Length of a record's header.
 pub const RECORD_HEADER_LEN: usize = 16;
 /// Largest payload of a frame.
-pub(super) const PAYLOAD_LEN_MAX: usize = 16 << 20;
+pub(super) const MAX_PAYLOAD_LEN: usize = 16 << 20;
 /// Largest record.
-pub const RECORD_LEN_MAX: usize = PAYLOAD_LEN_MAX - RECORD_HEADER_LEN;
+pub const MAX_RECORD_LEN: usize = MAX_PAYLOAD_LEN - RECORD_HEADER_LEN;
 
 /// A record as the log sees it: bytes with a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl RecordRef<'_> {
 
 /// Appends a record to a frame's payload.
 pub fn put_record(out: &mut Vec<u8>, record: &RecordRef<'_>) {
-    // The caller has checked the length against `RECORD_LEN_MAX`.
+    // The caller has checked the length against `MAX_RECORD_LEN`.
     out.extend_from_slice(&(record.payload.len() as u32).to_le_bytes());
     out.extend_from_slice(&record.kind.to_le_bytes());
     out.extend_from_slice(&record.schema.to_le_bytes());

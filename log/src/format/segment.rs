@@ -6,7 +6,7 @@
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::bytes::{Put, Take, is_sealed, seal_bytes};
-use super::record::PAYLOAD_LEN_MAX;
+use super::record::MAX_PAYLOAD_LEN;
 
 /// First bytes of a segment.
 const SEGMENT_MAGIC: [u8; 8] = *b"\x89FWL\r\n\x1a\n";
@@ -280,7 +280,7 @@ impl FrameHeader {
         let flags = r.u16();
         let max_time = r.i64();
         let len_ok = match kind {
-            FrameKind::Records => payload_len as usize <= PAYLOAD_LEN_MAX && count > 0,
+            FrameKind::Records => payload_len as usize <= MAX_PAYLOAD_LEN && count > 0,
             FrameKind::Marker => payload_len == 0 && count == 0,
             FrameKind::Seal => payload_len as usize == SEAL_LEN && count == 0,
         };

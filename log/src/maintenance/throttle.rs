@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Work goes on for so long between two rests.
 const SLICE: Duration = Duration::from_millis(10);
 /// No rest is longer, so that whoever says stop is heard soon.
-const REST_MAX: Duration = Duration::from_millis(200);
+const MAX_REST: Duration = Duration::from_millis(200);
 
 /// Shared by whoever works and whoever watches. One thread works with it at a time.
 ///
@@ -58,7 +58,7 @@ impl Brake {
         let worked = since.elapsed();
         if worked >= SLICE {
             let rest = worked.saturating_mul(self.rest_percent.load(Ordering::Relaxed)) / 100;
-            std::thread::sleep(rest.min(REST_MAX));
+            std::thread::sleep(rest.min(MAX_REST));
             *since = Instant::now();
         }
         !self.is_stopped()

@@ -16,9 +16,9 @@ use crate::fs::Fs;
 use crate::read::segment_check::{refine_damage, scan_segment};
 
 /// How often a listing is repeated when files vanish while it is read.
-const RACES_MAX: usize = 8;
+const MAX_RACES: usize = 8;
 /// So many files stay open, so that a compaction beside a reader takes nothing away from it.
-const OPEN_FILES_MAX: usize = 256;
+const MAX_OPEN_FILES: usize = 256;
 
 /// A directory, understood.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl Catalog {
         let mut races = 0;
         loop {
             match Self::read_once(fs, dir) {
-                Err(Error::Replaced { .. }) if races < RACES_MAX => races += 1,
+                Err(Error::Replaced { .. }) if races < MAX_RACES => races += 1,
                 done => return done,
             }
         }
@@ -120,7 +120,7 @@ impl Catalog {
                 catalog.unfinished.push(name);
             } else if let Some((number, first_seq)) = parse_segment_name(&name) {
                 catalog.number_max = catalog.number_max.max(number);
-                let keep_open = files.len() < OPEN_FILES_MAX;
+                let keep_open = files.len() < MAX_OPEN_FILES;
                 match open_segment(fs, dir, &name, number, first_seq, keep_open)? {
                     Ok(file) => files.push(Entry::Good(file)),
                     Err(damage) => files.push(Entry::Unreadable { number, first_seq, damage }),

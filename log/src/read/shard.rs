@@ -23,7 +23,7 @@ const BATCHES: usize = 4;
 const AHEAD: usize = 16;
 
 /// How often a compaction may take a file away.
-const REOPENINGS_MAX: u32 = 8;
+const MAX_REOPENINGS: u32 = 8;
 
 /// Payloads of frames, one behind the other at multiples of 16, and where each shard's records are in them.
 #[derive(Default)]
@@ -111,7 +111,7 @@ impl Reader {
     ) -> Result<Summary, Error> {
         let mut summary = Summary::default();
         let mut read = self.read_batches(seq, queues, &mut summary, progress);
-        for _ in 0..REOPENINGS_MAX {
+        for _ in 0..MAX_REOPENINGS {
             if !matches!(read, Err(Error::Replaced { .. })) {
                 break;
             }

@@ -201,8 +201,8 @@ const BYTE_BITS: u32 = 40;
 const BYTE_MASK: u64 = (1 << BYTE_BITS) - 1;
 const ONE_RECORD: u64 = 1 << BYTE_BITS;
 /// The largest bounds that fit.
-pub(crate) const RECORDS_MAX: u64 = (1 << (64 - BYTE_BITS)) - 2;
-pub(crate) const BYTES_MAX: u64 = BYTE_MASK >> 1;
+pub(crate) const MAX_RECORDS: u64 = (1 << (64 - BYTE_BITS)) - 2;
+pub(crate) const MAX_BYTES: u64 = BYTE_MASK >> 1;
 
 /// Room in the queue, counted in records and bytes.
 #[derive(Debug)]
@@ -225,8 +225,8 @@ impl Gate {
             waiting: AtomicUsize::new(0),
             shut: Mutex::new(false),
             freed: Condvar::new(),
-            max_records: max_records.clamp(1, RECORDS_MAX),
-            max_bytes: max_bytes.clamp(1, BYTES_MAX),
+            max_records: max_records.clamp(1, MAX_RECORDS),
+            max_bytes: max_bytes.clamp(1, MAX_BYTES),
         }
     }
 
@@ -241,7 +241,7 @@ impl Gate {
     }
 
     fn take(&self, bytes: u64, mut used: u64) -> bool {
-        let bytes = bytes.min(BYTES_MAX);
+        let bytes = bytes.min(MAX_BYTES);
         loop {
             let (records, held) = (used >> BYTE_BITS, used & BYTE_MASK);
             // A record larger than the whole queue goes through an empty one.

@@ -16,7 +16,7 @@ use super::recover::{Plan, Recovery, recover};
 use super::shared::{Message, Metrics, Queued, Shared};
 use super::worker::Worker;
 use crate::error::{AppendError, Error, Lost, WaitError};
-use crate::format::{RECORD_LEN_MAX, record_len};
+use crate::format::{MAX_RECORD_LEN, record_len};
 use crate::fs::{Fs, RealFs};
 use crate::read::reader::Reader;
 use crate::write::ack_future::Acknowledgement;
@@ -124,9 +124,9 @@ impl Log {
     /// [`AppendError::TooLarge`], [`AppendError::Full`], [`AppendError::Degraded`] or [`AppendError::Closed`]; the record
     /// has no place in the log then.
     pub fn append(&self, record: Record<'_>) -> Result<Ticket, AppendError> {
-        if record.payload.len() > RECORD_LEN_MAX {
+        if record.payload.len() > MAX_RECORD_LEN {
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(AppendError::TooLarge { len: record.payload.len(), max: RECORD_LEN_MAX });
+            return Err(AppendError::TooLarge { len: record.payload.len(), max: MAX_RECORD_LEN });
         }
         let bytes = record_len(record.payload.len()) as u64;
         if !self.shared.gate.try_enter(bytes) {

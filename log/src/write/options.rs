@@ -184,7 +184,7 @@ pub struct Record<'a> {
     pub key_hash: u64,
     /// When it happened, ms since the Unix epoch; only the latest time of a frame is stored.
     pub time_ms: i64,
-    /// At most [`RECORD_LEN_MAX`](crate::RECORD_LEN_MAX) bytes.
+    /// At most [`MAX_RECORD_LEN`](crate::MAX_RECORD_LEN) bytes.
     pub payload: &'a [u8],
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct Plan<'a> {
 }
 
 /// How often a compaction may take files away under us.
-const RACES_MAX: usize = 8;
+const MAX_RACES: usize = 8;
 
 /// Reads the directory, repairs a torn tail, and returns a writer that stands behind the last record. The caller holds
 /// the lock.
@@ -62,7 +62,7 @@ pub(crate) fn recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
     let mut races = 0;
     loop {
         match try_recover(plan) {
-            Err(Error::Replaced { .. }) if races < RACES_MAX => races += 1,
+            Err(Error::Replaced { .. }) if races < MAX_RACES => races += 1,
             done => return done,
         }
     }

@@ -13,7 +13,7 @@ use crate::fs::{FsFile, write_all_at};
 
 /// Space is allocated ahead in steps that grow with the segment, between these.
 const ALLOCATE_MIN: u64 = 64 << 10;
-const ALLOCATE_MAX: u64 = 8 << 20;
+const MAX_ALLOCATE: u64 = 8 << 20;
 
 /// A place in the active segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Active {
         if end <= self.allocated {
             return Ok(());
         }
-        let step = (self.written.offset / 2).clamp(ALLOCATE_MIN, ALLOCATE_MAX);
+        let step = (self.written.offset / 2).clamp(ALLOCATE_MIN, MAX_ALLOCATE);
         let goal = (self.allocated + step).min(limit.next_multiple_of(4096)).max(end);
         let from = self.allocated;
         let mut result = self.file.allocate(from, goal - from);

@@ -25,7 +25,7 @@ use crate::write::directory_lock::Home;
 /// A frame is cut when it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;
 /// At `Memory` and `Os` nothing asks for syncs; this bounds what is kept in memory until one.
-const RETAINED_MAX: usize = 8 << 20;
+const MAX_RETAINED: usize = 8 << 20;
 /// After so long without a record, a sync marker.
 const IDLE: Duration = Duration::from_millis(50);
 /// Of the interval, lingering takes at most one part in so many.
@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// few times a second gets to see it.
 const REMOVAL_SHOWN: Duration = Duration::from_millis(500);
 const RETRY_MIN: Duration = Duration::from_millis(100);
-const RETRY_MAX: Duration = Duration::from_secs(5);
+const MAX_RETRY: Duration = Duration::from_secs(5);
 
 /// The writer thread.
 pub(crate) struct Worker {
@@ -286,9 +286,9 @@ impl Worker {
         let due = match self.durability {
             Durability::Sync => true,
             Durability::Interval(interval) => self.dirty_since.is_some_and(|since| now >= since + interval),
-            Durability::Memory | Durability::Os => self.writer.retained_bytes() >= RETAINED_MAX,
+            Durability::Memory | Durability::Os => self.writer.retained_bytes() >= MAX_RETAINED,
         };
-        let full = self.writer.retained_bytes() >= RETAINED_MAX;
+        let full = self.writer.retained_bytes() >= MAX_RETAINED;
         if (flush || due || full) && self.writer.is_dirty() {
             if self.durability != Durability::Sync {
                 // Those who wait for the write alone are told now, before the sync.
@@ -362,7 +362,7 @@ impl Worker {
         }
         let pause = match self.retry {
             _ if matches!(error, Error::Removed { .. }) => REMOVAL_SHOWN,
-            Some(retry) => (retry.pause * 2).min(RETRY_MAX),
+            Some(retry) => (retry.pause * 2).min(MAX_RETRY),
             None => RETRY_MIN,
         };
         self.retry = Some(Retry { at: now + pause, pause, last: now });

@@ -17,9 +17,9 @@ use crate::journal::error::{ClockWitness, JournalError};
 use fetchwise_types::time::Timestamp;
 
 /// Age of the newest record above which the clock is checked, and the largest plausible difference between two clocks.
-const JUMP_MAX: Duration = Duration::from_secs(48 * 3600);
+const MAX_JUMP: Duration = Duration::from_secs(48 * 3600);
 /// Time without a write after which a log does not count as idle.
-const IDLE_MAX: Duration = Duration::from_secs(400 * 86_400);
+const MAX_IDLE: Duration = Duration::from_secs(400 * 86_400);
 
 /// Lock file of maintenance. The caller has just locked it and written to it.
 const MAINT_LOCK: &str = "MAINT.LOCK";
@@ -30,19 +30,19 @@ const MAINT_LOCK: &str = "MAINT.LOCK";
 /// the file system and the log's files have been written within the last 400 days: then the log was idle. Every
 /// compaction and every crawl writes some file, so a timer keeps a log plausible for as long as the machine runs.
 pub(super) fn check(dir: &Path, newest: Timestamp, now: Timestamp) -> Result<(), JournalError> {
-    if newest == Timestamp::default() || now.since(newest) <= JUMP_MAX {
+    if newest == Timestamp::default() || now.since(newest) <= MAX_JUMP {
         // The log is empty, or the newest record is recent.
         return Ok(());
     }
     let refused =
         |witness: ClockWitness| Err(JournalError::ClockJump { hours: now.since(newest).as_secs() / 3600, witness });
     match modified(&dir.join(MAINT_LOCK)) {
-        Some(disk) if now.since(disk) <= JUMP_MAX => {}
+        Some(disk) if now.since(disk) <= MAX_JUMP => {}
         _ => return refused(ClockWitness::FileSystem),
     }
     let seen = files(dir).chain([newest]).max().unwrap_or(newest);
-    if now.since(seen) > IDLE_MAX {
-        return refused(ClockWitness::Idle { days: IDLE_MAX.as_secs() / 86_400 });
+    if now.since(seen) > MAX_IDLE {
+        return refused(ClockWitness::Idle { days: MAX_IDLE.as_secs() / 86_400 });
     }
     Ok(())
 }

@@ -36,8 +36,8 @@ pub fn release(
     selector.keep_paces(Box::new(Arc::clone(&journal)));
     selector.set_sink(Box::new(Arc::clone(&journal)));
     let until = match target {
-        ReleaseTarget::Host(domain) => selector.release_host(domain, now),
-        ReleaseTarget::Link(link) => selector.release_link(link, now),
+        ReleaseTarget::Host(domain) => selector.unpause_host(domain, now),
+        ReleaseTarget::Link(link) => selector.unpause_link(link, now),
     };
     drop(selector);
     // The selector held the only other reference.

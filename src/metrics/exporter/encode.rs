@@ -11,7 +11,7 @@ use super::families::{Family, Kind};
 use crate::metrics::recorder::durations::Durations;
 
 /// Up to here every whole number is one in `f64`, too.
-const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 /// The values of a row's labels.
 pub(super) type Values<'v> = Vec<&'v str>;
@@ -32,7 +32,7 @@ impl Give<'_> {
     ) -> fmt::Result {
         self.each(family, rows, |encoder, value| match family.kind {
             Kind::Counter => encoder.encode_counter::<[(&str, &str); 0], _, f64>(&(*value as u64), None),
-            _ if value.fract() == 0.0 && value.abs() < WHOLE_MAX => encoder.encode_gauge(&(*value as i64)),
+            _ if value.fract() == 0.0 && value.abs() < MAX_WHOLE => encoder.encode_gauge(&(*value as i64)),
             _ => encoder.encode_gauge(value),
         })
     }

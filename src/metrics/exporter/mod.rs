@@ -179,7 +179,7 @@ impl Collector for Metrics {
         self.decisions(&mut give)?;
         self.attempts(&mut give)?;
         self.visits(&mut give)?;
-        give.one(&families::KEYS, self.selector.keys() as f64)?;
+        give.one(&families::KEYS, self.selector.key_count() as f64)?;
         give.one(&families::EVICTED, self.selector.evicted_keys() as f64)?;
         give.one(&families::CLAMPED, self.selector.clamped_attempt_count() as f64)?;
         #[cfg(feature = "journal")]

@@ -10,12 +10,12 @@ use super::names::Names;
 use super::outcomes::{OUTCOMES, outcome_of};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::decision::{Decision, Source, Selection};
-use fetchwise_types::registry::{CANDIDATES_MAX, FetcherId};
+use fetchwise_types::registry::{MAX_CANDIDATES, FetcherId};
 
 /// Fetchers with rows of their own: as many as there can be candidates, with one more for all others.
-pub(crate) const FETCHERS: usize = CANDIDATES_MAX + 1;
+pub(crate) const FETCHERS: usize = MAX_CANDIDATES + 1;
 /// The row of whoever has none of their own.
-pub(crate) const OTHER_FETCHER: usize = CANDIDATES_MAX;
+pub(crate) const OTHER_FETCHER: usize = MAX_CANDIDATES;
 /// Each label of a decision, giving up, and seeing at once that nobody gets past.
 pub(crate) const SOURCES: usize = Source::ALL.len() + 2;
 /// Vendors with rows of their own. The shipped rules know fewer.
@@ -88,7 +88,7 @@ impl Counts {
         Self {
             decisions: rows(Via::NAMES.len() * SOURCES * FETCHERS),
             attempts: rows(FETCHERS * OUTCOMES),
-            durations: (0..=candidates.min(CANDIDATES_MAX)).map(|_| Default::default()).collect(),
+            durations: (0..=candidates.min(MAX_CANDIDATES)).map(|_| Default::default()).collect(),
             visit_durations: Default::default(),
             blocks: Names::default(),
             host_pauses: zeros(),

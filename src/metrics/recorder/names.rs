@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The longest name with a place of its own, in bytes.
-const LENGTH_MAX: usize = 56;
-const WORDS: usize = LENGTH_MAX / 8;
+const MAX_LENGTH: usize = 56;
+const WORDS: usize = MAX_LENGTH / 8;
 /// What counts together.
 const OTHER: &str = "other";
 /// A place whose name is being written.
@@ -46,7 +46,7 @@ impl<const N: usize> Names<N> {
     }
 
     fn find(&self, name: &str) -> Option<&Place> {
-        if name.len() > LENGTH_MAX || name == OTHER {
+        if name.len() > MAX_LENGTH || name == OTHER {
             return None;
         }
         let hash = xxh3_64(name.as_bytes()).max(1);
@@ -110,7 +110,7 @@ mod tests {
         for name in ["a", "b", "a", "c", "d", "e", "f", "a"] {
             names.add(name);
         }
-        names.add(&"x".repeat(LENGTH_MAX + 1));
+        names.add(&"x".repeat(MAX_LENGTH + 1));
         names.add("other");
         let all = names.all();
         assert_eq!(all.len(), 5);
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn names_come_back_whole_and_without_control_characters() {
         let names = Names::<8>::default();
-        let long = "ß".repeat(LENGTH_MAX / 2);
+        let long = "ß".repeat(MAX_LENGTH / 2);
         for name in ["", "12345678", "a\"} 1\n# evil\r\u{7}", &long] {
             names.add(name);
         }

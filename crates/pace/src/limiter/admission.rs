@@ -16,7 +16,7 @@ use crate::signals::response::{Admit, Response, Cause, Done, Signal, Level};
 use fetchwise_types::time::Timestamp;
 
 /// What several hosts have in common may be asked as fast as they may be together.
-const SHARED_RATE_MAX: f64 = 1e5;
+const MAX_SHARED_RATE: f64 = 1e5;
 /// A host that was asked before begins at this share of what it was asked at.
 const RESUMED: f64 = 0.7;
 /// A ceiling, or without one a rate, that has moved by this factor is kept.
@@ -305,7 +305,7 @@ impl Round<'_> {
 
     fn rules(&self, level: Level) -> Rules {
         let is_fixed = self.settings.mode == PaceMode::Fixed || (level == Level::Host && self.given().rate.is_some());
-        let max_rate = if level == Level::Host { self.settings.max_rate } else { SHARED_RATE_MAX };
+        let max_rate = if level == Level::Host { self.settings.max_rate } else { MAX_SHARED_RATE };
         let PaceSettings { max_retry_after_s, max_crawl_delay_s, .. } = *self.settings;
         Rules { level, is_fixed, max_rate, max_retry_after_s, max_crawl_delay_s }
     }

@@ -14,7 +14,7 @@ use crate::signals::response::Cause;
 /// Cuts within this are of one fall.
 const CUTS_MS: i64 = 15 * 60_000;
 /// No hold grows beyond this by itself.
-const HOLD_MAX_S: f64 = 320.0 * 60.0;
+const MAX_HOLD_S: f64 = 320.0 * 60.0;
 /// Limits below this many requests a second are rare.
 const LIKELY: f64 = 0.5;
 /// A first 429 without a time holds the host so briefly: a limit of ten seconds lets requests through again then, one of a minute rarely.
@@ -59,7 +59,7 @@ impl Live<'_> {
             _ => first,
         };
         let usual = if self.hot.trouble().is_brief { BRIEF_S } else { usual };
-        let hold_s = asked.unwrap_or(usual.min(HOLD_MAX_S));
+        let hold_s = asked.unwrap_or(usual.min(MAX_HOLD_S));
         let now = self.now;
         let trouble = self.hot.trouble();
         trouble.event = now;
@@ -89,7 +89,7 @@ impl Live<'_> {
         let passed = now.saturating_sub(trouble.event) as f64 / 1000.0;
         // What the host took last time is waited for first; after that the whole wait grows by more than half each time.
         let left = 1.02 * penalty - passed;
-        if left > 0.05 * penalty { left.max(1.0) } else { (1.5 * held).max(0.7 * passed).min(HOLD_MAX_S) }
+        if left > 0.05 * penalty { left.max(1.0) } else { (1.5 * held).max(0.7 * passed).min(MAX_HOLD_S) }
     }
 
     /// The trial of a hold was answered as it should be.

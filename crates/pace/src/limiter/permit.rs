@@ -2,8 +2,8 @@
 
 use super::window::Counts;
 
-/// A request that may go out. Give it to [`Pace::done`](crate::Pace::done) with what came, or to
-/// [`Pace::give_back`](crate::Pace::give_back) when it did not go out; until then it counts as one under way.
+/// A request that may go out. Give it to [`Pace::record_response`](crate::Pace::record_response) with what came, or to
+/// [`Pace::cancel`](crate::Pace::cancel) when it did not go out; until then it counts as one under way.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a permit that is neither done nor given back holds a place of its host for good"]
 pub struct Permit {

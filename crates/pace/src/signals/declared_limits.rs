@@ -14,9 +14,9 @@ const USED: f64 = 0.9;
 /// With less than this share of its quota left, the rest is spread over the time until there is more.
 const LOW: f64 = 0.1;
 /// Quotas over more than this (a day's, a month's) are no pace.
-const WINDOW_MAX_S: f64 = 3600.0;
+const MAX_WINDOW_S: f64 = 3600.0;
 /// Longer waits for more are not believed.
-const RESET_MAX_S: f64 = 3600.0;
+const MAX_RESET_S: f64 = 3600.0;
 
 impl Live<'_> {
     /// The host has said what it allows. Returns whether that changed a ceiling.
@@ -25,7 +25,7 @@ impl Live<'_> {
             return false;
         }
         let changed = self.told_policy(limit);
-        let (Some(left), Some(reset)) = (limit.remaining, limit.reset_s.filter(|reset| *reset <= RESET_MAX_S)) else {
+        let (Some(left), Some(reset)) = (limit.remaining, limit.reset_s.filter(|reset| *reset <= MAX_RESET_S)) else {
             return changed;
         };
         if left < 1.0 && reset > 0.0 {
@@ -58,7 +58,7 @@ impl Live<'_> {
     fn told_policy(&mut self, limit: &RateLimit) -> bool {
         let (Some(quota), Some(seconds)) = (limit.quota, limit.window_s) else { return false };
         let Some(window) = (0..WINDOWS).find(|window| SECONDS[*window] >= seconds) else { return false };
-        if seconds > WINDOW_MAX_S || quota <= 0.0 {
+        if seconds > MAX_WINDOW_S || quota <= 0.0 {
             return false;
         }
         let cap = Small::new((USED * quota / seconds).max(RATE_MIN));

@@ -12,7 +12,7 @@ use crate::signals::response::{Response, Cause, Signal, DoubtVerdict};
 /// What a sum loses with each answer, beside one and a half times the usual share.
 const SLACK: f64 = 0.03;
 /// The usual share is no higher than this.
-const USUAL_MAX: f64 = 0.06;
+const MAX_USUAL: f64 = 0.06;
 /// Remembered shares are in these.
 const UNIT: f64 = 1.0 / 2550.0;
 /// Errors are an event above this sum: three in a row.
@@ -207,6 +207,6 @@ impl Live<'_> {
             (units + part).floor().min(255.0) as u8
         };
         (self.cold.errors, self.cold.walls) = (moved(before.0, errors), moved(before.1, walls));
-        (before.0.min(USUAL_MAX), before.1.min(USUAL_MAX))
+        (before.0.min(MAX_USUAL), before.1.min(MAX_USUAL))
     }
 }

@@ -10,7 +10,7 @@ use fetchwise_types::time::Timestamp;
 /// An `X-RateLimit-Reset` above this is a point in time, not a number of seconds.
 const EPOCH_FROM: f64 = 1e8;
 /// A reset further away than this belongs to a quota (a day's, a month's), not to a pace.
-const RESET_MAX_S: f64 = 3600.0;
+const MAX_RESET_S: f64 = 3600.0;
 
 /// What a host says of its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -107,7 +107,7 @@ impl RateLimit {
                     _ if reset > EPOCH_FROM * 1000.0 => reset / 1000.0 - now.as_millis() as f64 / 1000.0,
                     _ => reset - now.as_millis() as f64 / 1000.0,
                 });
-                self.reset_s = self.reset_s.or(seconds.filter(|seconds| (0.0..=RESET_MAX_S).contains(seconds)));
+                self.reset_s = self.reset_s.or(seconds.filter(|seconds| (0.0..=MAX_RESET_S).contains(seconds)));
             }
             _ => {}
         }

@@ -110,7 +110,7 @@ impl Response {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Admit {
-    /// Now. The permit goes to [`Pace::done`](crate::Pace::done) or [`Pace::give_back`](crate::Pace::give_back).
+    /// Now. The permit goes to [`Pace::record_response`](crate::Pace::record_response) or [`Pace::cancel`](crate::Pace::cancel).
     Go(Permit),
     /// Not before then.
     Wait(Timestamp),
@@ -125,7 +125,7 @@ pub enum Done {
     /// Nothing that the caller has to know.
     Nothing,
     /// A wall that may be the page's or the pace's. The host is held for a moment, and another URL of it will tell:
-    /// [`Pace::verdict`](crate::Pace::verdict).
+    /// [`Pace::doubt_verdict`](crate::Pace::doubt_verdict).
     Doubt {
         /// Until when nothing is asked.
         hold_until: Timestamp,

@@ -10,28 +10,28 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Attempt, ErrorType, STORED_HEADERS, Tag, id};
 use crate::heuristic::Heuristic;
-use crate::heuristic::url::{URL_MAX_BYTES, UrlError, UrlFeatures, identity, parse};
+use crate::heuristic::url::{MAX_URL_BYTES, UrlError, UrlFeatures, identity, parse};
 use crate::registry::canonical;
 use crate::response::Header;
 use crate::time::Timestamp;
 
 /// The longest name (fetcher, error type, source, rule, type of a heuristic, name of a header), in bytes.
-pub const NAME_MAX_BYTES: usize = 128;
+pub const MAX_NAME_BYTES: usize = 128;
 /// The longest link, in bytes: as long as the longest URL.
-pub const LINK_MAX_BYTES: usize = URL_MAX_BYTES;
+pub const MAX_LINK_BYTES: usize = MAX_URL_BYTES;
 /// The longest value of a heuristic, in bytes.
-pub const VALUE_MAX_BYTES: usize = 4 << 10;
+pub const MAX_VALUE_BYTES: usize = 4 << 10;
 /// The longest value of a response header, in bytes.
-pub const HEADER_MAX_BYTES: usize = 16 << 10;
+pub const MAX_HEADER_BYTES: usize = 16 << 10;
 /// The most heuristics or response headers of one attempt.
-pub const ITEMS_MAX: usize = 256;
+pub const MAX_ITEMS: usize = 256;
 /// The most bytes of all heuristics of one recorded attempt together. Even when each of them takes six bytes of JSON, the
 /// attempt's line is no longer than `import` reads.
-pub const TAGS_MAX_BYTES: usize = 256 << 10;
+pub const MAX_TAGS_BYTES: usize = 256 << 10;
 /// The longest duration, in milliseconds: up to here `f64` counts exactly.
-pub const DURATION_MAX_MS: u64 = (1 << 53) - 1;
+pub const MAX_DURATION_MS: u64 = (1 << 53) - 1;
 /// The last moment that RFC 3339 can write, the end of the year 9999.
-pub const TIME_MAX: Timestamp = Timestamp::from_millis(253_402_300_799_999);
+pub const MAX_TIME: Timestamp = Timestamp::from_millis(253_402_300_799_999);
 
 /// Why an attempt cannot be recorded, in any form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,22 +78,22 @@ impl Attempt {
             headers[..index].iter().all(|other| !other.name.eq_ignore_ascii_case(&header.name))
         };
         let headers_fit = headers.len() <= STORED_HEADERS.len()
-            && headers.iter().all(|header| is_stored(header) && is_text(&header.value, HEADER_MAX_BYTES))
+            && headers.iter().all(|header| is_stored(header) && is_text(&header.value, MAX_HEADER_BYTES))
             && headers.is_sorted_by(|a, b| a.name <= b.name)
             && headers.iter().enumerate().all(is_alone);
         let tag_fits = |(index, tag): (usize, &Tag)| {
             let Heuristic { kind, value } = &tag.heuristic;
             let is_new = || self.heuristics[..index].iter().all(|other| other.heuristic != tag.heuristic);
             !kind.is_empty()
-                && is_text(kind, NAME_MAX_BYTES)
-                && is_text(value, VALUE_MAX_BYTES)
+                && is_text(kind, MAX_NAME_BYTES)
+                && is_text(value, MAX_VALUE_BYTES)
                 && tag.importance.is_none_or(|importance| is_share(f64::from(importance)))
                 && is_new()
         };
         error_fits
             && headers_fit
             && !self.heuristics.is_empty()
-            && self.heuristics.len() * (NAME_MAX_BYTES + VALUE_MAX_BYTES) <= TAGS_MAX_BYTES
+            && self.heuristics.len() * (MAX_NAME_BYTES + MAX_VALUE_BYTES) <= MAX_TAGS_BYTES
             && self.heuristics.iter().enumerate().all(tag_fits)
             && !self.id.is_nil()
             && is_plain_url(&self.url)
@@ -102,8 +102,8 @@ impl Attempt {
             && [&self.source, &self.rule].into_iter().flatten().all(|name| is_name(name))
             && self.confidence.is_none_or(is_share)
             && self.http_status.is_none_or(|status| (100..1000).contains(&status))
-            && self.duration_ms <= DURATION_MAX_MS
-            && (0..=TIME_MAX.as_millis()).contains(&self.attempted_at.as_millis())
+            && self.duration_ms <= MAX_DURATION_MS
+            && (0..=MAX_TIME.as_millis()).contains(&self.attempted_at.as_millis())
             && self.propensity.is_none_or(|p| is_share(p) && p > 0.0)
             && is_share(self.weight)
             && self.try_no > 0
@@ -138,8 +138,8 @@ impl Attempt {
             error_type,
             http_status: self.http_status.filter(|status| (100..1000).contains(status)),
             response_headers: made_headers(&self.response_headers),
-            duration_ms: self.duration_ms.min(DURATION_MAX_MS),
-            attempted_at: self.attempted_at.clamp(Timestamp::from_millis(0), TIME_MAX),
+            duration_ms: self.duration_ms.min(MAX_DURATION_MS),
+            attempted_at: self.attempted_at.clamp(Timestamp::from_millis(0), MAX_TIME),
             source: self.source.as_deref().and_then(made_name).map(Cow::Owned),
             propensity: self.propensity.filter(|p| *p > 0.0 && *p <= 1.0),
             hint: self.hint,
@@ -162,15 +162,15 @@ pub fn link_name(link: &str) -> Cow<'_, str> {
         let text = identity(&url);
         return if text == link { Cow::Borrowed(link) } else { Cow::Owned(text.to_owned()) };
     }
-    if is_text(link, LINK_MAX_BYTES) {
+    if is_text(link, MAX_LINK_BYTES) {
         return Cow::Borrowed(link);
     }
     let text = without_nul(link);
-    if text.len() <= LINK_MAX_BYTES {
+    if text.len() <= MAX_LINK_BYTES {
         return text;
     }
     let hash = format!("~{:016x}", xxh3_64(link.as_bytes()));
-    let made = format!("{}{hash}", cut(&text, LINK_MAX_BYTES - hash.len()));
+    let made = format!("{}{hash}", cut(&text, MAX_LINK_BYTES - hash.len()));
     // What was too long for a URL may be one now.
     Cow::Owned(parse(&made).map_or(made, |url| identity(&url).to_owned()))
 }
@@ -180,7 +180,7 @@ fn is_text(text: &str, max: usize) -> bool {
 }
 
 fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= NAME_MAX_BYTES && !name.chars().any(char::is_control)
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control)
 }
 
 fn is_fetcher(name: &String) -> bool {
@@ -205,7 +205,7 @@ fn is_plain_url(url: &str) -> bool {
         && host.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_lowercase()));
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_~/?=&+,;:!*()$@.".contains(&b);
     // Dots may be steps up or down.
-    url.len() <= URL_MAX_BYTES
+    url.len() <= MAX_URL_BYTES
         && host_is_plain
         && path.bytes().all(is_plain)
         && !path.starts_with('.')
@@ -228,7 +228,7 @@ fn made_text(text: &str, max: usize) -> String {
 /// A name that fits; none when there is nothing of it.
 fn made_name(name: &str) -> Option<String> {
     let clean: String = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    let name = cut(&clean, NAME_MAX_BYTES);
+    let name = cut(&clean, MAX_NAME_BYTES);
     (!name.is_empty()).then(|| name.to_owned())
 }
 
@@ -246,7 +246,7 @@ fn made_headers(headers: &[Header]) -> Vec<Header> {
         }
     }
     for header in &mut made {
-        header.value = made_text(&header.value, HEADER_MAX_BYTES);
+        header.value = made_text(&header.value, MAX_HEADER_BYTES);
     }
     made.sort_by(|a, b| a.name.cmp(&b.name));
     made
@@ -257,10 +257,10 @@ fn made_tags(tags: &[Tag]) -> Vec<Tag> {
     let (mut made, mut bytes): (Vec<Tag>, usize) = (Vec::new(), 0);
     for Tag { heuristic: Heuristic { kind, value }, importance } in tags.iter().filter(|t| !t.heuristic.kind.is_empty())
     {
-        let kind = made_text(kind, NAME_MAX_BYTES);
-        let heuristic = Heuristic::new(kind, made_text(value, VALUE_MAX_BYTES));
+        let kind = made_text(kind, MAX_NAME_BYTES);
+        let heuristic = Heuristic::new(kind, made_text(value, MAX_VALUE_BYTES));
         bytes += heuristic.kind.len() + heuristic.value.len();
-        if made.len() == ITEMS_MAX || bytes > TAGS_MAX_BYTES {
+        if made.len() == MAX_ITEMS || bytes > MAX_TAGS_BYTES {
             break;
         }
         let importance = importance.filter(|importance| (0.0..=1.0).contains(importance));

@@ -51,7 +51,7 @@ impl Heuristic {
         let wrong = |why| Err(ReservedHeuristic { kind: url::shorten(kind), why });
         match () {
             () if kind.is_empty() || value.is_empty() => wrong("type and value cannot be empty"),
-            () if kind.len() > KIND_MAX_BYTES || value.len() > VALUE_MAX_BYTES => wrong("it is too long"),
+            () if kind.len() > MAX_KIND_BYTES || value.len() > MAX_VALUE_BYTES => wrong("it is too long"),
             () if kind.contains(char::is_control) || value.contains(char::is_control) => {
                 wrong("it has control characters in it")
             }
@@ -74,9 +74,9 @@ impl Heuristic {
 }
 
 /// The longest type that a caller can name, in bytes.
-const KIND_MAX_BYTES: usize = 64;
+const MAX_KIND_BYTES: usize = 64;
 /// The longest value, in bytes.
-const VALUE_MAX_BYTES: usize = 256;
+const MAX_VALUE_BYTES: usize = 256;
 
 /// A heuristic that a caller cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,10 +10,10 @@ use url::{Host, Position, Url};
 use super::Heuristic;
 
 /// The longest URL that is taken, in bytes. Longer ones are no addresses of pages, and each attempt stores its URL.
-pub const URL_MAX_BYTES: usize = 64 << 10;
+pub const MAX_URL_BYTES: usize = 64 << 10;
 
 /// The longest first path segment that is learned about, in bytes; a longer one is data, not a section of a site.
-const SEGMENT_MAX_BYTES: usize = 128;
+const MAX_SEGMENT_BYTES: usize = 128;
 
 /// Why a URL cannot be fetched. The message names the URL, shortened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,8 +27,8 @@ pub enum UrlError {
         /// What the parser said.
         reason: url::ParseError,
     },
-    /// It is longer than [`URL_MAX_BYTES`].
-    #[error("URL of {bytes} bytes is longer than the {URL_MAX_BYTES} that are taken: {url}")]
+    /// It is longer than [`MAX_URL_BYTES`].
+    #[error("URL of {bytes} bytes is longer than the {MAX_URL_BYTES} that are taken: {url}")]
     TooLong {
         /// The text, shortened.
         url: String,
@@ -63,7 +63,7 @@ pub enum UrlError {
 /// assert!(fetchwise_types::heuristic::url::parse("data:text/plain,hi").is_err());
 /// ```
 pub fn parse(text: &str) -> Result<Url, UrlError> {
-    if text.len() > URL_MAX_BYTES {
+    if text.len() > MAX_URL_BYTES {
         return Err(UrlError::TooLong { url: shorten(text), bytes: text.len() });
     }
     let mut url = Url::parse(text).map_err(|reason| UrlError::Parse { url: shorten(text), reason })?;
@@ -85,7 +85,7 @@ pub fn fetchable(url: &Url) -> Result<(), UrlError> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(UrlError::Scheme { url: shorten(url.as_str()), scheme: url.scheme().to_owned() });
     }
-    if url.as_str().len() > URL_MAX_BYTES {
+    if url.as_str().len() > MAX_URL_BYTES {
         return Err(UrlError::TooLong { url: shorten(url.as_str()), bytes: url.as_str().len() });
     }
     match url.host_str() {
@@ -248,7 +248,7 @@ impl<'u> UrlFeatures<'u> {
                 features.flags[flag] = true;
             }
             let is_file_name = last && features.suffix.is_some();
-            if features.path_depth == 1 && !is_file_name && segment.len() <= SEGMENT_MAX_BYTES {
+            if features.path_depth == 1 && !is_file_name && segment.len() <= MAX_SEGMENT_BYTES {
                 features.section = Some(segment);
             }
         }
@@ -339,8 +339,8 @@ pub fn identity(url: &Url) -> &str {
 
 /// At most 80 characters of `text`, for a message.
 pub fn shorten(text: &str) -> String {
-    const CHARS_MAX: usize = 80;
-    match text.char_indices().nth(CHARS_MAX) {
+    const MAX_CHARS: usize = 80;
+    match text.char_indices().nth(MAX_CHARS) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}...", &text[..end]),
     }

@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use super::error::ImportError;
 use crate::attempt::bounds::{
-    DURATION_MAX_MS, HEADER_MAX_BYTES, ITEMS_MAX, LINK_MAX_BYTES, NAME_MAX_BYTES, VALUE_MAX_BYTES,
+    MAX_DURATION_MS, MAX_HEADER_BYTES, MAX_ITEMS, MAX_LINK_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES,
 };
 use crate::attempt::{Arm, Hint, stored_headers};
-use crate::heuristic::url::{URL_MAX_BYTES, shorten};
+use crate::heuristic::url::{MAX_URL_BYTES, shorten};
 use crate::response::Header;
 use crate::rfc3339;
 use crate::time::Timestamp;
@@ -27,9 +27,9 @@ use crate::time::Timestamp;
 pub(super) struct Fields {
     #[serde(deserialize_with = "id")]
     pub(super) id: Option<Uuid>,
-    #[serde(deserialize_with = "text::<_, LINK_MAX_BYTES>")]
+    #[serde(deserialize_with = "text::<_, MAX_LINK_BYTES>")]
     pub(super) link: Option<String>,
-    #[serde(deserialize_with = "text::<_, URL_MAX_BYTES>")]
+    #[serde(deserialize_with = "text::<_, MAX_URL_BYTES>")]
     pub(super) url: Option<String>,
     #[serde(deserialize_with = "name")]
     pub(super) fetcher: Option<String>,
@@ -70,9 +70,9 @@ pub(super) struct Fields {
 #[derive(Default, Deserialize)]
 #[serde(default, expecting = "an object {type, value, importance}")]
 pub(super) struct TagFields {
-    #[serde(deserialize_with = "text::<_, NAME_MAX_BYTES>")]
+    #[serde(deserialize_with = "text::<_, MAX_NAME_BYTES>")]
     pub(super) r#type: Option<String>,
-    #[serde(deserialize_with = "text::<_, VALUE_MAX_BYTES>")]
+    #[serde(deserialize_with = "text::<_, MAX_VALUE_BYTES>")]
     pub(super) value: Option<String>,
     #[serde(deserialize_with = "share")]
     pub(super) importance: Option<f64>,
@@ -96,7 +96,7 @@ impl Fields {
         let mut note = |path: serde_ignored::Path<'_>| {
             let name = shorten(&field_of(&path));
             // A line of nothing but odd names must not cost more than its length; so many are enough for a warning.
-            if unknown.len() < ITEMS_MAX && !unknown.contains(&name) {
+            if unknown.len() < MAX_ITEMS && !unknown.contains(&name) {
                 unknown.push(name);
             }
         };
@@ -175,7 +175,7 @@ fn check_text<const MAX: usize>(text: String) -> Result<String, String> {
 
 /// Short text without control characters; empty counts as absent.
 fn name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    let name = checked(from, |text| match check_text::<NAME_MAX_BYTES>(text)? {
+    let name = checked(from, |text| match check_text::<MAX_NAME_BYTES>(text)? {
         text if text.chars().any(char::is_control) => Err(must("a name without control characters", text)),
         text => Ok(text),
     });
@@ -214,7 +214,7 @@ fn whole<'de, D: Deserializer<'de>, T: TryFrom<u32>, const MIN: u32, const MAX: 
 }
 
 fn milliseconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    checked(from, |ms: f64| match (0.0..=DURATION_MAX_MS as f64).contains(&ms) {
+    checked(from, |ms: f64| match (0.0..=MAX_DURATION_MS as f64).contains(&ms) {
         true => Ok(ms.round() as u64),
         false => Err(must("a number of milliseconds, 0 or more", ms)),
     })
@@ -276,18 +276,18 @@ fn headers<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Header>>, D:
             Headers::Object(map) => map.into_iter().collect(),
             Headers::Pairs(pairs) => pairs,
         };
-        let mut all: Vec<Header> = Vec::with_capacity(pairs.len().min(ITEMS_MAX));
+        let mut all: Vec<Header> = Vec::with_capacity(pairs.len().min(MAX_ITEMS));
         for (name, values) in pairs {
-            let name = check_text::<NAME_MAX_BYTES>(name)?;
+            let name = check_text::<MAX_NAME_BYTES>(name)?;
             let values = match values {
                 Values::One(value) => vec![value],
                 Values::Many(values) => values,
             };
             for value in values {
-                all.push(Header::new(name.clone(), check_text::<HEADER_MAX_BYTES>(value)?));
+                all.push(Header::new(name.clone(), check_text::<MAX_HEADER_BYTES>(value)?));
             }
-            if all.len() > ITEMS_MAX {
-                return Err(format!("must be {ITEMS_MAX} headers at most"));
+            if all.len() > MAX_ITEMS {
+                return Err(format!("must be {MAX_ITEMS} headers at most"));
             }
         }
         Ok(stored_headers(&all))

@@ -27,7 +27,7 @@ use serde::{Serialize, Serializer};
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::bounds::ITEMS_MAX;
+use super::bounds::MAX_ITEMS;
 use super::{Arm, Attempt, ErrorType, Hint, Tag};
 use crate::decision::{Rule, Source};
 use crate::heuristic::Heuristic;
@@ -44,7 +44,7 @@ mod fields;
 pub use error::ImportError;
 
 /// The longest line that is worth reading, in bytes: every [recorded](super::bounds) attempt fits.
-pub const LINE_MAX_BYTES: usize = 4 << 20;
+pub const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// Integer times before this (2000-01-01) are rather seconds than milliseconds.
 const LOOKS_LIKE_SECONDS_BEFORE: i64 = 946_684_800_000;
@@ -298,8 +298,8 @@ fn rule(name: String) -> Cow<'static, str> {
 /// Tags, each once: twice the same would count twice.
 fn tags(list: Vec<TagFields>) -> Result<Vec<Tag>, ImportError> {
     let invalid = |field, reason| ImportError::Invalid { field, reason };
-    if list.len() > ITEMS_MAX {
-        return Err(invalid("heuristics".to_owned(), format!("must be a list of {ITEMS_MAX} at most")));
+    if list.len() > MAX_ITEMS {
+        return Err(invalid("heuristics".to_owned(), format!("must be a list of {MAX_ITEMS} at most")));
     }
     let mut tags: Vec<Tag> = Vec::with_capacity(list.len());
     for (index, item) in list.into_iter().enumerate() {
