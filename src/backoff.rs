@@ -1,36 +1,38 @@
-//! Backoff: how long a link, a host or a breaker waits, as plain structs and pure functions.
+//! Backoff of links, hosts and circuit breakers, as plain structs and pure functions.
 //!
-//! Whoever owns the state (the pipeline, or a crawler with its own link table) passes it in by value and stores what comes
-//! back. Must not read a clock or hold a lock.
+//! The owner of the state (the pipeline, or a crawler with its own link table) passes it in by value and stores the
+//! result.
+//!
+//! Must not know: clocks, locks.
 
 use std::time::Duration;
 
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::time::Timestamp;
 
-/// The risk level does not rise above this.
+/// Highest risk level.
 pub const MAX_RISK_LEVEL: u8 = 5;
 
-/// How long things wait. All are configurable.
+/// Settings of all pauses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackoffSettings {
-    /// The first pause of a link after a captcha, 403 or 429.
+    /// First pause of a link after a captcha, 403 or 429.
     pub blocked_base: Duration,
-    /// The first pause of a link after another failure, or in a waiting room.
+    /// First pause of a link after another failure, or in a waiting room.
     pub failed_base: Duration,
-    /// The first pause of a host that answers 429 and does not say for how long.
+    /// First pause of a host that responds with 429 and names no time.
     pub limited_base: Duration,
-    /// `Retry-After` is believed up to this.
+    /// Longest `Retry-After` that is accepted; longer ones are cut.
     pub max_retry_after: Duration,
-    /// So many links of one host blocked within [`BackoffSettings::host_block_window`] pause the host.
+    /// Number of blocked links of a host within [`BackoffSettings::host_block_window`] that pauses the host.
     pub host_block_threshold: u32,
-    /// See [`BackoffSettings::host_block_threshold`].
+    /// Window of [`BackoffSettings::host_block_threshold`].
     pub host_block_window: Duration,
-    /// So many blocks in a row open a fetcher's breaker on a domain.
+    /// Number of consecutive blocks that open a fetcher's breaker on a domain.
     pub breaker_blocks: u8,
-    /// The breaker's first pause; each further block doubles it.
+    /// First pause of a breaker. Each further block doubles it.
     pub breaker_base: Duration,
-    /// The breaker's longest pause.
+    /// Longest pause of a breaker.
     pub max_breaker: Duration,
 }
 
@@ -51,46 +53,46 @@ impl Default for BackoffSettings {
     }
 }
 
-/// The state of one link that a crawler keeps between fetches.
+/// State of one link, which a crawler keeps between fetches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkState {
-    /// Not to be fetched before this.
+    /// End of the pause.
     pub paused_until: Option<Timestamp>,
     /// How many fetches of it failed in a row, at most [`MAX_RISK_LEVEL`].
     pub risk_level: u8,
-    /// Attempts at it, ever.
+    /// Number of attempts ever.
     pub attempt_count: u32,
-    /// When the last one was made.
+    /// Time of the last attempt.
     pub last_attempt_at: Option<Timestamp>,
-    /// What its last failure looked like.
+    /// Kind of the last failure.
     pub hint: Option<Hint>,
 }
 
-/// How a fetch of a link ended, as far as its pause is concerned.
+/// End of a fetch of a link, as far as it affects the link's pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchEnd {
-    /// Content came.
+    /// It delivered content.
     Delivered,
-    /// It failed; at least one of its attempts was blocked.
+    /// It failed, and at least one of its attempts was blocked.
     Blocked,
     /// It failed in a way that may pass.
     Failed,
-    /// The host said "not now": the link waits for as long as its host, and is no more at risk for it.
+    /// The host limited the rate. The link waits as long as its host, and its risk does not rise.
     Limited,
-    /// A waiting room.
+    /// It ended in a waiting room.
     Queued,
-    /// Neither fetcher nor pause can mend it: no pause.
+    /// It ended in a way that neither another fetcher nor a pause can fix: no pause.
     Neutral,
 }
 
 impl LinkState {
-    /// Whether it is paused at `now`, and until when.
+    /// Returns the end of the pause if the link is paused at `now`.
     pub fn pause_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.paused_until.filter(|until| *until > now)
     }
 
-    /// The state after a fetch that ended at `now`. The pause is worked out before the level rises, so that the first block
-    /// pauses for the base.
+    /// Returns the state after a fetch that ended at `now`. The pause is computed before the level rises, so that the
+    /// first block pauses for the base.
     ///
     /// ```
     /// use fetchwise::backoff::{BackoffSettings, FetchEnd, LinkState};
@@ -139,17 +141,18 @@ pub fn pause(base: Duration, risk_level: u8) -> Duration {
 }
 
 impl BackoffSettings {
-    /// How long a breaker that has counted `blocks` in a row is open after the last of them; zero while it is closed.
+    /// Returns how long a breaker is open after the last of `blocks` consecutive blocks; zero while it is closed.
     pub fn breaker_pause(&self, blocks: u8) -> Duration {
         match blocks.checked_sub(self.breaker_blocks) {
             None => Duration::ZERO,
-            // 2^20 times any base that makes sense is past any cap that does.
+            // 2^20 times any sensible base exceeds any sensible cap.
             Some(over) => self.breaker_base.saturating_mul(1 << over.min(20)).min(self.max_breaker),
         }
     }
 }
 
-/// Reads a `Retry-After` value: seconds, however many, or an HTTP date. None when it is neither, or lies in the past.
+/// Parses a `Retry-After` value: a number of seconds, or an HTTP date. Returns `None` for anything else, and for a date
+/// in the past.
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {

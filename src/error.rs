@@ -1,37 +1,37 @@
-//! The crate's one error: what building a selector, opening its journal and asking it about a URL can fail with.
+//! Error type of the crate: failures of building a selector, opening its journal and requesting a decision about a URL.
 //!
-//! Parts have errors of their own, which say more; each of them turns into this one with `?`. Those of parts that stand above the
-//! selector are held as trait objects, so that nothing here imports them.
+//! The parts have more specific errors, and `?` converts each of them to this one. Errors of parts above the selector
+//! are held as trait objects, so that nothing here imports them.
 
 use crate::evidence::decay::HalfLifeError;
 use fetchwise_types::heuristic::url::UrlError;
 use fetchwise_types::registry::RegistryError;
 
-/// Why fetchwise cannot do what it was asked to.
+/// Error of fetchwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The URL is not one that can be fetched.
+    /// The URL cannot be fetched.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// The half-life is outside what can be configured.
+    /// The half-life is out of range.
     #[error(transparent)]
     HalfLife(#[from] HalfLifeError),
     /// The fetchers cannot be candidates together.
     #[error(transparent)]
     Fetchers(#[from] RegistryError),
-    /// There is no fetcher of this name.
+    /// No fetcher has this name.
     #[error("there is no fetcher called {name}; there are: {}", .known.join(", "))]
     UnknownFetcher {
-        /// The name.
+        /// Unknown name.
         name: String,
-        /// The names there are.
+        /// Known names.
         known: Vec<String>,
     },
     /// The journal cannot be opened or read: a `JournalError`.
     #[error(transparent)]
     Journal(Source),
-    /// The rules of detection cannot be read: a `RuleFileError` or `RuleError`.
+    /// The detection rules cannot be read: a `RuleFileError` or `RuleError`.
     #[error(transparent)]
     Rules(Source),
     /// The config cannot be used: a `ConfigError`.
@@ -39,7 +39,7 @@ pub enum Error {
     Config(Source),
 }
 
-/// An error of a part that stands above this one.
+/// Error of a part above this one.
 pub type Source = Box<dyn std::error::Error + Send + Sync>;
 
 #[cfg(feature = "detect")]

@@ -1,8 +1,11 @@
-//! What visits and the journal do, as spans and events for `tracing`; nothing at all without the feature of that name.
+//! Spans and events of visits and the journal for `tracing`. Without the feature of that name it does nothing.
 //!
-//! A visit is a span, each of its attempts one within it, and within an attempt are the fetch and what is handed to the log.
-//! Invariants: addresses are told without user info; where nobody listens nothing is put together or allocated. Must not decide
-//! anything.
+//! A visit is a span. Each of its attempts is a span within it, and the fetch and the log append are spans within the
+//! attempt.
+//!
+//! Invariants: URLs are recorded without user info. Without a subscriber nothing is formatted or allocated.
+//!
+//! Must not know: decisions.
 
 #[cfg(feature = "journal")]
 use std::path::Path;
@@ -14,14 +17,14 @@ use fetchwise_types::attempt::Attempt;
 use fetchwise_types::decision::Selection;
 use fetchwise_types::time::Timestamp;
 
-/// A piece of work that is under way. Cheap to make where nobody listens.
+/// Span of a piece of work. Cheap to create without a subscriber.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     #[cfg(feature = "tracing")]
     span: tracing::Span,
 }
 
-/// Whatever happens while this is there happens within the span.
+/// Guard that keeps a span entered.
 pub(crate) struct Entered<'s> {
     #[cfg(feature = "tracing")]
     _entered: tracing::span::Entered<'s>,
@@ -29,7 +32,7 @@ pub(crate) struct Entered<'s> {
     _span: std::marker::PhantomData<&'s Span>,
 }
 
-/// An address without user info.
+/// URL without user info.
 #[cfg(feature = "tracing")]
 struct Bare<'u>(&'u Url);
 
@@ -59,7 +62,7 @@ macro_rules! span {
     allow(unused_variables, dead_code, clippy::unused_self, reason = "spans are compiled out")
 )]
 impl Span {
-    /// A visit of `url`.
+    /// Creates the span of a visit of `url`.
     #[inline]
     pub(crate) fn visit(url: &Url) -> Self {
         span!(
@@ -73,14 +76,14 @@ impl Span {
         )
     }
 
-    /// The caller has a name of its own for what the visit fetches.
+    /// Records the caller's id for the visited link.
     #[inline]
     pub(crate) fn link(&self, link: &str) {
         #[cfg(feature = "tracing")]
         self.span.record("link", link);
     }
 
-    /// How the visit ended.
+    /// Records how the visit ended.
     #[inline]
     pub(crate) fn ended(&self, end: &'static str, error: Option<&str>, requests: u32) {
         #[cfg(feature = "tracing")]
@@ -92,7 +95,7 @@ impl Span {
         }
     }
 
-    /// An attempt within this visit: a request is handed out.
+    /// Creates the span of an attempt within this visit, when a request is handed out.
     #[inline]
     pub(crate) fn attempt(&self, url: &Url, fetcher: &str, take: &Selection, number: u32) -> Self {
         span!(
@@ -111,7 +114,7 @@ impl Span {
         )
     }
 
-    /// What the attempt came to, as it is recorded.
+    /// Records the result of the attempt, as it is logged.
     #[inline]
     pub(crate) fn recorded(&self, attempt: &Attempt) {
         #[cfg(feature = "tracing")]
@@ -133,14 +136,14 @@ impl Span {
         }
     }
 
-    /// The visit has to wait until then.
+    /// Reports that the visit has to wait until `until`.
     #[inline]
     pub(crate) fn waits(&self, why: impl std::fmt::Display, until: Timestamp) {
         #[cfg(feature = "tracing")]
         tracing::debug!(parent: &self.span, %why, until_ms = until.as_millis(), "wait");
     }
 
-    /// The network is asked within this attempt.
+    /// Creates the span of the network request within this attempt.
     #[cfg(feature = "pipeline")]
     #[inline]
     pub(crate) fn fetch(&self, url: &Url, fetcher: &str) -> Self {
@@ -157,7 +160,7 @@ impl Span {
         )
     }
 
-    /// What came over the network.
+    /// Records the response.
     #[cfg(feature = "pipeline")]
     #[inline]
     pub(crate) fn fetched(&self, status: u16, bytes: u64, final_url: &Url) {
@@ -168,7 +171,7 @@ impl Span {
             .record("final_url", tracing::field::display(Bare(final_url)));
     }
 
-    /// Nothing came, for this reason.
+    /// Records that there was no response.
     #[cfg(feature = "pipeline")]
     #[inline]
     pub(crate) fn not_fetched(&self, error: impl std::fmt::Display) {
@@ -176,13 +179,13 @@ impl Span {
         self.span.record("error", tracing::field::display(error));
     }
 
-    /// Something is handed to the log, within whatever this thread is doing.
+    /// Creates the span of a log append within the current span of this thread.
     #[inline]
     pub(crate) fn append(what: &'static str) -> Self {
         span!(tracing::Level::INFO, "journal append", what)
     }
 
-    /// Old attempts are dropped from the log in `dir`.
+    /// Creates the span of a compaction of the log in `dir`.
     #[cfg(feature = "journal")]
     #[inline]
     pub(crate) fn compaction(dir: &Path) -> Self {
@@ -197,7 +200,7 @@ impl Span {
         )
     }
 
-    /// What a compaction did: attempts, and bytes of segments, before and after.
+    /// Records the result of a compaction: attempts, and bytes of segments, before and after.
     #[cfg(feature = "journal")]
     #[inline]
     pub(crate) fn compacted(&self, attempts: (u64, u64), bytes: (u64, u64)) {
@@ -209,7 +212,7 @@ impl Span {
             .record("bytes_after", bytes.1);
     }
 
-    /// Until the end of the scope everything happens within it.
+    /// Enters the span until the end of the scope.
     #[inline]
     pub(crate) fn enter(&self) -> Entered<'_> {
         Entered {
@@ -220,7 +223,7 @@ impl Span {
         }
     }
 
-    /// Everything that `future` does happens within it.
+    /// Runs `future` within the span.
     #[cfg(feature = "pipeline")]
     pub(crate) fn around<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         #[cfg(feature = "tracing")]
@@ -229,21 +232,21 @@ impl Span {
         future
     }
 
-    /// For whoever makes spans of its own within this one.
+    /// Returns the inner span, for callers that create their own spans within it.
     #[cfg(feature = "tracing")]
     pub(crate) fn inner(&self) -> &tracing::Span {
         &self.span
     }
 }
 
-/// A host is paused.
+/// Reports a host pause.
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
 pub(crate) fn host_paused(domain: &str, until: Timestamp) {
     #[cfg(feature = "tracing")]
     tracing::warn!(domain, until_ms = until.as_millis(), "host paused");
 }
 
-/// Another router is in force.
+/// Reports a changed router.
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
 pub(crate) fn router(router: &Router) {
     #[cfg(feature = "tracing")]
@@ -255,7 +258,7 @@ pub(crate) fn router(router: &Router) {
     );
 }
 
-/// Learning is taken out of service.
+/// Reports that learning was taken out of service.
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
 pub(crate) fn fell_back(why: &Fallback) {
     #[cfg(feature = "tracing")]

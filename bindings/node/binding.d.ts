@@ -65,10 +65,10 @@ export interface DetectionExplanation {
 export declare const __napiBindingTarget: 'native' | 'wasm32-wasi' | 'wasm32-wasip1'
 
 /**
- * What one request came to, with all that an attempt records of it. `Detector.judge` makes one of a response; `new Answer(kind)` is one
+ * What one request came to, with all that an attempt records of it. `Detector.judge` makes one of a response; `new FetchResult(kind)` is one
  * that brought none.
  */
-export declare class Answer {
+export declare class FetchResult {
   /** An answer without a page: `content`, an `ErrorKind`, or a name of one's own, which counts as the fetcher's failure. */
   constructor(kind: 'content' | ErrorKind | (string & {}), options?: AnswerOptions | undefined | null)
   /** What it came to: a name as `Verdict.outcome` has it, or that of a failure on the way. */
@@ -158,7 +158,7 @@ export declare class Detector {
   /** The same on another thread, for pages that are large: the event loop goes on. The body is copied first. */
   classifyAsync(body: Uint8Array | string, page?: PageOptions | undefined | null): Promise<Verdict>
   /** Judges a whole response: what it came to, with all that an attempt records of it. `Visit.report` takes it. */
-  judge(status: number, headers: HeadersLike | undefined | null, body: Uint8Array | string, page?: PageOptions | undefined | null): Answer
+  judge(status: number, headers: HeadersLike | undefined | null, body: Uint8Array | string, page?: PageOptions | undefined | null): FetchResult
   /** As `classify`, with all that matched. */
   explain(body: Uint8Array | string, page?: PageOptions | undefined | null): DetectionExplanation
   /** Reads the rules again, from the file that it was made with or another one. The old ones stay in force when it throws. */
@@ -233,9 +233,9 @@ export declare class Selector {
   /** Until when the host of a URL or domain is paused, in milliseconds since 1970; null when it is not. */
   hostPause(host: string): number | null
   /** Ends the pause of a host now, as if it had never been paused. Returns until when it would have been, or null. */
-  releaseHost(host: string): number | null
+  unpauseHost(host: string): number | null
   /** Ends the pause of a link now; it stays at risk. Returns until when it would have been, or null. */
-  releaseLink(link: string): number | null
+  unpauseLink(link: string): number | null
   /** Forgets a domain or a link: at once in memory, and in the journal from the next start on. */
   forget(what: { domain: string } | { link: string }): void
   /** The candidates, in order. */
@@ -344,10 +344,10 @@ export declare class Visit {
    */
   next(): Step | null
   /**
-   * Says what came of a fetch: an `Answer`, a `Verdict`, `content` or an `ErrorKind`, or the error that the client threw. The attempt
+   * Says what came of a fetch: a `FetchResult`, a `Verdict`, `content` or an `ErrorKind`, or the error that the client threw. The attempt
    * is recorded before this returns. Without a duration, in milliseconds, the time since the step counts.
    */
-  report(step: Step, outcome: Answer | Verdict | Error | 'content' | ErrorKind | (string & {}), duration?: number | undefined | null): void
+  report(step: Step, outcome: FetchResult | Verdict | Error | 'content' | ErrorKind | (string & {}), duration?: number | undefined | null): void
   /** Does not wait for `step`: the visit ends, with the failure that it has, or as paused until then. */
   giveUp(step: Step): void
   /** Gives back what it and its last step held. Nothing more is handed out; what was recorded stays. */

@@ -835,7 +835,7 @@ function __napiStampBindingTarget(exportsObject, target) {
 // linked import resolves to `undefined`.
 module.exports.__napiBindingTarget = __napiStampBindingTarget(nativeBinding, __napiLoadedBindingTarget)
 module.exports = nativeBinding
-module.exports.Answer = nativeBinding.Answer
+module.exports.FetchResult = nativeBinding.FetchResult
 module.exports.Attempt = nativeBinding.Attempt
 module.exports.Detector = nativeBinding.Detector
 module.exports.Explanation = nativeBinding.Explanation

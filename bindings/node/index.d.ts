@@ -1,4 +1,4 @@
-import type { Answer, Attempt, Detector, End, ErrorKind as Kind, Imported, Journal, Selector, Step, VisitOptions } from './binding.js'
+import type { FetchResult, Attempt, Detector, End, ErrorKind as Kind, Imported, Journal, Selector, Step, VisitOptions } from './binding.js'
 
 export * from './binding.js'
 
@@ -40,7 +40,7 @@ export interface Fetched<R extends ResponseLike = ResponseLike> {
   /** Its body, when there was one. */
   body: Uint8Array | string | null
   /** What it was judged to be; null when the fetcher threw. */
-  answer: Answer | null
+  answer: FetchResult | null
 }
 
 /** A line of JSON as text or bytes, an object that is one, or an attempt. */

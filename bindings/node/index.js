@@ -10,7 +10,7 @@ const { ErrorKind, errorKind, isError } = require('./outcomes.js')
 const { ready, fetchWith } = require('./fetching.js')
 const { exportAttempts, importAttempts } = require('./transfer.js')
 
-const { Answer, Attempt, Detector, Explanation, Journal, Selector, Step, Verdict, Visit } = binding
+const { FetchResult, Attempt, Detector, Explanation, Journal, Selector, Step, Verdict, Visit } = binding
 
 // What was recorded and is still in a queue is written when the process ends, however it comes to that short of a signal; what is recorded
 // by handlers that run after this one is waited for, each.
@@ -28,12 +28,12 @@ const report = Visit.prototype.report
 Visit.prototype.report = function (step, outcome, duration) {
   if (isError(outcome)) {
     const message = `${outcome.name}: ${outcome.message}`.slice(0, 500)
-    return report.call(this, step, new Answer(errorKind(outcome), { message }), duration)
+    return report.call(this, step, new FetchResult(errorKind(outcome), { message }), duration)
   }
   return report.call(this, step, outcome, duration)
 }
 
-for (const kind of [Answer, Attempt, Explanation, Verdict]) {
+for (const kind of [FetchResult, Attempt, Explanation, Verdict]) {
   Object.defineProperty(kind.prototype, inspect.custom, {
     value(depth, options) {
       return `${kind.name} ${inspect(this.toJSON(), options)}`
@@ -49,7 +49,7 @@ if (Symbol.asyncDispose) {
 }
 
 module.exports = {
-  Answer,
+  FetchResult,
   Attempt,
   Detector,
   ErrorKind,

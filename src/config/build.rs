@@ -1,4 +1,4 @@
-//! What the values of a config mean for the parts: the selector's builder, the constants of the decision, pauses.
+//! Construction of the parts from a config: the selector's builder, scoring constants, pace, backoff, fetchers.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -20,13 +20,14 @@ use fetchwise_types::heuristic::platform::VideoPlatform;
 use fetchwise_types::heuristic::url::domain_of;
 use fetchwise_types::registry::{BUILT_IN, Class, FetcherSpec, PROBE_FETCHER, canonical};
 
-/// What `[importance]` prunes below, unless said otherwise.
+/// Default of `importance.min`.
 const IMPORTANCE_MIN: f64 = 0.02;
-/// What `[importance]` counts in full, unless said otherwise.
+/// Default of `importance.full`.
 const IMPORTANCE_FULL: f64 = 0.2;
 
 impl Config {
-    /// A selector's builder with everything that the file sets. Without `[[fetcher]]` the built-in names are candidates.
+    /// Returns a selector's builder with everything that the config sets. Without `[[fetcher]]` the built-in fetchers
+    /// are candidates.
     pub fn selector(&self) -> SelectorBuilder {
         let mut builder = SelectorBuilder::default()
             .settings(self.settings())
@@ -52,18 +53,18 @@ impl Config {
         builder
     }
 
-    /// Which suffixes mean a file.
+    /// Returns the file suffixes.
     pub fn suffixes(&self) -> FileSuffixes {
         let files = self.file_suffixes.iter().map(|suffix| (suffix, true));
         let pages = self.page_suffixes.iter().map(|suffix| (suffix, false));
         files.chain(pages).fold(FileSuffixes::default(), |suffixes, (suffix, is_file)| {
             let with = if is_file { suffixes.clone().file(suffix) } else { suffixes.clone().page(suffix) };
-            // What is no suffix was refused when the file was read; a config that was put together by hand is not worth an error.
+            // Reading a file rejects invalid suffixes. A config that was built by hand is not worth an error.
             with.unwrap_or(suffixes)
         })
     }
 
-    /// The constants of the decision.
+    /// Returns the scoring constants.
     pub fn settings(&self) -> Settings {
         let (set, base) = (&self.scoring, Settings::default());
         Settings {
@@ -90,7 +91,7 @@ impl Config {
         }
     }
 
-    /// How fast hosts are asked.
+    /// Returns the settings of pace.
     pub fn pace(&self) -> PaceSettings {
         let (set, base) = (&self.pace, PaceSettings::default());
         let seconds = |span: Option<Duration>, or: f64| span.map_or(or, |span| span.as_secs_f64());
@@ -111,7 +112,7 @@ impl Config {
         }
     }
 
-    /// When learning is taken out of service.
+    /// Returns the settings of the automatic fallback to the router table.
     pub fn guard(&self) -> GuardSettings {
         let set = &self.rollout;
         let mut guard = GuardSettings::default();
@@ -125,7 +126,7 @@ impl Config {
         guard
     }
 
-    /// How long things wait.
+    /// Returns the backoff settings.
     pub fn backoff(&self) -> BackoffSettings {
         let (set, base) = (&self.backoff, BackoffSettings::default());
         BackoffSettings {
@@ -139,34 +140,34 @@ impl Config {
     }
 }
 
-/// How a fetcher of the config gets its pages.
+/// Implementation of a configured fetcher.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Means<'c> {
-    /// By a plain request of fetchwise's own.
+    /// A plain HTTP request.
     Direct,
-    /// By the browser.
+    /// The browser.
     Browser,
-    /// By another program.
+    /// An external program.
     Command(&'c [String]),
-    /// As the shipped fetcher of this name does, by other settings.
+    /// A shipped fetcher of this name with other settings.
     Like(&'c str),
-    /// From web archives.
+    /// Web archives.
     Archive(Cow<'c, ArchiveConfig>),
-    /// From a search interface.
+    /// A search API.
     Search(Cow<'c, SearchConfig>),
-    /// Media, by yt-dlp.
+    /// Media downloads with yt-dlp.
     Download(Cow<'c, DownloadConfig>),
-    /// From a browser that runs already.
+    /// A browser that is already running.
     Remote(&'c Secret),
-    /// From a service that has a browser of its own.
+    /// A service that fetches with its own browser.
     Solver(&'c Secret<Url>),
-    /// Somebody else fetches with it: its attempts are imported.
+    /// Another program fetches with it, and its attempts are imported.
     Provenance,
 }
 
 impl Means<'_> {
-    /// What such a fetcher is, broadly, where its name does not say.
+    /// Returns the class of the implementation, unless the fetcher's name determines the class.
     fn class(&self) -> Option<Class> {
         match self {
             Self::Archive(_) => Some(Class::Archive),
@@ -180,7 +181,7 @@ impl Means<'_> {
 }
 
 impl FetcherConfig {
-    /// How it gets its pages. A built-in name that says nothing else is what fetchwise brings under it.
+    /// Returns the implementation. A built-in name without further keys stands for the shipped fetcher of that name.
     pub fn means(&self) -> Means<'_> {
         if let Some(argv) = &self.command {
             return Means::Command(argv);
@@ -215,7 +216,7 @@ impl FetcherConfig {
         }
     }
 
-    /// What the decision has to know of it.
+    /// Returns the specification of the fetcher that decisions use.
     pub fn spec(&self) -> FetcherSpec {
         let mut spec = match self.class.or_else(|| self.means().class()) {
             Some(class) => FetcherSpec::new(canonical(&self.name), class),
@@ -236,7 +237,7 @@ impl FetcherConfig {
     }
 }
 
-/// The candidates when neither a config nor a log names others: the built-in ones.
+/// Returns the built-in fetchers, which are the candidates if neither a config nor a log names others.
 pub fn built_in_fetchers() -> Vec<FetcherSpec> {
     BUILT_IN.iter().map(|&(name, class)| FetcherSpec::new(name, class)).collect()
 }

@@ -1,4 +1,4 @@
-//! Which values make sense: ranges, what needs what, and fetchers that are listed twice or are too many.
+//! Validation of config values: ranges, dependencies between keys, duplicate fetchers and their number.
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
@@ -9,16 +9,16 @@ use super::value::{CompactThreshold, CostConfig};
 use super::{Config, FetcherConfig, PriorConfig};
 use fetchwise_types::registry::{MAX_CANDIDATES, canonical};
 
-/// The longest name of a fetcher, in bytes.
+/// Longest name of a fetcher, in bytes.
 const MAX_NAME_BYTES: usize = 100;
-/// The shortest and the longest deadline of a request.
+/// Shortest and longest deadline of a request.
 const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
 
-/// What a fetcher can be like.
+/// Values of `like`.
 const LIKENESSES: [&str; 3] = ["direct_access", "playwright", "playwright_stealth"];
 
 impl Config {
-    /// Finds every value that makes no sense.
+    /// Returns every invalid value.
     pub(super) fn check(&self) -> Vec<BadValue> {
         let mut found = Found::default();
         self.check_numbers(&mut found);
@@ -76,7 +76,7 @@ impl Config {
 
     fn check_log(&self, found: &mut Found) {
         let log = &self.log;
-        // A segment takes a good number of attempts; a file for each would be the end of any directory.
+        // A segment holds many attempts. With one file per attempt the directory would overflow.
         found.within("log.segment_bytes", log.segment_bytes, 64 << 10..=u64::MAX, "it can be \"64KiB\" or more");
         found.within("log.retain_days", log.retain_days, 0..=36_500, "it can be 0 to 36500");
         found.within("log.max_disk_bytes", log.max_disk_bytes, 1 << 20..=u64::MAX, "it can be \"1MiB\" or more");
@@ -97,7 +97,7 @@ impl Config {
         }
     }
 
-    /// Each fetcher is listed once, and all of them have room among the candidates.
+    /// Checks that each fetcher is listed once, and that all fit among the candidates.
     fn check_fetchers(&self, found: &mut Found) {
         let names: Vec<&str> = self.fetchers.iter().map(|fetcher| canonical(&fetcher.name)).collect();
         for (place, name) in names.iter().enumerate() {
@@ -168,7 +168,7 @@ impl FetcherConfig {
         }
     }
 
-    /// The keys that say how it gets pages.
+    /// Returns the keys that choose the implementation.
     fn ways(&self) -> impl Iterator<Item = &'static str> {
         let ways = [
             ("command", self.command.is_some()),
@@ -192,12 +192,12 @@ impl PriorConfig {
     }
 }
 
-/// The values that make no sense.
+/// Invalid values found so far.
 #[derive(Debug, Default)]
 struct Found(Vec<BadValue>);
 
 impl Found {
-    /// Looks whether `value`, where there is one, lies in `range`. A number that is none lies in no range.
+    /// Checks that `value`, if set, lies in `range`. NaN lies in no range.
     fn within<T: PartialOrd + Debug>(&mut self, key: &str, value: Option<T>, range: RangeInclusive<T>, expected: &str) {
         self.within_at(&key.split('.').collect::<Vec<_>>(), value, range, expected);
     }

@@ -1,16 +1,18 @@
-//! Which key a variable of the environment means, and what its text means there.
+//! Mapping of environment variables to keys and values.
 //!
-//! Owns the rule: `FETCHWISE_` and the steps of the key in capitals, two underscores between them; `FETCHWISE__` begins one as
-//! well. What is no letter or digit in a step is an underscore. Must not read the environment.
+//! Owns: the rule. A variable is `FETCHWISE_` and the steps of the key in capitals, joined by two underscores; the
+//! prefix `FETCHWISE__` works as well. Characters of a step other than letters and digits become underscores.
+//!
+//! Must not know: the environment, which it never reads.
 
 use super::keys::{ANY, Key, Kind};
 use super::tree::{Held, Node};
 use fetchwise_types::unknown_name::nearest;
 
-/// What every variable that means a key begins with.
+/// Prefix of every variable that sets a key.
 pub(super) const PREFIX: &str = "FETCHWISE_";
 
-/// The variable that means the key at the end of `way`.
+/// Returns the variable that sets the key at `way`.
 ///
 /// ```
 /// assert_eq!(fetchwise::config::variable_of(&["log", "max_disk_bytes"]), "FETCHWISE_LOG__MAX_DISK_BYTES");
@@ -20,22 +22,22 @@ pub fn variable_of<S: AsRef<str>>(way: &[S]) -> String {
     format!("{PREFIX}{}", steps.join("__"))
 }
 
-/// A step as variables have it.
+/// Returns a step in the form that variables use.
 fn folded(step: &str) -> String {
     step.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }
 
-/// A variable that means no key.
+/// Reason for which a variable sets no key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unmeant {
-    /// There is no such key; perhaps this variable was meant.
+    /// No such key exists. Holds the most similar variable, if any.
     NoKey(Option<String>),
     /// The list or table has no such element. The text says how to name one.
     NoElement(String),
 }
 
-/// The way to the key that the variable `name` means, and the key. `settings` has the elements of lists and of tables with free
-/// keys: fetchers go by number or by name, hosts by name.
+/// Returns the key that the variable `name` sets, and the path to it. `settings` provides the elements of lists and of
+/// tables with free keys. Fetchers are selected by number or by name, hosts by name.
 pub(super) fn meaning<'k>(name: &str, keys: &'k [Key], settings: &Node) -> Result<(Vec<String>, &'k Key), Unmeant> {
     let text = name.strip_prefix(PREFIX).unwrap_or(name);
     let text = text.strip_prefix('_').unwrap_or(text).to_ascii_uppercase();
@@ -56,7 +58,7 @@ pub(super) fn meaning<'k>(name: &str, keys: &'k [Key], settings: &Node) -> Resul
     Ok((way, key))
 }
 
-/// The element of the list or table at `way` that `step` means.
+/// Returns the element of the list or table at `way` that `step` selects.
 fn element(settings: &Node, way: &[String], step: &str) -> Result<String, Unmeant> {
     let base = variable_of(way);
     let none = |names: Vec<String>| {
@@ -82,8 +84,8 @@ fn element(settings: &Node, way: &[String], step: &str) -> Result<String, Unmean
     }
 }
 
-/// What the text of a variable means where a key takes a `kind`. What cannot be meant is left as text, so that whoever reads the key
-/// says what it takes.
+/// Parses the text of a variable for a key of this `kind`. An invalid value stays text, so that the reader of the key
+/// reports what is expected.
 pub(super) fn value(text: &str, kind: &Kind) -> toml::Value {
     let as_text = || toml::Value::String(text.to_owned());
     let trimmed = text.trim();
@@ -93,7 +95,7 @@ pub(super) fn value(text: &str, kind: &Kind) -> toml::Value {
             let parts = trimmed.split(',').map(str::trim).filter(|part| !part.is_empty());
             toml::Value::Array(parts.map(|part| toml::Value::String(part.to_owned())).collect())
         }
-        // A day is not written as one in quotes here, and is one all the same.
+        // A date needs no quotes here, and parses as one anyway.
         Kind::Any | Kind::Number | Kind::Switch | Kind::List | Kind::Tables | Kind::Map => {
             match format!("value = {trimmed}").parse::<toml::Table>() {
                 Ok(mut table) => table.remove("value").unwrap_or_else(as_text),

@@ -1,37 +1,37 @@
-//! What is wrong with a config or a router table, and where.
+//! Errors of configs and router tables, with their places.
 
 use std::path::{Path, PathBuf};
 
 use super::origin::{Origin, Place, Problem};
 use crate::router::TableError;
 
-/// A config that cannot be used.
+/// Error of a config or a router table.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// I/O error.
         source: std::io::Error,
     },
-    /// The settings are not what they should be: no TOML, a key, a name or a type that is not known, a value out of its range.
+    /// The settings are invalid: a syntax error, an unknown key or name, a wrong type, or a value out of range.
     #[error("{}", told(.0))]
     Settings(Vec<Problem>),
-    /// The router table cannot be used.
+    /// The router table is invalid.
     #[error("{path}, {source}")]
     Table {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why, and in which line.
+        /// Error with its line.
         source: TableError,
     },
 }
 
 impl ConfigError {
-    /// What the parser found in `text`.
+    /// Converts a syntax error of `text`.
     pub(super) fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> Self {
         let at = Place::of(text, error.span().map_or(0, |span| span.start));
         let message = error.message().trim_end().to_owned();
@@ -39,7 +39,7 @@ impl ConfigError {
         Self::Settings(vec![Problem { origin, key: String::new(), message, meant: None }])
     }
 
-    /// All that is wrong with the settings, as far as it is about them.
+    /// Returns all problems of the settings; none for other errors.
     pub fn problems(&self) -> &[Problem] {
         match self {
             Self::Settings(problems) => problems,
@@ -48,21 +48,21 @@ impl ConfigError {
     }
 }
 
-/// One problem a line.
+/// Formats one problem per line.
 fn told(problems: &[Problem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// A value that is out of its range, as long as nobody knows where it stands.
+/// Value out of range, without its place in a file.
 #[derive(Debug, PartialEq)]
 pub(super) struct BadValue {
-    /// The way to it through the tables, as in `["fetcher", "2", "cost"]`; places in lists are counted from 0.
+    /// Path through the tables, as in `["fetcher", "2", "cost"]`; indexes of lists count from 0.
     pub(super) way: Vec<String>,
     pub(super) value: String,
     pub(super) expected: String,
 }
 
-/// The line in which byte `at` of `text` stands, counted from 1.
+/// Returns the line of byte `at` of `text`, counted from 1.
 pub(super) fn line_at(text: &str, at: usize) -> usize {
     Place::of(text, at).line
 }

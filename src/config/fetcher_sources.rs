@@ -1,6 +1,8 @@
-//! The tables of a `[[fetcher]]` that say where it gets its pages: which keys there are and what type each has.
+//! Tables of a `[[fetcher]]` that configure where it gets its pages: keys and their types.
 //!
-//! As with the other tables, absent keys are `None`, and what a value does is not known here.
+//! As with the other tables, absent keys are `None`.
+//!
+//! Must not know: the effect of a value.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,14 +15,14 @@ use super::secret::{Secret, without_password};
 use super::value;
 use fetchwise_types::time::Timestamp;
 
-/// `[fetcher.archive]`: from web archives.
+/// `[fetcher.archive]`: web archives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArchiveConfig {
-    /// The date that copies should be near to; the newest copy without one.
+    /// Preferred date of the copy; the newest copy if unset.
     #[serde(deserialize_with = "value::date")]
     pub wanted: Option<Timestamp>,
-    /// The archives, in the order in which they are asked; the Internet Archive's without any.
+    /// Archives in the order of requests; the Internet Archive if empty.
     pub from: Vec<ArchiveFrom>,
 }
 
@@ -28,18 +30,18 @@ pub struct ArchiveConfig {
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArchiveFrom {
-    /// An archive that works as the Wayback Machine does: captures are below `/web/` of this address.
+    /// URL of an archive that works like the Wayback Machine, with captures below `/web/`.
     #[serde(deserialize_with = "value::web_address")]
     pub wayback: Option<Url>,
-    /// Its availability interface.
+    /// URL of its availability API.
     #[serde(deserialize_with = "value::web_address")]
     pub availability: Option<Url>,
-    /// A Memento time gate, which the page's address is appended to.
+    /// URL of a Memento TimeGate; the page's URL is appended.
     #[serde(deserialize_with = "value::web_address")]
     pub timegate: Option<Url>,
 }
 
-/// Without the user and the password that an address may hold.
+/// Omits the user and the password that a URL may hold.
 impl fmt::Debug for ArchiveFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("ArchiveFrom");
@@ -51,48 +53,48 @@ impl fmt::Debug for ArchiveFrom {
     }
 }
 
-/// `[fetcher.search]`: from a search interface. Places are JSON pointers; what `nytime_searcher` leaves out it has from the shipped
-/// configuration.
+/// `[fetcher.search]`: a search API. Fields of a record are JSON pointers. `nytime_searcher` takes absent keys from its
+/// shipped configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchConfig {
-    /// The address that is asked, with `{url}` for the page's address and `{key}` for the key.
+    /// URL of the API, with `{url}` for the page's URL and `{key}` for the API key.
     pub url: Option<Secret>,
-    /// The variable of the environment that has the key.
+    /// Environment variable that holds the API key.
     pub key_env: Option<String>,
-    /// The header that the key goes into.
+    /// Header for the API key.
     pub key_header: Option<String>,
-    /// The sites that the interface knows; all of them when the list is empty.
+    /// Sites that the API covers; all if empty.
     pub hosts: Option<Vec<String>>,
-    /// Where the records are in an answer.
+    /// Place of the records in a response.
     pub records: Option<String>,
-    /// Where the address of its page is in a record.
+    /// Place of the page's URL in a record.
     pub address: Option<String>,
-    /// Where the title is.
+    /// Place of the title.
     pub title: Option<String>,
-    /// Where the abstract is.
+    /// Place of the abstract.
     #[serde(rename = "abstract")]
     pub summary: Option<String>,
-    /// Where the text is.
+    /// Place of the text.
     pub body: Option<String>,
-    /// Where the date is.
+    /// Place of the date.
     pub date: Option<String>,
 }
 
-/// `[fetcher.download]`: media, by yt-dlp.
+/// `[fetcher.download]`: media downloads with yt-dlp.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DownloadConfig {
-    /// The program; `yt-dlp` on the PATH without it.
+    /// Path of the program; `yt-dlp` on the PATH if unset.
     pub program: Option<PathBuf>,
-    /// Which format is wanted, as yt-dlp's `--format` has it.
+    /// Format, as in yt-dlp's `--format`.
     pub format: Option<String>,
-    /// The languages of subtitles that are wanted.
+    /// Languages of the subtitles to download.
     pub subtitles: Vec<String>,
-    /// The time that a download may take.
+    /// Longest duration of a download.
     #[serde(alias = "max_time_s", deserialize_with = "value::seconds")]
     pub max_time: Option<Duration>,
-    /// Where media, what is known of them, and subtitles are kept.
+    /// Directory for media, their metadata, and subtitles.
     pub dir: Option<PathBuf>,
     /// Further arguments for the program.
     pub arguments: Vec<String>,

@@ -1,7 +1,9 @@
-//! Which keys there are, and what kind of value each takes: asked of the structs that read them.
+//! List of all config keys and the kinds of their values, derived from the structs that read them.
 //!
-//! Owns the question: a deserializer that answers nothing and notes what it is asked for. So a key that a struct has is known here
-//! at once, and no list has to be kept beside the structs. Must not know what a key means.
+//! Owns: the derivation. A deserializer returns no values and notes what is requested from it. So every field of a
+//! struct is known here at once, and no list has to be maintained alongside the structs.
+//!
+//! Must not know: what a key means.
 
 use std::cell::RefCell;
 
@@ -11,10 +13,10 @@ use serde::forward_to_deserialize_any;
 use super::Config;
 use super::secret::SECRET;
 
-/// The step of a way that stands for any element of a list, or any key of a table whose keys are free.
+/// Step of a path that stands for any element of a list, or for any key of a table with free keys.
 pub const ANY: &str = "*";
 
-/// What kind of value a key takes.
+/// Kind of a key's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -22,50 +24,50 @@ pub enum Kind {
     Text,
     /// `true` or `false`.
     Switch,
-    /// A number.
+    /// Number.
     Number,
     /// Text or a number: times, sizes, days.
     Any,
-    /// A list of single values.
+    /// List of single values.
     List,
-    /// A list of tables.
+    /// List of tables.
     Tables,
-    /// A table whose keys are free.
+    /// Table with free keys.
     Map,
 }
 
-/// A key.
+/// Config key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Key {
-    /// The way to it through the tables, [`ANY`] among its steps.
+    /// Path to the key through the tables, with [`ANY`] for free steps.
     pub way: Vec<String>,
-    /// What it takes.
+    /// Kind of the value.
     pub kind: Kind,
-    /// Whether it may hold a secret, so that it is never shown.
+    /// Whether the value may be a secret, which is never shown.
     pub is_secret: bool,
 }
 
 impl Key {
-    /// Its full name, such as `log.durability` or `fetcher.*.cost`.
+    /// Returns the full name, such as `log.durability` or `fetcher.*.cost`.
     pub fn name(&self) -> String {
         self.way.join(".")
     }
 
-    /// Whether it is the key at the end of `way`.
+    /// Returns whether this is the key at `way`.
     pub fn is_at<S: AsRef<str>>(&self, way: &[S]) -> bool {
         self.way.len() == way.len() && self.way.iter().zip(way).all(|(own, step)| own == ANY || own == step.as_ref())
     }
 }
 
-/// Every key that a config can have, in the order of their declaration. Cost: some hundred microseconds.
+/// Returns every key of a config, in the order of declaration. Cost: some hundred microseconds.
 pub fn keys() -> Vec<Key> {
     let mut found = Vec::new();
     collect(&mut Vec::new(), &mut found);
     found
 }
 
-/// What a place is asked for.
+/// Type that a struct requests at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Text,
@@ -109,14 +111,14 @@ fn collect(way: &mut Vec<String>, found: &mut Vec<Key>) {
     }
 }
 
-/// Whether a field is another one's name with its unit, as `timeout_s` is of `timeout`.
+/// Returns whether a field is the alias of another one with its unit, like `timeout_s` of `timeout`.
 fn is_unit_of_another(field: &str, fields: &[&str]) -> bool {
     ["_s", "_ms"].iter().any(|unit| field.strip_suffix(unit).is_some_and(|base| fields.contains(&base)))
 }
 
 fn shape_at(way: &[String]) -> Option<(Shape, bool)> {
     let seen = RefCell::new(Seen::default());
-    // What comes of it does not matter: nothing is ever answered.
+    // The result does not matter, because the deserializer never returns a value.
     let _ = Config::deserialize(Asked { way, seen: &seen });
     let seen = seen.into_inner();
     seen.shape.map(|shape| (shape, seen.is_secret))
@@ -128,7 +130,7 @@ struct Seen {
     is_secret: bool,
 }
 
-/// What is asked at the end of `way`.
+/// Deserializer that notes what is requested at the end of `way`.
 struct Asked<'w> {
     way: &'w [String],
     seen: &'w RefCell<Seen>,
@@ -234,7 +236,7 @@ impl<'de> Deserializer<'de> for Asked<'_> {
     }
 }
 
-/// A table with one key, or a list with one element.
+/// Table with one key, or list with one element.
 struct Only<'w> {
     key: Option<&'w str>,
     rest: Option<Asked<'w>>,
@@ -260,7 +262,7 @@ impl<'de> SeqAccess<'de> for Only<'_> {
     }
 }
 
-/// Nothing was answered.
+/// Error that ends each deserialization.
 #[derive(Debug, thiserror::Error)]
 #[error("nothing was answered")]
 struct Nothing;
@@ -303,7 +305,7 @@ mod tests {
         assert!(all.len() > 100, "{}", all.len());
     }
 
-    /// The example with its settings in effect: what is commented out there has no blank behind the `#`.
+    /// Returns the example with all of its settings active. A commented-out setting has no blank after the `#`.
     fn example() -> String {
         let is_setting = |rest: &str| rest.starts_with(|c: char| c == '[' || c.is_ascii_lowercase());
         let line = |line: &'static str| match line.strip_prefix('#') {
@@ -317,10 +319,10 @@ mod tests {
     fn the_example_has_every_key_there_is_and_no_other() {
         let text = example();
         let path = std::path::Path::new("fetchwise.example.toml");
-        // As it is shipped it changes nothing.
+        // The shipped file changes nothing.
         let shipped: toml::Table = crate::config::EXAMPLE.parse().unwrap();
         assert!(shipped.is_empty(), "{shipped}");
-        // All of it in effect is a config that can be used. That also means that it has no key which is not known.
+        // With all settings active it is a valid config, so it has no unknown key.
         Config::from_toml(&text, path).unwrap();
         let settings = crate::config::tree::Node::parse(&text, path).unwrap();
         let mut ways = Vec::new();

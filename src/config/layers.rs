@@ -1,7 +1,10 @@
-//! Bringing settings together: a file, then variables of the environment, then options; and finding all that is wrong with them.
+//! Merging of settings from a file, environment variables and options, and reporting of all that is invalid.
 //!
-//! Owns the precedence, and where each value comes from. Invariant: what a key that may hold a secret is set to is in no message and
-//! in no list of settings. Must not read the environment.
+//! Owns: the precedence, and the origin of each value.
+//!
+//! Invariants: the value of a key that may hold a secret appears in no message and in no list of settings.
+//!
+//! Must not know: the environment, which it never reads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +21,7 @@ use super::tree::{Held, Node};
 use crate::config::env::{PREFIX, Unmeant, meaning, value};
 use fetchwise_types::unknown_name::nearest;
 
-/// Settings from several places; what is added later goes before what was there.
+/// Settings from several sources. Later ones take precedence over earlier ones.
 ///
 /// ```
 /// use fetchwise::config::Layers;
@@ -46,26 +49,26 @@ impl Default for Layers {
 }
 
 impl Layers {
-    /// The settings of a file, in place of everything added so far.
+    /// Reads the settings of a file. They replace everything added so far.
     ///
     /// # Errors
-    /// When it cannot be read, or is no TOML.
+    /// When the file cannot be read, or is not valid TOML.
     pub fn file(&mut self, path: &Path) -> Result<(), ConfigError> {
         let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         self.text(&text, path)
     }
 
-    /// As [`Layers::file`], from its text.
+    /// Does the same as [`Layers::file`] with the text of a file.
     ///
     /// # Errors
-    /// When it is no TOML.
+    /// When the text is not valid TOML.
     pub fn text(&mut self, text: &str, path: &Path) -> Result<(), ConfigError> {
         self.tree = Node::parse(text, path).map_err(ConfigError::Settings)?;
         Ok(())
     }
 
-    /// The settings of the environment: every variable whose name begins with `FETCHWISE_` and that is not empty means a key. One that
-    /// means none is a warning, unless it is among `others` or the settings name it as the one that holds a secret.
+    /// Adds environment variables. Every non-empty variable with the prefix `FETCHWISE_` sets a key. A variable without
+    /// a key results in a warning, unless it is among `others` or the settings refer to it as the holder of a secret.
     pub fn variables(&mut self, all: impl IntoIterator<Item = (String, String)>, others: &[&str]) {
         let meant: BTreeMap<String, String> =
             all.into_iter().filter(|(name, text)| name.starts_with(PREFIX) && !text.is_empty()).collect();
@@ -95,16 +98,16 @@ impl Layers {
         self.keys = keys;
     }
 
-    /// Sets the key at the end of `way`, from somewhere else: an option, or a variable by another name.
+    /// Sets the key at `way` from another source: an option, or a variable with another name.
     pub fn set<S: AsRef<str>>(&mut self, way: &[S], value: impl Into<toml::Value>, origin: &Origin) {
         let way: Vec<String> = way.iter().map(|step| step.as_ref().to_owned()).collect();
         self.tree.set(&way, Node::of(value.into(), origin));
     }
 
-    /// Reads and checks what was added.
+    /// Reads and validates all layers.
     ///
     /// # Errors
-    /// [`ConfigError::Settings`] with everything that is wrong.
+    /// [`ConfigError::Settings`] with every problem.
     pub fn resolve(self) -> Result<Resolved, ConfigError> {
         let Self { mut tree, keys, warnings } = self;
         let mut problems = Vec::new();
@@ -115,7 +118,7 @@ impl Layers {
             };
             let (problem, way) = found(&tree, &keys, &error);
             problems.push(problem);
-            // What is wrong is taken out, and the rest is looked at once more.
+            // The invalid value is removed, and the rest is read again, so that all problems are found.
             if tree.take(&way).is_none() {
                 return Err(ConfigError::Settings(problems));
             }
@@ -132,7 +135,7 @@ impl Layers {
         self.tree.set(way, Node::of(value(text, &key.kind), &Origin::Variable(name.to_owned())));
     }
 
-    /// The variables that the settings name as those which hold a secret.
+    /// Returns the variables that the settings refer to as holders of secrets.
     fn holders_of_secrets(&self) -> Vec<String> {
         let mut names = Vec::new();
         self.tree.each(&mut Vec::new(), &mut |way, node| {
@@ -147,20 +150,20 @@ impl Layers {
 }
 
 impl Config {
-    /// Reads and checks a file.
+    /// Reads and validates a file.
     ///
     /// # Errors
-    /// [`ConfigError`] names file, lines and keys.
+    /// [`ConfigError`] with file, lines and keys.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let mut layers = Layers::default();
         layers.file(path)?;
         Ok(layers.resolve()?.config)
     }
 
-    /// Reads and checks a text; `path` is for messages.
+    /// Reads and validates a text; `path` is for messages.
     ///
     /// # Errors
-    /// [`ConfigError`] names lines and keys.
+    /// [`ConfigError`] with lines and keys.
     pub fn from_toml(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let mut layers = Layers::default();
         layers.text(text, path)?;
@@ -168,14 +171,14 @@ impl Config {
     }
 }
 
-/// Settings that make sense, and where they come from.
+/// Valid settings with their origins.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// The settings.
     pub config: Config,
     tree: Node,
     keys: Vec<Key>,
-    /// What is probably not meant as it is, and harms nothing: variables that mean no key.
+    /// Harmless problems: variables without a key.
     pub warnings: Vec<Problem>,
 }
 
@@ -185,25 +188,25 @@ impl Default for Resolved {
     }
 }
 
-/// A key that somebody has set.
+/// Key with a value from the user.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Setting {
-    /// Its full name.
+    /// Full name of the key.
     pub key: String,
-    /// What it is set to; none for a secret, which is not shown. An address comes without user and password.
+    /// Value; `None` for a secret, which is never shown. URLs have no user and password.
     pub value: Option<toml::Value>,
-    /// Who has set it.
+    /// Origin of the value.
     pub origin: Origin,
 }
 
 impl Resolved {
-    /// Who has set the key at the end of `way`.
+    /// Returns the origin of the key at `way`.
     pub fn origin<S: AsRef<str>>(&self, way: &[S]) -> Origin {
         self.tree.get(way).map_or(Origin::Default, |node| node.origin.clone())
     }
 
-    /// Every key that somebody has set, in alphabetical order.
+    /// Returns every key that is set, in alphabetical order.
     pub fn settings(&self) -> Vec<Setting> {
         let mut all = Vec::new();
         self.tree.each(&mut Vec::new(), &mut |way, node| {
@@ -217,7 +220,7 @@ impl Resolved {
     }
 }
 
-/// A value without the passwords of addresses.
+/// Returns a value without the passwords of URLs.
 fn shown(value: toml::Value) -> toml::Value {
     match value {
         toml::Value::String(text) => toml::Value::String(without_password(&text).into_owned()),
@@ -235,7 +238,8 @@ fn unmeant(name: &str, why: Unmeant) -> Problem {
     Problem { origin: Origin::Variable(name.to_owned()), key: String::new(), message, meant }
 }
 
-/// What the reading of `tree` failed at, and the way to what is to be taken out before it is read again.
+/// Converts a deserialization error. Returns the problem, and the path to the value that has to be removed before the
+/// next read.
 fn found(tree: &Node, keys: &[Key], error: &serde_path_to_error::Error<toml::de::Error>) -> (Problem, Vec<String>) {
     let mut way: Vec<String> = error.path().iter().filter_map(step).collect();
     let text = error.inner().message().trim_end();
@@ -249,7 +253,7 @@ fn found(tree: &Node, keys: &[Key], error: &serde_path_to_error::Error<toml::de:
     let origin = if is_key { &at.key_origin } else { &at.origin };
     let is_secret = keys.iter().any(|key| key.is_secret && key.is_at(&way));
     let is_text = matches!(at.held, Held::One(toml::Value::String(_)));
-    // What is no text is shown by the reader as what it is.
+    // The reader would show a value that is not text.
     let mut message = if is_secret && !is_text { "it takes text".to_owned() } else { text.to_owned() };
     if matches!(origin, Origin::Variable(_)) && !is_key {
         message = format!("{}: {message}", way.join("."));
@@ -269,14 +273,15 @@ fn step(segment: &Segment) -> Option<String> {
     }
 }
 
-/// A value that makes no sense, with its place.
+/// Adds the place to an invalid value.
 fn placed(tree: &Node, bad: BadValue) -> Problem {
     let origin = tree.nearest(&bad.way).origin.clone();
     let key = bad.way.join(".");
     Problem { origin, message: format!("{key} is {}; {}", bad.value, bad.expected), key, meant: None }
 }
 
-/// The key or name that was probably meant, where `message` is serde's "unknown field `a`, expected one of `b`, `c`".
+/// Returns the name most similar to the unknown one, where `message` is serde's "unknown field `a`, expected one of
+/// `b`, `c`".
 fn meant(message: &str) -> Option<&str> {
     if !message.starts_with("unknown ") {
         return None;

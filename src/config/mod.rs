@@ -1,9 +1,14 @@
 //! Settings from a TOML file, and router tables from TOML or CSV.
 //!
-//! `sections` has the keys, `check` which values they take, `build` what they mean for the parts, `table` the router table; `read`
-//! brings files and variables together by way of `tree`, which knows where each value comes from, and `keys`, which knows what keys
-//! there are. Everything that is wrong is found at once, with its line, and a name that is not known comes with the nearest one that
-//! is. Must not read the environment or the command line: a caller hands in the variables, and the program knows its options.
+//! `sections` has the keys, `check` their valid values, `build` the conversion to the settings of each part, and
+//! `router_table` the router table. `layers` merges files and variables. It uses `tree`, which keeps the origin of each
+//! value, and `keys`, which lists all keys.
+//!
+//! Invariants: all problems are reported at once, each with its line. An unknown name comes with the most similar known
+//! one.
+//!
+//! Must not know: the environment or the command line. A caller passes the variables, and the program passes its
+//! options.
 
 use std::path::PathBuf;
 
@@ -42,10 +47,10 @@ mod sections;
 mod tree;
 mod value;
 
-/// A config file with every key, what it means, and its default; all of them commented out.
+/// Example config file with every key, its meaning and its default, all commented out.
 pub const EXAMPLE: &str = include_str!("../../fetchwise.example.toml");
 
-/// Everything that a config file can say. Absent keys keep their defaults.
+/// Content of a config file. Absent keys keep their defaults.
 ///
 /// ```
 /// let config = fetchwise::config::Config::from_toml("mode = 'shadow'\n[scoring]\npage_value = 50.0", "x.toml".as_ref()).unwrap();
@@ -56,61 +61,61 @@ pub const EXAMPLE: &str = include_str!("../../fetchwise.example.toml");
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Who decides.
+    /// Mode of the router.
     #[serde(deserialize_with = "value::named")]
     pub mode: Option<Mode>,
-    /// The share of domains that `split` gives to learning.
+    /// Share of domains that `split` assigns to learning.
     pub split_share: Option<f64>,
-    /// The policy: `default`, `index`, `confident` or `published`.
+    /// Policy: `default`, `index`, `confident` or `published`.
     #[serde(deserialize_with = "value::policy")]
     pub policy: Option<String>,
-    /// Where the log is.
+    /// Data directory of the log.
     pub data_dir: Option<PathBuf>,
-    /// The legacy table, TOML or CSV.
+    /// Router table, TOML or CSV.
     pub router: Option<PathBuf>,
-    /// More detection rules, TOML.
+    /// Additional detection rules, TOML.
     pub rules: Option<PathBuf>,
     /// Half-life of evidence in days, 7 to 365.
     pub half_life_days: Option<f64>,
-    /// Beyond so many keys (domains, sites, suffixes ...) in memory the least attempted go.
+    /// Number of keys (domains, sites, suffixes ...) in memory above which those with the fewest attempts are evicted.
     pub max_keys: Option<usize>,
-    /// Suffixes that mean a file, in addition to the shipped ones.
+    /// Suffixes of files, in addition to the shipped ones.
     #[serde(deserialize_with = "value::suffixes")]
     pub file_suffixes: Vec<String>,
-    /// Suffixes that mean a page, though they ship as a file's.
+    /// Suffixes of pages that are shipped as suffixes of files.
     #[serde(deserialize_with = "value::suffixes")]
     pub page_suffixes: Vec<String>,
-    /// How pages are read.
+    /// Detection of blocks.
     pub detect: DetectConfig,
-    /// The constants of the decision.
+    /// Scoring constants.
     pub scoring: ScoringConfig,
-    /// What recorded importance does.
+    /// Use of recorded importance.
     pub importance: ImportanceConfig,
     /// Pauses.
     pub backoff: BackoffConfig,
     /// Requests.
     pub http: HttpConfig,
-    /// How fast hosts are asked.
+    /// Request rates of hosts.
     pub pace: PaceConfig,
-    /// When learning is taken out of service.
+    /// Automatic fallback to the router table.
     pub rollout: RolloutConfig,
-    /// robots.txt.
+    /// Use of robots.txt.
     pub robots: RobotsConfig,
-    /// What may be dialled.
+    /// Networks that may be reached.
     pub network: NetworkConfig,
-    /// Other nodes that learn with this one.
+    /// Fleet of nodes that learn together.
     pub fleet: FleetConfig,
     /// Chromium.
     pub browser: BrowserConfig,
-    /// The attempt log.
+    /// Attempt log.
     pub log: LogConfig,
-    /// Fetchers: those named here are the candidates, in this order, in place of the built-in ones.
+    /// Fetchers. Those named here are the candidates, in this order, instead of the built-in ones.
     #[serde(rename = "fetcher")]
     pub fetchers: Vec<FetcherConfig>,
     /// Priors, in addition to the built-in ones.
     #[serde(rename = "prior")]
     pub priors: Vec<PriorConfig>,
-    /// Whether the built-in priors hold.
+    /// Whether the built-in priors are used.
     pub built_in_priors: Option<bool>,
 }
 

@@ -1,22 +1,24 @@
-//! Where a setting comes from, and what is wrong with one.
+//! Origins of settings, and problems with them.
 //!
-//! Owns the words for both. Invariant: nothing here holds a value, so nothing here can give a secret away.
+//! Owns: the wording of both.
+//!
+//! Invariants: nothing here holds a value, so nothing here can reveal a secret.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A place in a text, both counted from 1; columns are characters.
+/// Place in a text. Both numbers count from 1; columns are characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The line.
+    /// Line.
     pub line: usize,
-    /// The column.
+    /// Column.
     pub column: usize,
 }
 
 impl Place {
-    /// The place of byte `at` in `text`.
+    /// Returns the place of byte `at` in `text`.
     pub(super) fn of(text: &str, at: usize) -> Self {
         let mut end = at.min(text.len());
         while !text.is_char_boundary(end) {
@@ -28,27 +30,27 @@ impl Place {
     }
 }
 
-/// Where a setting comes from.
+/// Origin of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nobody has set it.
+    /// Default, not set.
     Default,
-    /// A config file.
+    /// Config file.
     File {
-        /// Which one.
+        /// Path of the file.
         path: Arc<Path>,
-        /// Where in it.
+        /// Place in the file.
         at: Place,
     },
-    /// A variable of the environment.
+    /// Environment variable.
     Variable(String),
-    /// An option of the command line.
+    /// Command-line option.
     Flag(&'static str),
 }
 
 impl Origin {
-    /// `default`, `file`, `environment` or `flag`.
+    /// Returns `default`, `file`, `environment` or `flag`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -59,7 +61,7 @@ impl Origin {
     }
 }
 
-/// `default`, `FILE:LINE`, or the name of the variable or option.
+/// Writes `default`, `FILE:LINE`, or the name of the variable or option.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,22 +73,22 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One thing that is wrong with the settings.
+/// Problem with a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// Where it was set.
+    /// Origin of the setting.
     pub origin: Origin,
-    /// The full name of its key, such as `fetcher.0.cost`; empty where the file is no TOML.
+    /// Full name of the key, such as `fetcher.0.cost`; empty for a syntax error.
     pub key: String,
-    /// What is wrong, and what can be there instead.
+    /// Problem, and the expected value.
     pub message: String,
-    /// The key or name that was probably meant. It is in the message, too.
+    /// Most similar known key or name, which the message contains as well.
     pub meant: Option<String>,
 }
 
 impl Problem {
-    /// In which file it is, and where.
+    /// Returns the file and the place in it.
     pub fn place(&self) -> Option<(&Path, Place)> {
         match &self.origin {
             Origin::File { path, at } => Some((path, *at)),
@@ -94,14 +96,14 @@ impl Problem {
         }
     }
 
-    /// The order in which people go through them: as the file has them, then by name.
+    /// Returns a sort key: problems of files by place, then the others by name.
     pub(super) fn rank(&self) -> (bool, Option<(PathBuf, Place)>, String) {
         let place = self.place().map(|(path, at)| (path.to_owned(), at));
         (place.is_none(), place, self.origin.to_string())
     }
 }
 
-/// `FILE, line N: message`, or the variable and the message.
+/// Writes `FILE, line N: message`, or the variable and the message.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {

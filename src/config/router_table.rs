@@ -1,4 +1,6 @@
-//! Router tables from files and back: CSV with the columns domain and fetcher, or TOML. Every route knows its line.
+//! Reading and writing of router tables: CSV with the columns domain and fetcher, or TOML.
+//!
+//! Every route keeps its line.
 
 use std::path::Path;
 
@@ -12,28 +14,28 @@ use crate::router::{RouteTable, TableError};
 use fetchwise_types::registry::Class;
 use fetchwise_types::registry::FetcherSpec;
 
-/// The columns of a router table in CSV, and the keys of a `[[route]]`.
+/// Columns of a router table in CSV, and keys of a `[[route]]`.
 const COLUMNS: [&str; 2] = ["domain", "fetcher"];
-/// What a table that fetchwise has written has beside them: nobody needs to be told that it is not read.
+/// Further columns that fetchwise writes. Ignoring them needs no warning.
 const WRITTEN: [&str; 2] = ["confidence", "attempts"];
 
-/// What a router table was read from has beside its routes, in words with the line: columns or keys that mean nothing to it.
+/// Ignored columns or keys of a router table, as messages with their lines.
 pub type TableWarnings = Vec<String>;
 
-/// Reads a router table: TOML (`[routes]` with `domain = "fetcher"`, `[[route]]` with `domain` and `fetcher`, or bare
-/// `"domain" = "fetcher"` lines) when the file is called `.toml`, else CSV. The columns of a CSV file are found by its header,
-/// in any order, and others are left out; a file without a header has the columns domain and fetcher.
+/// Reads a router table. A file called `.toml` is TOML: `[routes]` with `domain = "fetcher"`, `[[route]]` with `domain`
+/// and `fetcher`, or bare `"domain" = "fetcher"` lines. Any other file is CSV. Its header gives the columns, in any
+/// order, and other columns are ignored. A file without a header has the columns domain and fetcher.
 ///
 /// # Errors
-/// [`ConfigError`] names file and line.
+/// [`ConfigError`] with file and line.
 pub fn load_route_table(path: &Path) -> Result<RouteTable, ConfigError> {
     read_route_table(path).map(|(table, _)| table)
 }
 
-/// As [`load_route_table`], with what was left out.
+/// Does the same as [`load_route_table`], and also returns warnings about what was ignored.
 ///
 /// # Errors
-/// [`ConfigError`] names file and line.
+/// [`ConfigError`] with file and line.
 pub fn read_route_table(path: &Path) -> Result<(RouteTable, TableWarnings), ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
     let is_toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
@@ -42,27 +44,27 @@ pub fn read_route_table(path: &Path) -> Result<(RouteTable, TableWarnings), Conf
         let file = DeTable::parse(&text).map_err(|error| ConfigError::syntax(path, &text, &error))?;
         from_toml(&text, file.into_inner(), &mut warnings)
     } else {
-        // Spreadsheets begin a file with a mark.
+        // Spreadsheets begin a file with a byte order mark.
         from_csv(text.strip_prefix('\u{feff}').unwrap_or(&text), &mut warnings)
     };
     let table = table.map_err(|source| ConfigError::Table { path: path.to_owned(), source })?;
     Ok((table, warnings.into_iter().map(|what| format!("{}, {what}", path.display())).collect()))
 }
 
-/// A route that was learned.
+/// Learned route.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LearnedRoute {
-    /// The domain, as the heuristic has it.
+    /// Domain, as the heuristic has it.
     pub domain: String,
-    /// The fetcher that would be taken there.
+    /// Selected fetcher.
     pub fetcher: String,
-    /// Its confidence, 0 to 1.
+    /// Confidence of the fetcher, 0 to 1.
     pub confidence: f64,
-    /// Its attempts there.
+    /// Attempts of the fetcher at the domain.
     pub attempts: u64,
 }
 
-/// A router table of what was learned, as CSV or, with `is_toml`, as TOML. [`load_route_table`] reads it.
+/// Formats learned routes as a router table: CSV or, with `is_toml`, TOML. [`load_route_table`] reads it.
 ///
 /// ```
 /// use fetchwise::config::{LearnedRoute, learned_table};
@@ -80,11 +82,11 @@ pub fn learned_table(routes: &[LearnedRoute], is_toml: bool) -> String {
     let rounded =
         routes.iter().map(|r| LearnedRoute { confidence: (r.confidence * 100.0).round() / 100.0, ..r.clone() });
     if is_toml {
-        // Texts and numbers can always be written.
+        // Text and numbers always serialize.
         return toml::to_string(&File { route: rounded.collect() }).unwrap_or_default();
     }
     let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
-    // Nor does writing to memory fail.
+    // Writing to memory does not fail.
     let _ = writer.write_record(COLUMNS.iter().chain(&WRITTEN));
     rounded.for_each(|route| drop(writer.serialize(route)));
     String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
@@ -121,7 +123,7 @@ fn from_toml(text: &str, file: DeTable<'_>, warnings: &mut TableWarnings) -> Res
     Ok(table)
 }
 
-/// The two keys of a `[[route]]`. Of each other key the first place is noted.
+/// Returns the two keys of a `[[route]]`. Notes the first line of each ignored key.
 fn route_of(
     text: &str,
     line: usize,
@@ -159,7 +161,7 @@ fn from_csv(text: &str, warnings: &mut TableWarnings) -> Result<RouteTable, Tabl
         .comment(Some(b'#'))
         .trim(csv::Trim::All)
         .from_reader(text.as_bytes());
-    // Where domain and fetcher stand, and how many columns there are.
+    // Columns of domain and fetcher, and the number of columns.
     let (mut places, mut width) = ([0, 1], COLUMNS.len());
     for (number, record) in reader.records().enumerate() {
         let record = record
@@ -187,20 +189,20 @@ fn from_csv(text: &str, warnings: &mut TableWarnings) -> Result<RouteTable, Tabl
     Ok(table)
 }
 
-/// Whether the first line names both columns.
+/// Returns whether the first line names both columns.
 fn is_header(first: &StringRecord) -> bool {
     COLUMNS.iter().all(|name| first.iter().any(|column| column.eq_ignore_ascii_case(name)))
 }
 
-/// Whether the first line of a file is a route already: it begins with the name or the address of a host, or ends in the name of a
-/// fetcher that is built in.
+/// Returns whether the first line of a file is already a route. Then it begins with the name or the address of a host,
+/// or its second column is a built-in fetcher.
 fn is_route(first: &StringRecord) -> bool {
     let is_host = first.get(0).is_some_and(|text| text.contains(['.', ':']) || text.eq_ignore_ascii_case("localhost"));
     let is_built_in = first.get(1).is_some_and(|name| FetcherSpec::by_name(name).class != Class::Unknown);
     is_host || is_built_in
 }
 
-/// Where domain and fetcher stand, by the header.
+/// Returns the columns of domain and fetcher in the header.
 fn columns(line: usize, header: &StringRecord, warnings: &mut TableWarnings) -> Result<[usize; 2], TableError> {
     let is = |column: &str, name: &str| column.eq_ignore_ascii_case(name);
     let place = |name: &str| header.iter().position(|column| is(column, name));

@@ -1,16 +1,18 @@
-//! What must not be shown: secrets as a whole, and the user and password in an address.
+//! Values that are never shown: secrets as a whole, and the user and password of a URL.
 //!
-//! Owns how they look where they would be shown. Must not know which settings are secrets.
+//! Owns: the replacement text.
+//!
+//! Must not know: which settings are secrets.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
 
-/// The name under which a [`Secret`] is read, by which its keys are known.
+/// Name under which serde reads a [`Secret`], which identifies its keys.
 pub(super) const SECRET: &str = "Secret";
 
-/// What may hold a password or a key: it is not shown, in no message and in no dump of a config.
+/// Value that may hold a password or a key. No message and no dump of a config shows it.
 ///
 /// ```
 /// let secret = fetchwise::config::Secret("socks5://user:password@proxy.example".to_owned());
@@ -26,7 +28,7 @@ impl<T> fmt::Debug for Secret<T> {
     }
 }
 
-/// `text` as it can be shown: where it is like an address with a user and a password, without those.
+/// Returns `text` in a form that can be shown: a URL loses its user and password.
 pub fn without_password(text: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = text.split_once("://") else { return Cow::Borrowed(text) };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

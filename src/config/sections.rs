@@ -1,7 +1,8 @@
-//! The tables of a config file, one struct each: which keys there are and what type each has.
+//! Tables of a config file, one struct each: keys and their types.
 //!
-//! A key that is absent is `None`, so that defaults stay where they are used. Must not know what a value does: that is
-//! `build`'s; nor which values make sense: that is `check`'s.
+//! An absent key is `None`, so that each default stays with its use.
+//!
+//! Must not know: the effect of a value, which `build` knows, nor valid values, which `check` knows.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,31 +23,32 @@ use fetchwise_types::robots_use::RobotsUse;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScoringConfig {
-    /// V, in plain requests.
+    /// Value V of a page, in plain requests.
     pub page_value: Option<f64>,
-    /// What a blocked response costs on top.
+    /// Extra cost of a blocked response.
     pub blocked_cost: Option<f64>,
-    /// φ.
+    /// Success discount φ.
     pub success_discount: Option<f64>,
-    /// A fetcher is confident above this.
+    /// Confidence above which a fetcher is trusted.
     pub min_confidence: Option<f64>,
-    /// A fetcher is confident with so many attempts.
+    /// Number of attempts from which on a fetcher can be trusted.
     pub min_attempts: Option<f64>,
-    /// The share of first attempts that explore.
+    /// Share of first attempts that explore.
     pub explore_rate: Option<f64>,
-    /// How eagerly something cheaper that failed is looked at again once a host has had a rest.
+    /// Weight of exploring a cheaper fetcher that failed, once the host had no attempts for a while.
     pub explore_stale_rate: Option<f64>,
-    /// The share of first attempts that explore at most.
+    /// Largest share of first attempts that explore.
     pub max_explore_rate: Option<f64>,
-    /// The chance of a last-ditch try.
+    /// Probability of a last-ditch try.
     pub last_ditch: Option<f64>,
-    /// What the plain fetcher met on a site against the other fetchers' general estimates; 0 leaves it out.
+    /// Weight of the plain fetcher's outcomes on a site relative to the other fetchers' general estimates; 0 turns it
+    /// off.
     pub plain_outcome_weight: Option<f64>,
-    /// An estimate against what is known of other hosts that showed the same vendor or framework; 0 leaves that out.
+    /// Weight of an estimate relative to those of other hosts with the same vendor or framework; 0 turns it off.
     pub host_signal_weight: Option<f64>,
-    /// The share of first attempts that are made although nobody gets past the host's vendor.
+    /// Share of first attempts that are made although no fetcher passes the host's vendor.
     pub impassable_try_rate: Option<f64>,
-    /// Attempts for a URL in all.
+    /// Largest number of attempts for a URL.
     pub max_attempts: Option<u32>,
 }
 
@@ -54,20 +56,20 @@ pub struct ScoringConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DetectConfig {
-    /// How sure evidence of a wall must be.
+    /// Confidence from which on a page counts as blocked.
     pub block_threshold: Option<f64>,
 }
 
-/// What recorded importance does to evidence.
+/// Effect of recorded importance on evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImportanceMode {
-    /// Nothing.
+    /// No effect.
     #[default]
     Off,
-    /// Heuristics with little of it are not read.
+    /// Heuristics with little importance are not read.
     Prune,
-    /// Heuristics count by how much they have of it.
+    /// Heuristics count in proportion to their importance.
     Scale,
 }
 
@@ -75,12 +77,12 @@ pub enum ImportanceMode {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ImportanceConfig {
-    /// What importance does to evidence.
+    /// Effect of importance on evidence.
     #[serde(rename = "use")]
     pub mode: Option<ImportanceMode>,
-    /// `prune` leaves out what has less importance; 0.02 unless said otherwise.
+    /// Importance below which `prune` leaves a heuristic out; 0.02 by default.
     pub min: Option<f64>,
-    /// `scale` counts what has this importance in full, and less in proportion; 0.2 unless said otherwise.
+    /// Importance from which on `scale` counts a heuristic in full; 0.2 by default.
     pub full: Option<f64>,
 }
 
@@ -88,18 +90,18 @@ pub struct ImportanceConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BackoffConfig {
-    /// The first pause after a block.
+    /// First pause after a block.
     #[serde(alias = "blocked_base_s", deserialize_with = "value::seconds")]
     pub blocked_base: Option<Duration>,
-    /// The first pause after another failure.
+    /// First pause after another failure.
     #[serde(alias = "failed_base_s", deserialize_with = "value::seconds")]
     pub failed_base: Option<Duration>,
-    /// `Retry-After` is believed up to this.
+    /// Longest `Retry-After` that is accepted.
     #[serde(alias = "max_retry_after_s", deserialize_with = "value::seconds")]
     pub max_retry_after: Option<Duration>,
-    /// So many blocked links pause their host.
+    /// Number of blocked links that pauses their host.
     pub host_block_threshold: Option<u32>,
-    /// Within this time.
+    /// Window of that number.
     #[serde(alias = "host_block_window_s", deserialize_with = "value::seconds")]
     pub host_block_window: Option<Duration>,
     /// Whether another fetcher is tried after a block.
@@ -112,18 +114,18 @@ pub struct BackoffConfig {
 pub struct RolloutConfig {
     /// Whether learning is taken out of service when it is worse than the router table.
     pub fall_back: Option<bool>,
-    /// What it must not be worse in.
+    /// Metric of the comparison.
     #[serde(deserialize_with = "value::named")]
     pub metric: Option<Metric>,
-    /// How sure that it is worse.
+    /// Confidence of the comparison.
     pub confidence: Option<f64>,
-    /// How much worse it may be.
+    /// Allowed difference.
     pub margin: Option<f64>,
-    /// No look before each arm was asked for so many pages.
+    /// Pages per arm before the first interim look.
     pub min_pages: Option<u64>,
-    /// No look before each arm has so many hosts.
+    /// Hosts per arm before the first interim look.
     pub min_hosts: Option<u64>,
-    /// After so long it gets another chance; never unless set.
+    /// Time after which learning is tried again; never if unset.
     #[serde(alias = "retry_after_s", deserialize_with = "value::seconds")]
     pub retry_after: Option<Duration>,
 }
@@ -132,20 +134,20 @@ pub struct RolloutConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
-    /// The deadline of a request.
+    /// Deadline of a request.
     #[serde(alias = "timeout_s", deserialize_with = "value::seconds")]
     pub timeout: Option<Duration>,
-    /// The deadline of a probe.
+    /// Deadline of a probe.
     #[serde(alias = "probe_timeout_s", deserialize_with = "value::seconds")]
     pub probe_timeout: Option<Duration>,
-    /// The longest body, in bytes after decoding.
+    /// Longest body, in bytes after decoding.
     #[serde(deserialize_with = "value::bytes")]
     pub max_body: Option<u64>,
-    /// Redirects followed.
+    /// Largest number of redirects.
     pub max_redirects: Option<u32>,
     /// The `User-Agent`.
     pub user_agent: Option<String>,
-    /// A file of certificate authorities (PEM) that the plain fetcher trusts beside Mozilla's.
+    /// File of certificate authorities (PEM) that the plain fetcher trusts besides Mozilla's.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -153,25 +155,25 @@ pub struct HttpConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PaceConfig {
-    /// How a host's pace is found.
+    /// Mode of pace.
     #[serde(deserialize_with = "value::pace_mode")]
     pub mode: Option<PaceMode>,
-    /// Requests a second at first.
+    /// Initial rate, in requests per second.
     pub initial_rate: Option<f64>,
-    /// Requests a second at most.
+    /// Highest rate, in requests per second.
     pub max_rate: Option<f64>,
-    /// Requests at once at most.
+    /// Largest number of parallel requests.
     pub max_parallel: Option<u8>,
-    /// What a `Crawl-delay` does.
+    /// Use of a `Crawl-delay`.
     #[serde(deserialize_with = "value::crawl_delay")]
     pub crawl_delay: Option<CrawlDelay>,
-    /// A longer `Crawl-delay` counts as this.
+    /// Longest `Crawl-delay` that is accepted; longer ones are cut.
     #[serde(alias = "max_crawl_delay_s", deserialize_with = "value::seconds")]
     pub max_crawl_delay: Option<Duration>,
-    /// A link waits so long for its host.
+    /// Longest wait of a link for its host.
     #[serde(alias = "max_wait_s", deserialize_with = "value::seconds")]
     pub max_wait: Option<Duration>,
-    /// What is known of single hosts.
+    /// Settings of single hosts.
     #[serde(rename = "host")]
     pub hosts: BTreeMap<String, PaceHostConfig>,
 }
@@ -180,9 +182,9 @@ pub struct PaceConfig {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PaceHostConfig {
-    /// Requests a second.
+    /// Requests per second.
     pub rate: Option<f64>,
-    /// Requests at once at most.
+    /// Largest number of parallel requests.
     pub parallel: Option<u8>,
 }
 
@@ -190,10 +192,10 @@ pub struct PaceHostConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RobotsConfig {
-    /// What is done about it for every link.
+    /// Use of robots.txt for every link.
     #[serde(rename = "use", deserialize_with = "value::named")]
     pub wish: Option<RobotsUse>,
-    /// The name that groups of rules are looked for by.
+    /// Name of the agent in the groups of rules.
     pub agent: Option<String>,
 }
 
@@ -201,20 +203,20 @@ pub struct RobotsConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NetworkConfig {
-    /// Networks that may be dialled although they are not public, as CIDR.
+    /// Networks that may be dialed although they are not public, as CIDR.
     pub allow: Vec<String>,
-    /// Whether loopback and private ranges may be dialled.
+    /// Whether loopback and private ranges may be dialed.
     pub allow_private: bool,
 }
 
-/// What a node of a fleet reads of the others.
+/// Evidence that a node of a fleet receives from its peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FleetScope {
-    /// Everything.
+    /// All evidence.
     #[default]
     All,
-    /// What belongs to no one site: each site has its own node.
+    /// Only evidence that belongs to no single site. Each site has its own node.
     Own,
 }
 
@@ -222,34 +224,34 @@ pub enum FleetScope {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FleetConfig {
-    /// Where the brokers are: `tls://host:4222`. Without any there is no fleet.
+    /// URLs of the brokers: `tls://host:4222`. If empty, there is no fleet.
     pub url: Vec<String>,
-    /// Those who share what they learn.
+    /// Name of the group of nodes that share evidence.
     pub pool: Option<String>,
-    /// A name for the addresses that requests come from: pauses hold for those who share it.
+    /// Name of the addresses that requests come from. Nodes with the same name share pauses.
     pub egress_group: Option<String>,
-    /// What is read of the others.
+    /// Evidence to receive from peers.
     pub scope: Option<FleetScope>,
-    /// A `.creds` file, or one with the seed of an NKey.
+    /// File with credentials: a `.creds` file, or one with the seed of an NKey.
     pub credentials: Option<PathBuf>,
-    /// Certificates of those who vouch for the brokers, PEM.
+    /// Certificates of the authorities that sign the brokers' certificates, PEM.
     pub tls_ca_file: Option<PathBuf>,
-    /// This node's own certificate, PEM.
+    /// Certificate of this node, PEM.
     pub certificate: Option<PathBuf>,
-    /// The key of that, PEM.
+    /// Private key of the certificate, PEM.
     pub key: Option<PathBuf>,
-    /// Whether `nats://` may be used for other machines.
+    /// Whether `nats://` is allowed for other machines.
     pub plaintext: bool,
     /// Whether a start without a broker fails.
     pub required: bool,
-    /// How long the stream keeps messages.
+    /// Age up to which the stream keeps messages.
     #[serde(alias = "max_age_s", deserialize_with = "value::seconds")]
     pub max_age: Option<Duration>,
-    /// Facts a second that are taken of one other node.
+    /// Remote attempts per second that are accepted from one peer.
     pub max_attempts_per_second: Option<f64>,
-    /// New keys a second that one other node may bring.
+    /// New keys per second that are accepted from one peer.
     pub max_new_keys_per_second: Option<f64>,
-    /// What images of others take together, in bytes.
+    /// Largest total size of the peers' evidence snapshots, in bytes.
     #[serde(deserialize_with = "value::bytes")]
     pub max_snapshot_bytes: Option<u64>,
 }
@@ -258,25 +260,25 @@ pub struct FleetConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BrowserConfig {
-    /// Whether Chromium is used at all.
+    /// Whether Chromium is used.
     pub enabled: Option<bool>,
-    /// Where it is.
+    /// Path of Chromium.
     pub path: Option<PathBuf>,
-    /// Pages open at once.
+    /// Largest number of open pages.
     pub tabs: Option<usize>,
 }
 
-/// When a record counts as written.
+/// Point at which a record counts as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DurabilityName {
-    /// In this process.
+    /// In the memory of this process.
     Memory,
-    /// With the operating system.
+    /// Passed to the operating system.
     Os,
-    /// With the operating system, and on the disk at intervals.
+    /// Passed to the operating system, and synced at intervals.
     Interval,
-    /// On the disk.
+    /// Synced to disk.
     Sync,
 }
 
@@ -284,20 +286,20 @@ pub enum DurabilityName {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// When a record counts as written.
+    /// Point at which a record counts as written.
     pub durability: Option<DurabilityName>,
-    /// The interval.
+    /// Interval of syncs.
     #[serde(alias = "interval_ms", deserialize_with = "value::milliseconds")]
     pub interval: Option<Duration>,
-    /// The size at which a segment is full, in bytes.
+    /// Size at which a segment is full, in bytes.
     #[serde(deserialize_with = "value::bytes")]
     pub segment_bytes: Option<u64>,
-    /// How many days raw attempts are kept by a compaction.
+    /// Number of days for which compaction keeps raw attempts.
     pub retain_days: Option<u32>,
-    /// The share of raw attempts older than that from which a crawl compacts in the background; 0.25 unless said otherwise.
+    /// Share of expired raw attempts from which on a crawl compacts in the background; 0.25 by default.
     #[serde(deserialize_with = "value::compact_threshold")]
     pub compact_threshold: Option<value::CompactThreshold>,
-    /// What the log may take on the disk, in bytes; unbounded unless set.
+    /// Largest disk usage of the log in bytes; unbounded if unset.
     #[serde(deserialize_with = "value::bytes")]
     pub max_disk_bytes: Option<u64>,
 }
@@ -306,40 +308,40 @@ pub struct LogConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FetcherConfig {
-    /// Its name.
+    /// Name of the fetcher.
     pub name: String,
-    /// Its class, which sets the defaults of what follows.
+    /// Class, which sets the defaults of the other keys.
     #[serde(default, deserialize_with = "value::class")]
     pub class: Option<Class>,
-    /// The cost of a request, in plain requests, or `"measured"`.
+    /// Cost of a request, in plain requests, or `"measured"`.
     #[serde(default, deserialize_with = "value::cost")]
     pub cost: Option<value::CostConfig>,
-    /// The worth of what it delivers, 0 to 1.
+    /// Quality of the delivered pages, 0 to 1.
     pub quality: Option<f64>,
-    /// The chance of success before anything is known.
+    /// Probability of success before anything is known.
     pub prior: Option<f64>,
     /// Whether it runs scripts.
     pub renders: Option<bool>,
-    /// The program that fetches, with its arguments; without it the name must be a built-in one that is shipped.
+    /// Program that fetches, with its arguments.
     pub command: Option<Vec<String>>,
-    /// As the shipped fetcher of this name does: `direct_access`, `playwright` or `playwright_stealth`.
+    /// Shipped fetcher that it works like: `direct_access`, `playwright` or `playwright_stealth`.
     pub like: Option<String>,
-    /// The proxy that it goes through, `http://host:port` or `socks5://host:port`.
+    /// Proxy, `http://host:port` or `socks5://host:port`.
     pub proxy: Option<Secret>,
-    /// The variable of the environment that has the proxy's `user:password`.
+    /// Environment variable that holds the proxy's `user:password`.
     pub proxy_user_env: Option<String>,
-    /// From web archives.
+    /// Web archives.
     pub archive: Option<ArchiveConfig>,
-    /// From a search interface.
+    /// Search API.
     pub search: Option<SearchConfig>,
-    /// Media, by yt-dlp.
+    /// Media downloads with yt-dlp.
     pub download: Option<DownloadConfig>,
-    /// From a browser that runs already: the address of its DevTools socket.
+    /// Address of the DevTools socket of a browser that is already running.
     pub cdp: Option<Secret>,
-    /// From a service that fetches with a browser of its own, as FlareSolverr does: its address.
+    /// URL of a service that fetches with its own browser, such as FlareSolverr.
     #[serde(default, deserialize_with = "value::secret_address")]
     pub solver: Option<Secret<Url>>,
-    /// Requests in flight at once.
+    /// Largest number of requests in flight.
     pub max_in_flight: Option<usize>,
 }
 
@@ -347,15 +349,15 @@ pub struct FetcherConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriorConfig {
-    /// The heuristic's type.
+    /// Type of the heuristic.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its value.
+    /// Value of the heuristic.
     pub value: String,
-    /// The fetcher.
+    /// Fetcher.
     pub fetcher: String,
-    /// The share of successes.
+    /// Share of successes.
     pub success_rate: f64,
-    /// How many pseudo-attempts it counts for; 10 unless said otherwise.
+    /// Number of pseudo-attempts that it counts for; 10 by default.
     pub samples: Option<f64>,
 }

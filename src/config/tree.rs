@@ -1,6 +1,8 @@
-//! Settings as a tree in which every value knows where it comes from.
+//! Tree of settings in which every value keeps its origin.
 //!
-//! Owns: bringing a file's values and places together, setting and taking out single ones. Must not know which keys there are.
+//! Owns: the merge of a file's values with their places, and changes of single values.
+//!
+//! Must not know: the config keys.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,16 +13,16 @@ use toml::de::{DeTable, DeValue};
 
 use super::origin::{Origin, Place, Problem};
 
-/// A value, and where it comes from.
+/// Value with its origin.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) origin: Origin,
-    /// Where its key stands.
+    /// Place of the key.
     pub(super) key_origin: Origin,
     pub(super) held: Held,
 }
 
-/// What a node holds.
+/// Content of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Held {
     One(toml::Value),
@@ -29,12 +31,12 @@ pub(super) enum Held {
 }
 
 impl Node {
-    /// A tree with nothing in it.
+    /// Creates an empty tree.
     pub(super) fn empty() -> Self {
         Self { origin: Origin::Default, key_origin: Origin::Default, held: Held::Table(BTreeMap::new()) }
     }
 
-    /// Reads a file's text. All that is wrong with its syntax is found at once.
+    /// Parses a file's text. Reports all syntax errors at once.
     pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Vec<Problem>> {
         let (table, errors) = DeTable::parse_recoverable(text);
         let file = File { text, path: path.into() };
@@ -52,7 +54,7 @@ impl Node {
         }
     }
 
-    /// A value that `origin` sets as a whole.
+    /// Creates a node from a value that `origin` sets as a whole.
     pub(super) fn of(value: toml::Value, origin: &Origin) -> Self {
         let held = match value {
             toml::Value::Table(table) => {
@@ -64,7 +66,7 @@ impl Node {
         Self { origin: origin.clone(), key_origin: origin.clone(), held }
     }
 
-    /// The value alone.
+    /// Returns the value without origins.
     pub(super) fn value(&self) -> toml::Value {
         match &self.held {
             Held::One(value) => value.clone(),
@@ -75,12 +77,12 @@ impl Node {
         }
     }
 
-    /// What is at the end of `way`.
+    /// Returns the node at `way`.
     pub(super) fn get<'n, S: AsRef<str>>(&'n self, way: &[S]) -> Option<&'n Self> {
         way.iter().try_fold(self, |node, step| node.child(step.as_ref()))
     }
 
-    /// What is at the end of `way`, or the last table on the way that is there.
+    /// Returns the node at `way`, or the last one on the path that exists.
     pub(super) fn nearest<'n, S: AsRef<str>>(&'n self, way: &[S]) -> &'n Self {
         let mut node = self;
         for step in way {
@@ -95,13 +97,13 @@ impl Node {
             Held::One(_) => None,
             Held::List(list) => list.get(step.parse::<usize>().ok()?),
             Held::Table(table) => table.get(step).or_else(|| {
-                // The key of a time may say its unit.
+                // The key of a time may contain its unit.
                 ["_s", "_ms"].iter().find_map(|unit| table.get(&format!("{step}{unit}")))
             }),
         }
     }
 
-    /// Puts `node` at the end of `way`, making tables where there are none. Nothing happens where a value is in the way.
+    /// Puts `node` at `way` and creates missing tables. Does nothing if a single value blocks the path.
     pub(super) fn set(&mut self, way: &[String], node: Self) {
         let Some((last, before)) = way.split_last() else { return };
         let mut at = self;
@@ -134,7 +136,7 @@ impl Node {
         }
     }
 
-    /// Takes out what is at the end of `way`, and gives it back.
+    /// Removes the node at `way` and returns it.
     pub(super) fn take(&mut self, way: &[String]) -> Option<Self> {
         let (last, before) = way.split_last()?;
         let mut at = self;
@@ -155,7 +157,7 @@ impl Node {
         }
     }
 
-    /// Shows every single value, with its way; a list of single values is one.
+    /// Calls `f` with every single value and its path. A list of single values counts as one.
     pub(super) fn each<'n>(&'n self, way: &mut Vec<String>, f: &mut dyn FnMut(&[String], &'n Self)) {
         let children: Vec<(String, &Self)> = match &self.held {
             Held::Table(table) => table.iter().map(|(key, node)| (key.clone(), node)).collect(),
@@ -172,7 +174,7 @@ impl Node {
     }
 }
 
-/// A file that is being read.
+/// File that is being parsed.
 struct File<'t> {
     text: &'t str,
     path: Arc<Path>,

@@ -1,4 +1,4 @@
-//! How single values are read: names by what knows them, times as `"30s"` or a number, sizes as `"64MiB"` or a number.
+//! Parsing of single values: names, times as `"30s"` or a number, sizes as `"64MiB"` or a number.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -17,28 +17,28 @@ use fetchwise_types::registry::Class;
 use fetchwise_types::time::Timestamp;
 use fetchwise_types::unknown_name::UnknownName;
 
-/// What a request costs.
+/// Cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CostConfig {
-    /// So many plain requests.
+    /// Number of plain requests.
     Requests(f64),
-    /// What its requests take, beginning with the cost of its class.
+    /// Measured cost, which begins with the cost of the class.
     Measured,
 }
 
-/// From when on a crawl compacts in the background.
+/// Threshold of background compaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CompactThreshold {
-    /// Never.
+    /// No background compaction.
     Never,
-    /// When so large a share of the log is older than attempts are kept.
+    /// Share of the log with attempts past their retention.
     Share(f64),
 }
 
 impl CompactThreshold {
-    /// The share, if any.
+    /// Returns the share, if any.
     pub fn share(self) -> Option<f64> {
         match self {
             Self::Never => None,
@@ -47,12 +47,12 @@ impl CompactThreshold {
     }
 }
 
-/// A name that its type reads by itself.
+/// Parses a name with the `FromStr` of its type.
 pub(super) fn named<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<Option<T>, D::Error> {
     String::deserialize(from)?.parse().map(Some).map_err(D::Error::custom)
 }
 
-/// The name of a shipped policy.
+/// Parses the name of a shipped policy.
 pub(super) fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let name = String::deserialize(from)?;
     match policy::NAMES.contains(&&*name) {
@@ -61,7 +61,7 @@ pub(super) fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String
     }
 }
 
-/// Suffixes, with or without their dots.
+/// Parses suffixes, with or without their dots.
 pub(super) fn suffixes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let suffixes: Vec<String> = Vec::deserialize(from)?;
     for suffix in &suffixes {
@@ -70,18 +70,18 @@ pub(super) fn suffixes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>
     Ok(suffixes)
 }
 
-/// The name of a fetcher's class.
+/// Parses the name of a fetcher's class.
 pub(super) fn class<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Class>, D::Error> {
     let name = String::deserialize(from)?;
     name.parse().map(Some).map_err(|unknown: UnknownName| D::Error::custom(unknown))
 }
 
-/// How a host's pace is found.
+/// Parses the mode of pace.
 pub(super) fn pace_mode<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PaceMode>, D::Error> {
     one_of(from, "mode of pace", &["learn", "fixed", "off"])
 }
 
-/// What a `Crawl-delay` does.
+/// Parses the use of a `Crawl-delay`.
 pub(super) fn crawl_delay<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CrawlDelay>, D::Error> {
     one_of(from, "use of Crawl-delay", &["minimum", "initial", "ignore"])
 }
@@ -96,7 +96,7 @@ fn one_of<'de, D: Deserializer<'de>, T: FromStr>(
     name.parse().map(Some).map_err(unknown)
 }
 
-/// A number, or `"measured"`.
+/// Parses a number, or `"measured"`.
 pub(super) fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CostConfig>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a number of plain requests, or \"measured\"")]
@@ -113,7 +113,7 @@ pub(super) fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CostConf
     }
 }
 
-/// A share, or `"never"`.
+/// Parses a share, or `"never"`.
 pub(super) fn compact_threshold<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CompactThreshold>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a share of the log, as in 0.25, or \"never\"")]
@@ -128,17 +128,17 @@ pub(super) fn compact_threshold<'de, D: Deserializer<'de>>(from: D) -> Result<Op
     }
 }
 
-/// A time; a bare number is in seconds.
+/// Parses a time; a bare number is in seconds.
 pub(super) fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     time(from, 1.0)
 }
 
-/// A time; a bare number is in milliseconds.
+/// Parses a time; a bare number is in milliseconds.
 pub(super) fn milliseconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     time(from, 1000.0)
 }
 
-/// A day (`"2024-05-31"`, as text or as TOML has it), or a point in time with an offset.
+/// Parses a date (`"2024-05-31"`, as text or as TOML has it), or a point in time with an offset.
 pub(super) fn date<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a day, as in \"2024-05-31\"")]
@@ -165,7 +165,7 @@ pub(super) fn date<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestam
     Ok(Some(Timestamp::from_millis((days * 86_400 + time - offset) * 1000)))
 }
 
-/// The number of a day, counted from 1970-01-01.
+/// Returns the number of days since 1970-01-01.
 fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -174,7 +174,7 @@ fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// An address of the web.
+/// Parses an http or https URL.
 pub(super) fn web_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error> {
     let text = String::deserialize(from)?;
     let shown = without_password(&text);
@@ -185,7 +185,7 @@ pub(super) fn web_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<U
     }
 }
 
-/// An address of the web that may hold a password or a key, so that no message shows it.
+/// Parses an http or https URL that may hold a password or a key. No message shows it.
 pub(super) fn secret_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Secret<Url>>, D::Error> {
     let Secret(text) = Secret::<String>::deserialize(from)?;
     let address = Url::parse(&text).map_err(|error| D::Error::custom(format_args!("it is no URL: {error}")))?;
@@ -195,7 +195,7 @@ pub(super) fn secret_address<'de, D: Deserializer<'de>>(from: D) -> Result<Optio
     }
 }
 
-/// A size in bytes.
+/// Parses a size in bytes.
 pub(super) fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Ok(Some(ByteSize::deserialize(from)?.as_u64()))
 }

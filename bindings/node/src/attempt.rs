@@ -60,7 +60,7 @@ pub struct Attempt {
 }
 
 /// The longest duration that is taken, in milliseconds: what a number can hold exactly.
-const MS_MAX: u64 = 1 << 53;
+const MAX_MS: u64 = 1 << 53;
 
 fn filled(
     env: &Env,
@@ -72,7 +72,7 @@ fn filled(
     kept.link = given.link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
     kept.http_status = given.status.map(convert::status).transpose()?;
     kept.response_headers = stored_headers(&convert::headers(env, given.headers.as_ref())?);
-    kept.duration_ms = given.duration.map_or(Ok(0), |ms| convert::count("duration", ms.round(), MS_MAX))?;
+    kept.duration_ms = given.duration.map_or(Ok(0), |ms| convert::count("duration", ms.round(), MAX_MS))?;
     kept.source = given.source.map(Into::into);
     kept.rule = given.rule.map(Into::into);
     kept.confidence = convert::share("confidence", given.confidence)?;

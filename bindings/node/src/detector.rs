@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use fetchwise::fetch_result::FetchResult as Kept;
+use fetchwise::fetch_result::FetchResult as CoreFetchResult;
 use fetchwise::detect::{Detector as Reader, DetectorOptions as Options, Scratch, Verdict as Read};
 use fetchwise::response::{Header, Page};
 use napi::Env;
@@ -13,7 +13,7 @@ use napi::bindgen_prelude::{AsyncTask, Object};
 use napi_derive::napi;
 use serde_json::{Value, json};
 
-use crate::answer::{FetchResult, error_for, name};
+use crate::fetch_result::{FetchResult, error_for, name};
 use crate::errors::{Code, Failure};
 use crate::convert;
 use crate::convert::Body;
@@ -212,7 +212,7 @@ impl Verdict {
     }
 
     /// All that an attempt records of it.
-    pub fn answer(&self) -> Kept {
+    pub fn answer(&self) -> CoreFetchResult {
         self.read.answer(&self.page())
     }
 }

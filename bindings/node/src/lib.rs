@@ -3,7 +3,7 @@
 //! Everything is decided in the library; here arguments are taken, results are wrapped, and what takes long is moved off the event loop.
 //! `index.js` exports it, with what is easier said in JavaScript. It must not panic because of what it is given.
 
-mod answer;
+mod fetch_result;
 mod build_selector;
 mod attempt;
 // What a TOML file says, JSON lines and explanations are one text for both packages.

@@ -287,16 +287,16 @@ impl Selector {
 
     /// Ends the pause of a host now, as if it had never been paused. Returns until when it would have been, or null.
     #[napi(catch_unwind)]
-    pub fn release_host(&self, host: String) -> Result<Option<f64>> {
+    pub fn unpause_host(&self, host: String) -> Result<Option<f64>> {
         self.core.check()?;
-        Ok(self.core.kept.release_host(&domain(&host), Timestamp::now()).map(convert::ms))
+        Ok(self.core.kept.unpause_host(&domain(&host), Timestamp::now()).map(convert::ms))
     }
 
     /// Ends the pause of a link now; it stays at risk. Returns until when it would have been, or null.
     #[napi(catch_unwind)]
-    pub fn release_link(&self, link: String) -> Result<Option<f64>> {
+    pub fn unpause_link(&self, link: String) -> Result<Option<f64>> {
         self.core.check()?;
-        Ok(self.core.kept.release_link(&link, Timestamp::now()).map(convert::ms))
+        Ok(self.core.kept.unpause_link(&link, Timestamp::now()).map(convert::ms))
     }
 
     /// Forgets a domain or a link: at once in memory, and in the journal from the next start on.

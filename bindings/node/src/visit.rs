@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use fetchwise::fetch_result::FetchResult as KeptAnswer;
+use fetchwise::fetch_result::FetchResult as CoreFetchResult;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::registry::FetcherSet;
 use fetchwise::time::Timestamp;
@@ -17,7 +17,7 @@ use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi_derive::napi;
 use url::Url;
 
-use crate::answer::Answer;
+use crate::fetch_result::FetchResult;
 use crate::build_selector::Handle;
 use crate::decision::Decision;
 use crate::detector::Verdict;
@@ -50,9 +50,9 @@ impl Visit {
         without: FetcherSet,
         known: Vec<Heuristic>,
     ) -> std::result::Result<Self, Failure> {
-        let visit = Kept::new(core.clone(), url)?.without(without).knowing(known);
+        let visit = Kept::new(core.clone(), url)?.without(without).with_heuristics(known);
         let visit = match link {
-            Some(link) => visit.link(link),
+            Some(link) => visit.link_id(link),
             None => visit,
         };
         let visit = match prefer {
@@ -95,7 +95,7 @@ impl Visit {
         Ok(step)
     }
 
-    /// Says what came of a fetch: an `FetchResult`, a `Verdict`, `content` or an `ErrorKind`, or the error that the client threw. The attempt
+    /// Says what came of a fetch: a `FetchResult`, a `Verdict`, `content` or an `ErrorKind`, or the error that the client threw. The attempt
     /// is recorded before this returns. Without a duration, in milliseconds, the time since the step counts.
     #[napi(catch_unwind)]
     pub fn report(
@@ -112,7 +112,7 @@ impl Visit {
         if step.visit != self.number {
             return Err(Failure::misuse("this step belongs to another visit").into());
         }
-        let mut answer: KeptAnswer = match outcome {
+        let mut answer: CoreFetchResult = match outcome {
             Either3::A(answer) => answer.kept.clone(),
             Either3::B(verdict) => verdict.answer(),
             Either3::C(kind) => FetchResult::named(&kind).kept,

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import test from 'node:test'
 import { inspect } from 'node:util'
 
-import { Answer, Attempt, Detector, Selector } from 'fetchwise'
+import { FetchResult, Attempt, Detector, Selector } from 'fetchwise'
 
 import { ARTICLE, SHELL, WALL, folder } from './helpers.mjs'
 
@@ -95,11 +95,11 @@ test('a verdict becomes an attempt, an answer stands for none', () => {
   assert.deepEqual([attempt.errorType, attempt.isBanned, attempt.fetcher, attempt.duration], ['blocked_403', true, 'direct_access', 31])
   assert.equal(attempt.toJSON().decision ?? attempt.toJSON().source, decision.source)
   selector.record(attempt)
-  const timeout = new Answer('timeout', { message: 'no byte in 30 s', duration: 30_000 })
+  const timeout = new FetchResult('timeout', { message: 'no byte in 30 s', duration: 30_000 })
   assert.deepEqual([timeout.errorFor('direct_access'), timeout.message, timeout.isContent], ['timeout', 'no byte in 30 s', false])
-  const block = new Answer('blocked_captcha', { vendor: 'datadome', retryAfter: 1000 })
+  const block = new FetchResult('blocked_captcha', { vendor: 'datadome', retryAfter: 1000 })
   assert.deepEqual([block.isBlocked, block.vendor], [true, 'datadome'])
-  assert.throws(() => new Answer('timeout', { duration: -1 }), code('VALUE'))
-  assert.throws(() => new Answer('timeout', { retryAfter: Infinity }), code('VALUE'))
+  assert.throws(() => new FetchResult('timeout', { duration: -1 }), code('VALUE'))
+  assert.throws(() => new FetchResult('timeout', { retryAfter: Infinity }), code('VALUE'))
   assert.throws(() => Attempt.fromResponse({ ...decision, fetcher: undefined }, 'https://example.org/', verdict), code('MISUSE'))
 })

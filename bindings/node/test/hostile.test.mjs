@@ -9,7 +9,7 @@ import { HERE, node } from './helpers.mjs'
 
 const CODE = `
 import * as fetchwise from 'fetchwise'
-const { Answer, Attempt, Detector, Journal, Selector, Visit, errorKind } = fetchwise
+const { FetchResult, Attempt, Detector, Journal, Selector, Visit, errorKind } = fetchwise
 const evil = { get url() { throw new Error('no') }, toString() { throw new Error('no') } }
 const looped = {}; looped.self = looped
 const values = [undefined, null, true, false, NaN, -1, 0, 1.5, 2 ** 53, -Infinity, 10n, '', 'x', '\\0', '\\ud800', 'a'.repeat(100_000),
@@ -21,7 +21,7 @@ const pick = () => values[(seed = (seed * 48271) % 2147483647) % values.length]
 const make = () => {
   const selector = new Selector({ fetchers: ['direct_access', 'playwright'] })
   const visit = selector.visit('https://example.org/')
-  return [selector, visit, visit.next(), new Detector(), new Attempt('https://example.org/', 'x'), new Answer('timeout'),
+  return [selector, visit, visit.next(), new Detector(), new Attempt('https://example.org/', 'x'), new FetchResult('timeout'),
     new Detector().classify('<p>x</p>'), selector.explain('https://example.org/')]
 }
 const counts = { worked: 0, threw: 0 }
@@ -57,13 +57,13 @@ for (let round = 0; round < 40; round++) {
   await call(() => selector.explain('https://example.org/', one()))
   await call(() => selector.visit('https://example.org/', one()))
   await call(() => new Attempt('https://example.org/', 'x', one()))
-  await call(() => new Answer('timeout', one()))
+  await call(() => new FetchResult('timeout', one()))
   await call(() => detector.classify('<p>x</p>', one()))
   await call(() => detector.judge(pick(), pick(), pick(), one()))
   await call(() => new Detector(one()))
   await call(() => selector.recordBatch(pick()))
   await call(() => errorKind(pick()))
-  for (const kind of [Selector, Visit, Detector, Attempt, Answer]) await call(() => kind(pick()))
+  for (const kind of [Selector, Visit, Detector, Attempt, FetchResult]) await call(() => kind(pick()))
   await call(() => new Visit(pick()))
 }
 console.log(JSON.stringify(counts))

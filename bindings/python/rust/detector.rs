@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use fetchwise::fetch_result::{FetchResult as Kept, Outcome};
+use fetchwise::fetch_result::{FetchResult as CoreFetchResult, Outcome};
 use fetchwise::detect::{Detector as Reader, DetectorOptions, Scratch, Verdict as Read};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
@@ -241,7 +241,7 @@ impl Verdict {
     }
 
     /// All that an attempt records of it.
-    pub(crate) fn answer(&self) -> Kept {
+    pub(crate) fn answer(&self) -> CoreFetchResult {
         self.read.answer(&self.page())
     }
 }
@@ -394,7 +394,7 @@ impl Verdict {
 /// 'timeout'
 #[pyclass(frozen, module = "fetchwise", name = "FetchResult")]
 pub(crate) struct FetchResult {
-    pub(crate) kept: Kept,
+    pub(crate) kept: CoreFetchResult,
 }
 
 impl FetchResult {

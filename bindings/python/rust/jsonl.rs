@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use fetchwise::attempt::Attempt;
-use fetchwise::attempt::json::{ImportError, LINE_MAX_BYTES, Notes, from_json_line, to_json_line};
+use fetchwise::attempt::json::{ImportError, MAX_LINE_BYTES, Notes, from_json_line, to_json_line};
 use fetchwise::journal::{Entry, Journal, JournalError, ids, maintenance, replay};
 use fetchwise::rfc3339;
 use fetchwise::selector::Selector;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 /// Text that is written at a time, in bytes.
 const CHUNK: usize = 1 << 20;
 /// Lines that cannot be used are named up to this many, then counted.
-const NAMED_MAX: usize = 1000;
+const MAX_NAMED: usize = 1000;
 
 /// What became of the lines.
 #[derive(Clone, Default)]
@@ -86,9 +86,9 @@ impl Import {
         let read: Result<(Attempt, Notes), ImportError> = match item {
             Item::Made(attempt) => Ok((*attempt, Notes::default())),
             Item::Text(text) if text.trim().is_empty() => return None,
-            Item::Text(text) if text.len() > LINE_MAX_BYTES => {
+            Item::Text(text) if text.len() > MAX_LINE_BYTES => {
                 self.summary.lines += 1;
-                return self.fail(format!("longer than {LINE_MAX_BYTES} bytes"));
+                return self.fail(format!("longer than {MAX_LINE_BYTES} bytes"));
             }
             Item::Text(text) => from_json_line(&text, now),
         };
@@ -113,7 +113,7 @@ impl Import {
 
     fn fail<T>(&mut self, error: String) -> Option<T> {
         self.summary.failed += 1;
-        if self.summary.errors.len() < NAMED_MAX {
+        if self.summary.errors.len() < MAX_NAMED {
             self.summary.errors.push((self.number, error));
         }
         None

@@ -43,7 +43,7 @@ const _: () = {
     assert_aligned::<attempt::Attempt>();
     assert_aligned::<detector::Detector>();
     assert_aligned::<detector::Verdict>();
-    assert_aligned::<detector::Answer>();
+    assert_aligned::<detector::FetchResult>();
     assert_aligned::<journal::Journal>();
     assert_aligned::<visit::Visit>();
     assert_aligned::<visit::Step>();
@@ -77,7 +77,7 @@ fn _fetchwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<attempt::Attempt>()?;
     module.add_class::<detector::Detector>()?;
     module.add_class::<detector::Verdict>()?;
-    module.add_class::<detector::Answer>()?;
+    module.add_class::<detector::FetchResult>()?;
     module.add_class::<journal::Journal>()?;
     module.add_class::<visit::Visit>()?;
     module.add_class::<visit::Step>()?;

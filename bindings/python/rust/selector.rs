@@ -416,15 +416,15 @@ impl Selector {
     }
 
     /// Ends the pause of a host now, as if it had never been paused. Returns until when it would have been, or None.
-    fn release_host(&self, host: &str) -> PyResult<Option<f64>> {
+    fn unpause_host(&self, host: &str) -> PyResult<Option<f64>> {
         self.core.check()?;
-        Ok(self.core.kept.release_host(&domain(host), Timestamp::now()).map(convert::seconds))
+        Ok(self.core.kept.unpause_host(&domain(host), Timestamp::now()).map(convert::seconds))
     }
 
     /// Ends the pause of a link now; it stays at risk. Returns until when it would have been, or None.
-    fn release_link(&self, link: &str) -> PyResult<Option<f64>> {
+    fn unpause_link(&self, link: &str) -> PyResult<Option<f64>> {
         self.core.check()?;
-        Ok(self.core.kept.release_link(link, Timestamp::now()).map(convert::seconds))
+        Ok(self.core.kept.unpause_link(link, Timestamp::now()).map(convert::seconds))
     }
 
     /// Forgets a domain or a link: at once in memory, and in the journal from the next start on.
@@ -490,7 +490,7 @@ impl Selector {
 
     fn __repr__(&self) -> String {
         let names: Vec<&str> = self.core.kept.candidates().map(|(_, spec)| &*spec.name).collect();
-        format!("<Selector of {}, {} keys known>", names.join(", "), self.core.kept.keys())
+        format!("<Selector of {}, {} keys known>", names.join(", "), self.core.kept.key_count())
     }
 }
 

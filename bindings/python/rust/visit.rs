@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use fetchwise::fetch_result::FetchResult as KeptAnswer;
+use fetchwise::fetch_result::FetchResult as CoreFetchResult;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::registry::FetcherSet;
 use fetchwise::time::Timestamp;
@@ -45,9 +45,9 @@ impl Visit {
         known: Vec<Heuristic>,
     ) -> PyResult<Self> {
         let visit = Kept::new(core.clone(), url).and_then(|visit| {
-            let visit = visit.without(without).knowing(known);
+            let visit = visit.without(without).with_heuristics(known);
             let visit = match link {
-                Some(link) => visit.link(link),
+                Some(link) => visit.link_id(link),
                 None => visit,
             };
             match prefer {
@@ -67,7 +67,7 @@ impl Visit {
 }
 
 /// What an object that was reported says.
-fn answer(given: &Bound<'_, PyAny>) -> PyResult<KeptAnswer> {
+fn answer(given: &Bound<'_, PyAny>) -> PyResult<CoreFetchResult> {
     if let Ok(answer) = given.cast::<FetchResult>() {
         return Ok(answer.get().kept.clone());
     }
@@ -104,7 +104,7 @@ impl Visit {
         Ok(step)
     }
 
-    /// Says what came of a fetch: an `FetchResult`, a `Verdict`, an `ErrorKind` or `"content"`, or the exception that the client raised. The
+    /// Says what came of a fetch: a `FetchResult`, a `Verdict`, an `ErrorKind` or `"content"`, or the exception that the client raised. The
     /// attempt is recorded before this returns. `duration` is seconds; without it the time since the step counts.
     #[pyo3(signature = (step, outcome, *, duration=None))]
     fn report(&self, step: &Step, outcome: &Bound<'_, PyAny>, duration: Option<f64>) -> PyResult<()> {

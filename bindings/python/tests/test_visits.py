@@ -50,7 +50,7 @@ def test_a_rate_limit_ends_the_visit_and_holds_the_host() -> None:
         case _:
             pytest.fail(repr(end))
     assert selector.select("https://example.org/3").is_host_paused
-    assert selector.release_host("https://example.org/") is not None
+    assert selector.unpause_host("https://example.org/") is not None
     assert selector.select("https://example.org/3")
 
 

@@ -1,7 +1,9 @@
-//! The decision: what was found in a page, weighed in one fixed order.
+//! Classification: the evidence found in a page, weighed in one fixed order.
 //!
-//! Headers by which a vendor says that it answered, then markers, titles, sentences, widgets and shells, then the status,
-//! then shells of applications and emptiness. With more visible text than a rule allows, it proves nothing.
+//! The order: headers by which a vendor says that it responded; markers, titles, sentences, widgets and shell scripts;
+//! the status; application shells and emptiness.
+//!
+//! Invariants: with more visible text than a rule allows, the rule proves nothing.
 
 use std::sync::Arc;
 
@@ -24,18 +26,19 @@ use crate::rules::strength::Grade;
 use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::response::{Page, header};
 
-/// Visible characters under which a page with a password field may be a log-in wall.
+/// Visible characters below which a page with a password field may be a login wall.
 const LOGIN_WALL_CHARS: u32 = 600;
-/// A page with status 200 that is furnished as a site's pages are is a wall only with so little to read ...
+/// Maximum visible characters of a block page with status 200 and the furniture of a site's pages ...
 const FURNISHED_CHARS: u32 = 250;
-/// ... and so few links, as far as words are the evidence.
+/// ... and its maximum links, where words are the evidence.
 const FURNISHED_LINKS: u32 = 4;
-/// Characters of hidden text from which a page has content that a script only has to show.
+/// Minimum characters of hidden text that count as content that a script only has to show.
 const HIDDEN_CONTENT: usize = 1_000;
-/// Words that hold beside no more visible characters than this are no evidence where something else explains them: a form that asks who one is, a status 404.
+/// Rules of words with at most this limit of visible characters are vague. They prove nothing where something else
+/// explains the words: a form that asks who the visitor is, or status 404.
 const VAGUE_CHARS: u32 = 500;
 
-/// Reads one page with the rules of `detector`.
+/// Classifies one page with the rules of `detector`.
 pub(super) fn inspect(
     detector: &Detector,
     table: &Table,
@@ -88,7 +91,7 @@ pub(super) fn inspect(
     let may_be_wall = verdict.is_html && !asks_for_credentials(page) && table.concepts.may_be_wall(scratch.meanings);
     if may_be_wall && (explain || doubtful || !blocks(&|_| true)) {
         weigh_cues(detector, table, page, charset, scratch);
-        // What is written about walls uses their words.
+        // Articles about block pages use the same words.
         if doubtful && scratch.weighing.is_about_walls() {
             scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
         }
@@ -110,16 +113,16 @@ pub(super) fn inspect(
     verdict
 }
 
-/// Adds up what the page says of a wall. Must come after its rules were tested.
+/// Adds up the cues of a block. Must run after the rules were tested.
 fn weigh_cues(detector: &Detector, table: &Table, page: &Page<'_>, charset: Charset, scratch: &mut Scratch) {
     let (found, facts) = (&scratch.found, &scratch.facts);
-    // A site's pages use these words in many ways, as a title, a name or a quotation.
+    // Pages of a site use these words in many ways: as a title, a name or a quotation.
     let explained = is_furnished(page, facts) && facts.visible.chars > FURNISHED_CHARS;
     let has_known_words = !explained
         && found.touched.iter().any(|&index| {
             let rule = &table.rules[index as usize];
             let bits = found.bits[index as usize];
-            // What holds on the thinnest pages only is no more than a word.
+            // A rule for the thinnest pages only is no more than a word.
             matches!(rule.grade, Grade::Title | Grade::Sentence)
                 && bits & rule.needs == rule.needs
                 && rule.max_visible_chars > HARDLY_ANY_TEXT
@@ -138,17 +141,17 @@ fn weigh_cues(detector: &Detector, table: &Table, page: &Page<'_>, charset: Char
     cues::weigh(table, read, &mut scratch.weighing);
 }
 
-/// Whether a page came as a site's pages do.
+/// Returns whether a page has the furniture of a site's pages.
 fn is_furnished(page: &Page<'_>, facts: &Facts) -> bool {
     page.status == 200 && facts.furnished
 }
 
-/// Whether HTTP's own log-in answers, which refuses in the words that walls use.
+/// Returns whether HTTP authentication responds. It refuses in the same words as block pages.
 fn asks_for_credentials(page: &Page<'_>) -> bool {
     page.status == 401 && header(page.headers, "www-authenticate").is_some()
 }
 
-/// Whether a rule that was seen holds on this page.
+/// Returns whether a rule whose evidence was found holds on this page.
 fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
     if bits & rule.needs != rule.needs {
         return false;
@@ -170,11 +173,11 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
     if facts.asks_who && (rule.grade == Grade::Weak || (wording && rule.max_visible_chars <= VAGUE_CHARS)) {
         return false;
     }
-    // A page that is not there may say so in any words.
+    // A missing page may say so in any words.
     if matches!(page.status, 404 | 410) && wording && rule.max_visible_chars <= VAGUE_CHARS {
         return false;
     }
-    // What refuses for want of credentials, as HTTP knows them, is no wall, whatever its words.
+    // A refusal for missing HTTP credentials is no block, whatever its words.
     if wording && rule.vendor.is_none() && asks_for_credentials(page) {
         return false;
     }
@@ -183,14 +186,15 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         && rule.conditions.hold(Seen { page, facts })
 }
 
-/// Fills in the verdict from what was found.
+/// Fills in the verdict from the evidence.
 fn weigh(table: &Table, page: &Page<'_>, options: &DetectorOptions, scratch: &Scratch, verdict: &mut Verdict) {
     let holding = || scratch.found.held.iter().map(|&index| (index, &table.rules[index as usize]));
     let strongest = |of: &dyn Fn(&Rule) -> bool| {
         holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
     };
     let first = |of: &dyn Fn(Grade) -> bool| strongest(&|r| of(r.grade));
-    // A widget's script beside an application's own is that application's; to explain more, it takes a framework.
+    // A widget's script next to an application's marker belongs to the application. Stronger evidence needs a named
+    // framework to be explained.
     let explains = |a: &Rule, of: &Rule| a.application && (of.grade == Grade::Weak || a.framework.is_some());
     let is_explained = |r: &Rule| r.conditions.mount == Some(false) && holding().any(|(_, a)| explains(a, r));
     let is_sure = |r: &Rule| r.confidence >= options.block_threshold;
@@ -246,7 +250,7 @@ fn weigh(table: &Table, page: &Page<'_>, options: &DetectorOptions, scratch: &Sc
     }
     let facts = &scratch.facts;
     let is_cut = verdict.bytes as usize >= options.max_bytes;
-    // What a script only has to show is there, and of what does not fit into what is looked at nothing is known.
+    // Hidden text only has to be shown by a script. Nothing is known about content beyond the limit of bytes.
     if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 || is_cut && !facts.body {
         return;
     }
@@ -263,7 +267,7 @@ fn weigh(table: &Table, page: &Page<'_>, options: &DetectorOptions, scratch: &Sc
     }
 }
 
-/// Whether there is next to nothing to read in a page that is no wall.
+/// Returns whether an unblocked page has next to nothing to read.
 fn is_thin(verdict: &Verdict) -> bool {
     verdict.is_html
         && !(verdict.is_blocked || verdict.is_queued)
@@ -272,12 +276,12 @@ fn is_thin(verdict: &Verdict) -> bool {
         && verdict.noscript_chars < NOSCRIPT_CONTENT_CHARS
 }
 
-/// Whether there is something for a reader beside text: a form, a picture, a player, a frame.
+/// Returns whether a reader sees something besides text: a form, a picture, a player or a frame.
 fn shows_something(facts: &Facts) -> bool {
     facts.inputs > 0 || facts.shown > 0
 }
 
-/// What else there is to tell of a page with next to nothing to read: where it sends its reader, and hints at a wall.
+/// Reads more from a page with next to nothing to read: its redirect target, and hints at a block.
 fn read_thin(
     table: &Table,
     page: &Page<'_>,
@@ -286,8 +290,8 @@ fn read_thin(
     verdict: &mut Verdict,
 ) {
     let found = &scratch.found;
-    // All of a rule's evidence is there, and only its conditions do not hold. What rests on a shell's conditions alone, or on
-    // what any script may do, hints at nothing without them.
+    // The rule's evidence is complete, and only its conditions do not hold. Shell rules hint at nothing without their
+    // conditions: any script may do what they look for.
     let lost = |index: &u16| {
         let rule = &table.rules[*index as usize];
         rule.grade.is_of_walls()
@@ -299,23 +303,23 @@ fn read_thin(
         verdict.wall_cues = true;
         return;
     }
-    // Who has a form to fill in is not sent away.
+    // A page with a form to fill in does not redirect its visitor.
     let stays = scratch.facts.inputs > 0 || !(200..300).contains(&page.status);
     let redirect = read_redirect(charset, body, scratch).filter(|_| !stays);
     if let Some(target) = redirect {
-        // A cookie that a script sets is lost on who runs none, and the page would come again.
+        // A client without scripts does not keep the cookie, so it would get this page again.
         if sets_cookie(&scratch.lower) && redirect::leads_back(&target, page.final_url.or(page.url)) {
             verdict.wall_cues = true;
             return;
         }
-        // Whatever application there is, its reader leaves it.
+        // The visitor leaves the application, if there is one.
         (verdict.has_spa, verdict.is_empty) = (false, true);
         (verdict.framework, verdict.vendor, verdict.rule) = (None, None, None);
         (verdict.grade, verdict.confidence) = (None, 0.0);
         verdict.redirect = Some(target);
         return;
     }
-    // Without a visible character there is nothing to believe.
+    // Without visible characters, no words can hint at a block.
     if verdict.text_chars == 0 {
         return;
     }
@@ -327,9 +331,9 @@ fn read_thin(
     verdict.wall_cues = scratch.found.touched.iter().any(cue);
 }
 
-/// Whether something in a page in lower case sets a cookie.
+/// Returns whether something in a lower-case page sets a cookie.
 fn sets_cookie(lower: &[u8]) -> bool {
-    // All of the ways have the word in them, and most pages do not.
+    // All variants contain this word, and most pages do not.
     memmem::find(lower, b"cookie").is_some()
         && [&b"document.cookie"[..], b"http-equiv=\"set-cookie", b"cookiestore.set"]
             .iter()
@@ -343,7 +347,7 @@ fn decided_by(table: &Table, rule: &Rule, verdict: &mut Verdict) {
     verdict.confidence = rule.confidence;
 }
 
-/// All that was found in the page that was inspected last.
+/// Returns all evidence found in the last page.
 pub(super) fn matches(table: &Table, page: &Page<'_>, scratch: &Scratch) -> Vec<Match> {
     let shorten = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(80).collect::<String>();
     let slice = |bytes: &[u8], start: u32, end: u32| {

@@ -1,7 +1,9 @@
-//! The gathering: all in a page that may prove something, with where it stands, before any of it is weighed.
+//! Collection of evidence: everything in a page that may prove something, with its position, before it is weighed.
 //!
-//! Headers, markers, titles, sentences, where it refreshes to. What no rule can ask for with as much text as the page has is
-//! not searched for. Must not know what follows from what is found.
+//! Evidence comes from headers, markers, titles, sentences and refresh targets. Rules that cannot hold with the page's
+//! amount of text are not searched for.
+//!
+//! Must not know: what follows from the evidence.
 
 use std::ops::Range;
 
@@ -18,24 +20,24 @@ use crate::rules::scan::{Hit, Scan};
 use crate::rules::strength::Grade;
 use fetchwise_types::response::Page;
 
-/// Noscript characters from which a page without visible text is content all the same (Discourse, Flarum).
+/// Minimum noscript characters of a page without visible text that counts as content (Discourse, Flarum).
 pub(super) const NOSCRIPT_CONTENT_CHARS: u32 = 400;
-/// From here on a limit of visible characters is none: the rule holds whatever text there is.
+/// Limits of visible characters from here on mean no limit: the rule holds with any amount of text.
 pub(super) const NO_LIMIT: u32 = 100_000;
-/// Visible characters up to which an article is so short that all of it is near its end.
+/// Maximum visible characters of an article so short that all of it counts as its end.
 const TEASER_CHARS: u32 = 600;
-/// How much of a page with little text is searched for late markers: so many bytes from its beginning ...
+/// Bytes at the beginning of a page with little text that are searched for late markers ...
 const LATE_HEAD: usize = 256 << 10;
-/// ... and so many before its end.
+/// ... and bytes at its end.
 const LATE_TAIL: usize = 64 << 10;
-/// More bytes than a marker can have.
-const MARKER_MAX: usize = 512;
-/// Bytes that are turned into lower case at once.
+/// Upper bound of a marker's length, in bytes.
+const MAX_MARKER: usize = 512;
+/// Bytes that are converted to lower case at once.
 const LOWER_AT_ONCE: usize = 16 << 10;
-/// Longest title that is read, in bytes.
-const TITLE_MAX: usize = 1024;
+/// Maximum length of a title that is read, in bytes.
+const MAX_TITLE: usize = 1024;
 
-/// A vendor as a set of one.
+/// Returns a vendor set with the rule's vendor.
 pub(super) fn vendor_bit(rule: &Rule) -> u128 {
     rule.vendor.map_or(0, |v| 1 << v)
 }
@@ -51,7 +53,7 @@ pub(super) fn lower(content_type: Option<&str>, body: &[u8], scratch: &mut Scrat
         scratch.lower.extend_from_slice(&scratch.decoded);
         scratch.lower.make_ascii_lowercase();
     } else {
-        // A piece at a time, while it is in the cache.
+        // Piece by piece, while the bytes are in the cache.
         for piece in body.chunks(LOWER_AT_ONCE) {
             let from = scratch.lower.len();
             scratch.lower.extend_from_slice(piece);
@@ -66,7 +68,7 @@ pub(super) fn read_headers(table: &Table, page: &Page<'_>, found: &mut Found) {
         let at = At::Header(index as u32);
         let mut value = None;
         for test in table.headers_of(&h.name) {
-            // A name that ends with a hyphen stands for all that begin so.
+            // A test name that ends with a hyphen matches all header names that begin with it.
             let named = match test.name.strip_suffix('-') {
                 Some(stem) => {
                     h.name.len() > stem.len()
@@ -110,14 +112,14 @@ pub(super) fn read_headers(table: &Table, page: &Page<'_>, found: &mut Found) {
     }
 }
 
-/// The host of a URL, without user info and port.
+/// Returns the host of a URL, without user info and port.
 fn host(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
     let host = authority.rsplit_once('@').map_or(authority, |(_, h)| h);
     Some(host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(h, _)| h))
 }
 
-/// Walks and searches the body. Returns the vendors that are present.
+/// Reads and searches the body. Returns the vendors that are present.
 pub(super) fn read_body(
     detector: &Detector,
     table: &Table,
@@ -135,7 +137,7 @@ pub(super) fn read_body(
     let little = scratch.facts.complete && scratch.facts.visible.chars <= LITTLE_TEXT;
     let (presence, limit) = search(table, little, scratch);
     wanted = wanted.max(limit);
-    // A marker or a title may prove more than the text seen so far rules out.
+    // A marker or a title may allow more text than was read so far.
     while !scratch.facts.complete && wanted > enough {
         enough = wanted;
         let untitled = scratch.facts.title.is_none();
@@ -161,7 +163,7 @@ pub(super) fn read_body(
             scratch.found.add(rule, 1, Place::Code, At::Body(0, 0));
         }
     }
-    // The frame may be large around a wall.
+    // A block page may stand in a large frame.
     if !little && scratch.facts.complete && scratch.facts.visible.chars <= FRAMED_TEXT && title_hint(table, scratch) > 0
     {
         read_sentences(table, charset, scratch);
@@ -171,8 +173,8 @@ pub(super) fn read_body(
     presence
 }
 
-/// Searches the body for all that may still prove something: in a page with little text, for more. Returns the vendors that
-/// are present, and the most visible characters beside which one of those found holds.
+/// Searches the body for all evidence that may still count: for more of it in a page with little text. Returns the
+/// vendors that are present, and the largest text limit of the rules that were hit.
 fn search(table: &Table, little: bool, scratch: &mut Scratch) -> (u128, u32) {
     scratch.hits.clear();
     let len = scratch.lower.len();
@@ -183,7 +185,7 @@ fn search(table: &Table, little: bool, scratch: &mut Scratch) -> (u128, u32) {
     let (head, tail) = ends(len);
     let mut found = collect(all, table, little, 0..head, scratch);
     if head < len {
-        let middle = head.saturating_sub(MARKER_MAX)..len.min(tail + MARKER_MAX);
+        let middle = head.saturating_sub(MAX_MARKER)..len.min(tail + MAX_MARKER);
         for (scan, window) in [(&table.early, middle), (all, tail..len)] {
             let (presence, limit) = collect(scan, table, little, window, scratch);
             found = (found.0 | presence, found.1.max(limit));
@@ -192,14 +194,15 @@ fn search(table: &Table, little: bool, scratch: &mut Scratch) -> (u128, u32) {
     found
 }
 
-/// A page with little text and a long body keeps most markers near the ends: where its head ends, where its tail begins.
+/// Returns where the head of a page ends and where its tail begins. A long page with little text has most markers
+/// there.
 fn ends(len: usize) -> (usize, usize) {
     let head = len.min(LATE_HEAD);
     (head, head.max(len.saturating_sub(LATE_TAIL)))
 }
 
-/// Keeps the hits of `scan` that may prove something with as much text as the page has. Returns the vendors that are present,
-/// and the most visible characters beside which one of them holds.
+/// Keeps the hits of `scan` that may count with the page's amount of text. Returns the vendors that are present, and
+/// the largest text limit of the rules that were hit.
 fn collect(scan: &Scan, table: &Table, little: bool, window: Range<usize>, scratch: &mut Scratch) -> (u128, u32) {
     let Scratch { hits, lower, facts, buffer, .. } = scratch;
     let chars = facts.visible.chars;
@@ -223,7 +226,7 @@ fn collect(scan: &Scan, table: &Table, little: bool, window: Range<usize>, scrat
     (presence, limit)
 }
 
-/// Finds out where the hits stand and keeps those that stand where their rules want them.
+/// Determines the page part of each hit, and keeps the hits in parts that their rules allow.
 fn locate(detector: &Detector, table: &Table, charset: Charset, scratch: &mut Scratch) {
     let Scratch { hits, offsets, lower, found, facts, .. } = scratch;
     if hits.is_empty() {
@@ -242,7 +245,7 @@ fn locate(detector: &Detector, table: &Table, charset: Charset, scratch: &mut Sc
         if !rule.places.contains(&place) {
             return;
         }
-        // A paywall cuts an article off; what its header says about subscriptions is on every page.
+        // A paywall cuts an article off; a subscription link in the header is on every page.
         let early = total > TEASER_CHARS && visible_before.saturating_mul(3) < total;
         if rule.grade == Grade::Paywall && place == Place::Text && early {
             return;
@@ -251,10 +254,10 @@ fn locate(detector: &Detector, table: &Table, charset: Charset, scratch: &mut Sc
     });
 }
 
-/// Compares the title. Returns the most visible characters beside which one of its rules holds.
+/// Compares the title with the rules. Returns the largest text limit of the rules that matched.
 fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u32 {
     let Some(range) = scratch.facts.title.clone() else { return 0 };
-    let range = range.start..range.end.min(range.start + TITLE_MAX);
+    let range = range.start..range.end.min(range.start + MAX_TITLE);
     let raw = original(charset, body, &scratch.decoded, range);
     scratch.title.clear();
     text::decode_entities_into(charset.text(raw).trim(), &mut scratch.title);
@@ -274,7 +277,7 @@ fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratc
     limit
 }
 
-/// How much text a wall with such a title may stand in: none where nothing in the title hints at one.
+/// Returns the maximum text around a block with such a title: 0 if nothing in the title hints at one.
 fn title_hint(table: &Table, scratch: &mut Scratch) -> u32 {
     let Scratch { folded_title, buffer, .. } = scratch;
     let bytes = folded_title.as_bytes();
@@ -286,10 +289,10 @@ fn title_hint(table: &Table, scratch: &mut Scratch) -> u32 {
     if table.vocabulary.is_title(meanings) { FRAMED_TEXT } else { 0 }
 }
 
-/// What stands between the parts of a title.
+/// Separators between the parts of a title.
 const SEPARATORS: [&str; 6] = [" | ", " - ", ": ", " \u{B7} ", " \u{BB} ", " / "];
 
-/// Whether `part` is what stands before the first or after the last separator of `title`.
+/// Returns whether `part` stands before the first or after the last separator of `title`.
 fn is_part(title: &str, part: &str) -> bool {
     let before = title.strip_prefix(part).is_some_and(|rest| {
         let rest = rest.trim_start_matches(['.', '!', '?']);
@@ -299,7 +302,7 @@ fn is_part(title: &str, part: &str) -> bool {
     before || after
 }
 
-/// Looks for sentences in what little text there is: title, visible text, noscript text.
+/// Searches the title, the visible text and the noscript text of a short page for sentences.
 fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
     let Scratch { facts, folded, folded_title, found, lower, kept, buffer, meanings, .. } = scratch;
     folded.clear();
@@ -321,7 +324,7 @@ fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
     });
 }
 
-/// Reads all words in what was folded, where some of them hint at a wall.
+/// Reads all words of the folded text if some of them hint at a block.
 pub(super) fn read_words(table: &Table, scratch: &mut Scratch) {
     let Scratch { folded, buffer, meanings, .. } = scratch;
     if table.concepts.hint_at_wall(*meanings) {
@@ -329,13 +332,13 @@ pub(super) fn read_words(table: &Table, scratch: &mut Scratch) {
     }
 }
 
-/// The hash of the visible text, which is the first line of what was folded.
+/// Hashes the visible text, which is the first line of the folded text.
 fn hash_text(scratch: &mut Scratch) {
     let visible = scratch.folded.split('\n').next().unwrap_or_default();
     scratch.text_hash = if visible.is_empty() { 0 } else { xxh3_64(visible.as_bytes()) };
 }
 
-/// Looks for words that only hint at a wall, in a page with next to no text. Must come after [`read_body`].
+/// Searches a page with next to no text for words that only hint at a block. Must run after [`read_body`].
 pub(super) fn read_cue_words(table: &Table, scratch: &mut Scratch) {
     let Scratch { folded, found, buffer, .. } = scratch;
     table.cue_words.each(folded.as_bytes(), &table.patterns, buffer, |hit| {
@@ -345,7 +348,7 @@ pub(super) fn read_cue_words(table: &Table, scratch: &mut Scratch) {
     });
 }
 
-/// Compares what the page refreshes to, and what a script sends its reader to.
+/// Compares the targets of a refresh and of a script with the rules.
 fn read_refresh(table: &Table, scratch: &mut Scratch) {
     let Scratch { facts, found, lower, buffer, .. } = scratch;
     for range in [facts.refresh.clone(), facts.sent_to.clone()].into_iter().flatten() {
@@ -368,13 +371,14 @@ fn read_refresh(table: &Table, scratch: &mut Scratch) {
     }
 }
 
-/// Whether a slash behind this is the second one before a host (`https://`, or `//` where the target begins). A pattern that begins with
-/// a slash is a segment of a path, and the name of a host says nothing.
+/// Returns whether the next slash after `before` is the second one in front of a host (`https://`, or `//` at the
+/// beginning of the target). A pattern that begins with a slash is a path segment, and the name of a host is no
+/// evidence.
 fn begins_host(before: &[u8]) -> bool {
     matches!(before, [b'/'] | [.., b':' | b'=' | b' ' | b'\'' | b'"', b'/'])
 }
 
-/// Where the page sends its reader, as it is written.
+/// Returns the redirect target as written.
 pub(super) fn read_redirect(charset: Charset, body: &[u8], scratch: &Scratch) -> Option<Box<str>> {
     let facts = &scratch.facts;
     let written = |range: &Range<usize>| charset.text(original(charset, body, &scratch.decoded, range.clone()));
@@ -386,13 +390,13 @@ pub(super) fn read_redirect(charset: Charset, body: &[u8], scratch: &Scratch) ->
     })
 }
 
-/// A stretch of the page before it was turned into lower case.
+/// Returns a range of the page before it was converted to lower case.
 fn original<'a>(charset: Charset, body: &'a [u8], decoded: &'a [u8], range: Range<usize>) -> &'a [u8] {
     let whole = if charset.needs_decoding() { decoded } else { body.get(charset.bom..).unwrap_or_default() };
     whole.get(range).unwrap_or_default()
 }
 
-/// Bytes between `<script` and `</script`, wherever they stand.
+/// Returns the number of bytes between `<script` and `</script`, anywhere.
 pub(super) fn script_bytes(detector: &Detector, lower: &[u8]) -> usize {
     let mut sum = 0;
     let mut rest = lower;

@@ -1,5 +1,10 @@
-//! What walls say, by meaning: words of many languages with the meanings they have, and the concepts that meanings make when they
-//! stand in one sentence. Holds what is written and what is compiled of it; which page says what is not known here.
+//! Concepts: what block pages say, by meaning.
+//!
+//! Words of many languages have meanings. Meanings that stand together in one sentence make a concept.
+//!
+//! Owns: the words and concepts, as written and as compiled.
+//!
+//! Must not know: which page contains them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,41 +14,42 @@ use crate::html::text;
 use crate::rules::file::{RuleError, WrittenConcept, WrittenWords, value};
 use crate::rules::pattern::{Pattern, has_words};
 
-/// Most meanings that there can be.
-const MEANINGS_MAX: usize = 64;
-/// Heaviest concept, for or against a wall.
-const WEIGHT_MAX: i32 = 100;
+/// Maximum number of meanings.
+const MAX_MEANINGS: usize = 64;
+/// Maximum absolute weight of a concept.
+const MAX_WEIGHT: i32 = 100;
 
 /// A set of meanings.
 pub(super) type Meanings = u64;
 
-/// Something that a sentence may say.
+/// A statement that a sentence may make.
 #[derive(Debug)]
 pub(super) struct Concept {
     pub(super) id: Arc<str>,
-    /// Below nothing, it speaks against a wall.
+    /// Negative weights count against a block.
     pub(super) weight: i32,
-    /// Without one of these on the page, nothing else counts.
+    /// Cues count only if the page has at least one core concept.
     pub(super) core: bool,
-    /// It asks something of the visitor.
+    /// The concept asks the visitor to do something.
     pub(super) task: bool,
-    /// Meanings that a sentence has together, and meanings that it must not have.
+    /// Alternatives: meanings that the sentence must have, and meanings that it must not have.
     when: Vec<(Meanings, Meanings)>,
 }
 
 impl Concept {
-    /// Whether a sentence with these meanings says it.
+    /// Returns whether a sentence with these meanings states the concept.
     pub(super) fn is_said_by(&self, meanings: Meanings) -> bool {
         self.when.iter().any(|(all, none)| meanings & all == *all && meanings & none == 0)
     }
 
-    /// Whether a page with these meanings, wherever they stand, may say it.
+    /// Returns whether a page with these meanings, in any sentences, may state it.
     fn may_be_said_by(&self, meanings: Meanings) -> bool {
         self.when.iter().any(|(all, _)| meanings & all == *all)
     }
 }
 
-/// What a page must speak of to be looked at more closely. Each core concept has one of these; the others are in most pages.
+/// Meanings that a page must have to be read more closely. Each core concept has at least one of them; all other
+/// meanings occur in most pages.
 const HINTS: [&str; 13] = [
     "robot",
     "captcha",
@@ -64,25 +70,25 @@ const HINTS: [&str; 13] = [
 #[derive(Debug, Default)]
 pub(super) struct Concepts {
     pub(super) concepts: Vec<Concept>,
-    /// The number of the first pattern that is a word.
+    /// The pattern number of the first word.
     first_word: u32,
-    /// What each word means, by its number.
+    /// The meanings of each word, by its number.
     words: Vec<Word>,
     names: HashMap<String, Meanings>,
     /// See [`HINTS`].
     hints: Meanings,
 }
 
-/// A word.
+/// A compiled word.
 #[derive(Clone, Copy, Debug)]
 struct Word {
     meanings: Meanings,
-    /// It begins where a word does: nothing that letters stand before.
+    /// It begins where a word begins: no letter may stand before it.
     begins: bool,
 }
 
 impl Concepts {
-    /// Compiles what is written, each with its line. The words' patterns are added to `patterns`.
+    /// Compiles what was read, each item with its line. Adds the words' patterns to `patterns`.
     pub(super) fn compile(
         concepts: Vec<(usize, WrittenConcept)>,
         words: Vec<(usize, WrittenWords)>,
@@ -105,8 +111,8 @@ impl Concepts {
         if written.id.is_empty() || written.note.trim().is_empty() {
             return err("note", "a concept needs an id, and a note on what says it".to_owned());
         }
-        if written.weight.abs() > WEIGHT_MAX {
-            return err("weight", format!("must be from -{WEIGHT_MAX} to {WEIGHT_MAX}"));
+        if written.weight.abs() > MAX_WEIGHT {
+            return err("weight", format!("must be from -{MAX_WEIGHT} to {MAX_WEIGHT}"));
         }
         let mut when = Vec::new();
         for combination in &written.when {
@@ -117,8 +123,8 @@ impl Concepts {
                     None => (name, &mut all),
                 };
                 let next = self.names.len();
-                if next == MEANINGS_MAX && !self.names.contains_key(name) {
-                    return err("when", format!("at most {MEANINGS_MAX} meanings"));
+                if next == MAX_MEANINGS && !self.names.contains_key(name) {
+                    return err("when", format!("at most {MAX_MEANINGS} meanings"));
                 }
                 *set |= *self.names.entry(name.to_owned()).or_insert(1 << next);
             }
@@ -146,7 +152,7 @@ impl Concepts {
             };
             for word in words {
                 text::fold_into(word, &mut folded);
-                // What white space a word begins and ends with is part of it.
+                // White space at the end of a word is part of it.
                 let ends = if word.ends_with(' ') { " " } else { "" };
                 for pattern in searchable(&format!("{folded}{ends}")) {
                     if let Some(at) = known.get(&pattern) {
@@ -161,7 +167,7 @@ impl Concepts {
                             format!("`{word}` cannot be searched for"),
                         ));
                     };
-                    // A pattern that begins with what stands between words begins a word by itself.
+                    // A pattern that begins with a separator begins a word by itself.
                     let begins = pattern.chars().next().is_some_and(has_words);
                     known.insert(pattern, self.words.len());
                     self.words.push(Word { meanings: meaning, begins });
@@ -172,37 +178,37 @@ impl Concepts {
         Ok(())
     }
 
-    /// The words' numbers as patterns.
+    /// Returns the pattern numbers of the words.
     pub(super) fn patterns(&self) -> Range<u32> {
         self.first_word..self.first_word + self.words.len() as u32
     }
 
-    /// The numbers of the words that hint at a wall.
+    /// Returns the pattern numbers of the words that hint at a block.
     pub(super) fn hinting(&self) -> impl Iterator<Item = u32> {
         self.patterns().zip(&self.words).filter(|(_, word)| word.meanings & self.hints != 0).map(|(number, _)| number)
     }
 
-    /// What the word means that `pattern` is, if it is one and stands for itself at `at` in `text`.
+    /// Returns the meanings of the word `pattern` at `at` in `text`, if it is a word and begins one there.
     pub(super) fn meanings_at(&self, pattern: u32, text: &[u8], at: usize) -> Option<Meanings> {
         let word = self.words.get(pattern.checked_sub(self.first_word)? as usize)?;
         (!word.begins || !follows_letter(text, at)).then_some(word.meanings)
     }
 
-    /// The meanings with these names.
+    /// Returns the meanings with these names.
     pub(super) fn named(&self, names: &[&str]) -> Meanings {
         names.iter().filter_map(|name| self.names.get(*name)).fold(0, |set, meaning| set | meaning)
     }
 
-    /// Whether a page in which these meanings were seen among those that hint at a wall is to be read for all of them.
+    /// Returns whether a page with these hinting meanings must be read for all meanings.
     pub(super) fn hint_at_wall(&self, meanings: Meanings) -> bool {
         meanings != 0
             && self.concepts.iter().filter(|concept| concept.core).flat_map(|concept| &concept.when).any(|(all, _)| {
-                // A concept that asks for nothing that hints is always possible.
+                // A concept without hinting meanings is always possible.
                 all & self.hints & !meanings == 0
             })
     }
 
-    /// Whether a page with these meanings, wherever they stand, may say what a wall must say.
+    /// Returns whether a page with these meanings, in any sentences, may state a core concept.
     pub(super) fn may_be_wall(&self, meanings: Meanings) -> bool {
         // Any page may have short sentences.
         let meanings = meanings | self.named(&["short"]);
@@ -210,7 +216,7 @@ impl Concepts {
     }
 }
 
-/// A word as it can be searched for: short ones together with what may stand around them.
+/// Returns the searchable patterns of a word: short words together with the characters that may surround them.
 fn searchable(word: &str) -> Vec<String> {
     let literal = word.split('{').next().unwrap_or_default();
     match literal.len() {
@@ -220,7 +226,7 @@ fn searchable(word: &str) -> Vec<String> {
     }
 }
 
-/// Whether a letter of a script with words stands before `at`.
+/// Returns whether a letter of a script with separate words stands before `at`.
 fn follows_letter(text: &[u8], at: usize) -> bool {
     let Some(before) = text.get(..at) else { return false };
     match before.last() {

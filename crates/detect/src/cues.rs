@@ -1,8 +1,9 @@
-//! Walls that no rule knows: what a page's main region says of a wall (`concepts`), and how it looks, added up against a threshold.
+//! Cues of blocks that no rule knows: what the main content says (`concepts`) and how it looks, added up against a
+//! threshold.
 //!
-//! Each kind of cue counts once, and none is enough alone: a wall suspects, demands, refuses, and has nothing else to say. What the
-//! page says beside that is its own, and takes weight away. Cues are looked for where a page says little at all, and says something
-//! that only walls and texts about them say.
+//! Each kind of cue counts once, and none is enough alone. A block page suspects, demands, refuses, and has nothing
+//! else to say. Other text is the page's own and takes weight away. Cues are computed only for pages with little text
+//! that say something which only block pages, and texts about them, say.
 
 use std::sync::Arc;
 
@@ -15,104 +16,104 @@ use crate::rules::compiled::Table;
 use crate::rules::scan::Buffer;
 use fetchwise_types::fetch_result::BlockKind;
 
-/// What stands in a verdict for the rule that decided.
+/// The rule name in verdicts that cues decided.
 pub(super) const RULE: &str = "cues";
 
-/// From this sum on, cues are a wall.
+/// Sum of weights from which cues make a block.
 const THRESHOLD: i32 = 55;
-/// With status 404 or 410, whose pages apologise in many words, it takes more.
+/// Threshold with status 404 or 410, whose pages apologise in many words.
 const THRESHOLD_GONE: i32 = 90;
-/// With status 403 or 429, which refuse by themselves, it takes less.
+/// Threshold with status 403 or 429, which refuse by themselves.
 const THRESHOLD_REFUSED: i32 = 40;
 
-/// Visible characters up to which cues are looked for where a title gives reason to: a wall in a large frame.
+/// Maximum visible characters of a page whose cues are computed because its title hints at a block in a large frame.
 pub(super) const FRAMED_TEXT: u32 = 6_000;
 
-/// Title or heading with words of walls.
+/// A title or heading with words of block pages.
 const TITLE: i32 = 20;
 /// The visitor's own address.
 const ADDRESS: i32 = 15;
 /// The number of a request or an incident.
 const NUMBER: i32 = 15;
-/// A button to try again or to prove something.
+/// A button to retry or to prove something.
 const BUTTON: i32 = 10;
-/// An element named after a captcha, and no form around it.
+/// An element named after a captcha, without a form around it.
 const WIDGET: i32 = 25;
-/// A script sets a cookie and comes again, in a page that says nothing of its own.
+/// A script that sets a cookie and reloads, in a page without text of its own.
 const COOKIE_SCRIPT: i32 = 15;
-/// Nothing of the page's own; next to nothing.
+/// No text of the page's own; next to none.
 const NOTHING_OWN: i32 = 20;
 const LITTLE_OWN: i32 = 10;
-/// A rule's title or sentence is there, and only its conditions do not hold.
+/// A title or sentence of a rule whose conditions do not hold.
 const KNOWN_WORDS: i32 = 30;
-/// An article's elements.
+/// Elements of an article.
 const ARTICLE: i32 = -20;
-/// Fields for who one is; a form of several fields.
+/// Fields that ask who the visitor is; a form of several fields.
 const ASKS_WHO: i32 = -25;
 const FORM: i32 = -15;
 
-/// Characters of its own that a wall may have; each eight beyond take one away.
+/// Own characters that a block page may have; each eight beyond take one point away.
 const OWN_FREE: u32 = 220;
 const OWN_EACH: u32 = 8;
-/// Own characters that are nothing, and next to nothing.
+/// Maximum own characters that count as nothing, and as next to nothing.
 const OWN_NOTHING: u32 = 70;
 const OWN_LITTLE: u32 = 160;
-/// Links and pictures in the main region that a wall may have; each beyond takes so much away.
+/// Links and pictures that a block page may have in its main content, and the points that each one beyond takes away.
 const LINKS_FREE: u32 = 8;
 const LINK: i32 = 3;
 const IMAGES_FREE: u32 = 4;
 const IMAGE: i32 = 4;
-/// Most characters of a short sentence.
+/// Maximum characters of a short sentence.
 const SHORT_SENTENCE: u32 = 60;
-/// Longest sentence, in bytes, whose words are taken together.
-const SENTENCE_MAX: usize = 600;
-/// Longest block, in bytes, that a title, a label or a button is.
-const LABEL_MAX: u32 = 160;
-/// Longest text of links, in bytes, that is navigation and not content.
-const NAVIGATION_MAX: u32 = 50;
-/// From so many bullets on, a block is a list.
+/// Maximum length in bytes of a sentence whose words are combined.
+const MAX_SENTENCE: usize = 600;
+/// Maximum length in bytes of a block that is a title, label or button.
+const MAX_LABEL: u32 = 160;
+/// Maximum length in bytes of linked text that is navigation and not content.
+const MAX_NAVIGATION: u32 = 50;
+/// Minimum bullets of a block that is a list.
 const LIST_ITEMS: usize = 3;
 
-/// One thing that speaks for a wall, or, with a weight below nothing, against one.
+/// One cue of a block or, with a negative weight, against one.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Cue {
-    /// The concept's id in the rules, or what it is called that is seen without words.
+    /// The id of the concept, or the name of a cue without words.
     pub id: Arc<str>,
-    /// How much it weighs.
+    /// Its weight.
     pub weight: i32,
-    /// Where it was read, at most 80 characters; empty where it is no text.
+    /// The text it was read in, at most 80 characters; empty for cues without words.
     pub text: String,
 }
 
-/// What cues there are and what they come to.
+/// The cues of a page, and their sum.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CueSum {
     /// The cues, each kind once.
     pub cues: Vec<Cue>,
-    /// What they add up to.
+    /// The sum of their weights.
     pub sum: i32,
-    /// What it takes.
+    /// The sum that makes a block.
     pub threshold: i32,
-    /// Whether one of them is a core concept, without which nothing is a wall.
+    /// Whether one of them is a core concept. Without one, no page is a block.
     pub core: bool,
-    /// Characters of the main region that say nothing of a wall.
+    /// Characters of the main content that say nothing about a block.
     pub own_chars: u32,
 }
 
-/// The weighing of one page, kept from page to page.
+/// Cues of one page. The memory is reused from page to page.
 #[derive(Debug, Default)]
 pub(super) struct Weighing {
     region: Region,
-    /// Words in the region: where each stands and what it means.
+    /// Words of the main content: position and meanings.
     words: Vec<(u32, Meanings)>,
     cues: Vec<Counted>,
     pub(super) sum: i32,
     pub(super) threshold: i32,
     core: bool,
     task: bool,
-    /// Something that is said speaks against a wall.
+    /// A concept against a block was stated.
     about: bool,
     own_chars: u32,
     /// Whether the page was weighed at all.
@@ -141,7 +142,7 @@ impl Weighing {
         (self.core, self.task, self.about, self.done) = (false, false, false, false);
     }
 
-    /// How sure it is that this is a wall, from 0 to 1. At the threshold, it is as likely as not.
+    /// Returns the confidence that this is a block, from 0 to 1; 0.5 at the threshold.
     pub(super) fn confidence(&self) -> f32 {
         if !self.core || !self.done {
             return 0.0;
@@ -149,12 +150,12 @@ impl Weighing {
         confidence(self.sum - self.threshold)
     }
 
-    /// Whether the page is about walls rather than one: it says so, and what it says of them is not enough.
+    /// Returns whether the page is about blocks and is none itself: it says so, and the sum stays below the threshold.
     pub(super) fn is_about_walls(&self) -> bool {
         self.done && self.about && self.sum < self.threshold
     }
 
-    /// What kind of block it is, if it is one.
+    /// Returns the kind of block, if it is one.
     pub(super) fn kind(&self) -> BlockKind {
         if self.task { BlockKind::Challenge } else { BlockKind::Refusal }
     }
@@ -166,7 +167,7 @@ impl Weighing {
         }
     }
 
-    /// What was counted, for a person. None where a page was not weighed.
+    /// Returns the cues for a person. `None` if the page was not weighed.
     pub(super) fn explained(&self, table: &Table) -> Option<CueSum> {
         if !self.done {
             return None;
@@ -192,13 +193,13 @@ impl Weighing {
     }
 }
 
-/// How sure so much more than the threshold is.
+/// Returns the confidence for a margin above the threshold.
 fn confidence(margin: i32) -> f32 {
     let odds = (margin as f32 / 15.0).exp();
     (odds / (1.0 + odds)).min(0.97)
 }
 
-/// A page as it was read, and what memory there is for reading it again.
+/// Inputs of the weighing, and buffers for a second pass over the page.
 pub(super) struct PageRead<'a> {
     pub(super) status: u16,
     /// The body in lower case.
@@ -207,13 +208,13 @@ pub(super) struct PageRead<'a> {
     pub(super) finders: &'a Finders,
     pub(super) facts: &'a Facts,
     pub(super) folded_title: &'a str,
-    /// A rule's title or sentence is there, whether or not its conditions hold.
+    /// The title or sentence of a rule was found, whether its conditions hold or not.
     pub(super) has_known_words: bool,
     pub(super) kept: &'a mut Vec<u8>,
     pub(super) buffer: &'a mut Buffer,
 }
 
-/// Weighs a page.
+/// Adds up the cues of a page.
 pub(super) fn weigh(table: &Table, page: PageRead<'_>, weighing: &mut Weighing) {
     weighing.done = true;
     weighing.threshold = match page.status {
@@ -222,7 +223,7 @@ pub(super) fn weigh(table: &Table, page: PageRead<'_>, weighing: &mut Weighing) 
         _ => THRESHOLD,
     };
     weighing.region.read(page.lower, page.finders, page.charset, page.kept);
-    // The title is a block of its own, in front of nothing.
+    // The title is a separate block.
     let Region { text, blocks, .. } = &mut weighing.region;
     text.push(' ');
     let start = text.len() as u32;
@@ -234,7 +235,7 @@ pub(super) fn weigh(table: &Table, page: PageRead<'_>, weighing: &mut Weighing) 
     let bytes = weighing.region.text.as_bytes();
     table.each_word(bytes, page.buffer, |at, meanings| words.push((at, meanings)));
     read_blocks(table, weighing);
-    // Who one is asked for has a form to fill in: words of captchas there guard it.
+    // A form that asks who the visitor is needs a captcha to guard it.
     if page.has_known_words && !page.facts.asks_who {
         weighing.core = true;
         weighing.add(Name::Seen("known-words"), KNOWN_WORDS, (0, 0));
@@ -242,7 +243,7 @@ pub(super) fn weigh(table: &Table, page: PageRead<'_>, weighing: &mut Weighing) 
     look(weighing, &page);
 }
 
-/// Reads what the blocks say.
+/// Reads the text blocks.
 fn read_blocks(table: &Table, weighing: &mut Weighing) {
     let vocabulary = &table.vocabulary;
     let mut own = 0;
@@ -260,23 +261,23 @@ fn read_blocks(table: &Table, weighing: &mut Weighing) {
             let short = if chars <= SHORT_SENTENCE { vocabulary.short } else { 0 };
             let meanings = weighing.meanings(at, end) | short;
             of_block |= meanings;
-            // Items of a list name things: without the visitor in them, they say nothing to who reads.
+            // List items are names. They address the visitor only if they contain a word for "you".
             let names_things = is_list && follows_bullet(&weighing.region.text, at) && meanings & vocabulary.yours == 0;
-            let is_read = (end - at) as usize <= SENTENCE_MAX && !names_things;
+            let is_read = (end - at) as usize <= MAX_SENTENCE && !names_things;
             let says = is_read && say(table, weighing, meanings, (at, end));
-            if !(is_title || says || block.button || linked && len <= NAVIGATION_MAX) {
+            if !(is_title || says || block.button || linked && len <= MAX_NAVIGATION) {
                 own += if meanings & vocabulary.talk != 0 { chars / 2 } else { chars };
             }
             at = end;
         }
         let at = (block.start, block.end);
-        if block.heading && len <= LABEL_MAX && vocabulary.is_title(of_block) {
+        if block.heading && len <= MAX_LABEL && vocabulary.is_title(of_block) {
             weighing.add(Name::Seen("title"), TITLE, at);
         }
-        if (block.button || linked) && len <= LABEL_MAX / 2 && of_block & vocabulary.button != 0 {
+        if (block.button || linked) && len <= MAX_LABEL / 2 && of_block & vocabulary.button != 0 {
             weighing.add(Name::Seen("button"), BUTTON, at);
         }
-        if len <= 2 * LABEL_MAX && !is_title {
+        if len <= 2 * MAX_LABEL && !is_title {
             let text = &weighing.region.text[block.start as usize..block.end as usize];
             let (address, number) = (has_address(text), has_number(text) && of_block & vocabulary.reference != 0);
             if address {
@@ -290,7 +291,7 @@ fn read_blocks(table: &Table, weighing: &mut Weighing) {
     weighing.own_chars = own;
 }
 
-/// Counts what a sentence with these meanings says. Returns whether it says something of a wall.
+/// Counts the concepts of a sentence with these meanings. Returns whether one of them counts for a block.
 fn say(table: &Table, weighing: &mut Weighing, meanings: Meanings, at: (u32, u32)) -> bool {
     let mut says = false;
     for (index, concept) in table.concepts.concepts.iter().enumerate() {
@@ -305,7 +306,7 @@ fn say(table: &Table, weighing: &mut Weighing, meanings: Meanings, at: (u32, u32
     says
 }
 
-/// Looks at what is seen without words.
+/// Counts the cues without words.
 fn look(weighing: &mut Weighing, page: &PageRead<'_>) {
     let facts = page.facts;
     let Region { links, images, fields, widget, article, .. } = weighing.region;
@@ -314,7 +315,7 @@ fn look(weighing: &mut Weighing, page: &PageRead<'_>) {
         weighing.task = true;
         weighing.add(Name::Seen("widget"), WIDGET, (0, 0));
     }
-    // A form that asks who one is is the page's own, however little stands beside it.
+    // A form that asks who the visitor is belongs to the page, however little text stands around it.
     let is_bare = links <= LINKS_FREE && !facts.asks_who;
     match own {
         0..=OWN_NOTHING if is_bare => weighing.add(Name::Seen("nothing-own"), NOTHING_OWN, (0, 0)),
@@ -339,7 +340,7 @@ fn look(weighing: &mut Weighing, page: &PageRead<'_>) {
 }
 
 impl Weighing {
-    /// What the words between two places mean.
+    /// Returns the meanings of the words between two offsets.
     fn meanings(&self, start: u32, end: u32) -> Meanings {
         // A word may begin with the white space before the sentence.
         let from = self.words.partition_point(|(at, _)| *at + 1 < start);
@@ -347,26 +348,26 @@ impl Weighing {
     }
 }
 
-/// Whether scripts in the page set a cookie and load it again.
+/// Returns whether scripts of the page set a cookie and reload it.
 fn sets_cookie_and_reloads(lower: &[u8]) -> bool {
     let has = |what: &[u8]| memchr::memmem::find(lower, what).is_some();
     has(b"document.cookie") && (has(b"location.reload") || has(b"location.replace") || has(b"location.href"))
 }
 
-/// Where the sentence ends that begins at `at`, in a block that ends at `end`.
+/// Returns the end of the sentence that begins at `at`, in a block that ends at `end`.
 fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
     let rest = &text.as_bytes()[at as usize..end as usize];
     let mut n = 0;
     while n < rest.len() {
         let len = match &rest[n..] {
-            // A full stop ends a sentence where white space follows; in addresses and numbers none does.
+            // White space follows a full stop that ends a sentence, but not one inside an address or a number.
             [b'.' | b'!' | b'?', b' ', ..] => 2,
-            // The full stop, the exclamation mark and the question mark of Chinese and Japanese.
+            // Full stop, exclamation mark and question mark of Chinese and Japanese.
             [0xE3, 0x80, 0x82, ..] | [0xEF, 0xBC, 0x81 | 0x9F, ..] => 3,
-            // Those of Arabic and of Hindi.
+            // Arabic question mark; the full stop of Hindi follows.
             [0xD8, 0x9F, ..] => 2,
             [0xE0, 0xA5, 0xA4, ..] => 3,
-            // A bullet ends what stands before it.
+            // A bullet ends the text before it.
             rest => bullet(rest),
         };
         if len > 0 {
@@ -377,7 +378,7 @@ fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
     end
 }
 
-/// Bytes of the bullet between spaces that the text begins with, 0 where it begins with none.
+/// Returns the length in bytes of the bullet between spaces at the beginning of the text, 0 without one.
 fn bullet(text: &[u8]) -> usize {
     match text {
         [b' ', b'*', b' ', ..] => 3,
@@ -386,17 +387,17 @@ fn bullet(text: &[u8]) -> usize {
     }
 }
 
-/// How many bullets stand in a text.
+/// Returns the number of bullets in a text.
 fn bullets(text: &str) -> usize {
     memchr::memchr_iter(b' ', text.as_bytes()).filter(|&at| bullet(&text.as_bytes()[at..]) > 0).count()
 }
 
-/// Whether what begins at `at` is an item of a list.
+/// Returns whether a list item begins at `at`.
 fn follows_bullet(text: &str, at: u32) -> bool {
     text.get(..at as usize).is_some_and(|before| before.ends_with(" * ") || before.ends_with(" \u{2022} "))
 }
 
-/// Characters between two places; one that stands for a syllable or a word counts as several.
+/// Counts characters between two offsets; a character that is a syllable or a word counts as two and a half.
 fn count_chars(text: &str, start: u32, end: u32) -> u32 {
     let text = text.get(start as usize..end as usize).unwrap_or_default();
     let halves: u32 =
@@ -404,7 +405,7 @@ fn count_chars(text: &str, start: u32, end: u32) -> u32 {
     halves / 2
 }
 
-/// Whether there is an address of the Internet protocol.
+/// Returns whether the text contains an IP address.
 fn has_address(text: &str) -> bool {
     text.split(|c: char| !(c.is_ascii_hexdigit() || matches!(c, '.' | ':'))).any(|token| {
         let token = token.trim_matches(['.', ':']);
@@ -413,7 +414,8 @@ fn has_address(text: &str) -> bool {
     })
 }
 
-/// Whether there is what looks like the number of a request: long, with digits and with letters or hyphens, or of many digits.
+/// Returns whether the text contains a request number: long, with digits and with letters or hyphens, or with many
+/// digits.
 fn has_number(text: &str) -> bool {
     text.split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | '(' | ')' | '#' | '"')).any(|token| {
         let digits = token.bytes().filter(u8::is_ascii_digit).count();
@@ -428,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_ends_where_white_space_follows_its_mark() {
+    fn a_sentence_ends_at_a_mark_before_white_space() {
         let text = "your ip is 1.2.3.4. wait! 请稍候。好";
         let mut ends = Vec::new();
         let mut at = 0;
@@ -455,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_numbers_of_requests_are_told_from_dates_and_prices() {
+    fn addresses_and_request_numbers_differ_from_dates_and_prices() {
         for text in ["ip: 80.174.166.248,", "your address (2001:db8:85a3::8a2e:370:7334)", "1.2.3.4."] {
             assert!(has_address(text), "{text}");
         }
@@ -472,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn more_cues_are_surer_and_the_threshold_is_as_likely_as_not() {
+    fn more_cues_raise_the_confidence_which_is_one_half_at_the_threshold() {
         assert!((confidence(0) - 0.5).abs() < 1e-6);
         assert!(confidence(30) > confidence(10) && confidence(-30) < 0.2);
         assert!(confidence(10_000) <= 0.97 && confidence(-10_000) >= 0.0);

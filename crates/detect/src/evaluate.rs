@@ -1,11 +1,11 @@
-//! Judging the detector on labelled pages: a confusion table, precision, recall, and every miss and false alarm with its rule.
+//! Evaluation of the detector on labelled pages: confusion table, precision, recall, and every mistake with its rule.
 //!
-//! Each page is judged twice: with the status it came with, and as if it had come with status 200. A 403 tells of a wall whatever
-//! the page says, so that only the second judgement shows what is read in the body.
+//! Each page is classified twice: with its own status, and as if the status were 200. A 403 indicates a block whatever
+//! the page says, so only the second run shows what the detector reads in the body.
 //!
-//! A corpus is a file of JSON lines, `{"label", "status", "headers", "url", "body_path"}` and anything else, bodies in files of
-//! their own (a relative path is relative to the JSONL file). Labels: `block`, `spa_shell` and `queue` are what they say,
-//! `empty` is a page without content, every other label is a page with content.
+//! A corpus is a file of JSON lines, `{"label", "status", "headers", "url", "body_path"}` plus any other keys. Bodies
+//! are separate files; a relative path is relative to the JSON lines file. The labels `block`, `spa_shell` and `queue`
+//! have their obvious meaning, `empty` is a page without content, and every other label is a page with content.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -19,26 +19,26 @@ use serde::{Deserialize, Serialize};
 use super::{Detector, Scratch, Verdict};
 use fetchwise_types::response::{Header, Page};
 
-/// Why a corpus cannot be judged on.
+/// The reason why a corpus cannot be evaluated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
-    /// The file, or a body it names, cannot be read.
+    /// The file, or a body that it names, cannot be read.
     #[error("{path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A line is not what it should be.
+    /// A line is invalid.
     #[error("{path}, line {line}: {message}")]
     Line {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         message: String,
     },
 }
@@ -46,12 +46,12 @@ pub enum EvaluateError {
 /// One line of a corpus.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Labelled {
-    /// What the page is.
+    /// The class of the page.
     pub label: String,
-    /// More about it, for reports.
+    /// Details, for reports.
     #[serde(default)]
     pub detail: String,
-    /// The HTTP status; 200 when absent.
+    /// The HTTP status; 200 if absent.
     #[serde(default = "ok")]
     pub status: u16,
     /// The response headers.
@@ -60,7 +60,7 @@ pub struct Labelled {
     /// The URL.
     #[serde(default)]
     pub url: Option<String>,
-    /// Where the body is.
+    /// The path of the body.
     pub body_path: PathBuf,
 }
 
@@ -68,7 +68,7 @@ fn ok() -> u16 {
     200
 }
 
-/// What a page was taken for, or should be.
+/// A class of pages: predicted or actual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -77,7 +77,7 @@ pub enum Class {
     Blocked,
     /// A waiting room.
     Queued,
-    /// An application's shell.
+    /// An application shell.
     Shell,
     /// Nothing to read.
     Empty,
@@ -89,7 +89,7 @@ impl Class {
     /// Every class, in the order of the table's columns.
     pub const ALL: [Self; 5] = [Self::Blocked, Self::Queued, Self::Shell, Self::Empty, Self::Content];
 
-    /// Its name.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Blocked => "blocked",
@@ -100,7 +100,7 @@ impl Class {
         }
     }
 
-    /// What `verdict` takes its page for.
+    /// Returns the class that `verdict` predicts.
     pub fn of(verdict: &Verdict) -> Self {
         if verdict.is_queued {
             Self::Queued
@@ -126,48 +126,48 @@ impl Class {
     }
 }
 
-/// A page that was taken for something it is not.
+/// A page that was classified wrongly.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mistake {
-    /// Where the body is, as the corpus names it.
+    /// The path of the body, as the corpus has it.
     pub body_path: PathBuf,
-    /// The label it has.
+    /// Its label.
     pub label: String,
-    /// The detail it has.
+    /// Its detail.
     pub detail: String,
-    /// What it was taken for.
+    /// The predicted class.
     pub taken_for: Class,
-    /// The rule that decided, if one did.
+    /// The id of the rule that decided, if a rule did.
     pub rule: Option<String>,
     /// The verdict in words.
     pub reason: String,
 }
 
-/// How often one class was recognised.
+/// Recognition counts of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Score {
-    /// Pages of the class that were taken for it.
+    /// Pages of the class that were recognised (true positives).
     pub hits: usize,
-    /// Pages of the class that were not.
+    /// Pages of the class that were missed (false negatives).
     pub misses: usize,
-    /// Pages of other classes that were taken for it.
+    /// Pages of other classes that were taken for it (false positives).
     pub false_alarms: usize,
     /// Pages of other classes.
     pub others: usize,
 }
 
 impl Score {
-    /// Of the pages of the class, the share that was recognised; none without pages.
+    /// Returns the share of the class's pages that was recognised; `None` without such pages.
     pub fn recall(&self) -> Option<f64> {
         share(self.hits, self.hits + self.misses)
     }
 
-    /// Of the pages taken for the class, the share that was right; none when none was.
+    /// Returns the share of predictions of this class that was right; `None` without predictions.
     pub fn precision(&self) -> Option<f64> {
         share(self.hits, self.hits + self.false_alarms)
     }
 
-    /// Of the pages of other classes, the share taken for this one; none without pages.
+    /// Returns the share of other pages that was taken for this class; `None` without other pages.
     pub fn false_alarm_rate(&self) -> Option<f64> {
         share(self.false_alarms, self.others)
     }
@@ -177,8 +177,7 @@ fn share(part: usize, whole: usize) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Wilson's interval for a share of `part` in `whole`, at 95 %: the shares that would not be surprising to have brought it.
-/// None without anything to share.
+/// Returns the Wilson score interval at 95 % of `part` in `whole`. `None` if `whole` is 0.
 pub fn wilson(part: usize, whole: usize) -> Option<(f64, f64)> {
     const Z: f64 = 1.96;
     let share = share(part, whole)?;
@@ -189,62 +188,62 @@ pub fn wilson(part: usize, whole: usize) -> Option<(f64, f64)> {
     Some((((centre - spread) / scale).max(0.0), ((centre + spread) / scale).min(1.0)))
 }
 
-/// Verdicts of one kind whose confidence lies in one band, and how many of them were right.
+/// Verdicts of one class and one band of confidence, with the number of right ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Band {
-    /// What the pages were taken for.
+    /// The predicted class.
     pub class: Class,
     /// The lowest confidence of the band.
     pub from: f32,
-    /// Verdicts.
+    /// Number of verdicts.
     pub verdicts: usize,
-    /// Those of them that were right.
+    /// Number of right verdicts.
     pub right: usize,
-    /// The mean of what they claimed.
+    /// Their mean confidence.
     pub claimed: f64,
 }
 
-/// Where the bands of confidence begin.
+/// Lower bounds of the confidence bands.
 const BANDS: [f32; 6] = [0.0, 0.5, 0.7, 0.85, 0.93, 0.97];
-/// The verdicts that claim a confidence.
+/// Classes whose verdicts have a confidence.
 const CLAIMING: [Class; 3] = [Class::Blocked, Class::Queued, Class::Shell];
 
-/// How the pages were judged with one status or the other.
+/// Results of one run over the corpus.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Judged {
-    /// For each label, how many of its pages were taken for each class, in the order of [`Class::ALL`].
+    /// For each label, the number of pages by predicted class, in the order of [`Class::ALL`].
     pub table: BTreeMap<String, [usize; 5]>,
     /// Blocks.
     pub block: Score,
     /// Shells.
     pub shell: Score,
-    /// Pages without content, of which a labelled corpus may have none: then what counts is its false alarms.
+    /// Pages without content. A corpus may have none; then only the false alarms count.
     pub empty: Score,
-    /// How many verdicts of each confidence were right.
+    /// Right verdicts by confidence.
     pub reliability: Vec<Band>,
-    /// Pages taken for something they are not. A shell taken for an empty page is one, and the other way round.
+    /// Wrongly classified pages. A shell taken for an empty page is a mistake, and vice versa.
     pub mistakes: Vec<Mistake>,
 }
 
-/// How a detector judged the pages of a corpus.
+/// Results of a detector on a corpus.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Evaluation {
-    /// Pages judged.
+    /// Number of pages.
     pub pages: usize,
-    /// With the statuses that they came with.
+    /// With the pages' own statuses.
     pub given: Judged,
-    /// As if each had come with status 200: with what the body tells, and headers.
+    /// As if every status were 200: only headers and body count.
     pub at_200: Judged,
 }
 
 impl Evaluation {
-    /// The two judgements, each with what it is called.
+    /// Returns both runs with their names.
     fn both(&self) -> [(&'static str, &Judged); 2] {
         [("given", &self.given), ("200", &self.at_200)]
     }
 }
 
-/// A share as a person reads it, with its interval.
+/// Formats a share with its confidence interval.
 fn percent(part: usize, whole: usize) -> String {
     match (share(part, whole), wilson(part, whole)) {
         (Some(share), Some((low, high))) => {
@@ -306,11 +305,11 @@ impl fmt::Display for Evaluation {
     }
 }
 
-/// Judges `detector` on the corpus at `path`.
+/// Evaluates `detector` on the corpus at `path`.
 ///
 /// # Errors
 ///
-/// A file that cannot be read, or a line that is no labelled page, with its number.
+/// A file cannot be read, or a line is not a labelled page; the error has its number.
 pub fn evaluate(detector: &Detector, path: &Path) -> Result<Evaluation, EvaluateError> {
     let io = |path: &Path| {
         let path = path.to_owned();
@@ -344,7 +343,7 @@ pub fn evaluate(detector: &Detector, path: &Path) -> Result<Evaluation, Evaluate
 }
 
 impl Judged {
-    /// Counts one page in.
+    /// Counts one page.
     pub fn add(&mut self, page: &Labelled, verdict: &Verdict) {
         let (is, taken_for) = (Class::labelled(&page.label), Class::of(verdict));
         let row = self.table.entry(page.label.clone()).or_default();
@@ -375,7 +374,7 @@ impl Judged {
         }
     }
 
-    /// Counts a verdict in among those of its confidence.
+    /// Counts a verdict in its confidence band.
     fn claim(&mut self, class: Class, confidence: f32, is_right: bool) {
         let from = BANDS.into_iter().rfind(|from| *from <= confidence).unwrap_or_default();
         let at = match self.reliability.iter().position(|band| band.class == class && band.from == from) {
@@ -399,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_holds_its_share_and_narrows_with_more() {
+    fn an_interval_contains_its_share_and_narrows_with_more_pages() {
         let (low, high) = wilson(45, 50).unwrap_or_default();
         assert!((low - 0.786).abs() < 0.001 && (high - 0.957).abs() < 0.001, "{low} {high}");
         assert_eq!(wilson(0, 10).map(|(low, _)| low), Some(0.0));
@@ -410,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_are_counted_among_those_of_their_confidence() {
+    fn verdicts_are_counted_in_the_band_of_their_confidence() {
         let mut judged = Judged::default();
         for (confidence, right) in [(0.98, true), (0.6, false), (0.98, true), (0.69, true)] {
             judged.claim(Class::Blocked, confidence, right);

@@ -1,5 +1,7 @@
-//! A baseline to compare the detector with: what one writes in an afternoon. Seven keywords anywhere in the bytes make a captcha, two
-//! strings for each framework make a shell, and text is what is left when scripts and styles are taken out and tags are left in.
+//! A keyword baseline to compare the detector with: what one writes in an afternoon.
+//!
+//! Seven keywords anywhere in the bytes make a captcha, and two strings per framework make a shell. Text is what
+//! remains without scripts and styles; tags stay in.
 
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ const FRAMEWORKS: [(&str, [&str; 2]); 3] = [
     ("next", ["<div id=\"__next\">", "__NEXT_DATA__"]),
 ];
 
-/// Judges a page by keywords.
+/// Classifies a page by keywords.
 pub(super) fn inspect(page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
     scratch.title.clear();
     let body = page.body;
@@ -47,7 +49,7 @@ pub(super) fn inspect(page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
     }
 }
 
-/// Bytes left when scripts and styles are taken out.
+/// Returns the number of bytes without scripts and styles.
 fn stripped_len(body: &[u8]) -> usize {
     let mut left = 0;
     let mut rest = body;

@@ -1,23 +1,40 @@
-//! Reading a response: blocked, SPA shell, empty, or content.
+//! Classification of HTTP responses: blocked, application shell, empty, or content.
 //!
-//! A [`Detector`] holds the compiled rule table; it is shared between threads, and its rules may be exchanged while they read
-//! ([`Detector::reload`]). [`Detector::inspect`] reads one response with a
-//! [`Scratch`] that is kept from page to page, so that the common path allocates nothing:
+//! A crawler gets a body for nearly every request, but not always the page. It may get a captcha, a refusal, a waiting
+//! room, or an application shell that only a browser can fill. This crate tells them apart and names the vendor of a
+//! block. It does no I/O: the caller fetches with any client and passes status, headers and body.
 //!
-//! 1. headers are compared with the table;
-//! 2. the body (at most [`DetectorOptions::max_bytes`]) is copied in lower case;
-//! 3. a streaming tokeniser (`block`, `token`, `walk`) reads title, text, links and forms until more text was seen than most rules
-//!    allow, and on when a header, a title or a marker may prove something beside more;
-//! 4. a search for rare pieces of markers (`scan`) finds them: in a page with much text those that mean something
-//!    there, else all;
-//! 5. what was gathered so (`gather`) is weighed in the order of the table's grades (`decide`).
+//! # Start here
 //!
-//! The time is linear in the bytes looked at. Nothing here does I/O, and nothing knows which fetcher asked.
+//! [`Detector::judge`] takes a whole response and returns its [`Outcome`](fetch_result::Outcome), with everything that
+//! an attempt log records about it:
 //!
 //! ```
-//! use fetchwise_types::fetch_result::Outcome;
+//! use fetchwise_detect::Detector;
+//! use fetchwise_detect::fetch_result::Outcome;
+//!
+//! let detector = Detector::new();
+//! let headers = [("Content-Type", "text/html")];
+//!
+//! let result = detector.judge(200, headers, b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>");
+//! assert!(matches!(result.outcome, Outcome::Blocked(_)));
+//!
+//! let page = format!("<h1>Opening hours</h1><p>{}</p>", "The museum is open from nine to five. ".repeat(10));
+//! let result = detector.judge(200, headers, page.as_bytes());
+//! assert_eq!(result.outcome, Outcome::Content);
+//! ```
+//!
+//! # Details of a verdict
+//!
+//! [`Detector::inspect`] returns a [`Verdict`]: the kind of block, the vendor, the rule that decided, a confidence, and
+//! facts about the page such as its visible characters. It works in a [`Scratch`]. Keep one per thread: after the first
+//! pages, ordinary pages need no allocation. [`Detector::explain`] also returns every rule that matched, whether it
+//! counted or not.
+//!
+//! ```
+//! use fetchwise_detect::fetch_result::Outcome;
+//! use fetchwise_detect::response::{Header, Page};
 //! use fetchwise_detect::{Detector, Scratch};
-//! use fetchwise_types::response::{Header, Page};
 //!
 //! let detector = Detector::new();
 //! let mut scratch = Scratch::default();
@@ -29,6 +46,49 @@
 //! assert_eq!(verdict.vendor.as_deref(), Some("cloudflare"));
 //! assert!(matches!(verdict.outcome(&page), Outcome::Blocked(_)));
 //! ```
+//!
+//! # Custom rules
+//!
+//! Rules are TOML. [`Detector::shipped_rules`] returns the shipped ones, whose first lines explain the keys.
+//! [`Detector::with_rules`] adds yours: a rule with the id of a shipped rule replaces it, and `disable` removes shipped
+//! rules. [`Detector::reload`] exchanges them while other threads read.
+//!
+//! ```
+//! use fetchwise_detect::Detector;
+//! use fetchwise_detect::fetch_result::Outcome;
+//!
+//! let detector = Detector::with_rules(
+//!     r#"
+//!     [[rule]]
+//!     id = "intranet-gate"
+//!     vendor = "gatekeeper"
+//!     grade = "strong"
+//!     find = ["gatekeeper-challenge"]
+//!     note = "the gate in front of our own wiki"
+//!     "#,
+//! )?;
+//! let result = detector.judge(200, [("Content-Type", "text/html")], b"<div class=gatekeeper-challenge>Wait</div>");
+//! assert!(matches!(result.outcome, Outcome::Blocked(block) if block.vendor.as_deref() == Some("gatekeeper")));
+//! # Ok::<(), fetchwise_detect::RuleError>(())
+//! ```
+//!
+//! # How a page is read
+//!
+//! 1. Headers are compared with the rules.
+//! 2. The body, at most [`DetectorOptions::max_bytes`], is copied in lower case.
+//! 3. A streaming tokenizer reads title, text, links and forms. It stops when the page has more text than most rules
+//!    allow, unless a header, the title or a marker may prove more.
+//! 4. A search finds the markers of rules: in a page with much text only those that can prove something there.
+//! 5. The evidence is weighed in the order of [`Grade`]. Where no rule decides, cues (what the main content says) are
+//!    added up.
+//!
+//! Time is linear in the bytes read, whatever they are.
+//!
+//! # Features
+//!
+//! `json` adds [`evaluate`]: it scores a detector on a labelled corpus in JSON lines.
+//!
+//! Must not know: which fetcher made the request.
 
 mod classify;
 mod collect;
@@ -56,7 +116,7 @@ pub use cues::{Cue, CueSum};
 pub use evaluate::{Band, Class, EvaluateError, Evaluation, Judged, Labelled, Mistake, Score, evaluate, wilson};
 pub use verdict::{CONTENT_CHARS, Match, ResponseExtractor, Vendors, Verdict, heuristics};
 
-pub use fetchwise_types::{fetch_result, response};
+pub use fetchwise_types::{fetch_result, heuristic, response};
 
 use crate::html::page_facts::Facts;
 use crate::html::tokenizer::Finders;
@@ -66,15 +126,16 @@ use concepts::Meanings;
 use cues::Weighing;
 use fetchwise_types::response::Page;
 
-/// How a detector reads.
+/// Options of a detector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DetectorOptions {
-    /// Bytes of body that are looked at. Default: 1 MiB.
+    /// Maximum body size that is read, in bytes. Default: 1 MiB.
     pub max_bytes: usize,
-    /// Count visible text to the end of those bytes, though the verdict is clear before. Default: no.
+    /// Whether visible text is counted to the end of those bytes even when the verdict is already clear. Default: no.
     pub count_all: bool,
-    /// How sure evidence of a wall must be to make a page one, from 0 to 1. A status of 403 or 429 refuses whatever it is. Default: 0.5.
+    /// Minimum confidence of evidence that makes a page a block, from 0 to 1. A status of 403 or 429 is a refusal at
+    /// any threshold. Default: 0.5.
     pub block_threshold: f32,
 }
 
@@ -85,20 +146,20 @@ impl Default for DetectorOptions {
 }
 
 impl DetectorOptions {
-    /// Looks at `bytes` of a body (at least 1 KiB).
+    /// Sets the maximum body size, in bytes (at least 1 KiB).
     #[must_use]
     pub fn with_max_bytes(self, bytes: usize) -> Self {
         Self { max_bytes: bytes.max(1024), ..self }
     }
 
-    /// Takes evidence that is as sure as this for a wall (from 0.05 to 1).
+    /// Sets the minimum confidence of a block (from 0.05 to 1).
     #[must_use]
     pub fn with_block_threshold(self, confidence: f32) -> Self {
         let block_threshold = if confidence.is_nan() { self.block_threshold } else { confidence.clamp(0.05, 1.0) };
         Self { block_threshold, ..self }
     }
 
-    /// Counts visible text to the end, for reports.
+    /// Counts all visible text, for reports.
     #[must_use]
     pub fn counting_all(self) -> Self {
         Self { count_all: true, ..self }
@@ -111,10 +172,10 @@ enum Mode {
     Keywords,
 }
 
-/// Reads responses. `Send` and `Sync`: share it behind an [`Arc`].
+/// Classifier of responses. `Send` and `Sync`: share it behind an [`Arc`].
 ///
-/// Its rules may be exchanged while other threads read ([`Detector::reload`]): a page is read with one set of rules from
-/// beginning to end, the old or the new one. Reading takes no lock.
+/// Invariants: each page is read with one set of rules from beginning to end, also while another thread exchanges them
+/// ([`Detector::reload`]). Reading takes no lock.
 #[derive(Debug)]
 pub struct Detector {
     table: ArcSwap<Table>,
@@ -123,13 +184,13 @@ pub struct Detector {
     mode: Mode,
 }
 
-/// Memory that is used again from page to page. One a thread; holds no state that matters between pages, but what
-/// [`Scratch::title`] tells of the last one.
+/// Memory that is reused from page to page. Use one per thread. It carries no state from one page to the next, except
+/// what [`Scratch::title`] returns.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// The body in lower case.
     lower: Vec<u8>,
-    /// The body decoded, when it is in UTF-16.
+    /// The decoded body, if it is in UTF-16.
     decoded: Vec<u8>,
     facts: Facts,
     found: Found,
@@ -141,52 +202,52 @@ pub struct Scratch {
     /// See [`Verdict::text_hash`].
     text_hash: u64,
     title: String,
-    /// The title as titles and sentences are compared.
+    /// The title, folded as titles and sentences are compared.
     folded_title: String,
-    /// What the page's words mean, wherever they stand.
+    /// Meanings of all words of the page.
     meanings: Meanings,
     weighing: Weighing,
 }
 
 impl Scratch {
-    /// A sketch of the page that was inspected last, where it is HTML with little text.
+    /// Returns the SimHash of the last page, if it is HTML with little text.
     fn sketch(&self) -> Option<u64> {
-        // Without a hash there is no text, or much of it.
+        // The hash is 0 where there is no text, or much of it.
         let visible = self.folded.split('\n').next().filter(|_| self.text_hash != 0)?;
         Some(crate::simhash::of(visible))
     }
 
-    /// The title of the page that was inspected last, entities decoded, at most 1024 bytes. Empty without one.
+    /// Returns the title of the last page, entities decoded, at most 1024 bytes. Empty if it has none.
     pub fn title(&self) -> &str {
         &self.title
     }
 }
 
-/// A verdict with all that it rests on.
+/// A verdict with its evidence.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explained {
     /// The verdict.
     pub verdict: Verdict,
-    /// What rules matched: what counted and what did not.
+    /// The rules that matched, whether they counted or not.
     pub matches: Vec<Match>,
-    /// The cues of a wall and what they add up to; none where the page says nothing that only walls say.
+    /// The cues of a block and their sum. `None` if the page contains nothing that only block pages say.
     pub cues: Option<CueSum>,
 }
 
-/// Evidence that was found, by rule.
+/// Evidence found in a page, by rule.
 #[derive(Debug, Default)]
 struct Found {
-    /// For each rule, the parts of it that were seen.
+    /// For each rule, the parts of it that were found.
     bits: Vec<u8>,
-    /// Rules with at least one part seen, in the order they were.
+    /// Rules with at least one part found, in the order of discovery.
     touched: Vec<u16>,
-    /// Those of them that hold on this page: all parts were seen, and all conditions are met.
+    /// The touched rules that hold on this page: all parts were found, and all conditions are met.
     held: Vec<u16>,
     pieces: Vec<Piece>,
 }
 
-/// One thing that was seen.
+/// One piece of evidence.
 #[derive(Clone, Debug)]
 struct Piece {
     rule: u16,
@@ -194,7 +255,7 @@ struct Piece {
     at: At,
 }
 
-/// Where it was seen.
+/// Where a piece of evidence was found.
 #[derive(Clone, Copy, Debug)]
 enum At {
     Body(u32, u32),
@@ -203,8 +264,8 @@ enum At {
     Header(u32),
 }
 
-/// Most pieces of evidence that are kept for explaining.
-const PIECES_MAX: usize = 256;
+/// Maximum pieces of evidence that are kept for explanations.
+const MAX_PIECES: usize = 256;
 
 impl Found {
     fn clear(&mut self, rules: usize) {
@@ -224,7 +285,7 @@ impl Found {
             self.touched.push(rule);
         }
         *bits |= bit;
-        if self.pieces.len() < PIECES_MAX {
+        if self.pieces.len() < MAX_PIECES {
             self.pieces.push(Piece { rule, place, at });
         }
     }
@@ -237,37 +298,39 @@ impl Default for Detector {
 }
 
 impl Detector {
-    /// The shipped rules. The first call in a process compiles them; later ones share what it made.
+    /// Creates a detector with the shipped rules. The first call in a process compiles them; later calls share the
+    /// result.
     pub fn new() -> Self {
         Self::of(rules::shipped(), Mode::Rules)
     }
 
-    /// The shipped rules and a user's, in the same TOML format (see `docs/concepts/detection.md`). A rule with the id of a shipped one
-    /// takes its place; `disable = ["id"]` leaves shipped ones out.
+    /// Creates a detector with the shipped rules and custom ones in the same TOML format (see
+    /// `docs/guides/detection-rules.md`). A rule with the id of a shipped rule replaces it; `disable = ["id"]` removes
+    /// shipped rules.
     ///
     /// # Errors
     ///
-    /// [`RuleError`], which names line and field. Nothing of a file with an error is used.
+    /// [`RuleError`], with line and field. A file with an error is rejected as a whole.
     pub fn with_rules(toml: &str) -> Result<Self, RuleError> {
         Ok(Self::of(Arc::new(rules::with(Some(toml))?), Mode::Rules))
     }
 
-    /// As [`Detector::with_rules`], from a file.
+    /// Like [`Detector::with_rules`], from a file.
     ///
     /// # Errors
     ///
-    /// [`RuleFileError`], which names the file, and line and field in it.
+    /// [`RuleFileError`], with the file, line and field.
     pub fn from_file(path: &Path) -> Result<Self, RuleFileError> {
         let toml = read_rules(path)?;
         Self::with_rules(&toml).map_err(|source| RuleFileError::Rules { path: path.to_owned(), source })
     }
 
-    /// Exchanges the rules for the shipped ones with a user's on top, while other threads go on reading. What is being read
-    /// is finished with the old ones.
+    /// Replaces the rules by the shipped ones plus custom ones. Other threads may read meanwhile; pages that they are
+    /// reading are finished with the old rules.
     ///
     /// # Errors
     ///
-    /// [`RuleError`], which names line and field. The old rules stay in force.
+    /// [`RuleError`], with line and field. The old rules stay in force.
     ///
     /// ```
     /// use fetchwise_detect::Detector;
@@ -287,39 +350,41 @@ impl Detector {
         Ok(())
     }
 
-    /// As [`Detector::reload`], from a file.
+    /// Like [`Detector::reload`], from a file.
     ///
     /// # Errors
     ///
-    /// [`RuleFileError`], which names the file, and line and field in it. The old rules stay in force.
+    /// [`RuleFileError`], with the file, line and field. The old rules stay in force.
     pub fn reload_file(&self, path: &Path) -> Result<(), RuleFileError> {
         let toml = read_rules(path)?;
         self.reload(&toml).map_err(|source| RuleFileError::Rules { path: path.to_owned(), source })
     }
 
-    /// A baseline to compare with: seven keywords anywhere in the bytes, or 403 or 429. Reloading changes nothing.
+    /// Creates a baseline to compare with: seven keywords anywhere in the body, or status 403 or 429. Reloading has no
+    /// effect.
     pub fn keywords() -> Self {
         Self::of(rules::none(), Mode::Keywords)
     }
 
-    /// The shipped rules that name no vendor: how well a vendor nobody listed is recognised.
+    /// Creates a detector with the shipped rules that name no vendor. It shows how well unlisted vendors are
+    /// recognised.
     pub fn generic() -> Self {
         Self::of(rules::shipped_generic(), Mode::Rules)
     }
 
-    /// The same rules with other options.
+    /// Sets the options and keeps the rules.
     #[must_use]
     pub fn with_options(mut self, options: DetectorOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// The TOML of the shipped rules: the format's documentation, and a start for one's own.
+    /// Returns the TOML of the shipped rules: it documents the format, and is a start for custom rules.
     pub fn shipped_rules() -> &'static str {
         rules::SHIPPED
     }
 
-    /// The number of rules.
+    /// Returns the number of rules.
     pub fn rule_count(&self) -> usize {
         self.table.load().rules.len()
     }
@@ -328,12 +393,13 @@ impl Detector {
         Self { table: ArcSwap::new(table), finders: Finders::new(), options: DetectorOptions::default(), mode }
     }
 
-    /// Reads one response. Linear in the bytes looked at; no allocation on ordinary pages once `scratch` has grown.
+    /// Reads one response. Time is linear in the bytes read. Ordinary pages need no allocation once `scratch` has
+    /// grown.
     pub fn inspect(&self, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
         self.inspect_with(&self.table.load(), page, scratch, false)
     }
 
-    /// As [`Detector::inspect`], with all that matched and where: evidence that counted and evidence that did not.
+    /// Like [`Detector::inspect`], with all evidence and its position, whether it counted or not.
     pub fn explain(&self, page: &Page<'_>, scratch: &mut Scratch) -> Explained {
         let table = self.table.load();
         let verdict = self.inspect_with(&table, page, scratch, true);

@@ -1,17 +1,20 @@
-//! A sketch of what a page with little text says: sixty-four bits that are nearly the same for texts that are nearly the same. Numbers
-//! and what holds digits are left out, so that a request's number or an address makes no other page. Knows text, not what it means.
+//! The SimHash of a page with little text: 64 bits that differ little for texts that differ little.
+//!
+//! Words with digits are left out, so that a request number or an address does not make a different page.
+//!
+//! Must not know: what the text means.
 
-/// Fewest words that bits are made of: with less, pages would be alike that are not the same.
+/// Minimum words that bits are computed from: fewer words make different pages look alike.
 const WORDS_MIN: u32 = 4;
 
-/// The sketch of a text, which is folded. Texts of few words are the same or they are not.
+/// Returns the SimHash of a folded text. For texts of few words it is an exact hash.
 pub(super) fn of(text: &str) -> u64 {
     let mut counts = [0i16; 64];
     let mut words = 0u32;
     let mut before = 0u64;
     for word in text.split([' ', '\n']).filter(|word| !word.is_empty() && !word.bytes().any(|b| b.is_ascii_digit())) {
         let hash = xxhash_rust::xxh3::xxh3_64(word.as_bytes());
-        // Words count together with the one before them, so that their order matters.
+        // Words count together with the word before them, so that their order matters.
         let pair = hash ^ before.rotate_left(23);
         before = hash;
         for (bit, count) in counts.iter_mut().enumerate() {
@@ -35,15 +38,15 @@ mod tests {
     }
 
     #[test]
-    fn the_same_page_with_another_number_or_path_has_nearly_the_same_sketch() {
-        let wall = "we are sorry but something about your visit made us stop it please write to us and name the number below so that \
+    fn the_same_page_with_another_number_or_path_has_nearly_the_same_hash() {
+        let refusal = "we are sorry but something about your visit made us stop it please write to us and name the number below so that \
                     we can find out what happened thank you for your patience number ";
-        assert_eq!(distance(&format!("{wall}8f3a"), &format!("{wall}91bc22")), 0);
-        assert!(distance(&format!("{wall} /a/garden"), &format!("{wall} /b/kitchen")) <= 10);
+        assert_eq!(distance(&format!("{refusal}8f3a"), &format!("{refusal}91bc22")), 0);
+        assert!(distance(&format!("{refusal} /a/garden"), &format!("{refusal} /b/kitchen")) <= 10);
     }
 
     #[test]
-    fn other_pages_have_other_sketches_however_few_words_they_have() {
+    fn different_pages_have_different_hashes_even_with_few_words() {
         let (one, two) = (
             "opening hours of the museum monday to friday nine to five closed on holidays",
             "the ferry leaves from the old harbour every hour and takes cars and bicycles",

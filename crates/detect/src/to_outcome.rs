@@ -1,7 +1,8 @@
-//! From what was read to what it comes to: a verdict's [`Outcome`], and a whole response's [`FetchResult`].
+//! Conversion of a verdict to an [`Outcome`], and of a whole response to a [`FetchResult`].
 //!
-//! A page's verdict and its attempt's outcome are two things. The verdict says what is on the page; the outcome says what the request
-//! came to, for which the status counts, too. Must not know which fetcher asked.
+//! A verdict says what is on the page. An outcome says how the request ended, for which the status counts, too.
+//!
+//! Must not know: which fetcher made the request.
 
 use std::cell::RefCell;
 
@@ -10,15 +11,15 @@ use fetchwise_types::fetch_result::{FetchResult, Block, BlockKind, Outcome, Shor
 use fetchwise_types::response::{Header, Page, header};
 
 thread_local! {
-    /// Reading a page needs buffers of its size; each thread keeps its own from page to page.
+    /// Buffers of the size of a page. Each thread keeps its own.
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
 impl Verdict {
-    /// What the request came to that brought `page`, which this verdict was read from.
+    /// Returns the outcome of the request that brought `page`, from which this verdict was made.
     ///
-    /// The order: evidence of a block or a waiting room, then the status, then emptiness. A 204, 205 or 304 is an empty page; a
-    /// 300 with something to read is content.
+    /// The order: evidence of a block or a waiting room, then the status, then emptiness. A 204, 205 or 304 is an empty
+    /// page; a 300 with something to read is content.
     pub fn outcome(&self, page: &Page<'_>) -> Outcome {
         if self.is_queued {
             return Outcome::Queued;
@@ -37,7 +38,7 @@ impl Verdict {
         }
     }
 
-    /// What a page with a status of success comes to.
+    /// Returns the outcome of a page with a success status.
     fn readable(&self) -> Outcome {
         if let Some(to) = &self.redirect {
             Outcome::Redirect { to: to.clone() }
@@ -50,7 +51,7 @@ impl Verdict {
         }
     }
 
-    /// All that an attempt records of `page`, which this verdict was read from.
+    /// Returns everything that an attempt records about `page`, from which this verdict was made.
     pub fn answer(&self, page: &Page<'_>) -> FetchResult {
         let mut shown = Vec::new();
         heuristics(page, self, &mut shown);
@@ -71,22 +72,23 @@ impl Verdict {
 }
 
 impl Detector {
-    /// Judges a whole response, for whoever has a client of its own: what it came to, with all that an attempt records of it. The
-    /// time is linear in the bytes that are looked at.
+    /// Judges a whole response of any HTTP client: its outcome, with everything that an attempt records about it. Time
+    /// is linear in the bytes read.
     ///
-    /// Headers are pairs of name and value from any source. The body is the decoded one, possibly only its beginning.
+    /// `headers` are pairs of name and value from any source. `body` is decoded (no content encoding) and may be cut
+    /// short.
     ///
     /// ```
-    /// use fetchwise_types::fetch_result::Outcome;
     /// use fetchwise_detect::Detector;
+    /// use fetchwise_detect::fetch_result::Outcome;
     ///
     /// let detector = Detector::new();
-    /// let answer = detector.judge(403, [("Retry-After", "120")], b"<h1>Forbidden</h1>");
-    /// assert!(matches!(answer.outcome, Outcome::Blocked(_)));
+    /// let result = detector.judge(403, [("Retry-After", "120")], b"<h1>Forbidden</h1>");
+    /// assert!(matches!(result.outcome, Outcome::Blocked(_)));
     ///
     /// let stub = b"<meta http-equiv=refresh content='0; url=../index.html'><a href='../index.html'>Moved</a>";
-    /// let answer = detector.judge(200, [("Content-Type", "text/html")], stub);
-    /// assert_eq!(answer.outcome, Outcome::Redirect { to: "../index.html".into() });
+    /// let result = detector.judge(200, [("Content-Type", "text/html")], stub);
+    /// assert_eq!(result.outcome, Outcome::Redirect { to: "../index.html".into() });
     /// ```
     pub fn judge<N: AsRef<str>, V: AsRef<[u8]>>(
         &self,
@@ -99,12 +101,12 @@ impl Detector {
         self.judge_page(&Page { status, headers: &headers, body, ..Page::default() })
     }
 
-    /// As [`judge`](Self::judge), for a page that is put together already.
+    /// Like [`judge`](Self::judge), for a [`Page`].
     pub fn judge_page(&self, page: &Page<'_>) -> FetchResult {
         self.judge_with(page, &[])
     }
 
-    /// As [`judge_page`](Self::judge_page), with a user's own heuristics of the response.
+    /// Like [`judge_page`](Self::judge_page), with custom heuristics of the response.
     pub fn judge_with(&self, page: &Page<'_>, extractors: &[Box<dyn ResponseExtractor>]) -> FetchResult {
         let (verdict, sketch) = SCRATCH.with_borrow_mut(|scratch| {
             let verdict = self.inspect(page, scratch);

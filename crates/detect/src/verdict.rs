@@ -1,7 +1,9 @@
-//! What was read in a response, and the heuristics that follow from it. What an attempt that got it counts as is not known here.
+//! The verdict on a response, and the heuristics that follow from it.
 //!
-//! Presence of a vendor and evidence of a block are kept apart: a page may be proxied by Cloudflare, carry a captcha widget
-//! and still be what was asked for.
+//! Presence of a vendor and evidence of a block are separate. A page may be proxied by Cloudflare, carry a captcha
+//! widget, and still be the requested page.
+//!
+//! Must not know: how an attempt that got the response is counted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::response::{Page, header};
 
-/// Visible characters from which a page counts as content.
+/// Minimum visible characters of a page that counts as content.
 pub const CONTENT_CHARS: u32 = 200;
 
 /// A set of vendors.
@@ -23,7 +25,7 @@ pub struct Vendors {
 }
 
 impl Vendors {
-    /// Their names, in the order of the rule table.
+    /// Returns their names, in the order of the rule table.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let bits = self.bits;
         self.names
@@ -34,12 +36,12 @@ impl Vendors {
             .map(|(_, n)| &**n)
     }
 
-    /// Whether `vendor` is among them.
+    /// Returns whether `vendor` is in the set.
     pub fn contains(&self, vendor: &str) -> bool {
         self.iter().any(|v| v == vendor)
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.bits == 0
     }
@@ -57,7 +59,7 @@ impl PartialEq for Vendors {
     }
 }
 
-/// One piece of evidence: what matched, and where.
+/// One piece of evidence, with its position.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Match {
@@ -69,90 +71,90 @@ pub struct Match {
     pub grade: Grade,
     /// Where it matched.
     pub place: Place,
-    /// Offset of the match in bytes: in the body, or in the decoded body when it is in UTF-16. None for headers, titles and
-    /// sentences.
+    /// Offset of the match in bytes, in the body or, if that is in UTF-16, in the decoded body. `None` for headers,
+    /// titles and sentences.
     pub offset: Option<u32>,
-    /// What matched, at most 80 characters.
+    /// The matched text, at most 80 characters.
     pub text: String,
-    /// Whether all of the rule's conditions held, so that it counted.
+    /// Whether all conditions of the rule held, so that the match counted.
     pub counted: bool,
-    /// The rule's note: where it was seen.
+    /// The rule's note: its source.
     pub note: Arc<str>,
 }
 
-/// What a response turned out to be.
+/// The detector's verdict on a response.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Verdict {
-    /// A challenge or a refusal came instead of the content.
+    /// The response is a challenge or a refusal instead of the content.
     pub is_blocked: bool,
-    /// When blocked: a challenge where there is one, a refusal where there are only words of one or its status.
+    /// The kind of block: a challenge if there is one; a refusal if only the words or the status refuse.
     pub block_type: Option<BlockKind>,
-    /// A waiting room: neither blocked nor content.
+    /// The response is a waiting room, neither blocked nor content.
     pub is_queued: bool,
-    /// Whose block or waiting room it is, when known.
+    /// The vendor of the block or waiting room, if known.
     pub vendor: Option<Arc<str>>,
-    /// The id of the rule that decided, if one did.
+    /// The id of the rule that decided, if a rule did.
     pub rule: Option<Arc<str>>,
     /// What that rule proves.
     pub grade: Option<Grade>,
-    /// How sure the verdict is, from 0 to 1; 0 when nothing was found.
+    /// Confidence of the verdict, from 0 to 1; 0 if nothing was found.
     pub confidence: f32,
-    /// An application's shell: the content comes by script.
+    /// The page is an application shell: scripts load the content.
     pub has_spa: bool,
-    /// The framework, when it has a name; for pages that are no shells too, when they were searched that far.
+    /// The framework, if it has a name. Also set for other pages, if they were searched that far.
     pub framework: Option<Arc<str>>,
-    /// HTML with next to nothing to read, and no shell, block or waiting room.
+    /// HTML with next to nothing to read that is no shell, block or waiting room.
     pub is_empty: bool,
-    /// The text goes on for subscribers.
+    /// The text continues for subscribers only.
     pub has_paywall: bool,
-    /// A form for a password came where something else was asked for.
+    /// The page asks for a password, and its URL is not the requested one.
     pub has_login_wall: bool,
-    /// A 2xx page whose title says that there is nothing.
+    /// A 2xx page whose title says that nothing was found.
     pub soft_404: bool,
     /// More than half of the page's bytes are script.
     pub high_script_ratio: bool,
-    /// Visible characters, white space collapsed. At least so many: counting stops when more make no difference, unless
-    /// [`super::DetectorOptions::count_all`] is set.
+    /// Visible characters, white space collapsed. A lower bound if `text_complete` is false: counting stops when more
+    /// characters make no difference, unless [`super::DetectorOptions::count_all`] is set.
     pub text_chars: u32,
-    /// Whether `text_chars` is all of the (capped) body.
+    /// Whether `text_chars` covers the whole body that was read.
     pub text_complete: bool,
     /// Characters inside `<noscript>`, as far as text was counted.
     pub noscript_chars: u32,
     /// Whether the body is HTML.
     pub is_html: bool,
-    /// Bytes of body that were looked at.
+    /// Bytes of the body that were read.
     pub bytes: u32,
-    /// Vendors that are there; evidence of nothing.
+    /// Vendors that are present. No evidence of a block.
     pub waf: Vendors,
-    /// Where a page with status 2xx and next to nothing to read sends its reader: by a `<meta http-equiv=refresh>` that waits ten
-    /// seconds at most, or by a script that does nothing but set the location to a literal URL. The target is as it was written,
-    /// escapes and entities decoded; resolve it against the page's URL. Such a page counts as empty, not as a shell. A refresh
-    /// that belongs to a challenge is none.
+    /// Target of a redirect in a 2xx page with next to nothing to read: a `<meta http-equiv=refresh>` with a delay of
+    /// at most 10 seconds, or a script that only sets the location to a literal URL. The target is as written, escapes
+    /// and entities decoded; resolve it against the page's URL. Such a page counts as empty, not as a shell. A refresh
+    /// of a challenge does not count.
     pub redirect: Option<Box<str>>,
-    /// A hash of the visible text, white space collapsed, of HTML with little text; 0 where there is much text or none. Two short
-    /// pages of a host with the same hash say the same, as walls do whatever they were asked for. The hash is the same for the
-    /// same version of this crate only.
+    /// Hash of the visible text, white space collapsed, of HTML with little text. 0 where there is much text or none.
+    /// Two short pages of a host with the same hash have the same text, as block pages do for every URL. Different
+    /// versions of this crate may hash differently.
     pub text_hash: u64,
-    /// HTML with little to read, though not nothing, that hints at a wall without proving one: words of a refusal or about robots, a captcha,
-    /// a marker of a challenge that did not count, a request's number, a demand for cookies or scripts. Such a page may be a
-    /// short wall that no rule knows: do not take it for a short page that is all there is.
+    /// Short, non-empty HTML with hints at a block but no proof: words of a refusal or about robots, a captcha, a
+    /// challenge marker that did not count, a request number, or a demand for cookies or scripts. No rule may know this
+    /// block page, so do not take it for a genuine short page.
     pub wall_cues: bool,
 }
 
 impl Verdict {
-    /// Whether the page has enough to read: not HTML at all, or HTML with text for a reader, and neither blocked nor queued.
-    /// What the status says is not looked at: see [`Verdict::outcome`].
+    /// Returns whether the page has enough to read: it is not HTML, or it has text for a reader and is neither blocked
+    /// nor queued. The status does not count here: see [`Verdict::outcome`].
     pub fn is_content(&self) -> bool {
         !self.is_blocked && !self.is_queued && !self.is_thin()
     }
 
-    /// Whether this is an empty page or a shell, which a browser might fill.
+    /// Returns whether the page is empty or a shell, which a browser might fill.
     pub fn is_thin(&self) -> bool {
         self.is_empty || self.has_spa
     }
 
-    /// Why, in one sentence for a person.
+    /// Returns the reason in one sentence for a person.
     pub fn reason(&self) -> String {
         let vendor = self.vendor.as_deref().map(|v| format!(" by {v}")).unwrap_or_default();
         let rule = self.rule.as_deref().map(|r| format!(" (rule {r})")).unwrap_or_default();
@@ -179,7 +181,7 @@ impl Verdict {
     }
 }
 
-/// The heuristics that are known after the fetch. Only what is true is added.
+/// Adds the heuristics that are known after the fetch to `out`. Only true ones are added.
 pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) {
     out.push(Heuristic::flag(format!("status_{}", page.status)));
     if let Some(server) = header(page.headers, "server") {
@@ -204,7 +206,7 @@ pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) 
         (verdict.high_script_ratio, "high_script_ratio"),
     ];
     out.extend(flags.iter().filter(|(is, _)| *is).map(|(_, kind)| Heuristic::flag(*kind)));
-    // Of pages that are no shells, too: what a host's pages are made with says who else has to be asked there.
+    // Also for pages that are no shells: the framework of a host's pages says which other fetchers may be needed.
     if let Some(framework) = &verdict.framework {
         out.push(Heuristic::new("spa_framework", framework.to_string()));
     }
@@ -216,7 +218,7 @@ pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) 
     }
 }
 
-/// What a `Server` header may contain, and the heuristic for it.
+/// Parts of `Server` headers, with their heuristics.
 const SERVERS: &[(&str, &str)] = &[
     ("cloudflare", "server_cloudflare"),
     ("nginx", "server_nginx"),
@@ -245,13 +247,13 @@ const SERVERS: &[(&str, &str)] = &[
     ("qrator", "server_qrator"),
 ];
 
-/// What a user's own code sees in a response, beside what is shipped: a new kind of heuristic is learned from and queried from
-/// its first attempt on.
+/// Custom heuristics of a response, besides the built-in ones. fetchwise learns from a new kind of heuristic, and
+/// answers queries about it, from the first attempt on.
 ///
 /// ```
 /// use fetchwise_detect::{ResponseExtractor, Verdict};
-/// use fetchwise_types::heuristic::Heuristic;
-/// use fetchwise_types::response::{Page, header};
+/// use fetchwise_detect::heuristic::Heuristic;
+/// use fetchwise_detect::response::{Page, header};
 ///
 /// struct Language;
 ///
@@ -264,6 +266,6 @@ const SERVERS: &[(&str, &str)] = &[
 /// }
 /// ```
 pub trait ResponseExtractor: Send + Sync {
-    /// Adds to `out` what is true of `page`.
+    /// Adds the heuristics that hold for `page` to `out`.
     fn extract(&self, page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>);
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a fleet, told apart by what somebody has to do about it.
+//! Errors of a fleet, separated by what an operator has to do about them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use fetchwise::journal::{JournalError, LogError};
 use crate::model::node_id::Origin;
 use crate::transport::TransportError;
 
-/// Why a node cannot take part.
+/// The reason why a node cannot take part.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FleetError {
-    /// The node's own log.
+    /// An error of the node's own log.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The log of what others have told, `peers/`.
+    /// An error of the log of what was received from peers, `peers/`.
     #[error("peers/, which holds what others have told and is told again where it is deleted: {0}")]
     Peers(#[from] LogError),
-    /// The broker.
+    /// An error of the broker.
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// `fleet.state` cannot be read.
@@ -28,40 +28,40 @@ pub enum FleetError {
     State {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         what: String,
     },
-    /// A file of the fleet's.
+    /// An I/O error on a file of the fleet.
     #[error("{path}: {source}")]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: Arc<std::io::Error>,
     },
-    /// Another process has joined with this origin and is alive.
+    /// Another live process has joined with this node id.
     #[error(
         "node {origin} is in the fleet already, from {place}: a copy of a data directory must not join beside the original; give the copy a directory of its own"
     )]
     Held {
-        /// The origin of both.
+        /// The node id of both processes.
         origin: Origin,
-        /// Where the other one runs.
+        /// The place where the other process runs.
         place: String,
     },
-    /// The others keep their evidence otherwise.
+    /// Another node of the pool has a different setting.
     #[error("node {by} of this pool has {what} {theirs}, this one has {ours}: all nodes of a pool must agree")]
     Differs {
-        /// Who.
+        /// The other node.
         by: Origin,
-        /// What differs.
+        /// The name of the setting.
         what: &'static str,
-        /// Theirs.
+        /// The value of the other node.
         theirs: String,
-        /// Ours.
+        /// The value of this node.
         ours: String,
     },
-    /// What `peers/` holds was read in another scope.
+    /// `peers/` was filled in another scope.
     #[error(
         "peers/ in the data directory holds what was read in another scope than {ours}: delete it, and what the others have told is told again"
     )]
@@ -69,10 +69,10 @@ pub enum FleetError {
         /// The scope of this node now.
         ours: &'static str,
     },
-    /// What peers/ holds cannot be.
+    /// `peers/` holds an invalid record.
     #[error("peers/ holds what this release cannot read: {0}")]
     Record(String),
-    /// A selector cannot be made.
+    /// A selector cannot be built.
     #[error("{0}")]
     Selector(String),
     /// The fleet's tasks have ended.
@@ -85,7 +85,7 @@ impl FleetError {
         Self::Io { path: path.to_owned(), source: Arc::new(source) }
     }
 
-    /// Whether it will be so until somebody does something about it.
+    /// Returns whether the error stays until an operator acts.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Journal(error) => error.is_refusal(),

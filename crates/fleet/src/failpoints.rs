@@ -1,35 +1,37 @@
-//! Places in the order of things at which a test ends the process, to see that what is on disk agrees all the same.
+//! Failpoints: named steps at which a test kills the process to check what is on disk.
 //!
-//! Invariant: nobody notices who has not asked for it. Must not know what is done there.
+//! Invariants: a failpoint costs one load when no listener is set.
+//!
+//! Must not know: what a listener does.
 
 use std::sync::OnceLock;
 
-/// A record of `peers/` was appended, and nothing was learned from it yet.
+/// A record of `peers/` is appended; the selector has not learned from it yet.
 pub(crate) const APPENDED: &str = "peers appended";
-/// A message was learned from.
+/// The selector has learned from a message.
 pub(crate) const LEARNED: &str = "peers learned";
-/// The file of a share was written, and no record names it yet.
+/// The file of an evidence snapshot is written; no record names it yet.
 pub(crate) const SHARE_FILE: &str = "share file";
-/// The record of a share was appended, and nothing was learned from it yet.
+/// The record of an evidence snapshot is appended; the selector has not learned from it yet.
 pub(crate) const SHARE_RECORD: &str = "share record";
-/// `peers/` was folded for a snapshot.
+/// `peers/` is folded for a snapshot.
 pub(crate) const FOLDED: &str = "snapshot folded";
-/// The snapshot is there, and nothing has gone for it yet.
+/// The snapshot is written; no older record or file is dropped yet.
 pub(crate) const SNAPSHOT: &str = "snapshot written";
-/// Records have gone, and the files of shares that they named are still there.
+/// Records are dropped; the snapshot files that they named still exist.
 pub(crate) const COMPACTED: &str = "snapshot compacted";
-/// The new `fleet.state` was written beside the old one.
+/// The new `fleet.state` is written alongside the old one.
 pub(crate) const STATE_WRITTEN: &str = "state written";
-/// It has taken the old one's place.
+/// The new `fleet.state` has replaced the old one.
 pub(crate) const STATE_RENAMED: &str = "state renamed";
-/// Positions are reserved, and nothing of them was published yet.
+/// Positions are reserved; none of them is published yet.
 pub(crate) const RESERVED: &str = "positions reserved";
-/// They were published, and `fleet.state` does not say so yet.
+/// Positions are published; `fleet.state` does not record it yet.
 pub(crate) const PUBLISHED: &str = "positions published";
-/// A share is in the store, and `fleet.state` does not say so yet.
+/// An evidence snapshot is in the store; `fleet.state` does not record it yet.
 pub(crate) const SHARED: &str = "share stored";
 
-/// All of them.
+/// All failpoints.
 pub const ALL: [&str; 12] = [
     APPENDED,
     LEARNED,
@@ -47,7 +49,8 @@ pub const ALL: [&str; 12] = [
 
 static LISTENER: OnceLock<fn(&'static str)> = OnceLock::new();
 
-/// Has `listener` told of every place that is reached from now on. Once a process; false, and nothing changes, the second time.
+/// Sets the listener that is called at every failpoint from now on. Works once per process; later calls return false
+/// and change nothing.
 pub fn listen(listener: fn(&'static str)) -> bool {
     LISTENER.set(listener).is_ok()
 }

@@ -1,7 +1,7 @@
-//! Many fetchwise crawlers that learn as one.
+//! Shared learning between fetchwise crawlers.
 //!
-//! Each node keeps its own log, which stays the truth. What it has learned travels over a broker that may lose, double or reorder
-//! anything, and still each node ends up with the evidence of all. [`Fleet::join`] is where to begin.
+//! Each node keeps its own attempt log, which stays the source of truth. Attempts travel over a broker that may lose,
+//! duplicate or reorder messages. Every node still ends up with the evidence of all nodes. Start with [`Fleet::join`].
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod background;

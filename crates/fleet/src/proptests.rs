@@ -1,5 +1,5 @@
-//! Publishers and consumers driven step by step over a broker that fails, held against the naive fold of all logs; and each safeguard
-//! switched off, which must show.
+//! Model-based tests: publishers and consumers are driven step by step over a faulty broker, and compared with the
+//! naive fold of all logs. Each safeguard is switched off once, which must make a test fail.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -62,7 +62,7 @@ struct World {
 impl Drop for World {
     fn drop(&mut self) {
         self.nodes.clear();
-        // What a node still had to write is written a moment later; until then its folder does not go.
+        // A node finishes pending writes a moment later; until then its folder cannot be removed.
         let goes = |_| std::fs::remove_dir_all(self.root.path()).is_ok();
         (0..500)
             .map(goes)
@@ -108,11 +108,11 @@ impl World {
         node.live = Some(Live { selector, journal, hands, publisher, consumer });
     }
 
-    /// Ends a node as `kill -9` or a loss of power does: what is not in its files is gone.
+    /// Ends a node like `kill -9` or a power failure: everything that is not in its files is lost.
     async fn crash(&mut self, n: usize) {
         self.copies += 1;
         let to = self.root.path().join(format!("copy{}", self.copies));
-        // A crash leaves what is there at one moment; copying takes longer than that, and the log goes on being written meanwhile.
+        // A crash freezes the files at one moment. A copy takes longer, and the log is still being written meanwhile.
         loop {
             let before = stamps(&self.nodes[n].dir);
             copy(&self.nodes[n].dir, &to);
@@ -152,7 +152,7 @@ impl World {
         if self.options.safeguards.sync {
             let _ = live.journal.flush().await;
         } else {
-            // What is written and not synced is what such a publisher reads.
+            // Without this safeguard a publisher reads what is written but not synced.
             let _ = live.journal.settled().await;
         }
         let _ = live.publisher.turn(true).await;
@@ -188,7 +188,7 @@ impl World {
         live.publisher.is_excluded = live.consumer.is_excluded;
     }
 
-    /// An operator takes a node's evidence out of all others, or lets it in again.
+    /// Excludes a node at all others, or includes it again.
     async fn exclude(&mut self, n: usize, is_out: bool) {
         let (operator, name) = (self.broker.node(Origin::from_bytes([99; 16])), self.nodes[n].origin.to_string());
         let _ = match is_out {
@@ -197,7 +197,7 @@ impl World {
         };
     }
 
-    /// Delivers what is asked for.
+    /// Delivers the retransmit requests.
     async fn answer(&mut self, wants: &mut VecDeque<(Origin, Want)>) {
         while let Some((to, want)) = wants.pop_front() {
             let live = self.nodes.iter_mut().find(|node| node.origin == to).and_then(|node| node.live.as_mut());
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// Without further faults, until nobody misses anything; whether it came to that.
+    /// Runs without further faults until no node misses anything. Returns whether that happened.
     async fn settle(&mut self) -> bool {
         self.broker.set_faults(Faults::default());
         for n in 0..self.nodes.len() {
@@ -261,7 +261,7 @@ impl World {
         oracle.share(NOW, 0.0)
     }
 
-    /// How far the worst node is from the naive fold.
+    /// Returns how far the worst node is from the naive fold.
     async fn distance(&mut self) -> f64 {
         for node in &self.nodes {
             let _ = node.live.as_ref().unwrap().journal.flush().await;
@@ -271,12 +271,12 @@ impl World {
     }
 }
 
-/// When each file was last written, and how long it is.
+/// Returns the modification time and the length of each file.
 fn stamps(dir: &Path) -> BTreeMap<PathBuf, (SystemTime, u64)> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        // A file may be given its name, or be removed, in this moment.
+        // A file may be renamed or removed at this moment.
         let Ok(about) = path.metadata() else { continue };
         if about.is_dir() {
             found.extend(stamps(&path));
@@ -295,7 +295,7 @@ fn copy(from: &Path, to: &Path) {
         if entry.file_type().unwrap().is_dir() {
             copy(&entry.path(), &target);
         } else {
-            // A file may be given its name, or be removed, in this moment.
+            // A file may be renamed or removed at this moment.
             let _ = std::fs::copy(entry.path(), target);
         }
     }
@@ -352,7 +352,7 @@ fn step() -> impl Strategy<Value = Step> {
 async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
     let mut world = World::new(3, Safeguards::default()).await;
     if steps.len() % 2 == 1 {
-        // Images of others are always mixed.
+        // Evidence of peers is always mixed.
         world.options.limits.max_snapshot_bytes = 1;
     }
     for n in 0..3 {
@@ -413,7 +413,7 @@ async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// How many stories are told: what `PROPTEST_CASES` says, else what the fault suite's counts say, as for its rows.
+/// Returns the number of cases: from `PROPTEST_CASES`, else from the fault suite's size, as for its rows.
 fn cases() -> u32 {
     let said = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     said.unwrap_or(match std::env::var("FETCHWISE_FLEET_FAULTS").as_deref() {
@@ -432,7 +432,7 @@ proptest! {
     }
 }
 
-/// Two nodes; every message comes twice.
+/// Runs two nodes; every message arrives twice.
 async fn doubled(safeguards: Safeguards) -> f64 {
     let mut world = World::new(2, safeguards).await;
     world.broker.set_faults(Faults { double: 1.0, ..Faults::default() });
@@ -447,7 +447,7 @@ async fn doubled(safeguards: Safeguards) -> f64 {
     world.distance().await
 }
 
-/// A message that was acknowledged is lost, and no share has what it said.
+/// Loses an acknowledged message that no snapshot covers.
 async fn lost(safeguards: Safeguards) -> f64 {
     let mut world = World::new(2, safeguards).await;
     for n in 0..2 {
@@ -463,7 +463,7 @@ async fn lost(safeguards: Safeguards) -> f64 {
     world.distance().await
 }
 
-/// Everything that the broker has is wiped, and then somebody joins who must live on what is published again.
+/// Wipes the broker; then a node joins that depends on what is published again.
 async fn wiped(safeguards: Safeguards) -> f64 {
     let mut world = World::new(3, safeguards).await;
     for n in 0..2 {
@@ -477,7 +477,7 @@ async fn wiped(safeguards: Safeguards) -> f64 {
         }
     }
     for n in 0..2 {
-        // None is on its way when the store is wiped.
+        // No snapshot is in progress when the store is wiped.
         world.nodes[n].live.as_mut().unwrap().publisher.share().await.unwrap();
     }
     world.broker.wipe_stream();
@@ -487,7 +487,7 @@ async fn wiped(safeguards: Safeguards) -> f64 {
     world.distance().await
 }
 
-/// Whether something was ever in the stream that was not on the disk.
+/// Returns whether anything was ever in the stream that was not on disk.
 async fn published_unsynced(safeguards: Safeguards) -> bool {
     let mut world = World::new(1, safeguards).await;
     world.start(0).await;
@@ -503,7 +503,8 @@ async fn published_unsynced(safeguards: Safeguards) -> bool {
     ever
 }
 
-/// One records with a clock that is half an hour ahead now and then; how far the other is from the fold without that.
+/// Records with a clock that is sometimes half an hour ahead. Returns how far the other node is from the fold without
+/// those attempts.
 async fn ahead(safeguards: Safeguards) -> f64 {
     let mut world = World::new(2, safeguards).await;
     for n in 0..2 {
@@ -511,14 +512,14 @@ async fn ahead(safeguards: Safeguards) -> f64 {
     }
     (0..20i64).for_each(|k| world.record(0, if k % 4 == 0 { 1_800_000 } else { -k }));
     world.publish(0).await;
-    // Shares leave it out as well.
+    // Snapshots leave them out as well.
     world.nodes[0].live.as_mut().unwrap().publisher.share().await.unwrap();
     world.settle().await;
     let expected = world.naive(|_, attempt| attempt.attempted_at <= NOW);
     world.evidence(1).distance(&expected).0
 }
 
-/// How much the memory of what came last on a host is moved by what another node recorded there yesterday.
+/// Returns how much a late attempt of another node changes the last outcome of a host.
 async fn startled(safeguards: Safeguards) -> f64 {
     use fetchwise::heuristic::url::ContentKind;
     let mut world = World::new(2, safeguards).await;
@@ -542,7 +543,8 @@ async fn startled(safeguards: Safeguards) -> f64 {
     (after.0 - before.0).abs() + (after.1 - before.1).abs()
 }
 
-/// One says much at once; how much of it the other learns without time going by, and how far it is from the fold later.
+/// Publishes many attempts at once. Returns how many of them the other node learns without time passing, and how far it
+/// is from the fold later.
 async fn flooded(safeguards: Safeguards, limits: impl Fn(&mut Limits)) -> (u64, f64) {
     let mut world = World::new(2, safeguards).await;
     limits(&mut world.options.limits);
@@ -563,7 +565,7 @@ async fn flooded(safeguards: Safeguards, limits: impl Fn(&mut Limits)) -> (u64, 
     (learned, world.distance().await)
 }
 
-/// One leaves for good while something of it is missing; how often the other asks for that a month later.
+/// Closes a node while some of its positions are missing. Returns how often they are requested a month later.
 async fn gone(safeguards: Safeguards) -> u64 {
     let mut world = World::new(2, safeguards).await;
     for n in 0..2 {
@@ -577,7 +579,7 @@ async fn gone(safeguards: Safeguards) -> u64 {
     world.read(1, usize::MAX).await;
     let _ = world.nodes[1].live.as_ref().unwrap().consumer.flush().unwrap().await;
     world.crash(0).await;
-    // No share has what is missing.
+    // No snapshot covers the missing positions.
     world.broker.wipe_blobs();
     let wants = |world: &World| world.nodes[1].live.as_ref().unwrap().consumer.counts.wants;
     for _ in 0..4 {
@@ -585,7 +587,7 @@ async fn gone(safeguards: Safeguards) -> u64 {
     }
     assert!(wants(&world) > 0, "it is asked for at first");
     world.clock.set(later(31 * 86_400_000));
-    // What a process has seen a minute ago is there, whatever the calendar says: another process looks now.
+    // A node seen a minute ago counts as present, whatever the calendar says, so another process checks now.
     world.crash(1).await;
     world.start(1).await;
     world.broker.wipe_cells();
@@ -595,8 +597,8 @@ async fn gone(safeguards: Safeguards) -> u64 {
     wants(&world)
 }
 
-/// Images have room for next to nothing, so that those of two are mixed; one of them is left out. How far the third is from the fold
-/// without it.
+/// Limits the size of evidence so that two nodes are mixed, then excludes one. Returns how far the third node is from
+/// the fold without it.
 async fn mixed(safeguards: Safeguards) -> f64 {
     let mut world = World::new(3, safeguards).await;
     world.options.limits.max_snapshot_bytes = 1;
@@ -653,7 +655,7 @@ fn each_safeguard_is_needed() {
         assert!(doubled(Safeguards { intervals: false, ..all }).await > 0.1, "without intervals");
         assert!(lost(all).await <= 1e-9);
         assert!(lost(Safeguards { want: false, ..all }).await > 0.1, "without asking for what is missing");
-        // Who is asked sends again what was wiped, so the two are looked at one by one.
+        // A requested node publishes wiped messages again, so both safeguards are tested separately.
         let alone = Safeguards { want: false, ..all };
         assert!(wiped(alone).await <= 1e-9);
         assert!(wiped(Safeguards { rewind: false, ..alone }).await > 0.1, "with a cursor alone");

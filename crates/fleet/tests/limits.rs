@@ -112,7 +112,7 @@ async fn who_brings_too_many_keys_waits() {
     until("the keys are seen", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.waiting > 0)).await;
     let flooding = peer(&nodes[1], &nodes[0]).unwrap();
     assert!(flooding.limited.is_some_and(|why| why.contains("keys")));
-    assert!(nodes[1].up().selector.keys() < nodes[0].up().selector.keys());
+    assert!(nodes[1].up().selector.key_count() < nodes[0].up().selector.key_count());
     go_on(&clock, 120).await;
     settle(&nodes, WITHIN).await;
     expect_all(&nodes, &clock);
@@ -177,7 +177,7 @@ async fn flooded_with_keys(is_doubted: bool) -> usize {
     go_on(&clock, 200).await;
     until("all is learned", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.position >= 3000)).await;
     let selector = &nodes[1].up().selector;
-    assert!(selector.keys() <= 600 && selector.evicted_keys() > 2000, "{} keys", selector.keys());
+    assert!(selector.key_count() <= 600 && selector.evicted_keys() > 2000, "{} keys", selector.key_count());
     let is_there = |n: &usize| {
         let own = format!("own{n}.org");
         selector.weights(("domain", &own), ContentKind::Page, "direct_access", NOW).total > 0.0

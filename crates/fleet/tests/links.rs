@@ -72,7 +72,7 @@ async fn a_node_that_begins_again_knows_which_links_wait() {
     let b = node(&there, &broker, &clock, "").await;
     assert_eq!(b.pause(link), pause, "out of a snapshot");
     // Its owner lets it go.
-    assert!(a.selector.release_link(link, clock.now()).is_some());
+    assert!(a.selector.unpause_link(link, clock.now()).is_some());
     until("the release at the other", || b.pause(link).is_none()).await;
     assert_eq!(b.ask(link, Outcome::Content).await, None);
 }
@@ -108,7 +108,7 @@ async fn a_newcomer_knows_from_a_share_which_links_wait() {
     for link in [one, two, gone] {
         assert_eq!(a.ask(link, blocked()).await, None);
     }
-    assert!(a.selector.release_link(two, clock.now()).is_some());
+    assert!(a.selector.unpause_link(two, clock.now()).is_some());
     let (pause, operator) = (a.pause(one), broker.node(Origin::random()));
     assert!(pause.is_some() && a.pause(two).is_none());
     a.journal.flush().await.unwrap();

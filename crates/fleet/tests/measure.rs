@@ -174,7 +174,7 @@ fn facts_a_second() {
         "decoded: {:.0} k facts/s; decoded and learned: {:.0} k facts/s, {} keys",
         rate(decoded),
         rate(learned),
-        selector.keys()
+        selector.key_count()
     );
 }
 

@@ -24,7 +24,7 @@ use crate::auth::Gate;
 use crate::write_timeout::Unstalled;
 
 /// The head of a request, its URL included, is no longer than this.
-const HEAD_MAX_BYTES: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 /// A connection that is to end, and on which no request is under way, gets so long for the rest of its last answer.
 const ROOM_WITHIN: Duration = Duration::from_secs(1);
 /// After an accept that failed, for want of a descriptor for one, the next one is tried so much later.
@@ -105,7 +105,7 @@ impl Served {
         let this = &self;
         let service = service_fn(|request: Request<Incoming>| this.answer(request));
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(options.idle_time).max_buf_size(HEAD_MAX_BYTES);
+        builder.timer(TokioTimer::new()).header_read_timeout(options.idle_time).max_buf_size(MAX_HEAD_BYTES);
         let serving = builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(serving);
         let stopping = async {

@@ -13,16 +13,16 @@ use fetchwise::time::Timestamp;
 /// What is kept: so many buckets, each of so many milliseconds. The first two are for the last quarter of an hour and the last hour.
 const KEPT: [(usize, i64); 3] = [(360, 10_000), (144, 600_000), (168, 3_600_000)];
 /// Fetchers beyond these are counted together.
-const FETCHERS_MAX: usize = 64;
+const MAX_FETCHERS: usize = 64;
 /// So many values of heuristics are told apart.
-const HEURISTICS_MAX: usize = 20_000;
+const MAX_HEURISTICS: usize = 20_000;
 /// The minutes that make a host a busy one.
 const MINUTES: usize = 10;
 /// With so many hosts in the list of busy ones, those that have been quiet are dropped from it; when all are busy, further ones are
 /// left out.
-const HOSTS_MAX: usize = 20_000;
+const MAX_HOSTS: usize = 20_000;
 const MINUTE_MS: i64 = 60_000;
-/// What fetchers beyond [`FETCHERS_MAX`] are called.
+/// What fetchers beyond [`MAX_FETCHERS`] are called.
 const OTHERS: &str = "(others)";
 
 /// A stretch of time that the dashboard shows.
@@ -99,7 +99,7 @@ impl Default for Series {
             rings: KEPT.map(|(buckets, step_ms)| Ring::new(buckets, step_ms)),
             fetchers: Vec::new(),
             hosts: HashMap::new(),
-            heuristics: ImportanceFold::at_most(HEURISTICS_MAX),
+            heuristics: ImportanceFold::at_most(MAX_HEURISTICS),
         }
     }
 }
@@ -195,8 +195,8 @@ impl Series {
             return place;
         }
         match self.fetchers.len() {
-            FETCHERS_MAX => FETCHERS_MAX - 1,
-            last if last == FETCHERS_MAX - 1 => {
+            MAX_FETCHERS => MAX_FETCHERS - 1,
+            last if last == MAX_FETCHERS - 1 => {
                 self.fetchers.push(OTHERS.into());
                 last
             }
@@ -209,10 +209,10 @@ impl Series {
 
     fn minutes_of(&mut self, host: &str, now: Timestamp) -> Option<&mut Minutes> {
         if !self.hosts.contains_key(host) {
-            if self.hosts.len() >= HOSTS_MAX {
+            if self.hosts.len() >= MAX_HOSTS {
                 self.hosts.retain(|_, minutes| minutes.sum(now) > 0);
             }
-            if self.hosts.len() >= HOSTS_MAX {
+            if self.hosts.len() >= MAX_HOSTS {
                 return None;
             }
             self.hosts.insert(host.into(), Minutes::default());
@@ -408,14 +408,14 @@ mod tests {
     #[test]
     fn names_and_hosts_are_bounded() {
         let mut series = Series::default();
-        for n in 0..(HOSTS_MAX + 50) {
+        for n in 0..(MAX_HOSTS + 50) {
             series.observe(&attempt(n, &format!("f{}", n % 200), NOON), at_ms(NOON));
         }
-        assert_eq!((series.fetchers().count(), series.hosts.len()), (FETCHERS_MAX, HOSTS_MAX));
+        assert_eq!((series.fetchers().count(), series.hosts.len()), (MAX_FETCHERS, MAX_HOSTS));
         assert_eq!(series.fetchers().last(), Some(OTHERS));
         let shown = series.shown(Range::Hour, at_ms(NOON));
         let (attempts, _, fetchers) = sum(&shown);
-        assert_eq!((attempts, fetchers.iter().sum::<u64>()), (HOSTS_MAX as u64 + 50, HOSTS_MAX as u64 + 50));
+        assert_eq!((attempts, fetchers.iter().sum::<u64>()), (MAX_HOSTS as u64 + 50, MAX_HOSTS as u64 + 50));
         // Later, when they have been quiet, others have room.
         series.observe(&attempt(9_999_999, "f", NOON + 3_600_000), at_ms(NOON + 3_600_000));
         assert_eq!(series.hosts.len(), 1);

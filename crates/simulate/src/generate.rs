@@ -15,7 +15,7 @@ const GAP_MEAN_MS: f64 = 20_000.0;
 /// The chance that the next URL of a burst is in another section.
 const REDRAW_SECTION: f64 = 0.25;
 /// The deepest path.
-const DEPTH_MAX: u32 = 7;
+const MAX_DEPTH: u32 = 7;
 /// Streams that belong to no site.
 const TRAFFIC: u64 = u64::MAX;
 /// With a site's number: the stream of what its hosts show. It is one of its own, so that a world without vendors is the same.
@@ -482,7 +482,7 @@ impl<'w> Traffic<'w> {
             id: 0,
             host: number,
             section: section as u8,
-            depth: depth.min(DEPTH_MAX) as u8,
+            depth: depth.min(MAX_DEPTH) as u8,
             suffix,
             flag,
             file,
@@ -525,7 +525,7 @@ mod tests {
             assert_eq!(features.section, Some(format!("s{}", visit.section).as_str()), "{text}");
             assert_eq!(features.site, format!("site{}.com", host.site), "{text}");
             assert_eq!(features.flags.iter().any(|set| *set), visit.flag.is_some(), "{text}");
-            assert!(features.path_depth <= DEPTH_MAX, "{text}");
+            assert!(features.path_depth <= MAX_DEPTH, "{text}");
             assert!(seen.insert(text));
         }
     }

@@ -147,7 +147,7 @@ pub(super) struct WebPeel {
 }
 
 const SAMPLES_MIN: usize = 3;
-const SAMPLES_MAX: usize = 32;
+const MAX_SAMPLES: usize = 32;
 const FORGETS_AFTER: Duration = Duration::from_secs(3600);
 
 impl WebPeel {
@@ -183,7 +183,7 @@ impl Policy for WebPeel {
         let Some(domain) = attempt.heuristic("domain").filter(|_| attempt.success) else { return };
         let mut hosts = lock(&self.hosts);
         let samples = hosts.entry(domain.to_owned()).or_default();
-        if samples.len() == SAMPLES_MAX {
+        if samples.len() == MAX_SAMPLES {
             samples.pop_front();
         }
         samples.push_back((attempt.attempted_at, class_of(attempt)));

@@ -14,12 +14,12 @@ use crate::world_file::{WorldError, WorldFile};
 use fetchwise::registry::{Class, FetcherSpec};
 
 /// The most visits a world may hold: each takes about 30 bytes.
-const URLS_MAX: usize = 50_000_000;
+const MAX_URLS: usize = 50_000_000;
 /// The most sites a world may hold: each takes about half a kilobyte.
-const SITES_MAX: usize = 5_000_000;
+const MAX_SITES: usize = 5_000_000;
 
 /// The most fetchers: the oracle tries every order of them.
-const FETCHERS_MAX: usize = 16;
+const MAX_FETCHERS: usize = 16;
 
 /// How a page comes to be: what it takes to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -355,15 +355,15 @@ impl World {
         self.expect("days", self.days, self.days > 0.0 && self.days <= 3650.0, "more than 0 and at most 3650 days")?;
         self.expect("burst", self.burst, (1.0..=1e6).contains(&self.burst), "a mean of at least 1 URL")?;
         self.expect("ban", self.ban, self.ban > 0.0 && self.ban <= 1e6, "a number above 0")?;
-        self.expect("urls", self.urls, (1..=URLS_MAX).contains(&self.urls), "between 1 and 50 million")?;
-        self.expect("sites", self.sites, (1..=SITES_MAX).contains(&self.sites), "between 1 and 5 million")?;
+        self.expect("urls", self.urls, (1..=MAX_URLS).contains(&self.urls), "between 1 and 50 million")?;
+        self.expect("sites", self.sites, (1..=MAX_SITES).contains(&self.sites), "between 1 and 5 million")?;
         let attempts = self.max_attempts;
         self.expect("max_attempts", attempts, (1..=5).contains(&attempts), "between 1 and 5")
     }
 
     fn check_fetchers(&self) -> Result<(), WorldError> {
         let count = self.fetchers.len();
-        self.expect("fetcher", count, (1..=FETCHERS_MAX).contains(&count), "between 1 and 16 of them")?;
+        self.expect("fetcher", count, (1..=MAX_FETCHERS).contains(&count), "between 1 and 16 of them")?;
         let mut names = HashSet::new();
         for fetcher in &self.fetchers {
             let fresh = !fetcher.name.is_empty() && names.insert(fetchwise::registry::canonical(&fetcher.name));

@@ -1,7 +1,11 @@
-//! A town to compare crawlers on: which sites there are, what a good page of each is, and how a crawler did.
+//! Sites on which crawlers are compared: the kinds of site, the check for a good page, and the score of a crawler.
 //!
-//! Owns the list of kinds and the score. Invariant: what was asked and refused is what the sites have counted, and what is good is
-//! decided here by the text that a crawler hands in, never by what it says of it. `hall` is where crawlers meet it over HTTP.
+//! Owns: the list of kinds and the score.
+//!
+//! Invariants: requests and blocks are the counts of the sites. Whether a page is good is decided here by the submitted
+//! text, never by a claim of the crawler.
+//!
+//! The [submission server](crate::submission_server) offers the sites to crawlers over HTTP.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -11,52 +15,52 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use url::{Position, Url};
 
-use crate::origin::{Origin, Site, Tally, Wall};
+use crate::origin::{Origin, Site, Tally, Challenge};
 
-/// What a rendered page costs, in plain requests.
+/// Cost of a rendered page, in plain requests.
 pub const RENDER_COST: u64 = 20;
-/// Sites that a town can have: each has a loopback address of its own.
-pub const SITES_MAX: usize = 200;
+/// Maximum number of sites, because each needs its own loopback address.
+pub const MAX_SITES: usize = 200;
 
-/// What a site is like.
+/// The behaviour of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Kind {
+pub enum SiteKind {
     /// Articles.
     Static,
-    /// An application: nothing to read without scripts.
+    /// An application: no content without scripts.
     Shell,
-    /// A wall in Cloudflare's manner with status 403, open to user agents with the word `stealth`.
+    /// A Cloudflare-like challenge with status 403 that lets user agents with the word `stealth` pass.
     Cloudflare,
-    /// The same in DataDome's manner.
+    /// A DataDome-like challenge with status 403 that lets the same user agents pass.
     Datadome,
-    /// A wall with status 200 that no rule names, open to the same.
+    /// A challenge with status 200 that no rule names and that lets the same user agents pass.
     Sly,
-    /// 40 pages in ten seconds, 429 with `Retry-After` for who asks for more.
+    /// 40 pages per ten seconds, then 429 with `Retry-After`.
     Limited,
-    /// A heading and a sentence.
+    /// A heading and one sentence.
     Short,
-    /// A stub that leads on in HTML.
+    /// A stub that redirects in HTML.
     Redirect,
-    /// Articles at first; an application once half as many pages as are listed were asked for.
+    /// Articles at first; an application after requests for half as many pages as are listed.
     Drift,
-    /// Articles after a second.
+    /// Articles after one second.
     Slow,
     /// Articles, and 503 for every fourth request.
     Flaky,
-    /// Articles, and a reset connection for every fifth request.
+    /// Articles, and a connection reset for every fifth request.
     Broken,
-    /// Articles whose links lead ever deeper, where robots.txt forbids to go.
+    /// Articles whose links lead ever deeper, into paths that robots.txt forbids.
     Trap,
-    /// 403 for everybody.
+    /// 403 for every request.
     Forbidden,
-    /// 404 for everybody.
+    /// 404 for every request.
     Gone,
 }
 
-impl Kind {
-    /// All of them, with how many of each the usual town has.
+impl SiteKind {
+    /// All kinds, with the default number of sites of each.
     pub const ALL: [(Self, usize); 15] = [
         (Self::Static, 6),
         (Self::Shell, 2),
@@ -75,14 +79,14 @@ impl Kind {
         (Self::Gone, 1),
     ];
 
-    /// Whether anybody can get pages there.
+    /// Returns whether any client can get pages there.
     pub const fn has_pages(self) -> bool {
         !matches!(self, Self::Forbidden | Self::Gone)
     }
 
     fn site(self, pages: u32) -> Site {
-        let wall = |wall, status| Site::Captcha {
-            wall,
+        let challenge = |challenge, status| Site::Captcha {
+            challenge,
             status,
             admits: Some("stealth".to_owned()),
             behind: Box::new(Site::Static),
@@ -90,9 +94,9 @@ impl Kind {
         let site = match self {
             Self::Static => Site::Static,
             Self::Shell => Site::ReactShell,
-            Self::Cloudflare => wall(Wall::Cloudflare, 403),
-            Self::Datadome => wall(Wall::DataDome, 403),
-            Self::Sly => wall(Wall::Unlisted, 200),
+            Self::Cloudflare => challenge(Challenge::Cloudflare, 403),
+            Self::Datadome => challenge(Challenge::DataDome, 403),
+            Self::Sly => challenge(Challenge::Unlisted, 200),
             Self::Limited => Site::quota(40, Duration::from_secs(10)),
             Self::Short => Site::Short,
             Self::Redirect => Site::HtmlRedirect,
@@ -104,25 +108,25 @@ impl Kind {
             Self::Forbidden => Site::FORBIDDEN,
             Self::Gone => Site::NOT_FOUND,
         };
-        Site::Watched(Box::new(site))
+        Site::CountRenders(Box::new(site))
     }
 
-    /// The path whose content a crawler has in the end that begins with `path`.
+    /// Returns the path of the content that a crawler gets in the end when it starts at `path`.
     fn content_of(self, path: &str) -> String {
         if self == Self::Redirect { format!("/now{path}") } else { path.to_owned() }
     }
 }
 
-/// Sites of one kind.
+/// A number of sites of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Plan {
-    /// What they are like.
-    pub kind: Kind,
-    /// How many there are.
+pub struct SitePlan {
+    /// SiteKind of the sites.
+    pub kind: SiteKind,
+    /// Number of sites.
     #[serde(default = "one")]
     pub count: usize,
-    /// How many pages of each are listed; none: as many as everywhere.
+    /// Listed pages per site; `None` uses the number given for all sites.
     pub pages: Option<u32>,
 }
 
@@ -130,41 +134,41 @@ fn one() -> usize {
     1
 }
 
-/// The town that is served unless somebody plans another one.
-pub fn usual() -> Vec<Plan> {
-    Kind::ALL.into_iter().map(|(kind, count)| Plan { kind, count, pages: None }).collect()
+/// Returns the sites that are served by default.
+pub fn default_plans() -> Vec<SitePlan> {
+    SiteKind::ALL.into_iter().map(|(kind, count)| SitePlan { kind, count, pages: None }).collect()
 }
 
-/// A page that a crawler hands in.
+/// A page that a crawler submits.
 #[derive(Clone, Debug, Deserialize)]
-pub struct HandedIn {
+pub struct SubmittedPage {
     /// The link, as it was listed.
     pub url: String,
-    /// What the crawler takes for its content: text or HTML.
+    /// The content that the crawler extracted, as text or HTML.
     pub text: String,
 }
 
-/// How a site, or the whole town, was crawled.
+/// Results of a crawl, for one kind of site or all sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Score {
-    /// Pages that are listed.
+    /// Listed pages.
     pub listed: u64,
-    /// Those of them that anybody can get.
+    /// Listed pages that a client can get.
     pub servable: u64,
-    /// Those whose content the site has sent.
+    /// Listed pages whose content the site has sent.
     pub sent: u64,
-    /// Pages handed in that have the content.
+    /// Submitted pages with the right content.
     pub good: u64,
-    /// Pages handed in that have not: a wall, a shell, an error page.
+    /// Submitted pages without it: a block page, a shell or an error page.
     pub wrong: u64,
     /// Requests of every kind.
     pub requests: u64,
-    /// Requests answered with 401, 403, 429 or a wall.
+    /// Requests that got 401, 403, 429 or a block page.
     pub blocked: u64,
-    /// Pages rendered.
+    /// Rendered pages.
     pub renders: u64,
-    /// What it cost: a page request counts one, and [`RENDER_COST`] where it was rendered.
+    /// Total cost: 1 per page request, or [`RENDER_COST`] if the page was rendered.
     pub cost: u64,
 }
 
@@ -182,129 +186,129 @@ impl Score {
         self.cost += cost;
     }
 
-    /// Good pages for what a hundred plain requests cost.
+    /// Returns the good pages per cost of 100 plain requests.
     pub fn good_per_hundred(&self) -> f64 {
         if self.cost == 0 { 0.0 } else { self.good as f64 * 100.0 / self.cost as f64 }
     }
 }
 
-/// The ledger: how each kind of site was crawled, and all together.
+/// Scores by kind of site, and in total.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ledger {
-    /// By kind.
-    pub kinds: BTreeMap<Kind, Score>,
-    /// Together.
+    /// Scores by kind.
+    pub kinds: BTreeMap<SiteKind, Score>,
+    /// Total score.
     pub total: Score,
-    /// Pages handed in whose URL is on no list.
+    /// Submitted pages whose URL is not listed.
     pub unlisted: u64,
 }
 
 #[derive(Debug)]
-struct Place {
+struct BenchmarkSite {
     host: String,
-    kind: Kind,
+    kind: SiteKind,
     paths: Vec<String>,
 }
 
-/// A town that is being served.
+/// The benchmark sites while they are served.
 #[derive(Debug)]
-pub struct Benchmark {
-    places: Vec<Place>,
+pub struct BenchmarkSites {
+    sites: Vec<BenchmarkSite>,
     origin: Origin,
-    /// What was handed in, by URL: whether it is good.
-    handed_in: Mutex<HashMap<String, bool>>,
+    /// Whether each submitted page is good, by URL.
+    submitted: Mutex<HashMap<String, bool>>,
     unlisted: Mutex<u64>,
 }
 
-impl Benchmark {
-    /// Serves the planned sites on loopback addresses of their own. `seed` says which pages they list and in which order they stand;
-    /// `pages` how many of each site, unless its plan says so.
+impl BenchmarkSites {
+    /// Serves the planned sites, each on its own loopback address. `seed` determines the paths that the sites list.
+    /// `pages` is the number of pages per site, unless the plan gives another one.
     ///
     /// # Errors
-    /// No site, or more than [`SITES_MAX`]; addresses that cannot be bound.
-    pub fn start(plans: &[Plan], pages: u32, seed: u64) -> io::Result<Self> {
+    /// Fails without a site, with more than [`MAX_SITES`] sites, and when an address cannot be bound.
+    pub fn start(plans: &[SitePlan], pages: u32, seed: u64) -> io::Result<Self> {
         let count: usize = plans.iter().map(|plan| plan.count).sum();
-        if !(1..=SITES_MAX).contains(&count) {
-            let message = format!("a town has 1 to {SITES_MAX} sites, not {count}");
+        if !(1..=MAX_SITES).contains(&count) {
+            let message = format!("invalid number of sites {count}: expected 1 to {MAX_SITES}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let all = plans.iter().flat_map(|plan| std::iter::repeat_n(plan, plan.count)).enumerate();
-        let place = |(n, plan): (usize, &Plan)| {
+        let site = |(n, plan): (usize, &SitePlan)| {
             let host = format!("127.0.77.{}", n + 2);
             let section = xxhash_rust::xxh3::xxh3_64_with_seed(host.as_bytes(), seed) % 10_000;
             let paths = (1..=plan.pages.unwrap_or(pages)).map(|page| format!("/s{section}/{page}")).collect();
-            Place { host, kind: plan.kind, paths }
+            BenchmarkSite { host, kind: plan.kind, paths }
         };
-        let places: Vec<Place> = all.map(place).collect();
-        let site = |place: &Place| {
-            let pages = u32::try_from(place.paths.len()).unwrap_or(u32::MAX);
-            (place.host.clone(), place.kind.site(pages))
+        let sites: Vec<BenchmarkSite> = all.map(site).collect();
+        let site = |site: &BenchmarkSite| {
+            let pages = u32::try_from(site.paths.len()).unwrap_or(u32::MAX);
+            (site.host.clone(), site.kind.site(pages))
         };
-        let origin = Origin::start(places.iter().map(site))?;
-        Ok(Self { places, origin, handed_in: Mutex::default(), unlisted: Mutex::default() })
+        let origin = Origin::start(sites.iter().map(site))?;
+        Ok(Self { sites, origin, submitted: Mutex::default(), unlisted: Mutex::default() })
     }
 
-    /// All links, as a crawler meets them: one of each site, then the next of each.
+    /// Returns all links in rounds: one page of each site, then the next page of each.
     pub fn links(&self) -> Vec<String> {
-        let longest = self.places.iter().map(|place| place.paths.len()).max().unwrap_or_default();
+        let longest = self.sites.iter().map(|site| site.paths.len()).max().unwrap_or_default();
         (0..longest)
-            .flat_map(|n| self.places.iter().filter_map(move |place| Some((place, place.paths.get(n)?))))
-            .map(|(place, path)| self.origin.url(&place.host, path))
+            .flat_map(|n| self.sites.iter().filter_map(move |site| Some((site, site.paths.get(n)?))))
+            .map(|(site, path)| self.origin.url(&site.host, path))
             .collect()
     }
 
-    /// Takes a page. Handing in a link again takes the place of what came before.
-    pub fn hand_in(&self, page: &HandedIn) {
+    /// Takes a page. A link that is submitted again replaces its earlier page.
+    pub fn submit(&self, page: &SubmittedPage) {
         match self.is_good(page) {
             Some(is_good) => {
                 let url = Url::parse(&page.url).map_or_else(|_| page.url.clone(), String::from);
-                self.handed_in.lock().unwrap_or_else(PoisonError::into_inner).insert(url, is_good);
+                self.submitted.lock().unwrap_or_else(PoisonError::into_inner).insert(url, is_good);
             }
             None => *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner) += 1,
         }
     }
 
-    /// Whether the page has its link's content; none for a link that is not listed.
-    fn is_good(&self, page: &HandedIn) -> Option<bool> {
-        let (place, path) = self.find(&page.url)?;
-        // Each page has a title of its own, which no shell, wall or error page has.
-        let title = Origin::title(&place.host, &place.kind.content_of(path));
-        Some(place.kind.has_pages() && page.text.contains(&title))
+    /// Returns whether the page has its link's content, or `None` if the link is not listed.
+    fn is_good(&self, page: &SubmittedPage) -> Option<bool> {
+        let (site, path) = self.find(&page.url)?;
+        // Each page has a unique title, which no shell, block page or error page has.
+        let title = Origin::title(&site.host, &site.kind.content_of(path));
+        Some(site.kind.has_pages() && page.text.contains(&title))
     }
 
-    fn find(&self, url: &str) -> Option<(&Place, &str)> {
+    fn find(&self, url: &str) -> Option<(&BenchmarkSite, &str)> {
         let url = Url::parse(url).ok()?;
-        let place = self.places.iter().find(|place| url.host_str() == Some(place.host.as_str()))?;
+        let site = self.sites.iter().find(|site| url.host_str() == Some(site.host.as_str()))?;
         let path = &url[Position::BeforePath..Position::AfterQuery];
-        Some((place, place.paths.iter().find(|known| *known == path)?))
+        Some((site, site.paths.iter().find(|known| *known == path)?))
     }
 
-    /// What everybody was counted for so far.
+    /// Returns the scores so far.
     pub fn ledger(&self) -> Ledger {
-        let handed_in = self.handed_in.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut kinds: BTreeMap<Kind, Score> = BTreeMap::new();
-        for place in &self.places {
-            let Tally { requests, pages, blocked, renders, .. } = self.origin.tally(&place.host);
-            let listed = place.paths.len() as u64;
-            let sent = |path: &&String| self.origin.has_shown(&place.host, &place.kind.content_of(path));
+        let submitted = self.submitted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds: BTreeMap<SiteKind, Score> = BTreeMap::new();
+        for site in &self.sites {
+            let Tally { requests, pages, blocked, renders, .. } = self.origin.tally(&site.host);
+            let listed = site.paths.len() as u64;
+            let sent = |path: &&String| self.origin.has_sent(&site.host, &site.kind.content_of(path));
             let mut score = Score {
                 listed,
-                servable: if place.kind.has_pages() { listed } else { 0 },
-                sent: place.paths.iter().filter(sent).count() as u64,
+                servable: if site.kind.has_pages() { listed } else { 0 },
+                sent: site.paths.iter().filter(sent).count() as u64,
                 requests,
                 blocked,
                 renders,
                 cost: pages + renders * (RENDER_COST - 1),
                 ..Score::default()
             };
-            for path in &place.paths {
-                match handed_in.get(&self.origin.url(&place.host, path)) {
+            for path in &site.paths {
+                match submitted.get(&self.origin.url(&site.host, path)) {
                     Some(true) => score.good += 1,
                     Some(false) => score.wrong += 1,
                     None => {}
                 }
             }
-            kinds.entry(place.kind).or_default().add(&score);
+            kinds.entry(site.kind).or_default().add(&score);
         }
         let mut total = Score::default();
         kinds.values().for_each(|score| total.add(score));
@@ -325,49 +329,49 @@ mod tests {
         let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).unwrap();
         write!(stream, "GET {} HTTP/1.0\r\nHost: {}\r\nUser-Agent: {agent}\r\n\r\n", url.path(), url.host().unwrap())
             .unwrap();
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        String::from_utf8_lossy(&answer).into_owned()
+        let mut respond = Vec::new();
+        let _ = stream.read_to_end(&mut respond);
+        String::from_utf8_lossy(&respond).into_owned()
     }
 
     #[test]
-    fn what_a_plain_client_gets_of_each_kind_is_counted() {
-        let plan = |(kind, _)| Plan { kind, count: 1, pages: Some(2) };
-        let kinds = Kind::ALL.into_iter().filter(|(kind, _)| !matches!(kind, Kind::Broken | Kind::Slow));
-        let town = Benchmark::start(&kinds.map(plan).collect::<Vec<_>>(), 9, 1).unwrap();
-        for link in town.links() {
+    fn pages_of_a_plain_client_are_scored_by_kind() {
+        let plan = |(kind, _)| SitePlan { kind, count: 1, pages: Some(2) };
+        let kinds = SiteKind::ALL.into_iter().filter(|(kind, _)| !matches!(kind, SiteKind::Broken | SiteKind::Slow));
+        let sites = BenchmarkSites::start(&kinds.map(plan).collect::<Vec<_>>(), 9, 1).unwrap();
+        for link in sites.links() {
             let text = get(&link, "plain");
-            town.hand_in(&HandedIn { url: link, text });
+            sites.submit(&SubmittedPage { url: link, text });
         }
-        town.hand_in(&HandedIn { url: "http://127.0.77.2/unheard".to_owned(), text: String::new() });
-        let ledger = town.ledger();
+        sites.submit(&SubmittedPage { url: "http://127.0.77.2/unheard".to_owned(), text: String::new() });
+        let ledger = sites.ledger();
         let good = |kind| (ledger.kinds[&kind].good, ledger.kinds[&kind].wrong);
-        for kind in [Kind::Static, Kind::Limited, Kind::Short, Kind::Flaky, Kind::Trap] {
+        for kind in [SiteKind::Static, SiteKind::Limited, SiteKind::Short, SiteKind::Flaky, SiteKind::Trap] {
             assert_eq!(good(kind), (2, 0), "{kind:?}");
         }
-        for kind in [Kind::Shell, Kind::Cloudflare, Kind::Datadome, Kind::Sly, Kind::Redirect, Kind::Gone] {
+        for kind in [SiteKind::Shell, SiteKind::Cloudflare, SiteKind::Datadome, SiteKind::Sly, SiteKind::Redirect, SiteKind::Gone] {
             assert_eq!(good(kind), (0, 2), "{kind:?}");
         }
-        assert_eq!(good(Kind::Drift), (1, 1));
-        for kind in [Kind::Cloudflare, Kind::Datadome, Kind::Sly, Kind::Forbidden] {
+        assert_eq!(good(SiteKind::Drift), (1, 1));
+        for kind in [SiteKind::Cloudflare, SiteKind::Datadome, SiteKind::Sly, SiteKind::Forbidden] {
             assert_eq!(ledger.kinds[&kind].blocked, 2, "{kind:?}");
         }
         assert_eq!((ledger.total.blocked, ledger.total.renders, ledger.unlisted), (8, 0, 1));
         assert_eq!((ledger.total.cost, ledger.total.servable), (26, 22));
-        let stealth = get(&town.links()[3], "stealth");
-        town.hand_in(&HandedIn { url: town.links()[3].clone(), text: stealth });
-        assert_eq!(town.ledger().kinds[&Kind::Datadome].good, 1, "what is handed in again takes the first one's place");
+        let stealth = get(&sites.links()[3], "stealth");
+        sites.submit(&SubmittedPage { url: sites.links()[3].clone(), text: stealth });
+        assert_eq!(sites.ledger().kinds[&SiteKind::Datadome].good, 1, "a page that is submitted again replaces the first one");
     }
 
     #[test]
-    fn the_seed_moves_the_pages() {
-        let plans = [Plan { kind: Kind::Static, count: 1, pages: None }];
+    fn the_seed_changes_the_paths() {
+        let plans = [SitePlan { kind: SiteKind::Static, count: 1, pages: None }];
         let paths = |seed| {
-            let town = Benchmark::start(&plans, 3, seed).unwrap();
-            town.links().iter().map(|link| Url::parse(link).unwrap().path().to_owned()).collect::<Vec<_>>()
+            let sites = BenchmarkSites::start(&plans, 3, seed).unwrap();
+            sites.links().iter().map(|link| Url::parse(link).unwrap().path().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(paths(1), paths(1));
         assert_ne!(paths(1), paths(2));
-        assert!(Benchmark::start(&[], 3, 1).is_err());
+        assert!(BenchmarkSites::start(&[], 3, 1).is_err());
     }
 }

@@ -1,9 +1,10 @@
-//! The demo: a small town of web sites on this machine, each with a temper of its own, for a crawler to learn on.
+//! Local web sites with known behaviour, for demos and tests of crawlers.
 //!
-//! [`origin`] is the server, used by the `demo` command and by the acceptance tests alike; the pages it serves are in
-//! `pages`, and [`town`] says who lives where; [`services`] are stand-ins for archives and interfaces of the web;
-//! [`benchmark`] is a town that crawlers are compared on, and [`hall`] where they meet it. Nothing outside this module depends on it, and it knows nothing about
-//! selectors, fetchers or logs.
+//! [`origin`] is the server, and `pages` holds the pages that it serves. [`demo_sites`] lists the sites of the `demo`
+//! command. [`benchmark_sites`] serves the sites on which crawlers are compared, and [`submission_server`] takes their
+//! pages. [`services`] holds stand-ins for web archives, proxies and web APIs.
+//!
+//! Must not know: selectors, fetchers and logs.
 
 pub mod benchmark_sites;
 pub mod demo_sites;

@@ -1,4 +1,4 @@
-//! The demo's origin server over raw TCP: each site does what it says, and each request is on the ledger.
+//! Tests of the origin server over raw TCP: each site behaves as documented, and the ledger has each request.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashSet;
@@ -11,18 +11,18 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::detect::{Detector, Scratch, Verdict};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
-use fetchwise_testsite::origin::{Charset, Coding, Origin, Site, Wall};
+use fetchwise_testsite::origin::{Charset, Coding, Origin, Site, Challenge};
 
 const HOST: &str = "127.0.0.1";
 
-/// An answer as it came over the wire, chunks joined and nothing else decoded.
-struct Raw {
+/// A response as it arrived, with its chunks joined and nothing else decoded.
+struct RawResponse {
     status: u16,
     head: String,
     body: Vec<u8>,
 }
 
-impl Raw {
+impl RawResponse {
     fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
             let (key, value) = line.split_once(": ")?;
@@ -45,8 +45,8 @@ fn send(stream: &mut TcpStream, host: &str, path: &str, agent: &str) {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nConnection: close\r\n\r\n").unwrap();
 }
 
-/// Everything until the server closes.
-fn read_all(mut stream: TcpStream) -> io::Result<Raw> {
+/// Reads until the server closes the connection.
+fn read_all(mut stream: TcpStream) -> io::Result<RawResponse> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     let end = bytes
@@ -59,7 +59,7 @@ fn read_all(mut stream: TcpStream) -> io::Result<Raw> {
     if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
         body = unchunk(&body);
     }
-    Ok(Raw { status, head, body })
+    Ok(RawResponse { status, head, body })
 }
 
 fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
@@ -76,13 +76,13 @@ fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn get_as(origin: &Origin, host: &str, path: &str, agent: &str) -> Raw {
+fn get_as(origin: &Origin, host: &str, path: &str, agent: &str) -> RawResponse {
     let mut stream = connect(origin, host);
     send(&mut stream, &format!("{host}:{}", origin.port()), path, agent);
     read_all(stream).unwrap()
 }
 
-fn get(origin: &Origin, path: &str) -> Raw {
+fn get(origin: &Origin, path: &str) -> RawResponse {
     get_as(origin, HOST, path, "test")
 }
 
@@ -90,7 +90,7 @@ fn one(site: Site) -> Origin {
     Origin::start([(HOST, site)]).unwrap()
 }
 
-/// What a reader sees of simple HTML: the text between tags, without head, scripts and styles.
+/// Returns the number of visible characters of simple HTML: the text between tags, without head, scripts and styles.
 fn visible_chars(html: &str) -> usize {
     let body = html.split("<body").nth(1).unwrap_or(html);
     let mut text = String::new();
@@ -116,7 +116,7 @@ fn thirty_static_pages_are_thirty_requests_for_thirty_texts() {
     assert_eq!(origin.hits(HOST), 30);
     assert_eq!(origin.hits_at(HOST, "/notes/7"), 1);
     assert_eq!(origin.requests().len(), 30);
-    assert!(origin.requests().iter().all(|seen| seen.user_agent() == Some("test") && seen.method == "GET"));
+    assert!(origin.requests().iter().all(|request| request.() == Some("test") && request. == "GET"));
     assert_eq!(origin.hits("127.0.0.9"), 0);
 }
 
@@ -136,7 +136,7 @@ fn a_path_cannot_inject_markup_into_its_page() {
 }
 
 #[test]
-fn addresses_and_names_are_told_apart() {
+fn addresses_and_names_are_distinct_hosts() {
     let sites = [(HOST, Site::Static), ("127.0.0.2", Site::FORBIDDEN), ("Shop.localhost", Site::GONE)];
     let origin = Origin::start(sites).unwrap();
     assert_eq!(get_as(&origin, HOST, "/", "test").status, 200);
@@ -147,7 +147,7 @@ fn addresses_and_names_are_told_apart() {
     assert_eq!((origin.hits(HOST), origin.hits("127.0.0.2"), origin.hits("shop.localhost")), (1, 1, 1));
     assert_eq!(origin.connections(IpAddr::from([127, 0, 0, 1])), 2);
     assert_eq!(origin.connections(IpAddr::from([127, 0, 0, 2])), 1);
-    let hosts: Vec<String> = origin.requests().into_iter().map(|seen| seen.host).collect();
+    let hosts: Vec<String> = origin.requests().into_iter().map(|request| request.).collect();
     assert_eq!(hosts, [HOST, "127.0.0.2", "shop.localhost"]);
 }
 
@@ -168,7 +168,7 @@ fn only_loopback_is_served_and_each_host_once() {
 }
 
 #[test]
-fn a_dropped_origin_answers_nobody() {
+fn a_dropped_origin_sends_no_responses() {
     let origin = one(Site::Silent);
     let port = origin.port();
     let mut waiting = connect(&origin, HOST);
@@ -203,16 +203,16 @@ fn the_react_shell_is_one_empty_page_with_real_assets_and_data_for_each_path() {
     let assets: Vec<&str> = html.split('"').filter(|part| part.starts_with("/assets/")).collect();
     assert_eq!(assets.len(), 2);
     for asset in &assets {
-        let answer = get(&origin, asset);
-        assert_eq!(answer.status, 200, "{asset}");
-        assert!(answer.header("content-type").unwrap().starts_with("text/"));
-        assert_eq!(answer.header("content-length").unwrap(), answer.body.len().to_string());
+        let page = get(&origin, asset);
+        assert_eq!(page., 200, "{asset}");
+        assert!(page.("content-type").unwrap().starts_with("text/"));
+        assert_eq!(page.("content-length").unwrap(), page..len().to_string());
     }
     assert_eq!(get(&origin, "/assets/none.js").status, 404);
     let page = |path: &str| -> serde_json::Value {
-        let answer = get(&origin, &format!("/api/page?path={path}"));
-        assert_eq!(answer.header("content-type"), Some("application/json"));
-        serde_json::from_slice(&answer.body).unwrap()
+        let page = get(&origin, &format!("/api/page?path={path}"));
+        assert_eq!(page.("content-type"), Some("application/json"));
+        serde_json::from_slice(&page.).unwrap()
     };
     assert_ne!(page("%2Fnotes%2F1")["sections"], page("%2Fnotes%2F2")["sections"]);
     assert!(page("%2F")["sections"].to_string().len() > 1000);
@@ -222,25 +222,25 @@ fn the_react_shell_is_one_empty_page_with_real_assets_and_data_for_each_path() {
 #[test]
 fn a_challenge_stops_plain_clients_and_admits_stealthy_ones() {
     let origin = one(Site::captcha(403));
-    let wall = get(&origin, "/a");
-    assert_eq!((wall.status, wall.header("cf-mitigated")), (403, Some("challenge")));
-    assert!(wall.text().contains("<title>Just a moment...</title>"));
+    let page = get(&origin, "/a");
+    assert_eq!((page., page.("cf-mitigated")), (403, Some("challenge")));
+    assert!(page.().contains("<title>Just a moment...</title>"));
     let content = get_as(&origin, HOST, "/a", "Mozilla/5.0 (stealth)");
     assert_eq!(content.status, 200);
     assert!(visible_chars(&content.text()) > 1000);
 
-    let site = Site::Captcha { wall: Wall::Cloudflare, status: 200, admits: None, behind: Box::new(Site::Static) };
-    let wall = get_as(&one(site), HOST, "/a", "stealth");
-    assert_eq!((wall.status, wall.header("cf-mitigated")), (200, None));
-    assert!(wall.text().contains("window._cf_chl_opt"));
+    let site = Site::Captcha { challenge: Challenge::Cloudflare, status: 200, admits: None, behind: Box::new(Site::Static) };
+    let page = get_as(&one(site), HOST, "/a", "stealth");
+    assert_eq!((page., page.("cf-mitigated")), (200, None));
+    assert!(page.().contains("window._cf_chl_opt"));
 }
 
 #[test]
-fn every_wall_prints_an_identifier_of_its_own_for_each_path() {
-    for wall in [Wall::Cloudflare, Wall::DataDome, Wall::Unlisted] {
-        let origin = one(Site::Captcha { wall, status: 403, admits: None, behind: Box::new(Site::Static) });
+fn every_challenge_prints_a_different_identifier_for_each_path() {
+    for challenge in [Challenge::Cloudflare, Challenge::DataDome, Challenge::Unlisted] {
+        let origin = one(Site::Captcha { challenge, status: 403, admits: None, behind: Box::new(Site::Static) });
         let (a, b) = (get(&origin, "/a").text(), get(&origin, "/b").text());
-        assert!(!a.contains("{{") && a != b, "{wall:?}");
+        assert!(!a.contains("{{") && a != b, "{challenge:?}");
     }
 }
 
@@ -319,9 +319,9 @@ fn the_bomb_is_small_on_the_wire_and_more_than_a_gibibyte_unpacked() {
 fn codings_decode_to_the_page_that_is_sent_plain() {
     let plain = get(&one(Site::Static), "/a").body;
     for (coding, name) in [(Coding::Gzip, "gzip"), (Coding::Deflate, "deflate"), (Coding::RawDeflate, "deflate")] {
-        let answer = get(&one(Site::Compressed(coding)), "/a");
-        assert_eq!(answer.header("content-encoding"), Some(name));
-        let wire = answer.body.as_slice();
+        let page = get(&one(Site::Compressed(coding)), "/a");
+        assert_eq!(page.("content-encoding"), Some(name));
+        let wire = page..as_slice();
         let mut decoded = Vec::new();
         match coding {
             Coding::Gzip => flate2::read::GzDecoder::new(wire).read_to_end(&mut decoded).unwrap(),
@@ -337,9 +337,9 @@ fn codings_decode_to_the_page_that_is_sent_plain() {
 }
 
 fn location(origin: &Origin, path: &str) -> String {
-    let answer = get(origin, path);
-    assert_eq!(answer.status, 302);
-    answer.header("location").unwrap().to_owned()
+    let page = get(origin, path);
+    assert_eq!(page., 302);
+    page.("location").unwrap().to_owned()
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn redirects_out_name_addresses_that_must_not_be_dialled() {
 }
 
 #[test]
-fn a_redirect_loop_never_comes_to_the_same_place_twice() {
+fn a_redirect_loop_never_visits_a_path_twice() {
     let origin = one(Site::RedirectLoop);
     let mut path = "/a?b=c".to_owned();
     let mut seen = HashSet::new();
@@ -369,7 +369,7 @@ fn a_redirect_keeps_its_status_and_its_target() {
 }
 
 #[test]
-fn foreign_pages_are_no_utf8_and_decode_as_declared() {
+fn foreign_pages_are_not_utf8_and_decode_as_declared() {
     let page = get(&one(Site::NonUtf8(Charset::Windows1251ByHeader)), "/");
     assert_eq!(page.header("content-type"), Some("text/html; charset=windows-1251"));
     assert!(std::str::from_utf8(&page.body).is_err());
@@ -383,13 +383,13 @@ fn foreign_pages_are_no_utf8_and_decode_as_declared() {
 }
 
 #[test]
-fn an_empty_site_answers_200_with_nothing() {
+fn an_empty_site_responds_with_200_and_no_body() {
     let page = get(&one(Site::Empty), "/");
     assert_eq!((page.status, page.body.len(), page.header("content-length")), (200, 0, Some("0")));
 }
 
 #[test]
-fn a_flaky_site_fails_every_third_page_and_side_requests_do_not_count() {
+fn a_flaky_site_fails_every_third_page_and_resource_requests_do_not_count() {
     let origin = one(Site::flaky(3));
     assert_eq!([(); 7].map(|()| get(&origin, "/a").status), [200, 200, 503, 200, 200, 503, 200]);
     for path in ["/favicon.ico", "/assets/x.js", "/api/x", "/cdn-cgi/x"] {
@@ -400,7 +400,7 @@ fn a_flaky_site_fails_every_third_page_and_side_requests_do_not_count() {
 }
 
 #[test]
-fn a_reset_is_a_reset_and_still_counted() {
+fn a_reset_request_is_counted() {
     let origin = one(Site::Reset);
     let mut stream = connect(&origin, HOST);
     send(&mut stream, HOST, "/", "test");
@@ -410,7 +410,7 @@ fn a_reset_is_a_reset_and_still_counted() {
 }
 
 #[test]
-fn a_drifting_site_changes_after_its_count_and_any_site_on_command() {
+fn a_drifting_site_changes_after_its_count_and_any_site_by_set_site() {
     let origin = one(Site::drifting(2, Site::captcha(403)));
     assert_eq!([(); 4].map(|()| get(&origin, "/a").status), [200, 200, 403, 403]);
     assert!(origin.set_site(HOST, Site::GONE));
@@ -427,7 +427,7 @@ fn a_truncated_body_is_shorter_than_announced() {
 }
 
 #[test]
-fn an_endless_body_goes_on_for_as_long_as_the_client_reads() {
+fn an_endless_body_continues_as_long_as_the_client_reads() {
     let origin = one(Site::EndlessBody);
     let mut stream = connect(&origin, HOST);
     send(&mut stream, HOST, "/", "test");
@@ -443,7 +443,7 @@ fn a_header_may_be_a_megabyte_long() {
 }
 
 #[test]
-fn a_waiting_room_is_a_page_of_its_own() {
+fn a_waiting_room_has_its_own_page() {
     let page = get(&one(Site::QueueRoom), "/");
     assert!(page.status == 200 && page.text().contains("<title>Waiting Room</title>"));
 }
@@ -466,7 +466,7 @@ fn on_a_mixed_host_the_longest_prefix_decides() {
 }
 
 #[test]
-fn files_are_served_and_nothing_outside_their_directory() {
+fn files_are_served_but_nothing_outside_their_directory() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("root");
     std::fs::create_dir_all(root.join("guide")).unwrap();
@@ -494,24 +494,24 @@ fn files_are_served_and_nothing_outside_their_directory() {
 
 static DETECTOR: LazyLock<Detector> = LazyLock::new(Detector::new);
 
-/// How the detector reads what `path` of a site answers, and what a plain fetcher's attempt counts as.
-fn judged(site: Site, path: &str) -> (Verdict, Result<(), ErrorKind>) {
-    let answer = get(&one(site), path);
+/// Returns the detector's verdict on the page at `path`, and the outcome of a plain fetcher's attempt.
+fn inspect(site: Site, path: &str) -> (Verdict, Result<(), ErrorKind>) {
+    let page = get(&one(site), path);
     let headers: Vec<Header> =
-        answer.head.lines().skip(1).filter_map(|line| line.split_once(": ")).map(|(k, v)| Header::new(k, v)).collect();
-    let page = Page { status: answer.status, headers: &headers, body: &answer.body, ..Page::default() };
-    let verdict = DETECTOR.inspect(&page, &mut Scratch::default());
-    let counts = verdict.outcome(&page).counts_as(&FetcherSpec::by_name("direct_access"));
+        page..lines().skip(1).filter_map(|line| line.split_once(": ")).map(|(k, v)| Header::new(k, v)).collect();
+    let inspected = Page { status: page., headers: &headers, body: &page., ..Page::default() };
+    let verdict = DETECTOR.inspect(&inspected, &mut Scratch::default());
+    let counts = verdict.outcome(&inspected).counts_as(&FetcherSpec::by_name("direct_access"));
     (verdict, counts.map_err(|error| error.kind().unwrap_or_else(|| panic!("{error:?}"))))
 }
 
-fn wall(wall: Wall, status: u16) -> Site {
-    Site::Captcha { wall, status, admits: None, behind: Box::new(Site::Static) }
+fn challenge(challenge: Challenge, status: u16) -> Site {
+    Site::Captcha { challenge, status, admits: None, behind: Box::new(Site::Static) }
 }
 
 #[test]
-fn the_detector_takes_each_site_for_what_it_plays() {
-    let ends = [
+fn the_detector_classifies_each_site_as_intended() {
+    let cases = [
         (Site::Static, "/notes/1", Ok(())),
         (Site::Pdf, "/notes/1", Ok(())),
         (Site::NonUtf8(Charset::Windows1251ByHeader), "/", Ok(())),
@@ -519,40 +519,40 @@ fn the_detector_takes_each_site_for_what_it_plays() {
         (Site::NonUtf8(Charset::Utf16ByMark), "/", Ok(())),
         (Site::ReactShell, "/notes/1", Err(ErrorKind::WrongTool)),
         (Site::Empty, "/", Err(ErrorKind::WrongTool)),
-        (wall(Wall::Cloudflare, 403), "/", Err(ErrorKind::BlockedCaptcha)),
-        (wall(Wall::Cloudflare, 200), "/", Err(ErrorKind::BlockedCaptcha)),
-        (wall(Wall::DataDome, 403), "/", Err(ErrorKind::BlockedCaptcha)),
-        (wall(Wall::DataDome, 200), "/", Err(ErrorKind::BlockedCaptcha)),
-        (wall(Wall::Unlisted, 403), "/", Err(ErrorKind::BlockedCaptcha)),
-        (wall(Wall::Unlisted, 200), "/", Err(ErrorKind::BlockedCaptcha)),
+        (challenge(Challenge::Cloudflare, 403), "/", Err(ErrorKind::BlockedCaptcha)),
+        (challenge(Challenge::Cloudflare, 200), "/", Err(ErrorKind::BlockedCaptcha)),
+        (challenge(Challenge::DataDome, 403), "/", Err(ErrorKind::BlockedCaptcha)),
+        (challenge(Challenge::DataDome, 200), "/", Err(ErrorKind::BlockedCaptcha)),
+        (challenge(Challenge::Unlisted, 403), "/", Err(ErrorKind::BlockedCaptcha)),
+        (challenge(Challenge::Unlisted, 200), "/", Err(ErrorKind::BlockedCaptcha)),
         (Site::NOT_FOUND, "/", Err(ErrorKind::NotFound)),
         (Site::GONE, "/", Err(ErrorKind::NotFound)),
         (Site::SERVER_ERROR, "/", Err(ErrorKind::ServerError)),
         (Site::Status(401), "/", Err(ErrorKind::AuthRequired)),
         (Site::QueueRoom, "/", Err(ErrorKind::Queued)),
     ];
-    for (site, path, expected) in ends {
+    for (site, path, expected) in cases {
         let name = format!("{site:?}");
-        let (verdict, outcome) = judged(site, path);
+        let (verdict, outcome) = inspect(site, path);
         assert_eq!(outcome, expected, "{name}: {verdict:?}");
     }
 }
 
 #[test]
-fn the_detector_takes_a_bare_403_or_429_for_a_ban_whatever_it_calls_it() {
+fn the_detector_counts_a_bare_403_or_429_as_a_ban() {
     for site in [Site::FORBIDDEN, Site::rate_limited(5)] {
         let name = format!("{site:?}");
-        let (verdict, outcome) = judged(site, "/");
+        let (verdict, outcome) = inspect(site, "/");
         assert!(verdict.is_blocked && outcome.is_err_and(ErrorKind::is_banned), "{name}: {verdict:?}");
     }
 }
 
 #[test]
 fn the_detector_names_vendors_and_frameworks() {
-    assert_eq!(judged(wall(Wall::Cloudflare, 403), "/").0.vendor.as_deref(), Some("cloudflare"));
-    assert_eq!(judged(wall(Wall::Cloudflare, 200), "/").0.vendor.as_deref(), Some("cloudflare"));
-    assert_eq!(judged(wall(Wall::DataDome, 200), "/").0.vendor.as_deref(), Some("datadome"));
-    assert_eq!(judged(wall(Wall::Unlisted, 200), "/").0.vendor, None);
-    let shell = judged(Site::ReactShell, "/").0;
+    assert_eq!(inspect(challenge(Challenge::Cloudflare, 403), "/").0.vendor.as_deref(), Some("cloudflare"));
+    assert_eq!(inspect(challenge(Challenge::Cloudflare, 200), "/").0.vendor.as_deref(), Some("cloudflare"));
+    assert_eq!(inspect(challenge(Challenge::DataDome, 200), "/").0.vendor.as_deref(), Some("datadome"));
+    assert_eq!(inspect(challenge(Challenge::Unlisted, 200), "/").0.vendor, None);
+    let shell = inspect(Site::ReactShell, "/").0;
     assert!(shell.has_spa && shell.framework.as_deref() == Some("react"), "{shell:?}");
 }

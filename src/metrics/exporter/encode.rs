@@ -1,6 +1,8 @@
-//! Giving a family's rows to an encoder.
+//! Encoding of metric families for Prometheus.
 //!
-//! Invariant: a family is given with the labels that it is listed with. Must not know what is counted.
+//! Invariants: a family is encoded with exactly the labels that it declares.
+//!
+//! Must not know: what is counted.
 
 use std::fmt;
 
@@ -10,21 +12,21 @@ use prometheus_client::metrics::MetricType;
 use super::families::{Family, Kind};
 use crate::metrics::recorder::durations::Durations;
 
-/// Up to here every whole number is one in `f64`, too.
+/// Largest number up to which `f64` represents every integer.
 const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// The values of a row's labels.
+/// Values of a row's labels.
 pub(super) type Values<'v> = Vec<&'v str>;
 
 pub(super) struct Give<'e>(pub(super) DescriptorEncoder<'e>);
 
 impl Give<'_> {
-    /// A family without labels.
+    /// Encodes a family without labels.
     pub(super) fn one(&mut self, family: &Family, value: f64) -> fmt::Result {
         self.rows(family, [(Vec::new(), value)])
     }
 
-    /// A family with a row for each combination of labels.
+    /// Encodes a family with one row for each combination of labels.
     pub(super) fn rows<'v>(
         &mut self,
         family: &Family,
@@ -37,7 +39,7 @@ impl Give<'_> {
         })
     }
 
-    /// A family of distributions.
+    /// Encodes a family of distributions.
     pub(super) fn histograms<'v>(
         &mut self,
         family: &Family,

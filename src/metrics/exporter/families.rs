@@ -1,40 +1,40 @@
-//! What there is to see: the name, kind, labels and meaning of everything that is counted.
+//! Catalog of the metrics: name, kind, labels and help text of each family.
 //!
-//! Invariant: what the collector gives is listed here, and the other way round; `docs/reference/metrics.md` has the same list, which a test
-//! holds against this one.
+//! Invariants: the collector exports exactly these families. `docs/reference/metrics.md` has the same list, and a test
+//! compares the two.
 
-/// A metric, or a row of metrics that differ in their labels.
+/// Metric family: rows that differ in their labels only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Family {
-    /// Its name, without what the format appends to the names of counters (`_total`) and histograms.
+    /// Name, without the suffix that the format appends to counters (`_total`) and histograms.
     pub name: &'static str,
-    /// Whether it only grows.
+    /// Kind of the metric.
     pub kind: Kind,
-    /// The names of its labels.
+    /// Names of the labels.
     pub labels: &'static [&'static str],
-    /// What it says, in a sentence without a full stop.
+    /// Help text: a sentence without a full stop.
     pub help: &'static str,
 }
 
-/// What can be done with a metric.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows.
+    /// Value that only grows.
     Counter,
-    /// It goes up and down.
+    /// Value that goes up and down.
     Gauge,
-    /// A distribution.
+    /// Distribution.
     Histogram,
 }
 
 impl Family {
-    /// One of a crawler's own, for a reference that is written from such lists.
+    /// Creates a family of a crawler, for a reference that is generated from such lists.
     pub const fn new(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Self {
         Self { name, kind, labels, help }
     }
 
-    /// The name that queries use.
+    /// Returns the name that queries use.
     pub fn full_name(&self) -> String {
         let suffix = match self.kind {
             Kind::Counter => "_total",
@@ -48,7 +48,7 @@ macro_rules! families {
     ($($constant:ident = $name:literal, $kind:ident, [$($label:literal),*], $help:literal;)+) => {
         $(pub(super) const $constant: Family = Family::new($name, Kind::$kind, &[$($label),*], $help);)+
 
-        /// All of them, in the order in which they are given.
+        /// All families, in the order of export.
         pub(super) const ALL: &[Family] = &[$($constant),+];
     };
 }

@@ -1,6 +1,6 @@
-//! How the log is doing: what it knows itself, and what lies in its directory.
+//! Metrics of the log: its own counters, and the files in its directory.
 //!
-//! Must not read any record.
+//! Must not know: the content of records, which it never reads.
 
 use std::fmt;
 use std::fs;
@@ -13,21 +13,21 @@ use super::families;
 use crate::journal::Journal;
 use crate::metrics::exporter::encode::Give;
 
-/// What lies in the directory.
+/// Files in the log's directory.
 #[derive(Debug, Default)]
 struct Files {
     written: usize,
     rewritten: usize,
     segment_bytes: u64,
     snapshot_bytes: u64,
-    /// Since 1970.
+    /// Time since 1970.
     snapshot_at: Option<Duration>,
     rewritten_at: Option<Duration>,
 }
 
 impl Files {
-    /// Looks at the directory: some ten microseconds for each segment. What cannot be read is left out; the log says itself what is
-    /// wrong with it.
+    /// Measures the directory, in about ten microseconds per segment. Unreadable files are left out; the log itself
+    /// reports what is wrong with it.
     fn look(dir: &Path) -> Self {
         let mut files = Self::default();
         let changed = |file: &Path| fs::metadata(file).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok();
@@ -52,7 +52,7 @@ impl Files {
     }
 }
 
-/// Gives all that there is to say of `journal`.
+/// Encodes all metrics of `journal`.
 pub(super) fn give(give: &mut Give<'_>, journal: &Journal) -> fmt::Result {
     let log = journal.metrics();
     let is_healthy = matches!(journal.health(), Health::Good);

@@ -1,8 +1,13 @@
-//! What is counted, for Prometheus: a [`Collector`] that a crawler registers in its own registry of `prometheus-client`.
+//! Prometheus export of the counters: a [`Collector`] that a crawler registers in its own registry of
+//! `prometheus-client`.
 //!
-//! Counts are atomics that the selector and its visits add to; everything else is looked up when somebody scrapes. Invariants: what
-//! is shown has a bounded number of rows, whatever hosts, vendors and importers make up, and no row is for a domain; text from outside
-//! is the value of a label and nothing else. Must not decide anything. `docs/reference/metrics.md` says what each of them is good for.
+//! The selector and its visits add to atomic counters. Everything else is computed at each scrape.
+//! `docs/reference/metrics.md` explains what each metric is good for.
+//!
+//! Invariants: the number of rows is bounded, whatever hosts, vendors and importers supply, and no row names a domain.
+//! Text from outside appears in label values only.
+//!
+//! Must not know: decisions.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -50,7 +55,7 @@ mod log;
 pub use crate::metrics::recorder::durations::Durations;
 pub use families::{Family, Kind};
 
-/// The metrics of a selector, of the visits that it has led, and of the journal that it records to.
+/// Metrics of a selector, of its visits, and of the journal that it records to.
 #[derive(Debug)]
 pub struct Metrics {
     selector: Arc<Selector>,
@@ -59,7 +64,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Those of `selector`.
+    /// Creates the metrics of `selector`.
     pub fn new(selector: Arc<Selector>) -> Self {
         Self {
             selector,
@@ -68,24 +73,25 @@ impl Metrics {
         }
     }
 
-    /// Those of `journal`, too: its lag, its health, its size on disk. They hold on to it for as long as they are registered.
+    /// Adds the metrics of `journal`: its lag, its health, its size on disk. They keep the journal alive for as long as
+    /// they are registered.
     #[cfg(feature = "journal")]
     #[must_use]
     pub fn with_journal(self, journal: Arc<Journal>) -> Self {
         Self { journal: Some(journal), ..self }
     }
 
-    /// Puts them into `registry`.
+    /// Registers the metrics in `registry`.
     pub fn register(self, registry: &mut Registry) {
         registry.register_collector(Box::new(self));
     }
 
-    /// Everything that there can be to see, those of a journal included.
+    /// Returns all families, including those of a journal.
     pub fn families() -> &'static [Family] {
         families::ALL
     }
 
-    /// The name of a row of fetchers.
+    /// Returns the fetcher's name for a row.
     fn fetcher(&self, row: usize) -> &str {
         match u16::try_from(row) {
             Ok(id) if row < OTHER_FETCHER => self.selector.fetcher_name(FetcherId(id)),
@@ -101,7 +107,7 @@ impl Metrics {
                 for fetcher in 0..FETCHERS {
                     let count = counts.decisions(via, source, fetcher);
                     if count > 0 {
-                        // Decisions to ask for nothing have no fetcher.
+                        // Decisions without a request have no fetcher.
                         let name = if fetcher == OTHER_FETCHER { "" } else { self.fetcher(fetcher) };
                         rows.push((vec![*via_name, counts::source_name(source), name], count as f64));
                     }
@@ -117,7 +123,7 @@ impl Metrics {
         for fetcher in 0..FETCHERS {
             for outcome in 0..OUTCOMES {
                 let count = counts.attempts(fetcher, outcome);
-                // A candidate that nobody has tried yet is there as one that has delivered nothing.
+                // A candidate without attempts appears with zero deliveries.
                 let is_candidate = outcome == 0 && fetcher < self.selector.candidates().count();
                 if count > 0 || is_candidate {
                     rows.push((vec![self.fetcher(fetcher), outcome_name(outcome)], count as f64));
@@ -141,7 +147,7 @@ impl Metrics {
             names.iter().zip(all).map(|(name, count)| (vec![*name], read(count) as f64)).collect()
         };
         give.rows(&families::PROBES, rows(&ProbeEnd::NAMES, &counts.probes))?;
-        // Read in this order, so that none has ended that has not begun.
+        // Ends are read before begins, so that a visit never appears to have ended without a begin.
         let ended: u64 = counts.visits.iter().map(read).sum();
         let begun = read(&counts.visits_begun);
         give.rows(&families::VISITS, rows(&ENDS, &counts.visits))?;

@@ -1,7 +1,8 @@
-//! The counts themselves: fixed rows of atomics, one for each combination of labels.
+//! Counters: fixed rows of atomics, one for each combination of labels.
 //!
-//! Invariant: how many rows there are is fixed, whatever comes from outside; what has no row of its own is counted under "other".
-//! Everything is relaxed: each number is right a moment later, and nothing is decided by them.
+//! Every access is relaxed: each number is right a moment later, and no decision depends on it.
+//!
+//! Invariants: the number of rows is fixed, whatever comes from outside. Names without a row are counted as "other".
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,45 +13,45 @@ use fetchwise_types::attempt::Attempt;
 use fetchwise_types::decision::{Decision, Source, Selection};
 use fetchwise_types::registry::{MAX_CANDIDATES, FetcherId};
 
-/// Fetchers with rows of their own: as many as there can be candidates, with one more for all others.
+/// Rows of fetchers: one for each possible candidate, and one for all other fetchers.
 pub(crate) const FETCHERS: usize = MAX_CANDIDATES + 1;
-/// The row of whoever has none of their own.
+/// Row of all fetchers that are not candidates.
 pub(crate) const OTHER_FETCHER: usize = MAX_CANDIDATES;
-/// Each label of a decision, giving up, and seeing at once that nobody gets past.
+/// Labels of decisions: each source, giving up, and no viable fetcher.
 pub(crate) const SOURCES: usize = Source::ALL.len() + 2;
-/// Vendors with rows of their own. The shipped rules know fewer.
+/// Rows of vendors. The shipped rules know fewer.
 pub(crate) const VENDORS: usize = 128;
-/// What visits wait for.
+/// Reasons of waits.
 pub(crate) const WAITS: [&str; 5] = ["probe", "trial", "local_fault", "pace", "doubt"];
-/// How visits end.
+/// Ends of visits.
 pub(crate) const ENDS: [&str; 8] =
     ["delivered", "failed", "paused", "paced", "no_fetcher_gets_past", "no_route", "no_fetcher", "abandoned"];
 
-/// Who asked for a decision.
+/// Origin of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Via {
-    /// Somebody who fetches by himself.
+    /// Caller that fetches by itself.
     Select = 0,
-    /// A visit.
+    /// Visit.
     Visit = 1,
 }
 
 impl Via {
-    /// In the order of their numbers.
+    /// Names in the order of their numbers.
     pub(crate) const NAMES: [&str; 2] = ["select", "visit"];
 }
 
-/// Everything that is counted.
+/// All counters.
 #[derive(Debug)]
 pub(crate) struct Counts {
-    /// By who asked, label and fetcher.
+    /// Decisions by origin, label and fetcher.
     decisions: Box<[AtomicU64]>,
-    /// By fetcher and outcome.
+    /// Attempts by fetcher and outcome.
     attempts: Box<[AtomicU64]>,
-    /// By candidate, with a last row for all others: of those that delivered, and of those that did not.
+    /// Durations of delivered and of failed attempts by candidate, with a last row for all others.
     durations: Box<[[Durations; 2]]>,
-    /// Of visits that delivered, and of those that did not.
+    /// Durations of delivered and of failed visits.
     pub(crate) visit_durations: [Durations; 2],
     pub(crate) blocks: Names<VENDORS>,
     pub(crate) host_pauses: [AtomicU64; 3],
@@ -83,7 +84,7 @@ fn rows(count: usize) -> Box<[AtomicU64]> {
 }
 
 impl Counts {
-    /// For so many candidates: whoever else has recorded attempts shares a row of durations.
+    /// Creates counters for `candidates` candidates. All other fetchers share one row of durations.
     pub(crate) fn new(candidates: usize) -> Self {
         Self {
             decisions: rows(Via::NAMES.len() * SOURCES * FETCHERS),
@@ -103,12 +104,12 @@ impl Counts {
     }
 }
 
-/// The row of a fetcher.
+/// Returns the row of a fetcher.
 fn row(fetcher: Option<FetcherId>) -> usize {
     fetcher.map_or(OTHER_FETCHER, |id| id.index().min(OTHER_FETCHER))
 }
 
-/// The name of a decision's label.
+/// Returns the name of a decision's label.
 pub(crate) fn source_name(source: usize) -> &'static str {
     match Source::ALL.get(source) {
         Some(source) => source.name(),
@@ -133,7 +134,7 @@ impl Counts {
         self.decision(via, take.source as usize, row(Some(take.fetcher)));
     }
 
-    /// A decision without a fetcher. It has the last row, which nobody else with its label uses.
+    /// Counts a decision without a fetcher in the last row, which no other decision with its label uses.
     pub(crate) fn undecided(&self, via: Via, source: usize) {
         self.decision(via, source, OTHER_FETCHER);
     }
@@ -174,7 +175,7 @@ impl Counts {
         self.attempts.get(fetcher * OUTCOMES + outcome).map_or(0, read)
     }
 
-    /// By candidate, with a last row for all others.
+    /// Returns the durations by candidate, with a last row for all others.
     pub(crate) fn durations(&self) -> &[[Durations; 2]] {
         &self.durations
     }

@@ -1,7 +1,11 @@
-//! How long things took, in buckets that grow by a constant factor: eight for each doubling.
+//! Histogram of durations, in buckets that grow by a constant factor: eight for each doubling.
 //!
-//! Invariant: adding is a few comparisons and two additions to atomics. The buckets are those that Prometheus' native histograms have
-//! at resolution 3; every eighth bound is a power of two, so that classic buckets are sums of them. Must not know what is measured.
+//! The buckets are those of Prometheus' native histograms at resolution 3. Every eighth bound is a power of two, so
+//! that classic buckets are sums of them.
+//!
+//! Invariants: adding takes a few comparisons and two additions to atomics.
+//!
+//! Must not know: what is measured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,19 +14,19 @@ use std::time::Duration;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NativeHistogram, NativeHistogramBuckets, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// The resolution, as native histograms number them: 2^3 buckets for each doubling.
+/// Resolution, as native histograms number it: 2^3 buckets for each doubling.
 const SCHEMA: i32 = 3;
 const PER_DOUBLING: i32 = 1 << SCHEMA;
-/// The powers of two between which times are told apart: from a microsecond to one and a half days.
+/// Powers of two in seconds between which durations are resolved: from a microsecond to one and a half days.
 const LOWEST: i32 = -20;
 const HIGHEST: i32 = 17;
 const BUCKETS: usize = ((HIGHEST - LOWEST) * PER_DOUBLING) as usize;
-/// What is longer counts as that long.
+/// Longest duration in nanoseconds. Longer ones count as this.
 const LONGEST_NS: u64 = (1 << HIGHEST) * 1_000_000_000;
-/// Up to this, in seconds, times count as zero.
+/// Duration in seconds up to which it counts as zero.
 const ZERO: f64 = 1.0 / (1 << -LOWEST) as f64;
 
-/// The upper bounds of the buckets within a doubling: 2^(n/8).
+/// Upper bounds of the buckets within a doubling: 2^(n/8).
 const BOUNDS: [f64; PER_DOUBLING as usize] = [
     1.0,
     1.090_507_732_665_257_7,
@@ -34,8 +38,8 @@ const BOUNDS: [f64; PER_DOUBLING as usize] = [
     1.834_008_086_409_342_4,
 ];
 
-/// A distribution of durations, as a histogram with native and classic buckets. Adding to it takes no lock and allocates nothing; a
-/// clone is the same distribution.
+/// Distribution of durations, as a histogram with native and classic buckets. Adding to it takes no lock and allocates
+/// nothing. A clone shares the distribution.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,7 +56,7 @@ const BOUNDS: [f64; PER_DOUBLING as usize] = [
 #[derive(Clone, Debug)]
 pub struct Durations {
     counts: Arc<Counts>,
-    /// The powers of two, in seconds, between which classic buckets are given.
+    /// Powers of two in seconds, between which classic buckets are exported.
     classic: (i32, i32),
 }
 
@@ -64,15 +68,15 @@ struct Counts {
 }
 
 impl Default for Durations {
-    /// With classic buckets from 16 ms to 128 s: for pages.
+    /// Creates a distribution with classic buckets from 16 ms to 128 s, which suit pages.
     fn default() -> Self {
         Self::between(-6, 7)
     }
 }
 
 impl Durations {
-    /// With classic buckets whose bounds are the powers of two from 2^`lowest` to 2^`highest` seconds; -20 and 17 are the most there
-    /// are.
+    /// Creates a distribution with classic buckets whose bounds are the powers of two from 2^`lowest` to 2^`highest`
+    /// seconds. The limits are -20 and 17.
     pub fn between(lowest: i32, highest: i32) -> Self {
         let lowest = lowest.clamp(LOWEST + 1, HIGHEST);
         let counts = Counts {
@@ -84,23 +88,23 @@ impl Durations {
     }
 }
 
-/// What was counted, at one time.
+/// Counts at one time.
 #[derive(Debug)]
 struct Snapshot {
     count: u64,
-    /// Seconds.
+    /// Sum in seconds.
     sum: f64,
     zero: u64,
     buckets: Vec<u64>,
 }
 
 impl Durations {
-    /// Adds a time. What is longer than a day and a half counts as that long.
+    /// Adds a duration. It counts as one and a half days at most.
     pub fn add(&self, time: Duration) {
         self.add_ns(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Adds a time in milliseconds.
+    /// Adds a duration in milliseconds.
     pub(crate) fn add_ms(&self, ms: u64) {
         self.add_ns(ms.saturating_mul(1_000_000));
     }
@@ -113,7 +117,7 @@ impl Durations {
             None => &counts.zero,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        // After more than 580 years in all it wraps, as a counter that begins anew.
+        // After more than 580 years in total it wraps, like a counter that restarts.
         counts.sum_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
@@ -122,12 +126,12 @@ impl Durations {
         let zero = counts.zero.load(Ordering::Relaxed);
         let buckets: Vec<u64> = counts.buckets.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         let sum = counts.sum_ns.load(Ordering::Relaxed) as f64 / 1e9;
-        // Counted from the buckets, so that they add up though others are adding meanwhile.
+        // Summed up from the buckets, so that count and buckets agree while others are adding.
         Snapshot { count: zero + buckets.iter().sum::<u64>(), sum, zero, buckets }
     }
 }
 
-/// The bucket of so many seconds; none for next to nothing. What is longer than all of them counts in the last.
+/// Returns the bucket of a duration, or `None` for next to nothing. Too long durations belong to the last bucket.
 fn place(seconds: f64) -> Option<usize> {
     if seconds.is_nan() || seconds <= ZERO {
         return None;
@@ -137,13 +141,14 @@ fn place(seconds: f64) -> Option<usize> {
     let exponent = ((bits >> 52) & 0x7ff) as i32 - 1023;
     let mantissa = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000);
     let within = BOUNDS.iter().filter(|bound| **bound < mantissa).count() as i32;
-    // The bucket whose upper bound is 2^(index / 8); the first one has the index 1 above the lowest power.
+    // The bucket has the upper bound 2^(index / 8). The first one has the index 1 above the lowest power.
     let index = exponent * PER_DOUBLING + within;
     usize::try_from(index - LOWEST * PER_DOUBLING - 1).ok().map(|place| place.min(BUCKETS - 1))
 }
 
 impl Snapshot {
-    /// Sparse buckets: runs of buckets (how far from the one before, how many), and how each count differs from the one before it.
+    /// Returns sparse buckets: spans (gap to the previous one, length), and the difference of each count to the
+    /// previous one.
     fn native(&self) -> (Vec<(i32, u32)>, Vec<i64>) {
         let (mut spans, mut deltas): (Vec<(i32, u32)>, Vec<i64>) = (Vec::new(), Vec::new());
         let (mut expected, mut last) = (0, 0);
@@ -159,13 +164,14 @@ impl Snapshot {
             last = count;
         }
         if spans.is_empty() {
-            // A run of no buckets tells a native histogram without any from a classic one.
+            // An empty span distinguishes a native histogram without buckets from a classic one.
             spans.push((0, 0));
         }
         (spans, deltas)
     }
 
-    /// Classic buckets with bounds from 2^lowest to 2^highest seconds, and one for what is longer: bound and count of each.
+    /// Returns classic buckets with bounds from 2^lowest to 2^highest seconds, and one for longer durations: bound and
+    /// count of each.
     fn classic(&self, (lowest, highest): (i32, i32)) -> Vec<(f64, u64)> {
         let mut all = Vec::new();
         let mut counts = self.buckets.iter();
@@ -193,7 +199,7 @@ impl EncodeMetric for Durations {
 }
 
 impl Durations {
-    /// Writes both kinds of buckets.
+    /// Encodes both kinds of buckets.
     pub(crate) fn give(&self, encoder: &mut MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let snapshot = self.snapshot();
         let (spans, deltas) = snapshot.native();

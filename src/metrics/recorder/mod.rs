@@ -1,7 +1,9 @@
-//! Where the selector, visits and replay say what has happened, to be counted; nothing at all without the feature `metrics`.
+//! Recorder of the counters. The selector, visits and replay report events to it. Without the feature `metrics` it does
+//! nothing.
 //!
-//! Invariant: counting takes no lock, allocates nothing and makes no system call. Must not decide anything, nor know how counts are
-//! shown.
+//! Invariants: counting takes no lock, allocates nothing and makes no system call.
+//!
+//! Must not know: decisions, nor how the counts are exported.
 
 #[cfg(feature = "metrics")]
 pub(crate) mod counts;
@@ -27,45 +29,45 @@ use fetchwise_types::decision::{Decision, Selection};
 #[cfg(feature = "metrics")]
 use fetchwise_types::registry::FetcherId;
 
-/// Why a host is paused.
+/// Cause of a host's pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody counts them"))]
 #[repr(usize)]
 pub(crate) enum PauseCause {
-    /// Several of its links ended blocked.
+    /// Several links of the host ended blocked.
     Blocked = 0,
-    /// It said "not now".
+    /// The host responded with a rate limit.
     Limited = 1,
-    /// Its pace holds it.
+    /// The host's pace holds it.
     Pace = 2,
 }
 
 impl PauseCause {
-    /// In the order of their numbers.
+    /// Names in the order of their numbers.
     #[cfg(feature = "metrics")]
     pub(crate) const NAMES: [&str; 3] = ["blocked", "limited", "pace"];
 }
 
-/// What came of a probe.
+/// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody counts them"))]
 #[repr(usize)]
 pub(crate) enum ProbeEnd {
-    /// What it brought was what was wanted.
+    /// The visit used the probe's response.
     Reused = 0,
-    /// It was not, and something longer or dearer has to follow.
+    /// The probe failed, and a slower or more expensive request follows.
     Failed = 1,
-    /// Another visit's verdict was taken over.
+    /// The visit used the result of another visit's probe.
     Shared = 2,
 }
 
 impl ProbeEnd {
-    /// In the order of their numbers.
+    /// Names in the order of their numbers.
     #[cfg(feature = "metrics")]
     pub(crate) const NAMES: [&str; 3] = ["reused", "failed", "shared"];
 }
 
-/// What a selector counts.
+/// Counters of a selector.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     #[cfg(feature = "metrics")]
@@ -74,7 +76,7 @@ pub(crate) struct Meter {
 
 #[cfg_attr(not(feature = "metrics"), allow(unused_variables, clippy::unused_self, reason = "counting is compiled out"))]
 impl Meter {
-    /// With nothing counted, for a selector with so many candidates.
+    /// Creates counters at zero, for a selector with `candidates` candidates.
     pub(crate) fn new(candidates: usize) -> Self {
         Self {
             #[cfg(feature = "metrics")]
@@ -82,42 +84,42 @@ impl Meter {
         }
     }
 
-    /// Somebody asked for a decision, and nothing but a decision.
+    /// Counts a plain decision, without a visit.
     #[inline]
     pub(crate) fn decided(&self, decision: &Decision) {
         #[cfg(feature = "metrics")]
         self.counts.decided(counts::Via::Select, decision);
     }
 
-    /// A visit hands out a request.
+    /// Counts a request that a visit hands out.
     #[inline]
     pub(crate) fn took(&self, take: &Selection) {
         #[cfg(feature = "metrics")]
         self.counts.took(counts::Via::Visit, take);
     }
 
-    /// An attempt is recorded by `fetcher`; none where there are too many fetchers to tell them apart.
+    /// Counts an attempt by `fetcher`, which is `None` if there are too many fetchers.
     #[cfg(feature = "metrics")]
     #[inline]
     pub(crate) fn recorded(&self, attempt: &Attempt, fetcher: Option<FetcherId>) {
         self.counts.recorded(attempt, fetcher);
     }
 
-    /// A host is paused.
+    /// Counts a host pause.
     #[inline]
     pub(crate) fn host_paused(&self, cause: PauseCause) {
         #[cfg(feature = "metrics")]
         counts::add(&self.counts.host_pauses[cause as usize]);
     }
 
-    /// A link is paused.
+    /// Counts a link pause.
     #[inline]
     pub(crate) fn link_paused(&self) {
         #[cfg(feature = "metrics")]
         counts::add(&self.counts.link_pauses);
     }
 
-    /// A host was found to limit: the number of the level whose limit it is taken for.
+    /// Counts a rate limit that was hit, by the number of the level that it is attributed to.
     #[inline]
     pub(crate) fn tripped(&self, level: usize) {
         #[cfg(feature = "metrics")]
@@ -126,14 +128,14 @@ impl Meter {
         }
     }
 
-    /// A wall may be the page's or the pace's.
+    /// Counts a block that may concern either the page or the request rate.
     #[inline]
     pub(crate) fn doubted(&self) {
         #[cfg(feature = "metrics")]
         counts::add(&self.counts.pace_doubts);
     }
 
-    /// A visit is told to wait: the number of what it waits for.
+    /// Counts a wait of a visit, by the number of its reason.
     #[inline]
     pub(crate) fn waits(&self, why: usize) {
         #[cfg(feature = "metrics")]
@@ -142,20 +144,20 @@ impl Meter {
         }
     }
 
-    /// A probe ended, or was not needed.
+    /// Counts a probe that ended, or that was not needed.
     #[inline]
     pub(crate) fn probed(&self, end: ProbeEnd) {
         #[cfg(feature = "metrics")]
         counts::add(&self.counts.probes[end as usize]);
     }
 
-    /// So many attempts of this outcome are in the log from earlier runs.
+    /// Adds the attempts of one outcome that the log has from earlier runs.
     #[cfg(all(feature = "metrics", feature = "journal"))]
     pub(crate) fn found(&self, fetcher: Option<FetcherId>, outcome: usize, attempts: u64) {
         self.counts.found(fetcher, outcome, attempts);
     }
 
-    /// All of it.
+    /// Returns all counters.
     #[cfg(feature = "metrics")]
     pub(crate) fn counts(&self) -> &Arc<Counts> {
         &self.counts

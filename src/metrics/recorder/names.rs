@@ -1,18 +1,19 @@
-//! Counts by a name that comes from outside, such as a vendor's: as many names as there are places, and no lock or allocation.
+//! Counts by a name from outside, such as a vendor's: a hash table of fixed size, without locks or allocation.
 //!
-//! Invariants: a name, once it has a place, keeps it; names that find none, or are too long, are counted together as "other". Must not
-//! know what is counted.
+//! Invariants: a name keeps its slot. Names that find no slot, or are too long, are counted together as "other".
+//!
+//! Must not know: what is counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The longest name with a place of its own, in bytes.
+/// Longest name that gets a slot, in bytes.
 const MAX_LENGTH: usize = 56;
 const WORDS: usize = MAX_LENGTH / 8;
-/// What counts together.
+/// Name for all names without a slot.
 const OTHER: &str = "other";
-/// A place whose name is being written.
+/// Length of a slot whose name is being written.
 const WRITING: u64 = 0;
 
 /// Counts by name.
@@ -22,12 +23,12 @@ pub(crate) struct Names<const N: usize> {
     other: AtomicU64,
 }
 
-/// One name with its count.
+/// Slot of a name.
 #[derive(Debug, Default)]
 struct Place {
-    /// The hash of the name; 0 while the place is free.
+    /// Hash of the name; 0 while the slot is free.
     hash: AtomicU64,
-    /// The name's length and one; [`WRITING`] until the name is there.
+    /// Length of the name, plus one; [`WRITING`] until the name is written.
     length: AtomicU64,
     name: [AtomicU64; WORDS],
     count: AtomicU64,
@@ -40,7 +41,7 @@ impl<const N: usize> Default for Names<N> {
 }
 
 impl<const N: usize> Names<N> {
-    /// Counts `name` once more.
+    /// Adds one to the count of `name`.
     pub(crate) fn add(&self, name: &str) {
         self.find(name).map_or(&self.other, |place| &place.count).fetch_add(1, Ordering::Relaxed);
     }
@@ -54,7 +55,7 @@ impl<const N: usize> Names<N> {
         (0..N).map(|step| &self.places[(begin + step) % N]).find(|place| place.is_of(hash, name))
     }
 
-    /// All names with their counts, those that count together last.
+    /// Returns all names with their counts. The common count of names without a slot comes last.
     pub(crate) fn all(&self) -> Vec<(String, u64)> {
         let mut all: Vec<_> = self.places.iter().filter_map(Place::read).collect();
         all.sort();
@@ -67,8 +68,8 @@ impl<const N: usize> Names<N> {
 }
 
 impl Place {
-    /// Whether it is the place of the name with this hash, which takes it where it is free. Two names with one hash of 64 bits count
-    /// as one.
+    /// Returns whether this is the slot of the name with this hash. A free slot is taken for it. Two names with the
+    /// same 64-bit hash count as one.
     fn is_of(&self, hash: u64, name: &str) -> bool {
         match self.hash.compare_exchange(0, hash, Ordering::Relaxed, Ordering::Relaxed) {
             Err(taken) => taken == hash,
@@ -78,14 +79,14 @@ impl Place {
                     eight[..bytes.len()].copy_from_slice(bytes);
                     word.store(u64::from_le_bytes(eight), Ordering::Relaxed);
                 }
-                // Release pairs with the Acquire in `read`: whoever sees the length sees the name.
+                // Release pairs with the Acquire in `read`: a reader that sees the length sees the name.
                 self.length.store(name.len() as u64 + 1, Ordering::Release);
                 true
             }
         }
     }
 
-    /// Its name, with what is no letter or sign shown as such, and its count.
+    /// Returns the name, with control characters replaced, and its count.
     fn read(&self) -> Option<(String, u64)> {
         let length = self.length.load(Ordering::Acquire);
         if length == WRITING {

@@ -1,14 +1,14 @@
-//! The outcomes of attempts, numbered: content, each kind of the table, and what only an import has a name for.
+//! Numbering of the outcomes of attempts: content, each error kind, and one for the error names of imports.
 //!
-//! Invariant: numbers are of this process only; what is kept is kept by name.
+//! Invariants: the numbers belong to this process only. Files store names.
 
 use fetchwise_types::attempt::ErrorType;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 
-/// How many there are.
+/// Number of outcomes.
 pub(crate) const OUTCOMES: usize = ErrorKind::ALL.len() + 2;
 
-/// The number of an outcome, by whether content came and why not.
+/// Returns the number of an outcome.
 pub(crate) fn outcome_of(success: bool, error: Option<&ErrorType>) -> usize {
     match error.and_then(ErrorType::kind) {
         _ if success => 0,
@@ -17,13 +17,13 @@ pub(crate) fn outcome_of(success: bool, error: Option<&ErrorType>) -> usize {
     }
 }
 
-/// The number of a failure of this kind.
+/// Returns the number of a failure of this kind.
 pub(crate) const fn of_kind(kind: ErrorKind) -> usize {
     // Kinds are numbered in the order of the table.
     kind as usize + 1
 }
 
-/// The name of an outcome.
+/// Returns the name of an outcome.
 pub(crate) fn outcome_name(outcome: usize) -> &'static str {
     match outcome {
         0 => "content",
@@ -31,7 +31,7 @@ pub(crate) fn outcome_name(outcome: usize) -> &'static str {
     }
 }
 
-/// The number of the outcome called `name`.
+/// Returns the number of the outcome called `name`.
 #[cfg(feature = "journal")]
 pub(crate) fn outcome_named(name: &str) -> usize {
     match name {

@@ -1,6 +1,6 @@
-//! One visit as it is counted: when it began, and how it ended.
+//! Timer and end counter of one visit.
 //!
-//! Invariant: each visit that has asked for its first step ends once, as "abandoned" where nobody went on to its end.
+//! Invariants: each visit that has requested its first step ends once, as "abandoned" if nobody continues it.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Watch {
         Self { counts: Arc::clone(meter.counts()), begun: None, is_over: false }
     }
 
-    /// The visit asks for a step.
+    /// Notes that the visit requests a step.
     #[inline]
     pub(crate) fn steps(&mut self, now: Timestamp) {
         if self.begun.is_none() {
@@ -30,7 +30,8 @@ impl Watch {
         }
     }
 
-    /// The visit has ended so: a number of [`ENDS`]. A visit that made no request and came to no decision has the label `undecided`.
+    /// Counts the end of the visit; `end` is an index into [`ENDS`]. A visit that made no request and no decision has
+    /// the label `undecided`.
     pub(crate) fn ended(&mut self, end: usize, undecided: Option<usize>, now: Timestamp) {
         let Some(begun) = self.begun.filter(|_| !self.is_over) else { return };
         self.is_over = true;

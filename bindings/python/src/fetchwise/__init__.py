@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from ._errors import ConfigError, Error, ForkedError, LockedError, LogError, UrlError
 from ._fetchwise import (
-    Answer,
+    FetchResult,
     Attempt,
     Decision,
     Detector,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admission",
-    "Answer",
+    "FetchResult",
     "Attempt",
     "ConfigError",
     "Decision",

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from ._fetchwise import Answer, Detector, End, Selector, Step, Visit
+from ._fetchwise import FetchResult, Detector, End, Selector, Step, Visit
 
 Fetch = Callable[[str, Step], Awaitable[Any]]
 
@@ -80,7 +80,7 @@ class Fetching:
             url, fetchers=list(fetchers), prefer=prefer, link=link, heuristics=heuristics
         )
         self.response: Any = None
-        self.answer: Answer | None = None
+        self.answer: FetchResult | None = None
         self._fetchers = fetchers
         self._detector = detector or _shared_detector()
 

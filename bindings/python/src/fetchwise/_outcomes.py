@@ -11,7 +11,7 @@ import enum
 import socket
 import ssl
 
-from ._fetchwise import Answer
+from ._fetchwise import FetchResult
 
 
 class ErrorKind(str, enum.Enum):
@@ -163,10 +163,10 @@ def _of(error: BaseException) -> ErrorKind | None:
     return None
 
 
-def answer_of(error: object) -> Answer:
+def answer_of(error: object) -> FetchResult:
     """The answer that an exception stands for, so that ``Visit.report(step, error)`` needs no thought."""
     if not isinstance(error, BaseException):
         raise TypeError(
-            "report an Answer, a Verdict, an ErrorKind or an exception, not " + type(error).__name__
+            "report a FetchResult, a Verdict, an ErrorKind or an exception, not " + type(error).__name__
         )
-    return Answer(error_kind(error), message=f"{type(error).__name__}: {error}"[:500])
+    return FetchResult(error_kind(error), message=f"{type(error).__name__}: {error}"[:500])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._fetching import ready
-from ._fetchwise import Answer, Decision, End, Selector, Step, Verdict, Visit
+from ._fetchwise import FetchResult, Decision, End, Selector, Step, Verdict, Visit
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Pauses:
     def ended(
         self,
         url: str,
-        outcome: Answer | Verdict | str | BaseException,
+        outcome: FetchResult | Verdict | str | BaseException,
         retry_after: float | None = None,
         *,
         key: str | None = None,
@@ -104,7 +104,7 @@ class Pauses:
         visit, step = known
         assert step is not None
         if retry_after is not None and isinstance(outcome, str):
-            outcome = Answer(outcome, retry_after=retry_after)
+            outcome = FetchResult(outcome, retry_after=retry_after)
         visit.report(step, outcome, duration=duration)
         return self._next(key, visit)
 

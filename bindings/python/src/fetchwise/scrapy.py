@@ -40,7 +40,7 @@ from scrapy.http import Headers, Response
 from scrapy.responsetypes import responsetypes
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from . import Admission, Answer, Detector, End, Pauses, Selector, error_kind
+from . import Admission, FetchResult, Detector, End, Pauses, Selector, error_kind
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Middleware:
             self.pauses.forget(request.url, key=token)
             return response
         if any(flag in response.flags for flag in ("partial", "dataloss")):
-            answer = Answer("truncated", status=response.status)
+            answer = FetchResult("truncated", status=response.status)
         else:
             answer = self.detector.judge(response.status, response.headers, response.body, url=response.url)
         admission = self._ended(request, token, answer)
@@ -129,14 +129,14 @@ class Middleware:
         if isinstance(exception, IgnoreRequest):
             self.pauses.forget(request.url, key=token)
             return None
-        answer = Answer(error_kind(exception), message=f"{type(exception).__name__}: {exception}"[:500])
+        answer = FetchResult(error_kind(exception), message=f"{type(exception).__name__}: {exception}"[:500])
         admission = self._ended(request, token, answer)
         if admission.end is None:
             return self._again(request, admission)
         self._finish(request, admission.end, answer)
         return None
 
-    def _ended(self, request: Request, token: str, answer: Answer) -> Admission:
+    def _ended(self, request: Request, token: str, answer: FetchResult) -> Admission:
         fetcher = request.meta.pop("fetchwise_fetcher")
         started = request.meta.pop("fetchwise_started", None)
         duration = None if started is None else time.monotonic() - started
@@ -163,7 +163,7 @@ class Middleware:
         changed_request: Request = request.replace(**changed)
         return changed_request
 
-    def _finish(self, request: Request, end: End, answer: Answer) -> None:
+    def _finish(self, request: Request, end: End, answer: FetchResult) -> None:
         request.meta.pop("fetchwise_visit", None)
         self._count(f"end/{end.kind}")
         request.meta["fetchwise"] = {

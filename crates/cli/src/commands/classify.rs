@@ -66,11 +66,11 @@ pub(crate) struct ClassifyArgs {
 }
 
 /// The longest line of a batch.
-const LINE_MAX_BYTES: usize = 4 << 20;
+const MAX_LINE_BYTES: usize = 4 << 20;
 /// Lines that are read before their results are written.
 const BLOCK_LINES: usize = 1024;
 /// As much of a body is read as a detector looks at.
-const BODY_MAX_BYTES: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// A line of a batch that cannot be read.
 #[derive(Serialize)]
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Out) -> Re
     let options = settings.detector_options();
     let options = args.block_threshold.map_or(options, |sure| options.with_block_threshold(sure));
     let detector = if args.keywords { Detector::keywords() } else { settings.detector()? };
-    let detector = detector.with_options(options.with_max_bytes(BODY_MAX_BYTES).counting_all());
+    let detector = detector.with_options(options.with_max_bytes(MAX_BODY_BYTES).counting_all());
     if let Some(path) = args.batch.as_ref().filter(|_| args.evaluate) {
         let report = detect::evaluate(&detector, path).map_err(Failure::failed)?;
         return if out.json { out.object(&report) } else { out.line(report) }.map(|()| Exit::Done);
@@ -131,7 +131,7 @@ fn single(detector: &Detector, path: &Path, args: &ClassifyArgs, out: &mut Out) 
 
 /// Reads responses with all processors, a block of lines at a time.
 fn batch(detector: &Detector, path: &Path, explain: bool, out: &mut Out) -> Result<Exit, Failure> {
-    let mut lines = Lines::open(path, LINE_MAX_BYTES)?;
+    let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
     let folder = if is_stdin(path) { Path::new("") } else { path.parent().unwrap_or(Path::new("")) };
     let mut exit = Exit::Done;
     let mut table = Table::new(&["verdict", "url", "reason"]);
@@ -250,7 +250,7 @@ fn read_line(
 /// The body, as much of it as matters.
 fn read_body(from: impl Read) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
-    from.take(BODY_MAX_BYTES as u64).read_to_end(&mut body)?;
+    from.take(MAX_BODY_BYTES as u64).read_to_end(&mut body)?;
     Ok(body)
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Out) -> Resul
         known.entry(host).or_default().paused = Some(paused);
     }
     if let Some(pace) = selector.pace() {
-        for (level, name) in pace.known() {
+        for (level, name) in pace.hosts() {
             if level == Level::Host
                 && let Some(explained) = pace.explain(&name, now)
             {

@@ -352,15 +352,15 @@ fn progress_bar(world: &str) -> ProgressBar {
 
 /// Reads `9001` or `9001..9005`, both ends included; `..=` means the same.
 fn parse_seeds(text: &str) -> Result<SeedRange, String> {
-    const SEEDS_MAX: u64 = 1000;
+    const MAX_SEEDS: u64 = 1000;
     let (first, last) = text.split_once("..").map_or((text, text), |(a, b)| (a, b.strip_prefix('=').unwrap_or(b)));
     let number = |text: &str| {
         text.trim().parse::<u64>().map_err(|_| format!("{text:?} is no seed: expected A..B, as in 9001..9005"))
     };
     let range = SeedRange { first: number(first)?, last: number(last)? };
     match range.last.checked_sub(range.first) {
-        Some(more) if more < SEEDS_MAX => Ok(range),
-        _ => Err(format!("{text} are not between 1 and {SEEDS_MAX} seeds")),
+        Some(more) if more < MAX_SEEDS => Ok(range),
+        _ => Err(format!("{text} are not between 1 and {MAX_SEEDS} seeds")),
     }
 }
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use fetchwise_testsite::benchmark_sites::{Benchmark, Ledger, Plan, RENDER_COST, Score, usual};
-use fetchwise_testsite::submission_server::Hall;
+use fetchwise_testsite::benchmark_sites::{BenchmarkSites, Ledger, SitePlan, RENDER_COST, Score, default_plans};
+use fetchwise_testsite::submission_server::SubmissionServer;
 use serde::{Deserialize, Serialize};
 
 use crate::commands::fetch::shutdown;
@@ -40,7 +40,7 @@ pub(crate) struct TownArgs {
 #[serde(deny_unknown_fields)]
 struct Sites {
     #[serde(rename = "site")]
-    sites: Vec<Plan>,
+    sites: Vec<SitePlan>,
 }
 
 /// Where it is, as JSON has it.
@@ -55,11 +55,11 @@ struct WhereJson {
 pub(crate) fn run(args: &TownArgs, out: &mut Out) -> Result<Exit, Failure> {
     let plans = match &args.sites {
         Some(file) => read(file)?,
-        None => usual(),
+        None => default_plans(),
     };
-    let started = Benchmark::start(&plans, args.pages, args.seed);
+    let started = BenchmarkSites::start(&plans, args.pages, args.seed);
     let town = Arc::new(started.map_err(|error| Failure::failed(format_args!("cannot serve the town: {error}")))?);
-    let hall = Hall::open(Arc::clone(&town)).map_err(Failure::failed)?;
+    let hall = SubmissionServer::start(Arc::clone(&town)).map_err(Failure::failed)?;
     let places = WhereJson { links: hall.url("/links.txt"), pages: hall.url("/pages"), ledger: hall.url("/ledger") };
     if out.json {
         out.object(&places)?;
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &TownArgs, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn read(file: &std::path::Path) -> Result<Vec<Plan>, Failure> {
+fn read(file: &std::path::Path) -> Result<Vec<SitePlan>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::usage(format_args!("{}: {error}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
     let sites: Sites = toml::from_str(&text).map_err(|error| failed(&error))?;

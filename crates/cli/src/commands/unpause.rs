@@ -45,7 +45,7 @@ pub(crate) struct ReleaseArgs {
 /// A server answers within this, or it does not.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// No answer that means anything is longer.
-const ANSWER_MAX: u64 = 64 << 10;
+const MAX_ANSWER: u64 = 64 << 10;
 
 /// What the hash of a token begins with, in a file of tokens that a server reads.
 const HASHED: &str = "sha256:";
@@ -119,7 +119,7 @@ fn ask(server: &str, args: &ReleaseArgs, target: &ReleaseTarget, out: &mut Out) 
     let body = response
         .body_mut()
         .with_config()
-        .limit(ANSWER_MAX)
+        .limit(MAX_ANSWER)
         .read_to_string()
         .map_err(|error| failed(error.to_string()))?;
     let answer: Answer = serde_json::from_str(&body).unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::terminal::output::{CHOSEN, ERROR, Out, note, plain, styled};
 use fetchwise::attempt::Hint;
 use fetchwise::decision::Decision;
 use fetchwise::heuristic::Heuristic;
-use fetchwise::heuristic::url::{URL_MAX_BYTES, parse};
+use fetchwise::heuristic::url::{MAX_URL_BYTES, parse};
 use fetchwise::journal::LoadReport;
 use fetchwise::registry::{FetcherId, FetcherSet, FetcherSpec};
 use fetchwise::rfc3339;
@@ -302,7 +302,7 @@ pub(crate) fn each_url(
             continue;
         }
         let path = Path::new("-");
-        let mut lines = Lines::open(path, URL_MAX_BYTES * 2)?;
+        let mut lines = Lines::open(path, MAX_URL_BYTES * 2)?;
         while let Some(line) = lines.next_line().map_err(|error| unreadable(path, &error))? {
             match line.text {
                 Ok(text) if text.trim().is_empty() || text.starts_with('#') => {}

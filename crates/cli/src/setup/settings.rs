@@ -20,7 +20,7 @@ use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use fetchwise::journal::{self, LoadReport, AsOf, TornTail};
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy::Policy;
-use fetchwise::registry::{CANDIDATES_MAX, FetcherSpec, canonical};
+use fetchwise::registry::{MAX_CANDIDATES, FetcherSpec, canonical};
 use fetchwise::rollout::{Event, Kept, KeptError};
 use fetchwise::router::{Mode, Router, RouterError, TableError};
 use fetchwise::selector::{Selector, SelectorBuilder};
@@ -390,14 +390,14 @@ impl Settings {
                 candidates.push(FetcherSpec::by_name(name));
             }
         }
-        if let Some(first) = candidates.get(CANDIDATES_MAX) {
-            let more = candidates.len() - CANDIDATES_MAX;
+        if let Some(first) = candidates.get(MAX_CANDIDATES) {
+            let more = candidates.len() - MAX_CANDIDATES;
             note(format_args!(
                 "warning: {more} of the fetchers in the log cannot be candidates, such as {}: the limit is \
-                 {CANDIDATES_MAX}; list the ones in use as [[fetcher]] in a config",
+                 {MAX_CANDIDATES}; list the ones in use as [[fetcher]] in a config",
                 plain(&first.name)
             ));
-            candidates.truncate(CANDIDATES_MAX);
+            candidates.truncate(MAX_CANDIDATES);
         }
         candidates
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use fetchwise_testsite::origin::{Origin, Site};
 use fetchwise_testsite::services::archive::{Capture, WebArchive};
-use fetchwise_testsite::services::proxy::{ForwardProxy, ProxyTemper};
+use fetchwise_testsite::services::proxy::{ForwardProxy, ProxyOptions};
 use fetchwise_testsite::services::{Reply, Service};
 use serde_json::{Value, json};
 
@@ -162,9 +162,9 @@ fn two_ways_to_get_pages_or_an_archive_without_an_address_are_no_config() {
 fn a_fetcher_through_a_proxy_has_a_name_and_evidence_of_its_own() {
     let place = Place::new();
     let origin = Origin::start([(SITE, Site::Static)]).unwrap();
-    let temper = ProxyTemper {
-        world: SITE.parse().unwrap(),
-        user: Some(("me".to_owned(), "hush-hush".to_owned())),
+    let temper = ProxyOptions {
+        upstream: SITE.parse().unwrap(),
+        credentials: Some(("me".to_owned(), "hush-hush".to_owned())),
         refuses: false,
     };
     let proxy = ForwardProxy::start(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 33)), temper).unwrap();
@@ -186,7 +186,7 @@ fn a_fetcher_through_a_proxy_has_a_name_and_evidence_of_its_own() {
     let output = place.command(&line).env("PROXY_USER", "me:hush-hush").output().unwrap();
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&result["success"], &result["fetcher"]), (&json!(true), &json!("by_socks")), "{result}");
-    assert_eq!(proxy.served(), [format!("SOCKS {SITE}:{}", origin.port())]);
+    assert_eq!(proxy.requests(), [format!("SOCKS {SITE}:{}", origin.port())]);
     let line = ["try", "--config", "c.toml", "--json", &url];
     let output = place.command(&line).env("PROXY_USER", "me:wrong-hush").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);

@@ -9,7 +9,7 @@ use crate::server::{Server, attempt, lines, now};
 /// More than the log has room for.
 const ATTEMPTS: usize = 24_000;
 const DOMAINS: usize = 7;
-const DISK_MAX: u64 = 2 << 20;
+const MAX_DISK: u64 = 2 << 20;
 
 #[test]
 fn the_log_is_compacted_beside_the_server_and_its_figures_agree_with_it() {
@@ -35,7 +35,7 @@ fn the_log_is_compacted_beside_the_server_and_its_figures_agree_with_it() {
     loop {
         let (shown, logged) = (server.get("/v1/stats?by=domain").of(200), server.beside(&["stats", "--by", "domain"]));
         let board = server.get("/v1/dashboard").of(200);
-        if *shown.as_array().unwrap() == logged && board["log"]["bytes"].as_u64().unwrap() < DISK_MAX {
+        if *shown.as_array().unwrap() == logged && board["log"]["bytes"].as_u64().unwrap() < MAX_DISK {
             break;
         }
         assert!(patience.elapsed() < Duration::from_secs(120), "{shown} and {logged:?}: {}", server.stderr());

@@ -1,12 +1,12 @@
-//! The attributes of one tag, read one after the other. Names and values are slices of the tag, entities not decoded.
+//! Attributes of one tag, in order. Names and values are slices of the tag, entities not decoded.
 
-/// An iterator over `(name, value)`; an attribute without a value has an empty one.
+/// Iterator over `(name, value)`; the value is empty if the attribute has none.
 pub(crate) struct Attributes<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Attributes<'a> {
-    /// Reads `attrs`: what stands between a tag's name and its `>`, in lower case.
+    /// Reads `attrs`: the lower-case text between a tag's name and its `>`.
     pub(crate) fn new(attrs: &'a [u8]) -> Self {
         Self { rest: attrs }
     }
@@ -18,7 +18,7 @@ impl<'a> Iterator for Attributes<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let from = self.rest.iter().position(|b| !(b.is_ascii_whitespace() || *b == b'/'))?;
         let rest = &self.rest[from..];
-        // A `=` that comes first belongs to the name.
+        // A leading `=` belongs to the name.
         let name_len = 1 + rest[1..]
             .iter()
             .position(|b| matches!(b, b'=' | b'/' | b' ' | b'\t' | b'\n' | b'\r' | 0x0C))
@@ -44,12 +44,13 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// The value of the attribute called `name`.
+/// Returns the value of the attribute `name`.
 pub(crate) fn value<'a>(attrs: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     Attributes::new(attrs).find(|(n, _)| *n == name).map(|(_, v)| v)
 }
 
-/// Whether the attributes hide their element: `hidden`, or a style with `display: none` or `visibility: hidden`.
+/// Returns whether the attributes hide their element: `hidden`, or a style with `display: none` or `visibility:
+/// hidden`.
 pub(crate) fn hide(attrs: &[u8]) -> bool {
     Attributes::new(attrs).any(|(name, value)| match name {
         b"hidden" => true,
@@ -58,7 +59,7 @@ pub(crate) fn hide(attrs: &[u8]) -> bool {
     })
 }
 
-/// Whether a declaration of a style hides.
+/// Returns whether a style declaration hides its element.
 fn hides(declaration: &[u8]) -> bool {
     let Some(colon) = declaration.iter().position(|b| *b == b':') else { return false };
     let (property, value) = (declaration[..colon].trim_ascii(), declaration[colon + 1..].trim_ascii_start());
@@ -87,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn attributes_that_are_cut_or_odd_end_without_a_panic() {
+    fn truncated_and_odd_attributes_do_not_panic() {
         for attrs in ["", " ", "=", "==", " a=", " a=\"", "a='x", "/////", "\"", " \"x\"", "= =", "a = = b"] {
             let _ = read(attrs);
         }
     }
 
     #[test]
-    fn only_what_hides_hides() {
+    fn only_hidden_and_two_styles_hide_an_element() {
         for attrs in [
             " hidden",
             " id=x hidden",

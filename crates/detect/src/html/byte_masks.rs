@@ -1,37 +1,39 @@
-//! A page as sets of bits, sixty-four bytes at a time: where markup begins, where tags may end, what is white space, what
-//! text cannot be counted byte by byte, and where attributes that hide their element may be. Knows bytes, not HTML.
+//! Bit masks of a page, 64 bytes at a time: where markup begins, where tags may end, white space, text that cannot be
+//! counted byte by byte, and attributes that may hide their element.
+//!
+//! Must not know: HTML, only bytes.
 
 use wide::u8x16;
 
 /// Bytes in a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// The bits of one block; bit n stands for the byte at `base + n`. Bytes beyond the end of the page are in no set.
+/// The masks of one block; bit n is the byte at `base + n`. Bytes beyond the end of the page are in no mask.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
-    /// Where it begins, a multiple of [`BLOCK`].
+    /// Offset of its first byte, a multiple of [`BLOCK`].
     base: usize,
     /// `<`.
     pub(crate) angle: u64,
     /// `>`, `"` and `'`.
     pub(crate) ends: u64,
-    /// White space as HTML has it.
+    /// White space of HTML.
     pub(crate) space: u64,
-    /// `&` and what is not ASCII.
+    /// `&` and bytes outside ASCII.
     pub(crate) odd: u64,
-    /// `dd` and `yl`, where they begin: attributes without them are neither `hidden` nor `style`.
+    /// First bytes of `dd` and `yl`: attributes without them are neither `hidden` nor `style`.
     pub(crate) hides: u64,
 }
 
 impl Block {
-    /// The first block of `text`.
+    /// Reads the first block of `text`.
     pub(crate) fn first(text: &[u8]) -> Self {
         let mut block = Self { base: 0, angle: 0, ends: 0, space: 0, odd: 0, hides: 0 };
         block.read(text, 0);
         block
     }
 
-    /// Makes this the block that holds the byte at `at`, if it is not; returns where it begins.
+    /// Moves to the block that contains the byte at `at`, unless it is there; returns the block's offset.
     #[inline]
     pub(crate) fn seek(&mut self, text: &[u8], at: usize) -> usize {
         let base = at & !(BLOCK - 1);
@@ -41,13 +43,13 @@ impl Block {
         base
     }
 
-    /// Field by field: a block that is moved as a whole would be waited for.
+    /// Writes each field separately: moving the struct as a whole would stall.
     fn read(&mut self, text: &[u8], base: usize) {
         let mut filled = [0; BLOCK];
         let bytes = match text.get(base..).and_then(|rest| rest.first_chunk()) {
             Some(bytes) => bytes,
             None => {
-                // Filled up with bytes that are in no set.
+                // Padded with bytes that are in no mask.
                 let rest = text.get(base..).unwrap_or_default();
                 filled.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
                 &filled
@@ -61,7 +63,7 @@ impl Block {
             let at = 16 * n;
             angle |= u64::from(is(b'<').to_bitmask()) << at;
             ends |= u64::from((is(b'>') | is(b'"') | is(b'\'')).to_bitmask()) << at;
-            // A tab and a carriage return are one bit apart.
+            // A tab and a carriage return differ in one bit.
             let tab = (v | u8x16::splat(4)).simd_eq(u8x16::splat(b'\r'));
             space |= u64::from((is(b' ') | is(b'\n') | is(0x0C) | tab).to_bitmask()) << at;
             odd |= u64::from((is(b'&') | v).to_bitmask()) << at;
@@ -79,13 +81,13 @@ impl Block {
     }
 }
 
-/// The bits from `n` on.
+/// Returns the mask of bit `n` and above.
 #[inline]
 pub(crate) const fn from(n: usize) -> u64 {
     !0 << (n % BLOCK)
 }
 
-/// The bits below `n`, which is at most [`BLOCK`].
+/// Returns the mask of the bits below `n`, which is at most [`BLOCK`].
 #[inline]
 pub(crate) const fn below(n: usize) -> u64 {
     if n >= BLOCK { !0 } else { (1 << n) - 1 }
@@ -96,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_is_in_the_sets_it_belongs_to() {
+    fn every_byte_is_in_the_right_masks() {
         let text: Vec<u8> = (0..=255u8).chain([b'<', b' ']).collect();
         let mut block = Block::first(&text);
         for (at, byte) in text.iter().enumerate() {
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_is_hinted_at_wherever_it_stands() {
+    fn hiding_attributes_are_hinted_at_any_offset() {
         for name in ["hidden", "style"] {
             for before in 0..2 * BLOCK {
                 let text = [vec![b'-'; before], name.as_bytes().to_vec()].concat();
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_beyond_the_end() {
+    fn masks_are_empty_beyond_the_end() {
         for len in 0..BLOCK {
             let text = vec![b'<'; len];
             let block = Block::first(&text);

@@ -1,42 +1,43 @@
-//! The character set of a body, as far as reading it for blocks needs to know it.
+//! The character set of a body, as far as detection needs it.
 //!
-//! Almost every charset on the web is ASCII-compatible: markup can be tokenised without decoding, and only counting
-//! characters and comparing sentences needs more. UTF-16 and ISO-2022-JP are the exceptions: they are turned into UTF-8
-//! first. This file knows nothing of HTML beyond the `charset` a `<meta>` may declare.
+//! Almost every charset on the web is ASCII-compatible: markup can be tokenized without decoding, and only counting
+//! characters and comparing sentences need more. The exceptions, UTF-16 and ISO-2022-JP, are converted to UTF-8 first.
+//!
+//! Must not know: HTML, beyond the `charset` of a `<meta>`.
 
 use std::sync::LazyLock;
 
 use encoding_rs::{BIG5, EUC_JP, EUC_KR, Encoding, GB18030, GBK, ISO_2022_JP, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE};
 use memchr::memmem::Finder;
 
-/// How far into a body a `<meta charset>` is looked for, in bytes.
+/// Number of bytes of a body that are searched for a `<meta charset>`.
 const META_WINDOW: usize = 1024;
 
-/// How characters are counted in a run of bytes.
+/// The way characters are counted in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counting {
     /// UTF-8: continuation bytes do not count.
     Utf8,
-    /// One byte, one character.
+    /// One character per byte.
     Single,
-    /// A lead byte at or above 0x81 takes the byte after it along.
+    /// A lead byte of 0x81 or more takes the next byte along.
     Double,
-    /// As `Double`, but 0xA1 to 0xDF stand alone (half-width katakana).
+    /// Like `Double`, but 0xA1 to 0xDF stand alone (half-width katakana).
     ShiftJis,
 }
 
-/// A charset and how its bytes are read.
+/// A charset, with its way of counting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charset {
     pub(crate) encoding: &'static Encoding,
     pub(crate) counting: Counting,
-    /// Bytes of byte order mark at the start.
+    /// Length in bytes of the byte order mark at the beginning.
     pub(crate) bom: usize,
 }
 
 impl Charset {
-    /// The charset of `body`: byte order mark, then the `Content-Type` header, then zero bytes that betray UTF-16, then
-    /// `<meta>`, then UTF-8.
+    /// Returns the charset of `body`, from the first of: byte order mark, `Content-Type` header, zero bytes that
+    /// indicate UTF-16, `<meta>`, UTF-8.
     pub(crate) fn of(content_type: Option<&str>, body: &[u8]) -> Self {
         if let Some((encoding, bom)) = Encoding::for_bom(body) {
             return Self { bom, ..Self::with(encoding) };
@@ -68,12 +69,12 @@ impl Charset {
         Self { encoding, counting, bom: 0 }
     }
 
-    /// Whether the bytes must be decoded before they can be tokenised.
+    /// Returns whether the bytes must be decoded before they can be tokenized.
     pub(crate) fn needs_decoding(self) -> bool {
         !self.encoding.is_ascii_compatible()
     }
 
-    /// Decodes `body` into `out` as UTF-8 (replacing what is malformed).
+    /// Decodes `body` into `out` as UTF-8, with replacement characters for malformed bytes.
     pub(crate) fn decode_into(self, body: &[u8], out: &mut Vec<u8>) {
         out.clear();
         if self.encoding == UTF_16LE {
@@ -86,14 +87,14 @@ impl Charset {
         }
     }
 
-    /// A short run of bytes as text.
+    /// Decodes a short range of bytes.
     pub(crate) fn text(self, bytes: &[u8]) -> std::borrow::Cow<'_, str> {
         let encoding = if self.needs_decoding() { UTF_8 } else { self.encoding };
         encoding.decode_without_bom_handling(bytes).0
     }
 }
 
-/// UTF-16 to UTF-8 by way of a small buffer of units, so that ASCII goes at vector speed.
+/// Converts UTF-16 to UTF-8 in a small buffer of units, so that ASCII is converted with vector instructions.
 fn utf16_into(body: &[u8], unit: fn([u8; 2]) -> u16, out: &mut Vec<u8>) {
     const UNITS: usize = 2048;
     let mut units = [0u16; UNITS];
@@ -118,13 +119,13 @@ fn utf16_into(body: &[u8], unit: fn([u8; 2]) -> u16, out: &mut Vec<u8>) {
     }
 }
 
-/// The charset a `Content-Type` value names.
+/// Returns the charset in a `Content-Type` value.
 fn header_charset(content_type: &str) -> Option<&'static Encoding> {
     let at = find_ascii(content_type.as_bytes(), b"charset")?;
     label_after(&content_type.as_bytes()[at + 7..])
 }
 
-/// The charset a `<meta>` in `window` names.
+/// Returns the charset that a `<meta>` in `window` names.
 fn meta_charset(window: &[u8]) -> Option<&'static Encoding> {
     static CHARSET: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"charset"));
     let mut lower = [0; META_WINDOW];
@@ -142,7 +143,7 @@ fn label_after(bytes: &[u8]) -> Option<&'static Encoding> {
     Encoding::for_label(&rest[..end])
 }
 
-/// UTF-16 without any mark: markup whose every other byte is zero.
+/// Recognises UTF-16 without a byte order mark: markup in which every other byte is zero.
 fn bare_utf16(body: &[u8]) -> Option<&'static Encoding> {
     match body {
         [b'<', 0, _, 0, ..] => Some(UTF_16LE),
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn utf16_that_is_cut_in_a_pair_or_a_byte_still_reads() {
+    fn truncated_utf16_is_decoded_up_to_the_cut() {
         let mut cut: Vec<u8> = "<p>ab\u{1F600}".encode_utf16().flat_map(u16::to_le_bytes).collect();
         cut.truncate(cut.len() - 1);
         let mut out = Vec::new();

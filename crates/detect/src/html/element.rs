@@ -1,19 +1,19 @@
-//! The elements that matter for reading a page, told apart once per tag by their name as an integer.
+//! HTML elements that matter for reading a page, recognised once per tag by their name as an integer.
 
-/// Bits of the hash by which a name finds its element.
+/// Bits of the hash of a name.
 const HASH_BITS: u32 = 9;
-/// A multiplier that gives every name below a place of its own; the table does not compile with one that does not.
+/// A multiplier without collisions among the names below; with any other, the table does not compile.
 const HASH: u64 = 0x814cd8c10ff34043;
 
 macro_rules! tags {
     ($($variant:ident = $name:literal,)+) => {
-        /// An element.
+        /// An HTML element.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Tag {
             $($variant,)+
-            /// Any other element with a hyphen in its name: a component.
+            /// An unlisted element with a hyphen in its name: a component.
             Component,
-            /// Any other.
+            /// Any other unlisted element.
             Other,
         }
 
@@ -21,7 +21,7 @@ macro_rules! tags {
             let mut table = [(0, Tag::Other); 1 << HASH_BITS];
             $(
                 let at = place(pack($name));
-                assert!(table[at].0 == 0, "two names in one place");
+                assert!(table[at].0 == 0, "two names with one hash");
                 table[at] = (pack($name), Tag::$variant);
             )+
             table
@@ -29,7 +29,7 @@ macro_rules! tags {
     };
 }
 
-/// At most eight bytes as an integer, the first one lowest.
+/// Returns at most eight bytes as an integer, the first byte lowest.
 #[inline]
 const fn pack(name: &[u8]) -> u64 {
     let mut packed = 0;
@@ -64,12 +64,12 @@ tags! {
 }
 
 impl Tag {
-    /// The element called `name`, which is in lower case.
+    /// Returns the element called `name`, which is in lower case.
     pub(crate) fn of(name: &[u8]) -> Self {
         match name {
             b"plaintext" => Self::Plaintext,
             b"blockquote" => Self::Blockquote,
-            // What stands for the two in the table is no element's name.
+            // The packed form of the two long names is no element's name.
             b"plaintex" | b"blockquo" => Self::Other,
             _ if name.len() <= 8 => Self::of_packed(pack(name)),
             _ if name.contains(&b'-') => Self::Component,
@@ -77,7 +77,7 @@ impl Tag {
         }
     }
 
-    /// The element whose name, of at most eight bytes, is `packed` with the first byte lowest.
+    /// Returns the element whose name, of at most eight bytes, is `packed` with the first byte lowest.
     #[inline]
     pub(crate) fn of_packed(packed: u64) -> Self {
         let (name, tag) = TABLE[place(packed)];
@@ -95,51 +95,51 @@ impl Tag {
         KINDS[self as usize] & kind != 0
     }
 
-    /// Elements without content.
+    /// Returns whether the element has no content.
     #[inline]
     pub(crate) fn is_void(self) -> bool {
         self.is(VOID)
     }
 
-    /// Elements that do not separate words.
+    /// Returns whether the element does not separate words.
     #[inline]
     pub(crate) fn is_inline(self) -> bool {
         self.is(INLINE)
     }
 
-    /// Elements of which [`crate::html::page_facts::Facts`] keeps count, links apart.
+    /// Returns whether [`crate::html::page_facts::Facts`] counts the element (links are counted separately).
     #[inline]
     pub(crate) fn is_counted(self) -> bool {
         self.is(COUNTED)
     }
 
-    /// Elements whose end tag may be left out before another one of their kind.
+    /// Returns whether its end tag may be omitted before another element of its kind.
     pub(crate) fn closes_itself(self) -> bool {
         self.is(CLOSES_ITSELF)
     }
 
-    /// Elements whose end ends what was left open in them.
+    /// Returns whether its end closes the elements left open in it.
     pub(crate) fn is_list_or_table(self) -> bool {
         self.is(LIST_OR_TABLE)
     }
 
-    /// Elements that end a paragraph that was left open.
+    /// Returns whether it closes an open paragraph.
     pub(crate) fn ends_paragraph(self) -> bool {
         self.is(ENDS_PARAGRAPH)
     }
 
-    /// Html elements that end foreign content that was never closed.
+    /// Returns whether it closes foreign content that was left open.
     pub(crate) fn breaks_out(self) -> bool {
         self.is(ENDS_PARAGRAPH | BREAKS_OUT)
     }
 
-    /// Elements whose content is not markup.
+    /// Returns whether its content is raw text.
     #[inline]
     pub(crate) fn is_raw(self) -> bool {
         self.is(RAW)
     }
 
-    /// Elements an application may be mounted in.
+    /// Returns whether an application may be mounted in it.
     #[inline]
     pub(crate) fn is_mount(self) -> bool {
         self.is(MOUNT)
@@ -156,7 +156,7 @@ const BREAKS_OUT: u16 = 1 << 6;
 const MOUNT: u16 = 1 << 7;
 const RAW: u16 = 1 << 8;
 
-/// What each element is.
+/// Properties of each element.
 static KINDS: [u16; Tag::Other as usize + 1] = {
     use Tag::*;
     let kinds: [(u16, &[Tag]); 9] = [
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart_whatever_their_length() {
+    fn names_of_any_length_are_recognised() {
         assert_eq!(Tag::of(b"a"), Tag::A);
         assert_eq!(Tag::of(b"noscript"), Tag::Noscript);
         assert_eq!(Tag::of(b"blockquote"), Tag::Blockquote);

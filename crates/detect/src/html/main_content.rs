@@ -1,8 +1,9 @@
-//! The main region of a page: what it says without the frame that a site puts around all of its pages - navigation, header, footer,
-//! banners about cookies - told block by block, with what stands in each.
+//! The main content of a page as text blocks, without the frame around all pages of a site: navigation, header, footer,
+//! cookie banners.
 //!
-//! The page is walked a second time for it, so that only pages are that say something of a wall (`cues`). Must not know what the
-//! words mean.
+//! Cost: a second pass over the page. Only pages that hint at a block (`cues`) pay for it.
+//!
+//! Must not know: what the words mean.
 
 use super::attributes::Attributes;
 use super::charset::Charset;
@@ -11,15 +12,15 @@ use crate::html::element::Tag;
 use crate::html::tokenizer::{Finders, Open, Raw, Shape};
 use crate::html::visibility::{Place, Reader, Walk};
 
-/// Most bytes of text that are kept: walls say little, and with more there is no wall to look for.
-const TEXT_MAX: usize = 16 << 10;
-/// Most blocks.
-const BLOCKS_MAX: usize = 400;
+/// Maximum bytes of text that are read. Block pages say little, so a page with more text is none.
+const MAX_TEXT: usize = 16 << 10;
+/// Maximum number of blocks.
+const MAX_BLOCKS: usize = 400;
 
-/// A piece of text between two ends of elements that separate words.
+/// Text between two ends of elements that separate words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
-    /// Where it stands in [`Region::text`].
+    /// Its start in [`Region::text`].
     pub(crate) start: u32,
     pub(crate) end: u32,
     /// Bytes of it inside links.
@@ -28,28 +29,28 @@ pub(crate) struct Block {
     pub(crate) button: bool,
 }
 
-/// What stands in a page's main region.
+/// The main content of a page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Region {
-    /// The blocks' text as sentences are compared, each block between spaces.
+    /// The text of the blocks, folded as sentences are compared, each block between spaces.
     pub(crate) text: String,
     pub(crate) blocks: Vec<Block>,
     pub(crate) links: u32,
     pub(crate) images: u32,
-    /// Fields to be filled in, hidden ones apart.
+    /// Input fields, hidden ones excluded.
     pub(crate) fields: u32,
     /// An element is named after a captcha or a challenge.
     pub(crate) widget: bool,
-    /// It has what articles have: an element for one, or for the time it was written.
+    /// The page has elements of an article: one for the article, or one for its time.
     pub(crate) article: bool,
 }
 
-/// What the elements around a place are.
+/// Kinds of frames around content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Frame {
     /// Nothing in it is the page's own.
     Whole,
-    /// Its links are not; its headings and sentences may be.
+    /// Its links are not the page's own; its headings and sentences may be.
     Links,
 }
 
@@ -61,7 +62,7 @@ impl Region {
         *self = Self { text, blocks, ..Self::default() };
     }
 
-    /// Reads the main region of `lower`, a page in lower case.
+    /// Reads the main content of `lower`, a page in lower case.
     pub(crate) fn read(&mut self, lower: &[u8], finders: &Finders, charset: Charset, kept: &mut Vec<u8>) {
         self.clear();
         let mut reading = Reading {
@@ -78,7 +79,7 @@ impl Region {
         };
         let mut walk = Walk::new(lower, finders);
         while walk.step(&mut reading) {
-            if reading.region.text.len() > TEXT_MAX || reading.region.blocks.len() > BLOCKS_MAX {
+            if reading.region.text.len() > MAX_TEXT || reading.region.blocks.len() > MAX_BLOCKS {
                 break;
             }
         }
@@ -91,9 +92,9 @@ struct Reading<'a> {
     lower: &'a [u8],
     charset: Charset,
     kept: &'a mut Vec<u8>,
-    /// The block that is being read.
+    /// The text of the current block.
     run: Text,
-    /// The frame that one is in: the element, and how many of its kind are open.
+    /// The current frame: its element, and the number of open elements of its kind.
     frame: Option<(Tag, u32, Frame)>,
     /// Characters of the block inside links.
     linked: u32,
@@ -113,7 +114,7 @@ impl Reading<'_> {
         self.linked = 0;
     }
 
-    /// Adds what is kept as a block of so many characters.
+    /// Adds the kept text as a block of `chars` characters.
     fn push_block(&mut self, chars: u32) {
         let out = &mut self.region.text;
         out.push(' ');
@@ -122,7 +123,7 @@ impl Reading<'_> {
         let end = out.len();
         out.push(' ');
         if end > start {
-            // What is inside links is counted in characters, and blocks in bytes.
+            // Linked text is counted in characters, blocks in bytes.
             let linked = (end - start) as u32 * self.linked.min(chars) / chars.max(1);
             let (heading, button) = (self.in_heading, self.in_button);
             self.region.blocks.push(Block { start: start as u32, end: end as u32, linked, heading, button });
@@ -133,7 +134,7 @@ impl Reading<'_> {
         let tag = open.tag;
         match &mut self.frame {
             Some((of, depth, _)) if *of == tag => *depth += 1,
-            // What is the page's own ends a frame that was left open.
+            // The page's own content ends a frame that was left open.
             Some(_) if tag == Tag::Main => self.frame = None,
             Some(_) => {}
             None => {
@@ -219,7 +220,7 @@ impl Reader for Reading<'_> {
             return;
         }
         let tag = open.tag;
-        // Buttons are told apart by name: they stand in no table of elements.
+        // Buttons are recognised by name: the table of elements lacks them.
         let button = tag == Tag::Other && &self.lower[open.start + 1..open.name_end] == b"button";
         if !tag.is_inline() {
             self.end_block();
@@ -254,7 +255,7 @@ impl Reader for Reading<'_> {
     fn raw(&mut self, _place: Place, _element: Raw, _start: usize, _end: usize) {}
 }
 
-/// What kind of frame an element is, if it is one.
+/// Returns the kind of frame that an element is, if it is one.
 fn frame_of(tag: Tag, attrs: &[u8]) -> Option<Frame> {
     match tag {
         Tag::Nav | Tag::Footer | Tag::Select => return Some(Frame::Whole),
@@ -281,7 +282,7 @@ fn frame_of(tag: Tag, attrs: &[u8]) -> Option<Frame> {
     frame
 }
 
-/// What sites call their frames.
+/// Returns the kind of frame with this id or class, as sites name them.
 fn named_frame(name: &[u8]) -> Option<Frame> {
     let parts = || name.split(|b| matches!(b, b'-' | b'_' | b':'));
     let is = |what: &[&[u8]]| parts().any(|part| what.contains(&part));
@@ -308,7 +309,7 @@ fn named_frame(name: &[u8]) -> Option<Frame> {
         b"newsletter",
     ];
     if is(&whole) {
-        // The part of a wall that holds its buttons is called its footer, too.
+        // Block pages call the part with their buttons a footer, too.
         let of_wall =
             is(&[b"captcha", b"challenge", b"error", b"block", b"blocked", b"card", b"modal", b"panel", b"dialog"]);
         return (!of_wall).then_some(Frame::Whole);
@@ -316,7 +317,7 @@ fn named_frame(name: &[u8]) -> Option<Frame> {
     is(&[b"header", b"topbar", b"sidebar", b"masthead", b"siteheader"]).then_some(Frame::Links)
 }
 
-/// Whether an attribute names a captcha or a challenge.
+/// Returns whether an attribute names a captcha or a challenge.
 fn names_widget(attrs: &[u8]) -> bool {
     const NAMES: [&[u8]; 8] =
         [b"captcha", b"turnstile", b"geetest", b"arkose", b"funcaptcha", b"challenge", b"slider-verify", b"nc_wrapper"];

@@ -1,6 +1,8 @@
-//! Reading HTML: charset, tokens, visible text, main content, and the facts that rules ask for.
+//! HTML: charset, tokens, visible text, main content, and the facts that rules ask for.
 //!
-//! Invariants: time is linear in the bytes read; any bytes are accepted. Must not know: rules.
+//! Invariants: time is linear in the bytes read; any bytes are accepted.
+//!
+//! Must not know: rules.
 
 pub(crate) mod attributes;
 pub(crate) mod byte_masks;

@@ -1,7 +1,8 @@
-//! What one walk over a page finds out: text, links, forms, the title, where it refreshes to.
+//! Facts about a page from one pass over its tokens: text, links, forms, the title, and its refresh target.
 //!
-//! The walk may stop as soon as more visible text was seen than any rule cares about. Facts are about the page alone; what
-//! they mean is decided elsewhere.
+//! The pass may stop once the page has more visible text than any rule allows.
+//!
+//! Must not know: what the facts mean.
 
 use std::ops::Range;
 
@@ -15,68 +16,70 @@ use crate::html::element::Tag;
 use crate::html::tokenizer::{Finders, Open, Raw, Shape};
 use crate::html::visibility::{Place, Reader, Walk};
 
-/// Visible characters up to which a page has little text. Rules that hold beside no more are looked for in such pages only.
+/// Maximum visible characters of a page with little text. Rules with at most this limit are searched for in such pages
+/// only.
 pub(crate) const LITTLE_TEXT: u32 = 1_500;
 
-/// Visible characters up to which a page has hardly any text. Rules that hold beside no more, and those for shells of
-/// applications, are looked for in such pages only.
+/// Maximum visible characters of a page with hardly any text. Rules with at most this limit, and those for application
+/// shells, are searched for in such pages only.
 pub(crate) const HARDLY_ANY_TEXT: u32 = 250;
 
-/// Tokens that any page may have before reading stops.
+/// Minimum limit of tokens, for pages of any length ...
 const TOKENS_FREE: usize = 8 * 1024;
-/// Beyond those, one token for so many bytes of page.
+/// ... which grows by one token per this number of bytes.
 const BYTES_PER_TOKEN: usize = 40;
 
-/// What is known of a page.
+/// Facts about a page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// Visible characters, up to where the walk stopped.
+    /// Visible characters, up to the end of the pass.
     pub(crate) visible: Text,
     /// Characters inside `<noscript>`.
     pub(crate) noscript: Text,
-    /// Whether the walk reached the end of the page.
+    /// Whether the pass reached the end of the page.
     pub(crate) complete: bool,
-    /// The first title, unless much text stands before it.
+    /// The first title, unless much text precedes it.
     pub(crate) title: Option<Range<usize>>,
-    /// Where `<meta http-equiv=refresh>` points, the first that names a URL or a delay.
+    /// The content of the first `<meta http-equiv=refresh>` with a URL or a delay.
     pub(crate) refresh: Option<Range<usize>>,
-    /// The literal that the first script which does nothing else sets the location to, without its quotes.
+    /// The literal, without quotes, in the first script that only sets the location.
     pub(crate) sent_to: Option<Range<usize>>,
-    /// What it refreshes or is sent to is what a rule knows for a challenge or a waiting room.
+    /// A rule knows the refresh or redirect target as a challenge or a waiting room.
     pub(crate) to_challenge: bool,
     pub(crate) links: u32,
     pub(crate) images: u32,
-    /// Pictures, players and frames that a reader sees, larger than a dot.
+    /// Visible pictures, players and frames, larger than a dot.
     pub(crate) shown: u32,
-    /// Characters of hidden text, roughly.
+    /// Approximate characters of hidden text.
     pub(crate) hidden: usize,
-    /// The body began.
+    /// The `<body>` tag was read.
     pub(crate) body: bool,
     pub(crate) inputs: u32,
     pub(crate) frames: u32,
-    /// Scripts that run, in the page or loaded.
+    /// Scripts that run, inline or loaded.
     pub(crate) scripts: u32,
     pub(crate) password: bool,
     pub(crate) noindex: bool,
-    /// A field asks who one is: address, number, name of an account, password, one-time password.
+    /// A field asks who the visitor is: e-mail address, phone number, account name, password, one-time password.
     pub(crate) asks_who: bool,
-    /// It has what a site's pages have and walls do not: a navigation, an article, a description for social networks.
+    /// The page has furniture of a site's pages that block pages lack: navigation, an article, a description for social
+    /// networks.
     pub(crate) furnished: bool,
-    /// Its first `<meta http-equiv=refresh>` names a URL, and not only for those without scripts.
+    /// Its first `<meta http-equiv=refresh>` names a URL, and not only for visitors without scripts.
     pub(crate) moved: bool,
     /// Elements in the body with a hyphen in their name: components that a script fills.
     pub(crate) components: u32,
-    /// Elements with an id and nothing in them.
+    /// Empty elements with an id.
     pub(crate) mounts: u32,
-    /// Bytes inside `<script>`, up to where the walk stopped.
+    /// Bytes inside `<script>`, up to the end of the pass.
     pub(crate) script_bytes: usize,
-    /// Where the walk stopped.
+    /// Offset at which the pass ended.
     pub(crate) end: usize,
-    /// Where tokens stand, when there were few enough to be remembered; see [`Facts::locate`].
+    /// Page parts of the tokens, if the page has few enough; see [`Facts::locate`].
     places: Vec<Stretch>,
 }
 
-/// A stretch of the page that stands in one place.
+/// A range of the page in one page part.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     end: u32,
@@ -85,8 +88,8 @@ struct Stretch {
     visible: u32,
 }
 
-/// Stretches that are remembered.
-const PLACES_MAX: usize = 1 << 14;
+/// Maximum number of ranges.
+const MAX_PLACES: usize = 1 << 14;
 
 impl Facts {
     fn clear(&mut self) {
@@ -98,14 +101,14 @@ impl Facts {
         *self = Self { visible, noscript, places, ..Self::default() };
     }
 
-    /// Nothing is known: for bodies that are not HTML.
+    /// Resets the facts for a body that is not HTML.
     pub(crate) fn forget(&mut self) {
         self.clear();
         self.complete = true;
     }
 
-    /// Walks `text` (in lower case) until more than `enough` visible characters were seen, or more tokens than a page of
-    /// its length could need for so little text.
+    /// Reads `text` (in lower case) until it has more than `enough` visible characters, or more tokens than a page of
+    /// its length needs for so little text.
     pub(crate) fn read(&mut self, text: &[u8], finders: &Finders, counting: Counting, enough: u32) {
         self.clear();
         let mut walk = Walk::new(text, finders);
@@ -120,16 +123,16 @@ impl Facts {
         self.complete = true;
     }
 
-    /// Remembers that the token that ends at `end` stands in `place`.
+    /// Records the page part of the token that ends at `end`.
     #[inline(always)]
     fn remember(&mut self, place: Place, end: u32) {
-        // Text is kept apart, because visible characters are counted before each.
+        // Ranges of text are not merged: each needs the visible characters before it.
         if let Some(last) = self.places.last_mut()
             && last.place == place
             && place != Place::Text
         {
             last.end = end;
-        } else if self.places.len() < PLACES_MAX {
+        } else if self.places.len() < MAX_PLACES {
             self.places.push(Stretch { end, place, visible: self.visible.chars });
         }
     }
@@ -158,7 +161,7 @@ impl Facts {
         }
     }
 
-    /// Block elements separate words.
+    /// Separates words at block elements.
     #[inline]
     fn space(&mut self, tag: Tag, place: Place) {
         if place == Place::Code && !tag.is_inline() {
@@ -198,7 +201,7 @@ impl Facts {
         if equiv == b"refresh" && self.refresh.is_none() {
             let delay = memchr::memchr2(b';', b',', content).map_or(content.len(), |end| end + 1);
             self.moved = !content[delay..].trim_ascii().is_empty() && !in_noscript(&text[..range.start]);
-            // The value is a part of the attributes: without it, there is nothing to point at.
+            // The value is a slice of the attributes; an empty one has no offset in them.
             let start = range.start + (content.as_ptr() as usize).saturating_sub(attrs.as_ptr() as usize);
             self.refresh =
                 Some(if content.is_empty() { range.start..range.start } else { start..start + content.len() });
@@ -208,13 +211,13 @@ impl Facts {
     }
 }
 
-/// A page that is being read.
+/// A pass over a page.
 struct Reading<'a> {
     facts: &'a mut Facts,
     text: &'a [u8],
     counting: Counting,
     enough: u32,
-    /// An element that had nothing in it so far, by its attributes.
+    /// The attributes of an element that has been empty so far.
     mount: Option<(usize, usize)>,
 }
 
@@ -271,7 +274,7 @@ impl Reader for Reading<'_> {
             }
         }
         match place {
-            // Behind more text than this, reading may have stopped before it: then it is no title for anybody.
+            // Beyond this amount of text the pass may have stopped earlier, so the title must not count.
             Place::Title if self.facts.visible.chars > LITTLE_TEXT => {}
             Place::Title => self.facts.title = Some(start..end),
             _ => self.facts.text(place, self.text, start..end, self.counting, self.enough),
@@ -280,8 +283,8 @@ impl Reader for Reading<'_> {
 }
 
 impl Facts {
-    /// Says of each of `offsets` (ascending) where it stands in the page that was read last, and how many visible characters
-    /// stand before. Walks the page again when it was not read far enough to know.
+    /// Reports the page part of each of `offsets` (ascending) in the last page, with the visible characters before it.
+    /// Reads the page again if the pass stopped too early.
     pub(crate) fn locate(
         &self,
         text: &[u8],
@@ -291,7 +294,7 @@ impl Facts {
         mut at: impl FnMut(usize, Place, u32),
     ) {
         let known = self.places.last().map_or(0, |last| last.end);
-        if self.places.len() == PLACES_MAX || offsets.last().is_some_and(|last| *last >= known) {
+        if self.places.len() == MAX_PLACES || offsets.last().is_some_and(|last| *last >= known) {
             return locate_again(text, finders, counting, offsets, at);
         }
         let mut stretches = self.places.iter();
@@ -320,7 +323,7 @@ fn locate_again(
     while locating.next < offsets.len() && walk.step(&mut locating) {}
 }
 
-/// A page that is walked again to find out where things stand.
+/// A second pass over a page that determines page parts.
 struct Locating<'a, F> {
     text: &'a [u8],
     counting: Counting,
@@ -351,7 +354,7 @@ impl<F: FnMut(usize, Place, u32)> Reader for Locating<'_, F> {
     fn raw(&mut self, _place: Place, _element: Raw, _start: usize, _end: usize) {}
 }
 
-/// Whether an element is a picture, a player or a frame that is larger than a dot.
+/// Returns whether an element is a picture, a player or a frame larger than a dot.
 fn shows(tag: Tag, attrs: &[u8]) -> bool {
     if !matches!(tag, Tag::Img | Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio) {
         return false;
@@ -365,12 +368,12 @@ fn shows(tag: Tag, attrs: &[u8]) -> bool {
         && !Attributes::new(attrs).any(dot)
 }
 
-/// Whether an element of that name is open where `before` ends.
+/// Returns whether a `<noscript>` is open at the end of `before`.
 fn in_noscript(before: &[u8]) -> bool {
     memmem::rfind(before, b"<noscript") > memmem::rfind(before, b"</noscript")
 }
 
-/// Whether a field of this name asks who one is. What a captcha calls its own may sound alike.
+/// Returns whether a field of this name asks who the visitor is. Fields of captchas may have similar names.
 fn is_of_person(name: &[u8]) -> bool {
     let tells = |part: &[u8]| {
         matches!(part, b"user" | b"username" | b"userid" | b"login" | b"otp")

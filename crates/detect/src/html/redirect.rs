@@ -1,8 +1,9 @@
-//! Redirects that are written in HTML: a `<meta http-equiv=refresh>` that names a URL, or a script that does nothing but set the
-//! location to a literal URL.
+//! Redirects in HTML: a `<meta http-equiv=refresh>` with a URL, or a script that only sets the location to a literal
+//! URL.
 //!
-//! What comes out is the target as it was written, with the escapes of its language decoded and nothing else done to it. Only
-//! targets that HTTP can fetch come out. This file knows the two languages, not whether a page is to be believed.
+//! Invariants: a target is as written, with only the escapes of its language decoded; HTTP can fetch it.
+//!
+//! Must not know: whether the page is trustworthy.
 
 use std::ops::Range;
 
@@ -10,23 +11,23 @@ use url::Url;
 
 use super::text;
 
-/// Longest delay of a refresh that is a redirect, in seconds. Pages that refresh later are there to be read.
-const DELAY_MAX: u64 = 10;
-/// Longest target, in bytes.
-const TARGET_MAX: usize = 4096;
-/// Longest script that is looked at, in bytes: a target and the little that stands around it.
-const SCRIPT_MAX: usize = TARGET_MAX + 256;
+/// Maximum delay of a refresh that is a redirect, in seconds. Pages with a longer delay are for reading.
+const MAX_DELAY: u64 = 10;
+/// Maximum length of a target, in bytes.
+const MAX_TARGET: usize = 4096;
+/// Maximum length of a script that is read, in bytes: a target and a little text around it.
+const MAX_SCRIPT: usize = MAX_TARGET + 256;
 
-/// The target in the `content` of a refresh, whose entities are not decoded yet. None when it has no target, waits too long or
-/// leads to what cannot be fetched.
+/// Returns the target in the `content` of a refresh, whose entities are not decoded yet. `None` if it has no target, a
+/// longer delay, or a target that HTTP cannot fetch.
 pub(crate) fn of_refresh(content: &str) -> Option<Box<str>> {
     let mut decoded = String::new();
     text::decode_entities_into(content, &mut decoded);
     let content = decoded.trim_ascii_start();
     let digits = content.bytes().take_while(u8::is_ascii_digit).count();
     let (delay, rest) = content.split_at(digits);
-    // A fraction of a second may come without any digit before it; without a number at all it is no refresh.
-    if digits == 0 && !rest.starts_with('.') || delay.parse().map_or(digits > 0, |delay: u64| delay > DELAY_MAX) {
+    // A fraction of a second needs no digit before it. Content without any number is no refresh.
+    if digits == 0 && !rest.starts_with('.') || delay.parse().map_or(digits > 0, |delay: u64| delay > MAX_DELAY) {
         return None;
     }
     let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -44,15 +45,15 @@ pub(crate) fn of_refresh(content: &str) -> Option<Box<str>> {
     fetchable(target)
 }
 
-/// What stands behind `url=`, if `text` begins with it.
+/// Returns the text after `url=`, if `text` begins with it.
 fn after_url(text: &str) -> Option<&str> {
     let name = text.get(..3).filter(|name| name.eq_ignore_ascii_case("url"))?;
     Some(text[name.len()..].trim_ascii_start().strip_prefix('=')?.trim_ascii_start())
 }
 
-/// Where in `script` the literal stands that the location is set to, without its quotes, when the script does nothing else.
+/// Returns the range of the literal, without quotes, to which `script` sets the location, if it does nothing else.
 pub(crate) fn literal_in(script: &[u8]) -> Option<Range<usize>> {
-    if script.len() > SCRIPT_MAX {
+    if script.len() > MAX_SCRIPT {
         return None;
     }
     let mut rest = past_comment(script);
@@ -78,7 +79,7 @@ pub(crate) fn literal_in(script: &[u8]) -> Option<Range<usize>> {
         after = after.strip_prefix(b")")?.trim_ascii_start();
     }
     after = after.strip_prefix(b";").unwrap_or(after).trim_ascii();
-    // What hides the script from very old browsers, and from parsers of XML.
+    // Endings of comments that hide the script from very old browsers and XML parsers.
     if !matches!(after, b"" | b"-->" | b"//-->" | b"// -->" | b"//]]>" | b"// ]]>") {
         return None;
     }
@@ -86,7 +87,7 @@ pub(crate) fn literal_in(script: &[u8]) -> Option<Range<usize>> {
     Some(start..start + len)
 }
 
-/// What follows the line that hides a script from very old browsers, or from parsers of XML.
+/// Returns the script after a line that hides it from very old browsers or XML parsers.
 fn past_comment(script: &[u8]) -> &[u8] {
     let script = script.trim_ascii_start();
     let hides = [&b"<!--"[..], b"//<![cdata[", b"//<![CDATA[", b"// <![cdata[", b"// <![CDATA["];
@@ -96,13 +97,13 @@ fn past_comment(script: &[u8]) -> &[u8] {
     memchr::memchr(b'\n', script).map_or(&[], |end| script[end + 1..].trim_ascii_start())
 }
 
-/// How many bytes stand before the quote that ends a literal.
+/// Returns the number of bytes before the closing quote of a literal.
 fn literal_len(inner: &[u8], quote: u8) -> Option<usize> {
     let mut at = 0;
     loop {
         match inner.get(at)? {
             b'\n' | b'\r' => return None,
-            // What is put together while the script runs is no literal.
+            // A template with placeholders is no literal.
             b'$' if quote == b'`' && inner.get(at + 1) == Some(&b'{') => return None,
             b'\\' => at += 2,
             byte if *byte == quote => return Some(at),
@@ -111,7 +112,7 @@ fn literal_len(inner: &[u8], quote: u8) -> Option<usize> {
     }
 }
 
-/// The target in a literal of a script. None when it leads to what cannot be fetched.
+/// Returns the target in a literal of a script. `None` if HTTP cannot fetch it.
 pub(crate) fn of_literal(literal: &str) -> Option<Box<str>> {
     let mut target = String::with_capacity(literal.len());
     let mut rest = literal;
@@ -135,16 +136,16 @@ pub(crate) fn of_literal(literal: &str) -> Option<Box<str>> {
     fetchable(&target)
 }
 
-/// The target, unless it leads nowhere else or to what HTTP cannot fetch.
+/// Returns the target, unless it stays on the page or HTTP cannot fetch it.
 fn fetchable(target: &str) -> Option<Box<str>> {
     let target = target.trim();
-    let elsewhere = !target.is_empty() && !target.starts_with('#') && target.len() <= TARGET_MAX;
+    let elsewhere = !target.is_empty() && !target.starts_with('#') && target.len() <= MAX_TARGET;
     let scheme = target.split(['/', '?', '#']).next().and_then(|start| start.split_once(':')).map(|(scheme, _)| scheme);
     let by_http = scheme.is_none_or(|s| s.eq_ignore_ascii_case("http") || s.eq_ignore_ascii_case("https"));
     (elsewhere && by_http).then(|| target.into())
 }
 
-/// Whether `target` leads back to the page itself, at `url`, whatever query it adds.
+/// Returns whether `target` leads back to the page at `url`, with any query.
 pub(crate) fn leads_back(target: &str, url: Option<&str>) -> bool {
     let path = |target: &str| target.split(['?', '#']).next().unwrap_or_default().to_owned();
     if path(target).is_empty() {
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refresh_names_its_target_in_every_way_that_html_knows() {
+    fn a_refresh_may_write_its_target_in_every_way_of_html() {
         for content in [
             "0;url=/next",
             "0; URL=/next",
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_waits_or_waits_long_or_leads_nowhere_is_no_target() {
+    fn a_refresh_without_target_or_with_a_long_delay_is_no_redirect() {
         for content in [
             "",
             "5",
@@ -260,7 +261,7 @@ mod tests {
         ] {
             assert_eq!(script(text), None, "{text}");
         }
-        assert_eq!(script(&format!("location='/{}'", "a".repeat(SCRIPT_MAX))), None);
+        assert_eq!(script(&format!("location='/{}'", "a".repeat(MAX_SCRIPT))), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Whether a body is HTML at all. Everything else is judged by its status alone: never empty, never a shell.
+//! Recognition of HTML. The status alone decides about other bodies: they are never empty and never a shell.
 
-/// How far into a body its kind is looked for, in bytes.
+/// Number of bytes of a body that are sniffed.
 const WINDOW: usize = 2048;
 
 /// Tags that only HTML has and that stand near its beginning.
@@ -19,7 +19,7 @@ const HTML_TAGS: &[&[u8]] = &[
     b"<a ",
 ];
 
-/// Beginnings of files that are no text, whatever the header says.
+/// Beginnings of binary files, whatever the header says.
 const BINARY: &[&[u8]] = &[
     b"%PDF-",
     b"\x89PNG",
@@ -38,8 +38,8 @@ const BINARY: &[&[u8]] = &[
     b"wOF2",
 ];
 
-/// Whether `body` is HTML: by its bytes where they are clear, else by the declared type, else by a look for tags.
-/// `body` starts after any byte order mark and is not in UTF-16.
+/// Returns whether `body` is HTML: by its bytes if they are clear, else by the declared type, else by its tags. `body`
+/// starts after any byte order mark and is not in UTF-16.
 pub(crate) fn is_html(content_type: Option<&str>, body: &[u8]) -> bool {
     if BINARY.iter().any(|magic| body.starts_with(magic)) {
         return false;
@@ -48,7 +48,7 @@ pub(crate) fn is_html(content_type: Option<&str>, body: &[u8]) -> bool {
     let essence = content_type.map(essence).filter(|e| !e.is_empty());
     match essence {
         Some(e) if is(e, "text/html") || is(e, "application/xhtml+xml") => !is_data(head),
-        // XML that has an html root is XHTML under another name.
+        // XML with an html root is XHTML under another name.
         Some(e) if is(e, "text/xml") || is(e, "application/xml") => has_html_root(head),
         Some(e) if is(e, "application/octet-stream") || is(e, "unknown/unknown") || is(e, "*/*") => has_html_root(head),
         Some(_) => false,
@@ -56,7 +56,7 @@ pub(crate) fn is_html(content_type: Option<&str>, body: &[u8]) -> bool {
     }
 }
 
-/// The media type without its parameters.
+/// Returns the media type without its parameters.
 pub(crate) fn essence(content_type: &str) -> &str {
     content_type.split([';', ',']).next().unwrap_or("").trim()
 }
@@ -65,7 +65,7 @@ fn is(essence: &str, name: &str) -> bool {
     essence.eq_ignore_ascii_case(name)
 }
 
-/// JSON, or XML without an html root.
+/// Returns whether the body is JSON, or XML without an html root.
 fn is_data(head: &[u8]) -> bool {
     let start = after_prolog(head);
     match start {
@@ -85,7 +85,7 @@ fn is_data(head: &[u8]) -> bool {
     }
 }
 
-/// What follows white space, processing instructions (`<?xml ..?>`) and comments.
+/// Skips white space, processing instructions (`<?xml ..?>`) and comments.
 fn after_prolog(head: &[u8]) -> &[u8] {
     let mut rest = head.trim_ascii_start();
     while let Some(end) = match rest {
@@ -98,7 +98,7 @@ fn after_prolog(head: &[u8]) -> &[u8] {
     rest
 }
 
-/// Whether an object's first key follows, in which case tags further on stand in its strings.
+/// Returns whether an object's first key follows. Later tags then stand in strings of the object.
 fn begins_with_key(rest: &[u8]) -> bool {
     let Some(key) = rest.trim_ascii_start().strip_prefix(b"\"") else { return false };
     let Some(end) = memchr::memchr2(b'"', b'<', key) else { return false };
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn json_and_feeds_under_a_wrong_name_are_no_html() {
+    fn json_and_feeds_with_a_wrong_type_are_not_html() {
         assert!(!is_html(Some("text/html"), b" {\"a\": 1}"));
         assert!(!is_html(Some("text/html"), b"[]"));
         assert!(!is_html(Some("text/html"), b"<?xml version=\"1.0\"?><rss version=\"2.0\">"));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_type_the_bytes_tell() {
+    fn without_a_type_the_bytes_decide() {
         assert!(is_html(None, b""));
         assert!(is_html(None, b"<!-- x --><HTML>"));
         assert!(!is_html(None, b"plain words"));

@@ -1,15 +1,17 @@
-//! Visible text: counted in characters with white space collapsed, and its beginning kept, entities decoded, for the
-//! sentences that rules look for. Knows bytes and charsets, not HTML elements.
+//! Visible text: its length in characters with white space collapsed, and its beginning, entities decoded, for the
+//! sentences of rules.
+//!
+//! Must not know: HTML elements, only bytes and charsets.
 
 use std::ops::Range;
 
 use super::charset::Counting;
 use crate::html::tokenizer::Shape;
 
-/// Bytes of runs that are remembered for sentences.
+/// Bytes of text that are kept for sentences.
 const KEPT: usize = 32 * 1024;
 
-/// Bytes that are counted before the caller may say that it is enough.
+/// Bytes that are counted before the limit is checked again.
 const STEP: usize = 4096;
 
 /// A run of text in the page.
@@ -17,23 +19,23 @@ const STEP: usize = 4096;
 struct Run {
     start: u32,
     end: u32,
-    /// Whether white space stands between it and the run before, whatever is in them.
+    /// Whether white space separates it from the run before.
     apart: bool,
     made_of: MadeOf,
 }
 
-/// How a run is copied.
+/// The way a run is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MadeOf {
-    /// ASCII without `&`, no white space beside white space: as it is.
+    /// ASCII without `&` and without adjacent white space: copied as is.
     Words,
-    /// ASCII without `&`: white space collapsed.
+    /// ASCII without `&`: white space is collapsed.
     Ascii,
-    /// Anything.
+    /// Any bytes.
     Other,
 }
 
-/// A running count of text, and where its beginning stands.
+/// A count of characters, and the runs at the beginning of the text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
     pub(crate) chars: u32,
@@ -51,18 +53,18 @@ impl Text {
         self.space = false;
     }
 
-    /// A break between blocks: white space, when text follows.
+    /// Ends a word: white space, if text follows.
     #[inline]
     pub(crate) fn break_word(&mut self) {
         self.space = true;
     }
 
-    /// Adds the run of text at `range` of `page`, entities not decoded, until more than `enough` characters were counted.
+    /// Adds the run of text at `range` of `page`, entities not decoded. Stops after more than `enough` characters.
     pub(crate) fn push(&mut self, page: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
         self.keep(&range, MadeOf::Other);
         let mut rest = &page[range];
         while !rest.is_empty() && self.chars <= enough {
-            // A step ends where no entity is cut.
+            // A step must not cut an entity.
             let step = if rest.len() <= STEP { rest.len() } else { step_end(rest) };
             let (now, later) = rest.split_at(step);
             self.count(now, counting);
@@ -70,17 +72,17 @@ impl Text {
         }
     }
 
-    /// Adds a run whose shape is known.
+    /// Adds a run of known shape.
     #[inline]
     pub(crate) fn push_known(&mut self, range: Range<usize>, shape: Shape) {
         if shape.letters == 0 {
             self.space = true;
             return;
         }
-        // Behind each white space but the last one stands text.
+        // Text follows each white space except the last one.
         let words = range.len() as u32 == shape.letters + shape.gaps + u32::from(shape.trailing);
         self.keep(&range, if words { MadeOf::Words } else { MadeOf::Ascii });
-        // The gap at the beginning: of the run, or of what came before.
+        // White space at the beginning of the run, or at the end of the previous one.
         let leading = u32::from(shape.leading);
         let first = u32::from((leading > 0 || self.space) && self.chars > 0);
         self.chars = self.chars.saturating_add(shape.letters + shape.gaps - leading + first);
@@ -106,7 +108,7 @@ impl Text {
         (self.chars, self.space) = (counter.chars, counter.space);
     }
 
-    /// ASCII without entities: characters, and one for each stretch of white space that text stands behind.
+    /// Counts ASCII without entities: characters, plus one per stretch of white space before text.
     fn count_plain(&mut self, run: &[u8]) {
         let (Some(&first), Some(&last)) = (run.first(), run.last()) else { return };
         let letters: usize = run.iter().map(|b| usize::from(!is_blank(*b))).sum();
@@ -117,13 +119,13 @@ impl Text {
         // A word begins where white space ends.
         let words: usize = run.iter().zip(&run[1..]).map(|(a, b)| usize::from(is_blank(*a) & !is_blank(*b))).sum();
         let leading = is_blank(first);
-        // The first word's white space is among `words` when the run begins with it.
+        // If the run begins with white space, `words` includes its first word.
         let gaps = words - usize::from(leading) + usize::from((leading || self.space) && self.chars > 0);
         self.chars = self.chars.saturating_add((letters + gaps) as u32);
         self.space = is_blank(last);
     }
 
-    /// The text that was kept, entities decoded and white space collapsed, in the page's charset (entities in UTF-8).
+    /// Copies the kept text, entities decoded and white space collapsed, in the page's charset (entities in UTF-8).
     pub(crate) fn kept_into(&self, page: &[u8], counting: Counting, out: &mut Vec<u8>) {
         out.clear();
         let mut space = false;
@@ -152,14 +154,14 @@ impl Text {
     }
 }
 
-/// White space as HTML has it.
+/// Returns whether a byte is white space of HTML.
 #[inline]
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | 0x0C)
 }
 
-/// Appends a run whose white space is collapsed already, of whatever kind it is; `space` says whether some stands before.
-/// Returns whether some stands behind.
+/// Appends a run without adjacent white space of any kind. `space` is whether white space precedes it. Returns whether
+/// white space follows it.
 fn append_words(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return space };
     let (leading, trailing) = (usize::from(is_blank(*first)), usize::from(is_blank(*last)));
@@ -170,11 +172,11 @@ fn append_words(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
     trailing == 1
 }
 
-/// Appends a run of ASCII without entities, white space collapsed; `space` says whether some stands before. Returns whether
-/// some stands behind.
+/// Appends a run of ASCII without entities and collapses its white space. `space` is whether white space precedes it.
+/// Returns whether white space follows it.
 fn append_ascii(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
     let from = out.len();
-    // Each byte is written, and written over where it is white space after white space.
+    // Each byte is written; adjacent white space is overwritten.
     out.resize(from + run.len() + 1, b' ');
     let mut blank = space || from == 0;
     let mut at = from + usize::from(space && from > 0);
@@ -184,13 +186,13 @@ fn append_ascii(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
         at += usize::from(!(now && blank));
         blank = now;
     }
-    // White space at the end is not written before something follows it.
+    // White space at the end is written only if text follows.
     let trailing = at > from && out[at - 1] == b' ';
     out.truncate(at - usize::from(trailing));
     trailing
 }
 
-/// Where a step of at most [`STEP`] bytes may end: behind white space, or before what may be an entity that goes on.
+/// Returns the end of a step of at most [`STEP`] bytes: after white space, or before a possible entity that continues.
 fn step_end(rest: &[u8]) -> usize {
     let from = STEP - 64;
     let tail = &rest[from..STEP];
@@ -211,7 +213,7 @@ impl Counter {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Space => self.space = true,
-            // Bytes that are no character of their own neither count nor end white space.
+            // Bytes that are no character neither count nor end white space.
             Event::Chars(_, 0) => {}
             Event::Chars(_, count) => {
                 self.chars = self.chars.saturating_add(count + u32::from(self.space && self.chars > 0));
@@ -221,10 +223,10 @@ impl Counter {
     }
 }
 
-/// What stands next in a run of text.
+/// The next event in a run of text.
 enum Event<'a> {
     Space,
-    /// So many characters: none, for bytes that are no character of their own.
+    /// Bytes and their number of characters; 0 for bytes that are no character.
     Chars(&'a [u8], u32),
 }
 
@@ -250,7 +252,7 @@ fn read(run: &[u8], counting: Counting, mut event: impl FnMut(Event<'_>)) {
     }
 }
 
-/// A character outside ASCII. Returns the bytes it took.
+/// Reads a character outside ASCII. Returns its length in bytes.
 fn wide(run: &[u8], counting: Counting, event: &mut impl FnMut(Event<'_>)) -> usize {
     let byte = run[0];
     let len = match counting {
@@ -259,7 +261,7 @@ fn wide(run: &[u8], counting: Counting, event: &mut impl FnMut(Event<'_>)) -> us
         Counting::ShiftJis if (0xA1..=0xDF).contains(&byte) => 1,
         Counting::ShiftJis => 2,
         Counting::Utf8 => match byte {
-            // A continuation byte without its start.
+            // A continuation byte without its lead byte.
             0x80..=0xBF => {
                 event(Event::Chars(&run[..1], 0));
                 return 1;
@@ -282,7 +284,7 @@ fn wide(run: &[u8], counting: Counting, event: &mut impl FnMut(Event<'_>)) -> us
     len
 }
 
-/// An entity, or a lone `&`. Returns the bytes it took.
+/// Reads an entity, or a lone `&`. Returns its length in bytes.
 fn entity(run: &[u8], event: &mut impl FnMut(Event<'_>)) -> usize {
     match decode_entity(run) {
         Some((c, len)) if c.is_whitespace() || ('\u{200B}'..='\u{200D}').contains(&c) => {
@@ -300,8 +302,8 @@ fn entity(run: &[u8], event: &mut impl FnMut(Event<'_>)) -> usize {
     }
 }
 
-/// The character the entity at the start of `run` stands for, and its length in bytes. An entity of unknown name counts as
-/// one character, U+FFFD; what is no entity gives nothing.
+/// Returns the character of the entity at the start of `run`, and its length in bytes. An entity with an unknown name
+/// counts as one character, U+FFFD. `None` if there is no entity.
 pub(crate) fn decode_entity(run: &[u8]) -> Option<(char, usize)> {
     let body = run.strip_prefix(b"&")?;
     if let Some(number) = body.strip_prefix(b"#") {
@@ -322,7 +324,8 @@ pub(crate) fn decode_entity(run: &[u8]) -> Option<(char, usize)> {
     Some((c, len + 2))
 }
 
-/// The named entities that challenge pages and titles in Western languages use; names in lower case, as the text is.
+/// Returns the character of a named entity of challenge pages and titles in Western languages; names are in lower case,
+/// like the text.
 fn named(name: &[u8]) -> Option<char> {
     Some(match name {
         b"amp" => '&',
@@ -382,7 +385,8 @@ fn named(name: &[u8]) -> Option<char> {
     })
 }
 
-/// Text as sentences are compared: lower case, entities decoded already, curly quotes straight, white space collapsed.
+/// Folds text for the comparison of sentences: lower case, straight quotes, collapsed white space. Entities are already
+/// decoded.
 pub(crate) fn fold_into(text: &str, out: &mut String) {
     out.clear();
     let mut space = false;
@@ -391,7 +395,7 @@ pub(crate) fn fold_into(text: &str, out: &mut String) {
     }
 }
 
-/// Appends `text`, which is in lower case as far as it is ASCII and has its white space collapsed, as it is compared.
+/// Appends the folded form of `text`, whose ASCII is in lower case and whose white space is collapsed.
 pub(crate) fn append_collapsed(text: &str, out: &mut String) {
     let from = out.len();
     let mut space = false;
@@ -413,7 +417,7 @@ pub(crate) fn append_collapsed(text: &str, out: &mut String) {
     }
 }
 
-/// How many bytes at the beginning are ASCII that folding leaves as it is.
+/// Returns the number of leading ASCII bytes that folding does not change.
 fn unfolded(bytes: &[u8]) -> usize {
     let folds = |b: &u8| *b >= 0x80 || *b == b'`';
     let chunks = bytes.as_chunks::<16>().0;
@@ -421,7 +425,7 @@ fn unfolded(bytes: &[u8]) -> usize {
     whole + bytes[whole..].iter().position(folds).unwrap_or(bytes.len() - whole)
 }
 
-/// Appends one character as it is compared; `space` says whether white space stands before it.
+/// Appends the folded form of one character; `space` is whether white space precedes it.
 fn fold(c: char, from: usize, space: &mut bool, out: &mut String) {
     match c {
         '!'..='_' | 'a'..='~' => push(out, from, space, c.to_ascii_lowercase()),
@@ -488,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn entities_that_are_cut_or_out_of_range_do_not_panic() {
+    fn truncated_and_invalid_entities_do_not_panic() {
         for run in ["&", "&#", "&#x", "&#;", "&#99999999999;", "&#xD800;", "&a", "&;", "&#x110000;"] {
             let _ = count(run);
             decode_entities_into(run, &mut String::new());
@@ -507,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_runs_count_as_the_slow_way_counts_them() {
+    fn plain_runs_count_like_a_naive_count() {
         let runs = ["a", " a", "a ", "  a  b ", "   ", "", "\n\tx y\r\n z", "ab cd", "é a", "& b"];
         for first in runs {
             for second in runs {
@@ -522,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_stops_soon_after_enough() {
+    fn counting_stops_soon_after_the_limit() {
         let page = "ab ".repeat(100_000);
         let mut text = Text::default();
         text.push(page.as_bytes(), 0..page.len(), Counting::Utf8, 1_500);
@@ -530,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entity_counts_once_wherever_a_step_would_end() {
+    fn an_entity_across_a_step_counts_once() {
         for before in STEP - 10..STEP + 2 {
             let page = format!("{}&#65;{}", "x".repeat(before), "y".repeat(100));
             assert_eq!(count(&page).0 as usize, before + 101, "{before}");
@@ -545,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn titles_decode_multibyte_neighbours_safely() {
+    fn entities_next_to_multibyte_characters_are_decoded() {
         let mut out = String::new();
         decode_entities_into("Tom &amp; J&eacute;r\u{F4}me &\u{1F600}", &mut out);
         assert_eq!(out, "Tom & Jérôme &\u{1F600}");

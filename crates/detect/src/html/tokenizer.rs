@@ -1,9 +1,10 @@
-//! A streaming HTML tokeniser: no tree, no copies, one look at each byte.
+//! A streaming HTML tokenizer: no tree, no copies, one look at each byte.
 //!
-//! It works on bytes in lower case in an ASCII-compatible charset and follows the HTML standard where that decides what is
-//! text and what is not: quotes in attributes, comments, raw-text elements, CDATA in foreign content. A body may be cut
-//! anywhere; a token that does not end reaches to the end of the body. What is visible is not known here: see
-//! `walk`.
+//! It reads lower-case bytes in an ASCII-compatible charset. It follows the HTML standard where that decides what is
+//! text: quotes in attributes, comments, raw-text elements, CDATA in foreign content. A body may be cut anywhere; a
+//! token without an end reaches to the end of the body.
+//!
+//! Must not know: what is visible (see `visibility`).
 
 use memchr::memchr;
 use memchr::memmem::Finder;
@@ -12,7 +13,7 @@ use crate::html::byte_masks;
 use crate::html::byte_masks::{BLOCK, Block};
 use crate::html::element::Tag;
 
-/// What stands next in the text that is tokenised.
+/// The kind of the next token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Text between tags: see [`Tokens::text`].
@@ -27,19 +28,19 @@ pub(crate) enum Kind {
     Declaration,
 }
 
-/// A start tag. Offsets are into the text that is tokenised.
+/// A start tag. Offsets are into the tokenized text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
     pub(crate) tag: Tag,
-    /// Where its `<` stands.
+    /// Offset of its `<`.
     pub(crate) start: usize,
-    /// Where its name ends.
+    /// End of its name.
     pub(crate) name_end: usize,
-    /// Where its attributes end, without `>`.
+    /// End of its attributes, without `>`.
     pub(crate) attrs_end: usize,
-    /// Whether its attributes might hide it.
+    /// Whether its attributes may hide it.
     pub(crate) may_hide: bool,
-    /// Whether a reader sees what is in it. The walk fills it in.
+    /// Whether its content is visible. The token walk sets it.
     pub(crate) shown: bool,
 }
 
@@ -51,22 +52,22 @@ pub(crate) struct Close {
     pub(crate) name_end: usize,
 }
 
-/// What a run of text is made of, seen while its end was looked for.
+/// The composition of a run of text, counted while its end was searched for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Whether the rest holds: the run is ASCII without `&`.
+    /// Whether the other fields are valid: the run is ASCII without `&`.
     pub(crate) known: bool,
-    /// Bytes that are no white space.
+    /// Bytes other than white space.
     pub(crate) letters: u32,
-    /// Places where text follows white space.
+    /// Positions where text follows white space.
     pub(crate) gaps: u32,
-    /// Whether it begins with white space, and then with a gap.
+    /// Whether it begins with white space, and so with a gap.
     pub(crate) leading: bool,
     /// Whether it ends with white space.
     pub(crate) trailing: bool,
 }
 
-/// The elements whose content is not markup.
+/// Raw-text elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Raw {
     Script,
@@ -112,7 +113,7 @@ impl Raw {
     }
 }
 
-/// The searches a tokeniser needs; built once.
+/// The searches of a tokenizer, built once.
 #[derive(Debug)]
 pub(crate) struct Finders {
     pub(crate) script: Finder<'static>,
@@ -132,16 +133,16 @@ impl Finders {
     }
 }
 
-/// The tokeniser's state.
+/// The state of the tokenizer.
 pub(crate) struct Tokens<'t> {
     text: &'t [u8],
     /// The whole page, while only a part of it is read.
     whole: Option<&'t [u8]>,
-    /// No element ends where one is looked for.
+    /// The end tag of an enclosed element is missing.
     endless: bool,
     finders: &'t Finders,
     at: usize,
-    /// The block the page was last looked at in.
+    /// The current block of the page.
     block: Block,
     raw: Option<Raw>,
     /// Inside `<svg>` or `<math>`, or in XHTML: CDATA sections exist, raw-text elements are ordinary.
@@ -153,13 +154,13 @@ impl<'t> Tokens<'t> {
         Self { text, whole: None, endless: false, finders, at: 0, block: Block::first(text), raw: None, foreign: false }
     }
 
-    /// Where the token that was read last ends.
+    /// Returns the end of the last token.
     #[inline(always)]
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// What stands next, or nothing at the end. The method for its kind must be called then.
+    /// Returns the kind of the next token, or `None` at the end. The method for this kind must be called next.
     #[inline(always)]
     pub(crate) fn kind(&mut self) -> Option<Kind> {
         if let Some(element) = self.raw.take() {
@@ -180,8 +181,8 @@ impl<'t> Tokens<'t> {
         })
     }
 
-    /// Reads on as far as the element whose end tag begins with `end` goes, whatever is left open in it: its content is raw text where
-    /// scripts run, and no comment and no element in it reaches beyond.
+    /// Restricts reading to the element whose end tag begins with `end`, whatever is left open in it. Its content is
+    /// raw text when scripts run, so no comment and no element in it reaches beyond.
     pub(crate) fn enclose(&mut self, end: &[u8]) {
         if self.whole.is_some() || self.endless {
             return;
@@ -192,12 +193,12 @@ impl<'t> Tokens<'t> {
                 self.text = &self.text[..self.at + n];
                 self.block = Block::first(self.text);
             }
-            // Not looked for again, so that the time stays linear.
+            // Searched for once only, so that time stays linear.
             None => self.endless = true,
         }
     }
 
-    /// Reads on behind what was enclosed. Returns the first byte there.
+    /// Continues after the enclosed element. Returns the first byte there.
     #[cold]
     fn reopen(&mut self) -> Option<&'t u8> {
         self.text = self.whole.take()?;
@@ -205,7 +206,7 @@ impl<'t> Tokens<'t> {
         self.text.get(self.at)
     }
 
-    /// Reads text, entities not decoded: where it ends, and its shape.
+    /// Reads text, entities not decoded. Returns its end and its shape.
     #[inline(always)]
     pub(crate) fn text(&mut self) -> (usize, Shape) {
         let (end, shape) = self.text_run(self.at);
@@ -213,7 +214,7 @@ impl<'t> Tokens<'t> {
         (end, shape)
     }
 
-    /// Where the text that starts at `from` ends: at the next `<` that begins markup; and its shape.
+    /// Returns the end of the text that starts at `from`, at the next `<` that begins markup, and its shape.
     #[inline(always)]
     fn text_run(&mut self, from: usize) -> (usize, Shape) {
         let text = self.text;
@@ -228,14 +229,14 @@ impl<'t> Tokens<'t> {
             if at == from {
                 leading = self.block.space >> (at - base) & 1 == 1;
             }
-            // What `<` or white space follows begins no markup.
+            // `<` before `<` or white space begins no markup.
             let mut angles = self.block.angle & run & !((self.block.angle | self.block.space) >> 1);
             let end = loop {
                 if angles == 0 {
                     break text.len().min(base + BLOCK);
                 }
                 let found = base + angles.trailing_zeros() as usize;
-                // A run begins with `<` only where it is no markup.
+                // A `<` at the start of a run is no markup.
                 if found > from && begins_markup(text.get(found + 1).copied()) {
                     break found;
                 }
@@ -284,13 +285,13 @@ impl<'t> Tokens<'t> {
         Close { tag, start, name_end }
     }
 
-    /// The name that begins at `from`: where it ends and whose it is.
+    /// Reads the name that begins at `from`. Returns its end and its element.
     #[inline(always)]
     fn name(&self, from: usize) -> (usize, Tag) {
         const HIGH: u64 = 0x8080_8080_8080_8080;
         if let Some(Ok(word)) = self.text.get(from..from + 8).map(<[u8; 8]>::try_from) {
             let word = u64::from_le_bytes(word);
-            // A byte up to 0x20 ends a name as well as `>` and `/`. The lowest bit that is set is exact.
+            // A byte up to 0x20 ends a name, like `>` and `/`. The lowest set bit is exact.
             let blank = word.wrapping_sub(0x2121_2121_2121_2121) & !word & HIGH;
             let ends = blank | has_byte(word, b'>') | has_byte(word, b'/');
             if ends != 0 {
@@ -301,7 +302,7 @@ impl<'t> Tokens<'t> {
         self.long_name(from)
     }
 
-    /// The same for a name that is long or at the end of the page.
+    /// Does the same for a name that is long or at the end of the page.
     #[cold]
     fn long_name(&self, from: usize) -> (usize, Tag) {
         let rest = &self.text[from..];
@@ -309,11 +310,11 @@ impl<'t> Tokens<'t> {
         (end, Tag::of(&self.text[from..end]))
     }
 
-    /// Where the attributes end, where the tag ends, and whether they might hide the element. A quote counts only where
-    /// a value may begin: after `=`.
+    /// Returns the end of the attributes, the end of the tag, and whether the attributes may hide the element. A quote
+    /// counts only after `=`, where a value may begin.
     fn tag_end(&mut self, from: usize) -> (usize, usize, bool) {
         let text = self.text;
-        // The quote that ends the value it is in; `>` outside of values.
+        // The closing quote of the current value; `>` outside of values.
         let mut wanted = b'>';
         let mut may_hide = false;
         let mut at = from;
@@ -341,7 +342,7 @@ impl<'t> Tokens<'t> {
         (text.len(), text.len(), may_hide)
     }
 
-    /// Reads a comment or its like. Returns the text of a CDATA section, as where it begins and ends.
+    /// Reads a comment, doctype or processing instruction, or a CDATA section, whose range of text it returns.
     pub(crate) fn declaration(&mut self) -> Option<(usize, usize)> {
         let start = self.at;
         let rest = &self.text[start..];
@@ -361,7 +362,7 @@ impl<'t> Tokens<'t> {
 
     fn comment_end(&self, start: usize) -> usize {
         let text = self.text;
-        // `<!-->` and `<!--->` are whole comments.
+        // `<!-->` and `<!--->` are complete comments.
         let mut at = start + 4;
         loop {
             let Some(n) = memchr_near(b'>', &text[at..]) else { return text.len() };
@@ -374,7 +375,7 @@ impl<'t> Tokens<'t> {
         }
     }
 
-    /// Reads the content of a raw-text element up to its end tag: where it begins and ends. It may be empty.
+    /// Reads the content of a raw-text element up to its end tag. Returns its range, which may be empty.
     pub(crate) fn raw(&mut self, element: Raw) -> (usize, usize) {
         let start = self.at;
         self.at = self.raw_end(element, start);
@@ -383,7 +384,7 @@ impl<'t> Tokens<'t> {
 
     fn raw_end(&self, element: Raw, start: usize) -> usize {
         let Some(tag) = element.end_tag() else { return self.text.len() };
-        // Scripts with a source are empty as a rule.
+        // Scripts with a source are usually empty.
         if self.text[start..].starts_with(tag) && self.text.get(start + tag.len()) == Some(&b'>') {
             return start;
         }
@@ -405,13 +406,13 @@ impl<'t> Tokens<'t> {
     }
 }
 
-/// Whether `<` followed by `next` begins markup.
+/// Returns whether `<` before `next` begins markup.
 #[inline]
 fn begins_markup(next: Option<u8>) -> bool {
     matches!(next, Some(b'a'..=b'z' | b'/' | b'!' | b'?'))
 }
 
-/// Whether a quote after `before` begins an attribute value.
+/// Returns whether a quote after `before` begins an attribute value.
 #[inline]
 fn opens_value(before: &[u8]) -> bool {
     match before {
@@ -420,7 +421,7 @@ fn opens_value(before: &[u8]) -> bool {
         _ => return false,
     }
     let Some(name) = before.trim_ascii_end().strip_suffix(b"=") else { return false };
-    // Without a name before it, `=` is a name itself.
+    // `=` without a name before it is a name itself.
     !matches!(name.trim_ascii_end().last(), None | Some(b'=' | b'"' | b'\'' | b'/'))
 }
 
@@ -439,7 +440,8 @@ fn memchr_near(byte: u8, bytes: &[u8]) -> Option<usize> {
     memchr(byte, &bytes[at..]).map(|n| at + n)
 }
 
-/// The high bit of each byte of `word` that equals `byte`. Only the lowest set bit is exact, which is the one used.
+/// Returns the high bit of each byte of `word` that equals `byte`. Only the lowest set bit is exact; it is the one
+/// used.
 #[inline]
 fn has_byte(word: u64, byte: u8) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;

@@ -1,26 +1,27 @@
-//! Where each token of a page stands: in code, in visible text, in text that only shows without scripts, or out of sight.
+//! Page parts of tokens: code, visible text, text for visitors without scripts, or invisible text.
 //!
-//! One element at a time is *skipped* (noscript, template, svg, or anything hidden), with the nesting of elements of its
-//! own name counted, so no stack is needed and no page can make one grow. A skipped element that is never closed reaches to
-//! the end of the body, as it does in a browser.
+//! One element at a time is *skipped*: noscript, template, svg, or a hidden one. Only the nesting of elements with its
+//! name is counted, so there is no stack, and no page can make one grow. A skipped element that is never closed reaches
+//! to the end of the body, as in a browser.
 
 use super::attributes;
 use crate::html::element::Tag;
 use crate::html::tokenizer::{Close, Finders, Kind, Open, Raw, Shape, Tokens};
 
-/// Where something in a page stands.
+/// The part of a response in which something stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Place {
-    /// A tag or a script that runs.
+    /// A tag, or a script that runs.
     Code,
-    /// Text a reader sees.
+    /// Visible text.
     Text,
     /// Text inside `<noscript>`.
     Noscript,
-    /// Text of an element that is hidden by an attribute.
+    /// Text of an element that an attribute hides.
     Hidden,
-    /// What neither runs nor shows: comments, `<meta>`, templates, styles, data scripts, the content of text areas.
+    /// Everything that neither runs nor shows: comments, `<meta>`, templates, styles, data scripts, the content of text
+    /// areas.
     Inert,
     /// The title.
     Title,
@@ -29,7 +30,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Its name in JSON.
+    /// Returns its name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Code => "code",
@@ -59,13 +60,13 @@ struct Skip<'t> {
     why: Why,
 }
 
-/// What is told of each token, in the order of the page.
+/// Receiver of the tokens of a page, in order.
 pub(crate) trait Reader {
-    /// A token that ends at `end` stands in `place`. Comes before what is told about it.
+    /// A token that ends at `end` stands in `place`. Called before the method for its kind.
     fn token(&mut self, place: Place, end: usize);
-    /// Text, as it stands in the page.
+    /// Text, as written.
     fn text(&mut self, place: Place, start: usize, end: usize, shape: Shape);
-    /// A start tag; `json` when it is that of a script that holds JSON.
+    /// A start tag; `json` is whether it starts a script with JSON.
     fn open(&mut self, place: Place, open: Open, json: bool);
     /// An end tag.
     fn close(&mut self, place: Place, tag: Tag);
@@ -73,20 +74,20 @@ pub(crate) trait Reader {
     fn raw(&mut self, place: Place, element: Raw, start: usize, end: usize);
 }
 
-/// A walk over the tokens of a page.
+/// A pass over the tokens of a page.
 pub(crate) struct Walk<'t> {
     text: &'t [u8],
     tokens: Tokens<'t>,
     skip: Option<Skip<'t>>,
     /// Whether the last script does not run ...
     data_script: bool,
-    /// ... because it holds JSON.
+    /// ... because it contains JSON.
     json_script: bool,
     title_seen: bool,
 }
 
 impl<'t> Walk<'t> {
-    /// A walk over `text`, which is in lower case.
+    /// Starts a pass over `text`, which is in lower case.
     pub(crate) fn new(text: &'t [u8], finders: &'t Finders) -> Self {
         Self {
             text,
@@ -98,7 +99,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Reads the next token and tells `reader`. Returns false at the end.
+    /// Reads the next token and passes it to `reader`. Returns `false` at the end.
     #[inline(always)]
     pub(crate) fn step(&mut self, reader: &mut impl Reader) -> bool {
         let Some(kind) = self.tokens.kind() else { return false };
@@ -195,11 +196,11 @@ impl<'t> Walk<'t> {
     fn begin_skip(&mut self, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) {
         let why = match tag {
             Tag::Noscript => Why::Noscript,
-            // A declarative shadow tree is what the element shows.
+            // A declarative shadow tree is visible.
             Tag::Template if attributes::value(attrs, b"shadowrootmode").is_some() => return,
             Tag::Template => Why::Template,
             Tag::Svg | Tag::Math => Why::Foreign,
-            // The whole page hidden until a script shows it is still what the server sent.
+            // A page that is hidden as a whole until a script shows it still counts as visible.
             Tag::Html | Tag::Body | Tag::Script | Tag::Style | Tag::Title => return,
             _ if may_hide && !tag.is_void() && attributes::hide(attrs) => Why::Hidden,
             _ => return,
@@ -220,7 +221,7 @@ impl<'t> Walk<'t> {
         let same = tag == skip.tag && name == skip.name;
         let ends = match skip.why {
             Why::Foreign => tag.breaks_out(),
-            // A new one ends the old one; whether the new one is hidden is its own affair.
+            // The new element closes the skipped one and may be hidden itself.
             _ => (same && tag.closes_itself()) || (skip.tag == Tag::P && tag.ends_paragraph()),
         };
         if ends {
@@ -254,7 +255,7 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// Whether a script holds data or a template, so that it does not run, and whether that is JSON.
+/// Returns whether a script contains data or a template, so that it does not run, and whether that is JSON.
 fn script_kind(attrs: &[u8]) -> (bool, bool) {
     if attrs.len() < 6 {
         return (false, false);

@@ -1,5 +1,7 @@
-//! Compiling rules: from what is written to what is searched for. A rule that cannot be used is refused with its line and the
-//! field; nothing here reads pages.
+//! Compilation of rules, from the TOML form to the searched form. A rule that cannot be used is rejected with its line
+//! and field.
+//!
+//! Must not know: any page.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -15,16 +17,16 @@ use crate::rules::compiled::{HeaderTest, Part, Rule, Table, TitleTests, fold_tit
 use crate::rules::file::{Lines, RuleError, Written, WrittenPlace, value};
 use crate::rules::strength::Grade;
 
-/// Patterns of pages with little text that have fewer bytes than this before any wildcard are looked for only where another
-/// part of their rule was found: short ones stand in many places.
+/// Patterns for pages with little text that have fewer bytes before their first wildcard are short. They occur in many
+/// places, so they are searched for only after another part of their rule was found.
 const SHORT: usize = 6;
-/// The same for pages with next to no text.
+/// The same limit for pages with next to no text.
 const SHORT_THIN: usize = 5;
 
-/// Most vendors a rule table can name.
-const VENDORS_MAX: usize = 128;
+/// Maximum number of vendors in a rule table.
+const MAX_VENDORS: usize = 128;
 
-/// Which scan a pattern goes into.
+/// The scan that a pattern goes into.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
     Early,
@@ -53,7 +55,7 @@ struct Build {
     short_always: bool,
 }
 
-/// Compiles what is written, each with its line.
+/// Compiles rules, concepts and words, each with its line.
 pub(crate) fn compile(written: Lines) -> Result<Table, RuleError> {
     let mut build = Build::default();
     for (line, rule) in written.rules {
@@ -123,8 +125,8 @@ impl Build {
                 "write it with a-z, 0-9 and _: it becomes part of a heuristic's name",
             ));
         }
-        if self.vendors.len() == VENDORS_MAX {
-            return Err(value(line, rule, "vendor", format!("at most {VENDORS_MAX} vendors")));
+        if self.vendors.len() == MAX_VENDORS {
+            return Err(value(line, rule, "vendor", format!("at most {MAX_VENDORS} vendors")));
         }
         self.vendors.push(name.into());
         Ok((self.vendors.len() - 1) as u8)
@@ -150,7 +152,7 @@ impl Build {
             let len = parsed.first().len();
             let short = (set == Where::Late && len < SHORT) || (set == Where::Thin && len < SHORT_THIN);
             let set = if short { Where::Short } else { set };
-            // Evidence outside the body may ask for a short pattern, too.
+            // Evidence outside the body may need a short pattern, too.
             let elsewhere =
                 [&w.title, &w.title_starts, &w.title_part, &w.text, &w.refresh, &w.header, &w.cookie, &w.host];
             self.short_always |= set == Where::Short && (bit == 1 || elsewhere.iter().any(|e| !e.is_empty()));
@@ -183,7 +185,7 @@ impl Build {
             }
         }
         self.titles.part.extend(w.title_part.iter().map(|t| (rule, fold(t))));
-        // What a beginning ends with is part of it, other than what a whole title ends with.
+        // The end of a title's beginning belongs to it, unlike the end of a whole title.
         self.titles.starts.extend(w.title_starts.iter().map(|t| {
             text::fold_into(t, &mut folded);
             (rule, folded.trim_start_matches(is_title_edge).into())
@@ -213,7 +215,7 @@ impl Build {
         }
         Table {
             early: scan(&[Where::Early]),
-            // One search for all that a page may hold.
+            // One search for all patterns that a page may contain.
             late: scan(&[Where::Early, Where::Late]),
             thin: scan(&[Where::Early, Where::Late, Where::Thin, Where::Cue]),
             short: scan(&[Where::Short]),

@@ -1,5 +1,8 @@
-//! The compiled rule table: rules, and the searches and tests that find their evidence in a response. Holds data and looks things
-//! up in it; how it is made is not known here.
+//! The compiled rule table: rules, with the searches and tests that find their evidence in a response.
+//!
+//! Owns: compiled data and its lookups.
+//!
+//! Must not know: how the table is compiled.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,35 +18,35 @@ use crate::concepts::{Concepts, Meanings};
 use crate::html::visibility::Place;
 use crate::rules::strength::Grade;
 
-/// A rule, ready to be judged by.
+/// A compiled rule.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub(crate) id: Arc<str>,
     pub(crate) vendor: Option<u8>,
     pub(crate) grade: Grade,
     pub(crate) places: Vec<Place>,
-    /// The most visible characters beside which it holds.
+    /// Maximum visible characters of a page on which it holds.
     pub(crate) max_visible_chars: u32,
-    /// The same with status 200, at most the other one.
+    /// The same with status 200; never larger.
     pub(crate) max_visible_chars_200: u32,
     pub(crate) max_links: u32,
     pub(crate) max_links_200: u32,
     pub(crate) conditions: Conditions,
-    /// It refuses and asks for nothing: where no rule holds that asks for something, the block is `blocked_403`.
+    /// It refuses and asks for nothing: if no other rule that holds asks for something, the block is `blocked_403`.
     pub(crate) refusal: bool,
-    /// Only applications carry it: weak evidence that wants `mount` to be false gives way to it, other such evidence where
-    /// it names a framework.
+    /// Only applications contain it. Weak evidence that requires `mount = false` yields to it; stronger evidence does
+    /// so only if this rule names a framework.
     pub(crate) application: bool,
-    /// Whether one of its patterns is among the short ones.
+    /// Whether one of its patterns is short.
     pub(crate) short: bool,
     pub(crate) confidence: f32,
     pub(crate) framework: Option<Arc<str>>,
     pub(crate) note: Arc<str>,
-    /// What must all be seen: bit 0 for `find` (or a title, text, header ...), bit n for the nth `also`.
+    /// The parts that must all be found: bit 0 for `find` (or a title, text, header ...), bit n for the nth `also`.
     pub(crate) needs: u8,
 }
 
-/// What a pattern is a part of.
+/// The part of a rule that a pattern belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) rule: u16,
@@ -55,45 +58,45 @@ pub(crate) struct Part {
 pub(crate) struct HeaderTest {
     pub(crate) rule: u16,
     pub(crate) name: Box<str>,
-    /// In lower case; empty when the name is enough.
+    /// In lower case; empty if the name is enough.
     pub(crate) value: Box<str>,
 }
 
-/// Titles that rules look for, folded as [`fold_title`] does.
+/// Titles that rules look for, folded like [`fold_title`].
 #[derive(Debug, Default)]
 pub(crate) struct TitleTests {
-    /// Titles that are compared as a whole.
+    /// Whole titles.
     pub(crate) whole: HashMap<Box<str>, Vec<u16>, Xxh3DefaultBuilder>,
     /// Beginnings.
     pub(crate) starts: Vec<(u16, Box<str>)>,
-    /// What may stand before or after a separator such as ` | ` or ` - `.
+    /// Parts before or after a separator such as ` | ` or ` - `.
     pub(crate) part: Vec<(u16, Box<str>)>,
 }
 
-/// The compiled table.
+/// The compiled rule table.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) rules: Vec<Rule>,
     pub(crate) vendors: Arc<[Arc<str>]>,
     pub(crate) patterns: Vec<Pattern>,
     pub(crate) parts: Vec<Part>,
-    /// Patterns looked for in every page.
+    /// Patterns searched for in every page.
     pub(crate) early: Scan,
-    /// Those, and patterns looked for in pages with little text.
+    /// Those, and patterns for pages with little text.
     pub(crate) late: Scan,
-    /// Those, and patterns looked for in pages with next to no text.
+    /// Those, and patterns for pages with next to no text.
     pub(crate) thin: Scan,
-    /// Short ones, looked for after those when one of their rules was hit.
+    /// Short patterns, searched for after a hit of one of their rules.
     pub(crate) short: Scan,
-    /// Whether a rule's evidence itself is short, so that those are always looked for.
+    /// Whether the main evidence of a rule is short, so that short patterns are always searched for.
     pub(crate) short_always: bool,
-    /// Sentences, and the words that hint at a wall, looked for in folded text.
+    /// Sentences, and words that hint at a block, searched for in folded text.
     pub(crate) sentences: Scan,
-    /// Words that only hint at a wall, looked for in folded text.
+    /// Words that only hint at a block, searched for in folded text.
     pub(crate) cue_words: Scan,
-    /// Targets of a refresh.
+    /// Patterns in the target of a refresh.
     pub(crate) refreshes: Scan,
-    /// By the first letter of the name, in lower case; see [`Table::headers_of`].
+    /// Ranges of `headers` by the first letter of the name, in lower case; see [`Table::headers_of`].
     pub(crate) headers: Vec<HeaderTest>,
     pub(crate) header_letters: [Range<u16>; 256],
     pub(crate) cookies: Vec<(u16, Box<str>)>,
@@ -101,10 +104,10 @@ pub(crate) struct Table {
     pub(crate) titles: TitleTests,
     /// Rules whose conditions alone are evidence.
     pub(crate) always: Vec<u16>,
-    /// What walls say, by meaning.
+    /// What block pages say, by meaning.
     pub(crate) concepts: Concepts,
     pub(crate) vocabulary: Vocabulary,
-    /// All words, looked for where some hint at a wall; made when the first page does.
+    /// Scan for all words, for pages where some hint at a block; built for the first such page.
     pub(crate) words: OnceLock<Scan>,
 }
 
@@ -115,14 +118,14 @@ impl HeaderTest {
 }
 
 impl Table {
-    /// The tests that a header of this name may pass.
+    /// Returns the tests that a header of this name may pass.
     pub(crate) fn headers_of(&self, name: &str) -> &[HeaderTest] {
         let letter = name.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
         let range = &self.header_letters[usize::from(letter)];
         self.headers.get(usize::from(range.start)..usize::from(range.end)).unwrap_or_default()
     }
 
-    /// Reports where each word begins in `text`, which is folded, and what it means.
+    /// Reports the position and the meanings of each word in `text`, which is folded.
     pub(crate) fn each_word(&self, text: &[u8], buffer: &mut Buffer, mut found: impl FnMut(u32, Meanings)) {
         let words = self.words.get_or_init(|| {
             let words = self.concepts.patterns().map(|word| (word, Class::Word, &self.patterns[word as usize]));
@@ -132,18 +135,18 @@ impl Table {
             if let Some(meanings) = self.concepts.meanings_at(hit.pattern, text, hit.start as usize) {
                 found(hit.start, meanings);
             }
-            // Words are no evidence by themselves: none is too many.
+            // Words alone are no evidence, so they do not count against the limit.
             false
         });
     }
 
-    /// The name of a vendor.
+    /// Returns the name of a vendor.
     pub(crate) fn vendor(&self, index: Option<u8>) -> Option<Arc<str>> {
         index.and_then(|i| self.vendors.get(i as usize)).cloned()
     }
 }
 
-/// A folded title without what varies at its ends: dots, exclamation marks, spaces.
+/// Returns a folded title without variable characters at its ends: dots, exclamation marks, spaces.
 pub(crate) fn fold_title(folded: &str) -> &str {
     folded.trim_matches(is_title_edge)
 }

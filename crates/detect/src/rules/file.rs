@@ -1,6 +1,6 @@
-//! Rules as they are written: the TOML of a rule file, read with the line of each rule, and what is said when it is wrong.
+//! Rule files: their TOML form, read with the line of each rule, and their errors.
 //!
-//! Whether a rule can be used is not known here, only whether it can be read.
+//! Must not know: whether a rule can be used, only whether it can be read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -12,52 +12,52 @@ use toml::Spanned;
 use super::condition::{Conditions, for_each_condition};
 use crate::rules::strength::Grade;
 
-/// What is wrong with a rule file.
+/// An error in a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// No TOML, an unknown field, or a value of the wrong kind. The message names line, column and field.
+    /// Invalid TOML, an unknown field, or a value of the wrong type. The message names line, column and field.
     #[error("{0}")]
     Syntax(String),
-    /// A value that cannot be used.
+    /// An invalid value.
     #[error("line {line}: rule `{rule}`, field `{field}`: {problem}")]
     Value {
-        /// Line in the file, from 1.
+        /// The line in the file, from 1.
         line: usize,
         /// The rule's id.
         rule: String,
         /// The field.
         field: &'static str,
-        /// What is wrong with it, and what would do.
+        /// The problem, and what is valid.
         problem: String,
     },
 }
 
-/// Why a file of rules is not used.
+/// The reason why a rule file is rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// It says something that cannot be used.
+    /// The file has an invalid rule.
     #[error("{path}: {source}")]
     Rules {
         /// The file.
         path: PathBuf,
-        /// What, with line and field.
+        /// The error, with line and field.
         source: RuleError,
     },
 }
 
 macro_rules! written {
     ($($(#[$doc:meta])* $name:ident: $type:ty, $check:expr, $test:expr;)+) => {
-        /// A rule as it is written: what it is, its evidence, its conditions.
+        /// A rule in its TOML form: identity, evidence, conditions.
         #[derive(Clone, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub(crate) struct Written {
@@ -99,7 +99,7 @@ macro_rules! written {
             pub(crate) application: bool,
             pub(crate) confidence: Option<f32>,
             pub(crate) framework: Option<String>,
-            /// Where it was seen, and why it is as it is.
+            /// Its source, and the reasons for its limits.
             pub(crate) note: String,
         }
 
@@ -113,7 +113,7 @@ macro_rules! written {
 
 for_each_condition!(written);
 
-/// Words of a language as they are written, by what they mean.
+/// The words of a language in their TOML form, by meaning.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct WrittenWords {
     pub(crate) language: String,
@@ -121,7 +121,7 @@ pub(crate) struct WrittenWords {
     pub(crate) meanings: BTreeMap<String, Vec<String>>,
 }
 
-/// A concept as it is written.
+/// A concept in its TOML form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WrittenConcept {
@@ -135,7 +135,7 @@ pub(crate) struct WrittenConcept {
     pub(crate) note: String,
 }
 
-/// A place as it is written.
+/// A page part in its TOML form.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WrittenPlace {
@@ -149,7 +149,7 @@ pub(crate) enum WrittenPlace {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Ids of earlier rules to leave out.
+    /// Ids of earlier rules to remove.
     #[serde(default)]
     disable: Vec<String>,
     #[serde(default)]
@@ -160,34 +160,34 @@ struct File {
     words: Vec<Spanned<WrittenWords>>,
 }
 
-/// A file of rules.
+/// The contents of a rule file.
 #[derive(Clone, Default)]
 pub(crate) struct Lines {
-    /// Ids of earlier rules to leave out.
+    /// Ids of earlier rules to remove.
     pub(crate) disable: Vec<String>,
-    /// The rules, each with the line it begins in.
+    /// The rules, each with the line that it begins in.
     pub(crate) rules: Vec<(usize, Written)>,
-    /// The concepts, likewise.
+    /// The concepts, each with its line.
     pub(crate) concepts: Vec<(usize, WrittenConcept)>,
-    /// The words, likewise.
+    /// The words, each with their line.
     pub(crate) words: Vec<(usize, WrittenWords)>,
 }
 
 impl WrittenConcept {
-    /// Makes it count for nothing. What it asks for stays known, because words name it.
+    /// Removes its weight. Its meanings stay known, because words name them.
     pub(crate) fn silence(&mut self) {
         (self.weight, self.core, self.task) = (0, false, false);
     }
 }
 
 impl Lines {
-    /// Whether a rule or a concept has this id.
+    /// Returns whether a rule or a concept has this id.
     pub(crate) fn knows(&self, id: &str) -> bool {
         self.rules.iter().any(|(_, rule)| rule.id == id) || self.concepts.iter().any(|(_, concept)| concept.id == id)
     }
 }
 
-/// Reads a file of rules.
+/// Reads a rule file.
 pub(crate) fn read(toml: &str) -> Result<Lines, RuleError> {
     let file: File = toml::from_str(toml).map_err(|e| RuleError::Syntax(e.to_string()))?;
     let rules = with_lines(toml, file.rule);
@@ -201,13 +201,13 @@ pub(crate) fn read(toml: &str) -> Result<Lines, RuleError> {
     Ok(Lines { disable: file.disable, rules, concepts, words })
 }
 
-/// What is written, each with the line it begins in.
+/// Pairs each item with the line that it begins in.
 fn with_lines<T>(toml: &str, written: Vec<Spanned<T>>) -> Vec<(usize, T)> {
     let mut lines = LineCounter { toml, at: 0, line: 1 };
     written.into_iter().map(|spanned| (lines.line_of(&spanned.span()), spanned.into_inner())).collect()
 }
 
-/// Turns offsets, which come in ascending order, into lines.
+/// Conversion of ascending offsets to lines.
 struct LineCounter<'t> {
     toml: &'t str,
     at: usize,
@@ -223,7 +223,7 @@ impl LineCounter<'_> {
     }
 }
 
-/// An error in one field of a rule.
+/// Returns an error in one field of a rule.
 pub(crate) fn value(line: usize, rule: &str, field: &'static str, problem: impl Into<String>) -> RuleError {
     RuleError::Value { line, rule: rule.to_owned(), field, problem: problem.into() }
 }

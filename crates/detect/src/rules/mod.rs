@@ -1,4 +1,6 @@
-//! Which rules there are: the ones that are compiled in, and a user's on top of them. A file that is wrong is refused as a whole.
+//! Rule tables: the compiled-in rules, alone or with custom rules on top.
+//!
+//! Invariants: a file with an error is rejected as a whole.
 
 pub(crate) mod compile;
 pub(crate) mod compiled;
@@ -9,33 +11,34 @@ pub(crate) mod prefilter;
 pub(crate) mod scan;
 pub(crate) mod strength;
 pub(crate) mod vocabulary;
+
 use std::sync::{Arc, LazyLock};
 
 use crate::rules::compile::compile;
 use crate::rules::compiled::Table;
 use crate::rules::file::{Lines, RuleError, read, value};
 
-/// The rules that are compiled in.
+/// The TOML of the compiled-in rules.
 pub(super) const SHIPPED: &str = concat!(include_str!("rules.toml"), include_str!("concepts.toml"));
 
-/// The shipped rules. Compiled once.
+/// Returns the shipped rules. They are compiled once.
 pub(super) fn shipped() -> Arc<Table> {
     static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| compiled_in(with(None)));
     Arc::clone(&TABLE)
 }
 
-/// The shipped rules that name no vendor. Compiled once.
+/// Returns the shipped rules that name no vendor. They are compiled once.
 pub(super) fn shipped_generic() -> Arc<Table> {
     static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| compiled_in(generic()));
     Arc::clone(&TABLE)
 }
 
-/// No rules at all.
+/// Returns an empty table.
 pub(super) fn none() -> Arc<Table> {
     compiled_in(compile(Lines::default()))
 }
 
-/// The shipped rules, and a user's on top: a rule with a known id takes the other's place.
+/// Compiles the shipped rules with custom rules on top. A custom rule with the id of a shipped rule replaces it.
 pub(super) fn with(user: Option<&str>) -> Result<Table, RuleError> {
     let mut written = shipped_lines()?;
     if let Some(user) = user {
@@ -63,7 +66,7 @@ fn generic() -> Result<Table, RuleError> {
     compile(written)
 }
 
-/// A table that is compiled in: it compiles, or no test of this crate passes.
+/// Unwraps a compiled-in table: it compiles, or no test of this crate passes.
 fn compiled_in(table: Result<Table, RuleError>) -> Arc<Table> {
     match table {
         Ok(table) => Arc::new(table),
@@ -71,7 +74,7 @@ fn compiled_in(table: Result<Table, RuleError>) -> Arc<Table> {
     }
 }
 
-/// The shipped rules as they are written, read once: a reload compiles them anew, together with a user's.
+/// Returns the shipped rules in their TOML form, read once. A reload compiles them again, together with custom rules.
 fn shipped_lines() -> Result<Lines, RuleError> {
     static LINES: LazyLock<Result<Lines, RuleError>> = LazyLock::new(|| read(SHIPPED));
     LINES.clone()
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_users_rule_takes_the_place_of_a_shipped_one() {
+    fn a_custom_rule_replaces_the_shipped_rule_with_its_id() {
         let shipped = with(None).unwrap().rules.len();
         let same = "[[rule]]\nid='cloudflare-title'\ngrade='title'\ntitle=['Mine']\nnote='x'\n";
         assert_eq!(with(Some(same)).unwrap().rules.len(), shipped);

@@ -1,15 +1,16 @@
-//! Byte patterns with wildcards: how they are read from a rule file, and whether one stands at a place. Finding places where one may
-//! stand is not known here.
+//! Byte patterns with wildcards: their syntax in rule files, and their match at one offset.
+//!
+//! Must not know: how candidate offsets are found (see `scan`).
 
-/// Bytes of literal text that a pattern begins with, at least: what a search looks for.
+/// Minimum bytes of literal text at the beginning of a pattern: a search needs them.
 pub(crate) const FIRST_MIN: usize = 4;
 
-/// Why a pattern cannot be searched for.
+/// The reason why a pattern cannot be searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatternError {
-    /// The first literal piece has fewer than four bytes.
+    /// The literal text at its beginning has fewer than four bytes.
     TooShort,
-    /// A `{...}` that is none of the known ones.
+    /// A wildcard stands at its beginning.
     UnknownWildcard,
 }
 
@@ -17,19 +18,19 @@ pub(crate) enum PatternError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Literal(Box<[u8]>),
-    /// One decimal digit or more.
+    /// One or more decimal digits.
     Digits,
-    /// One hexadecimal digit or more.
+    /// One or more hexadecimal digits.
     Hex,
-    /// One of `a-z0-9_-` or more.
+    /// One or more of `a-z0-9_-`.
     Word,
-    /// At most 80 bytes of anything but `<` and `>`, as few as will do.
+    /// At most 80 bytes except `<` and `>`, as few as possible.
     Gap,
-    /// Nothing, where a word ends: at the end, or before what is none of `a-z0-9_-`.
+    /// The end of a word: the end of the text, or a byte other than `a-z0-9_-`.
     End,
 }
 
-/// The wildcards, as they are written.
+/// The wildcards in rule files.
 const WILDCARDS: [(&str, Piece); 5] = [
     ("{digits}", Piece::Digits),
     ("{hex}", Piece::Hex),
@@ -38,14 +39,14 @@ const WILDCARDS: [(&str, Piece); 5] = [
     ("{end}", Piece::End),
 ];
 
-/// A byte pattern: literal text with `{digits}`, `{hex}`, `{word}`, `{gap}` and `{end}` in it, in lower case.
+/// A byte pattern: lower-case text with the wildcards `{digits}`, `{hex}`, `{word}`, `{gap}` and `{end}`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     pieces: Box<[Piece]>,
 }
 
 impl Pattern {
-    /// Reads a pattern as it is written in a rule file. Letter case is folded.
+    /// Parses a pattern of a rule file. Letter case is folded.
     pub(crate) fn parse(written: &str) -> Result<Self, PatternError> {
         let mut pieces = Vec::new();
         let lower = written.to_lowercase();
@@ -69,7 +70,7 @@ impl Pattern {
         }
     }
 
-    /// What it begins with, up to any wildcard.
+    /// Returns the literal text at its beginning.
     pub(crate) fn first(&self) -> &[u8] {
         match self.pieces.first() {
             Some(Piece::Literal(first)) => first,
@@ -77,7 +78,7 @@ impl Pattern {
         }
     }
 
-    /// The end of the match that starts at `start`, if there is one.
+    /// Returns the end of the match that starts at `start`, if there is one.
     pub(crate) fn end_at(&self, text: &[u8], start: usize) -> Option<usize> {
         end_of(&self.pieces, text, start)
     }
@@ -113,7 +114,7 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Whether a word goes on in `rest`, a letter of another script than ours included.
+/// Returns whether a word continues in `rest`, also with a letter of another script.
 fn goes_on(rest: &[u8]) -> bool {
     match rest {
         [] => false,
@@ -126,8 +127,9 @@ fn goes_on(rest: &[u8]) -> bool {
     }
 }
 
-/// Whether words of the script that `c` is of stand apart and begin with what they mean. Where they do not, one may begin anywhere:
-/// Chinese, Japanese, Korean and Thai write no space, Arabic and Hebrew join articles and prepositions to the word.
+/// Returns whether the script of `c` separates words, and words begin with their stem. In other scripts a word may
+/// begin anywhere: Chinese, Japanese, Korean and Thai write no spaces; Arabic and Hebrew join articles and prepositions
+/// to the word.
 pub(crate) fn has_words(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '\u{C0}'..='\u{58F}' | '\u{1E00}'..='\u{1FFF}')
 }
@@ -143,14 +145,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_that_cannot_be_searched_are_refused() {
+    fn patterns_that_cannot_be_searched_are_rejected() {
         assert_eq!(Pattern::parse("abc").err(), Some(PatternError::TooShort));
         assert_eq!(Pattern::parse("{hex}abcd").err(), Some(PatternError::UnknownWildcard));
         assert_eq!(Pattern::parse("").err(), Some(PatternError::TooShort));
     }
 
     #[test]
-    fn an_end_is_where_a_word_ends() {
+    fn end_matches_at_the_end_of_a_word_only() {
         let pattern = Pattern::parse("/verify{end}").unwrap();
         for ends in ["/verify", "/verify/", "/verify?x", "/verify.php", "/verify'"] {
             assert_eq!(pattern.end_at(ends.as_bytes(), 0), Some(7), "{ends}");
@@ -158,7 +160,8 @@ mod tests {
         for goes_on in ["/verify-your-work", "/verify_x", "/verifying", "/verify2", "/verif"] {
             assert_eq!(pattern.end_at(goes_on.as_bytes(), 0), None, "{goes_on}");
         }
-        // Letters of other scripts go on with a word, punctuation and what is no text do not; Chinese has no words that stand apart.
+        // Letters of other scripts continue a word; punctuation and invalid bytes end it. Chinese does not separate
+        // words.
         let pattern = Pattern::parse("a bot{end}").unwrap();
         for ends in ["a bot", "a bot\u{a0}", "a bot…", "a bot机"] {
             assert_eq!(pattern.end_at(ends.as_bytes(), 0), Some(5), "{ends}");

@@ -1,7 +1,9 @@
-//! Cores: for a set of literals, a few short pieces of them that are rare in ordinary pages and of which each literal holds one.
+//! Prefilter of a set of literals: a few short pieces ("cores") that are rare in ordinary pages. Each literal contains
+//! one.
 //!
-//! A search for the cores finds every place where a literal may stand, and looks for far fewer strings than there are literals. Which
-//! cores are taken decides how fast a search is, never what it finds.
+//! A search for the cores finds every candidate offset of a literal, with far fewer strings than there are literals.
+//!
+//! Invariants: the choice of cores affects the speed of a search, never its result.
 
 use std::collections::HashMap;
 
@@ -10,19 +12,19 @@ use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 /// Length of a core, in bytes.
 pub(crate) const CORE: usize = 4;
 
-/// A core of a literal.
+/// The core of a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Which of the cores it is.
+    /// Index of the core.
     pub(crate) core: usize,
-    /// Where it stands in the literal.
+    /// Offset of the core in the literal.
     pub(crate) at: usize,
 }
 
-/// Chooses cores for `literals`, each of which has [`CORE`] bytes at least. Returns the cores, and a place for each literal.
+/// Chooses cores for `literals`, each of at least [`CORE`] bytes. Returns the cores, and the core of each literal.
 ///
-/// Greedy: the next core is the one that costs least for each literal that has none yet. Its cost is how often it is met, and a
-/// little for being looked for at all.
+/// The choice is greedy: the next core has the lowest cost per literal without a core. The cost of a core is its
+/// frequency in ordinary pages, plus a constant for searching it at all.
 pub(crate) fn choose(literals: &[&[u8]]) -> (Vec<[u8; CORE]>, Vec<Place>) {
     let ordinary = ordinary();
     let mut holders: HashMap<[u8; CORE], Vec<usize>, Xxh3DefaultBuilder> = HashMap::default();
@@ -30,7 +32,7 @@ pub(crate) fn choose(literals: &[&[u8]]) -> (Vec<[u8; CORE]>, Vec<Place>) {
         distinct(literal, |piece| holders.entry(piece).or_default().push(number));
     }
     let mut pieces: Vec<_> = holders.into_iter().map(|(piece, of)| Piece::new(piece, of, &ordinary)).collect();
-    // Whatever order the map had, the same cores come out.
+    // The result must not depend on the order of the map.
     pieces.sort_unstable_by_key(|piece| piece.bytes);
     let mut cores = Vec::new();
     let mut places: Vec<Option<Place>> = vec![None; literals.len()];
@@ -56,12 +58,12 @@ pub(crate) fn choose(literals: &[&[u8]]) -> (Vec<[u8; CORE]>, Vec<Place>) {
     (cores, places.into_iter().flatten().collect())
 }
 
-/// A piece that may become a core.
+/// A candidate for a core.
 struct Piece {
     bytes: [u8; CORE],
-    /// The literals that hold it.
+    /// The literals that contain it.
     of: Vec<usize>,
-    /// How many of them have no core yet.
+    /// The number of those without a core.
     left: usize,
     cost: f32,
 }
@@ -71,18 +73,18 @@ impl Piece {
         Self { bytes, left: of.len(), of, cost: NEVER_MET + weight(bytes, ordinary) }
     }
 
-    /// What it costs for each literal that has no core yet.
+    /// Returns its cost per literal without a core.
     fn each(&self) -> f32 {
         self.cost / self.left as f32
     }
 }
 
-/// What a core costs that is never met.
+/// Cost of a core that never occurs.
 const NEVER_MET: f32 = 30_000.0;
-/// How much more often a piece is met that stands in [`ORDINARY`].
+/// Factor by which pieces of [`ORDINARY`] are more frequent.
 const ORDINARILY: f32 = 200.0;
 
-/// Each piece of a literal, once.
+/// Calls `each` for every distinct piece of a literal.
 fn distinct(literal: &[u8], mut each: impl FnMut([u8; CORE])) {
     for (at, piece) in literal.windows(CORE).enumerate() {
         if let Some(piece) = piece.first_chunk()
@@ -100,13 +102,13 @@ fn ordinary() -> Pieces {
     text.windows(CORE).filter_map(|piece| piece.first_chunk().copied()).collect()
 }
 
-/// How often a piece is met in ordinary pages, without a unit.
+/// Returns the relative frequency of a piece in ordinary pages, without a unit.
 fn weight(piece: [u8; CORE], ordinary: &Pieces) -> f32 {
     let sum: f32 = piece.iter().map(|byte| commonness(*byte)).sum();
     (sum / 4.0).exp2() * if ordinary.contains(&piece) { ORDINARILY } else { 1.0 }
 }
 
-/// How common a byte is in lower-case HTML, on a rough logarithmic scale.
+/// Returns how common a byte is in lower-case HTML, on a rough logarithmic scale.
 fn commonness(byte: u8) -> f32 {
     match byte {
         b' ' | b'e' | b't' | b'a' | b's' | b'i' | b'n' | b'r' | b'o' | b'l' => 10.0,
@@ -120,7 +122,7 @@ fn commonness(byte: u8) -> f32 {
     }
 }
 
-/// What ordinary pages are made of, in lower case: the markup, styles, scripts and words that many of them have.
+/// A sample of ordinary pages in lower case: common markup, styles, scripts and words.
 const ORDINARY: &str = r##"<!doctype html>
 <html lang="en" class="no-js"><head><meta charset="utf-8"><meta http-equiv="content-type" content="text/html; charset=utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="description" content="this is the home page of our site">
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ordinary_pages_are_made_of_is_no_core_where_there_is_a_choice() {
+    fn pieces_of_ordinary_pages_are_avoided_as_cores() {
         let (cores, _) = choose(&[b"class=\"zq7_"]);
         assert!(!ordinary().contains(&cores[0]), "{cores:?}");
     }

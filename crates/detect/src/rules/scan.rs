@@ -1,10 +1,13 @@
-//! Finding many byte patterns in text that is in lower case already, with the searches of the `aho-corasick` crate.
+//! Search for many byte patterns in lower-case text, with the searches of the `aho-corasick` crate.
 //!
-//! Searched for are not the patterns but their cores (`cores`). In long text that is done by the packed search, sixty-four cores at a
-//! time: it looks at every byte of the text with vector instructions. In short text the packed searches would take longer to begin
-//! and to end than to search, so one automaton looks for all cores at once there. Where a core stands, the patterns it belongs to are
-//! verified around it. Every occurrence is reported, overlapping ones too, up to bounds that grow with the text, so that the time
-//! stays linear whatever the text holds. This file knows patterns and offsets, not rules.
+//! The search looks for the cores of the patterns (`prefilter`) and verifies the patterns around each core. In long
+//! text it uses packed searches, each for 64 cores: they read every byte with vector instructions. In short text their
+//! setup would take longer than the search, so one automaton looks for all cores at once.
+//!
+//! Invariants: every occurrence is reported, overlapping ones too, up to limits that grow with the text. Time is linear
+//! in the text, whatever it contains.
+//!
+//! Must not know: rules.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,46 +21,46 @@ use super::pattern::Pattern;
 use crate::rules::prefilter;
 use crate::rules::prefilter::CORE;
 
-/// Cores that one packed search looks for at most: it takes no more.
+/// Maximum cores of one packed search: the library takes no more.
 const CORES_AT_ONCE: usize = 64;
-/// The packed search sorts its strings into so many sets, the first into the last set, and stops wherever the bytes of one set
-/// might stand. Where it has few strings, it has half as many sets.
+/// Number of sets into which a packed search sorts its strings, the first string into the last set. It stops wherever
+/// the bytes of one set may stand. With few strings it has half as many sets.
 const SETS: usize = 16;
-/// Most strings for which it has half as many.
+/// Maximum strings with which it has half as many sets.
 const FEW: usize = 32;
 
-/// Bytes from which on text is long enough for the packed search ...
+/// Minimum bytes of text for packed searches ...
 const LONG: usize = 2048;
-/// ... and where the cores take more searches than two, each of which goes over the whole text.
+/// ... and for more than two of them, because each one reads the whole text.
 const LONG_FOR_MANY: usize = 64 << 10;
-/// Parts of a short text that are gone through at the same time.
+/// Number of parts of a short text that are searched in parallel.
 const PARTS: usize = 4;
 
-/// Hits that count that any text may have, however short ...
+/// Minimum limit of counted hits, for texts of any length ...
 const HITS_FREE: usize = 64;
-/// ... and beyond those, one for so many bytes.
+/// ... which grows by one hit per this number of bytes.
 const BYTES_PER_HIT: usize = 256;
-/// Work that any text may cause, however short, counted in checks of four bytes ...
+/// Minimum limit of work, in comparisons of four bytes, for texts of any length ...
 const WORK_FREE: usize = 1 << 18;
-/// ... and beyond that, one check for so many bytes.
+/// ... which grows by one comparison per this number of bytes.
 const BYTES_PER_WORK: usize = 2;
-/// What finding a core costs.
+/// Work for finding a core.
 const CORE_FOUND: usize = 20;
-/// What verifying a pattern costs.
+/// Work for verifying a pattern.
 const VERIFIED: usize = 32;
 
 /// An occurrence of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hit {
-    /// Index of the pattern.
+    /// Number of the pattern.
     pub(crate) pattern: u32,
-    /// Where it starts, in bytes.
+    /// Its start, in bytes.
     pub(crate) start: u32,
-    /// Where it ends.
+    /// Its end.
     pub(crate) end: u32,
 }
 
-/// What a pattern's hits are bounded with, so that words which many scripts use do not take the place of a vendor's marker.
+/// Classes of patterns with separate limits of hits: frequent words of scripts must not crowd out a vendor's marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Marker,
@@ -65,18 +68,18 @@ pub(crate) enum Class {
     Cue,
 }
 
-/// Memory for the hits of one search, kept from search to search.
+/// Buffer for the hits of one search, reused from search to search.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer(Vec<(Hit, Class)>);
 
-/// A set of patterns, ready to be searched for.
+/// A set of patterns, prepared for searching.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    /// None without patterns.
+    /// `None` without patterns.
     automaton: Option<Box<DFA>>,
-    /// Empty where the processor has no vector instructions that the packed search knows.
+    /// Empty if the processor lacks the vector instructions of the packed search.
     packed: Vec<Packed>,
-    /// For each core, its entries. The automaton counts the cores so.
+    /// The entries of each core. The automaton numbers cores in this order.
     cores: Vec<Range<u32>>,
     entries: Vec<Entry>,
 }
@@ -85,19 +88,19 @@ pub(crate) struct Scan {
 #[derive(Debug)]
 struct Packed {
     searcher: Searcher,
-    /// The number of the first of its cores. The others follow.
+    /// The number of its first core. Its other cores follow.
     first: usize,
 }
 
-/// A pattern that has a core.
+/// A pattern and its core.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Four other bytes of the pattern, as far from the core as can be: most candidates fail by them.
+    /// Four other bytes of the pattern, as far from the core as possible. They reject most candidates.
     other: [u8; CORE],
-    /// Where they stand, seen from the core.
+    /// Their offset from the core.
     away: i32,
     pattern: u32,
-    /// Offset of the core in the pattern.
+    /// The offset of the core in the pattern.
     at: u32,
     class: Class,
 }
@@ -113,13 +116,13 @@ impl Entry {
 }
 
 impl Scan {
-    /// Prepares a search for `patterns`; a hit names a pattern by the number given with it.
+    /// Prepares a search for `patterns`, each with the number that its hits report.
     pub(crate) fn new<'p>(patterns: impl IntoIterator<Item = (u32, Class, &'p Pattern)>) -> Self {
         Self::with_words(patterns, [])
     }
 
-    /// The same for `patterns` and for `words`, of which there are thousands: choosing cores for those would take longer than they
-    /// save, so that they are looked for by their beginnings.
+    /// Prepares a search for `patterns` and for thousands of `words`. Choosing cores for words would take longer than
+    /// it saves, so their first bytes are their cores.
     pub(crate) fn with_words<'p>(
         patterns: impl IntoIterator<Item = (u32, Class, &'p Pattern)>,
         words: impl IntoIterator<Item = (u32, Class, &'p Pattern)>,
@@ -141,7 +144,7 @@ impl Scan {
         for ((number, class, pattern), place) in patterns.iter().zip(places) {
             by_core[place.core].push(Entry::new(*number, *class, pattern, place.at));
         }
-        // Cores that begin alike come into one search, and there into one set.
+        // Cores with the same beginning go into one search, and into one set of it.
         let mut order: Vec<usize> = (0..cores.len()).collect();
         order.sort_unstable_by_key(|core| cores[*core]);
         let searches_needed = cores.len().div_ceil(CORES_AT_ONCE).max(1);
@@ -163,8 +166,8 @@ impl Scan {
         }
     }
 
-    /// Reports every occurrence in `text`, in the order of the text, up to the bounds. `found` says whether the hit
-    /// counts against the bound on hits.
+    /// Reports occurrences in `text`, in the order of the text, up to the limits. `found` returns whether a hit counts
+    /// against the limit of hits.
     pub(crate) fn each(
         &self,
         text: &[u8],
@@ -205,8 +208,9 @@ impl Scan {
         }
     }
 
-    /// Searches for all cores at once. Each step of an automaton waits for the step before it, so that several go through parts of the
-    /// text at the same time. The parts overlap by what a core has more than one byte: each core begins in exactly one of them.
+    /// Searches for all cores with the automaton. Each step of an automaton waits for the one before, so it runs
+    /// through several parts of the text in turns. The parts overlap by one byte less than a core, so each core begins
+    /// in exactly one part.
     fn search_at_once(&self, run: &mut Run<'_>) {
         let Some(automaton) = &self.automaton else { return };
         let Ok(start) = automaton.start_state(Anchored::No) else { return };
@@ -221,7 +225,7 @@ impl Scan {
         let mut states = [start; PARTS];
         #[allow(
             clippy::needless_range_loop,
-            reason = "the four parts are gone through side by side, not one after another"
+            reason = "the four parts are read in turns, not one after another"
         )]
         for at in 0..together {
             for part in 0..PARTS {
@@ -243,10 +247,10 @@ impl Scan {
         }
     }
 
-    /// A core ends with the byte at `last`, unless there is something else about `state`. Returns whether to go on.
+    /// Handles a core that ends with the byte at `last`, if `state` is a match. Returns whether to continue.
     #[inline(never)]
     fn core_ends(&self, automaton: &DFA, state: StateID, last: usize, run: &mut Run<'_>) -> bool {
-        // All cores are of one length, so that one ends here at most.
+        // All cores have the same length, so at most one ends here.
         !automaton.is_match(state)
             || run.candidates(self.entries_of(automaton.match_pattern(state, 0).as_usize()), last + 1 - CORE)
     }
@@ -268,15 +272,16 @@ fn automaton(cores: &[[u8; CORE]]) -> Option<Box<DFA>> {
     if cores.is_empty() {
         return None;
     }
-    // A prefilter is for `find`, and without one the state it starts in is nothing special.
+    // Prefilters only help `find`. Without one, the start state is not special.
     match DFA::builder().prefilter(false).build(cores) {
         Ok(automaton) => Some(Box::new(automaton)),
         Err(error) => unreachable!("{} strings of four bytes: {error}", cores.len()),
     }
 }
 
-/// `cores`, of which those that stand together are alike, in the order in which the packed search puts the ones that are alike into
-/// the same set: it deals them out like cards, one to each set and then the next. It stops at fewer places so, which is what it costs.
+/// Orders `cores`, where neighbours are similar, so that the packed search puts similar ones into the same set. It
+/// assigns them to its sets round-robin. With similar cores per set it stops at fewer candidates, which dominate its
+/// cost.
 fn in_sets(cores: &[usize]) -> Vec<usize> {
     let sets = if cores.len() <= FEW { SETS / 2 } else { SETS };
     let (rounds, longer) = (cores.len() / sets, cores.len() % sets);
@@ -297,7 +302,7 @@ struct Run<'s> {
 }
 
 impl Run<'_> {
-    /// Verifies the patterns whose core stands at `at`. Returns whether to go on.
+    /// Verifies the patterns whose core stands at `at`. Returns whether to continue.
     fn candidates(&mut self, entries: &[Entry], at: usize) -> bool {
         let mut work = CORE_FOUND + entries.len();
         for entry in entries {
@@ -365,7 +370,7 @@ mod tests {
         assert_eq!(hits(&refs, "a marker-0399! b marker-0000!"), [(0, 17), (399, 2)]);
     }
 
-    /// Patterns of all kinds, found by looking at every place.
+    /// Finds patterns of all kinds by trying every offset.
     fn naive(patterns: &[Pattern], text: &[u8]) -> Vec<(u32, u32)> {
         let at = |n: u32, pattern: &Pattern| {
             (0..text.len()).filter(|&from| pattern.end_at(text, from).is_some()).map(|from| (n, from as u32)).collect()
@@ -377,7 +382,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_looking_at_every_place_finds_is_found(
+        fn the_search_finds_what_a_naive_search_finds(
             patterns in prop::collection::vec("[abc]{4,9}(\\{(hex|word|digits|gap)\\}[abc]{1,3})?|[a-e/=_ ]{4,12}", 1..150),
             text in prop::collection::vec(prop_oneof!["[abc]{1,40}", "[a-e/=_ 0-9<>]{1,40}", "x{1,70}"], 0..12),
             planted in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
@@ -406,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn without_vector_instructions_the_same_is_found() {
+    fn the_result_is_the_same_without_vector_instructions() {
         let patterns: Vec<_> = ["abcd", "bcde", "cdef{hex}z"].map(|p| Pattern::parse(p).unwrap()).into();
         let mut scan = Scan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, Class::Marker, p)));
         // Long enough for the packed search.
@@ -427,19 +432,19 @@ mod tests {
     }
 
     #[test]
-    fn cores_that_are_alike_are_dealt_into_the_same_set() {
+    fn similar_cores_go_into_the_same_set() {
         for count in 1..=64 {
             let cores: Vec<usize> = (0..count).collect();
             let dealt = in_sets(&cores);
             let sets = if count <= FEW { SETS / 2 } else { SETS };
-            // Set by set, the cores come back in the order in which they were alike.
+            // Set by set, the cores come back in the given order.
             let back: Vec<usize> = (0..sets).flat_map(|set| dealt.iter().skip(set).step_by(sets).copied()).collect();
             assert_eq!(back, cores, "{count}");
         }
     }
 
     #[test]
-    fn a_flood_of_hits_is_cut_off() {
+    fn the_number_of_hits_is_limited() {
         let text = "_cf_chl_opt".repeat(100_000);
         assert!(hits(&["_cf_chl_opt"], &text).len() <= HITS_FREE + text.len() / BYTES_PER_HIT);
     }

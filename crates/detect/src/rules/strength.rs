@@ -1,42 +1,44 @@
-//! The grades of rules: what a rule proves, how much text takes it away, how sure it is. Knows no rule and no page.
+//! Grades of rules: what a rule proves, with how much text it holds, and how sure it is.
+//!
+//! Must not know: any rule or page.
 
 use serde::Deserialize;
 
-/// How much a rule proves, and so where it stands in the decision order.
+/// The strength of a rule, which gives its place in the order of decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Grade {
-    /// A header by which the vendor says that it answered instead of the site.
+    /// A header by which the vendor says that it responded instead of the site.
     Mitigated,
-    /// A marker that only block pages carry.
+    /// A marker that only block pages contain.
     Strong,
     /// An exact challenge title.
     Title,
     /// A challenge sentence.
     Sentence,
-    /// A widget that ordinary pages carry too; proves something on a nearly empty page only.
+    /// A widget that ordinary pages also contain; it proves something on a nearly empty page only.
     Weak,
-    /// A script that sets a cookie and loads the page again, or a refresh to a challenge.
+    /// A script that sets a cookie and reloads the page, or a refresh to a challenge.
     Shell,
-    /// Names who refused, when the status is a refusal.
+    /// The name of the refusing vendor, if the status is a refusal.
     Refusal,
     /// A waiting room.
     Queue,
-    /// The vendor is there. Evidence of nothing.
+    /// The vendor is present. No evidence of a block.
     Presence,
-    /// A script framework is there.
+    /// A script framework is present.
     Spa,
-    /// The text goes on for subscribers only.
+    /// The text continues for subscribers only.
     Paywall,
-    /// A title that says the page does not exist.
+    /// A title that says that the page does not exist.
     NotFound,
-    /// A hint at a wall, too weak to be one: a page with next to nothing else is not taken for all that there is.
+    /// A hint at a block, too weak to make one: a page with next to nothing else may not be all that there is.
     Cue,
 }
 
 impl Grade {
-    /// Its name in rule files and JSON.
+    /// Returns its name in rule files and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mitigated => "mitigated",
@@ -55,17 +57,17 @@ impl Grade {
         }
     }
 
-    /// Whether it is evidence of a block by itself.
+    /// Returns whether it is evidence of a block by itself.
     pub(crate) const fn blocks(self) -> bool {
         matches!(self, Self::Mitigated | Self::Strong | Self::Title | Self::Sentence | Self::Weak | Self::Shell)
     }
 
-    /// Whether a page where it is seen may be a wall or a waiting room.
+    /// Returns whether a page that matches it may be a block or a waiting room.
     pub(crate) const fn is_of_walls(self) -> bool {
         self.blocks() || matches!(self, Self::Queue | Self::Cue)
     }
 
-    /// The most visible characters beside which a rule of this grade proves something, unless it says so itself.
+    /// Returns the default limit of visible characters on a page where a rule of this grade holds.
     pub(crate) const fn default_max_visible_chars(self) -> u32 {
         match self {
             Self::Mitigated => 5_000,
@@ -81,7 +83,7 @@ impl Grade {
         }
     }
 
-    /// How sure a verdict by a rule of this grade is, unless the rule says so itself.
+    /// Returns the default confidence of a verdict by a rule of this grade.
     pub(crate) const fn default_confidence(self) -> f32 {
         match self {
             Self::Mitigated => 0.99,

@@ -1,19 +1,21 @@
-//! Which meanings titles, buttons and labels of walls have. Knows names of meanings, and no word of any language.
+//! Meanings of titles, buttons and labels on block pages.
+//!
+//! Must not know: any word of any language.
 
 use crate::concepts::{Concepts, Meanings};
 
-/// What titles, headings and buttons of walls are about.
+/// Sets of meanings by their use.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
     title: Meanings,
     pub(crate) button: Meanings,
     about: Meanings,
     pub(crate) reference: Meanings,
-    /// No word means it: a sentence is short.
+    /// Set for short sentences; no word has it.
     pub(crate) short: Meanings,
-    /// Who reads is spoken to.
+    /// The sentence addresses the visitor.
     pub(crate) yours: Meanings,
-    /// What walls talk of, whatever they say of it.
+    /// Topics of block pages, whatever they say about them.
     pub(crate) talk: Meanings,
 }
 
@@ -50,12 +52,12 @@ impl Vocabulary {
         }
     }
 
-    /// Whether texts with these meanings may be about walls.
+    /// Returns whether texts with these meanings may be about block pages.
     pub(crate) fn is_about(&self, meanings: Meanings) -> bool {
         meanings & self.about != 0
     }
 
-    /// Whether a title with these meanings gives reason to look for a wall in a large frame.
+    /// Returns whether a title with these meanings hints at a block in a large frame.
     pub(crate) fn is_title(&self, meanings: Meanings) -> bool {
         meanings & self.title != 0 && meanings & self.about == 0
     }

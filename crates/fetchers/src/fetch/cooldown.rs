@@ -1,6 +1,6 @@
 //! Leaving a source alone: an archive or a service that says "not now", or fails again and again, is not asked for a while.
 //!
-//! Invariant: a source that answers is asked again at once, and no rest is longer than [`REST_MAX`]. Must not know what the source
+//! Invariant: a source that answers is asked again at once, and no rest is longer than [`MAX_REST`]. Must not know what the source
 //! is, nor what it was asked for.
 
 use std::sync::{Mutex, PoisonError};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant, SystemTime};
 use fetchwise_types::response::{Header, header};
 
 /// The longest rest, whatever a source asks for.
-const REST_MAX: Duration = Duration::from_secs(3600);
+const MAX_REST: Duration = Duration::from_secs(3600);
 /// The rest after a "not now" that does not say for how long.
 const UNSAID: Duration = Duration::from_secs(60);
 /// The rest after the second fault in a row, doubled with each further one.
 const FAULT_BASE: Duration = Duration::from_secs(5);
 /// The longest rest after faults.
-const FAULT_MAX: Duration = Duration::from_secs(600);
+const MAX_FAULT: Duration = Duration::from_secs(600);
 
 /// How a source is: rested, or to be left alone.
 #[derive(Debug, Default)]
@@ -46,9 +46,9 @@ impl Rest {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.faults = state.faults.saturating_add(1);
         let rest = match (asked, state.faults) {
-            (Some(asked), _) => asked.min(REST_MAX),
+            (Some(asked), _) => asked.min(MAX_REST),
             (None, 0 | 1) => return,
-            (None, faults) => FAULT_BASE.saturating_mul(2_u32.saturating_pow((faults - 2).min(16))).min(FAULT_MAX),
+            (None, faults) => FAULT_BASE.saturating_mul(2_u32.saturating_pow((faults - 2).min(16))).min(MAX_FAULT),
         };
         state.until = Some(Instant::now() + rest);
         why.clone_into(&mut state.why);

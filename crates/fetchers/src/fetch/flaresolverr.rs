@@ -34,7 +34,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 /// An answer may be so many times as long as the page in it: JSON escapes what it has to.
 const ESCAPED: u64 = 6;
 /// Bytes of an answer that are read at most: it has to be in memory as a whole.
-const ANSWER_MAX: u64 = 64 << 20;
+const MAX_ANSWER: u64 = 64 << 20;
 
 /// How a [`SolverFetcher`] is set up.
 #[derive(Clone)]
@@ -168,7 +168,7 @@ impl SolverFetcher {
             FetchError { local, ..error(ErrorKind::ProxyError, format!("the service cannot be asked: {message}")) }
         })?;
         let status = response.status();
-        let most = usize::try_from(limits.max_body.saturating_mul(ESCAPED).min(ANSWER_MAX)).unwrap_or(usize::MAX);
+        let most = usize::try_from(limits.max_body.saturating_mul(ESCAPED).min(MAX_ANSWER)).unwrap_or(usize::MAX);
         let body = match Limited::new(response.into_body(), most).collect().await {
             Ok(body) => body.to_bytes(),
             Err(why) if why.is::<http_body_util::LengthLimitError>() => return Err(too_large(limits)),

@@ -21,11 +21,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// How long the watcher may take to go home.
-const WATCHER_MAX: Duration = Duration::from_secs(3);
+const MAX_WATCHER: Duration = Duration::from_secs(3);
 /// Lines of standard error that are kept for messages.
 const TAIL_LINES: usize = 20;
 /// Bytes of one such line that are kept.
-pub(super) const TAIL_LINE_MAX: usize = 2000;
+pub(super) const MAX_TAIL_LINE: usize = 2000;
 
 /// The file in a scratch folder that is locked for as long as its owner lives.
 const LOCK: &str = ".fetchwise-lock";
@@ -139,7 +139,7 @@ impl ChildGroup {
         kill_group(self.pid);
         if let Some(watch) = self.watch.take() {
             let _ = watch.go_home.send(());
-            let _ = tokio::time::timeout(WATCHER_MAX, watch.task).await;
+            let _ = tokio::time::timeout(MAX_WATCHER, watch.task).await;
         }
         self.pid = 0;
     }

@@ -17,11 +17,11 @@ use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::time::Timestamp;
 
 /// Redirects of a robots.txt that are followed.
-pub const REDIRECTS_MAX: u32 = 5;
+pub const MAX_REDIRECTS: u32 = 5;
 /// The longest robots.txt that is downloaded; of it the parser reads the first 500 KiB. A longer one counts as unreachable.
-pub const BODY_MAX: u64 = 8 << 20;
+pub const MAX_BODY: u64 = 8 << 20;
 /// How much of it is kept in memory while it is read.
-pub const READ_MAX: usize = robotxt::BYTE_LIMIT + 1;
+pub const MAX_READ: usize = robotxt::BYTE_LIMIT + 1;
 /// The name under which robots.txt knows this crawler, unless the caller has another one.
 pub const DEFAULT_AGENT: &str = "fetchwise";
 
@@ -30,9 +30,9 @@ const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// A host whose robots.txt cannot be had is asked for it again after this.
 const UNREACHABLE: Duration = Duration::from_secs(5 * 60);
 /// The rules of so many origins are kept; with more, those that were used the longest time ago go.
-const ORIGINS_MAX: usize = 10_000;
+const MAX_ORIGINS: usize = 10_000;
 /// So many bytes of rules are kept in all.
-const BYTES_MAX: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// What the robots.txt of one origin says to one crawler.
 #[derive(Clone, Debug)]
@@ -215,7 +215,7 @@ impl RobotsTxt {
 impl Kept {
     /// Drops the half that was used the longest time ago once there are too many.
     fn make_room(&mut self) {
-        if self.origins.len() <= ORIGINS_MAX && self.bytes <= BYTES_MAX {
+        if self.origins.len() <= MAX_ORIGINS && self.bytes <= MAX_BYTES {
             return;
         }
         let mut used: Vec<u64> = self.origins.values().map(|slot| slot.used).collect();

@@ -5,6 +5,6 @@
 
 mod cache;
 
-pub use cache::{BODY_MAX, READ_MAX, REDIRECTS_MAX, location};
+pub use cache::{MAX_BODY, MAX_READ, MAX_REDIRECTS, location};
 pub use cache::{DEFAULT_AGENT, RobotsTxt, Rules};
 pub use fetchwise_types::robots_use::RobotsUse;

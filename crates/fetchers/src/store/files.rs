@@ -15,7 +15,7 @@ use fetchwise_types::heuristic::url::{UrlFeatures, identity};
 use fetchwise_types::response::header;
 
 /// The readable part of a name is not longer than this.
-const STEM_MAX: usize = 80;
+const MAX_STEM: usize = 80;
 
 /// What is copied at a time.
 const COPY_CHUNK: usize = 256 << 10;
@@ -122,7 +122,7 @@ fn clean(text: &str) -> String {
     let kept: String = text
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' })
-        .take(STEM_MAX)
+        .take(MAX_STEM)
         .collect();
     let kept = kept.trim_matches('.').replace("..", "_");
     if kept.starts_with('-') { kept.replacen('-', "_", 1) } else { kept }

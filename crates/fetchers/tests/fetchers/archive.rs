@@ -18,7 +18,7 @@ use fetchwise::selector::{Selector, Sink, SinkError};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_testsite::origin::{Origin, Site};
 use fetchwise_testsite::services::Reply;
-use fetchwise_testsite::services::archive::{Capture, Moods, WebArchive};
+use fetchwise_testsite::services::archive::{Capture, ArchiveFaults, WebArchive};
 
 const PAGE: &str = "https://example.org/news?id=7";
 /// The archive has an address of its own: what is learned and paused goes by hosts.
@@ -89,13 +89,13 @@ async fn the_newest_copy_comes_raw_and_says_whose_and_from_when_it_is() {
 async fn a_wanted_date_brings_the_copy_that_is_nearest_to_it_by_each_interface() {
     let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
     let gate = Archive::TimeGate(archive.service().url("/timegate/").parse().unwrap());
-    let knows_nothing = Moods { availability_knows_nothing: true, ..Moods::default() };
-    for (archives, moods) in [
-        (vec![wayback(&archive)], Moods::default()),
+    let knows_nothing = ArchiveFaults { availability_is_empty: true, ..ArchiveFaults::default() };
+    for (archives, faults) in [
+        (vec![wayback(&archive)], ArchiveFaults::default()),
         (vec![wayback(&archive)], knows_nothing),
-        (vec![gate], Moods::default()),
+        (vec![gate], ArchiveFaults::default()),
     ] {
-        archive.set(moods);
+        archive.set_faults(faults);
         for (wanted, title) in
             [(Some("2014-01-01T00:00:00Z"), "of 2015"), (Some("1999-01-01T00:00:00Z"), "of 2010"), (None, "of 2024")]
         {
@@ -114,10 +114,10 @@ async fn a_captured_redirect_leads_to_the_copy_of_where_it_led_and_never_to_the_
         vec![Capture::redirect("20240601080000", &old, &new), Capture::page("20240601080000", &new, &story("of then"))];
     let archive = WebArchive::start(ARCHIVE, captures).unwrap();
     let gate = Archive::TimeGate(archive.service().url("/timegate/").parse().unwrap());
-    for locations_as_captured in [false, true] {
-        archive.set(Moods { locations_as_captured, ..Moods::default() });
+    for keeps_captured_locations in [false, true] {
+        archive.set_faults(ArchiveFaults { keeps_captured_locations, ..ArchiveFaults::default() });
         let copy = get(&fetcher(vec![gate.clone()], None), &old).await.unwrap();
-        assert!(text(&copy).contains("of then"), "{locations_as_captured}: {}", text(&copy));
+        assert!(text(&copy).contains("of then"), "{keeps_captured_locations}: {}", text(&copy));
         assert_eq!((copy.final_url.as_str(), copy.chain.len()), (new.as_str(), 1));
     }
     assert_eq!(live.hits("127.0.0.1"), 0);
@@ -130,13 +130,13 @@ async fn no_copy_is_not_held_and_an_archive_that_fails_is_a_go_between_that_fail
     let error = get(&one, "https://example.org/nobody").await.unwrap_err();
     assert_eq!((error.kind, error.status), (ErrorKind::NotHeld, None), "{error}");
     for status in [500, 502, 503, 0] {
-        archive.set(Moods { instead: Some(Reply::status(status)), ..Moods::default() });
+        archive.set_faults(ArchiveFaults { override_reply: Some(Reply::status(status)), ..ArchiveFaults::default() });
         let error = get(&fetcher(vec![wayback(&archive)], None), PAGE).await.unwrap_err();
         assert_eq!((error.kind, error.status), (ErrorKind::ProxyError, None), "{status}: {error}");
         assert!(error.headers.is_empty() && !error.unavailable, "{error:?}");
     }
     archive
-        .set(Moods { instead: Some(Reply::status(200).body("text/html", "<h1>Maintenance</h1>")), ..Moods::default() });
+        .set(ArchiveFaults { override_reply: Some(Reply::status(200).body("text/html", "<h1>Maintenance</h1>")), ..ArchiveFaults::default() });
     let error = get(&fetcher(vec![wayback(&archive)], None), PAGE).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::ProxyError, "a page that is no copy: {error}");
 }
@@ -146,7 +146,7 @@ async fn a_second_archive_is_asked_where_the_first_one_has_nothing_or_fails() {
     let (empty, full) = (WebArchive::start(ARCHIVE, vec![]).unwrap(), WebArchive::start(ARCHIVE, captures()).unwrap());
     let both = fetcher(vec![wayback(&empty), wayback(&full)], None);
     assert!(text(&get(&both, PAGE).await.unwrap()).contains("of 2024"));
-    empty.set(Moods { instead: Some(Reply::status(500)), ..Moods::default() });
+    empty.set(ArchiveFaults { override_reply: Some(Reply::status(500)), ..ArchiveFaults::default() });
     assert!(text(&get(&both, PAGE).await.unwrap()).contains("of 2024"));
     let error = get(&both, "https://example.org/nobody").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::ProxyError, "the one that failed might have had it: {error}");
@@ -156,14 +156,14 @@ async fn a_second_archive_is_asked_where_the_first_one_has_nothing_or_fails() {
 async fn an_archive_that_says_not_now_is_left_alone_and_nobody_else_is_blamed() {
     let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
     let slow_down = Reply::status(429).header("Retry-After", "600");
-    archive.set(Moods { instead: Some(slow_down), ..Moods::default() });
+    archive.set_faults(ArchiveFaults { override_reply: Some(slow_down), ..ArchiveFaults::default() });
     let one = fetcher(vec![wayback(&archive)], None);
     let error = get(&one, PAGE).await.unwrap_err();
     assert_eq!((error.kind, error.status), (ErrorKind::ProxyError, None), "{error}");
-    let asked = archive.service().asked().len();
+    let asked = archive.service().requests().len();
     let error = get(&one, PAGE).await.unwrap_err();
     assert!(error.unavailable, "{error:?}");
-    assert_eq!(archive.service().asked().len(), asked, "it was asked to be left alone");
+    assert_eq!(archive.service().requests().len(), asked, "it was asked to be left alone");
 }
 
 #[tokio::test]
@@ -175,10 +175,10 @@ async fn limits_and_the_guard_hold_for_copies() {
     assert_eq!(error.kind, ErrorKind::TooLarge, "{error}");
     let options = ArchiveOptions { archives: vec![wayback(&archive)], ..ArchiveOptions::default() };
     let shut = ArchiveFetcher::new(options, HttpFetcher::builder()).unwrap();
-    let asked = archive.service().asked().len();
+    let asked = archive.service().requests().len();
     let error = get(&shut, PAGE).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::ProxyError, "{error}");
-    assert_eq!(archive.service().asked().len(), asked);
+    assert_eq!(archive.service().requests().len(), asked);
 }
 
 /// A domain, and until when it is paused.
@@ -246,7 +246,7 @@ impl World {
 async fn a_live_page_is_preferred_and_a_blocked_one_comes_from_the_archive_with_its_date() {
     let world = World::new(Site::Static, "/a", Some(&story("of then")));
     assert_eq!(world.get("/a").await.fetcher.as_deref(), Some("direct_access"));
-    assert!(world.archive.service().asked().is_empty());
+    assert!(world.archive.service().requests().is_empty());
 
     let world = World::new(Site::FORBIDDEN, "/a", Some(&story("of then")));
     let report = world.get("/a").await;
@@ -273,7 +273,7 @@ async fn what_an_archive_does_wrong_moves_no_evidence_and_no_pause_of_the_site()
     ] {
         let status = reply.status;
         let world = World::new(Site::ReactShell, "/a", None);
-        world.archive.set(Moods { instead: Some(reply), ..Moods::default() });
+        world.archive.set_faults(ArchiveFaults { override_reply: Some(reply), ..ArchiveFaults::default() });
         let report = world.get("/a").await;
         let attempts = world.attempts();
         assert_eq!(

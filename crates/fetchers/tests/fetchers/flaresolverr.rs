@@ -8,11 +8,11 @@ use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::flaresolverr::{SolverFetcher, SolverOptions};
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
-use fetchwise_testsite::services::{Asked, Reply, Service};
+use fetchwise_testsite::services::{ServiceRequest, Reply, Service};
 use serde_json::{Value, json};
 
 /// Answers as the service does: the page in a solution, or a 500 with a message.
-fn solve(asked: &Asked) -> Reply {
+fn solve(asked: &ServiceRequest) -> Reply {
     let ask: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
     let url = ask["url"].as_str().unwrap_or_default();
     let solved = |status: u16, url: &str, body: &str| {
@@ -69,7 +69,7 @@ async fn a_page_comes_with_its_status_and_headers_as_text() {
     names.sort_unstable();
     assert_eq!(names, ["content-type", "server"]);
     assert_eq!(get(&one, "gone", &Limits::default()).await.unwrap().status, 404);
-    let asked = service.asked();
+    let asked = service.requests();
     let ask: Value = serde_json::from_slice(&asked[0].body).unwrap();
     assert_eq!((&asked[0].method, &asked[0].target), (&"POST".to_owned(), &"/v1".to_owned()));
     assert_eq!((&ask["cmd"], &ask["url"]), (&json!("request.get"), &json!("http://93.184.215.14/page")));
@@ -114,7 +114,7 @@ async fn the_guard_holds_for_what_it_is_asked_and_for_where_it_went() {
     let url = "http://127.0.0.1:9/page".parse().unwrap();
     let error = one.fetch(Request { url: &url, limits: &Limits::default() }).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::RefusedAddress, "{error}");
-    assert!(service.asked().is_empty());
+    assert!(service.requests().is_empty());
     let error = get(&one, "inside", &Limits::default()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::RefusedAddress, "{error}");
 }

@@ -9,14 +9,14 @@ use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::fetch::search_api::{SearchFetcher, SearchOptions};
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
 use fetchwise::fetch_result::Outcome;
-use fetchwise_testsite::services::{Asked, Reply, Service};
+use fetchwise_testsite::services::{ServiceRequest, Reply, Service};
 use serde_json::{Value, json};
 
 const PAGE: &str = "https://www.nytimes.com/2024/11/06/us/harbour.html?smid=url-share";
 const KEY: &str = "s3cret/+key";
 
 /// As the New York Times' interface answers: a list of documents, null where there is none.
-fn article_search(asked: &Asked) -> Reply {
+fn article_search(asked: &ServiceRequest) -> Reply {
     if asked.parameter("api-key").as_deref() != Some(KEY) {
         return Reply::status(401).body("application/json", r#"{"fault":{"faultstring":"Invalid ApiKey"}}"#);
     }
@@ -33,7 +33,7 @@ fn article_search(asked: &Asked) -> Reply {
     Reply::status(200).body("application/json", json!({"status": "OK", "response": {"docs": docs}}).to_string())
 }
 
-fn service(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Service {
+fn service(answer: impl Fn(&ServiceRequest) -> Reply + Send + Sync + 'static) -> Service {
     Service::start(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 10)), answer).unwrap()
 }
 
@@ -68,8 +68,8 @@ async fn the_key_is_sent_and_said_to_nobody_else() {
     let service = service(article_search);
     let one = fetcher(&service, KEY);
     let response = get(&one, PAGE).await.unwrap();
-    assert_eq!(service.asked()[0].parameter("api-key").as_deref(), Some(KEY));
-    assert!(service.asked()[0].parameter("fq").unwrap().contains(PAGE), "{:?}", service.asked());
+    assert_eq!(service.requests()[0].parameter("api-key").as_deref(), Some(KEY));
+    assert!(service.requests()[0].parameter("fq").unwrap().contains(PAGE), "{:?}", service.requests());
     let told = format!("{one:?} {response:?} {}", response.final_url);
     assert!(!told.contains("s3cret"), "{told}");
     // A server that answers nonsense, and one that is gone, bring messages with what was asked for.
@@ -87,7 +87,7 @@ async fn a_redirect_does_not_take_the_key_along() {
     let first = service(move |_| Reply::status(302).header("Location", to.clone()));
     let error = get(&fetcher(&first, KEY), PAGE).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::ProxyError, "{error}");
-    assert!(other.asked().is_empty());
+    assert!(other.requests().is_empty());
 }
 
 #[tokio::test]
@@ -96,12 +96,12 @@ async fn what_it_does_not_have_is_not_held_and_what_it_does_not_know_is_not_aske
     let one = fetcher(&service, KEY);
     let error = get(&one, "https://www.nytimes.com/2020/01/01/nothing.html").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotHeld, "{error}");
-    let asked = service.asked().len();
+    let asked = service.requests().len();
     for other in ["https://example.org/harbour", "https://notnytimes.com/harbour"] {
         let error = get(&one, other).await.unwrap_err();
         assert!(error.unavailable, "{error:?}");
     }
-    assert_eq!(service.asked().len(), asked);
+    assert_eq!(service.requests().len(), asked);
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn a_key_that_is_refused_is_not_tried_on_the_next_page() {
     assert_eq!((error.kind, error.status), (ErrorKind::ProxyError, None));
     assert!(error.message.contains("refuses the key"), "{error}");
     assert!(get(&one, PAGE).await.unwrap_err().unavailable);
-    assert_eq!(service.asked().len(), 1);
+    assert_eq!(service.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -138,5 +138,5 @@ async fn another_publisher_is_a_configuration() {
     let response = get(&one, "https://example.org/a?b={key}").await.unwrap();
     let record: Value = serde_json::from_slice(response.body.head()).unwrap();
     assert_eq!((&record["title"], &record["body"], &record["date"]), (&json!("A title"), &json!("7"), &Value::Null));
-    assert_eq!(service.asked()[0].parameter("about").as_deref(), Some("https://example.org/a?b={key}"));
+    assert_eq!(service.requests()[0].parameter("about").as_deref(), Some("https://example.org/a?b={key}"));
 }

@@ -11,7 +11,7 @@ use fetchwise::fetch::proxy::FilteringProxy;
 use fetchwise::fetch::upstream::Upstream;
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
 use fetchwise_testsite::origin::{Origin, Site};
-use fetchwise_testsite::services::proxy::{ForwardProxy, ProxyTemper};
+use fetchwise_testsite::services::proxy::{ForwardProxy, ProxyOptions};
 
 const WORLD: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 21));
 const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 22));
@@ -28,7 +28,7 @@ impl Resolve for NoNames {
 
 fn proxy(user: Option<(&str, &str)>, refuses: bool) -> ForwardProxy {
     let user = user.map(|(user, password)| (user.to_owned(), password.to_owned()));
-    ForwardProxy::start(PROXY, ProxyTemper { world: WORLD, user, refuses }).unwrap()
+    ForwardProxy::start(PROXY, ProxyOptions { upstream: WORLD, credentials: user, refuses }).unwrap()
 }
 
 fn through(scheme: &str, proxy: &ForwardProxy, user: Option<&str>, guard: AddressGuard) -> HttpFetcher {
@@ -52,7 +52,7 @@ async fn a_page_comes_through_the_proxy_which_alone_knows_the_name() {
     let world = IpAddr::V4(Ipv4Addr::LOCALHOST);
     for scheme in SCHEMES {
         let user = Some(("me".to_owned(), "secret".to_owned()));
-        let proxy = ForwardProxy::start(PROXY, ProxyTemper { world, user, refuses: false }).unwrap();
+        let proxy = ForwardProxy::start(PROXY, ProxyOptions { upstream: world, credentials: user, refuses: false }).unwrap();
         // The guard lets public addresses pass only: neither the proxy's own nor an unknown name is for it to judge.
         let one = through(scheme, &proxy, Some("me:secret"), AddressGuard::default());
         let url = origin.url("pages.example", "/a");
@@ -60,7 +60,7 @@ async fn a_page_comes_through_the_proxy_which_alone_knows_the_name() {
             let response = get(&one, &url).await.unwrap();
             assert_eq!((response.status, response.final_url.as_str()), (200, url.as_str()), "{scheme}");
         }
-        let served = proxy.served();
+        let served = proxy.requests();
         let want =
             if scheme == "http" { format!("GET {url}") } else { format!("SOCKS pages.example:{}", origin.port()) };
         assert_eq!(served[0], want, "{served:?}");
@@ -75,7 +75,7 @@ async fn a_refused_destination_never_reaches_the_proxy() {
         let one = through(scheme, &proxy, None, AddressGuard::default());
         let error = get(&one, "http://127.0.0.1:9/").await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::RefusedAddress, "{scheme}: {error}");
-        assert!(proxy.served().is_empty());
+        assert!(proxy.requests().is_empty());
     }
 }
 
@@ -121,7 +121,7 @@ async fn a_browsers_proxy_goes_through_it_too() {
         let http = HttpFetcher::builder().guard(open()).upstream(own).build().unwrap();
         let response = get(&http, &url).await.unwrap();
         assert_eq!(response.status, 200, "{scheme}");
-        assert_eq!(proxy.served().len(), 1, "{:?}", proxy.served());
+        assert_eq!(proxy.requests().len(), 1, "{:?}", proxy.requests());
     }
     assert_eq!(origin.hits("127.0.0.21"), 2);
 }

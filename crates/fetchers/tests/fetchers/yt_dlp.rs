@@ -13,7 +13,7 @@ use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::yt_dlp::{DownloadFetcher, DownloadOptions, Progress};
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
 use fetchwise::fetch_result::Outcome;
-use fetchwise_testsite::services::{Asked, Reply, Service};
+use fetchwise_testsite::services::{ServiceRequest, Reply, Service};
 
 const CLIP_BYTES: usize = 300_000;
 
@@ -40,7 +40,7 @@ fn clip() -> Vec<u8> {
     (0..CLIP_BYTES).map(|n| u8::try_from(n * 31 % 251).unwrap()).collect()
 }
 
-fn site(asked: &Asked) -> Reply {
+fn site(asked: &ServiceRequest) -> Reply {
     let page = "<html><head><title>A clip about the harbour</title></head><body><h1>Harbour</h1>\
                 <video controls src=\"/clip.mp4\"><track kind=\"subtitles\" src=\"/clip.vtt\" srclang=\"en\"></video></body></html>";
     match asked.target.split('?').next().unwrap_or_default() {
@@ -152,7 +152,7 @@ async fn the_guard_holds_for_the_page_and_for_where_it_leads() {
     let one = fetcher(options(&program));
     let error = get(&one, "http://127.0.0.1:9/clip.mp4", a_minute()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::RefusedAddress, "{error}");
-    assert!(service.asked().is_empty());
+    assert!(service.requests().is_empty());
     let error = get(&one, &service.url("/inside"), a_minute()).await.unwrap_err();
     assert!(error.message.contains("403"), "the proxy refuses to go there: {error}");
 }

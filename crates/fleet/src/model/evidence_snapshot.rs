@@ -1,7 +1,10 @@
-//! A share: what one origin's log has taught up to a position, as bytes.
+//! An evidence snapshot: the evidence of one node's log up to a position, as bytes.
 //!
-//! Owns the container, and what is believed of one. Invariant: any bytes are read or refused, and what they are decompressed to stays in
-//! proportion to them. Must not know where shares are kept.
+//! Owns: the container and its validation.
+//!
+//! Invariants: any bytes are read or refused. The decompressed size stays in proportion to the input.
+//!
+//! Must not know: where snapshots are stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,82 +16,82 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::model::intervals::{Intervals, count};
-use crate::model::links::{Kept, OF_ONE_MAX};
+use crate::model::links::{Kept, MAX_OF_ONE};
 use crate::transport::Position;
 
 const MAGIC: [u8; 4] = *b"FWs\x1a";
 const MAJOR: u8 = 1;
 const LEVEL: i32 = 3;
-/// Nothing is believed that is of a time so much later than when the broker had it, in milliseconds.
-pub const AHEAD_MAX_MS: i64 = 3_600_000;
-/// Columns of numbers do not get smaller than this; what claims to was made to fill memory.
-const RATIO_MAX: u64 = 512;
-/// The section with states of links, beside those of a snapshot; what it may be long.
+/// The maximum time in milliseconds by which evidence may be newer than the broker's timestamp.
+pub const MAX_AHEAD_MS: i64 = 3_600_000;
+/// The maximum compression ratio of columns of numbers. A higher ratio is an attempt to fill memory.
+const MAX_RATIO: u64 = 512;
+/// The section with link states, alongside those of a log snapshot, and its maximum length.
 const LINKS: u32 = 200;
-const LINKS_MAX: usize = 8 << 20;
-/// What the head may be long.
-const HEAD_MAX: usize = 1 << 20;
-/// Histories that a share may be of. A node has one, and one more for each backup that it was restored from.
-const HISTORIES_MAX: usize = 10_000;
+const MAX_LINKS: usize = 8 << 20;
+/// The maximum length of the head in bytes.
+const MAX_HEAD: usize = 1 << 20;
+/// The maximum number of epochs of a snapshot. A node has one epoch, and one more for each restore from a backup.
+const MAX_HISTORIES: usize = 10_000;
 
-/// What a share says of itself.
+/// The head of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The history that goes on, and its base.
+    /// The current epoch and its base.
     pub epoch: u32,
     /// See `epoch`.
     pub base: u64,
-    /// Which positions of each history are in it.
+    /// The positions of each epoch that the snapshot covers.
     pub covers: BTreeMap<u32, Intervals>,
-    /// What is not in it was published behind this message of the stream.
+    /// Every position that is missing here was published after this message of the stream.
     pub incarnation: u64,
     /// See `incarnation`.
     pub seq: u64,
-    /// The half-life that its weights fade by.
+    /// The half-life of its weights.
     pub half_life_ms: u64,
-    /// What was forgotten before it was made, by [`forgot`].
+    /// The tombstones that were applied before it was made, by [`tombstone_hash`].
     #[serde(default)]
     pub forgot: BTreeSet<u64>,
-    /// What became of links that may still matter. In a section of its own.
+    /// The link states that may still matter. They travel in a separate section.
     #[serde(skip)]
     pub links: Vec<Kept>,
 }
 
-/// What stands for a domain that is forgotten up to a time.
+/// Returns the hash that identifies a domain forgotten up to a time.
 pub fn forgot(domain: &str, until: Timestamp) -> u64 {
     xxh3_64_with_seed(domain.as_bytes(), until.as_millis() as u64)
 }
 
 impl Head {
-    /// What is not in it was published behind this.
+    /// Returns the stream position after which the missing positions were published.
     pub fn behind(&self) -> Position {
         Position { incarnation: self.incarnation, seq: self.seq }
     }
 
-    /// How many positions it says that it is of.
+    /// Returns the number of positions that the snapshot claims to cover.
     pub fn positions(&self) -> u64 {
         self.covers.values().fold(0u64, |sum, all| sum.saturating_add(count(all.runs().iter().copied())))
     }
 
-    /// The last position of the present history that is in it.
+    /// Returns the last covered position of the current epoch.
     pub fn position(&self) -> u64 {
         self.covers.get(&self.epoch).and_then(Intervals::top).unwrap_or(self.base)
     }
 }
 
-/// What stands beside a share in the broker's list.
+/// The note of a snapshot in the broker's listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// The history that goes on.
+    /// The current epoch.
     pub epoch: u32,
-    /// What it covers of it.
+    /// The last position that the snapshot covers in this epoch.
     pub position: u64,
 }
 
-/// A share as bytes.
+/// Encodes a snapshot.
 ///
 /// # Errors
-/// What the compressor says.
+/// Returns errors of the compressor.
 pub fn pack(head: &Head, share: &Share) -> std::io::Result<Bytes> {
     let (landmark_ms, half_life_ms, mut sections) = encode(share);
     if !head.links.is_empty() {
@@ -116,15 +119,15 @@ pub fn pack(head: &Head, share: &Share) -> std::io::Result<Bytes> {
     Ok(out.into())
 }
 
-/// Reads a share.
+/// Decodes a snapshot.
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// Returns what is wrong with it.
 pub fn unpack(bytes: &[u8]) -> Result<(Head, Share), &'static str> {
     unpack_within(bytes, u64::MAX)
 }
 
-/// As [`unpack`], of a share whose columns are `most` bytes long at most.
+/// Works like [`unpack`], for columns of at most `max_len` bytes.
 pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(Head, Share), &'static str> {
     let (rest, crc) = bytes.split_last_chunk().ok_or("it is cut off")?;
     if !rest.starts_with(&MAGIC) {
@@ -141,8 +144,8 @@ pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(Head, Share), &'
     let head_len = u32::from_le_bytes(*head_len) as usize;
     let raw_len = raw_len.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
     let body = rest.get(20..).unwrap_or_default();
-    let (head, frame) = body.split_at_checked(head_len).filter(|_| head_len <= HEAD_MAX).ok_or("it is cut off")?;
-    if raw_len > (frame.len() as u64).saturating_mul(RATIO_MAX).min(most) {
+    let (head, frame) = body.split_at_checked(head_len).filter(|_| head_len <= MAX_HEAD).ok_or("it is cut off")?;
+    if raw_len > (frame.len() as u64).saturating_mul(MAX_RATIO).min(most) {
         return Err("it would grow too large");
     }
     let mut head: Head = serde_json::from_slice(head).map_err(|_| "its head makes no sense")?;
@@ -150,29 +153,29 @@ pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(Head, Share), &'
     let raw = zstd::bulk::decompress(frame, raw_len).map_err(|_| "its frame makes no sense")?;
     let (share, links) = sections(&raw).ok_or("its columns do not add up")?;
     if let Some(links) = links {
-        let rows = Some(links).filter(|links| links.len() <= LINKS_MAX).map(serde_json::from_slice::<Vec<Kept>>);
-        let rows = rows.and_then(Result::ok).filter(|rows| rows.len() <= OF_ONE_MAX);
+        let rows = Some(links).filter(|links| links.len() <= MAX_LINKS).map(serde_json::from_slice::<Vec<Kept>>);
+        let rows = rows.and_then(Result::ok).filter(|rows| rows.len() <= MAX_OF_ONE);
         head.links = rows.ok_or("its states of links make no sense")?;
     }
     Ok((head, share))
 }
 
-/// Whether what was read is to be believed: whole shares and general images alike. `now` is the broker's time, as far as it is known:
-/// a reader whose own clock is wrong must not take honest attempts for such of times to come.
+/// Validates a decoded evidence snapshot or global snapshot. `now` is the broker's time, if it is known. A reader with
+/// a wrong clock must not take honest attempts for future ones.
 ///
-/// What is asked is what holds of every honest log, whatever of it was compacted, forgotten, evicted or has faded. A node that says it has
-/// more positions than it has is not found out by this; it could as well publish as many facts.
+/// The conditions hold for every honest log, however much of it was compacted, forgotten, evicted or has faded. They do
+/// not detect a node that claims more positions than it has. Such a node could as well publish that number of attempts.
 ///
 /// # Errors
-/// Says what cannot be.
+/// Returns the condition that does not hold.
 pub fn believe(head: &Head, share: &Share, half_life_ms: u64, now: Option<Timestamp>) -> Result<(), &'static str> {
     if head.half_life_ms != half_life_ms || share.half_life_ms().is_some_and(|ms| ms != half_life_ms) {
         return Err("its half-life is another one");
     }
-    if head.covers.len() > HISTORIES_MAX || !head.covers.contains_key(&head.epoch) {
+    if head.covers.len() > MAX_HISTORIES || !head.covers.contains_key(&head.epoch) {
         return Err("it does not say what it is of");
     }
-    let latest = now.map_or(i64::MAX, |now| now.as_millis().saturating_add(AHEAD_MAX_MS));
+    let latest = now.map_or(i64::MAX, |now| now.as_millis().saturating_add(MAX_AHEAD_MS));
     if share.as_of().as_millis() > latest {
         return Err("it is of a time to come");
     }
@@ -182,7 +185,7 @@ pub fn believe(head: &Head, share: &Share, half_life_ms: u64, now: Option<Timest
     Ok(())
 }
 
-/// What columns say, and the section with states of links.
+/// Splits the raw bytes into the columns and the section with link states.
 fn sections(raw: &[u8]) -> Option<(Share, Option<&[u8]>)> {
     let (landmark_ms, rest) = raw.split_first_chunk()?;
     let (half_life_ms, mut rest) = rest.split_first_chunk()?;

@@ -1,7 +1,11 @@
-//! A general image: what one node's log has taught up to a position of what belongs to no one site, as bytes.
+//! A global snapshot: the part of one node's evidence that belongs to no single site, as bytes.
 //!
-//! Owns what is believed of one. Invariants: any bytes are read or refused, within bounded memory; what is read has nothing of a site in it,
-//! and no more than its positions can have taught. The container is that of shares. Must not know where images are kept.
+//! Owns: its validation. The container is that of evidence snapshots.
+//!
+//! Invariants: any bytes are read or refused within bounded memory. A decoded snapshot has no evidence of a site, and
+//! no more weight than its positions allow.
+//!
+//! Must not know: where snapshots are stored.
 
 use bytes::Bytes;
 use fetchwise::evidence::Share;
@@ -10,37 +14,37 @@ use fetchwise::time::Timestamp;
 use crate::model::evidence_snapshot;
 use crate::model::evidence_snapshot::Head;
 
-/// An image is not longer than this.
-pub const BYTES_MAX: usize = (1 << 20) - 4096;
-/// Nor are its columns, decompressed.
-const RAW_MAX: u64 = 8 << 20;
+/// The maximum length of a global snapshot in bytes.
+pub const MAX_BYTES: usize = (1 << 20) - 4096;
+/// The maximum length of its decompressed columns in bytes.
+const MAX_RAW: u64 = 8 << 20;
 
-/// An image as bytes. Where it would be too long the keys that weigh least are left out.
+/// Encodes a global snapshot. If it is too long, the keys with the least weight are dropped.
 ///
 /// # Errors
-/// What the compressor says.
+/// Returns errors of the compressor.
 pub fn pack(head: &Head, share: &Share) -> std::io::Result<Bytes> {
     let mut general = share.general();
     loop {
         let packed = evidence_snapshot::pack(head, &general)?;
-        // The columns' length stands behind that of the head.
+        // The length of the columns follows the length of the head.
         let raw_len = packed.get(12..20).and_then(|len| len.first_chunk().copied()).map_or(0, u64::from_le_bytes);
-        let fits = packed.len() <= BYTES_MAX && raw_len <= RAW_MAX;
+        let fits = packed.len() <= MAX_BYTES && raw_len <= MAX_RAW;
         if fits || !general.lighten() {
             return Ok(packed);
         }
     }
 }
 
-/// Reads an image that the broker had at `at`.
+/// Decodes a global snapshot that the broker stored at `at`.
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// Returns what is wrong with it.
 pub fn unpack(bytes: &[u8], half_life_ms: u64, at: Timestamp) -> Result<(Head, Share), &'static str> {
-    if bytes.len() > BYTES_MAX {
+    if bytes.len() > MAX_BYTES {
         return Err("it is too long");
     }
-    let (head, share) = evidence_snapshot::unpack_within(bytes, RAW_MAX)?;
+    let (head, share) = evidence_snapshot::unpack_within(bytes, MAX_RAW)?;
     if !share.is_general() {
         return Err("it has more in it than belongs to no one site");
     }

@@ -1,46 +1,46 @@
-//! What a node says of itself, in a cell that others read.
+//! The heartbeat of a node, in a cell that other nodes read.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// What a node says of itself every few seconds.
+/// The values that a node reports every few seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Presence {
-    /// The history that its log goes on in.
+    /// The epoch of its log.
     pub epoch: u32,
-    /// The position that it begins behind.
+    /// The last position before this epoch.
     pub base: u64,
     /// The last position that it has published.
     pub position: u64,
-    /// What its last share covers.
+    /// The position that its last evidence snapshot covers.
     pub share: u64,
     /// Its version.
     pub version: String,
-    /// What it reads of others: `all` or `own`.
+    /// The scope in which it reads other nodes: `all` or `own`.
     pub scope: String,
-    /// The half-life of its evidence, in milliseconds.
+    /// The half-life of its evidence in milliseconds.
     pub half_life_ms: u64,
-    /// A name for the addresses that its requests come from.
+    /// Its egress group.
     pub egress: String,
-    /// By how much its clock is ahead of the broker's, in milliseconds.
+    /// The time by which its clock is ahead of the broker's, in milliseconds.
     pub clock_ahead_ms: i64,
-    /// The process that says so: another one for each start.
+    /// The id of the process, different for each start.
     pub holder: String,
-    /// The data directory that it has, by machine and path: one process at most has it.
+    /// The data directory, by machine and path. At most one process has it open.
     pub directory: String,
-    /// Where it runs, for people.
+    /// The place where it runs, for people.
     pub place: String,
 }
 
 impl Presence {
-    /// As a cell's value.
+    /// Encodes the heartbeat as a cell's value.
     pub fn encode(&self) -> Bytes {
         // Numbers and texts always serialise.
         serde_json::to_vec(self).unwrap_or_default().into()
     }
 
-    /// Reads a cell's value; none for what is no presence.
+    /// Decodes a cell's value; none for an invalid heartbeat.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > 64 << 10 { None } else { serde_json::from_slice(bytes).ok() }
     }

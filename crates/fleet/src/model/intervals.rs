@@ -1,11 +1,14 @@
-//! Sets of positions, as the runs that they are made of.
+//! Interval sets of log positions.
 //!
-//! Owns: what has been seen of an origin's history, and what is missing. Invariant: runs are in order, and neither overlap nor touch.
-//! Must not know what stands at a position.
+//! Owns: which positions of an epoch were seen and which are missing.
+//!
+//! Invariants: runs are sorted and neither overlap nor touch.
+//!
+//! Must not know: what a position holds.
 
 use serde::{Deserialize, Serialize};
 
-/// A set of positions.
+/// A set of positions, stored as runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub struct Intervals {
@@ -13,19 +16,20 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// That of all positions from `first` to `last`; of none where `last` is before `first`.
+    /// Returns the set of all positions from `first` to `last`; empty if `last` is less than `first`.
     pub fn of(first: u64, last: u64) -> Self {
         let mut all = Self::default();
         all.insert(first, last);
         all
     }
 
-    /// Adds the positions from `first` to `last`. Cost: a search, and where the run comes into the middle a move of those behind it.
+    /// Inserts the positions from `first` to `last`. Cost: a binary search, and a move of later runs for an insertion
+    /// in the middle.
     pub fn insert(&mut self, first: u64, last: u64) {
         if first > last {
             return;
         }
-        // The runs that overlap or touch it become one with it.
+        // Runs that overlap or touch the new one merge with it.
         let begin = self.runs.partition_point(|run| run.1.checked_add(1).is_some_and(|next| next < first));
         let end = self.runs.partition_point(|run| last.checked_add(1).is_none_or(|next| run.0 <= next));
         if begin >= end {
@@ -37,17 +41,17 @@ impl Intervals {
         self.runs.drain(begin + 1..end);
     }
 
-    /// Adds all of another set.
+    /// Inserts all positions of another set.
     pub fn extend(&mut self, other: &Self) {
         other.runs.iter().for_each(|(first, last)| self.insert(*first, *last));
     }
 
-    /// Whether the position is in it.
+    /// Returns whether the set contains a position.
     pub fn contains(&self, position: u64) -> bool {
         self.covers(position, position)
     }
 
-    /// Whether all positions from `first` to `last` are in it.
+    /// Returns whether the set contains all positions from `first` to `last`.
     pub fn covers(&self, first: u64, last: u64) -> bool {
         if first > last {
             return true;
@@ -56,22 +60,22 @@ impl Intervals {
         self.runs.get(index).is_some_and(|run| run.0 <= first && last <= run.1)
     }
 
-    /// Whether all of another set is in it.
+    /// Returns whether the set contains all positions of another set.
     pub fn includes(&self, other: &Self) -> bool {
         other.runs.iter().all(|(first, last)| self.covers(*first, *last))
     }
 
-    /// The greatest position; none of an empty set.
+    /// Returns the greatest position; none for an empty set.
     pub fn top(&self) -> Option<u64> {
         self.runs.last().map(|run| run.1)
     }
 
-    /// The runs, in order.
+    /// Returns the runs in order.
     pub fn runs(&self) -> &[(u64, u64)] {
         &self.runs
     }
 
-    /// What is missing from `first` to `last`, in order.
+    /// Returns the gaps from `first` to `last` in order.
     pub fn holes(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut next = Some(first).filter(|first| *first <= last);
         let mut runs = self.runs.iter().skip_while(move |run| run.1 < first);
@@ -98,13 +102,13 @@ impl Intervals {
         })
     }
 
-    /// How many positions are missing from `first` to `last`.
+    /// Returns the number of missing positions from `first` to `last`.
     pub fn missing(&self, first: u64, last: u64) -> u64 {
         count(self.holes(first, last))
     }
 }
 
-/// How many positions there are in runs, as far as a number goes.
+/// Returns the number of positions in runs, saturating.
 pub fn count(runs: impl IntoIterator<Item = (u64, u64)>) -> u64 {
     runs.into_iter().fold(0, |sum: u64, (first, last)| sum.saturating_add((last - first).saturating_add(1)))
 }

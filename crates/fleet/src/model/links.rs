@@ -1,8 +1,12 @@
-//! What others have said of links: which are paused or at risk, and until when.
+//! Link states received from peers: which links are paused or at risk, and until when.
 //!
-//! Owns whose word counts: of one link the last one, by time and then by origin. Invariants: whatever order rows come in, the same holds
-//! in the end; a pause is never longer than it was meant, whatever its node's clock says, nor than a day; memory is bounded, for one
-//! origin and for all, and what has ended goes first. Must not know files, brokers, or who heeds it.
+//! Owns: which state of a link counts. The newest one does, by time and then by node id.
+//!
+//! Invariants: the order of arrival does not change the result. A pause is never longer than its node meant, whatever
+//! that node's clock says, and never longer than a day. Memory is bounded per node and in total, and expired states go
+//! first.
+//!
+//! Must not know: files, brokers, or who uses the states.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,58 +21,59 @@ use serde::{Deserialize, Serialize};
 use crate::model::codec::{code_of, hint_of};
 use crate::model::node_id::Origin;
 
-/// No pause is longer, and what was said of a link is kept for so long after it.
+/// The maximum pause, and the time for which a state is kept after its end.
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
-/// Links of one origin at most,
-pub(crate) const OF_ONE_MAX: usize = 10_000;
-/// and of all together.
-const ALL_MAX: usize = 100_000;
-/// No domain's name and no egress is longer; a row with one that is says nothing.
-const NAME_MAX: usize = 255;
+/// The maximum number of links of one node.
+pub(crate) const MAX_OF_ONE: usize = 10_000;
+/// The maximum number of links of all nodes together.
+const MAX_ALL: usize = 100_000;
+/// The maximum length of a domain and of an egress group in bytes. A longer row is ignored.
+const MAX_NAME: usize = 255;
 
-/// Where a row stood, and when the broker had it.
+/// The origin of a row and its time at the broker.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard {
-    /// Whose it is.
+    /// The node that published it.
     pub origin: Origin,
-    /// Its position in the origin's log.
+    /// The position in that node's log.
     pub position: u64,
-    /// When the broker had it.
+    /// The time at which the broker stored it.
     pub at: Timestamp,
 }
 
-/// What an origin said of a link last.
+/// The newest state of a link from one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
     state: LinkState,
     at: Timestamp,
     position: u64,
     domain: Box<str>,
-    /// Whom it holds for: those behind the same addresses.
+    /// The egress group that the state applies to.
     egress: Box<str>,
 }
 
 impl Row {
-    /// When it says nothing any more that could matter.
+    /// Returns the time after which the state no longer matters.
     fn ends(&self) -> Timestamp {
         self.state.paused_until.map_or(self.at, |until| until.max(self.at))
     }
 }
 
-/// What others have said of links.
+/// Link states of all peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Links {
     rows: BTreeMap<(u64, Origin), Row>,
     of: BTreeMap<Origin, usize>,
 }
 
-/// A row as snapshots and shares have it: link, domain, egress, at, until, risk, hint, attempts, position.
+/// A row as stored in snapshots: link, domain, egress group, time, end of the pause, risk, hint, attempts, position.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept(u64, Box<str>, Box<str>, i64, Option<i64>, u8, u8, u32, u64);
 
 impl Kept {
-    /// What a node says of links in its share: `all` that its log said of each last, of those what may still matter at `now`; no more than is
-    /// taken of one node, and then what ends last. By the broker's clock, which the node's own is `ahead` of.
+    /// Returns the rows for a node's evidence snapshot: those of `all` that may still matter at `now`. No more rows are
+    /// returned than a reader accepts from one node; those that end last win. Times are converted to the broker's
+    /// clock, which the node's own clock is `ahead` of.
     pub(crate) fn of(
         all: impl Iterator<Item = (u64, LinkEntry)>,
         egress: &str,
@@ -83,20 +88,20 @@ impl Kept {
             Self(link, domain.into(), egress.into(), back(at), until, risk, hint, attempts, position)
         };
         let mut rows: Vec<Self> = all.map(row).filter(|row| row.ends().saturating_add(DAY) > now).collect();
-        // Links are told apart by their hash, so that whoever folds the same log says the same.
+        // Ties are broken by the link's hash, so every fold of the same log returns the same rows.
         rows.sort_unstable_by_key(|row| (std::cmp::Reverse(row.ends()), row.0));
-        rows.truncate(OF_ONE_MAX);
+        rows.truncate(MAX_OF_ONE);
         rows
     }
 
-    /// As [`Row::ends`].
+    /// As [`RemoteLink::ends`].
     fn ends(&self) -> Timestamp {
         Timestamp::from_millis(self.4.map_or(self.3, |until| until.max(self.3)))
     }
 }
 
 impl Links {
-    /// Takes what an origin's share says, that was taken at `at`. Returns the links whose state may be another one now.
+    /// Applies the rows of a snapshot that was applied at `at`. Returns the links whose state may have changed.
     pub(crate) fn take_kept(
         &mut self,
         (origin, at): (Origin, Timestamp),
@@ -105,7 +110,7 @@ impl Links {
     ) -> Vec<u64> {
         let mut changed = Vec::new();
         for Kept(link, domain, egress, said, until, risk_level, hint, attempt_count, position) in
-            rows.iter().take(OF_ONE_MAX)
+            rows.iter().take(MAX_OF_ONE)
         {
             let (paused_until, hint): (_, Option<Hint>) = (until.map(Timestamp::from_millis), hint_of(*hint));
             let (risk_level, attempt_count) = (*risk_level, *attempt_count);
@@ -117,7 +122,8 @@ impl Links {
         changed
     }
 
-    /// How many links something is held of, and how many of them wait at `now` for those behind these addresses.
+    /// Returns the number of links with a state, and the number of those that are paused at `now` for this egress
+    /// group.
     pub(crate) fn counts(&self, egress: &str, now: Timestamp) -> (u64, u64) {
         let (mut all, mut waiting, mut last) = (0, 0, None);
         for (link, _) in self.rows.keys() {
@@ -130,14 +136,15 @@ impl Links {
         (all, waiting)
     }
 
-    /// Takes a row; `forgotten` is up to when its domain was forgotten. Returns the links whose state may be another one now: its own,
-    /// and those that made room for it.
+    /// Applies a row; `forgotten` is the time up to which its domain was forgotten. Returns the links whose state may
+    /// have changed: its own, and those that were evicted for it.
     pub fn take(&mut self, heard: Heard, link: &LinkFact<'_>, egress: &str, forgotten: Option<Timestamp>) -> Vec<u64> {
         let Heard { origin, position, at: heard_at } = heard;
-        if link.domain.len() > NAME_MAX || egress.len() > NAME_MAX || forgotten.is_some_and(|until| link.at <= until) {
+        if link.domain.len() > MAX_NAME || egress.len() > MAX_NAME || forgotten.is_some_and(|until| link.at <= until) {
             return Vec::new();
         }
-        // By whatever clock: nobody says anything before the broker has it, and a pause counts from then at the latest.
+        // No clock is trusted beyond the broker's: a row is not newer than its arrival, and a pause counts from then at
+        // the latest.
         let at = link.at.min(heard_at);
         let until = link.state.paused_until.map(|until| {
             let meant = until.since(link.at).min(DAY);
@@ -160,24 +167,24 @@ impl Links {
         vec![link.link]
     }
 
-    /// Whether a row says something later of its link than is known from its origin.
+    /// Returns whether a row is newer than the known state of its link from the same node.
     pub fn is_news(&self, heard: Heard, link: &LinkFact<'_>) -> bool {
         let known = self.rows.get(&(link.link, heard.origin));
         known.is_none_or(|known| (known.at, known.position) < (link.at.min(heard.at), heard.position))
     }
 
-    /// Makes room for a row more of an origin: a tenth at once, so that the next ones cost nothing.
+    /// Evicts a tenth of a node's rows at once, so that the next rows cost nothing.
     fn make_room(&mut self, origin: Origin) -> Vec<u64> {
-        if self.of.get(&origin).is_some_and(|count| *count >= OF_ONE_MAX) {
-            self.thin(OF_ONE_MAX / 10, |by| by == origin)
-        } else if self.rows.len() >= ALL_MAX {
-            self.thin(ALL_MAX / 10, |_| true)
+        if self.of.get(&origin).is_some_and(|count| *count >= MAX_OF_ONE) {
+            self.thin(MAX_OF_ONE / 10, |by| by == origin)
+        } else if self.rows.len() >= MAX_ALL {
+            self.thin(MAX_ALL / 10, |_| true)
         } else {
             Vec::new()
         }
     }
 
-    /// Drops the `count` rows that end first, of those by whom `is_of` says.
+    /// Drops the `count` rows that end first, among the nodes that `is_of` selects.
     fn thin(&mut self, count: usize, is_of: impl Fn(Origin) -> bool) -> Vec<u64> {
         let mut all: Vec<(Timestamp, (u64, Origin))> =
             self.rows.iter().filter(|((_, by), _)| is_of(*by)).map(|(key, row)| (row.ends(), *key)).collect();
@@ -205,22 +212,22 @@ impl Links {
         self.drop_all(keys)
     }
 
-    /// Drops what an origin has said. Returns the links whose state may be another one now, as all of these do.
+    /// Drops all rows of a node. Returns the links whose state may have changed, which is all of them.
     pub fn drop_origin(&mut self, origin: Origin) -> Vec<u64> {
         if self.of.contains_key(&origin) { self.drop_where(|by, _| by == origin) } else { Vec::new() }
     }
 
-    /// Drops what was said of links of a domain up to a time.
+    /// Drops the rows of a domain up to a time.
     pub fn forget(&mut self, domain: &str, until: Timestamp) -> Vec<u64> {
         self.drop_where(|_, row| &*row.domain == domain && row.at <= until)
     }
 
-    /// Drops what ended more than a day ago.
+    /// Drops rows that ended more than a day ago.
     pub fn sweep(&mut self, now: Timestamp) -> Vec<u64> {
         self.drop_where(|_, row| row.ends().saturating_add(DAY) <= now)
     }
 
-    /// What holds of a link for those behind these addresses; none where nobody has said anything, or that it is fine.
+    /// Returns the state of a link for an egress group; none if no node has reported it, or if it is fine.
     pub fn state(&self, link: u64, egress: &str) -> Option<LinkState> {
         let all = self.rows.range((link, Origin::from_bytes([0; 16]))..=(link, Origin::from_bytes([0xff; 16])));
         let last = all.filter(|(_, row)| &*row.egress == egress).max_by_key(|((_, by), row)| (row.at, *by))?;
@@ -229,22 +236,22 @@ impl Links {
         is_at_risk.then_some(state)
     }
 
-    /// All links that something was said of, each at least once.
+    /// Returns all links with rows, each at least once.
     pub fn all(&self) -> Vec<u64> {
         self.rows.keys().map(|(link, _)| *link).collect()
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// What a snapshot keeps.
+    /// Returns the rows for a snapshot.
     pub(crate) fn kept(&self) -> BTreeMap<String, Vec<Kept>> {
         let mut all = BTreeMap::<String, Vec<Kept>>::new();
         for ((link, origin), row) in &self.rows {
@@ -258,7 +265,7 @@ impl Links {
         all
     }
 
-    /// Adds what a snapshot has kept of an origin.
+    /// Restores the rows of a node from a snapshot.
     pub(crate) fn restore(&mut self, origin: Origin, all: Vec<Kept>) {
         for Kept(link, domain, egress, at, until, risk_level, hint, attempt_count, position) in all {
             let (paused_until, hint): (_, Option<Hint>) = (until.map(Timestamp::from_millis), hint_of(hint));
@@ -322,12 +329,12 @@ mod tests {
     #[test]
     fn no_pause_is_longer_than_it_was_meant() {
         let mut links = Links::default();
-        // The node's clock is an hour ahead, an hour behind, and the pause of years.
+        // One node's clock is an hour ahead, another one's an hour behind, and one pause lasts for years.
         links.take(heard(1, 0), &fact(1, 60, Some(70)), "", None);
         links.take(heard(1, 0), &fact(2, -60, Some(-50)), "", None);
         links.take(heard(1, 0), &fact(3, 0, Some(10_000_000)), "", None);
         assert_eq!([1, 2, 3].map(|link| pause(&links, link)), [Some(10), Some(-50), Some(1440)]);
-        // Who is ahead does not have the last word for that.
+        // A clock that is ahead does not win by that.
         links.take(heard(2, 1), &fact(1, 1, Some(30)), "", None);
         assert_eq!(pause(&links, 1), Some(30));
     }
@@ -349,18 +356,18 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_what_ended_goes_first() {
         let mut links = Links::default();
-        for link in 0..OF_ONE_MAX as u64 {
+        for link in 0..MAX_OF_ONE as u64 {
             links.take(heard(1, 0), &fact(link, 0, Some(if link % 2 == 0 { 5 } else { 50 })), "", None);
         }
         links.take(heard(2, 0), &fact(1 << 40, 0, Some(1)), "", None);
         let gone = links.take(heard(1, 6), &fact(1 << 41, 6, Some(60)), "", None);
-        assert_eq!(gone.len(), OF_ONE_MAX / 10 + 1);
-        assert!(gone[..OF_ONE_MAX / 10].iter().all(|link| link % 2 == 0), "what had ended");
+        assert_eq!(gone.len(), MAX_OF_ONE / 10 + 1);
+        assert!(gone[..MAX_OF_ONE / 10].iter().all(|link| link % 2 == 0), "what had ended");
         assert_eq!(pause(&links, 1 << 40), Some(1), "one node does not take another's room");
         for n in 3..30 {
-            (0..OF_ONE_MAX as u64).for_each(|link| drop(links.take(heard(n, 6), &fact(link, 6, Some(9)), "", None)));
+            (0..MAX_OF_ONE as u64).for_each(|link| drop(links.take(heard(n, 6), &fact(link, 6, Some(9)), "", None)));
         }
-        assert!(links.len() <= ALL_MAX, "{}", links.len());
+        assert!(links.len() <= MAX_ALL, "{}", links.len());
         assert_eq!(links.of.values().sum::<usize>(), links.len());
         let long = "x".repeat(256);
         assert!(links.take(heard(1, 9), &LinkFact { domain: &long, ..fact(3, 9, None) }, "", None).is_empty());
@@ -373,7 +380,7 @@ mod tests {
             LinkEntry { link: format!("https://e.org/{n}"), domain: "e.org".into(), state, at: at(n) }
         };
         let all = [entry(0, Some(30)), entry(-3000, Some(-1500)), entry(-3000, Some(-1400)), entry(5, None)];
-        // Its clock is five minutes ahead.
+        // The node's clock is five minutes ahead.
         let rows = Kept::of((1..).zip(all), "eu", at(0), Duration::from_secs(300));
         assert_eq!(rows.iter().map(|row| row.8).collect::<Vec<_>>(), [1, 4, 3], "what ends last comes first");
         let mut links = Links::default();
@@ -386,7 +393,7 @@ mod tests {
         assert_eq!(Links::default().take_kept((origin(1), at(0)), &rows, &forgotten).len(), 2);
         let many = (0..12_000).map(|n| (1, entry(n, Some(n + 5))));
         let rows = Kept::of(many, "", at(0), Duration::ZERO);
-        assert!(rows.len() == OF_ONE_MAX && rows.iter().all(|row| row.ends() >= at(2005)));
+        assert!(rows.len() == MAX_OF_ONE && rows.iter().all(|row| row.ends() >= at(2005)));
     }
 
     #[test]
@@ -402,7 +409,7 @@ mod tests {
         assert_eq!(again, links);
     }
 
-    /// Of a link, a node, when it was said, for how long it is paused, when the broker had it, and its position.
+    /// A link, a node, the time of the row, the length of the pause, the time at the broker, and the position.
     type Row = (u64, u8, i64, Option<i64>, i64, u64);
 
     proptest! {
@@ -421,7 +428,7 @@ mod tests {
             };
             let mut other = rows.clone();
             other.sort_by_key(|row| row.5.reverse_bits());
-            // Two rows of one position are one row.
+            // Two rows of one position are the same row.
             other.dedup_by_key(|row| row.5);
             let all: Vec<_> = rows.iter().filter(|row| other.contains(row)).copied().collect();
             prop_assert_eq!(fold(&all), fold(&other));

@@ -1,6 +1,8 @@
-//! The data of a fleet: node ids, sets of positions, messages, peer states and snapshots.
+//! The data of a fleet: node ids, position sets, messages, peer states and snapshots.
 //!
-//! Invariant: pure values without I/O. Must not know: brokers and tasks.
+//! Invariants: pure values without I/O.
+//!
+//! Must not know: brokers and tasks.
 
 pub mod codec;
 pub mod evidence_snapshot;

@@ -1,35 +1,37 @@
-//! Who an attempt was made by: a node's log, named once and for all.
+//! The id of a node.
 //!
-//! Owns: the name's form. Must not know: who keeps it where.
+//! Owns: its text form.
+//!
+//! Must not know: where it is stored.
 
 use std::fmt;
 use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// The name of one node's log. Made at random when a node first joins, and kept with the log.
+/// The id of one node's log. It is random, made when a node first joins, and stored with the log.
 ///
-/// Printed as 32 hexadecimal digits, which is also how it stands in subjects and keys of a broker.
+/// It is printed as 32 hexadecimal digits, as in the broker's subjects and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin(Uuid);
 
-/// A text that names no origin.
+/// A text that is not a valid node id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no node: 32 hexadecimal digits do, as `fetchwise fleet status` prints them")]
 pub struct BadOrigin(String);
 
 impl Origin {
-    /// A new one, which nobody else has.
+    /// Creates a new random id.
     pub fn random() -> Self {
         Self(Uuid::new_v4())
     }
 
-    /// From its sixteen bytes.
+    /// Creates an id from its 16 bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// Its sixteen bytes.
+    /// Returns the 16 bytes.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }

@@ -1,28 +1,29 @@
-//! How a node takes part.
+//! The options of a node.
 
 use std::time::Duration;
 
-/// How a node takes part in a fleet. The defaults are right for a crawler.
+/// The options with which a node joins a fleet. The defaults suit a crawler.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The pool: nodes of one pool share what they learn.
+    /// The pool. Nodes of one pool share what they learn.
     pub pool: String,
-    /// A name for the addresses that this node's requests come from; pauses hold for those who share it.
+    /// The egress group of this node: a name for the addresses that its requests come from. Pauses apply to all nodes
+    /// of a group.
     pub egress_group: String,
-    /// What others see as this node's version.
+    /// The version that other nodes see.
     pub version: String,
-    /// What this node reads of the others: the same for all nodes of a pool.
+    /// The scope in which this node reads other nodes. It is the same for all nodes of a pool.
     pub scope: Scope,
-    /// Where this node runs, so that whoever is refused because of it finds it.
+    /// The place where this node runs. It is printed on a node that this one keeps from joining.
     pub place: String,
-    /// How long the stream keeps messages.
+    /// The time for which the stream keeps messages.
     pub max_age: Duration,
-    /// How often things are done.
+    /// Intervals and timeouts.
     pub timing: Timing,
-    /// What is taken of one other node.
+    /// Limits on what one other node may send.
     pub limits: Limits,
-    /// For tests: what keeps things right, each of which can be switched off.
+    /// For tests: safeguards that can be switched off one by one.
     #[doc(hidden)]
     pub safeguards: Safeguards,
 }
@@ -43,18 +44,19 @@ impl Default for Options {
     }
 }
 
-/// What a node reads of the others.
+/// The scope in which a node reads other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Every fact of every node.
+    /// Every attempt of every node.
     #[default]
     All,
-    /// What belongs to no one site, of every node, as an image of each: for pools in which each site has its own node.
+    /// Evidence that belongs to no single site, from every node as one global snapshot. For pools in which each site
+    /// has its own node.
     Own,
 }
 
 impl Scope {
-    /// What presences, settings and messages call it.
+    /// Returns the name of the scope in heartbeats, settings and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -63,43 +65,44 @@ impl Scope {
     }
 }
 
-/// How often things are done.
+/// Intervals and timeouts.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Timing {
-    /// What was recorded is published so often.
+    /// The interval between published messages.
     pub batch: Duration,
-    /// After a block, it is published this soon.
+    /// The delay until a block is published.
     pub urgent: Duration,
-    /// A node says that it is there so often.
+    /// The interval between heartbeats.
     pub presence: Duration,
-    /// A node that has not said so for this long has gone.
+    /// The time without a heartbeat after which a node counts as gone.
     pub lease: Duration,
-    /// What is missing for so long is asked for.
+    /// The time for which a position is missing before it is requested.
     pub hole: Duration,
-    /// It is asked for again after twice as long each time, up to this.
+    /// The maximum interval between requests for the same gap. The interval doubles with each request.
     pub max_want: Duration,
-    /// After so long without a message a reader asks whether there is one.
+    /// The time without a message after which a reader checks the stream.
     pub silence: Duration,
-    /// How often holes are looked for, and the end of the stream.
+    /// The interval between checks for gaps and for the end of the stream.
     pub look: Duration,
-    /// How often the tables of nodes, of exclusions and of what is forgotten are read.
+    /// The interval at which the tables of nodes, exclusions and tombstones are read.
     pub tables: Duration,
-    /// A share is made at least so often,
+    /// The maximum interval between evidence snapshots.
     pub share_every: Duration,
-    /// and after so many positions.
+    /// The maximum number of positions between evidence snapshots.
     pub share_after: u64,
-    /// A snapshot of `peers/` is taken after so many of its records,
+    /// The maximum number of records of `peers/` between its snapshots.
     pub keep_after: u64,
-    /// or so many bytes.
+    /// The maximum number of bytes of `peers/` between its snapshots.
     pub keep_bytes: u64,
-    /// A node that has not been seen for so long has left for good.
+    /// The time without a heartbeat after which a node counts as closed.
     pub close: Duration,
-    /// A node is among those that sites are divided among for so long after it was seen.
+    /// The time after its last heartbeat for which a node still owns sites.
     pub owner: Duration,
-    /// In scope `own`, what belongs to no one site is said so often at most,
+    /// In scope `own`: the minimum interval between global snapshots.
     pub general: Duration,
-    /// and so often at least, though nothing has changed: a broker may have lost it.
+    /// In scope `own`: the maximum interval between global snapshots. An unchanged snapshot is published again because
+    /// a broker may have lost it.
     pub general_again: Duration,
 }
 
@@ -127,25 +130,26 @@ impl Default for Timing {
     }
 }
 
-/// What is taken of one other node. What is more waits, and is learned later.
+/// Limits on what one other node may send. Anything beyond them waits and is learned later.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// So many facts a second in the long run, by the broker's clock;
+    /// The maximum rate of attempts per second in the long run, by the broker's clock.
     pub facts_per_s: f64,
-    /// and so many at once: a node that was away says up to a million of them when it is back.
+    /// The maximum burst of attempts. A node that was away sends up to a million at once when it is back.
     pub facts_at_once: f64,
-    /// So many keys a second that nobody has heard of before;
+    /// The maximum rate of new keys per second.
     pub keys_per_s: f64,
-    /// and so many at once.
+    /// The maximum burst of new keys.
     pub keys_at_once: f64,
-    /// What waits takes at most so much memory, in bytes. The rest is asked for again when there is room.
+    /// The maximum memory for waiting messages, in bytes. Further messages are requested again when there is room.
     pub waiting_bytes: usize,
-    /// In scope `own`, images of what belongs to no one site take at most so much memory together, in bytes; those of further nodes are
+    /// In scope `own`: the maximum memory for the global snapshots of all nodes, in bytes. Those of further nodes are
     /// refused.
     pub general_bytes: usize,
-    /// Images of other nodes in a snapshot of `peers/` take about so much together, in bytes; while it is taken all are in memory once.
-    /// What would be more is mixed: then leaving one of those nodes out means to take the shares of all of them anew.
+    /// The approximate maximum size of the evidence of all peers in a snapshot of `peers/`, in bytes. All of it is in
+    /// memory at once while the snapshot is taken. Evidence beyond the limit is mixed. To drop one node of a mix, the
+    /// snapshots of all of its nodes are fetched again.
     pub max_snapshot_bytes: u64,
 }
 
@@ -163,31 +167,31 @@ impl Default for Limits {
     }
 }
 
-/// What keeps things right. A test switches one off, and must fail.
+/// Safeguards. A test switches one off and must fail.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Safeguards {
-    /// What has been seen before does not count again.
+    /// Positions that were seen before do not count again.
     pub intervals: bool,
-    /// A new stream is published to from the last share on.
+    /// A node publishes to a new stream again, from its last snapshot on.
     pub rewind: bool,
-    /// What is missing is asked for.
+    /// Missing positions are requested.
     pub want: bool,
-    /// Only what is on disk is published.
+    /// Only synced positions are published.
     pub sync: bool,
-    /// What bears a time in the future never travels.
+    /// Attempts with a future time are never published.
     pub withhold: bool,
-    /// What is late does not move memories of what came last.
+    /// Late attempts do not change which outcome counts as the last one.
     pub late: bool,
-    /// Who sends too much has to wait.
+    /// A node that sends too many attempts has to wait.
     pub floods: bool,
-    /// Who brings too many keys has to wait.
+    /// A node that brings too many keys has to wait.
     pub keys: bool,
-    /// What was brought by who brings too many keys goes before all others.
+    /// Keys from a node that brings too many are evicted first.
     pub doubt: bool,
-    /// Nobody asks for what somebody misses who has left for good.
+    /// Gaps of a closed node are not requested.
     pub close: bool,
-    /// Mixed images are taken apart before one of them goes.
+    /// Mixed evidence is discarded before one of its nodes is removed.
     pub apart: bool,
 }
 

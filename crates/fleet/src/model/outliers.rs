@@ -1,21 +1,23 @@
-//! Nodes whose attempts say something else than those of all others, on the sites that they share.
+//! Outliers: nodes whose attempts disagree with those of all others on shared sites.
 //!
-//! Owns the measure. It names nodes and leaves nobody out: that is for a person. Must not know where attempts are kept.
+//! Owns: the measure. It names nodes and excludes none; that is a person's decision.
+//!
+//! Must not know: where attempts are stored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::model::node_id::Origin;
 
-/// Who is farther off than this is named.
+/// The minimum distance, in standard deviations, at which a node is reported.
 pub const SIGMA: f64 = 5.0;
-/// A node with fewer attempts at a site, by one fetcher, is not compared there; and what the others have must be twice as much.
+/// The minimum number of attempts of a node at a site, by one fetcher. The others need twice as many.
 const ATTEMPTS_MIN: f64 = 5.0;
-/// Honest nodes differ, too: by the hour, the address, the section of a site. So much, of a success rate, is no sign.
+/// The difference of a success rate that is normal between honest nodes. Hour, address and section of a site all vary.
 const HONEST: f64 = 0.1;
-/// Sites that are named of each.
+/// The number of sites reported per node.
 const SITES: usize = 5;
 
-/// Successes of attempts.
+/// Successes and attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Rate {
     attempts: u64,
@@ -33,51 +35,52 @@ impl Rate {
     }
 }
 
-/// A site on which a node differs, and by what.
+/// A site at which a node differs, and by how much.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Difference {
     /// The domain.
     pub domain: String,
-    /// By which fetcher.
+    /// The fetcher.
     pub fetcher: String,
     /// The node's attempts there.
     pub attempts: u64,
-    /// The share of them that delivered.
+    /// The ratio of them that delivered.
     pub success_rate: f64,
-    /// The attempts of all others that are not suspicious themselves.
+    /// The attempts of all other nodes that are not outliers.
     pub others_attempts: u64,
-    /// The share of these that delivered.
+    /// The ratio of these that delivered.
     pub others_success_rate: f64,
 }
 
-/// A node that is off the others.
+/// A node that differs from the others.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Suspect {
-    /// Its name.
+    /// Its id.
     pub origin: Origin,
-    /// How far, in standard deviations of what chance and honest differences make.
+    /// The distance, in standard deviations of chance and normal differences.
     pub sigma: f64,
-    /// On how many sites it was compared, a fetcher counting for itself.
+    /// The number of sites on which it was compared, counted per fetcher.
     pub sites: usize,
-    /// Those on which it differs most, the most first.
+    /// The sites on which it differs most, in descending order.
     pub differences: Vec<Difference>,
 }
 
-/// What was compared, and who is off.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Comparison {
-    /// Nodes with attempts. With fewer than three nobody can say which of them is wrong, and none is named.
+    /// The number of nodes with attempts. With fewer than three nobody can tell which one is wrong, so none is
+    /// reported.
     pub nodes: usize,
-    /// Sites at which two nodes or more have been, a fetcher counting for itself.
+    /// The number of sites with attempts of at least two nodes, counted per fetcher.
     pub shared_sites: usize,
-    /// Who is off, the farthest first.
+    /// The outliers, the farthest first.
     pub suspects: Vec<Suspect>,
 }
 
-/// Gathers attempts of many nodes. Memory: some hundred bytes for each node, site and fetcher.
+/// A collector of attempts of many nodes. Memory: some hundred bytes per node, site and fetcher.
 #[derive(Clone, Debug, Default)]
 pub struct Compare {
     sites: HashMap<(String, String), BTreeMap<Origin, Rate>>,
@@ -85,15 +88,15 @@ pub struct Compare {
 }
 
 impl Compare {
-    /// Counts in an attempt whose outcome counts.
+    /// Counts an attempt.
     pub fn observe(&mut self, node: Origin, domain: &str, fetcher: &str, success: bool) {
         self.nodes.insert(node);
         let site = self.sites.entry((domain.to_owned(), fetcher.to_owned())).or_default();
         site.entry(node).or_default().add(Rate { attempts: 1, success: u64::from(success) });
     }
 
-    /// Compares each node with all others. Whoever is farthest off is named first and counts for nobody after that, so that a liar makes no
-    /// honest node suspicious.
+    /// Compares each node with all others. The farthest outlier is reported first and ignored after that, so a liar
+    /// makes no honest node suspicious.
     pub fn compare(&self) -> Comparison {
         let shared_sites = self.sites.values().filter(|rates| rates.len() > 1).count();
         let mut left = self.nodes.clone();
@@ -111,7 +114,7 @@ impl Compare {
         Comparison { nodes: self.nodes.len(), shared_sites, suspects }
     }
 
-    /// How far a node is off those of `left`; none where they share no site with enough attempts.
+    /// Returns the distance of a node from the nodes in `left`; none if they share no site with enough attempts.
     fn look(&self, node: Origin, left: &BTreeSet<Origin>) -> Option<Suspect> {
         let mut found: Vec<(f64, Difference)> = Vec::new();
         for ((domain, fetcher), rates) in &self.sites {
@@ -138,7 +141,7 @@ impl Compare {
         if found.is_empty() {
             return None;
         }
-        // By the square, then by name: what a map's order does must not be seen.
+        // Sorted by square, then by name: the order of a map must not show.
         found.sort_by(|a, b| {
             let by_name = || (&a.1.domain, &a.1.fetcher).cmp(&(&b.1.domain, &b.1.fetcher));
             b.0.total_cmp(&a.0).then_with(by_name)
@@ -150,8 +153,8 @@ impl Compare {
     }
 }
 
-/// How far a sum of squares over so many sites is from what is expected, by the cube root that makes it nearly normal (Wilson and
-/// Hilferty).
+/// Returns how far a sum of squares over `sites` sites is from its expectation, by the cube root that makes it nearly
+/// normal (Wilson and Hilferty).
 fn sigma(sum: f64, sites: f64) -> f64 {
     let spread = 2.0 / (9.0 * sites);
     ((sum / sites).cbrt() - (1.0 - spread)) / spread.sqrt()
@@ -165,7 +168,7 @@ mod tests {
         Origin::from_bytes([n; 16])
     }
 
-    /// Numbers from 0 to 1 that look like chance.
+    /// Pseudo-random numbers from 0 to 1.
     struct Luck(u64);
 
     impl Luck {
@@ -175,7 +178,8 @@ mod tests {
         }
     }
 
-    /// `nodes` at 40 sites with rates of their own; `liars` say the opposite. Each node's view of a site is off by up to `off`.
+    /// Simulates `nodes` nodes at 40 sites with different rates; `liars` report the opposite. Each node's view of a
+    /// site is off by up to `off`.
     fn town(nodes: u8, liars: &[u8], attempts: usize, off: f64, seed: u64) -> Comparison {
         let (mut luck, mut compare) = (Luck(seed), Compare::default());
         for site in 0..40 {

@@ -1,8 +1,11 @@
-//! What has come from others, as a fold of events: who has been heard up to where, and what of it counts.
+//! The state of all peers, as a fold of events: a version vector per node, and what of it counts.
 //!
-//! Owns the rules by which a message's facts count: once, not where a domain was forgotten, not from who is excluded; and so for what
-//! it says of links. Invariant: the
-//! same events give the same book, live, after a crash and offline. Must not know files nor brokers.
+//! Owns: the rules by which attempts and link states count. An attempt counts once, not in a forgotten domain, and not
+//! from an excluded node.
+//!
+//! Invariants: the same events result in the same state: live, after a crash and offline.
+//!
+//! Must not know: files or brokers.
 
 use std::collections::BTreeMap;
 
@@ -19,70 +22,71 @@ use crate::model::node_id::Origin;
 use crate::model::options::Scope;
 use crate::transport::Position;
 
-/// A fact may be so much later than its message; an origin that sends a later one is set aside.
-pub use crate::model::evidence_snapshot::AHEAD_MAX_MS;
+/// The maximum time in milliseconds by which an attempt may be newer than its message. A node that exceeds it is set
+/// aside.
+pub use crate::model::evidence_snapshot::MAX_AHEAD_MS;
 
-/// What is known of one origin.
+/// The state of one peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
-    /// What has been seen of each of its histories.
+    /// The positions that were seen, by epoch.
     pub seen: BTreeMap<u32, Intervals>,
-    /// Where each begins.
+    /// The base of each epoch.
     pub bases: BTreeMap<u32, u64>,
-    /// Its evidence does not count, and nothing of it is read.
+    /// Whether it is excluded: its evidence does not count and its messages are not read.
     pub is_excluded: bool,
-    /// Why its messages are not read until an operator says so.
+    /// The reason why its messages are not read until an operator accepts them again.
     pub aside: Option<String>,
-    /// How many facts of it count, shares left out.
+    /// The number of its attempts that count, those in snapshots excepted.
     pub facts: u64,
-    /// The position that its share, if one was taken, covers of its history then.
+    /// The last position that its applied snapshot covers, if any.
     pub share: u64,
-    /// Its evidence is mixed with that of a domain which was forgotten since: a share made after that is to take its place.
+    /// Whether its evidence is mixed with that of a domain that was forgotten since. A newer snapshot replaces it.
     #[serde(default)]
     pub is_stale: bool,
-    /// When the broker had its last message, in milliseconds since 1970; 0 where that is not known.
+    /// The time at which the broker stored its last message, in milliseconds since 1970; 0 if unknown.
     #[serde(default)]
     pub heard_at: i64,
-    /// It has not been seen for long: nobody asks for what is missing of it, and its evidence goes when it has faded.
+    /// Whether it has been away for long: its gaps are not requested, and its evidence goes once it has faded.
     #[serde(default)]
     pub is_closed: bool,
-    /// What was taken of it belongs to some sites only.
+    /// Whether only the evidence of some sites was applied.
     #[serde(default)]
     pub is_part: bool,
 }
 
 impl Peer {
-    /// When the broker had its last message.
+    /// Returns the time at which the broker stored its last message.
     pub fn heard(&self) -> Timestamp {
         Timestamp::from_millis(self.heard_at)
     }
 
-    /// Whether it is listened to.
+    /// Returns whether its messages are read.
     pub fn is_heard(&self) -> bool {
         !self.is_excluded && self.aside.is_none()
     }
 
-    /// Whether all positions of a message have been seen.
+    /// Returns whether all positions of a message were seen.
     pub fn covers(&self, epoch: u32, first: u64, last: u64) -> bool {
         self.seen.get(&epoch).is_some_and(|seen| seen.covers(first, last))
     }
 
-    /// The last history that anything is known of.
+    /// Returns the last known epoch.
     pub fn epoch(&self) -> u32 {
         self.seen.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// The last position that is known of a history.
+    /// Returns the last known position of an epoch.
     pub fn top(&self, epoch: u32) -> u64 {
         self.seen.get(&epoch).and_then(Intervals::top).unwrap_or(0)
     }
 
-    /// The base of a history.
+    /// Returns the base of an epoch.
     pub fn base(&self, epoch: u32) -> u64 {
         self.bases.get(&epoch).copied().unwrap_or(0)
     }
 
-    /// What is missing of each history, given what else is known of its end.
+    /// Returns the gaps of each epoch, given what else is known of its end.
     pub fn holes(&self, known: Option<(u32, u64, u64)>) -> Vec<(u32, u64, u64)> {
         let mut holes = Vec::new();
         let mut epochs: BTreeMap<u32, (u64, u64)> =
@@ -103,16 +107,16 @@ impl Peer {
     }
 }
 
-/// A general image that is held.
+/// A held global snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The history of its origin that it is of.
+    /// The epoch of its node.
     pub epoch: u32,
-    /// Up to which position.
+    /// The last position that it covers.
     pub position: u64,
-    /// When the broker had it.
+    /// The time at which the broker stored it.
     pub at: Timestamp,
-    /// It, as it came: what was learned from it is taken back when another takes its place.
+    /// The bytes as received. Its evidence is retracted when another snapshot replaces it.
     pub body: Bytes,
 }
 
@@ -122,37 +126,37 @@ impl Held {
     }
 }
 
-/// What came of a message.
+/// The result of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Facts that count from now on.
+    /// Attempts that count from now on.
     pub learned: u64,
-    /// Facts that were known.
+    /// Attempts that were already known.
     pub duplicate: u64,
-    /// Facts of domains that were forgotten.
+    /// Attempts of forgotten domains.
     pub forgotten: u64,
 }
 
-/// What has come from others.
+/// The state of all peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Book {
-    /// By origin; its own one where another history of it has been heard of.
+    /// The peers by node id. This node is among them if another epoch of it was received.
     pub peers: BTreeMap<Origin, Peer>,
-    /// In scope `own`, what belongs to no one site of each of the others.
+    /// In scope `own`: the global snapshot of each peer.
     pub generals: BTreeMap<Origin, Held>,
     /// The last message that was read.
     pub cursor: Position,
-    /// Domains of which nothing counts that is not later than this.
+    /// Forgotten domains, each with the time up to which nothing counts.
     pub forgotten: BTreeMap<String, Timestamp>,
-    /// What others have said of links.
+    /// The link states of peers.
     pub links: Links,
-    /// The node itself, and what of its histories is in its own log.
+    /// This node, and the positions of its epochs that are in its own log.
     pub own: Option<(Origin, BTreeMap<u32, Intervals>)>,
-    /// A switch for tests: whether what has been seen before is left out.
+    /// For tests: whether positions that were seen before count again.
     pub(crate) counts_twice: bool,
 }
 
-/// What is kept of a book.
+/// The persisted form of [`PeerStates`].
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     peers: BTreeMap<String, Peer>,
@@ -164,32 +168,32 @@ struct Kept {
 }
 
 impl Book {
-    /// Whether a position stands in the node's own log.
+    /// Returns whether positions are in the node's own log.
     fn is_own(&self, origin: Origin, epoch: u32, first: u64, last: u64) -> bool {
         let own = self.own.as_ref().filter(|(own, _)| *own == origin);
         own.and_then(|(_, held)| held.get(&epoch)).is_some_and(|held| held.covers(first, last))
     }
 
-    /// Whether a message has nothing new.
+    /// Returns whether a message has nothing new.
     pub fn knows(&self, origin: Origin, epoch: u32, first: u64, last: u64) -> bool {
         self.is_own(origin, epoch, first, last)
             || self.peers.get(&origin).is_some_and(|peer| peer.covers(epoch, first, last)) && !self.counts_twice
     }
 
-    /// Whether anything of the origin is listened to.
+    /// Returns whether messages of the node are read.
     pub fn is_heard(&self, origin: Origin) -> bool {
         self.peers.get(&origin).is_none_or(Peer::is_heard)
     }
 
-    /// Whether what a fact says is forgotten.
+    /// Returns whether an attempt is forgotten.
     pub fn is_forgotten(&self, fact: &Fact<'_>) -> bool {
         let until = || self.forgotten.get(fact.domain()?);
         !self.forgotten.is_empty() && until().is_some_and(|until| fact.at <= *until)
     }
 
-    /// Takes a message: shows `learn` each fact that counts and did not before.
+    /// Applies a message: calls `learn` with each attempt that counts and did not count before.
     ///
-    /// `at` is when the broker had it: whoever says something has not left.
+    /// `at` is the time at which the broker stored it. A node that publishes has not left.
     pub fn message(
         &mut self,
         origin: Origin,
@@ -217,7 +221,7 @@ impl Book {
         let peer = self.peers.entry(origin).or_default();
         let seen = peer.seen.entry(header.epoch).or_default();
         seen.insert(header.first, header.last);
-        // What the node's own log holds of a history that it has left is not missing.
+        // Positions of a former epoch that the node's own log holds are not missing.
         own.iter().for_each(|own| seen.extend(own));
         peer.bases.insert(header.epoch, header.base);
         peer.facts += counted.learned;
@@ -225,7 +229,8 @@ impl Book {
         counted
     }
 
-    /// Takes what a message says of links, that the broker had at `at`. Returns the links whose state may be another one now.
+    /// Applies the link states of a message that the broker stored at `at`. Returns the links whose state may have
+    /// changed.
     pub fn links_of(&mut self, origin: Origin, batch: &Batch, at: Timestamp) -> Vec<u64> {
         let mut changed = Vec::new();
         if batch.links() == 0 {
@@ -242,8 +247,8 @@ impl Book {
         changed
     }
 
-    /// Whether a message that the broker had at `at` says of some link what is not known, though all of its facts are: where a share
-    /// has told those, which says nothing of links.
+    /// Returns whether a message that the broker stored at `at` has a newer link state although all of its attempts are
+    /// known. That happens after a snapshot, which may lack link states.
     pub fn has_news_of_links(&self, origin: Origin, batch: &Batch, at: Timestamp) -> bool {
         let mut is_news = false;
         batch.each_link(|position, link| {
@@ -253,7 +258,7 @@ impl Book {
         is_news
     }
 
-    /// A share has taken the place of all that was known of an origin. `is_stale` where it is mixed with what was forgotten.
+    /// Replaces everything known of a node by a snapshot. `is_stale` if it is mixed with evidence that was forgotten.
     pub fn share(
         &mut self,
         origin: Origin,
@@ -266,7 +271,7 @@ impl Book {
         peer.heard_at = peer.heard_at.max(at.as_millis());
         peer.seen.clone_from(covers);
         peer.bases.insert(base.0, base.1);
-        // Each history begins where what it covers begins, unless that is known better.
+        // Each epoch begins where its coverage begins, unless a better base is known.
         for (epoch, seen) in covers {
             let begin = seen.runs().first().map_or(0, |run| run.0.saturating_sub(1));
             peer.bases.entry(*epoch).or_insert(begin);
@@ -276,12 +281,12 @@ impl Book {
         peer.share = covers.get(&base.0).and_then(Intervals::top).unwrap_or(0);
     }
 
-    /// Whether its share was taken for some sites only.
+    /// Sets whether the snapshot was applied for some sites only.
     pub(crate) fn is_part(&mut self, origin: Origin, is_part: bool) {
         self.peers.entry(origin).or_default().is_part = is_part;
     }
 
-    /// Nothing of an origin counts any more.
+    /// Excludes a node: none of its evidence counts any more.
     pub fn exclude(&mut self, origin: Origin) {
         let peer = self.peers.entry(origin).or_default();
         *peer = Peer { is_excluded: true, aside: peer.aside.take(), ..Peer::default() };
@@ -289,16 +294,16 @@ impl Book {
         self.links.drop_origin(origin);
     }
 
-    /// A general image has taken the place of its origin's one before.
+    /// Replaces the global snapshot of a node.
     pub(crate) fn general(&mut self, origin: Origin, held: Held) {
         self.generals.insert(origin, held);
     }
 
-    /// Whether it was read in that scope, as far as it says anything.
+    /// Returns whether the state was read in this scope, as far as it shows.
     pub(crate) fn is_of(&self, scope: Scope) -> bool {
         match scope {
             Scope::All => self.generals.is_empty() && !self.peers.values().any(|peer| peer.is_part),
-            // Of histories of its own that a node has lost it may know from before.
+            // A node may know lost epochs of its own log from before.
             Scope::Own => {
                 let own = self.own.as_ref().map(|(own, _)| *own);
                 self.peers.iter().all(|(origin, peer)| Some(*origin) == own || peer.is_part || peer.seen.is_empty())
@@ -306,29 +311,29 @@ impl Book {
         }
     }
 
-    /// It counts again, from nothing on.
+    /// Includes a node again, from nothing on.
     pub fn include(&mut self, origin: Origin) {
         let peer = self.peers.entry(origin).or_default();
         (peer.is_excluded, peer.aside) = (false, None);
     }
 
-    /// It is not listened to until an operator says so.
+    /// Sets a node aside: its messages are not read until an operator accepts them again.
     pub fn set_aside(&mut self, origin: Origin, why: String) {
         self.peers.entry(origin).or_default().aside = Some(why);
     }
 
-    /// It has left for good, as far as anybody can tell.
+    /// Closes a node that seems to have left for good.
     pub fn close(&mut self, origin: Origin) {
         self.peers.entry(origin).or_default().is_closed = true;
     }
 
-    /// It is there again.
+    /// Reopens a node that is back.
     pub fn reopen(&mut self, origin: Origin, now: Timestamp) {
         let peer = self.peers.entry(origin).or_default();
         (peer.is_closed, peer.heard_at) = (false, peer.heard_at.max(now.as_millis()));
     }
 
-    /// Nothing is left of a closed origin's evidence: what was seen of it stays as one run.
+    /// Drops the faded evidence of a closed node. Its seen positions stay as one run.
     pub fn fade(&mut self, origin: Origin) {
         let Some(peer) = self.peers.get_mut(&origin).filter(|peer| peer.is_closed) else { return };
         for (epoch, seen) in &mut peer.seen {
@@ -338,7 +343,7 @@ impl Book {
         peer.is_stale = false;
     }
 
-    /// Of these origins nothing is known any more: what was known of them was mixed, and could not be taken apart otherwise.
+    /// Resets the nodes of a mix, whose evidence cannot be separated.
     pub fn dissolve(&mut self, group: &[Origin]) {
         for origin in group {
             let peer = self.peers.entry(*origin).or_default();
@@ -347,7 +352,7 @@ impl Book {
         }
     }
 
-    /// Nothing of a domain counts that is not later than `until`. False when that is known.
+    /// Forgets a domain up to `until`. Returns false if that was known.
     pub fn forget(&mut self, domain: &str, until: Timestamp) -> bool {
         self.links.forget(domain, until);
         match self.forgotten.get_mut(domain) {
@@ -360,7 +365,7 @@ impl Book {
         }
     }
 
-    /// What a snapshot keeps of it.
+    /// Encodes the state for a snapshot.
     pub fn encode(&self) -> Vec<u8> {
         let kept = Kept {
             peers: self.peers.iter().map(|(origin, peer)| (origin.to_string(), peer.clone())).collect(),
@@ -373,7 +378,7 @@ impl Book {
         serde_json::to_vec(&kept).unwrap_or_default()
     }
 
-    /// Reads what a snapshot has kept.
+    /// Decodes the state from a snapshot.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let kept: Kept = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let (mut peers, mut links) = (BTreeMap::new(), Links::default());

@@ -1,29 +1,28 @@
-//! Who crawls a site, where a crawl is divided among nodes: rendezvous hashing, so that a node which comes or goes moves its own share of the
-//! sites and no other.
+//! Rendezvous hashing of sites over nodes. A node that joins or leaves moves only its own part of the sites.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::model::node_id::Origin;
 
-/// The one of `nodes` that a site belongs to; none of none. All who know the same nodes say the same.
+/// Returns the node that owns a site; none without nodes. All callers with the same nodes get the same result.
 ///
 /// ```
 /// use fetchwise_fleet::model::rendezvous::owner;
-/// use fetchwise_fleet::model::node_id::Origin;
+/// use fetchwise_fleet::model::node_id::NodeId;
 ///
-/// let nodes = [Origin::from_bytes([1; 16]), Origin::from_bytes([2; 16])];
+/// let nodes = [NodeId::from_bytes([1; 16]), NodeId::from_bytes([2; 16])];
 /// assert_eq!(owner("example.org", &nodes), owner("example.org", &[nodes[1], nodes[0]]));
 /// ```
 pub fn owner(site: &str, nodes: &[Origin]) -> Option<Origin> {
     owner_of_hash(hash_of(site), nodes)
 }
 
-/// What stands for a site where only its hash is known.
+/// Returns the hash that stands for a site.
 pub(crate) fn hash_of(site: &str) -> u64 {
     xxh3_64(site.as_bytes())
 }
 
-/// As [`owner`], of a site of which only the hash is known.
+/// Works like [`owner`], given the hash of the site.
 pub(crate) fn owner_of_hash(seed: u64, nodes: &[Origin]) -> Option<Origin> {
     nodes.iter().copied().max_by_key(|node| (xxh3_64_with_seed(node.as_bytes(), seed), *node))
 }

@@ -1,148 +1,148 @@
-//! How a node and its fleet are, for people and programs.
+//! The status of a node and its fleet, for people and programs.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How a node is.
+/// The status of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Its name.
+    /// Its id.
     pub origin: String,
     /// The pool.
     pub pool: String,
-    /// What it reads of the others: `all`, or `own` for what belongs to no one site.
+    /// The scope in which it reads other nodes: `all`, or `own` for evidence that belongs to no single site.
     #[serde(default)]
     pub scope: String,
-    /// Whether the broker answers.
+    /// Whether the broker responds.
     pub broker: bool,
-    /// Whether everything that it knows of has been published, read and learned.
+    /// Whether everything known was published, read and learned.
     pub quiet: bool,
-    /// The history that its log goes on in: 1 until its directory is restored from a backup.
+    /// The epoch of its log: 1 until its directory is restored from a backup.
     pub epoch: u32,
-    /// The last position of its log that is on disk.
+    /// The last synced position of its log.
     pub position: u64,
-    /// The last one that is in the stream.
+    /// The last position in the stream.
     pub published: u64,
-    /// What its last share covers.
+    /// The last position that its evidence snapshot covers.
     pub share: u64,
-    /// How many positions never travel, since they bear a time in the future.
+    /// The number of positions that are never published because they have a future time.
     pub withheld: u64,
-    /// By how much its clock is ahead of the broker's, in seconds; none where that is not known.
+    /// The time by which its clock is ahead of the broker's, in seconds; none if unknown.
     pub clock_ahead_s: Option<f64>,
-    /// Why it publishes nothing, where it does not.
+    /// The reason why it publishes nothing, if it does not.
     pub stopped: Option<String>,
     /// Whether an operator has excluded it.
     pub excluded: bool,
-    /// How often it has forgotten a domain because some node of the fleet was told to.
+    /// The number of domains that it has forgotten because of another node's request.
     #[serde(default)]
     pub forgot: u64,
-    /// In scope `own`, from how many others it is still to take what they know of sites that are its own.
+    /// In scope `own`: the number of nodes whose evidence of this node's sites is still to be applied.
     #[serde(default)]
     pub moving: u64,
-    /// Of how many links others have said what became of them, and that may still matter.
+    /// The number of links with a state from peers that may still matter.
     #[serde(default)]
     pub links: u64,
-    /// How many of them wait here for that.
+    /// The number of these links that are paused here.
     #[serde(default)]
     pub links_waiting: u64,
-    /// Shares that are still to be taken before it knows what the others know.
+    /// Whether snapshots are still to be applied before it knows what the others know.
     pub starting: bool,
-    /// The others.
+    /// The peers.
     pub peers: Vec<PeerStatus>,
-    /// What was counted since it joined.
+    /// The counters since it joined.
     pub counts: Counts,
 }
 
-/// How another node is, seen from this one.
+/// The status of a peer, as seen by this node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PeerStatus {
-    /// Its name.
+    /// Its id.
     pub origin: String,
     /// The last position of its log that is known here.
     pub position: u64,
-    /// The last one that it has published, as far as it has said.
+    /// The last position that it has published, as far as it has reported.
     pub published: u64,
-    /// What its share covers.
+    /// The last position that its evidence snapshot covers.
     pub share: u64,
-    /// How many positions are missing.
+    /// The number of missing positions.
     pub holes: u64,
-    /// How many of them nobody seems to have any more.
+    /// The number of missing positions that no node seems to have any more.
     pub lost: u64,
-    /// For how long something has been missing, in seconds.
+    /// The time for which positions have been missing, in seconds.
     pub lag_s: f64,
     /// Its version.
     pub version: String,
-    /// Whether it has said lately that it is there.
+    /// Whether its heartbeat is recent.
     pub present: bool,
     /// Whether an operator has excluded it.
     pub excluded: bool,
-    /// Why it is not listened to.
+    /// The reason why its messages are not read.
     pub aside: Option<String>,
-    /// Why its last messages could not be read.
+    /// The reason why its last messages were rejected.
     pub rejected: Option<String>,
-    /// How many of its facts wait, since it sends more than it may.
+    /// The number of its attempts that wait because it sends more than it may.
     #[serde(default)]
     pub waiting: u64,
-    /// What it sends too much of, while some of it waits.
+    /// The limit that it exceeds while attempts wait.
     #[serde(default)]
     pub limited: Option<String>,
-    /// It has not been seen for so long that nobody asks for what is missing of it.
+    /// Whether it has been away for so long that its gaps are not requested.
     #[serde(default)]
     pub closed: bool,
-    /// The addresses that its requests come from.
+    /// Its egress group.
     pub egress: String,
-    /// By how much its clock is ahead of the broker's, in seconds.
+    /// The time by which its clock is ahead of the broker's, in seconds.
     pub clock_ahead_s: f64,
 }
 
-/// What was counted since a node joined.
+/// The counters since a node joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Facts published.
+    /// Attempts published.
     pub published: u64,
-    /// Facts of others learned from.
+    /// Remote attempts learned.
     pub received: u64,
-    /// Facts that came again.
+    /// Remote attempts received again.
     pub duplicate: u64,
     /// Positions withheld.
     pub withheld: u64,
-    /// Messages that could not be read or believed.
+    /// Messages that could not be read or were not accepted.
     pub rejected: u64,
-    /// Facts of domains that were forgotten.
+    /// Remote attempts of forgotten domains.
     pub forgotten: u64,
-    /// Facts that had to wait, since their node sent more than it may.
+    /// Remote attempts that had to wait because their node exceeded a limit.
     #[serde(default)]
     pub late: u64,
-    /// How often something missing was asked for.
+    /// Requests for missing positions.
     pub wants: u64,
-    /// How often the stream was another one.
+    /// Times that the stream was a different one than before.
     pub rewinds: u64,
-    /// Shares taken.
+    /// Evidence snapshots applied.
     pub shares: u64,
-    /// General images taken, in scope `own`.
+    /// Global snapshots applied, in scope `own`.
     #[serde(default)]
     pub generals: u64,
-    /// General images said.
+    /// Global snapshots published.
     #[serde(default)]
     pub generals_said: u64,
-    /// Their bytes.
+    /// The bytes of published global snapshots.
     #[serde(default)]
     pub general_bytes: u64,
     /// Bytes published.
     pub bytes: u64,
-    /// How often publishing failed.
+    /// Failed publish calls.
     #[serde(default)]
     pub failures: u64,
-    /// How long facts took from the broker to here: upper ends in milliseconds, and how many took at most so long and longer than the end
-    /// before.
+    /// A histogram of the delay from the broker to this node: upper bounds in milliseconds, and the number of attempts
+    /// in each bucket.
     pub delays: BTreeMap<u64, u64>,
-    /// All of these times together, in milliseconds.
+    /// The sum of these delays in milliseconds.
     #[serde(default)]
     pub delayed_ms: u64,
 }
 
-/// The ends of [`Counts::delays`], in milliseconds.
+/// The bucket bounds of [`Counts::delays`] in milliseconds.
 pub const DELAYS_MS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, u64::MAX];
 
 impl Counts {

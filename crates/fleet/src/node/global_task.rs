@@ -1,4 +1,4 @@
-//! The reading task in scope `own`: general images in the place of facts.
+//! The read task in scope `own`: global snapshots instead of attempts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,10 +10,10 @@ use crate::error::FleetError;
 use crate::node::read_task::Reads;
 
 impl Reads {
-    /// Reads until it has to begin anew.
+    /// Reads until it has to start over.
     pub(super) async fn read_generals(&mut self, keeping: &mut Option<JoinHandle<()>>) -> Result<(), FleetError> {
         let transport = Arc::clone(&self.transport);
-        // Who is excluded, and what is forgotten, is known before anything is taken.
+        // Exclusions and tombstones are read before any snapshot is applied.
         self.look().await?;
         let mut came = transport.generals();
         let mut stopped = self.stopped.clone();

@@ -1,6 +1,8 @@
-//! A node's part in a fleet, from joining to leaving.
+//! The handle of a node, from joining to leaving.
 //!
-//! Invariant: whatever the broker does, the crawl goes on; nothing waits for a task but who asks for it. Must not know what messages say.
+//! Invariants: whatever the broker does, the crawl goes on. Nothing waits for a task except a caller that asks to.
+//!
+//! Must not know: the content of messages.
 
 use std::sync::Arc;
 
@@ -28,7 +30,7 @@ use super::shared::{Ask, Shared, Stop, WAITING, lock};
 use crate::node::publish_task::{Writes, greet};
 use crate::node::read_task::Reads;
 
-/// A node's part in a fleet. Dropping it stops it; nothing is lost by that.
+/// A running node of a fleet. Dropping it stops it; nothing is lost by that.
 #[derive(Debug)]
 pub struct Fleet {
     origin: Origin,
@@ -41,11 +43,13 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Joins: teaches `selector` what others have told this node before, and begins to share what `journal` has. A broker that is away
-    /// is waited for while the crawl goes on. Call it once the journal has been [loaded](fetchwise::journal::load()).
+    /// Joins a fleet: teaches `selector` what this node has received from peers before, and starts to share what
+    /// `journal` has. While the broker is away, the node waits for it and the crawl goes on. Call it after the journal
+    /// was [loaded](fetchwise::journal::load()).
     ///
     /// # Errors
-    /// When the node may not join: [`FleetError::Held`], [`FleetError::Differs`]; or its files cannot be read.
+    /// [`FleetError::Held`] or [`FleetError::Differs`] when the node may not join; other errors when its files cannot
+    /// be read.
     pub async fn join(
         journal: Arc<Journal>,
         selector: Arc<Selector>,
@@ -123,12 +127,12 @@ impl Fleet {
         Ok(Self { origin, selector, shared, publisher: publish, consumer: consume, stop, tasks })
     }
 
-    /// The node's name.
+    /// Returns the node's id.
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// How the node is, and how the others are, as of the last look.
+    /// Returns the status of the node and its peers, as of the last check.
     pub fn status(&self) -> Status {
         let mut status = lock(&self.shared.status).clone();
         let published = lock(&self.shared.published).clone();
@@ -139,20 +143,21 @@ impl Fleet {
         status
     }
 
-    /// Whether everything this node knows of has been published, read and learned, as of the last look.
+    /// Returns whether everything known was published, read and learned, as of the last check.
     pub fn quiet(&self) -> bool {
         lock(&self.shared.status).quiet
     }
 
-    /// The nodes among which sites are divided: those seen in the last ten minutes, and this one.
+    /// Returns the nodes that own sites: those seen in the last ten minutes, and this one.
     pub fn nodes(&self) -> Vec<Origin> {
         lock(&self.shared.nodes).clone()
     }
 
-    /// The node that a URL's site belongs to, where a crawl is divided by site. All nodes that see the same others say the same.
+    /// Returns the node that owns a URL's site, where a crawl is divided by site. All nodes that see the same nodes
+    /// return the same owner.
     ///
     /// # Errors
-    /// When the URL is not one that can be fetched.
+    /// When the URL cannot be fetched.
     pub fn owner(&self, url: &Url) -> Result<Origin, UrlError> {
         let heuristics = self.selector.heuristics(url)?;
         let of = |kind: &str| heuristics.iter().find(|h| &*h.kind == kind).map(|h| &*h.value);
@@ -160,20 +165,20 @@ impl Fleet {
         Ok(owner(site, &self.nodes()).unwrap_or(self.origin))
     }
 
-    /// Listens again to an origin that was set aside because of its clock.
+    /// Accepts a node again that was set aside because of its clock.
     ///
     /// # Errors
-    /// When the node has left.
+    /// When this node has left.
     pub async fn hear(&self, origin: Origin) -> Result<(), FleetError> {
         let (answer, answered) = oneshot::channel();
         self.consumer.send(Ask::Hear(origin, answer)).await.map_err(|_| FleetError::Ended)?;
         answered.await.map_err(|_| FleetError::Ended)?
     }
 
-    /// Publishes what is left, and a last share, and leaves.
+    /// Publishes what is left and a last evidence snapshot, then leaves.
     ///
     /// # Errors
-    /// When the broker cannot take it: what is missing is published when the node joins the next time.
+    /// When the broker does not accept it. The rest is published when the node joins the next time.
     pub async fn leave(mut self) -> Result<(), FleetError> {
         let (answer, answered) = oneshot::channel();
         self.publisher.send(Ask::Leave(answer)).await.map_err(|_| FleetError::Ended)?;
@@ -182,12 +187,12 @@ impl Fleet {
         left
     }
 
-    /// Stops it, and waits until it has let go of its files. The others are told how far it has come, if the broker hears that soon.
+    /// Stops the node and waits until it has released its files. A last heartbeat is sent if the broker responds soon.
     pub async fn stop(mut self) {
         self.end(Stop::Saying).await;
     }
 
-    /// As [`stop`](Self::stop), without a word to anybody.
+    /// Works like [`stop`](Self::stop), without a last heartbeat.
     #[doc(hidden)]
     pub async fn crash(mut self) {
         self.end(Stop::Now).await;
@@ -203,7 +208,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // The tasks end at their next step, which takes nothing away that is not on disk.
+        // The tasks end at their next step, which loses nothing that is not on disk.
         let _ = self.stop.send(Stop::Now);
     }
 }

@@ -1,4 +1,4 @@
-//! A node's part in a fleet: the handle, and the two tasks behind it.
+//! A running node of a fleet: the handle and the tasks behind it.
 
 mod global_task;
 mod handle;

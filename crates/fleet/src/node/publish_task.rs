@@ -1,4 +1,4 @@
-//! The task that publishes: when, and what it says about it.
+//! The publish task: when to publish, and the status of it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::transport::{Table, Transport, TransportError};
 
 use super::shared::{AGAIN, Ask, LAST_WORD, Shared, Stop, lock};
 
-/// What must be clear before anything is published: whether the directory was restored, whose it is, and whether the others agree.
+/// Checks what must be clear before anything is published: whether the directory was restored, which process holds it,
+/// and whether the pool's settings agree.
 pub(super) async fn greet(
     publisher: &mut Publisher,
     lease: &mut Lease,
@@ -32,7 +33,7 @@ pub(super) async fn greet(
         else {
             continue;
         };
-        // One that has gone does not say any more how this pool is.
+        // A node that has gone no longer defines the pool's settings.
         if now.is_some_and(|now| now.since(cell.at) > lease.gone_after()) {
             continue;
         }
@@ -49,7 +50,7 @@ pub(super) async fn greet(
     Ok(has_forked)
 }
 
-/// The task that publishes.
+/// The publish task.
 pub(super) struct Writes {
     pub(super) publisher: Publisher,
     pub(super) lease: Lease,
@@ -113,7 +114,7 @@ impl Writes {
                     }
                     if blocked != blocks {
                         blocks = blocked;
-                        // What is not synced yet would wait for the log's own interval.
+                        // Records that are not synced would otherwise wait for the log's own interval.
                         let _ = self.journal.flush().await;
                     }
                     if is_due {
@@ -164,7 +165,7 @@ impl Writes {
         self.lease.leave(&self.publisher, &*self.transport).await
     }
 
-    /// Notes how it went.
+    /// Records the result of a turn.
     fn note(&mut self, turned: Result<Turn, FleetError>) {
         let publisher = &self.publisher;
         {

@@ -1,4 +1,4 @@
-//! The task that reads: from where, and when it begins anew.
+//! The read task: where to read from, and when to start over.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::transport::{Position, Transport};
 
 use super::shared::{AGAIN, Ask, Shared, Stop, lock};
 
-/// The task that reads.
+/// The read task.
 pub(super) struct Reads {
     pub(super) consumer: Consumer,
     pub(super) transport: Arc<dyn Transport>,
@@ -27,9 +27,9 @@ pub(super) struct Reads {
     pub(super) owns: watch::Receiver<std::collections::BTreeMap<u32, crate::model::intervals::Intervals>>,
     pub(super) excluded: watch::Sender<bool>,
     pub(super) forgets: watch::Sender<BTreeSet<u64>>,
-    /// Where the stream ended when a reader was silent before that.
+    /// The end of the stream when a previous reader got nothing before it.
     pub(super) tried: Option<Position>,
-    /// When the tables were read.
+    /// The time at which the tables were read.
     pub(super) tables_at: Option<tokio::time::Instant>,
 }
 
@@ -62,7 +62,7 @@ impl Reads {
         }
     }
 
-    /// Does what the handle asks for; false where nobody will ask any more.
+    /// Handles a command of the handle; returns false when no further command can come.
     pub(super) async fn answer(&mut self, ask: Option<Ask>) -> bool {
         match ask {
             Some(Ask::Hear(origin, answer)) => drop(answer.send(self.consumer.include(origin).await)),
@@ -72,7 +72,7 @@ impl Reads {
         true
     }
 
-    /// Reads until it has to begin anew.
+    /// Reads until it has to start over.
     async fn read(&mut self, keeping: &mut Option<JoinHandle<()>>) -> Result<(), FleetError> {
         use futures_util::StreamExt;
         if self.consumer.is_own() {
@@ -81,7 +81,7 @@ impl Reads {
         let timing = self.options.timing;
         let transport = Arc::clone(&self.transport);
         if self.consumer.is_starting {
-            // What shares hold need not be read message by message.
+            // Positions in snapshots need not be read message by message.
             self.look().await?;
         }
         let mut stream = transport.read(self.consumer.cursor());
@@ -101,7 +101,7 @@ impl Reads {
                     self.heed_own()?;
                     self.look().await?;
                     self.keep(keeping);
-                    // A reader that hangs is told by what the stream has.
+                    // A reader that hangs shows by comparison with the stream's bounds.
                     if last.elapsed() >= timing.silence {
                         let bounds = transport.bounds().await?;
                         let cursor = self.consumer.cursor();
@@ -111,8 +111,8 @@ impl Reads {
                                 self.tried = Some(end);
                                 return Ok(());
                             }
-                            // A second reader got nothing either: what was there has aged out, or is lost. What is missing will be
-                            // asked for.
+                            // A second reader got nothing either: the messages have aged out or are lost. Missing
+                            // positions will be requested.
                             self.consumer.pass(end)?;
                         }
                         last = tokio::time::Instant::now();
@@ -132,7 +132,7 @@ impl Reads {
         }
     }
 
-    /// The node's own log goes on in another history, as was found out after it began.
+    /// Follows the node's own log into another epoch, which was found after the task began.
     pub(super) fn heed_own(&mut self) -> Result<(), FleetError> {
         if self.owns.has_changed().unwrap_or(false) {
             let own = self.owns.borrow_and_update().clone();
@@ -168,7 +168,7 @@ impl Reads {
         Ok(())
     }
 
-    /// Takes a snapshot of `peers/` beside everything else, where one is due.
+    /// Starts a snapshot of `peers/` in the background, if one is due.
     pub(super) fn keep(&mut self, keeping: &mut Option<JoinHandle<()>>) {
         if keeping.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
@@ -181,7 +181,7 @@ impl Reads {
                 if let Some(flushed) = flushed {
                     let _ = flushed.await;
                 }
-                // What failed is tried again when as much has come again.
+                // A failed snapshot is tried again after the next interval.
                 if let Ok(Ok((_, faded))) = blocking(move || keeper.keep(now)).await {
                     let _ = drop_shares(&*transport, own, faded).await;
                 }

@@ -1,4 +1,4 @@
-//! What a node's tasks know of each other, and what is asked of them.
+//! The state that a node's tasks share, and the commands to them.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,11 +10,11 @@ use crate::error::FleetError;
 use crate::model::node_id::Origin;
 use crate::model::status::{Counts, Status};
 
-/// After a failure a task waits for so long before it tries again.
+/// The delay before a failed task tries again.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
-/// A broker that does not hear the last word by then hears none.
+/// The maximum time for the last heartbeat.
 pub(super) const LAST_WORD: Duration = Duration::from_secs(2);
-/// Commands that wait.
+/// The capacity of the command queue.
 pub(super) const WAITING: usize = 16;
 
 /// Whether tasks are to end, and how.
@@ -24,27 +24,27 @@ pub(super) enum Stop {
     No,
     /// At their next step.
     Now,
-    /// Once it has been said how far the node has come, where the broker hears it soon.
+    /// After a last heartbeat, if the broker responds soon.
     Saying,
 }
 
-/// What somebody asks of a task.
+/// A command to a task.
 pub(super) enum Ask {
-    /// Publish everything, and a share.
+    /// Publish everything and an evidence snapshot.
     Leave(oneshot::Sender<Result<(), FleetError>>),
-    /// Listen to an origin that was set aside.
+    /// Accept a node that was set aside.
     Hear(Origin, oneshot::Sender<Result<(), FleetError>>),
 }
 
-/// What the tasks know of each other and tell who asks.
+/// The state that the tasks share with each other and the handle.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) status: Mutex<Status>,
     pub(super) nodes: Mutex<Vec<Origin>>,
     pub(super) published: Mutex<Counts>,
-    /// The broker has lost the general images.
+    /// Whether the broker has lost the global snapshots.
     pub(super) general_is_wanted: AtomicBool,
-    /// What the node's own log has lost was learned again: it belongs into the general image.
+    /// Whether attempts that the node's own log has lost were learned again. They belong into the global snapshot.
     pub(super) past_is_known: AtomicBool,
 }
 

@@ -1,8 +1,11 @@
-//! What one node knows of the paused hosts of all, and what it owes them.
+//! One node's view of the fleet's paused hosts, and the writes that it still owes.
 //!
-//! Owns: the cells as they were last seen, what was done about them here, and what could not be said yet. Invariants: a host's own
-//! pause is lifted only where the fleet's was its reason; cut off, a node tries a host out once a pause. Must not know: how cells are
-//! swapped, or when.
+//! Owns: the cells as last seen, the local pauses set because of them, and the pending writes.
+//!
+//! Invariants: the node lifts a local pause only if the fleet's pause was its reason. While cut off, it tries a host
+//! once per pause.
+//!
+//! Must not know: how and when cells are swapped.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,31 +15,32 @@ use fetchwise::time::Timestamp;
 use crate::model::node_id::Origin;
 use crate::pauses::state_machine::{Budget, Claim, Seen, claim, own_moment};
 
-/// After a broker did not answer, nobody asks it about the same host for so long.
+/// The time after an unanswered claim for which the same host is not claimed again.
 const UNANSWERED: Duration = Duration::from_secs(5);
-/// Brokers that choose a leader answer again within this. Who gets no answer to anything for longer is cut off.
+/// The time without any response after which the node counts as cut off. Brokers that elect a leader respond again
+/// within it.
 const CUT_OFF: Duration = Duration::from_secs(30);
-/// So many deletions are remembered, against news that are older and come later.
+/// The maximum number of remembered deletions. They reject older changes that arrive later.
 const DELETIONS: usize = 10_000;
 
-/// What is known.
+/// One node's view of paused hosts.
 #[derive(Debug)]
 pub(super) struct Board {
     own: Origin,
-    /// Which table the cells are of, where the broker says so.
+    /// The incarnation of the table, if the broker reports it.
     table: Option<u64>,
     hosts: HashMap<String, Known>,
-    /// Hosts whose cell was deleted, and at which revision.
+    /// Hosts whose cell was deleted, with the revision of the deletion.
     deleted: HashMap<String, u64>,
     budget: Budget,
     owed: HashMap<String, Owed>,
-    /// Since when nothing that was asked has been answered.
+    /// The time since which no request got a response.
     silent_since: Option<Timestamp>,
-    /// Pauses of others that were not believed.
+    /// Pauses of other nodes that were rejected.
     pub(super) unbelieved: u64,
     /// Trials that this node has won.
     pub(super) trials: u64,
-    /// Trials that were made without asking.
+    /// Trials that were made without the broker.
     pub(super) own_trials: u64,
 }
 
@@ -44,73 +48,73 @@ pub(super) struct Board {
 struct Known {
     seen: Seen,
     ours: Ours,
-    /// A claim is under way.
+    /// Whether a claim is in progress.
     is_claiming: bool,
-    /// When the last claim came to nothing, and how.
+    /// The time and outcome of the last failed claim.
     failed: Option<(Timestamp, Answer)>,
-    /// It has been tried out without asking anybody.
+    /// Whether the host was tried without the broker.
     is_tried: bool,
 }
 
-/// The pauses of a host that were set here for no other reason than its cell.
+/// The local pauses of a host that were set because of its cell only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ours {
-    /// What the cell says.
+    /// The pause of the cell.
     applied: Option<Timestamp>,
-    /// The moment until which whoever asked was held off, since nobody answered.
+    /// The time until which the host is held because of a claim without a response.
     held: Option<Timestamp>,
 }
 
-/// What came of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The cell is known as it is now.
+    /// The current cell is known.
     Known,
-    /// Nobody answered.
+    /// No broker responded.
     Nothing,
-    /// What stands in the cell is not believed, and cannot be swapped by this node.
+    /// The pause of the cell is rejected, and this node cannot swap it.
     Barred,
 }
 
-/// What others have not been told yet.
+/// A write that the broker has not accepted yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owed {
-    /// A pause of this node's: until when, and when it was set.
+    /// A pause of this node: its end, and the time at which it was set.
     Pause(Timestamp, Timestamp),
-    /// The host of the cell at that revision is fine.
+    /// The host of the cell at this revision is fine.
     Lift(u64),
 }
 
-/// What has to be done here about what others did.
+/// The local action that follows from another node's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Local {
     Nothing,
-    /// Paused until then, or longer where it is for another reason than what was set because of the cell; so often in a row.
+    /// Pause the host until then, or longer if it is paused for another reason; with this level.
     Pause {
         until: Timestamp,
         ours: Ours,
         level: u8,
     },
-    /// Fine again, where it is still paused because of the cell.
+    /// Lift the pause, if the cell is still its reason.
     Lift(Ours),
-    /// This node's to try out, where it is still held off: its pause was over then.
+    /// Let this node try the host, if it is still held; its pause was over at that time.
     Try {
         held: Timestamp,
         over: Timestamp,
     },
 }
 
-/// What somebody who would try a host out is told.
+/// The reply to a visit that would try a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Now,
     NotBefore(Timestamp),
-    /// The broker is being asked; `true` where that has to begin.
+    /// The broker is being asked; `true` if the claim has to be sent.
     Asking(bool),
 }
 
 impl Ours {
-    /// Whether that pause is one of them.
+    /// Returns whether a pause is one of them.
     pub(super) fn has(&self, pause: Timestamp) -> bool {
         self.applied == Some(pause) || self.held == Some(pause)
     }
@@ -132,12 +136,12 @@ impl Board {
         }
     }
 
-    /// The cell of a host as it was last seen.
+    /// Returns the cell of a host as last seen.
     pub(super) fn seen(&self, domain: &str) -> Option<Seen> {
         self.hosts.get(domain).map(|known| known.seen)
     }
 
-    /// Whether the table is another one than at the last look. Its revisions say nothing about those of the one before.
+    /// Returns whether the table was recreated since the last check. Revisions of two incarnations are not comparable.
     pub(super) fn is_another(&mut self, table: Option<u64>) -> bool {
         let before = self.table;
         self.table = table.or(before);
@@ -148,12 +152,12 @@ impl Board {
         is_another
     }
 
-    /// All hosts that have a cell, and its revision.
+    /// Returns all hosts with a cell, with its revision.
     pub(super) fn cells(&self) -> Vec<(String, u64)> {
         self.hosts.iter().map(|(domain, known)| (domain.clone(), known.seen.revision)).collect()
     }
 
-    /// A cell is this now. What is older than what was seen before changes nothing.
+    /// Applies a changed cell. Changes older than the last seen one have no effect.
     pub(super) fn changed(&mut self, domain: &str, seen: Seen, now: Timestamp) -> Local {
         let before = self.hosts.get(domain);
         let is_late = before.is_some_and(|known| known.seen.revision >= seen.revision)
@@ -164,7 +168,7 @@ impl Board {
         let (ours, over) = (before.map(|known| known.ours), before.map(|known| known.seen.end()));
         let state = &seen.state;
         let is_mine = state.by == self.own;
-        // What becomes of a host that is paused already is no new pause.
+        // A change of a host that is paused already is not a new pause.
         if !is_mine && ours.is_none() && !self.budget.spend(state.by, seen.stored) {
             self.unbelieved += 1;
             return Local::Nothing;
@@ -172,7 +176,8 @@ impl Board {
         let ours = ours.unwrap_or_default();
         let end = seen.end();
         if is_mine && state.is_trial && end > now {
-            // Here, and not where the claim is answered: who watches may hear of it first, and lets the trial begin.
+            // Counted here and not where the claim is answered: the watcher may see the change first, and it starts the
+            // trial.
             self.trials += 1;
         }
         let holds = end > now && !(is_mine && state.is_trial);
@@ -186,13 +191,13 @@ impl Board {
         self.hosts.insert(domain.to_owned(), known);
         match (holds, ours.held, over) {
             (true, ..) => Local::Pause { until: end, ours, level: state.level },
-            // Its claim had been heard, and the answer was not.
+            // The claim had arrived, but its response was lost.
             (false, Some(held), Some(over)) if end > now => Local::Try { held, over },
             _ => Local::Nothing,
         }
     }
 
-    /// A host had no cell any more at that revision.
+    /// Applies the deletion of a cell at that revision.
     pub(super) fn gone(&mut self, domain: &str, revision: u64) -> Local {
         if self.hosts.get(domain).is_some_and(|known| known.seen.revision > revision) {
             return Local::Nothing;
@@ -211,7 +216,7 @@ impl Board {
         }
     }
 
-    /// A cell is gone with all others: that says nothing of the host.
+    /// Applies the loss of a cell together with its table, which is not a sign that the host is fine.
     pub(super) fn lost(&mut self, domain: &str, now: Timestamp) {
         if let Some(known) = self.hosts.remove(domain)
             && known.seen.state.by == self.own
@@ -222,7 +227,7 @@ impl Board {
         }
     }
 
-    /// Whether this node may try a host out.
+    /// Returns whether this node may try a host.
     pub(super) fn turn(&mut self, domain: &str, ended: Timestamp, now: Timestamp) -> Turn {
         let (own, silent_since) = (self.own, self.silent_since);
         let Some(known) = self.hosts.get_mut(domain) else { return Turn::Now };
@@ -232,7 +237,7 @@ impl Board {
             Claim::Take(_) if known.is_claiming => return Turn::Asking(false),
             Claim::Take(_) => {}
         }
-        // All who ask are held off until the same moment, so that it is known which one that was.
+        // All visits are held until the same time, so that this time identifies the hold.
         if let Some(held) = known.ours.held.filter(|held| *held > now) {
             return Turn::NotBefore(held);
         }
@@ -245,7 +250,7 @@ impl Board {
         let moment = match (answer, silent_since) {
             (Answer::Barred, _) => own_moment(own, domain, over),
             (_, Some(since)) => own_moment(own, domain, over).max(since.saturating_add(CUT_OFF)),
-            // The broker is there, and was merely late.
+            // The broker is available and was merely late.
             (_, None) => ask_again,
         };
         if moment > now {
@@ -262,7 +267,7 @@ impl Board {
         Turn::Now
     }
 
-    /// Nothing about a host can be said at the moment: whoever asks is held off until then.
+    /// Holds visits to a host until then, because the broker cannot be asked at the moment.
     pub(super) fn hold(&mut self, domain: &str, until: Timestamp) {
         if let Some(known) = self.hosts.get_mut(domain) {
             known.is_claiming = false;
@@ -270,7 +275,7 @@ impl Board {
         }
     }
 
-    /// A claim came to an end.
+    /// Records the outcome of a claim.
     pub(super) fn claimed(&mut self, domain: &str, answer: Answer, now: Timestamp) {
         if let Some(known) = self.hosts.get_mut(domain) {
             known.is_claiming = false;
@@ -278,17 +283,17 @@ impl Board {
         }
     }
 
-    /// The broker has answered something, or has not. One that answers whatever it is asked is there.
+    /// Records whether the broker responded. Any response proves that it is available.
     pub(super) fn heard(&mut self, is_answered: bool, now: Timestamp) {
         self.silent_since = if is_answered { None } else { Some(self.silent_since.unwrap_or(now)) };
     }
 
-    /// Something could not be said.
+    /// Records a write that failed.
     pub(super) fn owe(&mut self, domain: &str, owed: Owed) {
         self.owed.insert(domain.to_owned(), owed);
     }
 
-    /// Everything that could not be said and is still true.
+    /// Takes all pending writes that are still valid.
     pub(super) fn settle(&mut self) -> Vec<(String, Owed)> {
         let hosts = &self.hosts;
         let is_true = |domain: &String, owed: &Owed| match owed {
@@ -298,7 +303,7 @@ impl Board {
         self.owed.drain().filter(|(domain, owed)| is_true(domain, owed)).collect()
     }
 
-    /// Whether one more pause of this node's own goes to the others. Of a host that is paused already it always does.
+    /// Returns whether another pause of this node is shared. Pauses of hosts that are paused already always are.
     pub(super) fn may_say(&mut self, domain: &str, at: Timestamp) -> bool {
         self.hosts.contains_key(domain) || self.budget.spend(self.own, at)
     }
@@ -320,7 +325,7 @@ mod tests {
         Seen { state, stored: NOW, revision }
     }
 
-    /// A claim that nobody answers.
+    /// Makes a claim without a response.
     fn in_vain(board: &mut Board, domain: &str, now: Timestamp) {
         board.heard(false, now);
         board.claimed(domain, Answer::Nothing, now);
@@ -364,7 +369,7 @@ mod tests {
             now = again;
         }
         assert_eq!(board.own_trials, 0);
-        // Long after that, one claim that is not answered is no reason to go without asking either.
+        // Long after that, a single claim without a response is no reason to go without the broker either.
         now = now.saturating_add(Duration::from_secs(3600));
         assert_eq!(board.turn("e.org", after(600), now), Turn::Asking(true));
         in_vain(&mut board, "e.org", now);
@@ -430,7 +435,7 @@ mod tests {
         for n in 0..PAUSES_AN_HOUR as u64 {
             assert_ne!(board.changed(&format!("h{n}.org"), seen(other, 600, n + 1), NOW), Local::Nothing);
         }
-        // One of all has tried them out, and was blocked.
+        // One of all nodes has tried them and was blocked.
         for n in 0..PAUSES_AN_HOUR as u64 {
             let again = seen(other, 1800, 1000 + n);
             assert_ne!(board.changed(&format!("h{n}.org"), again, NOW), Local::Nothing);

@@ -1,8 +1,11 @@
-//! Pauses that hold for all who share an address, and the one trial after each.
+//! Host pauses shared by an egress group, and the single trial after each.
 //!
-//! Each host that is paused has a cell at the broker. `rules` says what a cell may become, `board` what this node knows and owes, and
-//! [`SharedHosts`] says it to the broker and to the selector. Invariants: of a pause one node makes the trial while the broker can be
-//! asked; without a broker crawling goes on. Must not know: which broker it is, or what is learned from a host.
+//! Each paused host has a cell at the broker. `state_machine` defines the transitions of a cell, `coordinator` holds
+//! this node's view and its pending writes, and [`SharedHosts`] connects them to the broker and to the selector.
+//!
+//! Invariants: while the broker is available, one node makes the trial of a pause. Without a broker the crawl goes on.
+//!
+//! Must not know: which broker it is, or what is learned from a host.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -26,33 +29,33 @@ pub mod state_machine;
 use crate::pauses::coordinator::{Answer, Board, Local, Owed, Turn};
 use crate::pauses::state_machine::{Claim, HostState, SHARED_FROM, Seen};
 
-/// A broker that is away is looked for so often.
+/// The interval at which an unavailable broker is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// So many cells are asked about at once.
+/// The maximum number of concurrent requests.
 const AT_ONCE: usize = 32;
-/// So many things to say may wait. With more, pauses stay this node's own.
+/// The maximum number of waiting updates. Beyond it, pauses stay local.
 const WAITING: usize = 10_000;
 
-/// What a node shares with the others of its address. Dropping it stops it: hosts are this node's own then.
+/// The task that shares host pauses with the egress group. Dropping it stops it; pauses are local then.
 pub struct SharedHosts {
     task: JoinHandle<()>,
     shared: Arc<Shared>,
 }
 
-/// How often what was done about hosts.
+/// Counters of shared pauses and trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounts {
-    /// Pauses of others that were taken over.
+    /// Pauses of other nodes that were applied.
     pub taken: u64,
-    /// Pauses that were told to the others.
+    /// Pauses that were sent to the other nodes.
     pub told: u64,
     /// Trials that this node has won.
     pub trials: u64,
-    /// Trials that others have won.
+    /// Trials that other nodes have won.
     pub lost: u64,
-    /// Trials that were made without asking, since no broker was there.
+    /// Trials that were made without the broker.
     pub own_trials: u64,
-    /// Pauses of others that were not believed, since there were too many.
+    /// Pauses of other nodes that were rejected because there were too many.
     pub unbelieved: u64,
 }
 
@@ -71,18 +74,18 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// What the broker has to be told or asked.
+/// An update for the broker.
 enum Say {
     Paused(String, Timestamp, Timestamp),
     Lifted(String),
     Claim(String),
-    /// What could not be said before.
+    /// A pending write that failed before.
     Owed(String, Owed),
 }
 
 impl SharedHosts {
-    /// Begins to share, as the neighbour of `selector`, with those who have the same `egress`. None where the selector has neighbours
-    /// already. Needs a tokio runtime.
+    /// Starts to share pauses with all nodes of the same `egress` group, as the pause coordinator of `selector`.
+    /// Returns none if the selector has a coordinator already. Needs a tokio runtime.
     pub fn share(selector: Arc<Selector>, transport: Arc<dyn Transport>, own: Origin, egress: &str) -> Option<Self> {
         let (say, said) = mpsc::channel(WAITING);
         let shared = Arc::new(Shared {
@@ -100,13 +103,13 @@ impl SharedHosts {
         Some(Self { task: tokio::spawn(async move { driver.run(said).await }), shared })
     }
 
-    /// Stops it, and waits until it has let go of the selector.
+    /// Stops the task and waits until it has released the selector.
     pub async fn stop(mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
     }
 
-    /// What has been done so far.
+    /// Returns the counters.
     pub fn counts(&self) -> HostCounts {
         let counts = *self.shared.counts();
         let board = self.shared.board();
@@ -142,7 +145,7 @@ impl Neighbours for Shared {
     }
 
     fn may_try(&self, domain: &str, ended: Timestamp, now: Timestamp) -> MayTry {
-        // Before the look, so that an end in between is not missed.
+        // Registered before the check, so that a resolution in between is not missed.
         let settled = self.settling.wait();
         if self.say.is_closed() {
             return MayTry::Now;
@@ -176,7 +179,7 @@ impl Driver {
         let mut again = tokio::time::interval(AGAIN);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // Before the look, so that nothing in between is missed.
+            // Watched before the listing, so that no change in between is missed.
             let watch = self.transport.cells().watch(Table::Hosts);
             let stock = {
                 let taking = self.take_stock();
@@ -190,7 +193,7 @@ impl Driver {
             };
             self.shared.board().heard(stock.is_ok(), self.selector.now());
             let mut watch = stock.is_ok().then_some(watch);
-            // Who waits for an answer asks again.
+            // Waiting visits ask again.
             self.shared.settling.settled();
             again.reset();
             loop {
@@ -203,7 +206,7 @@ impl Driver {
                 tokio::select! {
                     change = change => match change {
                         Some(Ok(change)) => self.heard(change),
-                        // The brokers have gone, or the table has.
+                        // The broker or the table has gone.
                         _ => break,
                     },
                     say = said.recv(), if under_way.len() < AT_ONCE => match say {
@@ -223,11 +226,11 @@ impl Driver {
         }
     }
 
-    /// Compares what is known with what the broker has, after a time without it.
+    /// Compares the known cells with the broker's, after a time without it.
     async fn take_stock(&self) -> Result<(), TransportError> {
         let cells = self.transport.cells();
         let table = cells.incarnation(Table::Hosts).await?;
-        // Then it was lost, and nothing was found to be fine.
+        // The table was lost; that does not mean that the hosts are fine.
         if self.shared.board().is_another(table) {
             let known = self.shared.board().cells();
             known.iter().for_each(|(domain, _)| self.shared.board().lost(domain, self.selector.now()));
@@ -240,7 +243,7 @@ impl Driver {
             if keys.contains(key.as_str()) {
                 continue;
             }
-            // A list may come from a broker that is behind the others.
+            // The listing may come from a replica that is behind.
             let (cell, key) = (cells.get(Table::Hosts, &key).await?, key);
             let revision = cell.as_ref().map_or(revision, |cell| cell.revision);
             self.heard(Change { key, cell, revision });
@@ -252,7 +255,7 @@ impl Driver {
         Ok(())
     }
 
-    /// A cell has changed.
+    /// Applies a change of a cell.
     fn heard(&self, change: Change) {
         self.shared.board().heard(true, self.selector.now());
         let Some(domain) = crate::pauses::state_machine::domain_of(&self.shared.egress, &change.key) else { return };
@@ -263,13 +266,13 @@ impl Driver {
         self.shared.settling.settled();
     }
 
-    /// A host has no cell any more, as of that revision.
+    /// Applies the deletion of a host's cell at that revision.
     fn gone(&self, domain: &str, revision: u64) {
         let local = self.shared.board().gone(domain, revision);
         self.apply(domain, local);
     }
 
-    /// A cell is this now. None where it says nothing.
+    /// Applies a changed cell. Returns none if it is invalid.
     fn changed(&self, domain: &str, cell: &Cell) -> Option<Seen> {
         let seen = Seen { state: HostState::decode(&cell.value)?, stored: cell.at, revision: cell.revision };
         let local = self.shared.board().changed(domain, seen, self.selector.now());
@@ -277,7 +280,7 @@ impl Driver {
         Some(seen)
     }
 
-    /// Does here what has to be done about what others did.
+    /// Performs the local action that follows from another node's change.
     fn apply(&self, domain: &str, local: Local) {
         match local {
             Local::Nothing => {}
@@ -316,7 +319,7 @@ impl Driver {
         self.shared.settling.settled();
     }
 
-    /// Swaps a cell, where it is still as it was seen, and knows afterwards what it is. None where nobody answered.
+    /// Swaps a cell if it is unchanged, and applies its current value. Returns none without a response.
     async fn swap(&self, domain: &str, seen: Option<u64>, state: HostState) -> Option<bool> {
         let key = crate::pauses::state_machine::key(&self.shared.egress, domain);
         let swapped = self.transport.cells().swap(Table::Hosts, &key, seen, state.encode().into()).await;
@@ -331,11 +334,11 @@ impl Driver {
             }
             Ok(Swapped::Lost(Some(cell))) => {
                 self.changed(domain, &cell);
-                // Its own words came back to it: the answer to them had got lost.
+                // The cell holds this node's own value: an earlier response was lost.
                 Some(HostState::decode(&cell.value) == Some(state))
             }
             Ok(Swapped::Lost(None)) => {
-                // What has been heard of it since it was asked for is newer.
+                // Changes that arrived since the request are newer.
                 self.gone(domain, seen.unwrap_or(0));
                 Some(false)
             }
@@ -373,7 +376,8 @@ impl Driver {
                 Ok(Swapped::Lost(Some(cell))) => {
                     self.changed(domain, &cell);
                     let Some(now) = self.shared.board().seen(domain) else { return };
-                    // A trial of its own is what it speaks of: the answer to that claim had got lost. Another's is another matter.
+                    // Only a trial of this node is meant, whose claim got no response. Another node's trial is left as
+                    // it is.
                     let is_own = now.state.is_trial && now.state.by == self.shared.own;
                     if !is_own || now.revision == seen.revision {
                         return;
@@ -385,7 +389,7 @@ impl Driver {
         }
     }
 
-    /// Asks for the trial of a host.
+    /// Claims the trial of a host.
     async fn claim(&self, domain: &str) -> Answer {
         let Some(seen) = self.shared.board().seen(domain) else { return Answer::Known };
         let Claim::Take(state) = crate::pauses::state_machine::claim(&seen, self.selector.now(), self.shared.own)

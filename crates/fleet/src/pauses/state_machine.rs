@@ -1,44 +1,46 @@
-//! What a host's cell may become, and what it means: the rules of pauses and trials, without a broker.
+//! The state machine of a host's cell: the rules of pauses and trials, without a broker.
 //!
-//! Invariants: a pause is never longer than whoever set it meant it, whatever the clocks say; its level rises once a pause; a trial is
-//! only taken from a pause, or a trial, that is over. Must not know: how a cell is swapped, or what a crawler does about it.
+//! Invariants: a pause is never longer than its writer meant, whatever the clocks say. The level rises once per pause.
+//! A trial is only claimed after a pause or a trial has ended.
+//!
+//! Must not know: how a cell is swapped, or what a crawler does about it.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use fetchwise::backoff::RISK_LEVEL_MAX;
+use fetchwise::backoff::MAX_RISK_LEVEL;
 use fetchwise::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::model::node_id::Origin;
 
-/// No pause holds longer.
-pub const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// A trial that nobody hears of again is over after so long.
-pub const TRIAL_MAX: Duration = Duration::from_secs(600);
-/// Shorter pauses stay where they are: they would be over before all have heard of them.
+/// The maximum length of a pause.
+pub const MAX_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+/// The time after which an unfinished trial is over.
+pub const MAX_TRIAL: Duration = Duration::from_secs(600);
+/// The minimum length of a shared pause. Shorter ones would be over before all nodes know them.
 pub const SHARED_FROM: Duration = Duration::from_secs(60);
-/// Who is cut off tries a host out at some moment within so long after its pause.
+/// The window after a pause within which a node that is cut off tries the host.
 const OWN_WITHIN: Duration = Duration::from_secs(60);
-/// So many pauses of one origin are believed in an hour.
+/// The maximum number of accepted pauses per node and hour.
 pub const PAUSES_AN_HOUR: usize = 100;
 const HOUR: Duration = Duration::from_secs(3600);
-/// A cell that says more is no cell of ours.
-const CELL_MAX: usize = 1024;
+/// The maximum length of a cell in bytes.
+const MAX_CELL: usize = 1024;
 
-/// What a cell says of its host.
+/// The state of a host's cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostState {
-    /// Whether the host is being tried out; paused otherwise.
+    /// Whether the host is being tried; it is paused otherwise.
     pub is_trial: bool,
-    /// Until when that holds, by the clock of whoever wrote it.
+    /// The end of the state, by the clock of its writer.
     pub until: Timestamp,
-    /// When it was written, by the same clock.
+    /// The time of the write, by the same clock.
     pub at: Timestamp,
-    /// How often the host was paused in a row.
+    /// The number of consecutive pauses of the host.
     pub level: u8,
-    /// Who wrote it.
+    /// The writer.
     pub by: Origin,
 }
 
@@ -60,7 +62,7 @@ enum Word {
 }
 
 impl HostState {
-    /// As JSON, times in milliseconds.
+    /// Encodes the state as JSON, with times in milliseconds.
     pub fn encode(&self) -> Vec<u8> {
         let wire = Wire {
             state: if self.is_trial { Word::Trial } else { Word::Paused },
@@ -72,9 +74,9 @@ impl HostState {
         serde_json::to_vec(&wire).unwrap_or_default()
     }
 
-    /// What [`HostState::encode`] wrote, or none where nobody could have.
+    /// Decodes the output of [`HostState::encode`]; none if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() > CELL_MAX {
+        if bytes.len() > MAX_CELL {
             return None;
         }
         let wire: Wire = serde_json::from_slice(bytes).ok()?;
@@ -82,14 +84,15 @@ impl HostState {
             is_trial: wire.state == Word::Trial,
             until: Timestamp::from_millis(wire.until),
             at: Timestamp::from_millis(wire.at),
-            level: wire.level.min(RISK_LEVEL_MAX),
+            level: wire.level.min(MAX_RISK_LEVEL),
             by: wire.by.parse().ok()?,
         })
     }
 
-    /// Until when it holds, where the broker stored it at `stored`: no longer than its writer meant it, and never too long.
+    /// Returns the end of the state, given that the broker stored it at `stored`. It is never later than its writer
+    /// meant, and never beyond the maximum.
     pub fn end(&self, stored: Timestamp) -> Timestamp {
-        let longest = if self.is_trial { TRIAL_MAX } else { PAUSE_MAX };
+        let longest = if self.is_trial { MAX_TRIAL } else { MAX_PAUSE };
         let meant = self.until.since(self.at).min(longest);
         self.until.min(stored.saturating_add(meant))
     }
@@ -98,60 +101,61 @@ impl HostState {
 /// A cell as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// What it says.
+    /// Its state.
     pub state: HostState,
-    /// When the broker stored it.
+    /// The time at which the broker stored it.
     pub stored: Timestamp,
     /// Its revision.
     pub revision: u64,
 }
 
 impl Seen {
-    /// Until when it holds.
+    /// Returns the end of the state.
     pub fn end(&self) -> Timestamp {
         self.state.end(self.stored)
     }
 }
 
-/// What the cell becomes when `by` pauses the host at `at` until then; none where what is there holds long enough.
+/// Returns the new cell when `by` pauses the host at `at` until `until`; none if the current cell lasts long enough.
 pub fn paused(seen: Option<&Seen>, until: Timestamp, at: Timestamp, by: Origin) -> Option<HostState> {
-    let until = until.min(at.saturating_add(PAUSE_MAX));
-    let pause = |level: u8| Some(HostState { is_trial: false, until, at, level: level.min(RISK_LEVEL_MAX), by });
+    let until = until.min(at.saturating_add(MAX_PAUSE));
+    let pause = |level: u8| Some(HostState { is_trial: false, until, at, level: level.min(MAX_RISK_LEVEL), by });
     let Some(seen) = seen else { return pause(1) };
     let (state, is_over) = (&seen.state, seen.end() <= at);
     match (state.is_trial, is_over) {
-        // The one who tries it out decides, and a trial of one's own has come to this.
+        // The node that tries the host decides, and its own trial was blocked.
         (true, false) if state.by != by => None,
         (true, _) | (false, true) => pause(state.level + 1),
-        // The same pause, longer.
+        // The same pause, extended.
         (false, false) if until > seen.end() => pause(state.level),
         (false, false) => None,
     }
 }
 
-/// Who may try the host out.
+/// The right to try a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Whoever asked, already.
+    /// The caller has it already.
     Mine,
-    /// Nobody before then.
+    /// No node may try it before then.
     NotBefore(Timestamp),
-    /// Whoever swaps this in.
+    /// The node that swaps in this state.
     Take(HostState),
 }
 
-/// What somebody who would try the host out at `now` has to do.
+/// Returns what a node has to do to try the host at `now`.
 pub fn claim(seen: &Seen, now: Timestamp, by: Origin) -> Claim {
     let end = seen.end();
     if end > now {
         let is_mine = seen.state.is_trial && seen.state.by == by;
         return if is_mine { Claim::Mine } else { Claim::NotBefore(end) };
     }
-    let until = now.saturating_add(TRIAL_MAX);
+    let until = now.saturating_add(MAX_TRIAL);
     Claim::Take(HostState { is_trial: true, until, at: now, level: seen.state.level, by })
 }
 
-/// When somebody who is cut off may try the host out, once: at a moment of its own within the minute after the pause.
+/// Returns the time at which a node that is cut off may try the host once. It is different for each node, within the
+/// minute after the pause.
 pub fn own_moment(own: Origin, domain: &str, ended: Timestamp) -> Timestamp {
     let mut bytes = own.as_bytes().to_vec();
     bytes.extend_from_slice(&ended.as_millis().to_le_bytes());
@@ -160,14 +164,14 @@ pub fn own_moment(own: Origin, domain: &str, ended: Timestamp) -> Timestamp {
     ended.saturating_add(Duration::from_millis(xxh3_64(&bytes) % within))
 }
 
-/// How many pauses of each origin are believed.
+/// The quota of accepted pauses per node.
 #[derive(Debug, Default)]
 pub struct Budget {
     by: HashMap<Origin, VecDeque<Timestamp>>,
 }
 
 impl Budget {
-    /// Whether one more of that origin is, which was stored at `at`.
+    /// Returns whether another pause of that node is accepted, which was stored at `at`.
     pub fn spend(&mut self, by: Origin, at: Timestamp) -> bool {
         let spent = self.by.entry(by).or_default();
         while spent.front().is_some_and(|first| at.since(*first) >= HOUR) {
@@ -181,12 +185,12 @@ impl Budget {
     }
 }
 
-/// The key of a host's cell, for those behind an address.
+/// Returns the key of a host's cell for an egress group.
 pub fn key(egress: &str, domain: &str) -> String {
     if egress.is_empty() { domain.to_owned() } else { format!("{egress}/{domain}") }
 }
 
-/// The host of a cell, if it is one for those behind that address.
+/// Returns the host of a cell, if it belongs to that egress group.
 pub fn domain_of<'k>(egress: &str, key: &'k str) -> Option<&'k str> {
     match key.rsplit_once('/') {
         None => egress.is_empty().then_some(key),
@@ -282,9 +286,9 @@ mod tests {
                     Does::Pause(who, time) => {
                         let state = paused(cell.as_ref(), after(now + time), after(now), nobody(who));
                         if let (Some(state), Some(was)) = (&state, &cell) {
-                            prop_assert!(state.level == was.state.level || state.level == (was.state.level + 1).min(RISK_LEVEL_MAX));
+                            prop_assert!(state.level == was.state.level || state.level == (was.state.level + 1).min(MAX_RISK_LEVEL));
                             let is_new = was.end() <= after(now) || was.state.is_trial;
-                            prop_assert_eq!(state.level > was.state.level, is_new && was.state.level < RISK_LEVEL_MAX);
+                            prop_assert_eq!(state.level > was.state.level, is_new && was.state.level < MAX_RISK_LEVEL);
                         }
                         if let Some((tries, until)) = trial_until && until > now {
                             prop_assert!(state.is_none() || tries == who, "another decided about a trial");
@@ -297,7 +301,7 @@ mod tests {
                     Does::Try(who) => match cell.as_ref().map(|seen| claim(seen, after(now), nobody(who))) {
                         Some(Claim::Take(state)) => {
                             prop_assert!(trial_until.is_none_or(|(_, until)| until <= now), "two trials at once");
-                            trial_until = Some((who, now + TRIAL_MAX.as_secs()));
+                            trial_until = Some((who, now + MAX_TRIAL.as_secs()));
                             Some(state)
                         }
                         Some(Claim::Mine) => {
@@ -329,7 +333,7 @@ mod tests {
             let state = HostState { is_trial, until, at, level: 1, by: nobody(1) };
             let end = state.end(stored);
             prop_assert!(end <= until);
-            prop_assert!(end <= stored.saturating_add(Duration::from_secs(meant).min(PAUSE_MAX)));
+            prop_assert!(end <= stored.saturating_add(Duration::from_secs(meant).min(MAX_PAUSE)));
             prop_assert_eq!(HostState::decode(&state.encode()), Some(state));
         }
 

@@ -1,4 +1,4 @@
-//! Where what a fold shows goes: into a selector, apart, or into a list.
+//! Visitors of a fold: they pass evidence to a selector, to a separate evidence table, or to a list.
 
 use fetchwise::attempt::Hint;
 use fetchwise::evidence::{Fact, Share};
@@ -8,7 +8,7 @@ use fetchwise::time::Timestamp;
 use super::fold::Learns;
 use crate::model::node_id::Origin;
 
-/// What is learned from others goes into a selector.
+/// A visitor that teaches a selector.
 pub(super) struct Teaches<'s> {
     pub(super) selector: &'s Selector,
 }
@@ -23,7 +23,7 @@ impl Learns for Teaches<'_> {
     }
 }
 
-/// Evidence of one origin, folded apart.
+/// A visitor that folds the evidence of one node separately.
 pub(super) struct Apart {
     pub(super) selector: Selector,
     pub(super) newest: Timestamp,
@@ -48,7 +48,7 @@ impl Learns for Apart {
     }
 }
 
-/// A fact that owns its texts.
+/// A remote attempt with owned texts.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedFact {
     at: Timestamp,
@@ -89,12 +89,12 @@ impl OwnedFact {
     }
 }
 
-/// Gathers the facts of a domain.
+/// A visitor that collects the attempts of a domain.
 pub(super) struct FactsOf {
     pub(super) domain: String,
     pub(super) until: Timestamp,
     pub(super) found: Vec<OwnedFact>,
-    /// Who has evidence of it in an image.
+    /// Nodes that have evidence of the domain in a folded snapshot.
     pub(super) mixed: Vec<Origin>,
 }
 

@@ -1,7 +1,11 @@
-//! What `peers/` holds, folded: from its newest snapshot on, up to a record.
+//! The fold of `peers/`: from its newest snapshot up to a record.
 //!
-//! Owns: which records still matter to an origin's evidence. Invariant: a fold shows exactly the facts and shares that count, so that a
-//! node which opens `peers/` knows what it knew when it closed it. Must not know where evidence goes.
+//! Owns: which records still matter to a node's evidence.
+//!
+//! Invariants: a fold visits exactly the attempts and snapshots that count. A node that opens `peers/` knows what it
+//! knew when it closed it.
+//!
+//! Must not know: where the evidence goes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -19,47 +23,47 @@ use crate::model::node_id::Origin;
 use crate::model::peer_state::{Book, Held};
 use crate::peer_store::record::{Event, FINGERPRINT, general};
 
-/// The folder's name in the data directory.
+/// The name of the folder in the data directory.
 pub const FOLDER: &str = "peers";
 
-/// The sections of a snapshot.
+/// The section of a snapshot with the peer states.
 pub(super) const BOOK: u32 = 100;
-/// One for each origin that has evidence, in the order of the book.
+/// One section for each node with evidence, in the order of the peer states.
 pub(super) const IMAGE: u32 = 101;
-/// One for several origins together, where there would be too much otherwise.
+/// One section for several nodes together, when separate ones would be too large.
 pub(super) const MIXED: u32 = 102;
-/// One for each origin of which a general image is held: when the broker had it, and the image as it came.
+/// One section for each node with a held global snapshot: the time at the broker, and the bytes as received.
 pub(super) const GENERAL: u32 = 103;
 
-/// A whole share with its head does not get larger than this.
-pub(crate) const SHARE_MAX: u64 = 8 << 30;
+/// The maximum size of an evidence snapshot with its head, in bytes.
+pub(crate) const MAX_SHARE: u64 = 8 << 30;
 
-/// What a fold shows.
+/// A visitor of a fold.
 pub(crate) trait Learns {
-    /// All that was known of an origin up to some record; of several where it is mixed.
+    /// Visits all evidence of a node up to some record; of several nodes if it is mixed.
     fn share(&mut self, of: &[Origin], share: &Share);
-    /// A fact.
+    /// Visits an attempt.
     fn fact(&mut self, origin: Origin, fact: &Fact<'_>);
-    /// What an origin has said of what belongs to no one site.
+    /// Visits the global snapshot of a node.
     fn general(&mut self, origin: Origin, share: &Share) {
         self.share(&[origin], share);
     }
 }
 
-/// What a first look at the records behind the snapshot shows.
+/// The result of a first pass over the records after the snapshot.
 #[derive(Default)]
 struct Ahead {
-    /// Where an origin's evidence began anew, the last time.
+    /// The last record at which a node's evidence started over.
     begins: HashMap<Origin, u64>,
     forgotten: Vec<(String, Timestamp)>,
-    /// Where an origin was excluded, the last time.
+    /// The last record at which a node was excluded.
     excluded: HashMap<Origin, u64>,
-    /// Where an origin's newest general image stands.
+    /// The record of each node's newest global snapshot.
     generals: HashMap<Origin, u64>,
 }
 
-/// Folds `dir` up to the record `upto`; `only` one origin's evidence is shown where it is given. Returns the book, and the last record
-/// that was folded.
+/// Folds `dir` up to the record `upto`. Visits the evidence of node `only` alone, if it is given. Returns the peer
+/// states and the last folded record.
 pub(crate) fn fold(
     dir: &Path,
     own: &(Origin, BTreeMap<u32, Intervals>),
@@ -102,12 +106,12 @@ pub(crate) fn fold(
             let Some((group, packed)) = image_of(section.kind, section.bytes) else { continue };
             let is_shown =
                 |origin: &Origin| !ahead.begins.contains_key(origin) && only.is_none_or(|only| only.contains(origin));
-            // A mixed image goes as a whole: see `Event::Dissolve`.
+            // Mixed evidence is discarded as a whole: see `PeerEvent::Dissolve`.
             if !group.iter().all(is_shown) {
                 continue;
             }
             let (_, mut share) = unpack(packed).map_err(|what| FleetError::Record(what.to_owned()))?;
-            // What was forgotten before the snapshot is not in it any more.
+            // Evidence that was forgotten before the snapshot is not in it any more.
             for (domain, _) in &ahead.forgotten {
                 if share.has_domain(domain) {
                     share.forget_domain(domain);
@@ -117,7 +121,7 @@ pub(crate) fn fold(
             learns.share(&group, &share);
         }
     }
-    // What is forgotten later is not shown before.
+    // Evidence that is forgotten later is not visited at all.
     book.own = Some(own.clone());
     let kept = std::mem::replace(&mut book.forgotten, forgotten);
     let mut last = covers;
@@ -142,7 +146,7 @@ pub(crate) fn fold(
     failed.map_or(Ok((book, last)), Err)
 }
 
-/// Puts a general image into the book, and shows it where nothing has taken its place since.
+/// Stores a global snapshot in the peer states, and visits it if no later one replaces it.
 fn hold(
     book: &mut Book,
     (origin, at, body): (Origin, Timestamp, &[u8]),
@@ -187,7 +191,7 @@ fn step(
             book.share(taken.origin, &taken.covers, (taken.epoch, taken.base), is_stale, taken.at);
             book.is_part(taken.origin, taken.is_part);
         }
-        // What is forgotten has been looked for before.
+        // Forgotten domains were collected in the first pass.
         Event::Forget { .. } => {}
         Event::Exclude(origin) => book.exclude(origin),
         Event::Include(origin) => book.include(origin),
@@ -195,13 +199,13 @@ fn step(
         Event::Cursor(position) => book.cursor = position,
         Event::Close(origin) => book.close(origin),
         Event::Dissolve(group) => book.dissolve(&group),
-        // It is looked at where it is known whether it is the newest.
+        // Decoded only for the newest one, which the first pass has found.
         Event::General { .. } => {}
     }
     Ok(())
 }
 
-/// Whose image a section of a snapshot is, and the image; none where it is none.
+/// Returns the nodes and the evidence of a snapshot's section; none for other sections.
 fn image_of(kind: u32, bytes: &[u8]) -> Option<(Vec<Origin>, &[u8])> {
     let (count, rest) = match kind {
         IMAGE => (1, bytes),
@@ -212,7 +216,7 @@ fn image_of(kind: u32, bytes: &[u8]) -> Option<(Vec<Origin>, &[u8])> {
     Some((origins.as_chunks().0.iter().copied().map(Origin::from_bytes).collect(), packed))
 }
 
-/// What the newest snapshot covers, and the origins whose evidence is mixed in it.
+/// Returns what the newest snapshot covers, and the nodes whose evidence is mixed in it.
 pub(super) fn mixed(dir: &Path) -> Result<(u64, Vec<Origin>), FleetError> {
     let found = fetchwise_log::load_snapshot(dir)?.snapshot;
     let of = |snapshot: &fetchwise_log::Snapshot| {
@@ -223,7 +227,8 @@ pub(super) fn mixed(dir: &Path) -> Result<(u64, Vec<Origin>), FleetError> {
     Ok((covers, found.as_ref().and_then(of).unwrap_or_default()))
 }
 
-/// Takes out of a share what was forgotten; whether some of it is mixed with other evidence and cannot be.
+/// Removes forgotten domains from a snapshot. Returns whether some of them are mixed with other evidence and cannot be
+/// removed.
 pub(super) fn without_forgotten(book: &Book, head: &Head, share: &mut Share) -> bool {
     let mut is_stale = false;
     for (domain, until) in &book.forgotten {
@@ -235,7 +240,7 @@ pub(super) fn without_forgotten(book: &Book, head: &Head, share: &mut Share) -> 
     is_stale
 }
 
-/// A share's file in `peers/`.
+/// Reads the file of an evidence snapshot in `peers/`.
 fn read_share(dir: &Path, file: &str) -> Result<(Head, Share), FleetError> {
     let path = dir.join(file);
     let bytes = std::fs::read(&path).map_err(|error| FleetError::io(&path, error))?;
@@ -261,7 +266,7 @@ fn look_ahead(reader: &Reader, covers: u64, upto: u64) -> Result<Ahead, FleetErr
     Ok(ahead)
 }
 
-/// Shows the records behind `covers` up to `upto`.
+/// Visits the records after `covers` up to `upto`.
 pub(super) fn each(
     reader: &Reader,
     covers: u64,

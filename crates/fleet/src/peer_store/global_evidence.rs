@@ -1,6 +1,8 @@
-//! General images of others in `peers/`: each takes the place of its origin's one before.
+//! The global snapshots of peers in `peers/`: each replaces the previous one of its node.
 //!
-//! Invariant: as for everything else here, first the record, then the evidence, then the book. Must not know when an image is believed.
+//! Invariants: the record comes first, then the evidence, then the peer states, as in the rest of the store.
+//!
+//! Must not know: when a snapshot is accepted.
 
 use bytes::Bytes;
 use fetchwise::evidence::Share;
@@ -15,7 +17,7 @@ use crate::model::peer_state::Held;
 use crate::peer_store::record::Event;
 
 impl Peers {
-    /// Puts an image in the place of the origin's one before.
+    /// Replaces the global snapshot of a node.
     pub(crate) fn general(
         &mut self,
         origin: Origin,
@@ -30,7 +32,7 @@ impl Peers {
         };
         self.append(&Event::General { origin, at, body }, at)?;
         failpoints::reached(failpoints::APPENDED);
-        // In this order, so that nobody sees less than there is.
+        // Added before the old one is retracted, so that the evidence is never lower than it should be.
         self.selector.take_share(share);
         if let Some(before) = before {
             self.selector.give_share_back(&before);

@@ -1,6 +1,8 @@
-//! `peers/`: what others have told, as a log of its own beside the node's.
+//! `peers/`: everything received from peers, as a log alongside the node's own.
 //!
-//! Owns what is kept of others, and what of it counts. Must not know brokers.
+//! Owns: what is stored of peers, and what of it counts.
+//!
+//! Must not know: brokers.
 
 mod apply;
 mod fold;
@@ -18,6 +20,6 @@ pub(crate) use crate::peer_store::site_rows::part_of;
 pub(crate) use crate::peer_store::snapshots::{Faded, Keeper, with_own_past};
 pub use crate::peer_store::snapshots::{Kept, foreign};
 pub use fold::FOLDER;
-pub(crate) use fold::SHARE_MAX;
+pub(crate) use fold::MAX_SHARE;
 pub use offline::{Forgotten, forget};
 pub(crate) use store::Peers;

@@ -1,7 +1,11 @@
-//! `fleet.state`: what a node must remember of itself beside its log.
+//! `fleet.state`: the state that a node keeps alongside its log.
 //!
-//! Owns the file. Invariants: it is replaced as a whole, and synced before anything that it allows is done; what is damaged is refused.
-//! Must not know what is published.
+//! Owns: the file.
+//!
+//! Invariants: the file is replaced as a whole, and synced before anything that it allows is done. A damaged file is
+//! refused.
+//!
+//! Must not know: what is published.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,42 +20,42 @@ use crate::failpoints;
 use crate::model::intervals::Intervals;
 use crate::model::node_id::Origin;
 
-/// The file's name in the data directory.
+/// The name of the file in the data directory.
 pub const FILE: &str = "fleet.state";
 const TMP: &str = "tmp-fleet.state";
-/// A file that is longer is none.
-const LEN_MAX: u64 = 1 << 20;
+/// The maximum length of the file in bytes.
+const MAX_LEN: u64 = 1 << 20;
 
-/// One history of a log: from the position behind `base` on, until the next one begins.
+/// An epoch of a log: the positions after `base`, until the next epoch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fork {
     /// Its number.
     pub epoch: u32,
-    /// The last position of the history before it.
+    /// The last position of the previous epoch.
     pub base: u64,
 }
 
-/// What a node remembers of itself.
+/// The persistent state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// The version of this file.
+    /// The version of the file format.
     pub version: u32,
-    /// The node's name.
+    /// The node's id.
     #[serde(with = "origin_text")]
     pub origin: Origin,
-    /// The histories that its log consists of, the oldest first.
+    /// The epochs of its log, the oldest first.
     pub forks: Vec<Fork>,
-    /// The stream that `acknowledged` is about; 0 for none yet.
+    /// The stream that `acknowledged` refers to; 0 for none yet.
     pub incarnation: u64,
-    /// Everything up to here is in that stream, or in a share.
+    /// The position up to which everything is in that stream or in an evidence snapshot.
     pub acknowledged: u64,
-    /// Nothing behind this has ever been published.
+    /// The position after which nothing has ever been published.
     pub reserved: u64,
-    /// Positions that never travel.
+    /// The positions that are never published.
     pub withheld: Intervals,
-    /// What its last share covers, and when it was made.
+    /// The last position that its evidence snapshot covers.
     pub share: u64,
-    /// In milliseconds since 1970; 0 for never.
+    /// The time of that snapshot, in milliseconds since 1970; 0 for never.
     pub share_at: i64,
 }
 
@@ -70,7 +74,7 @@ mod origin_text {
 }
 
 impl State {
-    /// That of a node which joins for the first time.
+    /// Creates the state of a node that joins for the first time.
     pub fn new(origin: Origin) -> Self {
         Self {
             version: 1,
@@ -85,12 +89,12 @@ impl State {
         }
     }
 
-    /// The history that goes on now.
+    /// Returns the current epoch.
     pub fn fork(&self) -> Fork {
         self.forks.last().copied().unwrap_or(Fork { epoch: 1, base: 0 })
     }
 
-    /// The positions of each history that the log holds, the present one without an end.
+    /// Returns the positions of each epoch that the log holds. The current epoch has no end.
     pub fn own(&self) -> BTreeMap<u32, Intervals> {
         let ends = self.forks.iter().skip(1).map(|next| next.base).chain([u64::MAX]);
         self.forks
@@ -100,7 +104,8 @@ impl State {
             .collect()
     }
 
-    /// The directory was restored: goes on in a history of its own behind `base`, which nobody knows `known` of.
+    /// Begins another epoch after `base`, because the directory was restored. Its number is greater than `known`, the
+    /// last one that was published.
     pub fn begin_epoch(&mut self, known: u32, base: u64) {
         let epoch = known.max(self.fork().epoch) + 1;
         self.forks.push(Fork { epoch, base });
@@ -108,15 +113,15 @@ impl State {
         self.share = self.share.min(base);
     }
 
-    /// When the last share was made.
+    /// Returns the time of the last evidence snapshot.
     pub fn shared_at(&self) -> Timestamp {
         Timestamp::from_millis(self.share_at)
     }
 
-    /// Reads it; none where there is no file.
+    /// Reads the state; none if there is no file.
     ///
     /// # Errors
-    /// [`FleetError::State`] when it is damaged or of a newer release.
+    /// [`FleetError::State`] when the file is damaged or a newer release wrote it.
     pub fn load(dir: &Path) -> Result<Option<Self>, FleetError> {
         let path = dir.join(FILE);
         let file = match File::open(&path) {
@@ -124,24 +129,24 @@ impl State {
             file => file.map_err(|error| FleetError::io(&path, error))?,
         };
         let mut bytes = Vec::new();
-        file.take(LEN_MAX + 1).read_to_end(&mut bytes).map_err(|error| FleetError::io(&path, error))?;
+        file.take(MAX_LEN + 1).read_to_end(&mut bytes).map_err(|error| FleetError::io(&path, error))?;
         Self::decode(&bytes).map(Some).map_err(|what| FleetError::State { path, what })
     }
 
-    /// Reads the file's bytes.
+    /// Decodes the file.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// Returns what is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
         let (json, crc) = text.trim_end().rsplit_once('\n').ok_or("is cut off")?;
-        if bytes.len() as u64 > LEN_MAX || crc != format!("{:08x}", crc32c::crc32c(json.as_bytes())) {
+        if bytes.len() as u64 > MAX_LEN || crc != format!("{:08x}", crc32c::crc32c(json.as_bytes())) {
             return Err("is damaged".into());
         }
         let state: Self = serde_json::from_str(json).map_err(|error| format!("cannot be read ({error})"))?;
         let is_ordered =
             state.forks.windows(2).all(|pair| pair[0].epoch < pair[1].epoch && pair[0].base <= pair[1].base);
-        // No log gets that long; sums of positions stay numbers.
+        // No log gets that long, and sums of positions cannot overflow.
         let all = state.forks.iter().map(|fork| fork.base).chain([state.acknowledged, state.reserved, state.share]);
         let is_small = all.into_iter().all(|position| position < 1 << 62);
         match state.version == 1 && is_small && is_ordered && state.forks.first().is_some_and(|fork| fork.epoch > 0) {
@@ -150,17 +155,17 @@ impl State {
         }
     }
 
-    /// The file's bytes.
+    /// Encodes the file.
     pub fn encode(&self) -> Vec<u8> {
         // Numbers, texts and lists of them always serialise.
         let json = serde_json::to_string(self).unwrap_or_default();
         format!("{json}\n{:08x}\n", crc32c::crc32c(json.as_bytes())).into_bytes()
     }
 
-    /// Writes it, synced, in place of the one before.
+    /// Replaces the file, synced.
     ///
     /// # Errors
-    /// What the system says; the one before is still there then.
+    /// Returns errors of the operating system. The previous file is still there then.
     pub fn save(&self, dir: &Path) -> Result<(), FleetError> {
         let (tmp, path) = (dir.join(TMP), dir.join(FILE));
         let written = (|| {

@@ -1,7 +1,9 @@
-//! `peers/` of a directory that no node has open.
+//! `peers/` of a data directory that no node has open.
 //!
-//! Invariant: what is written is a record like any other, so that whoever folds `peers/` next, a node that joins included, knows of it.
-//! Must not know what the node's own log says.
+//! Invariants: changes are written as ordinary records, so every later fold of `peers/` sees them, also that of a node
+//! that joins.
+//!
+//! Must not know: the content of the node's own log.
 
 use std::path::Path;
 
@@ -14,19 +16,19 @@ use crate::peer_store::apply::FactsOf;
 use crate::peer_store::node_state::State;
 use crate::peer_store::record::Event;
 
-/// What [`forget`] has found.
+/// The result of [`forget`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forgotten {
-    /// Attempts of others that counted until then, as far as they were there one by one.
+    /// The remote attempts that counted until then, as far as they were stored one by one.
     pub attempts: u64,
-    /// Nodes whose share or image had evidence of the domain.
+    /// The number of nodes with evidence of the domain in a folded snapshot.
     pub folded: usize,
 }
 
-/// Forgets a domain in what others have told the node in the data directory `data`, up to a time: nothing of it that is not later counts any
-/// more, nor will when it comes. None where there is no `peers/`. What is there of it goes from the disk when a node has taken two
-/// snapshots of `peers/` after that. Cost: a pass over `peers/`.
+/// Forgets a domain in what the node in the data directory `data` has received from peers, up to a time. Attempts that
+/// are not later no longer count, also when they arrive afterwards. Returns none if there is no `peers/`. The data
+/// leaves the disk once a node has taken two more snapshots of `peers/`. Cost: a pass over `peers/`.
 ///
 /// # Errors
 /// When `peers/` is open or cannot be read or written.

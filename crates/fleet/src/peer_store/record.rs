@@ -1,6 +1,8 @@
 //! The records of `peers/`.
 //!
-//! Owns their bytes, which `log/FORMAT.md` describes. Invariant: what was encoded decodes to the same; any bytes decode or are refused.
+//! Owns: their bytes, which `log/FORMAT.md` describes.
+//!
+//! Invariants: decoding returns what was encoded. Any bytes decode or are refused.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +13,9 @@ use crate::model::intervals::Intervals;
 use crate::model::node_id::Origin;
 use crate::transport::Position;
 
-/// Stands for the layout of all records.
+/// The fingerprint of the layout of all records.
 pub(crate) const FINGERPRINT: [u8; 16] = *b"fetchwise peers1";
-/// The version of each kind.
+/// The schema version of each kind.
 pub(crate) const SCHEMA: u16 = 1;
 
 const MESSAGE: u16 = 1;
@@ -27,46 +29,46 @@ const CLOSE: u16 = 8;
 const DISSOLVE: u16 = 9;
 const GENERAL: u16 = 10;
 
-/// What stands before a message's bytes.
+/// The length of a message record before the message's bytes.
 const MESSAGE_HEAD: usize = 40;
 
-/// Something that changes what is known of others.
+/// An event that changes what is known of peers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event<'b> {
-    /// A message as it came.
+    /// A message as received.
     Message { origin: Origin, position: Position, at: Timestamp, body: &'b [u8] },
-    /// A share has taken the place of all that was known of an origin.
+    /// An evidence snapshot has replaced everything known of a node.
     Share(TakenShare),
     /// A domain was forgotten.
     Forget { domain: String, until: Timestamp },
-    /// An origin counts no more.
+    /// A node was excluded.
     Exclude(Origin),
-    /// It counts again.
+    /// A node was included again.
     Include(Origin),
-    /// It is not listened to until somebody says so.
+    /// A node was set aside until an operator accepts it again.
     Aside { origin: Origin, why: String },
-    /// What was read up to here had nothing new.
+    /// Everything read up to this position had nothing new.
     Cursor(Position),
-    /// It has not been seen for long.
+    /// A node was closed after a long absence.
     Close(Origin),
-    /// All that is known of these goes, to be taken anew: their evidence was mixed.
+    /// Everything known of these nodes is discarded and fetched again, because their evidence was mixed.
     Dissolve(Vec<Origin>),
-    /// A general image, as it came, has taken the place of its origin's one before.
+    /// A global snapshot, as received, has replaced the previous one of its node.
     General { origin: Origin, at: Timestamp, body: &'b [u8] },
 }
 
-/// A share that was taken, and where it is kept.
+/// An applied evidence snapshot, and where it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TakenShare {
     pub(crate) origin: Origin,
     pub(crate) covers: BTreeMap<u32, Intervals>,
     pub(crate) epoch: u32,
     pub(crate) base: u64,
-    /// The file's name in `peers/`.
+    /// The name of the file in `peers/`.
     pub(crate) file: String,
-    /// When it was taken.
+    /// The time at which it was applied.
     pub(crate) at: Timestamp,
-    /// Only what belongs to some sites was.
+    /// Whether only the evidence of some sites was applied.
     pub(crate) is_part: bool,
 }
 
@@ -188,12 +190,12 @@ fn message(bytes: &[u8]) -> Option<Event<'_>> {
     Some(Event::Message { origin: Origin::from_bytes(*origin), position, at, body })
 }
 
-/// A general image as a record and a snapshot's section have it.
+/// Encodes a global snapshot for a record and for a section of a snapshot.
 pub(super) fn general_bytes(origin: Origin, at: Timestamp, body: &[u8]) -> Vec<u8> {
     [&origin.as_bytes()[..], &at.as_millis().to_le_bytes(), body].concat()
 }
 
-/// The opposite of [`general_bytes`].
+/// The inverse of [`general_bytes`].
 pub(super) fn general(bytes: &[u8]) -> Option<(Origin, Timestamp, &[u8])> {
     let (origin, rest) = bytes.split_first_chunk()?;
     let (at, body) = rest.split_first_chunk()?;

@@ -1,6 +1,6 @@
-//! What others have told, attempt by attempt, for whoever counts.
+//! A scan of all remote attempts, one by one, for callers that count them.
 //!
-//! Must not know what is counted.
+//! Must not know: what is counted.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::error::FleetError;
 use crate::model::node_id::Origin;
 use crate::peer_store::node_state::State;
 
-/// What [`facts`] has shown.
+/// The result of [`scan_attempts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shown {
-    /// Attempts of others.
+    /// The number of remote attempts.
     pub facts: u64,
-    /// Nodes of which older attempts are there as evidence only, in a share or a snapshot: these were not shown one by one.
+    /// The number of nodes with older attempts in folded form only, in a snapshot. Those were not visited one by one.
     pub folded: usize,
 }
 
@@ -46,9 +46,10 @@ impl<F: FnMut(Origin, &Fact<'_>)> Learns for Showing<'_, F> {
     }
 }
 
-/// Shows each attempt that others have told the node in the data directory `data`, with who has, and that counts: once, and not where its domain was
-/// forgotten or its node excluded. Attempts without weight do not travel. None where there is no `peers/`. Reads beside whoever has the
-/// directory open. What is there as evidence only is taught to `rest`, where one is given.
+/// Visits each remote attempt that the node in the data directory `data` has received and that counts, with its node.
+/// An attempt counts once, not in a forgotten domain and not from an excluded node. Attempts without weight do not
+/// travel. Returns none if there is no `peers/`. The directory may be open in another process. Evidence in folded form
+/// is taught to `rest`, if one is given.
 ///
 /// # Errors
 /// When `peers/` cannot be read.

@@ -1,6 +1,6 @@
-//! What others have recorded of sites that are this node's now, in `peers/`: a share with the rows of these sites alone.
+//! Evidence in `peers/` of sites that this node owns now, as a snapshot with the rows of these sites alone.
 //!
-//! Must not know which sites these are.
+//! Must not know: which sites these are.
 
 use bytes::Bytes;
 use fetchwise::evidence::Share;
@@ -11,11 +11,11 @@ use crate::error::FleetError;
 use crate::model::codec::Batch;
 use crate::model::evidence_snapshot::{Head, pack};
 use crate::model::node_id::Origin;
-use crate::model::peer_state::AHEAD_MAX_MS;
+use crate::model::peer_state::MAX_AHEAD_MS;
 use crate::model::rendezvous::hash_of;
 
-/// The part of an origin's evidence that belongs to some sites: of its share, and of what it has said since, each position once. What is
-/// forgotten counts no more.
+/// Returns the part of a node's evidence that belongs to some sites, from its snapshot and its later messages, each
+/// position once. Forgotten evidence is left out.
 pub(crate) fn part_of(
     peers: &Peers,
     (mut head, share): (Head, Share),
@@ -27,11 +27,11 @@ pub(crate) fn part_of(
     folded.take_share(&share.of_sites(&mine));
     let (mut newest, book) = (share.as_of(), &peers.book);
     head.half_life_ms = peers.selector.half_life_ms();
-    // Whose site a link is of is not told by its domain.
+    // The domain of a link does not tell its site.
     head.links.clear();
     for batch in said.iter().filter_map(|body| Batch::decode(body).ok()) {
         let header = *batch.header();
-        if header.count > 0 && header.newest.as_millis() > now.as_millis().saturating_add(AHEAD_MAX_MS) {
+        if header.count > 0 && header.newest.as_millis() > now.as_millis().saturating_add(MAX_AHEAD_MS) {
             continue;
         }
         (head.epoch, head.base) = (head.epoch, head.base).max((header.epoch, header.base));
@@ -49,8 +49,8 @@ pub(crate) fn part_of(
 }
 
 impl Peers {
-    /// Puts the part of an origin's evidence that belongs to this node's sites in the place of what was taken of it before. None where
-    /// there is nothing, and was nothing; else whether what was taken of others was mixed with it, and has to be taken anew.
+    /// Replaces the part of a node's evidence that belongs to this node's sites. Returns none if there is none and was
+    /// none. Otherwise returns whether evidence of other nodes was mixed with it and has to be fetched again.
     pub(crate) fn sites(
         &mut self,
         origin: Origin,

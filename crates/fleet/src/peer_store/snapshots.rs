@@ -1,7 +1,11 @@
-//! Snapshots of `peers/`, taken beside everything else: one image for each origin, and the book.
+//! Snapshots of `peers/`, taken in the background: the evidence of each node, and the peer states.
 //!
-//! Owns: when a record may go. Invariant: what a snapshot holds is what the records up to it show, and a record goes only when two
-//! snapshots hold it. Must not know brokers.
+//! Owns: when a record may be dropped.
+//!
+//! Invariants: a snapshot holds what a fold of the records up to it visits. A record is dropped only when two snapshots
+//! hold it.
+//!
+//! Must not know: brokers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -24,14 +28,14 @@ use crate::model::peer_state::{Book, Held, Peer};
 use crate::peer_store::apply::{Apart, Teaches};
 use crate::peer_store::record::{Event, FINGERPRINT, general_bytes};
 
-/// Entries whose decayed weight is under this have faded.
+/// Entries with less decayed weight than this have faded.
 const FADED: f64 = 0.01;
 
-/// Evidence of each origin, folded apart.
+/// A visitor that folds the evidence of each node separately.
 struct Each<'s> {
     like: &'s Selector,
     all: HashMap<Origin, Apart>,
-    /// Those whose evidence is mixed already: it is folded under the name of the first of them.
+    /// Nodes whose evidence is mixed already: it is folded under the first of them.
     mixed: Vec<Origin>,
     failed: Option<String>,
 }
@@ -65,44 +69,44 @@ impl Learns for Each<'_> {
     }
 
     fn general(&mut self, _: Origin, _: &Share) {
-        // It is kept as it came: the book has it.
+        // Stored as received: the peer states have it.
     }
 }
 
-/// What a snapshot of `peers/` did.
+/// The report of a snapshot of `peers/`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// It holds what the records up to here say.
+    /// The last record that the snapshot covers.
     pub covers: u64,
-    /// Origins with evidence.
+    /// The number of nodes with evidence.
     pub origins: usize,
-    /// The snapshot's length, in bytes.
+    /// The length of the snapshot in bytes.
     pub bytes: u64,
 }
 
-/// What a snapshot says of an origin that has left for good and of whose evidence nothing is left: what had been seen of it.
+/// A closed node without evidence left, and the positions that were seen of it.
 pub(crate) type Faded = (Origin, BTreeMap<u32, Intervals>);
 
-/// What it takes to take a snapshot.
+/// Everything needed to take a snapshot.
 #[derive(Clone, Debug)]
 pub(crate) struct Keeper {
     pub(super) dir: PathBuf,
     pub(super) own: (Origin, BTreeMap<u32, Intervals>),
     pub(super) selector: Arc<Selector>,
-    /// What images take together at most, in bytes.
+    /// The maximum size of all evidence in the snapshot, in bytes.
     pub(super) max_snapshot_bytes: u64,
     pub(super) gate: Gate,
 }
 
-/// Held while a snapshot with a mixed image is written, and while a record is appended that says something else of one of its origins: so
-/// that the one is never behind the other unseen.
+/// Held while a snapshot with mixed evidence is written, and while a record is appended that changes one of its nodes.
+/// Neither can overtake the other unnoticed.
 pub(super) type Gate = Arc<Mutex<()>>;
 
 pub(super) fn hold(gate: &Gate) -> MutexGuard<'_, ()> {
     gate.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Evidence as a section of a snapshot, and whose it is.
+/// Evidence as a section of a snapshot, with its nodes.
 struct Image {
     of: Vec<Origin>,
     apart: Apart,
@@ -110,7 +114,8 @@ struct Image {
 }
 
 impl Image {
-    /// With `is_closed` nothing is left where all of it has faded: what all domains share is kept otherwise, however little that is.
+    /// With `is_closed`, nothing is left once all evidence has faded. Otherwise the counts that all domains share are
+    /// kept, however small they are.
     fn new(of: Vec<Origin>, apart: Apart, as_of: Timestamp, is_closed: bool) -> std::io::Result<Self> {
         let share = apart.selector.share(as_of, FADED);
         let is_empty = share.keys() == 0 || is_closed && share.has_faded(FADED);
@@ -128,8 +133,8 @@ impl Image {
 }
 
 impl Keeper {
-    /// Takes a snapshot of what is on disk, and drops the records that two snapshots hold. Blocks for as long as all evidence of others
-    /// takes to be folded; memory as much again as that.
+    /// Takes a snapshot of everything on disk, and drops the records that two snapshots hold. Blocks while all evidence
+    /// of peers is folded, and needs as much memory again as that.
     pub(crate) fn keep(&self, now: Timestamp) -> Result<(Kept, Vec<Faded>), FleetError> {
         let maintenance = Maintenance::lock(&self.dir)?;
         let upto = fetchwise_log::durable_seq(&self.dir)?;
@@ -157,7 +162,7 @@ impl Keeper {
         if let Some(group) = group
             && says_of(&self.dir, covers, group)?
         {
-            // What was said of one of them since is not in what was folded. The next snapshot has it.
+            // The fold lacks a newer record of one of its nodes. The next snapshot has it.
             return Ok((Kept { covers: before, ..Kept::default() }, Vec::new()));
         }
         let meta = SnapshotMeta { covers_seq: covers, fingerprint: FINGERPRINT, ..SnapshotMeta::default() };
@@ -173,20 +178,20 @@ impl Keeper {
         self.drop_shares()?;
         let origins = images.iter().map(|image| image.of.len()).sum();
         let has_image = |origin: &Origin| images.iter().any(|image| image.of.contains(origin));
-        // Of whom only a part was taken, the rest may be of use to others yet.
+        // If only a part of a node was applied, the rest may still be needed.
         let is_gone = |peer: &Peer| peer.is_closed && peer.is_heard() && !peer.is_part;
         let gone = book.peers.iter().filter(|(origin, peer)| is_gone(peer) && !has_image(origin));
         let faded = gone.map(|(origin, peer)| (*origin, peer.seen.clone())).collect();
         Ok((Kept { covers, origins, bytes }, faded))
     }
 
-    /// The images of all who have evidence left; of the largest one for all of them, where there would be too much.
+    /// Returns the evidence of all nodes that have some left. Beyond the limit, the largest ones are mixed.
     fn images(&self, folded: Each<'_>, book: &mut Book, now: Timestamp) -> Result<Vec<Image>, FleetError> {
         let failed = |error| FleetError::io(&self.dir, error);
         let (mixed, mut images) = (folded.mixed, Vec::new());
         for (origin, apart) in folded.all {
             let of = if mixed.contains(&origin) { mixed.clone() } else { vec![origin] };
-            // Who is there may say more of what is old. Who has left does not.
+            // A node that is present may still report on faded entries. A closed one does not.
             let is_closed = of.iter().all(|origin| book.peers.get(origin).is_some_and(|peer| peer.is_closed));
             let as_of = if is_closed { apart.newest.max(now) } else { apart.newest };
             let image = Image::new(of, apart, as_of, is_closed).map_err(failed)?;
@@ -208,7 +213,7 @@ impl Keeper {
         Ok(images)
     }
 
-    /// Removes the files of shares that no record names any more.
+    /// Removes the files of evidence snapshots that no record names any more.
     fn drop_shares(&self) -> Result<(), FleetError> {
         let failed = |error| FleetError::io(&self.dir, error);
         let mut names = Vec::new();
@@ -218,8 +223,8 @@ impl Keeper {
                 names.push(name);
             }
         }
-        // A share gets its file before its record: those that are listed now and have no record afterwards may be on their way. So only
-        // those go that are older than some share which has a record.
+        // A snapshot's file is written before its record. A listed file without a record may be about to get one. Only
+        // files older than some file with a record are removed.
         let mut named = HashSet::new();
         each(&Reader::open(&self.dir)?, 0, u64::MAX, |_, record| {
             if let Ok(Event::Share(taken)) = Event::decode(record.kind, record.schema, record.payload) {
@@ -237,7 +242,7 @@ impl Keeper {
     }
 }
 
-/// Whether a record behind `covers` says of one of these that something else begins.
+/// Returns whether a record after `covers` starts one of these nodes over.
 fn says_of(dir: &Path, covers: u64, group: &[Origin]) -> Result<bool, FleetError> {
     let mut says = false;
     each(&Reader::open(dir)?, covers, u64::MAX, |_, record| {
@@ -252,13 +257,13 @@ fn says_of(dir: &Path, covers: u64, group: &[Origin]) -> Result<bool, FleetError
     Ok(says)
 }
 
-/// The number in the name of a share's file.
+/// Returns the number in the name of a snapshot's file.
 fn number_of(name: &str) -> Option<u64> {
     u64::from_str_radix(name.strip_suffix(".fwp")?.rsplit_once('-')?.1, 16).ok()
 }
 
-/// Teaches `selector` what others have told the node in the data directory `data`, beside whoever has it open. Without `peers/` that is
-/// nothing. Returns how many origins there are.
+/// Teaches `selector` everything that the node in the data directory `data` has received from peers. The directory may
+/// be open in another process. Returns the number of nodes; 0 without `peers/`.
 ///
 /// # Errors
 /// As [`Fleet::join`](crate::Fleet::join).
@@ -269,7 +274,7 @@ pub fn foreign(data: &Path, selector: &Selector) -> Result<usize, FleetError> {
     Ok(book.peers.values().filter(|peer| !peer.seen.is_empty()).count() + book.generals.len())
 }
 
-/// Adds what `peers/` has of histories of this very node which its log has lost, to what its log has taught.
+/// Adds the lost epochs of this node that `peers/` has to the evidence of its own log.
 pub(crate) fn with_own_past(
     data: &Path,
     state: &crate::peer_store::node_state::State,

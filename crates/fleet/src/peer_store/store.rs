@@ -1,7 +1,10 @@
 //! `peers/`, open for writing.
 //!
-//! Owns the order of things: first the record, then the evidence, then the book. Invariant: evidence and book are both folds of the
-//! log, so that they agree whenever the process dies. Must not know brokers.
+//! Owns: the order of updates: the record first, then the evidence, then the peer states.
+//!
+//! Invariants: evidence and peer states are both folds of the log, so they agree whenever the process dies.
+//!
+//! Must not know: brokers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,38 +31,38 @@ use crate::peer_store::record::{Event, FINGERPRINT, SCHEMA, TakenShare};
 use crate::peer_store::snapshots::{Gate, Keeper, hold};
 use crate::transport::Position;
 
-/// How often what has ended is looked for among states of links.
+/// The interval between removals of expired link states.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// `peers/`, opened.
+/// `peers/`, open.
 #[derive(Debug)]
 pub(crate) struct Peers {
     dir: PathBuf,
     log: Log,
-    /// What has come from others.
+    /// The state of all peers.
     pub(crate) book: Book,
     own: (Origin, BTreeMap<u32, Intervals>),
     pub(super) selector: Arc<Selector>,
-    /// Records behind the newest snapshot, and their bytes.
+    /// The number of records after the newest snapshot, and their bytes.
     pub(crate) behind: (u64, u64),
     shares: u64,
-    /// The addresses that this node asks from: what those say of links who share them is heeded.
+    /// The egress group of this node. Link states of that group apply to its visits.
     egress: String,
-    /// What has ended is looked for among states of links from then on.
+    /// The time of the next removal of expired link states.
     sweep_at: Timestamp,
-    /// What images take together at most, in bytes.
+    /// The maximum size of the evidence in a snapshot, in bytes.
     pub(crate) max_snapshot_bytes: u64,
     gate: Gate,
-    /// What the snapshot covers whose mixed image was taken apart since.
+    /// The snapshot whose mixed evidence was discarded since.
     dissolved: Option<u64>,
-    /// A switch for tests: whether a mixed image is taken apart before one of it goes.
+    /// For tests: whether mixed evidence is discarded before one of its nodes is removed.
     pub(crate) takes_apart: bool,
-    /// A switch for tests: whether what is late moves memories of what came last.
+    /// For tests: whether late attempts change which outcome counts as the last one.
     pub(crate) late_is_news: bool,
 }
 
 impl Peers {
-    /// Opens `peers/` in the data directory, which is made when there is none, and teaches the selector what is in it.
+    /// Opens `peers/` in the data directory, creates it if needed, and teaches the selector its content.
     pub(crate) fn open(
         data: &Path,
         own: (Origin, BTreeMap<u32, Intervals>),
@@ -89,14 +92,14 @@ impl Peers {
         })
     }
 
-    /// As [`append`].
+    /// Works like [`append`].
     pub(super) fn append(&mut self, event: &Event<'_>, at: Timestamp) -> Result<(), FleetError> {
         let bytes = append(&self.log, event, at)?;
         self.behind = (self.behind.0 + 1, self.behind.1 + bytes);
         Ok(())
     }
 
-    /// Takes a message that was decoded to `batch`; with `is_doubted` of a node that brings more keys than it may.
+    /// Applies a message that was decoded to `batch`. With `is_doubted`, its keys are evicted first.
     pub(crate) fn message(
         &mut self,
         origin: Origin,
@@ -120,19 +123,19 @@ impl Peers {
         Ok(counted)
     }
 
-    /// Says behind which addresses this node is, and has visits heed what those have said of links who share them.
+    /// Sets the egress group of this node, and applies the link states of that group to visits.
     pub(crate) fn heed_links(&mut self, egress: &str) {
         egress.clone_into(&mut self.egress);
         self.sweep_links();
         self.tell_links(&self.book.links.all());
     }
 
-    /// Has visits heed what holds of these links now.
+    /// Passes the current states of these links to visits.
     fn tell_links(&self, links: &[u64]) {
         links.iter().for_each(|link| self.selector.set_remote_link_state(*link, self.book.links.state(*link, &self.egress)));
     }
 
-    /// Lets go of what was said of links and ended long ago, now and then.
+    /// Removes expired link states from time to time.
     pub(crate) fn sweep_links(&mut self) {
         let now = self.selector.now();
         if now >= self.sweep_at {
@@ -142,7 +145,8 @@ impl Peers {
         }
     }
 
-    /// What was read up to here had nothing new. Kept only where `keep` says so: reading it again does no harm.
+    /// Records that everything up to a position had nothing new. It is written only with `keep`; reading again does no
+    /// harm.
     pub(crate) fn passed(&mut self, position: Position, keep: bool, now: Timestamp) -> Result<(), FleetError> {
         if keep {
             self.append(&Event::Cursor(position), now)?;
@@ -157,14 +161,14 @@ impl Peers {
         Ok(())
     }
 
-    /// An origin has left for good.
+    /// Closes a node that has left for good.
     pub(crate) fn close(&mut self, origin: Origin, now: Timestamp) -> Result<(), FleetError> {
         self.append(&Event::Close(origin), now)?;
         self.book.close(origin);
         Ok(())
     }
 
-    /// Everything that counts of one origin, or of some together, folded apart; `with_general` with its general image. Blocks.
+    /// Folds everything that counts of some nodes separately; `with_general` includes global snapshots. Blocks.
     fn evidence_of(&self, of: &[Origin], with_general: bool) -> Result<Share, FleetError> {
         let _ = self.log.flush().wait();
         let blank = self.selector.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
@@ -173,16 +177,16 @@ impl Peers {
         Ok(apart.selector.share(apart.newest, 0.0))
     }
 
-    /// Doubts the keys that an origin has brought, unless its evidence is mixed. Blocks.
+    /// Marks the keys that a node has brought for early eviction, unless its evidence is mixed. Blocks.
     pub(crate) fn doubt(&mut self, origin: Origin) -> Result<(), FleetError> {
         self.evidence_of(&[origin], true).map(|evidence| self.selector.doubt_share(&evidence))
     }
 
-    /// Where an origin's evidence is mixed with others', takes all of theirs back out: it is taken anew from their shares and the stream.
-    /// Whether that was so. Blocks; to be called with the gate held.
+    /// If a node's evidence is mixed with that of others, retracts the evidence of all of them. It is fetched again
+    /// from their snapshots and the stream. Returns whether it was mixed. Blocks; the gate must be held.
     fn dissolve(&mut self, origin: Origin, now: Timestamp) -> Result<bool, FleetError> {
         let (covers, group) = mixed(&self.dir)?;
-        // What was dissolved since the snapshot is not mixed any more.
+        // Evidence that was dissolved after the snapshot is not mixed any more.
         if !self.takes_apart || !group.contains(&origin) || self.dissolved == Some(covers) {
             return Ok(false);
         }
@@ -196,7 +200,8 @@ impl Peers {
         Ok(true)
     }
 
-    /// Takes an origin's evidence back out. Says whether that of others has gone, too, and has to be taken anew. Blocks.
+    /// Retracts a node's evidence. Returns whether evidence of other nodes has gone, too, and has to be fetched again.
+    /// Blocks.
     pub(crate) fn exclude(&mut self, origin: Origin, now: Timestamp) -> Result<bool, FleetError> {
         let gate = Arc::clone(&self.gate);
         let _held = hold(&gate);
@@ -210,7 +215,7 @@ impl Peers {
         Ok(begins_anew)
     }
 
-    /// Listens to an origin again. What it has said is read anew: from its share, and from the beginning of the stream.
+    /// Includes a node again. Its evidence is read again, from its snapshot and from the beginning of the stream.
     pub(crate) fn include(&mut self, origin: Origin, now: Timestamp) -> Result<(), FleetError> {
         self.append(&Event::Include(origin), now)?;
         self.book.include(origin);
@@ -218,13 +223,13 @@ impl Peers {
         self.passed(begin, true, now)
     }
 
-    /// The node's own log goes on in another history.
+    /// Sets the epochs of the node's own log.
     pub(crate) fn set_own(&mut self, own: (Origin, BTreeMap<u32, Intervals>)) {
         self.own = own.clone();
         self.book.own = Some(own);
     }
 
-    /// Whether what a share lacks of what is known stands in messages that `peers/` still has.
+    /// Returns whether `peers/` still has messages for the positions that a snapshot lacks.
     pub(crate) fn has_messages_for(
         &self,
         origin: Origin,
@@ -239,7 +244,7 @@ impl Peers {
         Ok(self.lacks(origin, &all).1 == 0)
     }
 
-    /// Whether a share would fill something in, and how much of what is known it lacks: what it lacks is asked for again.
+    /// Returns whether a snapshot would fill a gap, and how many known positions it lacks. Those are requested again.
     pub(crate) fn lacks(&self, origin: Origin, covers: &BTreeMap<u32, Intervals>) -> (bool, u64) {
         let Some(peer) = self.book.peers.get(&origin) else { return (true, 0) };
         let nothing = Intervals::default();
@@ -252,8 +257,8 @@ impl Peers {
         (fills, lacked.fold(0, u64::saturating_add))
     }
 
-    /// Puts a share in the place of all that was known of an origin. The messages behind it that are still in `peers/` are taken again.
-    /// Blocks.
+    /// Replaces everything known of a node by an evidence snapshot. Messages after it that `peers/` still has are
+    /// applied again. Blocks.
     pub(crate) fn share(
         &mut self,
         origin: Origin,
@@ -265,7 +270,7 @@ impl Peers {
         self.put_share(origin, bytes, head, share, now, false)
     }
 
-    /// As [`share`](Self::share); `is_part` where it holds what belongs to some sites only.
+    /// Works like [`apply_snapshot`](Self::apply_snapshot); `is_part` if it holds some sites only.
     pub(super) fn put_share(
         &mut self,
         origin: Origin,
@@ -308,14 +313,14 @@ impl Peers {
         Ok(begins_anew)
     }
 
-    /// Whether a share is without everything that was forgotten, and what is known of its origin is not.
+    /// Returns whether a snapshot lacks everything that was forgotten, while the known evidence of its node does not.
     pub(crate) fn refreshes(&self, origin: Origin, head: &Head) -> bool {
         let book = &self.book;
         book.peers.get(&origin).is_some_and(|peer| peer.is_stale)
             && book.forgotten.iter().all(|(domain, until)| head.forgot.contains(&forgot(domain, *until)))
     }
 
-    /// The messages of an origin in `peers/` that say more than a share.
+    /// Returns the messages of a node in `peers/` that go beyond a snapshot.
     fn messages_behind(
         &self,
         origin: Origin,
@@ -338,7 +343,7 @@ impl Peers {
         Ok(found)
     }
 
-    /// Forgets a domain up to a time: of what others have told, all that is not later. Blocks.
+    /// Forgets a domain up to a time: everything of peers that is not later. Blocks.
     pub(crate) fn forget(&mut self, domain: &str, until: Timestamp, now: Timestamp) -> Result<bool, FleetError> {
         if self.book.forgotten.get(domain).is_some_and(|known| *known >= until) {
             return Ok(false);
@@ -356,7 +361,7 @@ impl Peers {
         Ok(true)
     }
 
-    /// The facts of a domain that count, as far as `peers/` still has them one by one.
+    /// Returns the attempts of a domain that count, as far as `peers/` still has them one by one.
     fn facts_of(&self, domain: &str, until: Timestamp) -> Result<(Vec<OwnedFact>, Vec<Origin>), FleetError> {
         let _ = self.log.flush().wait();
         let mut of = FactsOf { domain: domain.to_owned(), until, found: Vec::new(), mixed: Vec::new() };
@@ -364,19 +369,19 @@ impl Peers {
         Ok((of.found, of.mixed))
     }
 
-    /// Asks that everything be synced.
+    /// Requests a sync.
     pub(crate) fn flush(&self) -> fetchwise_log::Acknowledgement {
         self.log.flush()
     }
 
-    /// What is needed to take a snapshot beside everything else.
+    /// Returns everything needed to take a snapshot in the background.
     pub(crate) fn keeper(&self) -> Keeper {
         let (dir, own, selector) = (self.dir.clone(), self.own.clone(), Arc::clone(&self.selector));
         Keeper { dir, own, selector, max_snapshot_bytes: self.max_snapshot_bytes, gate: Arc::clone(&self.gate) }
     }
 }
 
-/// Opens the log in `peers/`, which is made when there is none.
+/// Opens the log in `peers/`, and creates it if needed.
 pub(super) fn open(dir: &Path) -> Result<(Log, Recovery), FleetError> {
     let mut options = LogOptions::default();
     (options.fingerprint, options.durability) = (FINGERPRINT, Durability::default());
@@ -384,7 +389,7 @@ pub(super) fn open(dir: &Path) -> Result<(Log, Recovery), FleetError> {
     Ok(Log::open(dir, options)?)
 }
 
-/// Appends an event; the log takes it, or nothing has happened. Returns its bytes.
+/// Appends an event. On an error nothing has changed. Returns its length in bytes.
 pub(super) fn append(log: &Log, event: &Event<'_>, at: Timestamp) -> Result<u64, FleetError> {
     let (kind, payload) = event.encode();
     let key_hash = match event {
@@ -398,7 +403,7 @@ pub(super) fn append(log: &Log, event: &Event<'_>, at: Timestamp) -> Result<u64,
     match log.append(record) {
         Ok(_) => {}
         Err(fetchwise_log::AppendError::Full) => {
-            // It is read faster than the disk writes: wait until there is room.
+            // Records arrive faster than the disk writes: wait for room.
             let _ = log.flush().wait();
             log.append(record).map_err(failed)?;
         }
@@ -407,7 +412,7 @@ pub(super) fn append(log: &Log, event: &Event<'_>, at: Timestamp) -> Result<u64,
     Ok(payload.len() as u64)
 }
 
-/// Writes a file as a whole, synced, with its name.
+/// Writes a whole file and syncs it and its name.
 fn write_synced(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), FleetError> {
     use std::io::Write;
     let (tmp, path) = (dir.join(format!("tmp-{name}")), dir.join(name));

@@ -1,7 +1,10 @@
-//! Stretches of a node's own log as messages.
+//! Batching: ranges of a node's own log as messages.
 //!
-//! Owns: where one message ends and the next begins. Invariant: every position of the stretch is accounted for once, up to the first that
-//! a compaction has dropped. Must not know who sends them.
+//! Owns: where one message ends and the next begins.
+//!
+//! Invariants: every position of the range is covered once, up to the first one that a compaction has dropped.
+//!
+//! Must not know: who sends the messages.
 
 use bytes::Bytes;
 use fetchwise::journal::replication::{Place, Stones, facts};
@@ -12,21 +15,21 @@ use crate::error::FleetError;
 use crate::model::codec::{Builder, Header};
 use crate::peer_store::node_state::Fork;
 
-/// Positions in a message at most.
-pub(crate) const POSITIONS_MAX: u64 = 4096;
-/// Bytes of a message before compression at most, so that it fits into one whatever they are.
+/// The maximum number of positions in a message.
+pub(crate) const MAX_POSITIONS: u64 = 4096;
+/// The maximum size of a message before compression, in bytes. It fits into one message however badly it compresses.
 const RAW_FULL: usize = 900 << 10;
-/// Messages that were made.
+/// Built messages.
 #[derive(Default)]
 pub(crate) struct Made {
     pub(crate) messages: Vec<(Header, Bytes)>,
     pub(crate) withheld: Vec<u64>,
     pub(crate) forgotten: Vec<(String, Timestamp)>,
-    /// A compaction has dropped what stands here.
+    /// Whether a compaction has dropped the next position.
     pub(crate) gone: bool,
 }
 
-/// Makes messages of a stretch of the log.
+/// Builds messages from a range of the log.
 #[allow(clippy::too_many_arguments, reason = "what a turn of the publisher knows, handed to a thread")]
 pub(crate) fn make(
     dir: &std::path::Path,
@@ -65,7 +68,7 @@ pub(crate) fn make(
             }
             Place::Nothing => builder.skip(),
         }
-        if !made.gone && (builder.positions() >= POSITIONS_MAX || builder.len() >= RAW_FULL) {
+        if !made.gone && (builder.positions() >= MAX_POSITIONS || builder.len() >= RAW_FULL) {
             match std::mem::replace(&mut builder, new(seq + 1)).finish(top) {
                 Ok(message) => made.messages.push(message),
                 Err(error) => failed = Some(error),

@@ -1,7 +1,11 @@
-//! The node's own general image: folded from its log, and published.
+//! The node's own global snapshot: folded from its log and published.
 //!
-//! Owns: when it is due, and how far the fold has come. Invariants: it is of positions that are published, so that what never travels is not
-//! in it and no power cut takes it back; the log is read once for it, and each further record once. Must not know what others have said.
+//! Owns: when it is due, and how far the fold has come.
+//!
+//! Invariants: it covers published positions only, so it has nothing that is never published and no power failure takes
+//! it back. The log is read once for it, and each later record once.
+//!
+//! Must not know: what was received from peers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,45 +27,45 @@ use crate::peer_store::node_state::State;
 use crate::peer_store::with_own_past;
 use crate::transport::Transport;
 
-/// Entries whose decayed weight is under this have faded.
+/// Entries with less decayed weight than this have faded.
 const FADED: f64 = 0.01;
 
-/// What a look at the image needs to know of the node.
+/// The node's values that a turn needs.
 pub(crate) struct Around<'a> {
     pub(crate) state: &'a State,
-    /// What bears a later time has not been published.
+    /// Attempts with a later time were not published.
     pub(crate) latest: Timestamp,
     pub(crate) forgot: &'a BTreeSet<u64>,
 }
 
-/// What has been folded so far.
+/// The evidence that was folded so far.
 struct Folded {
     selector: Selector,
     upto: u64,
     newest: Timestamp,
-    /// What is in it of histories that the log has lost a part of, and `peers/` has.
+    /// The positions of lost epochs that were folded from `peers/`.
     past: BTreeMap<u32, Intervals>,
     stones: Stones,
     forgot: BTreeSet<u64>,
-    /// When the whole log was read: tags are told by that alone.
+    /// The time at which the whole log was read. Only a full read derives host signals.
     whole_at: Instant,
 }
 
-/// An image, ready to be said.
+/// A snapshot that is ready to be published.
 struct Ready {
     folded: Folded,
-    /// None while the log's snapshot knows of positions that are not published yet.
+    /// None while the log's snapshot covers positions that are not published yet.
     image: Option<(u32, u64, Bytes)>,
 }
 
-/// What was said last.
+/// The snapshot that was published last.
 struct Said {
     epoch: u32,
     position: u64,
     at: Instant,
 }
 
-/// The node's own general image.
+/// The publisher of the node's own global snapshot.
 pub(crate) struct OwnGeneral {
     dir: PathBuf,
     like: Arc<Selector>,
@@ -71,9 +75,9 @@ pub(crate) struct OwnGeneral {
     folded: Option<Folded>,
     making: Option<JoinHandle<Result<Ready, FleetError>>>,
     said: Option<Said>,
-    /// The broker has lost what was said.
+    /// Whether the broker has lost the snapshot.
     pub(crate) is_wanted: bool,
-    /// Images said, and their bytes.
+    /// The number of published snapshots and their bytes.
     pub(crate) told: (u64, u64),
 }
 
@@ -93,7 +97,7 @@ impl OwnGeneral {
         }
     }
 
-    /// What is folded next is folded from its beginning, and said.
+    /// Makes the next fold start from the beginning, and its snapshot due.
     pub(crate) fn begin_anew(&mut self) {
         (self.folded, self.making, self.is_wanted) = (None, None, true);
     }
@@ -106,7 +110,8 @@ impl OwnGeneral {
             || has_more && said.at.elapsed() >= self.timing.general
     }
 
-    /// In scope `own`, makes the image beside everything else where it is due, and says it when it is ready; with `now` both at once.
+    /// In scope `own`, builds the snapshot in the background when it is due, and publishes it when it is ready. With
+    /// `now` it does both at once.
     pub(crate) async fn turn(&mut self, around: &Around<'_>, now: bool) -> Result<(), FleetError> {
         if self.scope != Scope::Own {
             return Ok(());
@@ -152,7 +157,7 @@ impl OwnGeneral {
     }
 }
 
-/// What it takes to make an image.
+/// Everything needed to build a snapshot.
 struct Job {
     dir: PathBuf,
     state: State,
@@ -163,8 +168,8 @@ struct Job {
 }
 
 impl Job {
-    /// Blocks: the first time, and after something was forgotten, for as long as the log takes to be folded, with memory as much as the
-    /// node's own evidence; else for the records since the last time.
+    /// Folds the log and builds the snapshot. Blocks: the first time and after a domain was forgotten for a fold of the
+    /// whole log, with as much memory as the node's own evidence; else for the new records.
     fn run(mut self) -> Result<Ready, FleetError> {
         let upto = self.state.acknowledged;
         let mut folded = match self.folded.take() {
@@ -175,7 +180,7 @@ impl Job {
             None => self.whole(upto)?,
         };
         folded.forgot.clone_from(&self.forgot);
-        // What a snapshot of the log knows beyond that is published soon.
+        // The positions that a snapshot of the log covers beyond that are published soon.
         let image = if folded.upto == upto { Some(self.image(&folded)?) } else { None };
         Ok(Ready { folded, image })
     }
@@ -192,7 +197,8 @@ impl Job {
         Ok((epoch, folded.upto, bytes))
     }
 
-    /// Learns what has come since; false where something was forgotten, or dropped before it was read.
+    /// Folds the new records. Returns false if a domain was forgotten, or if records were dropped before they were
+    /// read.
     fn go_on(&self, folded: &mut Folded, upto: u64) -> Result<bool, FleetError> {
         if folded.upto >= upto {
             return Ok(true);

@@ -1,6 +1,8 @@
-//! The share of a node's own log, made beside everything else.
+//! The evidence snapshot of a node's own log, built in the background.
 //!
-//! Invariant: it leaves out what never travels, and says what it covers. Must not know when one is due.
+//! Invariants: it leaves out what is never published, and states what it covers.
+//!
+//! Must not know: when one is due.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,24 +22,24 @@ use crate::peer_store;
 use crate::peer_store::node_state::State;
 use crate::transport::{Bounds, Transport, TransportError};
 
-/// What it takes to make a share.
+/// Everything needed to build a snapshot.
 pub(crate) struct Job {
     pub(crate) dir: PathBuf,
     pub(crate) state: State,
-    /// A new selector, which is used up.
+    /// A new selector, which is consumed.
     pub(crate) blank: Selector,
-    /// The last position that is to be in it.
+    /// The last position of the snapshot.
     pub(crate) upto: u64,
     pub(crate) bounds: Bounds,
-    /// What has faded is judged by this time at the latest.
+    /// The latest time at which fading is judged.
     pub(crate) latest: Timestamp,
     pub(crate) forgot: BTreeSet<u64>,
-    /// Whom states of links hold for, and by how much the node's clock is ahead of the broker's.
+    /// The egress group of link states, and the time by which the node's clock is ahead of the broker's.
     pub(crate) egress: String,
     pub(crate) ahead: Duration,
 }
 
-/// A share, ready to be put into the store.
+/// A snapshot that is ready for the store.
 pub(crate) struct Ready {
     pub(crate) bytes: Bytes,
     pub(crate) note: String,
@@ -45,7 +47,7 @@ pub(crate) struct Ready {
     pub(crate) forgot: BTreeSet<u64>,
 }
 
-/// What a node's share in the store says of itself; none where there is none.
+/// Returns the note of a node's snapshot in the store; none without a snapshot.
 pub(crate) async fn noted(transport: &dyn Transport, origin: Origin) -> Result<Option<Note>, TransportError> {
     let (name, list) = (origin.to_string(), transport.blobs().list().await?);
     let info = list.into_iter().find(|info| info.name == name);
@@ -53,8 +55,8 @@ pub(crate) async fn noted(transport: &dyn Transport, origin: Origin) -> Result<O
 }
 
 impl Job {
-    /// Folds the log. Blocks for as long as that takes; memory as much as the node's own evidence. None where a snapshot of the log was taken
-    /// meanwhile that knows of positions behind `upto`: a share that did not cover what is in it would have it counted twice.
+    /// Folds the log. Blocks for that time and needs as much memory as the node's own evidence. Returns none if the
+    /// log's own snapshot covers positions after `upto` by now: those attempts would count twice.
     pub(crate) fn run(self) -> Result<Option<Ready>, FleetError> {
         let Self { dir, state, blank, upto, bounds, latest, forgot, egress, ahead } = self;
         let leaves_out = |seq: u64| state.withheld.contains(seq);
@@ -65,7 +67,7 @@ impl Job {
         if folded.upto > upto {
             return Ok(None);
         }
-        // Of what a snapshot has kept it is not known where it stood. It was not behind this.
+        // The position of a link state from the log's snapshot is unknown. It was not after this one.
         let links = folded.links.into_iter().filter(|(seq, _)| !state.withheld.contains(*seq));
         let links = links.map(|(seq, entry)| (if seq == 0 { upto } else { seq }, entry));
         let links = Kept::of(links, &egress, latest, ahead);

@@ -1,4 +1,4 @@
-//! What is forgotten by all nodes of a pool: a cell a domain.
+//! Domains that all nodes of a pool forget: one cell per domain.
 
 use fetchwise::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,14 +8,14 @@ use crate::transport::{Table, Transport, TransportError};
 /// A cell of the table of forgotten domains.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ForgetCell {
-    /// All that is not later, in milliseconds since 1970.
+    /// The time up to which everything is forgotten, in milliseconds since 1970.
     pub until: i64,
 }
 
-/// Tells all nodes that a domain is forgotten up to a time.
+/// Notifies all nodes that a domain is forgotten up to a time.
 ///
 /// # Errors
-/// As the broker says.
+/// Returns errors of the broker.
 pub async fn tell_forgotten(transport: &dyn Transport, domain: &str, until: Timestamp) -> Result<(), TransportError> {
     let held = transport.cells().get(Table::Forget, domain).await?;
     let known = held.and_then(|cell| serde_json::from_slice::<ForgetCell>(&cell.value).ok());

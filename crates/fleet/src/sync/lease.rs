@@ -1,8 +1,12 @@
-//! One process at most publishes by an origin.
+//! The lease of a node id: at most one process publishes under it.
 //!
-//! Owns: who that is. Invariant: a process that finds another one's word in the cell after its own publishes nothing any more. A start
-//! in the same directory takes over at once, since the directory's lock lets one process in only; any other waits to see whether the
-//! holder is alive. Must not know what is published.
+//! Owns: which process that is.
+//!
+//! Invariants: a process that finds another one's heartbeat in the cell after its own publishes nothing more. A start
+//! in the same directory takes over at once, because the directory's lock admits one process only. Any other process
+//! waits to see whether the holder is alive.
+//!
+//! Must not know: what is published.
 
 use std::path::Path;
 
@@ -15,10 +19,10 @@ use crate::model::options::Options;
 use crate::sync::publisher::Publisher;
 use crate::transport::{Cell, Table, Transport};
 
-/// How often a doubtful holder is looked at, in a lease.
+/// The number of checks of a doubtful holder per lease.
 const LOOKS: u32 = 30;
 
-/// This process's claim to its origin.
+/// This process's claim to its node id.
 #[derive(Debug)]
 pub(crate) struct Lease {
     holder: String,
@@ -26,7 +30,7 @@ pub(crate) struct Lease {
     options: Options,
     revision: Option<u64>,
     said_at: Option<Instant>,
-    /// What this process has said last.
+    /// The last heartbeat of this process.
     said: Presence,
     lost_to: Option<String>,
 }
@@ -46,7 +50,7 @@ impl Lease {
         &self.directory
     }
 
-    /// A node that has said nothing for so long is not there.
+    /// Returns the time without a heartbeat after which a node counts as gone.
     pub(crate) fn gone_after(&self) -> std::time::Duration {
         self.options.timing.lease * 2
     }
@@ -55,12 +59,12 @@ impl Lease {
         self.lost_to.is_some()
     }
 
-    /// Says who has it.
+    /// Returns the error that names the holder.
     pub(crate) fn held(&self, origin: Origin) -> FleetError {
         FleetError::Held { origin, place: self.lost_to.clone().unwrap_or_default() }
     }
 
-    /// Takes it, from a process that is gone.
+    /// Takes the lease over from a process that is gone.
     pub(crate) async fn take(&mut self, publisher: &Publisher, transport: &dyn Transport) -> Result<(), FleetError> {
         let name = publisher.origin().to_string();
         let begun = Instant::now();
@@ -77,7 +81,7 @@ impl Lease {
                         self.said(revision, presence);
                         return Ok(());
                     }
-                    // Somebody was faster, and is looked at.
+                    // Another process was faster; check its heartbeat.
                     Err(_) => continue,
                 }
             }
@@ -91,7 +95,7 @@ impl Lease {
         }
     }
 
-    /// Says that the process is there, where it is time to.
+    /// Sends a heartbeat if one is due.
     pub(crate) async fn beat(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
         match self.said_at {
             Some(at) if at.elapsed() < self.options.timing.presence => Ok(()),
@@ -99,7 +103,7 @@ impl Lease {
         }
     }
 
-    /// Says how far it has come, where it has come any farther: the process ends.
+    /// Sends a last heartbeat if the position has changed, because the process ends.
     pub(crate) async fn end(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
         match self.said_at.is_none() || publisher.presence(&self.holder, &self.directory) == self.said {
             true => Ok(()),
@@ -113,7 +117,7 @@ impl Lease {
         }
         let presence = publisher.presence(&self.holder, &self.directory);
         let mut seen = self.revision;
-        // Twice: what was in the cell may be this process's own word, whose answer was lost; or nothing any more.
+        // Twice: the cell may hold this process's own heartbeat whose response was lost, or nothing any more.
         for _ in 0..2 {
             match publisher.beat(&presence, seen).await? {
                 Ok(revision) => {
@@ -137,7 +141,7 @@ impl Lease {
         (self.revision, self.said_at, self.said) = (Some(revision), Some(Instant::now()), presence);
     }
 
-    /// Gives it back.
+    /// Releases the lease.
     pub(crate) async fn leave(&mut self, publisher: &Publisher, transport: &dyn Transport) -> Result<(), FleetError> {
         if let Some(revision) = self.revision.take() {
             transport.cells().delete(Table::Nodes, &publisher.origin().to_string(), Some(revision)).await?;
@@ -146,7 +150,7 @@ impl Lease {
     }
 }
 
-/// The directory as no other one is called: by machine, path and what the file system knows it by.
+/// Returns a unique name of the directory: machine, path and file system identity.
 fn name_of(dir: &Path) -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let machine = format!("{}{}", read("/etc/machine-id").trim(), read("/proc/sys/kernel/hostname").trim());

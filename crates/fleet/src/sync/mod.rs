@@ -1,4 +1,4 @@
-//! Exchanging attempts with other nodes: the publisher, the consumer, and what both send in batches.
+//! The exchange of attempts with other nodes: the publisher, the consumer, and the messages of both.
 //!
 //! Must not know: which broker carries the messages.
 

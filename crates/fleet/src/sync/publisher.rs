@@ -1,8 +1,12 @@
-//! The publisher: what the node's own log has on disk becomes messages and shares.
+//! The publisher: it turns the synced part of the node's own log into messages and evidence snapshots.
 //!
-//! Owns: how far it has come. Invariants: a position is published only when no loss of power takes it back, and never with two contents;
-//! share and stream together always cover everything. The log is the queue: a broker that is away costs no memory. Must not know what
-//! others have said.
+//! Owns: how far publishing has come.
+//!
+//! Invariants: a position is published only when no power failure can take it back, and never with two contents.
+//! Snapshot and stream together always cover everything. The log is the queue, so an unavailable broker costs no
+//! memory.
+//!
+//! Must not know: what was received from peers.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -27,22 +31,22 @@ use crate::model::intervals::Intervals;
 use crate::model::node_id::Origin;
 use crate::model::options::Options;
 use crate::peer_store::node_state::{Fork, State};
-use crate::sync::batching::{Made, POSITIONS_MAX, make};
+use crate::sync::batching::{Made, MAX_POSITIONS, make};
 use crate::sync::build_global_evidence::{Around, OwnGeneral};
 use crate::sync::build_snapshot::{Job, Ready, noted};
 use crate::sync::forget::tell_forgotten;
 use crate::transport::{Bounds, Cell, Swapped, Table, Transport, TransportError, Want};
 
-/// Messages on their way at one time.
+/// The maximum number of messages in flight.
 const IN_FLIGHT: usize = 64;
-/// What bears a time so much later than the broker's clock never travels.
-pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(600);
-/// A clock that has gone so much further, or less far, than time has was set.
+/// The maximum time by which an attempt may be ahead of the broker's clock. Later ones are never published.
+pub(crate) const MAX_AHEAD: Duration = Duration::from_secs(600);
+/// The minimum difference between clock time and elapsed time that counts as a clock change.
 const JUMP: Duration = Duration::from_secs(5);
-/// With more positions than this to publish, a share comes first.
+/// The number of unpublished positions above which a snapshot comes first.
 const FAR_BEHIND: u64 = 1_000_000;
 
-/// What a turn has done.
+/// The report of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) facts: u64,
@@ -63,18 +67,18 @@ pub(crate) struct Publisher {
     stones: Stones,
     answered: VecDeque<(Want, Instant)>,
     resent: u64,
-    /// By how much the node's clock is ahead of the broker's, as far as is known.
+    /// The time by which the node's clock is ahead of the broker's, if known.
     pub(crate) clock_ahead_ms: Option<i64>,
-    /// When that was found out, by this node's clock and by one that nobody sets.
+    /// The time of that comparison, by this node's clock and by the monotonic one.
     clock_seen: Option<(Timestamp, Instant)>,
-    /// An operator has excluded this node.
+    /// Whether an operator has excluded this node.
     pub(crate) is_excluded: bool,
-    /// What the log has forgotten for the fleet, and what of it the last share heeds.
+    /// The tombstones of the log for the fleet, and those that the last snapshot covers.
     pub(crate) forgot: BTreeSet<u64>,
     shared_without: BTreeSet<u64>,
-    /// A share that is being made.
+    /// The snapshot that is being built.
     sharing: Option<JoinHandle<Result<Option<Ready>, FleetError>>>,
-    /// What is said of it in scope `own`.
+    /// The global snapshot, in scope `own`.
     pub(crate) general: OwnGeneral,
 }
 
@@ -113,13 +117,13 @@ impl Publisher {
         self.state.origin
     }
 
-    /// The time by the broker's clock, as far as it is known.
+    /// Returns the time by the broker's clock, as far as it is known.
     pub(crate) fn now(&self) -> Timestamp {
         let now = self.selector.now().as_millis();
         Timestamp::from_millis(now.saturating_sub(self.clock_ahead_ms.unwrap_or(0)))
     }
 
-    /// Looks at the broker's clock.
+    /// Reads the broker's clock.
     pub(crate) async fn look_at_clock(&mut self) -> Result<(), FleetError> {
         if let Some(theirs) = self.transport.now().await? {
             let ours = self.selector.now();
@@ -129,7 +133,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Looks at the broker's clock again where this node's has been set since the last look. By what was known before, times to come
+    /// Reads the broker's clock again if this node's clock was set since the last reading. Otherwise a future time
     /// would pass for the present.
     async fn heed_jump(&mut self) -> Result<(), FleetError> {
         let Some((at, seen)) = self.clock_seen else { return Ok(()) };
@@ -140,9 +144,9 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether the clock is so far off that nothing may be published.
+    /// Returns whether the clock is too far off to publish.
     pub(crate) fn is_clock_wrong(&self) -> bool {
-        self.clock_ahead_ms.is_some_and(|ms| ms.unsigned_abs() > AHEAD_MAX.as_millis() as u64)
+        self.clock_ahead_ms.is_some_and(|ms| ms.unsigned_abs() > MAX_AHEAD.as_millis() as u64)
     }
 
     fn save(&mut self) -> Result<(), FleetError> {
@@ -153,8 +157,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Finds out whether the fleet knows more of this origin than its log does: then the directory was restored from a backup, and a new
-    /// history begins. Returns whether one did.
+    /// Checks whether the fleet knows more of this node than its log does. Then the directory was restored from a
+    /// backup, and another epoch begins. Returns whether one did.
     pub(crate) async fn find_fork(&mut self) -> Result<bool, FleetError> {
         let origin = self.origin();
         let mut known = (0, 0);
@@ -184,20 +188,20 @@ impl Publisher {
         Ok(is_restored)
     }
 
-    /// The last position that may be published now.
+    /// Returns the last position that may be published now.
     async fn end(&self) -> Result<u64, FleetError> {
         use fetchwise::journal::Durability;
         if !self.options.safeguards.sync {
             return Ok(self.journal.next_seq().saturating_sub(1));
         }
         if matches!(self.journal.durability(), Durability::Memory | Durability::Os) {
-            // Nobody else asks for it. A log that cannot be synced now has synced some of it before.
+            // No other task requests the sync. A log that cannot be synced now has synced a part before.
             let _ = self.journal.flush().await;
         }
         Ok(self.journal.durable_seq())
     }
 
-    /// Whether everything that was taken by the log is published.
+    /// Returns whether everything in the log is published.
     pub(crate) fn is_done(&self) -> bool {
         self.state.acknowledged >= self.journal.next_seq().saturating_sub(1)
     }
@@ -206,7 +210,8 @@ impl Publisher {
         self.journal.durable_seq()
     }
 
-    /// Publishes what is new; with `look` it first looks whether the stream is still the same, and whether a share is due.
+    /// Publishes new positions. With `look` it first checks whether the stream is still the same and whether a snapshot
+    /// is due.
     pub(crate) async fn turn(&mut self, look: bool) -> Result<Turn, FleetError> {
         let mut turn = Turn::default();
         if self.is_excluded || self.is_clock_wrong() {
@@ -234,7 +239,7 @@ impl Publisher {
                 if !made.gone {
                     break;
                 }
-                // It was compacted away before it could be published: what it taught is in a share.
+                // It was compacted before it could be published: its evidence is in a snapshot.
                 let covered = self.share().await?;
                 self.state.acknowledged = self.state.acknowledged.max(covered);
                 continue;
@@ -253,17 +258,17 @@ impl Publisher {
         Ok(turn)
     }
 
-    /// In scope `own`, says what belongs to no one site where that is due; or `now`.
+    /// In scope `own`, publishes the global snapshot when it is due, or at once with `now`.
     pub(crate) async fn say_general(&mut self, now: bool) -> Result<(), FleetError> {
-        let latest = self.now().saturating_add(AHEAD_MAX);
+        let latest = self.now().saturating_add(MAX_AHEAD);
         self.general.turn(&Around { state: &self.state, latest, forgot: &self.forgot }, now).await
     }
 
-    /// Sends messages and moves on by those that have arrived; `again` for what was sent before.
+    /// Sends messages and advances past those that were stored; `again` for retransmissions.
     async fn send(&mut self, messages: &[(Header, Bytes)], again: Option<u64>) -> Result<(u64, u64), FleetError> {
         let origin = self.origin();
         let transport = Arc::clone(&self.transport);
-        // Enough of it to tell nodes apart: were it ever not, a message would be missing, and be asked for.
+        // Enough of the id to tell nodes apart. With a collision a message would be missing and requested again.
         let short = origin.to_string();
         let suffix = again.map(|n| format!(".r{n}")).unwrap_or_default();
         let mut done = FuturesOrdered::new();
@@ -283,17 +288,17 @@ impl Publisher {
         Ok(sent)
     }
 
-    /// Makes messages of the positions from `range.0` to `range.1`, `most` at most.
+    /// Builds at most `most` messages from the positions `range.0` to `range.1`.
     async fn make(&mut self, fork: Fork, range: (u64, u64), most: usize) -> Result<Made, FleetError> {
         self.heed_jump().await?;
         let (dir, selector) = (self.dir.clone(), Arc::clone(&self.selector));
         let mut stones = std::mem::take(&mut self.stones);
         stones.none_from(self.journal.no_stones_from());
-        let latest = self.now().saturating_add(AHEAD_MAX);
+        let latest = self.now().saturating_add(MAX_AHEAD);
         let latest = Some(latest).filter(|_| self.options.safeguards.withhold);
         let withheld = self.state.withheld.clone();
-        // No more is read than fits into so many messages.
-        let range = (range.0, range.1.min(range.0.saturating_add(POSITIONS_MAX * most as u64 - 1)));
+        // No more is read than fits into that number of messages.
+        let range = (range.0, range.1.min(range.0.saturating_add(MAX_POSITIONS * most as u64 - 1)));
         let top = if fork == self.state.fork() { self.state.reserved } else { 0 };
         let egress = self.options.egress_group.clone();
         let work = move || {
@@ -307,11 +312,11 @@ impl Publisher {
         made
     }
 
-    /// Tells the others of domains that were forgotten on this node alone.
+    /// Notifies the other nodes of domains that were forgotten on this node alone.
     async fn tell_forgotten(&self, forgotten: &[(String, Timestamp)]) -> Result<(), FleetError> {
         for (domain, at) in forgotten {
             match tell_forgotten(&*self.transport, domain, *at).await {
-                // Where only an operator may have all nodes forget, this one forgets alone.
+                // If only an operator may notify all nodes, this node forgets alone.
                 Ok(()) | Err(TransportError::Refused(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -319,7 +324,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Goes back to where the last share ends, if the stream is another one.
+    /// Goes back to the end of the last snapshot, if the stream is a different one.
     async fn rewind(&mut self, bounds: &Bounds) -> Result<bool, FleetError> {
         if bounds.incarnation == self.state.incarnation {
             return Ok(false);
@@ -354,9 +359,9 @@ impl Publisher {
         behind > 0 && (is_old || behind >= timing.share_after || is_ageing)
     }
 
-    /// Puts a share into the store; returns the position that it covers.
+    /// Stores an evidence snapshot. Returns the position that it covers.
     pub(crate) async fn share(&mut self) -> Result<u64, FleetError> {
-        // One that was begun before knows less.
+        // One that was started earlier covers less.
         self.sharing = None;
         loop {
             let job = self.share_job().await?;
@@ -366,11 +371,11 @@ impl Publisher {
         }
     }
 
-    /// Begins to make a share, and puts the one that was begun into the store when it is ready.
+    /// Starts to build a snapshot, and stores the one that is ready.
     async fn share_beside(&mut self, is_due: bool) -> Result<(), FleetError> {
         match self.sharing.take() {
             Some(task) if task.is_finished() => {
-                // Where there is none it is due again.
+                // Without a snapshot, one is due again.
                 if let Some(ready) = task.await.map_err(|_| FleetError::Ended)?? {
                     self.put_share(ready).await?;
                 }
@@ -390,8 +395,9 @@ impl Publisher {
         self.journal.flush().await.map_err(|error| FleetError::Record(error.to_string()))?;
         let upto = self.journal.durable_seq();
         self.heed_jump().await?;
-        let latest = self.now().saturating_add(AHEAD_MAX);
-        // What never travels must be settled before it is in a share or not: a later look would find the clock moved on.
+        let latest = self.now().saturating_add(MAX_AHEAD);
+        // Withheld positions must be decided before they are in a snapshot or not: by a later check the clock has moved
+        // on.
         if self.options.safeguards.withhold && self.state.acknowledged < upto {
             let (dir, selector) = (self.dir.clone(), Arc::clone(&self.selector));
             let range = (self.state.acknowledged + 1, upto);
@@ -407,12 +413,12 @@ impl Publisher {
             });
             self.state.withheld.extend(&found.await??);
         }
-        // From here on the fleet may know of positions up to this one.
+        // From here on the fleet may know positions up to this one.
         self.state.reserved = self.state.reserved.max(upto);
         self.save()?;
         let blank = self.selector.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
         let (dir, state, forgot) = (self.dir.clone(), self.state.clone(), self.forgot.clone());
-        // What is less is how exactly two clocks can be compared.
+        // Smaller differences are within the accuracy of the comparison.
         let ahead = self.clock_ahead_ms.filter(|ms| *ms > 1000).map_or(0, i64::unsigned_abs);
         let (egress, ahead) = (self.options.egress_group.clone(), Duration::from_millis(ahead));
         Ok(Job { dir, state, blank, upto, bounds, latest, forgot, egress, ahead })
@@ -427,9 +433,9 @@ impl Publisher {
         Ok(ready.upto)
     }
 
-    /// Answers somebody who misses something.
+    /// Answers a retransmit request.
     pub(crate) async fn answer(&mut self, want: Want) -> Result<u64, FleetError> {
-        // An answer that was just given is not given again to the next who asks, but to one who asks again.
+        // A recent retransmission is not repeated for another node, but for the same node that asks again.
         let fresh = self.options.timing.hole / 2;
         self.answered.retain(|(_, at)| at.elapsed() < fresh);
         if self.is_excluded || self.answered.iter().any(|(known, _)| *known == want) {
@@ -437,7 +443,7 @@ impl Publisher {
         }
         self.answered.push_back((want, Instant::now()));
         let Some(index) = self.state.forks.iter().position(|fork| fork.epoch == want.epoch) else {
-            // A history that was lost with its disk. A share tells what is left of it.
+            // This epoch was lost with its disk. A snapshot has what is left of it.
             self.share().await?;
             return Ok(0);
         };
@@ -460,7 +466,7 @@ impl Publisher {
         Ok(sent.0)
     }
 
-    /// Says that this node is there, in the place of what this process said last; none where another process has said so since.
+    /// Replaces the last heartbeat of this process; returns none if another process has sent one since.
     pub(crate) async fn beat(
         &self,
         presence: &crate::model::heartbeat::Presence,
@@ -473,7 +479,7 @@ impl Publisher {
         }
     }
 
-    /// What this node says of itself.
+    /// Returns this node's heartbeat.
     pub(crate) fn presence(&self, holder: &str, directory: &str) -> crate::model::heartbeat::Presence {
         let fork = self.state.fork();
         crate::model::heartbeat::Presence {

@@ -213,11 +213,11 @@ pub struct Want {
 }
 
 /// What one origin has published since its share takes no more bytes than this: a share is made after a million facts.
-pub(crate) const SAID_MAX: usize = 256 << 20;
+pub(crate) const MAX_SAID: usize = 256 << 20;
 
 /// Why no more of it is read.
 pub(crate) fn too_much_said() -> TransportError {
-    TransportError::Invalid(format!("more than {} MiB since its share", SAID_MAX >> 20))
+    TransportError::Invalid(format!("more than {} MiB since its share", MAX_SAID >> 20))
 }
 
 const NO_GENERAL: &str = "this broker keeps no general images, which scope `own` needs";
@@ -299,7 +299,7 @@ pub trait Transport: Send + Sync {
     /// unless a broker has a better way reads what all have.
     fn said_by(&self, origin: Origin, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
         async move {
-            let (bounds, mut said, mut room) = (self.bounds().await?, Vec::new(), SAID_MAX);
+            let (bounds, mut said, mut room) = (self.bounds().await?, Vec::new(), MAX_SAID);
             let from = if from.incarnation == bounds.incarnation { from.seq.max(bounds.first) } else { bounds.first };
             let mut take = |by, body: Bytes| {
                 if by == origin {

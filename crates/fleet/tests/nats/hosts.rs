@@ -196,7 +196,7 @@ async fn blocks_of_three_nodes_pause_a_host_at_all() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(elsewhere.selector.host_pause("e.org"), None, "another address is another matter");
     // An operator lets it go, at one node.
-    b.selector.release_host("e.org", clock.now()).unwrap();
+    b.selector.unpause_host("e.org", clock.now()).unwrap();
     until("the release at the other", || a.selector.host_pause("e.org").is_none()).await;
 }
 

@@ -67,7 +67,7 @@ async fn ten_origins_of_a_million_sites_each() {
     let (mut keys, mut put) = (0, 0);
     for number in 1..=ORIGINS {
         let selector = knowing(number, now);
-        keys = selector.keys();
+        keys = selector.key_count();
         let position = SITES * 2;
         let covers = [(1, Intervals::of(1, position))].into();
         let (incarnation, seq) = (bounds.incarnation, bounds.last);
@@ -98,11 +98,11 @@ async fn ten_origins_of_a_million_sites_each() {
         "{ORIGINS} shares, {} MiB: begun after {:.1} s; {} keys; at most {} MiB of memory more; {} MiB in the data directory",
         put >> 20,
         begun.elapsed().as_secs_f64(),
-        selector.keys(),
+        selector.key_count(),
         peak_mib() - before,
         bytes_in(dir.path()) >> 20
     );
-    assert!(selector.keys() >= keys);
+    assert!(selector.key_count() >= keys);
     let url = Url::parse("https://site77.example/section0/0").unwrap();
     let weights = ["direct_access", "playwright"].map(|fetcher| {
         let weights = selector.weights(("site", "site77.example"), ContentKind::Page, fetcher, now);

@@ -42,7 +42,7 @@ pub const FLEET_FAMILIES: &[Family] = &[
 ];
 
 /// Nodes that have a row of their own, the first by name: rows must not come and go with who is behind.
-const ORIGINS_MAX: usize = 50;
+const MAX_ORIGINS: usize = 50;
 
 macro_rules! families {
     ($($constant:ident = $name:literal, $kind:ident, [$($label:literal),*], $help:literal;)+) => {
@@ -129,7 +129,7 @@ fn others(give: &mut Give<'_>, status: &FleetJson) -> fmt::Result {
     give.one(&LAG, peers.iter().map(|peer| peer.lag_s).fold(0.0, f64::max))?;
     let mut named: Vec<(&str, u64)> = peers.iter().map(|peer| (peer.origin.as_str(), peer.holes)).collect();
     named.sort_unstable();
-    named.truncate(ORIGINS_MAX);
+    named.truncate(MAX_ORIGINS);
     give.rows(&LAG_POSITIONS, &named)?;
     give.one(&WANTS, counts.wants as f64)?;
     give.one(&REWINDS, counts.rewinds as f64)?;

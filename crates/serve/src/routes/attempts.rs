@@ -21,12 +21,12 @@ use crate::problem::Problem;
 use crate::request_body;
 use crate::state::State;
 use fetchwise::attempt::Attempt;
-use fetchwise::attempt::json::{LINE_MAX_BYTES, from_json_line};
+use fetchwise::attempt::json::{MAX_LINE_BYTES, from_json_line};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
 /// So many lines that cannot be used are named, and the rest is counted.
-const NAMED_MAX: usize = 1000;
+const MAX_NAMED: usize = 1000;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/attempts", post(attempts))
@@ -103,8 +103,8 @@ fn take(state: &State, body: &Bytes) -> Result<TakenJson, Problem> {
 }
 
 fn read(line: &[u8], now: Timestamp, cutoff: Option<Timestamp>) -> Result<Attempt, String> {
-    if line.len() > LINE_MAX_BYTES {
-        return Err(format!("the line is longer than {LINE_MAX_BYTES} bytes"));
+    if line.len() > MAX_LINE_BYTES {
+        return Err(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
     }
     let text = std::str::from_utf8(line).map_err(|error| format!("the line is no UTF-8: {error}"))?;
     let (attempt, _) = from_json_line(text, now).map_err(|error| error.to_string())?;
@@ -133,7 +133,7 @@ fn record(state: &State, attempt: &Attempt, now: Timestamp) -> Result<bool, Prob
 
 impl TakenJson {
     fn refuse(&mut self, line: u64, error: String) {
-        match self.refused.len() < NAMED_MAX {
+        match self.refused.len() < MAX_NAMED {
             true => self.refused.push(RefusedJson { line, error }),
             false => self.more_refused += 1,
         }

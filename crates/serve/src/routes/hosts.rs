@@ -28,9 +28,9 @@ use fetchwise::unknown_name::UnknownName;
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new()
         .route("/v1/hosts", get(hosts))
-        .route("/v1/hosts/{domain}/release", post(release_host))
+        .route("/v1/hosts/{domain}/release", post(unpause_host))
         .route("/v1/links", get(links))
-        .route("/v1/links/release", post(release_link))
+        .route("/v1/links/release", post(unpause_link))
 }
 
 #[derive(Deserialize)]
@@ -59,7 +59,7 @@ fn known(state: &State, is_paused_only: bool, host: Option<&str>) -> Response {
         known.entry(host).or_default().0 = Some(paused);
     }
     if let Some(pace) = state.selector.pace() {
-        for (level, name) in pace.known() {
+        for (level, name) in pace.hosts() {
             let is_wanted = level == Level::Host && is_wanted(&name) && (!is_paused_only || known.contains_key(&*name));
             if is_wanted && let Some(explained) = pace.explain(&name, now) {
                 known.entry(name.into()).or_default().1 = Some(explained);
@@ -101,9 +101,9 @@ async fn links(Get(state): Shared, Query(asked): Query<WhichLinks>) -> Result<Re
 }
 
 /// Ends a host's pause. Answers once that is in the log.
-async fn release_host(Get(state): Shared, Path(domain): Path<String>) -> Result<Response, Problem> {
+async fn unpause_host(Get(state): Shared, Path(domain): Path<String>) -> Result<Response, Problem> {
     let domain = read_domain(&domain)?;
-    let until = state.selector.release_host(&domain, state.selector.now());
+    let until = state.selector.unpause_host(&domain, state.selector.now());
     released(&state, Some(&domain), None, until).await
 }
 
@@ -113,10 +113,10 @@ struct WhichLink {
 }
 
 /// Ends a link's pause. Answers once that is in the log.
-async fn release_link(Get(state): Shared, body: Body) -> Result<Response, Problem> {
+async fn unpause_link(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
     let WhichLink { link } = request_body::parse(&body)?;
-    let until = state.selector.release_link(&link, state.selector.now());
+    let until = state.selector.unpause_link(&link, state.selector.now());
     released(&state, None, Some(&link), until).await
 }
 

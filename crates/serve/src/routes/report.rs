@@ -23,7 +23,7 @@ use fetchwise::unknown_name::UnknownName;
 /// Names of failures that begin so are the caller's own.
 const OWN: &str = "x_";
 /// They are no longer than this.
-const OWN_MAX: usize = 64;
+const MAX_OWN: usize = 64;
 /// Bodies up to this are read on the spot: it takes some ten microseconds.
 const ON_THE_SPOT_BYTES: usize = 16 << 10;
 
@@ -150,7 +150,7 @@ impl Report {
 
 fn is_own(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    name.starts_with(OWN) && name.len() <= OWN_MAX && name.bytes().all(is_plain)
+    name.starts_with(OWN) && name.len() <= MAX_OWN && name.bytes().all(is_plain)
 }
 
 /// How long the site asks to be left alone: seconds as a number or as text, or a date.

@@ -32,7 +32,7 @@ use fetchwise::router::Mode;
 use fetchwise::visit::Visit;
 
 /// A visit can be waited with for so long in one request.
-const WAIT_MAX_S: u64 = 60;
+const MAX_WAIT_S: u64 = 60;
 /// So many visits are begun, or reports taken, before others get their turn.
 const IN_A_ROW: usize = 64;
 
@@ -105,10 +105,10 @@ fn begin_one(state: &State, client: Client, wish: &Wish) -> Result<Arc<Slot>, Pr
         .map_err(|error| invalid(error.to_string()))?
         .without(lacking.union(known.tried));
     if let Some(id) = &wish.said.id {
-        way = way.link(id);
+        way = way.link_id(id);
     }
     if !known.heuristics.is_empty() {
-        way = way.knowing(known.heuristics);
+        way = way.with_heuristics(known.heuristics);
     }
     if let Some(learning) = wish.learning {
         way = way.mode(if learning { Mode::Learning } else { Mode::Legacy });
@@ -154,7 +154,7 @@ async fn sum(Get(state): Shared) -> Response {
 /// Where a visit stands; with `wait_s`, once there is something to do, or after that time.
 async fn look(Get(state): Shared, Path(id): Path<String>, Query(waiting): Query<Waiting>) -> Result<Response, Problem> {
     let slot = find(&state, &id)?;
-    let end = Instant::now() + Duration::from_secs(waiting.wait_s.unwrap_or(0).min(WAIT_MAX_S));
+    let end = Instant::now() + Duration::from_secs(waiting.wait_s.unwrap_or(0).min(MAX_WAIT_S));
     loop {
         let wait = {
             let mut under_way = slot.lock();

@@ -22,7 +22,7 @@ const BATCH_MS: i64 = 1000;
 /// this soon after a block,
 const URGENT_MS: i64 = 20;
 /// and with so many positions.
-const POSITIONS_MAX: u64 = 4096;
+const MAX_POSITIONS: u64 = 4096;
 /// Its only history: nothing is restored here.
 const EPOCH: u32 = 1;
 
@@ -104,7 +104,7 @@ impl Wire {
         if attempt.is_banned {
             open.closes_ms = open.closes_ms.min(now_ms + URGENT_MS);
         }
-        let is_full = open.builder.positions() >= POSITIONS_MAX;
+        let is_full = open.builder.positions() >= MAX_POSITIONS;
         let closes_ms = if is_full { now_ms } else { open.closes_ms };
         open.closes_ms = closes_ms;
         self.closing.insert((closes_ms, of));

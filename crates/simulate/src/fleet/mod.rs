@@ -33,7 +33,7 @@ use crate::fleet::message_delay::Traffic;
 use crate::fleet::topology::Way;
 
 /// Fleets of more nodes crawl in scope `own`, too.
-const READ_ALL_MAX: usize = 100;
+const MAX_READ_ALL: usize = 100;
 
 /// How to run.
 #[derive(Default)]
@@ -83,7 +83,7 @@ pub fn simulate_fleet(
     let mut ways = vec![(1, Way::Apart)];
     for count in options.nodes.iter().copied().filter(|count| *count > 1) {
         ways.extend([(count, Way::Apart), (count, Way::Sites)]);
-        if options.own || count > READ_ALL_MAX {
+        if options.own || count > MAX_READ_ALL {
             ways.push((count, Way::Own));
         }
         ways.extend(options.delays.iter().map(|delay| (count, Way::Sharing(*delay))));

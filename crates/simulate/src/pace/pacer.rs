@@ -49,11 +49,11 @@ pub(super) trait Player {
 }
 
 /// A URL that is refused so often is given up by those who cannot tell a page's wall from a limit.
-const TRIES_MAX: u32 = 20;
+const MAX_TRIES: u32 = 20;
 
 /// What all baselines do with a URL.
 pub(super) fn again(reply: &Reply, tries: u32) -> Then {
-    if reply.status == Status::Forbidden && tries >= 3 || tries >= TRIES_MAX * 50 { Then::GivenUp } else { Then::Again }
+    if reply.status == Status::Forbidden && tries >= 3 || tries >= MAX_TRIES * 50 { Then::GivenUp } else { Then::Again }
 }
 
 /// The project's own.
@@ -106,7 +106,7 @@ impl Player for Learned {
             ..Response::new(heard, self.fetcher)
         };
         let Some(permit) = token.0 else { return Then::Again };
-        let done = self.pace.done(permit, &answer, time(now));
+        let done = self.pace.record_response(permit, &answer, time(now));
         match (done, heard) {
             (Done::Doubt { doubt, .. }, _) => Then::Doubted(doubt),
             // A wall that no event and no hold explains is the page's: another fetcher would try it now.
@@ -116,7 +116,7 @@ impl Player for Learned {
     }
 
     fn verdict(&mut self, host: usize, doubt: u32, now: i64) -> Option<Then> {
-        match self.pace.verdict(&self.names[host], doubt, time(now)) {
+        match self.pace.doubt_verdict(&self.names[host], doubt, time(now)) {
             DoubtVerdict::Pending => None,
             DoubtVerdict::Page => Some(Then::GivenUp),
             DoubtVerdict::Pace => Some(Then::Again),

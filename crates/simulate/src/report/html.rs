@@ -11,7 +11,7 @@ use fetchwise::decision::Source;
 
 const SIZE: (u32, u32) = (560, 360);
 /// The longest wait that the plots of adaptation show.
-const WAIT_MAX: u32 = 100;
+const MAX_WAIT: u32 = 100;
 
 /// The page as `templates/report.html` has it.
 #[derive(Template)]
@@ -143,18 +143,18 @@ fn ended(waits: &[Wait]) -> Vec<(f64, f64)> {
     waits.sort_unstable();
     let mut lasting = 1.0;
     let mut points = vec![(0.0, 0.0)];
-    for (place, wait) in waits.iter().enumerate().filter(|(_, wait)| !wait.cut_short && wait.urls <= WAIT_MAX) {
+    for (place, wait) in waits.iter().enumerate().filter(|(_, wait)| !wait.cut_short && wait.urls <= MAX_WAIT) {
         points.push((f64::from(wait.urls), 1.0 - lasting));
         lasting *= 1.0 - 1.0 / (waits.len() - place) as f64;
         points.push((f64::from(wait.urls), 1.0 - lasting));
     }
-    points.push((f64::from(WAIT_MAX), 1.0 - lasting));
+    points.push((f64::from(MAX_WAIT), 1.0 - lasting));
     points.dedup();
     points
 }
 
 fn adaptation(area: &Area<'_>, of: &[&PolicyReport], waits: impl Fn(&PolicyReport) -> &Vec<Wait>) -> Drawn {
-    let mut chart = axes(area, 0.0..f64::from(WAIT_MAX), 0.0..1.0)?;
+    let mut chart = axes(area, 0.0..f64::from(MAX_WAIT), 0.0..1.0)?;
     chart
         .configure_mesh()
         .x_desc("URLs since the change")

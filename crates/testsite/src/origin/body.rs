@@ -1,4 +1,6 @@
-//! Bodies: whole ones, and the streams that misbehave. Nothing here knows which site it serves.
+//! Response bodies: complete ones, and streams that misbehave.
+//!
+//! Must not know: which site it serves.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -17,27 +19,27 @@ use crate::pages::html;
 /// A response body of any kind.
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// HTML as a server usually labels it.
+/// Content type of HTML as a server usually labels it.
 pub(super) const HTML: &str = "text/html; charset=utf-8";
 
-/// Decoded bytes that one block of the bomb stands for.
+/// Decoded bytes per block of the gzip bomb.
 const BOMB_BLOCK: usize = 1 << 20;
-/// Blocks of the bomb: 1.0625 GiB in all.
+/// Number of blocks of the gzip bomb: 1.0625 GiB in all.
 const BOMB_BLOCKS: u32 = 1088;
-/// How long a broken body waits before it breaks, so that what was sent has left.
+/// Time that a broken body waits before it breaks, so that the bytes before have been sent.
 const BREAK_WAIT: Duration = Duration::from_millis(30);
 
-/// A response with a body that is whole.
+/// Returns a response with a complete body.
 pub(super) fn whole(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> Response<Body> {
     response(status, content_type, Full::new(body.into()).map_err(|never| match never {}).boxed_unsync())
 }
 
-/// A plain-text response.
+/// Returns a plain-text response.
 pub(super) fn text(status: u16, text: &str) -> Response<Body> {
     whole(status, "text/plain; charset=utf-8", text.to_owned())
 }
 
-/// A response with any body. A status that is none becomes 500.
+/// Returns a response with any body. An invalid status becomes 500.
 pub(super) fn response(status: u16, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
@@ -45,14 +47,14 @@ pub(super) fn response(status: u16, content_type: &'static str, body: Body) -> R
     response
 }
 
-/// A short error page; 401 asks for credentials, as it must.
+/// Returns a short error page; 401 carries a challenge for credentials, as HTTP requires.
 pub(super) fn status(code: u16) -> Response<Body> {
     let reason = http::StatusCode::from_u16(code).ok().and_then(|status| status.canonical_reason()).unwrap_or("Error");
     let page = whole(code, HTML, html::status_page(code, reason));
     if code == 401 { with_header(page, WWW_AUTHENTICATE, "Basic realm=\"almanac\"") } else { page }
 }
 
-/// `response` with a header more; a value that cannot be a header is left out.
+/// Returns `response` with one more header; an invalid value is left out.
 pub(super) fn with_header(mut response: Response<Body>, name: HeaderName, value: &str) -> Response<Body> {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);
@@ -60,12 +62,12 @@ pub(super) fn with_header(mut response: Response<Body>, name: HeaderName, value:
     response
 }
 
-/// A body made of the pieces of a stream.
+/// Returns a body made of the pieces of a stream.
 pub(super) fn streamed(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Body {
     BodyExt::boxed_unsync(StreamBody::new(pieces.map(|piece| piece.map(Frame::data))))
 }
 
-/// `bytes`, in pieces of `size` with a pause before each.
+/// Returns `bytes` in pieces of `size`, with a pause before each.
 pub(super) fn drip(bytes: Bytes, size: usize, every: Duration) -> Body {
     streamed(stream::unfold(bytes, move |mut rest| async move {
         if rest.is_empty() {
@@ -77,7 +79,7 @@ pub(super) fn drip(bytes: Bytes, size: usize, every: Duration) -> Body {
     }))
 }
 
-/// `bytes`, and then the connection breaks.
+/// Returns a body that sends `bytes` and then breaks the connection.
 pub(super) fn broken_after(bytes: Bytes) -> Body {
     let breaking = stream::once(async {
         tokio::time::sleep(BREAK_WAIT).await;
@@ -86,15 +88,15 @@ pub(super) fn broken_after(bytes: Bytes) -> Body {
     streamed(stream::once(async { Ok(bytes) }).chain(breaking))
 }
 
-/// `first`, and then `again` for as long as the client reads.
-pub(super) fn endless(first: Bytes, again: Bytes) -> Body {
-    streamed(stream::once(async { Ok(first) }).chain(stream::repeat_with(move || Ok(again.clone()))))
+/// Returns a body that sends `first`, and then `repeated` for as long as the client reads.
+pub(super) fn endless(first: Bytes, repeated: Bytes) -> Body {
+    streamed(stream::once(async { Ok(first) }).chain(stream::repeat_with(move || Ok(repeated.clone()))))
 }
 
-/// A gzip stream that opens with `head` and goes on with more than 1 GiB of spaces: about 1 MiB on the wire.
+/// Returns a gzip stream that opens with `head` and continues with more than 1 GiB of spaces: about 1 MiB on the wire.
 ///
-/// Only two pieces are compressed, `head` and one block, each ended by a full flush, after which deflate refers to nothing
-/// before it; so the block's bytes can be sent as often as one likes.
+/// Only two pieces are compressed: `head` and one block. Each ends with a full flush, after which deflate refers to
+/// nothing before it, so the block's bytes can be repeated.
 pub(super) fn gzip_bomb(head: &[u8]) -> io::Result<Body> {
     const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     const LAST_EMPTY_BLOCK: [u8; 2] = [3, 0];
@@ -124,7 +126,7 @@ pub(super) fn gzip_bomb(head: &[u8]) -> io::Result<Body> {
     Ok(streamed(opening.chain(middle).chain(ending)))
 }
 
-/// `input` as deflate blocks that end on a byte and need nothing before them.
+/// Returns `input` as deflate blocks that end at a byte boundary and refer to nothing before them.
 fn deflate_with_full_flush(input: &[u8]) -> io::Result<Vec<u8>> {
     let mut deflate = Compress::new(Compression::best(), false);
     let mut out = Vec::with_capacity(input.len() / 500 + 1024);
@@ -133,7 +135,7 @@ fn deflate_with_full_flush(input: &[u8]) -> io::Result<Vec<u8>> {
         let rest = input.get(taken..).unwrap_or_default();
         out.reserve(1024);
         deflate.compress_vec(rest, &mut out, FlushCompress::Full).map_err(io::Error::other)?;
-        // Room left over means that nothing is waiting to be written any more.
+        // Spare capacity means that no output is pending.
         if out.len() < out.capacity() && deflate.total_in() == input.len() as u64 {
             return Ok(out);
         }

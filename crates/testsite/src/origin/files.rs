@@ -1,4 +1,6 @@
-//! A directory of real files as a site. No path leads out of the directory, by `..` or by a symbolic link.
+//! A directory of files as a site.
+//!
+//! Invariants: no path leads out of the directory, neither by `..` nor by a symbolic link.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,14 +11,14 @@ use tokio_util::io::ReaderStream;
 
 use super::body::{Body, HTML, response, status, streamed};
 
-/// The file that `path` (with or without a query) names below `root`.
+/// Returns the file that `path` (with or without a query) names below `root`.
 pub(super) async fn serve(root: &Path, path: &str) -> Response<Body> {
     match find(root, path).await {
-        Ok(Found::File(file)) => match tokio::fs::File::open(&file).await {
+        Ok(FilePath::File(file)) => match tokio::fs::File::open(&file).await {
             Ok(opened) => response(200, content_type(&file), streamed(ReaderStream::new(opened))),
             Err(_) => status(403),
         },
-        Ok(Found::MovedTo(location)) => {
+        Ok(FilePath::RedirectTo(location)) => {
             let mut moved = status(301);
             moved.headers_mut().insert(LOCATION, location);
             moved
@@ -25,12 +27,12 @@ pub(super) async fn serve(root: &Path, path: &str) -> Response<Body> {
     }
 }
 
-enum Found {
+enum FilePath {
     File(PathBuf),
-    MovedTo(HeaderValue),
+    RedirectTo(HeaderValue),
 }
 
-async fn find(root: &Path, path: &str) -> io::Result<Found> {
+async fn find(root: &Path, path: &str) -> io::Result<FilePath> {
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let root = tokio::fs::canonicalize(root).await?;
     let relative = decoded(path).ok_or(io::ErrorKind::InvalidInput)?;
@@ -40,17 +42,17 @@ async fn find(root: &Path, path: &str) -> io::Result<Found> {
     }
     if tokio::fs::metadata(&file).await?.is_dir() {
         if !path.ends_with('/') {
-            return HeaderValue::from_str(&format!("{path}/")).map(Found::MovedTo).map_err(io::Error::other);
+            return HeaderValue::from_str(&format!("{path}/")).map(FilePath::RedirectTo).map_err(io::Error::other);
         }
         file = tokio::fs::canonicalize(file.join("index.html")).await?;
         if !file.starts_with(&root) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
     }
-    Ok(Found::File(file))
+    Ok(FilePath::File(file))
 }
 
-/// A path with its percent signs resolved; none when that is no UTF-8 or holds a NUL.
+/// Returns a path with its percent encoding resolved, or `None` if the result is not UTF-8 or contains a NUL.
 fn decoded(path: &str) -> Option<String> {
     let mut out = Vec::with_capacity(path.len());
     let mut bytes = path.bytes();

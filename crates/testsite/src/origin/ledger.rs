@@ -1,6 +1,7 @@
-//! The ledger of a host: every request that came in, counted by path, the latest kept with their headers.
+//! The ledger of a host: every received request, counted by path, and the latest requests with their headers.
 //!
-//! A request is entered before it is answered, so a client that has an answer finds its request here.
+//! Invariants: a request is recorded before its response is sent, so a client that has a response finds its request
+//! here.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,50 +9,51 @@ use std::time::{Duration, Instant};
 
 use fetchwise::response::{Header, header};
 
-/// Requests a host remembers in full.
-const KEPT: usize = 100_000;
+/// Requests that a host keeps in full.
+const MAX_KEPT_REQUESTS: usize = 100_000;
 
-/// What a response shows, for the ledger.
+/// The kind of page that a response holds.
 #[derive(Clone, Debug)]
-pub(super) enum Shown {
+pub(super) enum SentPage {
     /// The content of this path.
     Content(String),
-    /// A wall.
-    Wall,
+    /// A block page.
+    Block,
 }
 
-/// The script that a watched page asks for when a browser runs scripts; its query is the page's path.
-pub(super) const RENDERED: &str = "/assets/rendered.js?";
+/// Path of the script that a page with [render counting](super::Site::CountRenders) loads when a browser runs scripts.
+/// Its query is the path of the page.
+pub(super) const RENDER_SCRIPT: &str = "/assets/rendered.js?";
 
 /// A request that the origin received.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Seen {
-    /// The host it was for.
+pub struct ReceivedRequest {
+    /// Host that the request was for.
     pub host: String,
-    /// `GET`, `HEAD`, ...
+    /// Method: `GET`, `HEAD`, ...
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// All its headers, in order.
+    /// All headers, in order.
     pub headers: Vec<Header>,
-    /// When it arrived.
+    /// Time of arrival.
     pub at: Instant,
 }
 
-impl Seen {
-    /// Its `User-Agent`, if it had one.
+impl ReceivedRequest {
+    /// Returns the `User-Agent`, if there is one.
     pub fn user_agent(&self) -> Option<&str> {
         header(&self.headers, "user-agent")
     }
 
-    /// Whether it was for a page, rather than for something that a browser loads on the side.
+    /// Returns whether the request was for a page rather than for a resource that a browser loads for a page.
     pub fn is_page(&self) -> bool {
         is_page(&self.path)
     }
 }
 
-/// What a host has been asked for, and what it showed.
+/// Counts of a host's requests and responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
@@ -59,12 +61,13 @@ pub struct Tally {
     pub requests: u64,
     /// Requests for pages.
     pub pages: u64,
-    /// Answers with 401, 403 or 429, and walls of any status.
+    /// Responses with 401, 403 or 429, and block pages with any status.
     pub blocked: u64,
-    /// Pages that a browser has rendered: those of an application, and of [watched](super::Site::Watched) sites.
+    /// Pages that a browser has rendered: those of an application, and of sites with [render
+    /// counting](super::Site::CountRenders).
     pub renders: u64,
-    /// Paths whose content was sent, each counted once.
-    pub shown: u64,
+    /// Distinct paths whose content was sent.
+    pub sent: u64,
 }
 
 #[derive(Debug, Default)]
@@ -74,46 +77,46 @@ pub(super) struct Ledger {
 
 #[derive(Debug, Default)]
 struct Entries {
-    hits: u64,
+    requests: u64,
     pages: u64,
-    refused: u64,
+    refusals: u64,
     blocked: u64,
     renders: u64,
-    shown: HashSet<String>,
+    sent: HashSet<String>,
     first_page: Option<Instant>,
     by_path: HashMap<String, u64>,
-    latest: VecDeque<Seen>,
+    latest: VecDeque<ReceivedRequest>,
 }
 
 impl Ledger {
-    /// Enters a request; gives the number of page requests so far, this one included.
-    pub(super) fn enter(&self, seen: Seen) -> u64 {
+    /// Records a request. Returns the number of page requests so far, including this one.
+    pub(super) fn record_request(&self, request: ReceivedRequest) -> u64 {
         let mut entries = self.lock();
-        entries.hits += 1;
-        entries.renders += u64::from(seen.path.starts_with(RENDERED));
-        if is_page(&seen.path) {
+        entries.requests += 1;
+        entries.renders += u64::from(request.path.starts_with(RENDER_SCRIPT));
+        if is_page(&request.path) {
             entries.pages += 1;
-            entries.first_page.get_or_insert(seen.at);
+            entries.first_page.get_or_insert(request.at);
         }
-        *entries.by_path.entry(seen.path.clone()).or_default() += 1;
-        if entries.latest.len() == KEPT {
+        *entries.by_path.entry(request.path.clone()).or_default() += 1;
+        if entries.latest.len() == MAX_KEPT_REQUESTS {
             entries.latest.pop_front();
         }
-        entries.latest.push_back(seen);
+        entries.latest.push_back(request);
         entries.pages
     }
 
-    pub(super) fn refused(&self) -> u64 {
-        self.lock().refused
+    pub(super) fn refusals(&self) -> u64 {
+        self.lock().refusals
     }
 
-    /// Enters what was answered: what it shows, whether its status refuses, whether only a browser asks for it.
-    pub(super) fn answered(&self, shown: Option<Shown>, is_refused: bool, is_render: bool) {
+    /// Records a response: its page, whether its status is a refusal, and whether only a browser requests it.
+    pub(super) fn record_response(&self, page: Option<SentPage>, is_refused: bool, is_render: bool) {
         let mut entries = self.lock();
-        entries.refused += u64::from(is_refused);
-        entries.blocked += u64::from(is_refused || matches!(shown, Some(Shown::Wall)));
-        if let Some(Shown::Content(path)) = shown {
-            entries.shown.insert(path);
+        entries.refusals += u64::from(is_refused);
+        entries.blocked += u64::from(is_refused || matches!(page, Some(SentPage::Block)));
+        if let Some(SentPage::Content(path)) = page {
+            entries.sent.insert(path);
             entries.renders += u64::from(is_render);
         }
     }
@@ -121,50 +124,50 @@ impl Ledger {
     pub(super) fn tally(&self) -> Tally {
         let entries = self.lock();
         Tally {
-            requests: entries.hits,
+            requests: entries.requests,
             pages: entries.pages,
             blocked: entries.blocked,
             renders: entries.renders,
-            shown: entries.shown.len() as u64,
+            sent: entries.sent.len() as u64,
         }
     }
 
-    pub(super) fn has_shown(&self, path: &str) -> bool {
-        self.lock().shown.contains(path)
+    pub(super) fn has_sent(&self, path: &str) -> bool {
+        self.lock().sent.contains(path)
     }
 
-    /// The page requests so far in the window that `now` lies in, and how much of it is left. Windows follow each other from the
-    /// first page request on.
+    /// Returns the page requests so far in the window that contains `now`, and the time left in it. Windows follow each
+    /// other, starting at the first page request.
     pub(super) fn in_window(&self, window: Duration, now: Instant) -> (u64, Duration) {
         let entries = self.lock();
         let since_first = entries.first_page.map_or(Duration::ZERO, |first| now.saturating_duration_since(first));
         let window = window.max(Duration::from_millis(1));
         let into = Duration::from_nanos((since_first.as_nanos() % window.as_nanos()).try_into().unwrap_or(u64::MAX));
-        let is_inside = |seen: &&Seen| now.saturating_duration_since(seen.at) <= into;
-        let pages = entries.latest.iter().rev().take_while(is_inside).filter(|seen| is_page(&seen.path)).count();
+        let is_inside = |request: &&ReceivedRequest| now.saturating_duration_since(request.at) <= into;
+        let pages = entries.latest.iter().rev().take_while(is_inside).filter(|request| is_page(&request.path)).count();
         (pages as u64, window - into)
     }
 
     pub(super) fn hits(&self) -> u64 {
-        self.lock().hits
+        self.lock().requests
     }
 
     pub(super) fn hits_at(&self, path: &str) -> u64 {
         self.lock().by_path.get(path).copied().unwrap_or(0)
     }
 
-    pub(super) fn latest(&self) -> Vec<Seen> {
+    pub(super) fn latest(&self) -> Vec<ReceivedRequest> {
         self.lock().latest.iter().cloned().collect()
     }
 
-    /// Counters stay right whatever a panicking holder left undone, so a poisoned lock is no reason to stop.
+    /// The counters are right even if a thread panicked while it held the lock, so poisoning is ignored.
     fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether a path is a page rather than something a browser loads on the side.
+/// Returns whether a path is a page rather than a resource that a browser loads for a page.
 pub(super) fn is_page(path: &str) -> bool {
-    const ASIDE: [&str; 3] = ["/assets/", "/api/", "/cdn-cgi/"];
-    !ASIDE.iter().any(|prefix| path.starts_with(prefix)) && path != "/favicon.ico" && path != "/robots.txt"
+    const RESOURCES: [&str; 3] = ["/assets/", "/api/", "/cdn-cgi/"];
+    !RESOURCES.iter().any(|prefix| path.starts_with(prefix)) && path != "/favicon.ico" && path != "/robots.txt"
 }

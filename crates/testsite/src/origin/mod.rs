@@ -1,12 +1,13 @@
-//! A local origin server: many sites on this machine's loopback addresses, each with a behaviour a crawler meets in the wild.
+//! A local origin server: many sites on this machine's loopback addresses, each with a behaviour that crawlers meet on
+//! the web.
 //!
-//! fetchwise keys what it learns by host, without the port, so each site has a host of its own: a loopback address
-//! (`127.0.0.1`, `127.0.0.2`, ...: on Linux all of 127/8 can be bound) or a name (`shop.localhost`) that is told apart by the
-//! `Host` header on 127.0.0.1. All share one port. Browsers resolve `*.localhost` to loopback by themselves; the system's
+//! fetchwise keys evidence by host, without the port, so each site needs its own host. A host is a loopback address
+//! (`127.0.0.1`, `127.0.0.2`, ...: Linux can bind all of 127/8) or a name (`shop.localhost`) on 127.0.0.1 that the
+//! `Host` header selects. All hosts share one port. Browsers resolve `*.localhost` to loopback themselves. The system
 //! resolver often does not, so a client of a named site needs its own mapping.
 //!
-//! What it keeps to: it listens on loopback only; every request is on the ledger before it is answered; and what it answers
-//! depends on the site, the path and the number of the request alone, so that a test run twice sees the same. Only a
+//! Invariants: it listens on loopback only. Every request is in the ledger before its response is sent. A response
+//! depends only on the site, the path and the number of the request, so a repeated test sees the same. Only a
 //! [quota](Site::Quota) looks at the clock.
 //!
 //! ```
@@ -35,15 +36,15 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 
 pub use super::pages::charset::Charset;
-pub use super::pages::html::Wall;
-pub use ledger::{Seen, Tally};
+pub use super::pages::html::Challenge;
+pub use ledger::{ReceivedRequest, Tally};
 pub use site::{Coding, Site};
 
 use crate::pages::article::Article;
 use ledger::Ledger;
 use server::{Hosts, Server};
 
-/// Ports tried until one is free on every address.
+/// Attempts to find a port that is free on every address.
 const PORT_TRIES: u32 = 32;
 
 /// A running origin server. Dropping it closes its listeners and its connections.
@@ -61,8 +62,9 @@ impl Origin {
     ///
     /// # Errors
     ///
-    /// An address that is not loopback ([`io::ErrorKind::InvalidInput`]) or cannot be bound (outside Linux, addresses other
-    /// than 127.0.0.1 have to be configured first); a host that is given twice; no thread for the server.
+    /// Fails for an address that is not loopback ([`io::ErrorKind::InvalidInput`]) or cannot be bound (outside Linux,
+    /// addresses other than 127.0.0.1 have to be configured first), for a duplicate host, and when no thread can be
+    /// started.
     pub fn start<H: Into<String>>(sites: impl IntoIterator<Item = (H, Site)>) -> io::Result<Self> {
         let sites: Vec<(String, Site)> =
             sites.into_iter().map(|(host, site)| (host.into().to_ascii_lowercase(), site)).collect();
@@ -79,12 +81,12 @@ impl Origin {
         Ok(Self { hosts, port, server: Some(server) })
     }
 
-    /// The port that every host is served on.
+    /// Returns the port of all hosts.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The URL of `path` (which starts with `/`) on `host`.
+    /// Returns the URL of `path` (which starts with `/`) on `host`.
     pub fn url(&self, host: &str, path: &str) -> String {
         if host.contains(':') {
             format!("http://[{host}]:{}{path}", self.port)
@@ -93,49 +95,49 @@ impl Origin {
         }
     }
 
-    /// How many requests `host` has received, those for scripts and data included. 0 for a host that is not served.
+    /// Returns the number of requests that `host` has received, including those for scripts and data; 0 for an unknown
+    /// host.
     pub fn hits(&self, host: &str) -> u64 {
         self.hosts.ledger(host).map_or(0, |ledger| ledger.hits())
     }
 
-    /// How many requests `host` has received for exactly `path`, query included.
+    /// Returns the number of requests that `host` has received for exactly `path`, including the query.
     pub fn hits_at(&self, host: &str, path: &str) -> u64 {
         self.hosts.ledger(host).map_or(0, |ledger| ledger.hits_at(path))
     }
 
-    /// How many requests `host` has answered with 401, 403 or 429.
+    /// Returns the number of responses of `host` with 401, 403 or 429.
     pub fn refusals(&self, host: &str) -> u64 {
-        self.hosts.ledger(host).map_or(0, |ledger| ledger.refused())
+        self.hosts.ledger(host).map_or(0, |ledger| ledger.refusals())
     }
 
-    /// What `host` was asked for and showed in all. Nothing for a host that is not served.
+    /// Returns the counts of `host`'s requests and responses; all 0 for an unknown host.
     pub fn tally(&self, host: &str) -> Tally {
         self.hosts.ledger(host).map_or_else(Tally::default, Ledger::tally)
     }
 
-    /// Whether `host` has sent the content of `path` to anybody.
-    pub fn has_shown(&self, host: &str, path: &str) -> bool {
-        self.hosts.ledger(host).is_some_and(|ledger| ledger.has_shown(path))
+    /// Returns whether `host` has sent the content of `path` to any client.
+    pub fn has_sent(&self, host: &str, path: &str) -> bool {
+        self.hosts.ledger(host).is_some_and(|ledger| ledger.has_sent(path))
     }
 
-    /// The title of the article at `path` of `host`, which stands in its page whoever renders it.
+    /// Returns the title of the article at `path` of `host`, which its page contains in every form.
     pub fn title(host: &str, path: &str) -> String {
         Article::at(host, path).title
     }
 
-    /// How many TCP connections `host` has accepted. Connections to a named host are counted for 127.0.0.1's address, under
-    /// the host `127.0.0.1`; 0 for an address that is not served.
+    /// Returns the number of TCP connections that `address` has accepted; 0 for an address that is not served.
+    /// Connections to named hosts count for 127.0.0.1.
     pub fn connections(&self, address: IpAddr) -> u64 {
         self.hosts.connections(address)
     }
 
-    /// The requests received, the oldest first: the last 100 000 of each host, by time of arrival.
-    pub fn requests(&self) -> Vec<Seen> {
+    /// Returns the received requests, oldest first: the last 100,000 of each host, by time of arrival.
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.hosts.requests()
     }
 
-    /// Puts another site in the place of `host`'s from the next request on; its counters go on. False when there is no such
-    /// host.
+    /// Replaces the site of `host` from the next request on; its counters continue. Returns false for an unknown host.
     pub fn set_site(&self, host: &str, site: Site) -> bool {
         self.hosts.set_site(host, site)
     }
@@ -149,11 +151,11 @@ impl Drop for Origin {
     }
 }
 
-/// The address that `host` is served on.
+/// Returns the address that serves `host`.
 fn address_of(host: &str) -> io::Result<IpAddr> {
     match host.parse::<IpAddr>() {
         Ok(address) if address.is_loopback() => Ok(address),
-        Ok(address) => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{address} is no loopback address"))),
+        Ok(address) => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{address} is not a loopback address"))),
         Err(_) => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
     }
 }

@@ -1,4 +1,5 @@
-//! The server: listeners, connections, and which site a request is for. One thread with its own runtime.
+//! The server: listeners, connections, and the lookup of the site for a request. It runs on one thread with its own
+//! runtime.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,12 +22,12 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use super::body::{Body, text};
-use super::ledger::{Ledger, Seen, Shown};
+use super::ledger::{Ledger, ReceivedRequest, SentPage};
 use super::site::Site;
-use crate::origin::respond::{Answer, Asked, answer};
+use crate::origin::respond::{SiteRequest, SiteResponse, respond};
 use fetchwise::response::Header;
 
-/// How long a file read that is under way may hold up the stop.
+/// Maximum time that a pending file read delays the stop.
 const STOP_WAIT: Duration = Duration::from_millis(200);
 
 /// All hosts of an origin.
@@ -48,7 +49,7 @@ impl Hosts {
         for (name, site) in sites {
             let host = Host { site: Mutex::new(Arc::new(site)), ledger: Ledger::default() };
             if by_name.insert(name.clone(), host).is_some() {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("two sites for {name}")));
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("duplicate host {name}")));
             }
         }
         Ok(Self { by_name, connections: Mutex::default() })
@@ -64,9 +65,9 @@ impl Hosts {
         true
     }
 
-    pub(super) fn requests(&self) -> Vec<Seen> {
-        let mut all: Vec<Seen> = self.by_name.values().flat_map(|host| host.ledger.latest()).collect();
-        all.sort_by_key(|seen| seen.at);
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+        let mut all: Vec<ReceivedRequest> = self.by_name.values().flat_map(|host| host.ledger.latest()).collect();
+        all.sort_by_key(|request| request.at);
         all
     }
 
@@ -74,11 +75,11 @@ impl Hosts {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).get(&address).copied().unwrap_or(0)
     }
 
-    fn connected(&self, address: IpAddr) {
+    fn count_connection(&self, address: IpAddr) {
         *self.connections.lock().unwrap_or_else(PoisonError::into_inner).entry(address).or_default() += 1;
     }
 
-    /// The host that a request names, or else the one on the address that it came in on.
+    /// Returns the host that a request names, or else the one on the address of the connection.
     fn find(&self, name: Option<&str>, address: IpAddr) -> Option<(&str, &Host)> {
         name.and_then(|name| self.by_name.get_key_value(&name.to_ascii_lowercase()))
             .or_else(|| self.by_name.get_key_value(&address.to_string()))
@@ -86,7 +87,7 @@ impl Hosts {
     }
 }
 
-/// The thread that serves.
+/// The server thread.
 #[derive(Debug)]
 pub(super) struct Server {
     stop: oneshot::Sender<Infallible>,
@@ -107,17 +108,17 @@ impl Server {
             for listener in tasks {
                 runtime.spawn(accept(listener, Arc::clone(&hosts)));
             }
-            // The sender is never used, only dropped: that is the signal.
+            // The sender is only ever dropped: that is the stop signal.
             let _ = runtime.block_on(stopped);
             runtime.shutdown_timeout(STOP_WAIT);
         })?;
         Ok(Self { stop, thread })
     }
 
-    /// Closes everything and waits until it is closed.
+    /// Closes everything and waits for the thread to end.
     pub(super) fn stop(self) {
         drop(self.stop);
-        // A panic in the server thread has been printed by then, and a drop cannot report it better.
+        // The panic hook has already printed a panic of the server thread.
         let _ = self.thread.join();
     }
 }
@@ -128,7 +129,7 @@ async fn accept(listener: tokio::net::TcpListener, hosts: Arc<Hosts>) {
             Ok((stream, _)) => {
                 tokio::spawn(connection(stream, Arc::clone(&hosts)));
             }
-            // Out of descriptors, or a client that left at once: wait a little and go on.
+            // Out of file descriptors, or a client that left at once: wait a little and continue.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
@@ -137,24 +138,24 @@ async fn accept(listener: tokio::net::TcpListener, hosts: Arc<Hosts>) {
 async fn connection(stream: TcpStream, hosts: Arc<Hosts>) {
     let Ok(local) = stream.local_addr() else { return };
     let _ = stream.set_nodelay(true);
-    hosts.connected(local.ip());
+    hosts.count_connection(local.ip());
     let reset = Arc::new(AtomicBool::new(false));
-    let wire = Wire { stream, reset: Arc::clone(&reset) };
+    let stream = ResettableStream { stream, reset: Arc::clone(&reset) };
     let service = service_fn(|request: Request<Incoming>| {
         let (hosts, reset) = (Arc::clone(&hosts), Arc::clone(&reset));
-        async move { respond(&hosts, local.ip(), request, &reset).await }
+        async move { handle(&hosts, local.ip(), request, &reset).await }
     });
-    // Errors here are what clients do (leave early) or what sites do on purpose (break off): nothing to report.
-    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(wire), service).await;
+    // Errors are clients that leave early or sites that break the connection on purpose: nothing to report.
+    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// Enters the request in the ledger and asks its site. The error ends the connection without an answer.
-async fn respond(
+/// Records the request in the ledger and passes it to its site. An error ends the connection without a response.
+async fn handle(
     hosts: &Hosts,
     local: IpAddr,
     request: Request<Incoming>,
     reset: &AtomicBool,
-) -> Result<Response<Body>, Broken> {
+) -> Result<Response<Body>, BrokenOnPurpose> {
     let Some((name, host)) = hosts.find(requested_host(&request).as_deref(), local) else {
         return Ok(text(421, "This server has no such host.\n"));
     };
@@ -164,32 +165,32 @@ async fn respond(
         .map(|(name, value)| Header::new(name.as_str(), String::from_utf8_lossy(value.as_bytes())))
         .collect();
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    let seen = Seen {
+    let received = ReceivedRequest {
         host: name.to_owned(),
         method: request.method().to_string(),
         path: path.clone(),
         headers: headers.clone(),
         at: Instant::now(),
     };
-    let at = seen.at;
-    let number = host.ledger.enter(seen);
+    let at = received.at;
+    let number = host.ledger.record_request(received);
     let site = Arc::clone(&*host.site.lock().unwrap_or_else(PoisonError::into_inner));
-    match answer(&site, &Asked { host: name, path: &path, headers: &headers, number, at, ledger: &host.ledger }).await {
-        Answer::Response(mut response) => {
-            let shown = response.extensions_mut().remove::<Shown>();
+    match respond(&site, &SiteRequest { host: name, path: &path, headers: &headers, number, at, ledger: &host.ledger }).await {
+        SiteResponse::Response(mut response) => {
+            let page = response.extensions_mut().remove::<SentPage>();
             let is_refused = matches!(response.status().as_u16(), 401 | 403 | 429);
-            host.ledger.answered(shown, is_refused, path.starts_with("/api/"));
+            host.ledger.record_response(page, is_refused, path.starts_with("/api/"));
             Ok(response)
         }
-        Answer::Reset => {
-            // Relaxed: the flag is read when the same task drops the connection.
+        SiteResponse::Reset => {
+            // Relaxed: the same task reads the flag when it drops the connection.
             reset.store(true, Ordering::Relaxed);
-            Err(Broken)
+            Err(BrokenOnPurpose)
         }
     }
 }
 
-/// The host that the request line or the `Host` header names, without its port.
+/// Returns the host that the request line or the `Host` header names, without its port.
 fn requested_host(request: &Request<Incoming>) -> Option<String> {
     if let Some(host) = request.uri().host() {
         return Some(host.trim_matches(['[', ']']).to_owned());
@@ -198,33 +199,33 @@ fn requested_host(request: &Request<Incoming>) -> Option<String> {
     Some(authority.host().trim_matches(['[', ']']).to_owned())
 }
 
-/// A connection that is broken off on purpose.
+/// The error of a connection that the site breaks on purpose.
 #[derive(Debug, thiserror::Error)]
-#[error("broken off on purpose")]
-struct Broken;
+#[error("broken on purpose")]
+struct BrokenOnPurpose;
 
-/// A stream that is reset instead of closed when told so.
-struct Wire {
+/// A stream that is reset instead of closed when its flag is set.
+struct ResettableStream {
     stream: TcpStream,
     reset: Arc<AtomicBool>,
 }
 
-impl Drop for Wire {
+impl Drop for ResettableStream {
     fn drop(&mut self) {
         if self.reset.load(Ordering::Relaxed) {
-            // With no time to linger, closing sends RST. Should it fail, the client sees an early end instead.
+            // With zero linger, closing sends RST. If that fails, the client sees an early end instead.
             let _ = self.stream.set_zero_linger();
         }
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for ResettableStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for ResettableStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }

@@ -1,139 +1,142 @@
-//! The kinds of sites: what a host does, as data. How each is answered is in `answer`.
+//! The kinds of sites: the behaviour of a host, as data.
+//!
+//! Must not know: how each kind responds, which is in `respond`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::pages::charset::Charset;
-use crate::pages::html::Wall;
+use crate::pages::html::Challenge;
 
-/// What a host does with a request.
+/// The behaviour of a host.
 ///
-/// Sites that behave differently over time count *page requests*: all requests to the host but those for `/assets/...`,
-/// `/api/...`, `/cdn-cgi/...`, `/favicon.ico` and `/robots.txt`, which a browser makes on the side.
+/// Sites that change over time count *page requests*: all requests to the host except those for `/assets/...`,
+/// `/api/...`, `/cdn-cgi/...`, `/favicon.ico` and `/robots.txt`, which a browser makes for a page.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Site {
-    /// Server-rendered articles, a different one at every path. Paths that end in `.pdf`, `.json` or `.txt` have that type.
+    /// Server-rendered articles, a different one at every path. Paths that end in `.pdf`, `.json` or `.txt` have that
+    /// type.
     Static,
-    /// A React app: every path answers with the same shell, and the articles come as JSON once scripts run.
+    /// A React app: every path responds with the same shell, and the articles arrive as JSON once scripts run.
     ReactShell,
-    /// A challenge page, except for clients whose `User-Agent` contains `admits`: they get `behind`.
+    /// A challenge page. Clients whose `User-Agent` contains `admits` get `behind` instead.
     Captcha {
-        /// Whose challenge it is.
-        wall: Wall,
-        /// Its status: 403, 503, or 200 for the sly kind.
+        /// Vendor that the challenge imitates.
+        challenge: Challenge,
+        /// Status: 403, 503, or 200 for a disguised challenge.
         status: u16,
-        /// The marker that opens it; none opens it to nobody.
+        /// Marker of the user agents that pass; `None` lets nobody pass.
         admits: Option<String>,
-        /// What is behind it.
+        /// Site behind the challenge.
         behind: Box<Site>,
     },
-    /// 429 with `Retry-After` from page request number `free` + 1 on; articles before.
+    /// Articles, then 429 with `Retry-After` from page request number `free` + 1 on.
     RateLimited {
-        /// The value of `Retry-After`: seconds or an HTTP date.
+        /// Value of `Retry-After`: seconds or an HTTP date.
         retry_after: String,
-        /// Page requests that are answered before.
+        /// Page requests that get an article before.
         free: u64,
     },
-    /// So many pages in each window of time, the first of which begins with the first page request; 429 for who asks for more, with
-    /// the seconds until the next window as `Retry-After`.
+    /// A number of pages per window; the first window begins with the first page request. Further requests get 429,
+    /// with the seconds until the next window as `Retry-After`.
     Quota {
-        /// Page requests that are answered in a window, refused ones counted too.
+        /// Page requests per window, including refused ones.
         pages: u64,
-        /// How long a window is.
+        /// Length of a window.
         window: Duration,
-        /// What answers them.
+        /// Site that responds within the quota.
         behind: Box<Site>,
     },
     /// This HTML at every path, with status 200.
     Html(String),
     /// A PDF at every path.
     Pdf,
-    /// Waits before the first byte of the answer.
+    /// A wait before the first byte of the response.
     Slow {
-        /// How long.
+        /// Length of the wait.
         wait: Duration,
-        /// What then answers.
+        /// Site that responds then.
         behind: Box<Site>,
     },
-    /// An article that trickles: headers at once, then `bytes` bytes every `every`.
+    /// An article that arrives slowly: headers at once, then `bytes` bytes per `every`.
     Drip {
-        /// The pause before each piece.
+        /// Pause before each piece.
         every: Duration,
-        /// The size of a piece.
+        /// Size of a piece.
         bytes: usize,
     },
     /// A gzip body of about 1 MiB that expands to more than 1 GiB of HTML.
     GzipBomb,
-    /// An article sent in a content coding, whatever the client accepts.
+    /// An article in a content coding, whatever the client accepts.
     Compressed(Coding),
-    /// Redirects out of the loopback network: `/metadata` to 169.254.169.254, `/mapped` to the same address as IPv4-mapped
-    /// IPv6, every other path to 10.255.255.1.
+    /// Redirects out of the loopback network: `/metadata` to 169.254.169.254, `/mapped` to the same address as
+    /// IPv4-mapped IPv6, every other path to 10.255.255.1.
     RedirectOut,
     /// Redirects every path to one URL.
     Redirect {
-        /// 301, 302, 303, 307 or 308.
+        /// Status: 301, 302, 303, 307 or 308.
         status: u16,
-        /// The value of `Location`, as it is sent.
+        /// Value of `Location`, as it is sent.
         to: String,
     },
-    /// Redirects for ever, to another path each time.
+    /// Redirects without an end, to another path each time.
     RedirectLoop,
     /// Articles in another language and encoding.
     NonUtf8(Charset),
-    /// 200 with an HTML type and no byte of body.
+    /// 200 with an HTML type and an empty body.
     Empty,
     /// `failing` for each page request whose number is a multiple of `every`, `otherwise` for the rest.
     Flaky {
-        /// The period; 0 never fails.
+        /// Period; 0 never fails.
         every: u64,
-        /// What answers the failing ones, e.g. [`Site::SERVER_ERROR`] or [`Site::Reset`].
+        /// Site for the failing requests, e.g. [`Site::SERVER_ERROR`] or [`Site::Reset`].
         failing: Box<Site>,
-        /// What answers the others.
+        /// Site for the other requests.
         otherwise: Box<Site>,
     },
-    /// One site for the first page requests, another one from then on. For a change on command, see
+    /// One site for the first page requests, another one after them. For a change on command, see
     /// [`Origin::set_site`](super::Origin::set_site).
     Drifting {
-        /// Page requests that `first` answers.
+        /// Page requests that `first` responds to.
         after: u64,
-        /// What the site is like at first.
+        /// Site at first.
         first: Box<Site>,
-        /// What it turns into.
+        /// Site afterwards.
         then: Box<Site>,
     },
-    /// A short error page with this status; 401 asks for credentials.
+    /// A short error page with this status; 401 carries a challenge for credentials.
     Status(u16),
     /// Announces a longer body than it sends, then closes the connection.
     Truncated,
-    /// Takes the request and resets the connection.
+    /// Reads the request and resets the connection.
     Reset,
-    /// Takes the request and answers nothing, while the connection stays open.
+    /// Reads the request and sends nothing, while the connection stays open.
     Silent,
     /// HTML without an end.
     EndlessBody,
-    /// An article under a response header of this many bytes.
+    /// An article with a response header of this many bytes.
     HugeHeader {
         /// Length of the header's value.
         bytes: usize,
     },
     /// A waiting room.
     QueueRoom,
-    /// Redirects every path to `/login?next=...`, which asks for a password.
+    /// Redirects every path to `/login?next=...`, which has a password form.
     LoginWall,
     /// The files below a directory, `index.html` for directories.
     Files(PathBuf),
-    /// A page of a heading and one sentence at every path: little, and all there is.
+    /// A page with a heading and one sentence at every path: short but complete.
     Short,
-    /// A stub at every path that leads on in HTML, to the same path below `/now`; articles there.
+    /// A stub at every path that redirects in HTML to the same path below `/now`; articles there.
     HtmlRedirect,
-    /// Articles that lead ever deeper: every page links to pages below itself that nobody has seen. `/robots.txt` forbids what lies
+    /// Articles that lead ever deeper: every page links to new pages below itself. `/robots.txt` forbids the paths
     /// below `/deeper`.
     Trap,
-    /// A site whose pages tell when a script of theirs runs: so that the ledger knows of renders. See
+    /// A site whose pages load a script that reports that scripts run, so the ledger counts renders. See
     /// [`Tally`](super::Tally).
-    Watched(Box<Site>),
-    /// Several sites on one host: the longest prefix of the path decides, and what matches none is not found.
+    CountRenders(Box<Site>),
+    /// Several sites on one host: the longest matching prefix of the path selects the site; without a match, 404.
     Mixed(Vec<(String, Site)>),
 }
 
@@ -147,37 +150,37 @@ impl Site {
     /// 503.
     pub const SERVER_ERROR: Self = Self::Status(503);
 
-    /// A challenge in Cloudflare's manner with `status`, in front of articles, open to user agents that contain `stealth`.
+    /// Returns a Cloudflare-like challenge with `status` in front of articles; user agents that contain `stealth` pass.
     pub fn captcha(status: u16) -> Self {
         Self::Captcha {
-            wall: Wall::Cloudflare,
+            challenge: Challenge::Cloudflare,
             status,
             admits: Some("stealth".to_owned()),
             behind: Box::new(Self::Static),
         }
     }
 
-    /// 429 for every request, with `Retry-After` in seconds.
+    /// Returns a site with 429 for every request, and `Retry-After` in seconds.
     pub fn rate_limited(retry_after_s: u32) -> Self {
         Self::RateLimited { retry_after: retry_after_s.to_string(), free: 0 }
     }
 
-    /// Articles that come after `wait`.
+    /// Returns articles that arrive after `wait`.
     pub fn slow(wait: Duration) -> Self {
         Self::Slow { wait, behind: Box::new(Self::Static) }
     }
 
-    /// Articles, and 503 for each page request whose number is a multiple of `every`.
+    /// Returns articles, and 503 for each page request whose number is a multiple of `every`.
     pub fn flaky(every: u64) -> Self {
         Self::Flaky { every, failing: Box::new(Self::SERVER_ERROR), otherwise: Box::new(Self::Static) }
     }
 
-    /// Articles, `pages` of them in each `window`.
+    /// Returns articles, `pages` of them per `window`.
     pub fn quota(pages: u64, window: Duration) -> Self {
         Self::Quota { pages, window, behind: Box::new(Self::Static) }
     }
 
-    /// Articles for `after` page requests, then `then`.
+    /// Returns articles for `after` page requests, then `then`.
     pub fn drifting(after: u64, then: Self) -> Self {
         Self::Drifting { after, first: Box::new(Self::Static), then: Box::new(then) }
     }
@@ -193,14 +196,14 @@ pub enum Coding {
     Brotli,
     /// `zstd`
     Zstd,
-    /// `deflate`, as the standard has it: with zlib's frame.
+    /// `deflate` as the standard defines it, with zlib's frame.
     Deflate,
-    /// `deflate`, as some servers send it: without any frame.
+    /// `deflate` as some servers send it, without a frame.
     RawDeflate,
 }
 
 impl Coding {
-    /// Its name in `Content-Encoding`.
+    /// Returns the name in `Content-Encoding`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",

@@ -1,58 +1,60 @@
-//! Articles: for each path of a site another piece of prose, always the same one for the same path.
+//! Articles: a different text for each path of a site, always the same for the same path.
 //!
-//! The invariant: at least 1000 characters of text, several sections, links to other paths of the same site, and no two
-//! paths with the same title. What it looks like on the wire (HTML, JSON, PDF) is not decided here.
+//! Invariants: an article has at least 1000 characters of text, several sections, and links to other paths of the same
+//! site. No two paths share a title.
+//!
+//! Must not know: the format on the wire (HTML, JSON, PDF).
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// One page of prose.
+/// A page of prose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Article {
-    /// The title; it names the path.
+    /// Title, which names the path.
     pub(crate) title: String,
-    /// One sentence that says what the article is about.
+    /// One sentence on the subject of the article.
     pub(crate) summary: String,
-    /// The sections, in order.
+    /// Sections, in order.
     pub(crate) sections: Vec<Section>,
     /// Links to other pages of the site: (path, text).
     pub(crate) links: Vec<(String, String)>,
 }
 
-/// A heading and the paragraphs under it.
+/// A heading and the paragraphs below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Section {
-    /// The heading.
+    /// Heading.
     pub(crate) heading: String,
-    /// The paragraphs, in order.
+    /// Paragraphs, in order.
     pub(crate) paragraphs: Vec<String>,
 }
 
 impl Article {
-    /// The article at `path` (with its query) of the site called `host`.
+    /// Returns the article at `path` (with its query) of the site called `host`.
     pub(crate) fn at(host: &str, path: &str) -> Self {
-        let mut dice = Dice::new(&format!("{host}\n{path}"));
-        let subject = dice.pick(SUBJECTS);
-        let place = dice.pick(PLACES);
+        let mut rng = SplitMix64::new(&format!("{host}\n{path}"));
+        let subject = rng.pick(SUBJECTS);
+        let place = rng.pick(PLACES);
         let title = format!("The {subject} of {place}: {}", readable(path));
         let summary =
-            format!("What the records of {place} say about its {subject}, and what {} found.", dice.pick(PEOPLE));
-        let first = dice.below(HEADINGS.len());
-        let sections = (0..3 + dice.below(3))
+            format!("What the records of {place} say about its {subject}, and what {} found.", rng.pick(PEOPLE));
+        let first = rng.below(HEADINGS.len());
+        let sections = (0..3 + rng.below(3))
             .map(|i| Section {
                 heading: HEADINGS[(first + i) % HEADINGS.len()].to_owned(),
-                paragraphs: (0..2 + dice.below(2)).map(|_| paragraph(&mut dice, subject, place)).collect(),
+                paragraphs: (0..2 + rng.below(2)).map(|_| paragraph(&mut rng, subject, place)).collect(),
             })
             .collect();
-        Self { title, summary, sections, links: links(&mut dice) }
+        Self { title, summary, sections, links: links(&mut rng) }
     }
 
-    /// The same, with links to these paths.
+    /// Replaces the links by links to these paths.
     pub(crate) fn leading_to(self, paths: &[String]) -> Self {
         let links = paths.iter().map(|path| (path.clone(), format!("On {}", readable(path)))).collect();
         Self { links, ..self }
     }
 
-    /// The article as the JSON that the client-rendered site asks for.
+    /// Returns the article as the JSON that the client-rendered site requests.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "title": self.title,
@@ -67,24 +69,24 @@ impl Article {
     }
 }
 
-/// A path as a reader would say it: `/notes/old-mill.html?v=2` is "notes, old mill.html?v=2".
+/// Returns a path as a reader would say it: `/notes/old-mill.html?v=2` becomes "notes, old mill.html?v=2".
 fn readable(path: &str) -> String {
     let words = path.trim_matches('/').replace('/', ", ").replace(['-', '_', '+'], " ");
     if words.is_empty() { "front page".to_owned() } else { words }
 }
 
-fn paragraph(dice: &mut Dice, subject: &str, place: &str) -> String {
-    let sentences: Vec<String> = (0..3 + dice.below(3)).map(|_| sentence(dice, subject, place)).collect();
+fn paragraph(rng: &mut SplitMix64, subject: &str, place: &str) -> String {
+    let sentences: Vec<String> = (0..3 + rng.below(3)).map(|_| sentence(rng, subject, place)).collect();
     sentences.join(" ")
 }
 
-fn sentence(dice: &mut Dice, subject: &str, place: &str) -> String {
-    let who = dice.pick(PEOPLE);
-    let year = 1780 + dice.below(220);
-    let count = 3 + dice.below(90);
-    let quality = dice.pick(QUALITIES);
-    let thing = dice.pick(THINGS);
-    match dice.below(8) {
+fn sentence(rng: &mut SplitMix64, subject: &str, place: &str) -> String {
+    let who = rng.pick(PEOPLE);
+    let year = 1780 + rng.below(220);
+    let count = 3 + rng.below(90);
+    let quality = rng.pick(QUALITIES);
+    let thing = rng.pick(THINGS);
+    match rng.below(8) {
         0 => format!("In {year}, {who} counted {count} {thing} along the {subject} and called them {quality}."),
         1 => format!("The {thing} were {quality} that year, and {place} spoke of little else until the autumn."),
         2 => format!("Of the {count} {thing} listed in {year}, fewer than half can still be seen from the {subject}."),
@@ -102,24 +104,24 @@ fn sentence(dice: &mut Dice, subject: &str, place: &str) -> String {
     }
 }
 
-fn links(dice: &mut Dice) -> Vec<(String, String)> {
+fn links(rng: &mut SplitMix64) -> Vec<(String, String)> {
     (0..5)
         .map(|_| {
-            let (section, subject, number) = (dice.pick(SHELVES), dice.pick(SUBJECTS), 1 + dice.below(400));
+            let (section, subject, number) = (rng.pick(SHELVES), rng.pick(SUBJECTS), 1 + rng.below(400));
             (format!("/{section}/{subject}-{number}"), format!("On the {subject}, part {number}"))
         })
         .collect()
 }
 
-/// A repeatable source of choices (splitmix64), seeded by a text.
-struct Dice(u64);
+/// A repeatable random number generator (splitmix64), seeded by a text.
+struct SplitMix64(u64);
 
-impl Dice {
+impl SplitMix64 {
     fn new(seed: &str) -> Self {
         Self(xxh3_64(seed.as_bytes()))
     }
 
-    /// A number below `end`; 0 when `end` is 0.
+    /// Returns a number below `end`; 0 when `end` is 0.
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_path_has_an_article_of_its_own_that_never_changes() {
+    fn every_path_has_its_own_article_that_never_changes() {
         let mut titles = std::collections::HashSet::new();
         let mut texts = std::collections::HashSet::new();
         for n in 0..2000 {

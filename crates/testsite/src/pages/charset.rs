@@ -4,7 +4,7 @@ use encoding_rs::{SHIFT_JIS, WINDOWS_1251};
 
 use super::escape_html;
 
-/// How a page is encoded, and where that is said.
+/// The encoding of a page, and where it is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Charset {
@@ -17,7 +17,7 @@ pub enum Charset {
 }
 
 impl Charset {
-    /// The `Content-Type` that goes with the page.
+    /// Returns the `Content-Type` of the page.
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::Windows1251ByHeader => "text/html; charset=windows-1251",
@@ -25,7 +25,7 @@ impl Charset {
         }
     }
 
-    /// The page at `path`, encoded.
+    /// Returns the encoded page at `path`.
     pub(crate) fn page(self, path: &str) -> Vec<u8> {
         match self {
             Self::Windows1251ByHeader => WINDOWS_1251.encode(&page("ru", "", RUSSIAN, path)).0.into_owned(),

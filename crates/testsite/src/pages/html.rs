@@ -1,21 +1,21 @@
-//! HTML: an article as a server renders it, and the walls, rooms and error pages that stand in its place.
+//! HTML: an article as a server renders it, challenges, waiting rooms and error pages.
 
 use super::article::Article;
 use super::escape_html;
 
-/// Which protection a challenge page belongs to.
+/// The protection that a challenge page imitates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Wall {
-    /// A challenge in the manner of Cloudflare, with its headers.
+pub enum Challenge {
+    /// A Cloudflare-like challenge, with its headers.
     Cloudflare,
-    /// A captcha in the manner of DataDome, with its headers.
+    /// A DataDome-like captcha, with its headers.
     DataDome,
-    /// A protection that no rule names: only its title, its sentence and its thinness tell.
+    /// A protection that no rule names: only its title, its sentence and its little text give it away.
     Unlisted,
 }
 
-/// An article as a page that needs no script.
+/// Returns an article as a page that needs no script.
 pub(crate) fn article(article: &Article) -> String {
     let title = escape_html(&article.title);
     let mut page = format!(
@@ -40,7 +40,7 @@ pub(crate) fn article(article: &Article) -> String {
     page
 }
 
-/// The article's title and one sentence, and nothing else.
+/// Returns a page with the article's title and one sentence only.
 pub(crate) fn short(article: &Article) -> String {
     let (title, summary) = (escape_html(&article.title), escape_html(&article.summary));
     format!(
@@ -49,7 +49,7 @@ pub(crate) fn short(article: &Article) -> String {
     )
 }
 
-/// A page that sends its reader on.
+/// Returns a page that redirects by a `meta` element.
 pub(crate) fn refresh(to: &str) -> String {
     let to = escape_html(to);
     format!(
@@ -58,27 +58,27 @@ pub(crate) fn refresh(to: &str) -> String {
     )
 }
 
-/// The challenge page of `wall`. `ray` is the identifier that such pages print: hexadecimal digits.
-pub(crate) fn challenge(wall: Wall, ray: &str) -> String {
-    let template = match wall {
-        Wall::Cloudflare => include_str!("html/challenge-cloudflare.html"),
-        Wall::DataDome => include_str!("html/challenge-datadome.html"),
-        Wall::Unlisted => include_str!("html/challenge-unlisted.html"),
+/// Returns the challenge page. `ray` is the identifier that such pages print: hexadecimal digits.
+pub(crate) fn challenge(challenge: Challenge, ray: &str) -> String {
+    let template = match challenge {
+        Challenge::Cloudflare => include_str!("html/challenge-cloudflare.html"),
+        Challenge::DataDome => include_str!("html/challenge-datadome.html"),
+        Challenge::Unlisted => include_str!("html/challenge-unlisted.html"),
     };
     template.replace("{{ray}}", ray)
 }
 
-/// A waiting room.
+/// Returns a waiting room.
 pub(crate) fn waiting_room() -> String {
     include_str!("html/waiting-room.html").to_owned()
 }
 
-/// A page that asks for a password before it shows `next`.
+/// Returns a page with a password form that leads to `next`.
 pub(crate) fn login(next: &str) -> String {
     include_str!("html/login.html").replace("{{next}}", &escape_html(next))
 }
 
-/// The short page that a server sends with an error status.
+/// Returns the short page that a server sends with an error status.
 pub(crate) fn status_page(status: u16, reason: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>{status} {reason}</title></head>\n\

@@ -1,7 +1,8 @@
-//! What the demo's sites show: articles, walls, documents. Pure functions from a path to bytes; no state, no network.
+//! The pages of the sites: articles, challenges, documents. Pure functions from a path to bytes, without state or
+//! network.
 //!
-//! Everything here was written for this project. The same path always gives the same bytes, so that a test may compare
-//! what was fetched with what was served.
+//! Invariants: the same path always gives the same bytes, so a test can compare fetched and served pages. All texts
+//! were written for this project.
 
 pub(super) mod article;
 pub(super) mod charset;

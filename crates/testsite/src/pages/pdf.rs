@@ -1,13 +1,13 @@
-//! An article as a PDF file: one page, one built-in font, offsets computed.
+//! An article as a PDF file: one page, one built-in font, computed offsets.
 
 use super::article::Article;
 
-/// Lines that fit the page.
+/// Lines per page.
 const LINES: usize = 50;
-/// Characters that fit a line of 11-point Helvetica on A4.
+/// Characters per line of 11-point Helvetica on A4.
 const COLUMNS: usize = 88;
 
-/// The article as a PDF 1.4 file of one page; text beyond the page's end is left out.
+/// Returns the article as a PDF 1.4 file of one page; text beyond the end of the page is left out.
 pub(crate) fn article(article: &Article) -> Vec<u8> {
     let mut text = String::from("BT /F1 11 Tf 50 790 Td 14 TL\n");
     for line in lines(article).into_iter().take(LINES) {
@@ -48,7 +48,7 @@ fn lines(article: &Article) -> Vec<String> {
     lines
 }
 
-/// Words laid out in lines of at most [`COLUMNS`] characters; a longer word has a line of its own.
+/// Wraps words into lines of at most [`COLUMNS`] characters; a longer word gets its own line.
 fn wrap(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -63,7 +63,8 @@ fn wrap(text: &str) -> Vec<String> {
     lines
 }
 
-/// Text for a PDF string: printable ASCII, its three special characters escaped, everything else a question mark.
+/// Returns text for a PDF string: printable ASCII with its three special characters escaped; anything else becomes a
+/// question mark.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,14 +1,14 @@
-//! The client-rendered site: a real Vite build of `web/react-shell`, embedded as `make react-shell` left it.
+//! The client-rendered site: a real Vite build of `web/react-shell`, embedded as built by `make react-shell`.
 //!
-//! The build names its assets by their contents; the copies here have stable names, and the names that the shell asks for
-//! are read from its HTML, so that a rebuild changes no code.
+//! The build names its assets by their contents; the copies here have stable names. The requested names are read from
+//! the HTML, so a rebuild changes no code.
 
-/// The HTML that every path of the site answers with: no text of its own.
+/// HTML of every path of the site; it has no text.
 pub(crate) const INDEX: &str = include_str!("react-shell/index.html");
 const SCRIPT: &[u8] = include_bytes!("react-shell/app.js");
 const STYLE: &[u8] = include_bytes!("react-shell/app.css");
 
-/// The asset at `path` with its content type, when the shell's HTML names it.
+/// Returns the asset at `path` with its content type, if the HTML names it.
 pub(crate) fn asset(path: &str) -> Option<(&'static str, &'static [u8])> {
     if !path.starts_with("/assets/") || !INDEX.contains(&format!("\"{path}\"")) {
         return None;
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_asset_that_the_shell_names_is_embedded() {
+    fn every_asset_of_the_shell_is_embedded() {
         let named: Vec<&str> = INDEX.split('"').filter(|part| part.starts_with("/assets/")).collect();
         assert_eq!(named.len(), 2, "a script and a style sheet: {named:?}");
         for path in named {
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_says_nothing_without_scripts() {
+    fn the_shell_has_no_text_without_scripts() {
         assert!(INDEX.contains("<div id=\"root\"></div>"));
         assert!(INDEX.len() < 1024);
     }

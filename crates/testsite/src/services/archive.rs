@@ -1,101 +1,101 @@
-//! A web archive as the Wayback Machine is one: availability interface, CDX interface, raw captures, and a Memento time gate.
+//! A web archive like the Wayback Machine: availability API, CDX API, raw captures, and a Memento time gate.
 //!
-//! Captures are given as data. What it answers follows the public descriptions of those interfaces: a JSON object with the closest
-//! snapshot, rows of text under a row of names, a capture under its digits with `Memento-Datetime` and `Link`, digits that are not
-//! exactly a capture's led to the nearest one by a redirect.
+//! Captures are given as data. The responses follow the public descriptions of those APIs: a JSON object with the
+//! closest snapshot; rows of text under a row of names; a capture under its digits with `Memento-Datetime` and `Link`.
+//! Digits that match no capture exactly redirect to the nearest one.
 
 use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Asked, Reply, Service};
+use super::{ServiceRequest, Reply, Service};
 
 /// One capture.
 #[derive(Clone, Debug)]
 pub struct Capture {
-    /// `20240229120000`
+    /// Timestamp in digits: `20240229120000`
     pub digits: String,
-    /// The page's address.
+    /// Address of the page.
     pub url: String,
-    /// The status of then.
+    /// Captured status.
     pub status: u16,
-    /// The headers of then.
+    /// Captured headers.
     pub headers: Vec<(String, String)>,
-    /// The body of then.
+    /// Captured body.
     pub body: String,
 }
 
 impl Capture {
-    /// A capture of an HTML page.
+    /// Returns a capture of an HTML page.
     pub fn page(digits: &str, url: &str, body: &str) -> Self {
         let headers = vec![("Content-Type".to_owned(), "text/html; charset=utf-8".to_owned())];
         Self { digits: digits.to_owned(), url: url.to_owned(), status: 200, headers, body: body.to_owned() }
     }
 
-    /// A captured redirect to `to`.
+    /// Returns a captured redirect to `to`.
     pub fn redirect(digits: &str, url: &str, to: &str) -> Self {
         let headers = vec![("Location".to_owned(), to.to_owned())];
         Self { status: 302, headers, ..Self::page(digits, url, "") }
     }
 
-    /// The digits as a number, which sorts as the times do.
+    /// Returns the digits as a number, which sorts as the times do.
     fn number(&self) -> i64 {
         self.digits.parse().unwrap_or(0)
     }
 }
 
-/// What is out of order.
+/// Injected faults.
 #[derive(Clone, Debug, Default)]
-pub struct Moods {
-    /// The availability interface knows of nothing.
-    pub availability_knows_nothing: bool,
-    /// Everything answers with this instead.
-    pub instead: Option<Reply>,
-    /// Captured redirects keep the `Location` of then, which leads to the live site.
-    pub locations_as_captured: bool,
+pub struct ArchiveFaults {
+    /// The availability API finds no capture.
+    pub availability_is_empty: bool,
+    /// Every request gets this response instead.
+    pub override_reply: Option<Reply>,
+    /// Captured redirects keep their captured `Location`, which leads to the live site.
+    pub keeps_captured_locations: bool,
 }
 
-/// The archive, as long as it runs.
+/// A running web archive.
 #[derive(Debug)]
 pub struct WebArchive {
     service: Service,
-    moods: Arc<Mutex<Moods>>,
+    faults: Arc<Mutex<ArchiveFaults>>,
 }
 
 impl WebArchive {
-    /// An archive with these captures, on a free port of `ip`.
+    /// Starts an archive with these captures, on a free port of `ip`.
     ///
     /// # Errors
     /// See [`Service::start`].
     pub fn start(ip: IpAddr, captures: Vec<Capture>) -> io::Result<Self> {
-        let moods: Arc<Mutex<Moods>> = Arc::default();
-        let own = Arc::clone(&moods);
-        let service = Service::start(ip, move |asked| {
-            let moods = own.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            answer(asked, &captures, &moods)
+        let faults: Arc<Mutex<ArchiveFaults>> = Arc::default();
+        let own = Arc::clone(&faults);
+        let service = Service::start(ip, move |request| {
+            let faults = own.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            answer(request, &captures, &faults)
         })?;
-        Ok(Self { service, moods })
+        Ok(Self { service, faults })
     }
 
-    /// Changes what is out of order, from the next request on.
-    pub fn set(&self, moods: Moods) {
-        *self.moods.lock().unwrap_or_else(PoisonError::into_inner) = moods;
+    /// Changes the injected faults, from the next request on.
+    pub fn set_faults(&self, faults: ArchiveFaults) {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
     }
 
-    /// What it was asked.
+    /// Returns the service, which has the received requests.
     pub fn service(&self) -> &Service {
         &self.service
     }
 }
 
-fn answer(asked: &Asked, captures: &[Capture], moods: &Moods) -> Reply {
-    if let Some(instead) = &moods.instead {
-        return instead.clone();
+fn answer(request: &ServiceRequest, captures: &[Capture], faults: &ArchiveFaults) -> Reply {
+    if let Some(reply) = &faults.override_reply {
+        return reply.clone();
     }
-    let path = asked.target.split('?').next().unwrap_or_default();
-    let host = asked.header("host").unwrap_or_default();
+    let path = request.target.split('?').next().unwrap_or_default();
+    let host = request.header("host").unwrap_or_default();
     if path == "/wayback/available" {
-        let found = if moods.availability_knows_nothing { None } else { wanted(asked, "timestamp", captures) };
+        let found = if faults.availability_is_empty { None } else { wanted(request, "timestamp", captures) };
         let closest = found.map_or(String::new(), |capture| {
             format!(
                 r#""closest":{{"status":"200","available":true,"url":"http://{host}/web/{0}/{1}","timestamp":"{0}"}}"#,
@@ -105,25 +105,25 @@ fn answer(asked: &Asked, captures: &[Capture], moods: &Moods) -> Reply {
         return Reply::status(200).body("application/json", format!(r#"{{"archived_snapshots":{{{closest}}}}}"#));
     }
     if path == "/cdx/search/cdx" {
-        let row = wanted(asked, "closest", captures);
+        let row = wanted(request, "closest", captures);
         let row = row.map_or(String::new(), |capture| format!(",[{:?},{:?}]", capture.digits, capture.url));
         let rows = if row.is_empty() { "[]".to_owned() } else { format!(r#"[["timestamp","original"]{row}]"#) };
         return Reply::status(200).body("application/json", rows);
     }
-    if let Some(url) = asked.target.strip_prefix("/timegate/") {
-        return time_gate(asked, host, url, captures);
+    if let Some(url) = request.target.strip_prefix("/timegate/") {
+        return time_gate(request, host, url, captures);
     }
-    match asked.target.strip_prefix("/web/") {
-        Some(rest) => replay(host, rest, captures, moods),
+    match request.target.strip_prefix("/web/") {
+        Some(rest) => replay(host, rest, captures, faults),
         None => Reply::status(404),
     }
 }
 
-/// The capture of a page that is nearest to the wanted digits, or the newest.
-fn wanted<'c>(asked: &Asked, parameter: &str, captures: &'c [Capture]) -> Option<&'c Capture> {
-    let url = asked.parameter("url")?;
+/// Returns the capture of a page that is nearest to the wanted digits, or the newest.
+fn wanted<'c>(request: &ServiceRequest, parameter: &str, captures: &'c [Capture]) -> Option<&'c Capture> {
+    let url = request.parameter("url")?;
     let pages: Vec<Capture> = captures.iter().filter(|capture| capture.status == 200).cloned().collect();
-    let found = nearest(&url, asked.parameter(parameter).as_deref(), &pages)?.digits.clone();
+    let found = nearest(&url, request.parameter(parameter).as_deref(), &pages)?.digits.clone();
     captures.iter().find(|capture| capture.digits == found && capture.url == url)
 }
 
@@ -135,8 +135,8 @@ fn nearest<'c>(url: &str, digits: Option<&str>, captures: &'c [Capture]) -> Opti
     }
 }
 
-fn time_gate(asked: &Asked, host: &str, url: &str, captures: &[Capture]) -> Reply {
-    let wanted = asked.header("accept-datetime").map(digits_of_http_date);
+fn time_gate(request: &ServiceRequest, host: &str, url: &str, captures: &[Capture]) -> Reply {
+    let wanted = request.header("accept-datetime").map(digits_of_http_date);
     let Some(capture) = nearest(url, wanted.as_deref(), captures) else { return Reply::status(404) };
     Reply::status(302)
         .header("Vary", "accept-datetime")
@@ -144,7 +144,7 @@ fn time_gate(asked: &Asked, host: &str, url: &str, captures: &[Capture]) -> Repl
         .header("Location", format!("http://{host}/web/{}/{url}", capture.digits))
 }
 
-/// `Thu, 29 Feb 2024 12:34:56 GMT` in digits.
+/// Converts `Thu, 29 Feb 2024 12:34:56 GMT` to digits.
 fn digits_of_http_date(date: &str) -> String {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let words: Vec<&str> = date.split([' ', ',', ':']).filter(|word| !word.is_empty()).collect();
@@ -153,7 +153,7 @@ fn digits_of_http_date(date: &str) -> String {
     format!("{year}{month:02}{day}{hour}{minute}{second}")
 }
 
-fn replay(host: &str, rest: &str, captures: &[Capture], moods: &Moods) -> Reply {
+fn replay(host: &str, rest: &str, captures: &[Capture], faults: &ArchiveFaults) -> Reply {
     let Some((stamp, url)) = rest.split_once('/') else { return Reply::status(404) };
     let (digits, form) = stamp.split_at(stamp.len().min(14));
     let Some(capture) = nearest(url, Some(digits), captures) else {
@@ -170,7 +170,7 @@ fn replay(host: &str, rest: &str, captures: &[Capture], moods: &Moods) -> Reply 
     for (name, value) in &capture.headers {
         match name.as_str() {
             "Content-Type" => reply = reply.header(name, value),
-            "Location" if moods.locations_as_captured => reply = reply.header(name, value),
+            "Location" if faults.keeps_captured_locations => reply = reply.header(name, value),
             "Location" => reply = reply.header(name, format!("http://{host}/web/{digits}{form}/{value}")),
             _ => {}
         }
@@ -186,7 +186,7 @@ fn http_date(digits: &str) -> String {
     const WEEKDAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     let part = |from: usize, to: usize| digits.get(from..to).and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
     let (year, month, day) = (part(0, 4), part(4, 6), part(6, 8));
-    // Sakamoto's way to the weekday.
+    // Sakamoto's algorithm for the weekday.
     let shift = [0, 3, 2, 5, 0, 3, 5, 1, 4, 6, 2, 4].get(month.saturating_sub(1)).copied().unwrap_or(0);
     let y = if month < 3 { year.saturating_sub(1) } else { year };
     let weekday = WEEKDAYS[(y + y / 4 - y / 100 + y / 400 + shift + day) % 7];

@@ -1,7 +1,7 @@
-//! Stand-ins for services of the web, on loopback: a web archive, and whatever else a closure answers for.
+//! Stand-ins for services of the web, on loopback: a web archive, a proxy, and any service that a closure can play.
 //!
-//! Each is a small HTTP/1.1 server with one thread for each connection, which keeps what it was asked. Must not be used for
-//! sites: those are [`crate::origin`].
+//! Each service is a small HTTP/1.1 server with one thread per connection that records its requests. Sites are served
+//! by [`crate::origin`] instead.
 
 pub mod archive;
 pub mod proxy;
@@ -13,17 +13,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A connection that says nothing is given up after this.
+/// Idle time after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(10);
-/// Bytes of a request's body that are read at most.
-const BODY_MAX: u64 = 1 << 20;
+/// Maximum number of body bytes that are read.
+const MAX_BODY: u64 = 1 << 20;
 
 /// A request as it arrived.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
-    /// `GET`, `POST`, ...
+pub struct ServiceRequest {
+    /// Method: `GET`, `POST`, ...
     pub method: String,
-    /// What stands in the request line: path and query, or a whole URL when a proxy is asked.
+    /// Target in the request line: path and query, or a whole URL when a proxy gets the request.
     pub target: String,
     /// Headers in order, names in lower case.
     pub headers: Vec<(String, String)>,
@@ -31,44 +31,44 @@ pub struct Asked {
     pub body: Vec<u8>,
 }
 
-impl Asked {
-    /// The first header called `name`, in lower case.
+impl ServiceRequest {
+    /// Returns the first header called `name`, in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The value of a parameter of the query, decoded.
+    /// Returns the decoded value of a query parameter.
     pub fn parameter(&self, name: &str) -> Option<String> {
         let (_, query) = self.target.split_once('?')?;
-        url::form_urlencoded::parse(query.as_bytes()).find(|(known, _)| known == name).map(|(_, value)| value.into())
+        url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value.into())
     }
 }
 
-/// What is answered.
+/// A prepared response.
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
-    /// The status; 0 closes the connection without an answer.
+    /// Status; 0 closes the connection without a response.
     pub status: u16,
-    /// Headers beside `Content-Length` and `Connection`.
+    /// Headers besides `Content-Length` and `Connection`.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl Reply {
-    /// An answer with this status and nothing else.
+    /// Returns a response with this status and nothing else.
     pub fn status(status: u16) -> Self {
         Self { status, ..Self::default() }
     }
 
-    /// The same with a header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
-    /// The same with a body of this type.
+    /// Adds a body of this type.
     #[must_use]
     pub fn body(self, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self { body: body.into(), ..self.header("Content-Type", content_type) }
@@ -79,56 +79,56 @@ impl Reply {
 #[derive(Debug)]
 pub struct Service {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<ServiceRequest>>>,
     stop: Arc<AtomicBool>,
     accepting: Option<JoinHandle<()>>,
 }
 
 impl Service {
-    /// Serves what `answer` says, on a free port of `ip`, which must be a loopback address.
+    /// Serves the replies of `answer` on a free port of `ip`, which must be a loopback address.
     ///
     /// # Errors
-    /// An address that is not loopback, or cannot be bound; no thread for the service.
-    pub fn start(ip: IpAddr, answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> io::Result<Self> {
+    /// Fails for an address that is not loopback or cannot be bound, and when no thread can be started.
+    pub fn start(ip: IpAddr, answer: impl Fn(&ServiceRequest) -> Reply + Send + Sync + 'static) -> io::Result<Self> {
         if !ip.is_loopback() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{ip} is no loopback address")));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{ip} is not a loopback address")));
         }
         let listener = TcpListener::bind((ip, 0))?;
         let address = listener.local_addr()?;
-        let (asked, stop, answer) = (Arc::default(), Arc::new(AtomicBool::new(false)), Arc::new(answer));
-        let (keeping, stopping) = (Arc::clone(&asked), Arc::clone(&stop));
+        let (requests, stop, answer) = (Arc::default(), Arc::new(AtomicBool::new(false)), Arc::new(answer));
+        let (recorded, stopping) = (Arc::clone(&requests), Arc::clone(&stop));
         let accepting = thread::Builder::new().name("service".to_owned()).spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 if stopping.load(Ordering::Acquire) {
                     return;
                 }
-                let (asked, answer) = (Arc::clone(&keeping), Arc::clone(&answer));
-                let _ = thread::Builder::new().spawn(move || serve(&stream, &asked, &*answer));
+                let (requests, answer) = (Arc::clone(&recorded), Arc::clone(&answer));
+                let _ = thread::Builder::new().spawn(move || serve(&stream, &requests, &*answer));
             }
         })?;
-        Ok(Self { address, asked, stop, accepting: Some(accepting) })
+        Ok(Self { address, requests, stop, accepting: Some(accepting) })
     }
 
-    /// Where it listens.
+    /// Returns the address that the service listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL of `path`, which begins with `/`.
+    /// Returns the URL of `path`, which begins with `/`.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// The requests so far, the oldest first.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the requests so far, oldest first.
+    pub fn requests(&self) -> Vec<ServiceRequest> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -136,11 +136,11 @@ impl Drop for Service {
     }
 }
 
-/// Answers one request, then closes the connection.
-fn serve(stream: &TcpStream, asked: &Mutex<Vec<Asked>>, answer: &(impl Fn(&Asked) -> Reply + ?Sized)) {
+/// Responds to one request, then closes the connection.
+fn serve(stream: &TcpStream, requests: &Mutex<Vec<ServiceRequest>>, answer: &(impl Fn(&ServiceRequest) -> Reply + ?Sized)) {
     let _ = stream.set_read_timeout(Some(IDLE));
     let Some(request) = read(&mut BufReader::new(stream)) else { return };
-    asked.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+    requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
     let reply = answer(&request);
     if reply.status == 0 {
         return;
@@ -155,12 +155,12 @@ fn serve(stream: &TcpStream, asked: &Mutex<Vec<Asked>>, answer: &(impl Fn(&Asked
         stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&reply.body)).and_then(|()| stream.flush());
 }
 
-fn read(from: &mut impl BufRead) -> Option<Asked> {
+fn read(from: &mut impl BufRead) -> Option<ServiceRequest> {
     let mut line = String::new();
     from.read_line(&mut line).ok()?;
     let mut words = line.split_ascii_whitespace();
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let mut asked = Asked { method, target, ..Asked::default() };
+    let mut request = ServiceRequest { method, target, ..ServiceRequest::default() };
     loop {
         let mut line = String::new();
         if from.read_line(&mut line).ok()? == 0 {
@@ -171,9 +171,9 @@ fn read(from: &mut impl BufRead) -> Option<Asked> {
             break;
         }
         let (name, value) = line.split_once(':')?;
-        asked.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        request.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let len: u64 = asked.header("content-length").and_then(|len| len.parse().ok()).unwrap_or(0);
-    from.take(len.min(BODY_MAX)).read_to_end(&mut asked.body).ok()?;
-    Some(asked)
+    let len: u64 = request.header("content-length").and_then(|len| len.parse().ok()).unwrap_or(0);
+    from.take(len.min(MAX_BODY)).read_to_end(&mut request.body).ok()?;
+    Some(request)
 }

@@ -1,6 +1,7 @@
-//! A forward proxy: HTTP (plain requests and CONNECT) and SOCKS5 on one port, told apart by the first byte.
+//! A forward proxy: HTTP (plain requests and CONNECT) and SOCKS5 on one port, distinguished by the first byte.
 //!
-//! It dials loopback only: whatever name it is asked for is taken to be at the address that it was started with.
+//! Invariants: it dials loopback only. Every requested host is taken to be at the address that the proxy was started
+//! with.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,70 +10,70 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A connection that says nothing is given up after this.
+/// Idle time after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// A running proxy. Dropping it stops it.
 #[derive(Debug)]
 pub struct ForwardProxy {
     address: SocketAddr,
-    served: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
     stop: Arc<AtomicBool>,
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What a proxy is like.
+/// Behaviour of a proxy.
 #[derive(Clone, Debug)]
-pub struct ProxyTemper {
-    /// Where it finds every host.
-    pub world: IpAddr,
-    /// The user and the password that it asks for.
-    pub user: Option<(String, String)>,
-    /// Whether it refuses what it is asked for.
+pub struct ProxyOptions {
+    /// Address where the proxy finds every host.
+    pub upstream: IpAddr,
+    /// Required user and password.
+    pub credentials: Option<(String, String)>,
+    /// Whether the proxy refuses every request.
     pub refuses: bool,
 }
 
 impl ForwardProxy {
-    /// Starts one on a free port of `ip`, which must be a loopback address, as must be that of its world.
+    /// Starts a proxy on a free port of `ip`. Both `ip` and the upstream address must be loopback addresses.
     ///
     /// # Errors
-    /// An address that is not loopback, or cannot be bound; no thread for it.
-    pub fn start(ip: IpAddr, temper: ProxyTemper) -> io::Result<Self> {
-        if !ip.is_loopback() || !temper.world.is_loopback() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a proxy of tests stays on loopback"));
+    /// Fails for an address that is not loopback or cannot be bound, and when no thread can be started.
+    pub fn start(ip: IpAddr, options: ProxyOptions) -> io::Result<Self> {
+        if !ip.is_loopback() || !options.upstream.is_loopback() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a test proxy needs loopback addresses"));
         }
         let listener = TcpListener::bind((ip, 0))?;
         let address = listener.local_addr()?;
-        let (served, stop) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(AtomicBool::new(false)));
-        let (keeping, stopping) = (Arc::clone(&served), Arc::clone(&stop));
+        let (requests, stop) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(AtomicBool::new(false)));
+        let (recorded, stopping) = (Arc::clone(&requests), Arc::clone(&stop));
         let accepting = thread::Builder::new().name("proxy".to_owned()).spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 if stopping.load(Ordering::Acquire) {
                     return;
                 }
-                let (served, temper) = (Arc::clone(&keeping), temper.clone());
-                // A connection that breaks is the client's to notice.
-                let _ = thread::Builder::new().spawn(move || serve(stream, &temper, &served));
+                let (requests, options) = (Arc::clone(&recorded), options.clone());
+                // The client notices a broken connection itself.
+                let _ = thread::Builder::new().spawn(move || serve(stream, &options, &requests));
             }
         })?;
-        Ok(Self { address, served, stop, accepting: Some(accepting) })
+        Ok(Self { address, requests, stop, accepting: Some(accepting) })
     }
 
-    /// Where it listens.
+    /// Returns the address that the proxy listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it was asked for: `GET http://...`, `CONNECT host:port`, `SOCKS host:port`.
-    pub fn served(&self) -> Vec<String> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the requests so far: `GET http://...`, `CONNECT host:port`, `SOCKS host:port`.
+    pub fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Drop for ForwardProxy {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -80,18 +81,18 @@ impl Drop for ForwardProxy {
     }
 }
 
-fn serve(mut client: TcpStream, temper: &ProxyTemper, served: &Mutex<Vec<String>>) -> io::Result<()> {
+fn serve(mut client: TcpStream, options: &ProxyOptions, requests: &Mutex<Vec<String>>) -> io::Result<()> {
     client.set_read_timeout(Some(IDLE))?;
     let mut first = [0];
     client.read_exact(&mut first)?;
-    if first[0] == 5 { socks(client, temper, served) } else { http(client, first[0], temper, served) }
+    if first[0] == 5 { socks(client, options, requests) } else { http(client, first[0], options, requests) }
 }
 
-fn note(served: &Mutex<Vec<String>>, what: String) {
-    served.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+fn record(requests: &Mutex<Vec<String>>, what: String) {
+    requests.lock().unwrap_or_else(PoisonError::into_inner).push(what);
 }
 
-fn http(mut client: TcpStream, first: u8, temper: &ProxyTemper, served: &Mutex<Vec<String>>) -> io::Result<()> {
+fn http(mut client: TcpStream, first: u8, options: &ProxyOptions, requests: &Mutex<Vec<String>>) -> io::Result<()> {
     let mut head = vec![first];
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -103,27 +104,27 @@ fn http(mut client: TcpStream, first: u8, temper: &ProxyTemper, served: &Mutex<V
     let request = lines.next().unwrap_or_default();
     let mut words = request.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    note(served, format!("{method} {target}"));
+    record(requests, format!("{method} {target}"));
     let sent = head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("proxy-authorization").then(|| value.trim().to_owned())
     });
     let wanted =
-        temper.user.as_ref().map(|(user, password)| format!("Basic {}", base64(&format!("{user}:{password}"))));
+        options.credentials.as_ref().map(|(user, password)| format!("Basic {}", base64(&format!("{user}:{password}"))));
     if wanted.is_some() && wanted != sent {
         return client.write_all(b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n");
     }
-    if temper.refuses {
+    if options.refuses {
         return client.write_all(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n");
     }
     if method == "CONNECT" {
-        let mut server = TcpStream::connect((temper.world, port_of(target, 443)))?;
+        let mut server = TcpStream::connect((options.upstream, port_of(target, 443)))?;
         client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
         return relay(client, &mut server);
     }
     let rest = target.strip_prefix("http://").unwrap_or_default();
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let mut server = TcpStream::connect((temper.world, port_of(authority, 80)))?;
+    let mut server = TcpStream::connect((options.upstream, port_of(authority, 80)))?;
     let mut forwarded = format!("{method} /{path} HTTP/1.1\r\n");
     for line in lines.filter(|line| !line.is_empty()) {
         let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
@@ -136,16 +137,16 @@ fn http(mut client: TcpStream, first: u8, temper: &ProxyTemper, served: &Mutex<V
     relay(client, &mut server)
 }
 
-/// SOCKS5 (RFC 1928), with a user and a password (RFC 1929) where one is wanted.
-fn socks(mut client: TcpStream, temper: &ProxyTemper, served: &Mutex<Vec<String>>) -> io::Result<()> {
+/// Serves SOCKS5 (RFC 1928), with a user and a password (RFC 1929) if they are required.
+fn socks(mut client: TcpStream, options: &ProxyOptions, requests: &Mutex<Vec<String>>) -> io::Result<()> {
     let methods = take(&mut client, 1)?[0];
     let methods = take(&mut client, usize::from(methods))?;
-    let wanted = if temper.user.is_some() { 2 } else { 0 };
+    let wanted = if options.credentials.is_some() { 2 } else { 0 };
     if !methods.contains(&wanted) {
         return client.write_all(&[5, 0xff]);
     }
     client.write_all(&[5, wanted])?;
-    if let Some((user, password)) = &temper.user {
+    if let Some((user, password)) = &options.credentials {
         let user_len = take(&mut client, 2)?[1];
         let sent_user = take(&mut client, usize::from(user_len))?;
         let password_len = take(&mut client, 1)?[0];
@@ -167,13 +168,13 @@ fn socks(mut client: TcpStream, temper: &ProxyTemper, served: &Mutex<Vec<String>
     };
     let port = take(&mut client, 2)?;
     let port = u16::from_be_bytes([port[0], port[1]]);
-    note(served, format!("SOCKS {host}:{port}"));
+    record(requests, format!("SOCKS {host}:{port}"));
     let answer = |code: u8| [5, code, 0, 1, 0, 0, 0, 0, 0, 0];
-    if temper.refuses {
+    if options.refuses {
         // "Connection not allowed by ruleset".
         return client.write_all(&answer(2));
     }
-    match TcpStream::connect((temper.world, port)) {
+    match TcpStream::connect((options.upstream, port)) {
         Ok(mut server) => {
             client.write_all(&answer(0))?;
             relay(client, &mut server)
@@ -189,7 +190,7 @@ fn take(from: &mut TcpStream, count: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Carries bytes both ways until either side ends.
+/// Copies bytes in both directions until either side ends.
 fn relay(client: TcpStream, server: &mut TcpStream) -> io::Result<()> {
     let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
     let up = thread::spawn(move || {

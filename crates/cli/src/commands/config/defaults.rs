@@ -22,7 +22,7 @@ use fetchwise::score::ImportanceUse;
 use fetchwise::selector::VisitSettings;
 use serde_json::{Value, json};
 
-use crate::commands::fetch::WAIT_MAX;
+use crate::commands::fetch::MAX_WAIT;
 use crate::setup::settings::{SPLIT_SHARE, Settings};
 
 /// What holds unless somebody says otherwise.
@@ -164,7 +164,7 @@ fn pace(key: &str) -> Option<Value> {
         "max_parallel" => json!(base.max_parallel),
         "crawl_delay" => json!(base.crawl_delay.to_string()),
         "max_crawl_delay" => time(Duration::from_secs_f64(base.max_crawl_delay_s)),
-        "max_wait" => time(WAIT_MAX),
+        "max_wait" => time(MAX_WAIT),
         "host" => json!({}),
         _ => return None,
     })

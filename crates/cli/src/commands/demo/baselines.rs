@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::{Fetcher, Limits, Request};
 use fetchwise::fetch_result::Outcome;
-use fetchwise_testsite::demo_sites::Place;
+use fetchwise_testsite::demo_sites::DemoSite;
 use fetchwise_testsite::origin::Origin;
 use tokio::sync::Semaphore;
 use url::Url;
@@ -31,14 +31,14 @@ impl Rival {
         name: &'static str,
         fetcher: Arc<dyn Fetcher>,
         detector: Arc<Detector>,
-        town: &[Place],
+        town: &[DemoSite],
     ) -> Result<Self, Failure> {
         let places = Semaphore::new(fetcher.max_in_flight().min(town.len()).max(1));
         Ok(Self { name, fetcher, detector, places, origin: serve(town)?, pages: 0 })
     }
 
     /// Asks for page number `round` of each place, whatever came of it before.
-    pub(super) async fn round(&mut self, town: &[Place], round: usize) {
+    pub(super) async fn round(&mut self, town: &[DemoSite], round: usize) {
         let mut asked = Vec::with_capacity(town.len());
         for place in town {
             let url = self.origin.url(place.host, &place.path(round));
@@ -49,7 +49,7 @@ impl Rival {
     }
 
     /// What its town has counted. `plain` is how a plain client calls itself.
-    pub(super) fn counted(&self, town: &[Place], plain: &str) -> Counted {
+    pub(super) fn counted(&self, town: &[DemoSite], plain: &str) -> Counted {
         Counted { pages: self.pages, ..count(&self.origin, town, plain) }
     }
 }
@@ -65,7 +65,7 @@ async fn delivers(fetcher: &dyn Fetcher, detector: &Detector, places: &Semaphore
 }
 
 /// What the places have counted: a page counts as a browser's unless the client calls itself `plain`.
-pub(super) fn count(origin: &Origin, town: &[Place], plain: &str) -> Counted {
+pub(super) fn count(origin: &Origin, town: &[DemoSite], plain: &str) -> Counted {
     let mut counted = Counted::default();
     for seen in origin.requests().iter().filter(|seen| town.iter().any(|place| place.host == seen.host)) {
         counted.requests += 1;

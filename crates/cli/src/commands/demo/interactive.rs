@@ -16,7 +16,7 @@ use fetchwise::fetch::http::{DEFAULT_USER_AGENT, HttpFetcher};
 use fetchwise::heuristic::url::domain_of;
 use fetchwise::pace::PaceMode;
 use fetchwise::pipeline::{Link, Pipeline, Report};
-use fetchwise_testsite::demo_sites::{MILL, Place, town_to_watch};
+use fetchwise_testsite::demo_sites::{MILL, DemoSite, interactive_demo_sites};
 use fetchwise_testsite::origin::Origin;
 use tokio::task::JoinSet;
 
@@ -48,7 +48,7 @@ const UNPACED: f64 = 10_000.0;
 
 /// Runs the command.
 pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let (mill, town): (Vec<Place>, Vec<Place>) = town_to_watch().into_iter().partition(|place| place.name == MILL);
+    let (mill, town): (Vec<DemoSite>, Vec<DemoSite>) = interactive_demo_sites().into_iter().partition(|place| place.name == MILL);
     let origin = serve(&[town.clone(), mill.clone()].concat())?;
     let dir = tempfile::tempdir().map_err(|error| Failure::failed(format_args!("no temporary directory: {error}")))?;
     let settings = hurried(&settings.in_dir_unless_named(dir.path()), &town);
@@ -100,7 +100,7 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
 }
 
 /// The same settings with pauses of seconds, and with a pace to find at the mill only.
-fn hurried(settings: &Settings, town: &[Place]) -> Settings {
+fn hurried(settings: &Settings, town: &[DemoSite]) -> Settings {
     let mut settings = settings.clone();
     settings.config.backoff.blocked_base.get_or_insert(PAUSE);
     for place in town {
@@ -124,7 +124,7 @@ struct Rivals {
 }
 
 impl Rivals {
-    fn new(args: &DemoArgs, settings: &Settings, town: &[Place]) -> Result<Self, Failure> {
+    fn new(args: &DemoArgs, settings: &Settings, town: &[DemoSite]) -> Result<Self, Failure> {
         let guard = AddressGuard::new(Vec::new(), true);
         let detector = Arc::new(Detector::new());
         let mut plain = HttpFetcher::builder().guard(guard.clone());
@@ -152,7 +152,7 @@ impl Rivals {
 struct Crawl {
     pipeline: Arc<Pipeline>,
     origin: Arc<Origin>,
-    town: Vec<Place>,
+    town: Vec<DemoSite>,
     /// How the plain fetcher calls itself.
     agent: String,
 }
@@ -214,7 +214,7 @@ impl Crawl {
 }
 
 /// Asks the mill as fast as its pace lets, and notes the pace once a second.
-async fn grind(crawl: Crawl, mill: Vec<Place>, show: Arc<Show>) {
+async fn grind(crawl: Crawl, mill: Vec<DemoSite>, show: Arc<Show>) {
     let Some(mill) = mill.into_iter().next() else { return };
     let mill = Arc::new(mill);
     let next = Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -240,7 +240,7 @@ async fn grind(crawl: Crawl, mill: Vec<Place>, show: Arc<Show>) {
 }
 
 /// One page of the mill, asked for until it comes.
-async fn sack(crawl: &Crawl, mill: &Place, number: usize, show: &Show) {
+async fn sack(crawl: &Crawl, mill: &DemoSite, number: usize, show: &Show) {
     let link = Link::new(crawl.origin.url(mill.host, &mill.path(number)));
     while !show.is_over() {
         let report = crawl.pipeline.fetch(&link).await;

@@ -7,7 +7,7 @@
 use std::io::IsTerminal;
 
 use clap::Args;
-use fetchwise_testsite::demo_sites::Place;
+use fetchwise_testsite::demo_sites::DemoSite;
 use fetchwise_testsite::origin::Origin;
 
 use crate::setup::fetcher_availability::BrowserArgs;
@@ -67,7 +67,7 @@ fn can_draw() -> bool {
 }
 
 /// Serves the places on loopback.
-fn serve(places: &[Place]) -> Result<Origin, Failure> {
+fn serve(places: &[DemoSite]) -> Result<Origin, Failure> {
     Origin::start(places.iter().map(|place| (place.host, place.site.clone())))
         .map_err(|error| Failure::failed(format_args!("cannot serve the town on loopback: {error}")))
 }

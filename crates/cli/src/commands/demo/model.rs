@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fetchwise::decision::Source;
 use fetchwise::pace::Explained;
 use fetchwise::pipeline::Report;
-use fetchwise_testsite::demo_sites::Place;
+use fetchwise_testsite::demo_sites::DemoSite;
 
 /// Lines of news that are kept.
 const NEWS: usize = 64;
@@ -154,8 +154,8 @@ pub(super) struct Story {
 }
 
 impl Story {
-    pub(super) fn new(places: &[Place], crawlers: &[&'static str], rounds: usize, render_cost: f64) -> Self {
-        let site = |place: &Place| Site {
+    pub(super) fn new(places: &[DemoSite], crawlers: &[&'static str], rounds: usize, render_cost: f64) -> Self {
+        let site = |place: &DemoSite| Site {
             name: place.name,
             about: place.about,
             beats: Vec::new(),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     fn story() -> Story {
-        let places = fetchwise_testsite::demo_sites::town();
+        let places = fetchwise_testsite::demo_sites::demo_sites();
         Story::new(&places[..1], &["fetchwise"], 10, 20.0)
     }
 

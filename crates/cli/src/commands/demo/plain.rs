@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fetchwise_testsite::demo_sites::{Place, town};
+use fetchwise_testsite::demo_sites::{DemoSite, demo_sites};
 use fetchwise_testsite::origin::Origin;
 use serde::Serialize;
 
@@ -37,7 +37,7 @@ struct FetchJson<'a> {
 
 /// Runs the command.
 pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let places = town();
+    let places = demo_sites();
     let origin = serve(&places)?;
     let dir = tempfile::tempdir().map_err(|error| Failure::failed(format_args!("no temporary directory: {error}")))?;
     let settings = settings.in_dir_unless_named(dir.path());
@@ -76,7 +76,7 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
 /// Goes round the town.
 async fn crawl(
     pipeline: &Arc<Pipeline>,
-    places: &[Place],
+    places: &[DemoSite],
     origin: &Origin,
     rounds: usize,
     out: &mut Out,
@@ -114,7 +114,7 @@ async fn crawl(
     Ok(())
 }
 
-fn introduce(places: &[Place], out: &mut Out) -> Result<(), Failure> {
+fn introduce(places: &[DemoSite], out: &mut Out) -> Result<(), Failure> {
     let mut table = Table::new(&["site", "address", ""]);
     for place in places {
         table.row([place.name.to_owned(), place.host.to_owned(), place.about.to_owned()]);
@@ -157,7 +157,7 @@ fn cell(report: &Report) -> String {
 }
 
 /// What the first rounds cost, what the last ones do, and what is known now.
-fn compare(places: &[Place], history: &[Vec<Report>], out: &mut Out) -> Result<(), Failure> {
+fn compare(places: &[DemoSite], history: &[Vec<Report>], out: &mut Out) -> Result<(), Failure> {
     let heads = ["site", ">requests a page, at first", ">at last", "now"];
     let mut table = Table::new(&heads);
     for (place, past) in places.iter().zip(history) {

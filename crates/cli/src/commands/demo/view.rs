@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     fn story() -> Story {
-        let places = fetchwise_testsite::demo_sites::town_to_watch();
+        let places = fetchwise_testsite::demo_sites::interactive_demo_sites();
         let mut story = Story::new(&places[..8], &["fetchwise", "always direct", "always browser"], 48, 15.0);
         let mut report = Report {
             fetcher: Some("direct_access".to_owned()),

@@ -109,7 +109,7 @@ fn see(domains: &mut BTreeMap<String, Seen>, attempt: &Attempt) {
 
 /// The domains that something else than attempts names.
 fn named(selector: &Selector, now: Timestamp) -> Vec<String> {
-    let paces = selector.pace().map(Pace::known).unwrap_or_default();
+    let paces = selector.pace().map(Pace::hosts).unwrap_or_default();
     let paces = paces.into_iter().filter(|(level, _)| *level == Level::Host).map(|(_, name)| name.into());
     let paused = selector.paused_hosts(now).into_iter().map(|host| host.domain);
     let links = selector.links_at_risk().into_iter().filter_map(|link| link.domain);

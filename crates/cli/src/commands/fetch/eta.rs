@@ -10,7 +10,7 @@ use fetchwise::pace::{Explained, Pace};
 use fetchwise::time::Timestamp;
 
 /// So many hosts are looked at, those with the most links first: more would take longer than it is worth.
-const HOSTS_MAX: usize = 256;
+const MAX_HOSTS: usize = 256;
 
 /// A host with links that wait.
 struct Waiting {
@@ -31,7 +31,7 @@ pub(super) fn words<'h>(
     let mut hosts: Vec<_> = hosts.collect();
     hosts.sort_unstable_by_key(|(_, links)| std::cmp::Reverse(*links));
     let all: usize = hosts.iter().map(|(_, links)| links).sum();
-    let waiting = hosts.into_iter().take(HOSTS_MAX).filter_map(|(name, links)| {
+    let waiting = hosts.into_iter().take(MAX_HOSTS).filter_map(|(name, links)| {
         let pace = pace.explain(name, now)?;
         let held = pace.hold_until.map_or(Duration::ZERO, |until| until.since(now));
         let left = held + Duration::from_secs_f64((links as f64 / pace.rate.max(1e-6)).min(1e9));
@@ -58,7 +58,7 @@ mod tests {
         let pace = Pace::new(settings);
         for host in ["a.org", "b.org"] {
             let Admit::Go(permit) = pace.admit(Scope::host(host), Cost::Plain, now) else { panic!("it is free") };
-            pace.give_back(permit, now);
+            pace.cancel(permit, now);
         }
         let hosts = [("a.org", 20), ("b.org", 600), ("unknown.org", 9)];
         assert_eq!(words(&pace, hosts.into_iter(), 0, now), ", 5 min left; b.org: 600 links at 2.0/s");

@@ -18,7 +18,7 @@ use fetchwise::pipeline::Link;
 use fetchwise::robots::RobotsUse;
 
 /// The longest line of input: enough to say of any URL what is wrong with it.
-const LINE_MAX_BYTES: usize = 1 << 20;
+const MAX_LINE_BYTES: usize = 1 << 20;
 /// Links read ahead.
 const AHEAD: usize = 256;
 
@@ -97,12 +97,12 @@ impl Feed {
         let mut sources: Vec<Source> = Vec::new();
         for (before, url) in (0..).zip(&args.urls) {
             sources.push(match url.as_str() {
-                "-" => Source::Lines(Lines::open(Path::new("-"), LINE_MAX_BYTES)?, PathBuf::from("stdin")),
+                "-" => Source::Lines(Lines::open(Path::new("-"), MAX_LINE_BYTES)?, PathBuf::from("stdin")),
                 url => Source::One(Place::Position(before + 1), url.to_owned()),
             });
         }
         if let Some(path) = &args.input {
-            sources.push(Source::Lines(Lines::open(path, LINE_MAX_BYTES)?, path.clone()));
+            sources.push(Source::Lines(Lines::open(path, MAX_LINE_BYTES)?, path.clone()));
         }
         let (to, items) = mpsc::channel(AHEAD);
         std::thread::Builder::new()

@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// When it cannot listen.
 const ADVICE: Advice = Advice { example: "--metrics 127.0.0.1:9117", token: "set FETCHWISE_TOKEN" };
 /// Scrapers are few.
-const CONNECTIONS_MAX: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 
 /// An address that is listened on, where nobody answers yet.
 pub(super) struct Listening {
@@ -55,7 +55,7 @@ impl Listening {
     ) -> Result<Exported, Failure> {
         let address = self.listener.local_addr().map_err(Failure::failed)?;
         let mut options = Options::default();
-        (options.grace, options.max_connections) = (GRACE, CONNECTIONS_MAX);
+        (options.grace, options.max_connections) = (GRACE, MAX_CONNECTIONS);
         let crawl = Crawl::default();
         let (selector, journal) = (Arc::clone(&crawler.selector), Arc::clone(&crawler.journal));
         let exporter = Exporter::new(selector, journal, &crawl, total.is_some(), fleet, (self.tokens, options));

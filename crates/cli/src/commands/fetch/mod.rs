@@ -55,9 +55,9 @@ const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// How often the log's health is looked at.
 const HEALTH_TIME: Duration = Duration::from_millis(250);
 /// A link waits so long for its host, unless the config says otherwise.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(15 * 60);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
 /// A link that its host refused because the crawl was too fast is asked for so often in all.
-const TRIES_MAX: u8 = 4;
+const MAX_TRIES: u8 = 4;
 /// Links that are read and not begun; with `--ordered` also those that are read and not shown.
 const READ_AHEAD: usize = 10_000;
 
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             journal: Arc::clone(&crawler.journal),
             concurrency,
             per_host: args.pace.per_host,
-            max_wait: settings.config.pace.max_wait.unwrap_or(WAIT_MAX),
+            max_wait: settings.config.pace.max_wait.unwrap_or(MAX_WAIT),
             browsers: crawler.browsers().to_vec(),
             browser_said: false,
             is_ordered: args.ordered,
@@ -406,7 +406,7 @@ impl Run<'_> {
         match report.paused_until {
             _ if self.is_stopping || !is_paced && !is_refused => {}
             Some(until)
-                if waiting.refused < TRIES_MAX && until.since(self.pipeline.selector().now()) <= self.max_wait =>
+                if waiting.refused < MAX_TRIES && until.since(self.pipeline.selector().now()) <= self.max_wait =>
             {
                 self.show.sum.requests += u64::from(report.requests);
                 match is_refused {

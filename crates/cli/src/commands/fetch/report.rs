@@ -13,7 +13,7 @@ use crate::terminal::exit::Failure;
 use crate::terminal::output::{CHOSEN, DIM, ERROR, Out, note, plain, styled};
 use crate::terminal::pace_text::span;
 use fetchwise::decision::Source;
-use fetchwise::heuristic::url::{URL_MAX_BYTES, shorten};
+use fetchwise::heuristic::url::{MAX_URL_BYTES, shorten};
 use fetchwise::pipeline::{CrawlDelayCut, Report};
 use fetchwise::rfc3339;
 
@@ -79,7 +79,7 @@ impl<'a> ReportJson<'a> {
 
 /// The URL as it was given, but for one that is longer than any that is taken.
 fn url(report: &Report) -> Cow<'_, str> {
-    match report.url.len() > URL_MAX_BYTES {
+    match report.url.len() > MAX_URL_BYTES {
         true => Cow::Owned(shorten(&report.url)),
         false => Cow::Borrowed(&report.url),
     }

@@ -15,7 +15,7 @@ use crate::parse::input::{Lines, is_stdin, unreadable};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Out, note};
-use fetchwise::attempt::json::LINE_MAX_BYTES;
+use fetchwise::attempt::json::MAX_LINE_BYTES;
 use fetchwise::journal;
 use fetchwise::journal::maintenance;
 
@@ -24,7 +24,7 @@ const TELL_EVERY: u64 = 64 << 10;
 
 /// Imports the lines of `file`.
 pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let mut lines = Lines::open(file, LINE_MAX_BYTES)?;
+    let mut lines = Lines::open(file, MAX_LINE_BYTES)?;
     let into = Directory::open(args, settings)?;
     let mut known: HashSet<Uuid> = HashSet::new();
     journal::ids(&into.dir, |id| {

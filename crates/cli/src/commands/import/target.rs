@@ -20,7 +20,7 @@ use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
 /// Records that cannot be used are named up to this many, then counted.
-const NAMED_MAX: u64 = 1000;
+const MAX_NAMED: u64 = 1000;
 
 /// What became of what was read.
 #[derive(Debug, Default, Serialize)]
@@ -104,7 +104,7 @@ impl Summary {
     /// Counts and names what cannot be used.
     pub(super) fn fail(&mut self, source: &str, place: Place, error: String, bar: &ProgressBar) {
         self.failed += 1;
-        if self.failed > NAMED_MAX {
+        if self.failed > MAX_NAMED {
             return;
         }
         let (line, row) = match place {
@@ -118,8 +118,8 @@ impl Summary {
 
     /// What people should look at.
     pub(super) fn warn(&self, what: &str) {
-        if self.failed > NAMED_MAX {
-            note(format_args!("{} more {what} cannot be used", self.failed - NAMED_MAX));
+        if self.failed > MAX_NAMED {
+            note(format_args!("{} more {what} cannot be used", self.failed - MAX_NAMED));
         }
         if !self.unknown_fields.is_empty() {
             let names: Vec<String> = self.unknown_fields.iter().map(|name| plain(name)).collect();

@@ -27,7 +27,7 @@ use memento::CopyAddress;
 pub const DEFAULT_NAME: &str = "archive_proxy";
 
 /// Bytes of an answer that says where a copy is.
-const LOOKUP_MAX: u64 = 1 << 20;
+const MAX_LOOKUP: u64 = 1 << 20;
 
 /// One archive, and how it is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,7 +221,7 @@ impl Errand<'_> {
 
     /// Asks for what says where a copy is: the whole answer, which is text.
     async fn look_up(&self, address: &Url) -> Result<String, Trouble> {
-        let limits = Limits { deadline: self.left(), max_body: LOOKUP_MAX, ..self.limits.clone() };
+        let limits = Limits { deadline: self.left(), max_body: MAX_LOOKUP, ..self.limits.clone() };
         let request = Request { url: address, limits: &limits };
         let response = self.http.fetch(request).await.map_err(|error| fault_of(error, false))?;
         judge_status(&response)?;

@@ -15,14 +15,14 @@ use tokio::process::Command;
 use tokio::sync::oneshot;
 
 use crate::fetch::local_faults::is_local_spawn_fault;
-use crate::fetch::process_group::{ChildGroup, Scratch, TAIL_LINE_MAX, Tail, read_line};
+use crate::fetch::process_group::{ChildGroup, Scratch, MAX_TAIL_LINE, Tail, read_line};
 
 /// How long Chromium may take from its start to its DevTools socket.
-const LAUNCH_MAX: Duration = Duration::from_secs(20);
+const MAX_LAUNCH: Duration = Duration::from_secs(20);
 /// How long Chromium may take to end once it was asked to.
-const CLOSE_MAX: Duration = Duration::from_secs(3);
+const MAX_CLOSE: Duration = Duration::from_secs(3);
 /// How long the end of a browser whose socket closed may take to show.
-const EXIT_MAX: Duration = Duration::from_secs(1);
+const MAX_EXIT: Duration = Duration::from_secs(1);
 
 /// What each browser is started with, whatever it is for. Chromium by itself looks up hosts, updates components and
 /// reports; a crawler's browser makes no request but those of the page.
@@ -177,10 +177,10 @@ impl Process {
             tokio::spawn(read_stderr(BufReader::new(stderr), tail.clone(), found));
         }
         let mut process = Self { group, profile: Some(profile), tail };
-        let (what, slow) = match tokio::time::timeout(LAUNCH_MAX, socket).await {
+        let (what, slow) = match tokio::time::timeout(MAX_LAUNCH, socket).await {
             Ok(Ok(socket)) => return Ok((process, socket)),
             Ok(Err(_)) => (format!("ended at its start ({})", process.exit_text().await), false),
-            Err(_) => (format!("gave no DevTools socket within {} s", LAUNCH_MAX.as_secs()), true),
+            Err(_) => (format!("gave no DevTools socket within {} s", MAX_LAUNCH.as_secs()), true),
         };
         Err(LaunchError::NoSocket { what, slow, last_words: process.tail.last_words(5) })
     }
@@ -192,7 +192,7 @@ impl Process {
 
     /// How it ended, for a message: it has ended, or is about to.
     pub(super) async fn exit_text(&mut self) -> String {
-        match self.group.wait(EXIT_MAX).await {
+        match self.group.wait(MAX_EXIT).await {
             Some(status) => status.to_string(),
             None => "it hung".to_owned(),
         }
@@ -201,7 +201,7 @@ impl Process {
     /// Waits for the end of a browser that was asked to close, kills it when that takes too long, removes the profile.
     pub(super) async fn finish(mut self) {
         let profile = self.profile.take();
-        self.group.finish(CLOSE_MAX).await;
+        self.group.finish(MAX_CLOSE).await;
         if let Some(profile) = profile {
             let _ = tokio::task::spawn_blocking(move || profile.remove()).await;
         }
@@ -272,7 +272,7 @@ fn is_root() -> bool {
 async fn read_stderr(mut stderr: impl AsyncBufRead + Unpin, tail: Tail, found: oneshot::Sender<String>) {
     let mut found = Some(found);
     let mut line = Vec::new();
-    while let Ok(Some(_)) = read_line(&mut stderr, &mut line, TAIL_LINE_MAX).await {
+    while let Ok(Some(_)) = read_line(&mut stderr, &mut line, MAX_TAIL_LINE).await {
         let text = String::from_utf8_lossy(&line);
         if let Some((_, socket)) = text.split_once("DevTools listening on ")
             && let Some(found) = found.take()

@@ -52,7 +52,7 @@ const PATIENCE_TO_ANSWER: Duration = Duration::from_millis(400);
 /// How long it may take to put its document together; a large one needs its time.
 const PATIENCE_TO_WORK: Duration = Duration::from_secs(5);
 /// Times the document may change under the hand that reads it.
-const READS_MAX: u32 = 4;
+const MAX_READS: u32 = 4;
 
 /// What a tab does beside loading a page.
 #[derive(Clone, Debug, Default)]
@@ -201,7 +201,7 @@ impl Tab {
                 State::Bodyless => return loaded(watch, Body::in_memory(Vec::new()), None),
                 State::Ready => match self.read_document(watch, limits).await {
                     // The page went on to another document meanwhile: wait for that one.
-                    Err(Reading::Again) if reads < READS_MAX => {
+                    Err(Reading::Again) if reads < MAX_READS => {
                         reads += 1;
                         continue;
                     }

@@ -19,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 use super::options::CommandOptions;
 use super::wire::{self, Answer};
 use crate::fetch::local_faults::is_local_spawn_fault;
-use crate::fetch::process_group::{ChildGroup, Scratch, TAIL_LINE_MAX, Tail, read_line};
+use crate::fetch::process_group::{ChildGroup, Scratch, MAX_TAIL_LINE, Tail, read_line};
 
 /// How long a child may take to end once its standard input is closed.
-const CLOSE_MAX: Duration = Duration::from_secs(2);
+const MAX_CLOSE: Duration = Duration::from_secs(2);
 /// The longest pause before a child is started again.
-const BACKOFF_MAX: Duration = Duration::from_secs(60);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// Lines of its standard error that go into a message.
 const LAST_WORDS: usize = 5;
 
@@ -125,7 +125,7 @@ impl Link {
             let until = *self.rest_until.get_or_insert_with(|| {
                 self.deaths = if running.answered.load(Ordering::Relaxed) { 0 } else { self.deaths.saturating_add(1) };
                 let factor = 2_u32.saturating_pow(self.deaths.saturating_sub(1).min(16));
-                now + self.options.backoff.saturating_mul(factor).min(BACKOFF_MAX)
+                now + self.options.backoff.saturating_mul(factor).min(MAX_BACKOFF)
             });
             if let Some(wait) = until.checked_duration_since(now).filter(|wait| !wait.is_zero()) {
                 return Err(CommandError::Resting {
@@ -209,7 +209,7 @@ impl Running {
             let tail = tail.clone();
             tokio::spawn(async move {
                 let (mut from, mut line) = (BufReader::new(stderr), Vec::new());
-                while let Ok(Some(_)) = read_line(&mut from, &mut line, TAIL_LINE_MAX).await {
+                while let Ok(Some(_)) = read_line(&mut from, &mut line, MAX_TAIL_LINE).await {
                     tail.push(&String::from_utf8_lossy(&line));
                 }
             });
@@ -335,7 +335,7 @@ async fn attend(
         Some(what) => format!("{what}{}", tail.last_words(LAST_WORDS)),
         None => {
             // Its output ended; its exit status and its last words are on their way.
-            let status = group.wait(CLOSE_MAX).await;
+            let status = group.wait(MAX_CLOSE).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
             let how = status.map_or("closed its standard output".to_owned(), |status| format!("ended ({status})"));
             format!("{how}{}", tail.last_words(LAST_WORDS))
@@ -345,7 +345,7 @@ async fn attend(
     running.bury(&CommandError::Died { program: program(&options), what });
     // Closes its standard input, which tells it to end.
     running.stop.cancel();
-    group.finish(if asked_to { CLOSE_MAX } else { Duration::ZERO }).await;
+    group.finish(if asked_to { MAX_CLOSE } else { Duration::ZERO }).await;
     running.over.cancel();
 }
 

@@ -16,13 +16,13 @@ use url::{Host, Url};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Cookies that one chain keeps; what is set beyond is ignored.
-const COOKIES_MAX: usize = 64;
+const MAX_COOKIES: usize = 64;
 
 /// Bytes of all cookies that one chain keeps: servers take no longer request heads than that.
-const BYTES_MAX: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 
 /// Bytes of one cookie, its name and value: what browsers take.
-const COOKIE_BYTES_MAX: usize = 4 << 10;
+const MAX_COOKIE_BYTES: usize = 4 << 10;
 
 /// What one chain of redirects has been set so far.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ fn read(line: &str, url: &Url) -> Option<Cookie<'static>> {
     let raw = RawCookie::parse(line).ok()?;
     let mut cookie = Cookie::try_from_raw_cookie(&raw, url).ok()?;
     let secure = cookie.secure().unwrap_or(false);
-    let fits = cookie.name().len() + cookie.value().len() <= COOKIE_BYTES_MAX;
+    let fits = cookie.name().len() + cookie.value().len() <= MAX_COOKIE_BYTES;
     if !fits || (secure && !is_secure(url)) {
         return None;
     }
@@ -129,7 +129,7 @@ fn insert(jar: &mut CookieStore, cookie: Cookie<'static>, url: &Url) {
     }
     let old = jar.get_any(&domain, &cookie.path, cookie.name()).map(size);
     let (count, bytes) = jar.iter_any().fold((0, 0), |(count, bytes), kept| (count + 1, bytes + size(kept)));
-    let has_room = bytes - old.unwrap_or(0) + size(&cookie) <= BYTES_MAX && (old.is_some() || count < COOKIES_MAX);
+    let has_room = bytes - old.unwrap_or(0) + size(&cookie) <= MAX_BYTES && (old.is_some() || count < MAX_COOKIES);
     if has_room {
         // Fails only for what `read` has refused already.
         let _ = jar.insert(cookie, url);
@@ -344,23 +344,23 @@ mod tests {
         let from = "http://a.example/";
         let many: Vec<String> = (0..500).map(|n| format!("c{n}=x")).collect();
         let mut cookies = after(from, &many.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!(sent(&cookies, from).split("; ").count(), COOKIES_MAX);
+        assert_eq!(sent(&cookies, from).split("; ").count(), MAX_COOKIES);
         set(&mut cookies, from, &["c0=new", "c499=late"]);
         assert!(sent(&cookies, from).starts_with("c0=new; c1=x;"));
         set(&mut cookies, from, &["c0=; Max-Age=0", "c499=now"]);
         let after_one_is_gone = sent(&cookies, from);
         assert!(!after_one_is_gone.contains("c0=") && after_one_is_gone.ends_with("c499=now"));
 
-        let long = "x".repeat(COOKIE_BYTES_MAX - 1);
+        let long = "x".repeat(MAX_COOKIE_BYTES - 1);
         let mut cookies = after(from, &[&format!("a={long}"), &format!("b={long}y")]);
-        assert_eq!(sent(&cookies, from).len(), COOKIE_BYTES_MAX + 1, "b is too long");
+        assert_eq!(sent(&cookies, from).len(), MAX_COOKIE_BYTES + 1, "b is too long");
         let longer: Vec<String> = (0..9).map(|n| format!("{n}={long}")).collect();
         set(&mut cookies, from, &longer.iter().map(String::as_str).collect::<Vec<_>>());
-        assert!(sent(&cookies, from).len() <= BYTES_MAX);
+        assert!(sent(&cookies, from).len() <= MAX_BYTES);
         set(&mut cookies, from, &[&format!("a={}", long.replace('x', "y"))]);
         assert!(sent(&cookies, from).starts_with("a=y"), "what replaces another needs no more room");
-        set(&mut cookies, from, &[&format!("small=1; Path=/{}", "x".repeat(BYTES_MAX))]);
-        assert!(cookies.jar.unwrap().iter_any().map(size).sum::<usize>() <= BYTES_MAX);
+        set(&mut cookies, from, &[&format!("small=1; Path=/{}", "x".repeat(MAX_BYTES))]);
+        assert!(cookies.jar.unwrap().iter_any().map(size).sum::<usize>() <= MAX_BYTES);
     }
 
     proptest! {

@@ -38,7 +38,7 @@ const MAX_STACKED: usize = 3;
 const RATIO_FROM: u64 = 1 << 20;
 
 /// The largest window that RFC 9659 allows in a zstd content coding, as a power of two: 8 MiB of memory.
-const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+const MAX_ZSTD_WINDOW_LOG: u32 = 23;
 
 const READ_BUFFER: usize = 32 << 10;
 
@@ -166,7 +166,7 @@ async fn undo(coding: Coding, encoded: Reader) -> io::Result<Reader> {
         (_, []) => encoded,
         (Coding::Gzip, [0x1f, 0x8b, ..]) => decoder(GzipDecoder::new(encoded)),
         (Coding::Zstd, [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]) => {
-            let params = [DParameter::window_log_max(ZSTD_WINDOW_LOG_MAX)];
+            let params = [DParameter::window_log_max(MAX_ZSTD_WINDOW_LOG)];
             let mut zstd = ZstdDecoder::with_params(encoded, &params);
             zstd.multiple_members(true);
             decoder(zstd)

@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
 /// Bytes that a server may still send when the last request on its connection is over: what was under way when it was given up.
-const UNASKED_MAX: u64 = 1 << 20;
+const MAX_UNASKED: u64 = 1 << 20;
 
 /// A connector whose connections are watched.
 #[derive(Clone, Debug)]
@@ -148,7 +148,7 @@ impl<T: hyper::rt::Read + Unpin> AsyncRead for WatchedStream<T> {
         let came = (buf.filled().len() - before) as u64;
         let Counts { read, in_flight, unasked, .. } = &*self.link.0;
         read.fetch_add(came, Ordering::Relaxed);
-        if in_flight.load(Ordering::Relaxed) == 0 && unasked.fetch_add(came, Ordering::Relaxed) > UNASKED_MAX {
+        if in_flight.load(Ordering::Relaxed) == 0 && unasked.fetch_add(came, Ordering::Relaxed) > MAX_UNASKED {
             return Poll::Ready(Err(io::Error::other("the server goes on sending though nothing is asked of it")));
         }
         Poll::Ready(Ok(()))

@@ -26,7 +26,7 @@ use super::dial::Dialer;
 use super::proxy::FilteringProxy;
 use super::{FetchError, FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
 use crate::fetch::local_faults::{is_local_fault, is_local_spawn_fault};
-use crate::fetch::process_group::{ChildGroup, Scratch, TAIL_LINE_MAX, Tail, read_line};
+use crate::fetch::process_group::{ChildGroup, Scratch, MAX_TAIL_LINE, Tail, read_line};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 
@@ -38,11 +38,11 @@ const PROGRESS: &str = "fetchwise-progress ";
 const FILE: &str = "fetchwise-file ";
 
 /// How long a program that said all it had to say may take to end.
-const END_MAX: Duration = Duration::from_secs(2);
+const MAX_END: Duration = Duration::from_secs(2);
 /// What is read at a time of the file that came.
 const COPY_CHUNK: usize = 256 << 10;
 /// Bytes of one line of the program's that are read.
-const LINE_MAX: usize = 64 << 10;
+const MAX_LINE: usize = 64 << 10;
 
 /// How far a download is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ impl DownloadFetcher {
             })?;
         let faults = proxy.local_faults();
         let (file, tail) = self.attend(&mut group, request.url).await;
-        let status = group.wait(END_MAX).await;
+        let status = group.wait(MAX_END).await;
         group.finish(Duration::ZERO).await;
         let is_fine = status.is_some_and(|status| status.success());
         match file.filter(|_| is_fine) {
@@ -208,7 +208,7 @@ impl DownloadFetcher {
         let complaints = async {
             let Some(stderr) = stderr else { return };
             let (mut from, mut line) = (BufReader::new(stderr), Vec::new());
-            while let Ok(Some(_)) = read_line(&mut from, &mut line, TAIL_LINE_MAX).await {
+            while let Ok(Some(_)) = read_line(&mut from, &mut line, MAX_TAIL_LINE).await {
                 tail.push(&String::from_utf8_lossy(&line));
             }
         };
@@ -216,7 +216,7 @@ impl DownloadFetcher {
             let mut file = None;
             let Some(stdout) = stdout else { return file };
             let (mut from, mut line) = (BufReader::new(stdout), Vec::new());
-            while let Ok(Some(_)) = read_line(&mut from, &mut line, LINE_MAX).await {
+            while let Ok(Some(_)) = read_line(&mut from, &mut line, MAX_LINE).await {
                 let text = String::from_utf8_lossy(&line);
                 if let Some(name) = text.strip_prefix(FILE) {
                     file = Some(PathBuf::from(name.trim_end()));

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use super::record::{Digest, Original};
 
 /// So many payloads are remembered: some 30 MB with URLs of ordinary length.
-const SEEN_MAX: usize = 100_000;
+const MAX_SEEN: usize = 100_000;
 
 /// The payloads of late.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Seen {
         if self.originals.contains_key(&payload) {
             return;
         }
-        if self.order.len() >= SEEN_MAX
+        if self.order.len() >= MAX_SEEN
             && let Some(oldest) = self.order.pop_front()
         {
             self.originals.remove(&oldest);
@@ -54,14 +54,14 @@ mod tests {
             digest
         };
         let mut seen = Seen::default();
-        for n in 0..SEEN_MAX {
+        for n in 0..MAX_SEEN {
             seen.add(digest(n), original(n as i64));
         }
         seen.add(digest(7), original(-1));
         assert_eq!(seen.get(&digest(7)).unwrap().at, Timestamp::from_millis(7), "the first one that had it");
-        seen.add(digest(SEEN_MAX), original(0));
+        seen.add(digest(MAX_SEEN), original(0));
         assert!(
-            seen.get(&digest(0)).is_none() && seen.get(&digest(1)).is_some() && seen.get(&digest(SEEN_MAX)).is_some()
+            seen.get(&digest(0)).is_none() && seen.get(&digest(1)).is_some() && seen.get(&digest(MAX_SEEN)).is_some()
         );
     }
 }

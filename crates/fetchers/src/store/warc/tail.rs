@@ -39,7 +39,7 @@ pub(super) fn inspect(file: &File, gzip: bool) -> io::Result<Tail> {
 }
 
 /// The longest head of a record; those that fetchwise writes hold two URLs and little more.
-const HEAD_MAX: u64 = 1 << 20;
+const MAX_HEAD: u64 = 1 << 20;
 
 /// What is searched at a time.
 const CHUNK: u64 = 256 << 10;
@@ -191,7 +191,7 @@ impl Archive<'_> {
     }
 
     fn plain_at(&self, start: u64) -> io::Result<Found> {
-        let mut head = self.reader_at(start)?.take(HEAD_MAX);
+        let mut head = self.reader_at(start)?.take(MAX_HEAD);
         let (mut line, mut length) = (Vec::new(), None);
         let mut is_first = true;
         loop {
@@ -209,7 +209,7 @@ impl Archive<'_> {
             }
             length = length.or_else(|| content_length(&line));
         }
-        let body = start + (HEAD_MAX - head.limit());
+        let body = start + (MAX_HEAD - head.limit());
         let Some(end) = length.and_then(|length| body.checked_add(length)?.checked_add(END.len() as u64)) else {
             return Ok(Found::Nothing);
         };

@@ -1,7 +1,11 @@
-//! Messages: a run of positions of one origin's log, and what stands at them, as bytes.
+//! The binary format of messages: a run of positions of one node's log and the attempts at them.
 //!
-//! Owns the format that `log/FORMAT.md` describes. Invariants: what was encoded decodes to the same; any bytes decode or are refused
-//! without a panic, and no more memory is taken for them than the bounds below allow. Must not know who sends or reads a message.
+//! Owns: the format that `log/FORMAT.md` describes.
+//!
+//! Invariants: decoding returns what was encoded. Any bytes decode or are refused without a panic, and decoding takes
+//! no more memory than the limits below allow.
+//!
+//! Must not know: who sends or reads a message.
 
 mod names;
 mod read;
@@ -13,44 +17,45 @@ pub use write::Builder;
 use fetchwise::attempt::Hint;
 use fetchwise::time::Timestamp;
 
-/// A message's length at most, so that it fits into a broker's 1 MiB with its headers.
-pub const BODY_MAX: usize = (1 << 20) - 4096;
-/// What a message is decompressed to at most.
-pub const RAW_MAX: usize = 8 << 20;
-/// Facts in a message at most, and states of links.
-pub const FACTS_MAX: usize = 65_536;
+/// The maximum length of a message in bytes. With its headers it fits into a broker's 1 MiB.
+pub const MAX_BODY: usize = (1 << 20) - 4096;
+/// The maximum length of a decompressed message in bytes.
+pub const MAX_RAW: usize = 8 << 20;
+/// The maximum number of attempts in a message, and of link states.
+pub const MAX_FACTS: usize = 65_536;
 /// The version of the format that this release writes.
 pub const VERSION: (u8, u8) = (1, 0);
 
 pub(crate) const MAGIC: [u8; 4] = *b"FWf\x1a";
 pub(crate) const HEADER_LEN: usize = 48;
-/// The longest name of anything.
-const NAME_MAX: usize = 4096;
-/// Heuristics of one fact at most.
-const TAGS_MAX: usize = 256;
-/// What a decoded message's names may take together.
-const ARENA_MAX: usize = 16 << 20;
+/// The maximum length of a name in bytes.
+const MAX_NAME: usize = 4096;
+/// The maximum number of heuristics of one attempt.
+const MAX_TAGS: usize = 256;
+/// The maximum size of all names of a decoded message in bytes.
+const MAX_ARENA: usize = 16 << 20;
 
-/// What a message says of itself.
+/// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Which history of the origin.
+    /// The epoch of the node's log.
     pub epoch: u32,
-    /// The position that this history begins behind.
+    /// The last position before this epoch.
     pub base: u64,
-    /// The first position that it accounts for.
+    /// The first position that the message covers.
     pub first: u64,
-    /// The last one.
+    /// The last position that the message covers.
     pub last: u64,
-    /// The time of its newest fact; `i64::MIN` without one.
+    /// The time of the newest attempt; `i64::MIN` without attempts.
     pub newest: Timestamp,
-    /// How many facts there are.
+    /// The number of attempts.
     pub count: u32,
-    /// The last position that its origin has published in this history: greater than `last` in what is sent again.
+    /// The last position that the node has published in this epoch. It is greater than `last` in a retransmitted
+    /// message.
     pub top: u64,
 }
 
-/// The kinds of columns. A reader skips those that it does not know.
+/// The kinds of columns. A reader skips unknown kinds.
 pub(crate) mod column {
     pub(crate) const POSITIONS: u8 = 1;
     pub(crate) const TIMES: u8 = 2;
@@ -72,16 +77,16 @@ pub(crate) mod column {
     pub(crate) const TOP: u8 = 18;
     pub(crate) const LINK_STATES: u8 = 19;
     pub(crate) const EGRESS: u8 = 20;
-    /// How many there are, with 0, which is none.
+    /// The number of kinds, including 0, which is unused.
     pub(crate) const COUNT: usize = 21;
 }
 
-/// What stands for a hint: 0 for none.
+/// Returns the code of a hint; 0 for none.
 pub(crate) fn code_of(hint: Option<Hint>) -> u8 {
     hint.map_or(0, |hint| hint as u8 + 1)
 }
 
-/// The hint that a number stands for; one that this release does not know is none.
+/// Returns the hint of a code; none for a code that this release does not know.
 pub(crate) fn hint_of(code: u8) -> Option<Hint> {
     match code {
         1 => Some(Hint::Blocked),
@@ -92,23 +97,23 @@ pub(crate) fn hint_of(code: u8) -> Option<Hint> {
     }
 }
 
-/// The bits of a fact.
+/// The flags of an attempt.
 pub(crate) mod bit {
     pub(crate) const SUCCESS: u8 = 1;
     pub(crate) const BANNED: u8 = 2;
     pub(crate) const FILE: u8 = 4;
-    /// Its weight is not 1, and stands in a column of its own.
+    /// The weight is not 1 and is stored in a separate column.
     pub(crate) const WEIGHT: u8 = 8;
-    /// Where its hint begins: 0 for none, else its number and one more.
+    /// The offset of the hint's code.
     pub(crate) const HINT_SHIFT: u8 = 4;
 }
 
-/// How the values of a type of heuristics are written.
+/// The encoding of the values of a heuristic type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Domain,
     Site,
-    /// Of the domain, and something behind it.
+    /// The domain followed by a suffix.
     Part,
     Number,
     Value,
@@ -126,14 +131,14 @@ impl Style {
     }
 }
 
-/// The number in a text that is written in no other way.
+/// Returns the number of a text, if the text is its canonical form.
 pub(crate) fn number_of(text: &str) -> Option<u32> {
     let number: u32 = text.parse().ok()?;
     let is_plain = text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
     (is_plain && number < u32::MAX).then_some(number)
 }
 
-/// The domain without its first label.
+/// Returns the domain without its first label.
 pub(crate) fn parent_of(domain: &str) -> Option<&str> {
     domain.split_once('.').map(|(_, parent)| parent)
 }

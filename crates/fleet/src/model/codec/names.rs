@@ -1,11 +1,11 @@
-//! Names that stand in every message without being sent.
+//! The static dictionary: names that every message knows without carrying them.
 //!
-//! Owns their order, which is part of the format's major version: names are never moved, removed or added within it.
+//! Owns: their order. It is part of the format's major version, so names are never moved, removed or added within one.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// Types of heuristics, common values of them, and the built-in fetchers.
+/// Heuristic types, their common values, and the built-in fetchers.
 pub(super) const KNOWN: [&str; 64] = [
     "domain",
     "site",
@@ -73,7 +73,7 @@ pub(super) const KNOWN: [&str; 64] = [
     "en",
 ];
 
-/// The number of one of them.
+/// Returns the index of a static name.
 pub(super) fn number_of(name: &str) -> Option<u64> {
     static NUMBERS: OnceLock<HashMap<&'static str, u64>> = OnceLock::new();
     NUMBERS.get_or_init(|| KNOWN.into_iter().zip(0..).collect()).get(name).copied()

@@ -1,51 +1,53 @@
-//! Reading a message.
+//! The decoder of messages.
 //!
-//! Invariant: whatever the bytes are, no panic, and no more memory than [`RAW_MAX`], [`ARENA_MAX`] and a row for each of
-//! [`FACTS_MAX`] facts and as many links. Must not know who may have sent it.
+//! Invariants: no input makes it panic. It takes no more memory than [`MAX_RAW`], [`MAX_ARENA`] and one row for each of
+//! [`MAX_ATTEMPTS`] attempts and as many links.
+//!
+//! Must not know: who may have sent a message.
 
 use std::ops::Range;
 use std::time::Duration;
 
-use fetchwise::backoff::{LinkState, RISK_LEVEL_MAX};
+use fetchwise::backoff::{LinkState, MAX_RISK_LEVEL};
 use fetchwise::evidence::Fact;
 use fetchwise::journal::replication::LinkFact;
 use fetchwise::time::Timestamp;
 
 use super::names::KNOWN;
 use super::{
-    ARENA_MAX, BODY_MAX, FACTS_MAX, HEADER_LEN, Header, MAGIC, NAME_MAX, RAW_MAX, Style, TAGS_MAX, VERSION, bit,
+    MAX_ARENA, MAX_BODY, MAX_FACTS, HEADER_LEN, Header, MAGIC, MAX_NAME, MAX_RAW, Style, MAX_TAGS, VERSION, bit,
     column, hint_of, parent_of, unzigzag,
 };
 
-/// An attempt that took longer than this, 300 years, is none.
-const DURATION_MAX: u64 = 1 << 43;
-/// Heuristics of all facts together.
-const TAGS_TOTAL_MAX: usize = 1 << 20;
+/// The maximum duration of an attempt in milliseconds (about 300 years).
+const MAX_DURATION: u64 = 1 << 43;
+/// The maximum number of heuristics of all attempts of a message.
+const MAX_TAGS_TOTAL: usize = 1 << 20;
 
-/// Why a message cannot be read.
+/// The reason why a message cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// It is not one, or not whole.
+    /// The bytes are not a message, or the message is truncated.
     #[error("it is no message of a fleet")]
     Foreign,
-    /// A newer release has written it.
+    /// A newer release wrote it.
     #[error("a newer release has written it, in version {0} of the format")]
     Newer(u8),
-    /// It is longer than a message may be, or would be.
+    /// The message is longer than allowed, before or after decompression.
     #[error("it is too large")]
     TooLarge,
-    /// Bits have changed on the way.
+    /// The checksum does not match.
     #[error("its checksum does not fit")]
     Checksum,
-    /// Its checksum fits, and what it says cannot be.
+    /// The checksum matches, but the content is invalid.
     #[error("it makes no sense: {0}")]
     Malformed(&'static str),
 }
 
 type Read<T> = Result<T, DecodeError>;
 
-/// A stretch of the names.
+/// A range of the name arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Span(u32, u32);
 
@@ -61,7 +63,7 @@ struct Row {
     link: u64,
 }
 
-/// A message that was read.
+/// A decoded message.
 #[derive(Clone, Debug)]
 pub struct Batch {
     header: Header,
@@ -84,7 +86,8 @@ struct LinkRow {
     link: u64,
 }
 
-/// Its header, without a look at the facts: base and top are not known from it, and are 0 and `last`. Checks the checksum.
+/// Returns the header without decoding the attempts. Checks the checksum. `base` and `top` are unknown at this point;
+/// they are 0 and `last`.
 ///
 /// # Errors
 /// As [`Batch::decode`].
@@ -97,11 +100,11 @@ fn split(body: &[u8]) -> Read<(Header, &[u8])> {
     if !head.starts_with(&MAGIC) {
         return Err(DecodeError::Foreign);
     }
-    // Where the version stands is the same in all of them.
+    // All versions have the version number at this offset.
     if head[4] > VERSION.0 {
         return Err(DecodeError::Newer(head[4]));
     }
-    if body.len() > BODY_MAX {
+    if body.len() > MAX_BODY {
         return Err(DecodeError::TooLarge);
     }
     let (mut u32s, mut u64s) = ([0; 4], [0; 8]);
@@ -118,7 +121,7 @@ fn split(body: &[u8]) -> Read<(Header, &[u8])> {
     if crc32c::crc32c_append(crc32c::crc32c(&head[..44]), frame) != crc {
         return Err(DecodeError::Checksum);
     }
-    if raw_len as usize > RAW_MAX || count as usize > FACTS_MAX {
+    if raw_len as usize > MAX_RAW || count as usize > MAX_FACTS {
         return Err(DecodeError::TooLarge);
     }
     if epoch == 0 || first == 0 || first > last || last == u64::MAX || u64::from(count) > last - first + 1 {
@@ -129,10 +132,10 @@ fn split(body: &[u8]) -> Read<(Header, &[u8])> {
 }
 
 impl Batch {
-    /// Reads a message.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// Returns what is wrong with the message.
     pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
         let (header, frame) = split(body)?;
         let mut raw_len = [0; 4];
@@ -145,17 +148,17 @@ impl Batch {
         Decoder::new(header, &raw)?.run()
     }
 
-    /// What it says of itself.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// How many states of links it has.
+    /// Returns the number of link states.
     pub fn links(&self) -> usize {
         self.links.len()
     }
 
-    /// The addresses that its node asks from, as far as states of links hold for those who share them.
+    /// Returns the egress group of the sender. Link states apply to nodes of that group.
     pub fn egress(&self) -> &str {
         self.text(self.egress)
     }
@@ -164,14 +167,14 @@ impl Batch {
         self.names.get(span.0 as usize..span.1 as usize).unwrap_or_default()
     }
 
-    /// Shows each state of a link to `f`, with its position.
+    /// Calls `f` with each link state and its position.
     pub fn each_link(&self, mut f: impl FnMut(u64, &LinkFact<'_>)) {
         for row in &self.links {
             let at = Timestamp::from_millis(row.at);
             let until = at.saturating_add(Duration::from_millis(row.pause_ms));
             let state = LinkState {
                 paused_until: Some(until).filter(|until| *until > at),
-                risk_level: row.risk_level.min(RISK_LEVEL_MAX),
+                risk_level: row.risk_level.min(MAX_RISK_LEVEL),
                 attempt_count: row.attempts,
                 last_attempt_at: None,
                 hint: hint_of(row.hint),
@@ -180,7 +183,8 @@ impl Batch {
         }
     }
 
-    /// Shows each fact to `f`, with its position and the hash of its link, which is 0 unless it was blocked.
+    /// Calls `f` with each attempt, its position and the hash of its link. The hash is 0 unless the attempt was
+    /// blocked.
     pub fn each(&self, mut f: impl FnMut(u64, &Fact<'_>, u64)) {
         let text = |span: Span| self.text(span);
         let mut heuristics = Vec::new();
@@ -204,7 +208,7 @@ impl Batch {
     }
 }
 
-/// One column, as far as it is not read yet.
+/// The unread rest of a column.
 #[derive(Clone, Copy, Debug, Default)]
 struct Column<'r>(&'r [u8]);
 
@@ -258,7 +262,7 @@ impl<'r> Decoder<'r> {
             let [kind] = rest.fixed::<1>()?;
             let len = rest.varint()?;
             let bytes = rest.take(len)?;
-            // What a newer minor version has added is left alone.
+            // Columns that a newer minor version added are skipped.
             if let Some(column) = columns.get_mut(usize::from(kind)) {
                 *column = Column(bytes);
             }
@@ -312,7 +316,7 @@ impl<'r> Decoder<'r> {
     fn links(&mut self) -> Read<Vec<LinkRow>> {
         let (mut rows, mut at, mut before) = (Vec::<LinkRow>::new(), 0i64, None);
         while self.has(column::LINK_STATES) {
-            if rows.len() >= FACTS_MAX {
+            if rows.len() >= MAX_FACTS {
                 return Err(DecodeError::TooLarge);
             }
             let offset = self.varint(column::LINK_STATES)?;
@@ -340,7 +344,7 @@ impl<'r> Decoder<'r> {
             true => f64::from_le_bytes(self.columns[usize::from(column::WEIGHTS)].fixed()?),
             false => 1.0,
         };
-        if !(weight > 0.0 && weight <= 1.0) || duration_ms > DURATION_MAX {
+        if !(weight > 0.0 && weight <= 1.0) || duration_ms > MAX_DURATION {
             return Err(DecodeError::Malformed("a weight or a duration"));
         }
         let link = match bits & bit::BANNED != 0 {
@@ -358,11 +362,11 @@ impl<'r> Decoder<'r> {
             None => Some(self.pattern()?),
         };
         let pattern = pattern.ok_or(DecodeError::Malformed("a fact's shape"))?;
-        if self.tags.len() + pattern.len() > TAGS_TOTAL_MAX {
+        if self.tags.len() + pattern.len() > MAX_TAGS_TOTAL {
             return Err(DecodeError::TooLarge);
         }
         let mut domain: Option<Span> = None;
-        // A domain may stand behind what is said of it.
+        // The domain may follow the values that refer to it.
         let mut waiting = Vec::new();
         for place in pattern {
             let kind = self.kinds[place];
@@ -396,7 +400,7 @@ impl<'r> Decoder<'r> {
         Ok(first..self.tags.len() as u32)
     }
 
-    /// A value that is written by its domain.
+    /// Reads a value that is encoded relative to the domain.
     fn of_domain(&mut self, style: Style, domain: Span) -> Read<Span> {
         if style == Style::Site {
             return match self.varint(column::SITES)? {
@@ -420,7 +424,7 @@ impl<'r> Decoder<'r> {
 
     fn pattern(&mut self) -> Read<Range<usize>> {
         let len = self.varint(column::PATTERNS)?;
-        if len > TAGS_MAX as u64 {
+        if len > MAX_TAGS as u64 {
             return Err(DecodeError::TooLarge);
         }
         let first = self.kinds.len();
@@ -437,14 +441,14 @@ impl<'r> Decoder<'r> {
         self.named(name)
     }
 
-    /// The name that a number stands for.
+    /// Returns the name with this index.
     fn named(&mut self, name: u64) -> Read<Span> {
         if let Some(index) = name.checked_sub(1) {
             let known = usize::try_from(index).ok().and_then(|index| self.spans.get(index));
             return known.copied().ok_or(DecodeError::Malformed("a name that did not come"));
         }
         let len = self.varint(column::NAME_LENS)?;
-        if len > NAME_MAX as u64 {
+        if len > MAX_NAME as u64 {
             return Err(DecodeError::TooLarge);
         }
         let bytes = self.columns[usize::from(column::NAMES)].take(len)?;
@@ -456,7 +460,7 @@ impl<'r> Decoder<'r> {
 
     fn add(&mut self, text: &str) -> Read<Span> {
         let first = self.names.len();
-        if first + text.len() > ARENA_MAX {
+        if first + text.len() > MAX_ARENA {
             return Err(DecodeError::TooLarge);
         }
         self.names.push_str(text);

@@ -1,8 +1,8 @@
-//! What is encoded decodes to the same, and whatever else comes is refused.
+//! Round trips of the codec, and inputs that it refuses.
 #![allow(clippy::unwrap_used)]
 
 use fetchwise::attempt::Hint;
-use fetchwise::backoff::{LinkState, RISK_LEVEL_MAX};
+use fetchwise::backoff::{LinkState, MAX_RISK_LEVEL};
 use fetchwise::evidence::Fact;
 use fetchwise::journal::replication::LinkFact;
 use fetchwise::time::Timestamp;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A fact that owns its texts.
+/// An attempt with owned texts.
 #[derive(Clone, Debug)]
 struct Owned {
     gap: u64,
@@ -66,12 +66,12 @@ fn owned() -> impl Strategy<Value = Owned> {
     )
 }
 
-/// What became of a link, with a domain of its own, and how many positions say nothing before it.
+/// The number of skipped positions before a link state, then the state with an owned domain.
 type OwnedLink = (u64, String, u64, LinkState, i64);
 
 fn link() -> impl Strategy<Value = OwnedLink> {
     let hints = vec![None, Some(Hint::Blocked), Some(Hint::Empty), Some(Hint::Timeout), Some(Hint::Unknown)];
-    let state = (prop::option::of(1i64..1 << 40), 0..=RISK_LEVEL_MAX, any::<u32>(), prop::sample::select(hints));
+    let state = (prop::option::of(1i64..1 << 40), 0..=MAX_RISK_LEVEL, any::<u32>(), prop::sample::select(hints));
     let at = -5_000_000_000_000i64..5_000_000_000_000;
     (0u64..4, "[a-z.]{0,9}", any::<u64>(), state, at).prop_map(|(gap, domain, link, state, at)| {
         let (pause, risk_level, attempt_count, hint) = state;
@@ -84,7 +84,7 @@ fn of_link((_, domain, link, state, at): &OwnedLink) -> LinkFact<'_> {
     LinkFact { link: *link, domain, state: *state, at: Timestamp::from_millis(*at) }
 }
 
-/// What a message says of links.
+/// Returns the link states of a message.
 fn links_of(batch: &Batch) -> Vec<(u64, OwnedLink)> {
     let mut all = Vec::new();
     batch.each_link(|position, link| {
@@ -158,7 +158,7 @@ proptest! {
     fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400), raw in any::<bool>()) {
         let _ = Batch::decode(&bytes);
         if raw {
-            // As a frame behind a header that fits it.
+            // As a frame after a matching header.
             bytes = whole(&bytes, 3, 1, 9);
         }
         let _ = Batch::decode(&bytes);
@@ -170,12 +170,12 @@ proptest! {
         let mut body = body.to_vec();
         let at = at.index(body.len());
         body[at] ^= by;
-        // A greater minor version and flags are for newer releases to use.
+        // Newer releases may use a greater minor version and flags.
         prop_assert!(Batch::decode(&body).is_err());
     }
 }
 
-/// A message with these bytes as its columns.
+/// Builds a message with these bytes as its columns.
 fn whole(raw: &[u8], count: u32, first: u64, last: u64) -> Vec<u8> {
     let frame = zstd::bulk::compress(raw, 1).unwrap();
     let mut body = MAGIC.to_vec();
@@ -199,7 +199,7 @@ fn a_newer_release_is_named_and_its_additions_are_passed_over() {
     newer[4] = 2;
     assert_eq!(Batch::decode(&newer).unwrap_err(), DecodeError::Newer(2));
     assert_eq!(peek(&newer).unwrap_err(), DecodeError::Newer(2));
-    // As a reader that does not know states of links does it: these stand behind all that it knows, in columns of their own.
+    // A reader that does not know link states skips them: they come last, in separate columns.
     let mut with_links = Builder::new(3, 0, 9).behind("eu");
     with_links.link(&LinkFact { link: 7, domain: "e.org", state: LinkState::default(), at: Timestamp::from_millis(5) });
     let (_, body) = with_links.finish(0).unwrap();
@@ -213,25 +213,25 @@ fn a_newer_release_is_named_and_its_additions_are_passed_over() {
     }
     let batch = Batch::decode(&whole(&raw, 0, 9, 9)).unwrap();
     assert_eq!((batch.links(), batch.egress(), batch.header().last), (0, "", 9));
-    // A column of a kind that is not known, and one that is none yet.
+    // A column of an unknown kind, and one of an unused kind.
     let unknown = whole(&[200, 3, 1, 2, 3, 40, 0], 0, 9, 9);
     assert_eq!((Batch::decode(&unknown).unwrap().header().first, header.first), (9, 9));
 }
 
 #[test]
 fn what_would_grow_beyond_bounds_is_refused() {
-    let mut large = whole(&vec![0; RAW_MAX + 1], 0, 1, 1);
+    let mut large = whole(&vec![0; MAX_RAW + 1], 0, 1, 1);
     assert_eq!(Batch::decode(&large).unwrap_err(), DecodeError::TooLarge);
-    large = whole(&[], FACTS_MAX as u32 + 1, 1, u64::MAX - 1);
+    large = whole(&[], MAX_FACTS as u32 + 1, 1, u64::MAX - 1);
     assert_eq!(Batch::decode(&large).unwrap_err(), DecodeError::TooLarge);
-    // It says that it is short, and is not.
+    // The declared length is shorter than the real one.
     let mut lying = whole(&vec![7; 100_000], 0, 1, 1);
     lying[40..44].copy_from_slice(&10u32.to_le_bytes());
     let crc = crc32c::crc32c_append(crc32c::crc32c(&lying[..44]), &lying[48..]);
     lying[44..48].copy_from_slice(&crc.to_le_bytes());
     assert_eq!(Batch::decode(&lying).unwrap_err(), DecodeError::Malformed("its frame"));
     assert_eq!(Batch::decode(&vec![0; 2 << 20]).unwrap_err(), DecodeError::Foreign);
-    // More states of links than there may be, at positions that there are, and one at a position that there is not.
+    // More link states than allowed at valid positions, and one at an invalid position.
     let mut rows = vec![column::LINK_STATES];
     let row = |offset: u64| {
         let mut row = Vec::new();
@@ -239,7 +239,7 @@ fn what_would_grow_beyond_bounds_is_refused() {
         row.extend_from_slice(&[1, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
         row
     };
-    let many: Vec<u8> = (0..=FACTS_MAX as u64).flat_map(row).collect();
+    let many: Vec<u8> = (0..=MAX_FACTS as u64).flat_map(row).collect();
     put_varint(&mut rows, many.len() as u64);
     rows.extend(many);
     assert_eq!(Batch::decode(&whole(&rows, 0, 1, 1 << 30)).unwrap_err(), DecodeError::TooLarge);

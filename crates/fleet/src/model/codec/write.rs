@@ -1,6 +1,10 @@
-//! Writing a message.
+//! The encoder of messages.
 //!
-//! Owns: the columns and the dictionary of names. Invariant: positions grow. Must not know when a message is full.
+//! Owns: the columns and the dictionary of names.
+//!
+//! Invariants: positions increase.
+//!
+//! Must not know: when a message is full.
 
 use std::collections::HashMap;
 
@@ -15,14 +19,14 @@ use super::{
     HEADER_LEN, Header, MAGIC, Style, VERSION, bit, code_of, column, number_of, parent_of, put_varint, zigzag,
 };
 
-/// The level of compression. More of it costs ten times the time for a tenth of the bytes: worth it while a message is small, and there is
-/// one a second.
+/// The zstd level of large messages. A higher level costs ten times the time and saves a tenth of the bytes. That is
+/// worth it for small messages, which are sent about once per second.
 const LEVEL: i32 = 3;
 const LEVEL_OF_SMALL: i32 = 15;
-/// What is small, before compression.
+/// The maximum size of a small message before compression, in bytes.
 const SMALL: usize = 16 << 10;
 
-/// A link's state, with a domain of its own.
+/// A link state with an owned domain.
 #[derive(Clone, Debug)]
 struct LinkRow {
     offset: u64,
@@ -32,7 +36,7 @@ struct LinkRow {
     at: i64,
 }
 
-/// A message being written.
+/// The builder of a message.
 #[derive(Debug, Default)]
 pub struct Builder {
     epoch: u32,
@@ -45,58 +49,58 @@ pub struct Builder {
     names: HashMap<Box<str>, u64>,
     patterns: HashMap<Vec<u64>, u64>,
     columns: [Vec<u8>; column::COUNT],
-    /// Written when all facts are: a reader gets to know names in that order.
+    /// Written after all attempts, because a reader numbers names in that order.
     links: Vec<LinkRow>,
     egress: Box<str>,
-    /// Bytes of all columns.
+    /// The size of all columns in bytes.
     len: usize,
     has_holes: bool,
 }
 
 impl Builder {
-    /// One that begins at position `first` of a history that begins behind `base`.
+    /// Creates a message that begins at position `first` of an epoch that begins after `base`.
     pub fn new(epoch: u32, base: u64, first: u64) -> Self {
         Self { epoch, base, first, next: first, ..Self::default() }
     }
 
-    /// Of a node behind the addresses of this name, whom states of links hold for.
+    /// Sets the egress group that link states apply to.
     #[must_use]
     pub fn behind(self, egress: &str) -> Self {
         Self { egress: egress.into(), ..self }
     }
 
-    /// The next position.
+    /// Returns the next position.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// How many positions it accounts for.
+    /// Returns the number of positions that the message covers.
     pub fn positions(&self) -> u64 {
         self.next - self.first
     }
 
-    /// How many facts it has.
+    /// Returns the number of attempts.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// How many bytes it has before compression, about.
+    /// Returns the approximate size before compression in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it accounts for nothing.
+    /// Returns whether the message covers no position.
     pub fn is_empty(&self) -> bool {
         self.next == self.first
     }
 
-    /// Accounts for the next position, at which nothing stands that others learn from.
+    /// Skips the next position, which has nothing that other nodes learn from.
     pub fn skip(&mut self) {
         self.next += 1;
         self.has_holes = true;
     }
 
-    /// Adds what became of a link at the next position.
+    /// Adds a link state at the next position.
     pub fn link(&mut self, link: &LinkFact<'_>) {
         let (offset, domain) = (self.next - self.first, link.domain.into());
         self.links.push(LinkRow { offset, domain, link: link.link, state: link.state, at: link.at.as_millis() });
@@ -112,7 +116,7 @@ impl Builder {
             let domain = self.name(domain);
             self.put(column::LINK_STATES, domain);
             self.put(column::LINK_STATES, zigzag(at.wrapping_sub(std::mem::replace(&mut before, *at))));
-            // A pause that ends before it begins is none.
+            // A pause that ends before it begins counts as none.
             let pause_ms = state.paused_until.map_or(0, |until| until.as_millis().saturating_sub(*at).max(0));
             self.put(column::LINK_STATES, pause_ms as u64);
             self.put(column::LINK_STATES, u64::from(state.attempt_count));
@@ -127,7 +131,7 @@ impl Builder {
         }
     }
 
-    /// Adds what stands at the next position. `link` is the hash of its link, which travels where it was blocked.
+    /// Adds the attempt at the next position. `link` is the hash of its link and travels with blocked attempts only.
     pub fn push(&mut self, fact: &Fact<'_>, link: u64) {
         let at = fact.at.as_millis();
         self.put(column::POSITIONS, self.next - self.first);
@@ -167,7 +171,7 @@ impl Builder {
             self.patterns.insert(pattern, fresh);
         }
         let domain = fact.domain().unwrap_or_default();
-        // What is written by the domain comes last, since a reader must know the domain then.
+        // Values that are encoded relative to the domain come last, because a reader must know the domain first.
         let is_last = |kind: &str| matches!(Style::of(kind), Style::Site | Style::Part);
         let first = fact.heuristics.iter().filter(|(kind, _)| !is_last(kind));
         for (kind, value) in first.chain(fact.heuristics.iter().filter(|(kind, _)| is_last(kind))) {
@@ -209,7 +213,7 @@ impl Builder {
         }
     }
 
-    /// What stands for a name: 0 for one that comes for the first time, else its place among the names and one more.
+    /// Returns the code of a name: 0 for a new name, else its index plus one.
     fn name(&mut self, name: &str) -> u64 {
         if let Some(place) = self.place(name) {
             return place + 1;
@@ -221,7 +225,7 @@ impl Builder {
         0
     }
 
-    /// The place of a name that has come before, or that every message has.
+    /// Returns the index of a static name, or of a name that was used before.
     fn place(&self, name: &str) -> Option<u64> {
         well_known(name).or_else(|| self.names.get(name).copied())
     }
@@ -231,10 +235,10 @@ impl Builder {
         self.len += 1;
     }
 
-    /// The message. `top` is the last position that was ever published in this history, where that is a later one.
+    /// Finishes the message. `top` is the last position that was ever published in this epoch, if it is a later one.
     ///
     /// # Errors
-    /// What the compressor says; it has no reason to.
+    /// Returns errors of the compressor. None are expected.
     pub fn finish(mut self, top: u64) -> std::io::Result<(Header, Bytes)> {
         let last = self.next.saturating_sub(1);
         if !self.has_holes {

@@ -1,7 +1,10 @@
-//! What is missing of others: it is looked for, asked for, and given up with who has gone.
+//! Gap repair: finds missing positions of peers, requests them, and closes nodes that have gone.
 //!
-//! Owns: when something missing is asked for, and of whom. Invariant: who is asked again and again is asked ever less often. Must not know
-//! what messages say.
+//! Owns: when missing positions are requested, and from which node.
+//!
+//! Invariants: repeated requests to a node get ever less frequent.
+//!
+//! Must not know: the content of messages.
 
 use tokio::time::Instant;
 
@@ -12,20 +15,20 @@ use crate::model::node_id::Origin;
 use crate::model::peer_state::Peer;
 use crate::transport::Want;
 
-/// A hole that was asked for so often without an answer is counted as lost; it is asked for all the same.
+/// The number of unanswered requests after which a gap counts as lost. It is still requested.
 pub(super) const LOST_AFTER: u32 = 6;
-/// Positions asked for at one time.
+/// The maximum number of positions per round of requests.
 const WANT_POSITIONS: u64 = 65_536;
-/// Holes of one origin that are asked for at one time.
+/// The maximum number of gaps of one node per round of requests.
 const WANT_HOLES: usize = 16;
-/// With more positions missing than this, a share is looked for first.
+/// The number of missing positions above which a snapshot is preferred.
 const SHARE_RATHER: u64 = 200_000;
 
 impl Consumer {
-    /// Looks for what is missing, and does something about it.
+    /// Finds missing positions and requests them.
     pub(crate) async fn mend(&mut self) -> Result<(), FleetError> {
         if self.is_own() {
-            // An image replaces its origin's one before as a whole: nothing is ever missing.
+            // A global snapshot replaces the previous one as a whole, so nothing is ever missing.
             for origin in self.known() {
                 self.close_if_gone(origin)?;
             }
@@ -55,7 +58,7 @@ impl Consumer {
                 continue;
             };
             if positions < missing.positions {
-                // Something has come: there may be more on its way.
+                // Some positions have arrived; more may be on their way.
                 (missing.positions, missing.asked) = (positions, 0);
             }
             if Instant::now() < missing.next || waits {
@@ -66,7 +69,8 @@ impl Consumer {
             let wait = timing.hole.saturating_mul(1 << missing.asked.min(10)).min(timing.max_want);
             missing.next = Instant::now() + wait;
             let (asked, is_there) = (missing.asked, self.is_there(origin));
-            // Who is there can send what is missing. A share says it all, and is taken where that fails.
+            // A node that is present can send what is missing. A snapshot covers everything and is used when that
+            // fails.
             if asked.is_multiple_of(2) || !is_there || is_stale || positions > SHARE_RATHER {
                 if shares.is_none() {
                     shares = Some(self.transport.blobs().list().await?);
@@ -94,7 +98,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// All others that anything is known of.
+    /// Returns all known peers.
     pub(super) fn known(&self) -> Vec<Origin> {
         let mut all: Vec<Origin> = self.seen.keys().copied().collect();
         all.extend(self.book().into_iter().flat_map(|book| book.peers.keys().chain(book.generals.keys()).copied()));
@@ -108,7 +112,7 @@ impl Consumer {
         self.seen.get(&origin).and_then(|seen| seen.seen_at).is_some_and(|at| at.elapsed() < lease * 2)
     }
 
-    /// What is missing of an origin.
+    /// Returns the gaps of a node.
     pub(crate) fn holes(&self, origin: Origin) -> Vec<(u32, u64, u64)> {
         let nobody = Peer::default();
         let peer = self.book().and_then(|book| book.peers.get(&origin)).unwrap_or(&nobody);
@@ -120,7 +124,7 @@ impl Consumer {
         peer.holes(presence.map(|said| (said.epoch, said.base, said.position)))
     }
 
-    /// Closes a node that has not been seen for long, and opens one that is back.
+    /// Closes a node after a long absence, and reopens one that is back.
     fn close_if_gone(&mut self, origin: Origin) -> Result<(), FleetError> {
         let now = self.selector.now();
         let peer = self.book().and_then(|book| book.peers.get(&origin));

@@ -1,7 +1,8 @@
-//! General images of others: which are believed and taken.
+//! The global snapshots of peers: which are accepted and applied.
 //!
-//! Invariant: memory for them is bounded, and of a node no more is taken than of one whose facts are read. Must not know how an image becomes
-//! evidence.
+//! Invariants: their memory is bounded. No more is accepted from a node than from one whose attempts are read.
+//!
+//! Must not know: how a snapshot becomes evidence.
 
 use bytes::Bytes;
 use fetchwise::time::Timestamp;
@@ -13,16 +14,16 @@ use crate::model::node_id::Origin;
 use crate::model::options::Scope;
 use crate::transport::General;
 
-/// An image counts for as many facts as its bytes would be of.
+/// The bytes of a snapshot that count as one attempt for the limits.
 const FACT_BYTES: usize = 20;
 
 impl Consumer {
-    /// Whether this node reads general images in the place of facts.
+    /// Returns whether this node reads global snapshots instead of attempts.
     pub(crate) fn is_own(&self) -> bool {
         self.options.scope == Scope::Own
     }
 
-    /// Takes what has come. Says whether what others have said is gone from the broker.
+    /// Applies a delivery. Returns whether the broker has lost the global snapshots.
     pub(crate) async fn general(&mut self, came: General) -> Result<bool, FleetError> {
         match came {
             General::Image { origin, at, body } => self.take_general(origin, at, body).await?,
@@ -56,13 +57,13 @@ impl Consumer {
         };
         let held = self.peers()?.book.generals.get(&origin);
         if held.is_some_and(|held| (held.epoch, held.position) > (head.epoch, head.position())) {
-            // It was said before the one that is held, and comes late.
+            // It was published before the held one and arrives late.
             self.counts.duplicate += 1;
             return Ok(());
         }
-        let keys = self.selector.keys() as u64 + self.selector.evicted_keys();
+        let keys = self.selector.key_count() as u64 + self.selector.evicted_keys();
         self.with_peers(move |peers| peers.general(origin, at, &body, &head, &share)).await?;
-        let brought = (self.selector.keys() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
+        let brought = (self.selector.key_count() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
         self.charge(origin, 0, brought);
         self.counts.generals += 1;
         self.seen.entry(origin).or_default().rejected = None;
@@ -76,7 +77,7 @@ impl Consumer {
     }
 }
 
-/// What images of others than `origin` take.
+/// Returns the size of all held global snapshots other than that of `node_id`, in bytes.
 fn book_bytes(peers: &crate::peer_store::Peers, origin: Origin) -> usize {
     peers.book.generals.iter().filter(|(of, _)| **of != origin).map(|(_, held)| held.body.len()).sum()
 }

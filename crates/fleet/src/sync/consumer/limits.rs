@@ -1,7 +1,11 @@
-//! What one node may send, and what waits because it has sent more.
+//! The limits of one node, and the messages that wait because of them.
 //!
-//! Owns: which messages wait. Invariants: memory for them is bounded; nothing is lost by waiting, since what is not kept is a hole that is
-//! asked for when there is room. Must not know what messages say.
+//! Owns: which messages wait.
+//!
+//! Invariants: their memory is bounded. Nothing is lost by waiting: a dropped message is a gap that is requested when
+//! there is room.
+//!
+//! Must not know: the content of messages.
 
 use bytes::Bytes;
 use fetchwise::time::Timestamp;
@@ -15,19 +19,19 @@ use crate::sync::consumer::token_bucket::Waiting;
 use crate::transport::Position;
 
 impl Consumer {
-    /// What a node has used up, at a time of the broker's.
+    /// Returns the limit that a node has used up at a time of the broker.
     pub(super) fn short_of(&mut self, origin: Origin, at: Timestamp) -> Option<&'static str> {
         let (limits, safeguards) = (self.options.limits, self.options.safeguards);
         let allowance = &mut self.seen.entry(origin).or_default().allowance;
         allowance.fill(&limits, at);
-        // Where few keys are kept, a node brings too many sooner than it has to wait for.
+        // With few keys in total, a node brings too many sooner than its limit.
         let tenth = self.selector.max_keys().map_or(f64::INFINITY, |max| max as f64 / 10.0);
         let doubted_from = limits.keys_at_once.min(tenth);
         if safeguards.doubt && !allowance.is_doubted && allowance.keys.used >= doubted_from {
             allowance.is_doubted = true;
             self.doubts.push(origin);
         } else if allowance.keys.used < doubted_from / 2.0 && allowance.waiting.is_empty() {
-            // What it has brought until then stays in doubt.
+            // The keys that it has brought until then stay marked.
             allowance.is_doubted = false;
         }
         if safeguards.floods && allowance.facts.used >= limits.facts_at_once {
@@ -36,7 +40,7 @@ impl Consumer {
         (safeguards.keys && allowance.keys.used >= limits.keys_at_once).then_some("it brings more new keys than it may")
     }
 
-    /// Whether a message has to wait; then it does.
+    /// Queues a message if it has to wait. Returns whether it does.
     pub(super) fn must_wait(
         &mut self,
         origin: Origin,
@@ -44,7 +48,7 @@ impl Consumer {
         (position, at): (Position, Timestamp),
         body: &Bytes,
     ) -> bool {
-        // Who comes later than those that wait waits behind them.
+        // A later message waits after the queued ones.
         let short_of = self.short_of(origin, at);
         let room = self.options.limits.waiting_bytes.saturating_sub(self.waiting_bytes);
         let allowance = &mut self.seen.entry(origin).or_default().allowance;
@@ -62,7 +66,8 @@ impl Consumer {
         true
     }
 
-    /// Whether a message whose facts are all known says something new of links that may still hold. To look is work for who sends much.
+    /// Returns whether a message with known attempts only has a newer link state that may still matter. The check
+    /// counts against the node's limit.
     pub(super) fn has_news_of_links(&mut self, origin: Origin, header: &Header, at: Timestamp, body: &Bytes) -> bool {
         if self.selector.now().since(at) > DAY || self.short_of(origin, at).is_some() {
             return false;
@@ -72,16 +77,16 @@ impl Consumer {
         self.book().zip(batch.ok()).is_some_and(|(book, batch)| book.has_news_of_links(origin, &batch, at))
     }
 
-    /// A message was taken: what it has used up.
+    /// Charges an applied message against the limits.
     pub(super) fn charge(&mut self, origin: Origin, facts: usize, keys: u64) {
         let allowance = &mut self.seen.entry(origin).or_default().allowance;
-        // An empty message is work, too.
+        // An empty message costs work, too.
         allowance.facts.used += facts.max(1) as f64;
         allowance.keys.used += keys as f64;
     }
 
-    /// Doubts what nodes have brought that were found to bring too many keys since the last look. Where there is no limit to keys nobody has
-    /// to go first.
+    /// Marks the keys of nodes that were found to bring too many since the last check. Without a limit on keys nothing
+    /// is marked.
     pub(super) async fn doubt(&mut self) -> Result<(), FleetError> {
         for origin in std::mem::take(&mut self.doubts) {
             if self.selector.max_keys().is_some() {
@@ -91,17 +96,17 @@ impl Consumer {
         Ok(())
     }
 
-    /// Whether what a node brings is doubted.
+    /// Returns whether the keys of a node are marked for early eviction.
     pub(super) fn is_doubted(&self, origin: Origin) -> bool {
         self.seen.get(&origin).is_some_and(|seen| seen.allowance.is_doubted)
     }
 
-    /// Whether something of a node's waits: then nobody asks for more of it.
+    /// Returns whether messages of a node wait. No more are requested from it then.
     pub(super) fn waits(&self, origin: Origin) -> bool {
         self.seen.get(&origin).is_some_and(|seen| !seen.allowance.waiting.is_empty())
     }
 
-    /// Takes what waits, as far as there is room for it now.
+    /// Applies waiting messages, as far as the limits allow now.
     pub(super) async fn take_waiting(&mut self) -> Result<(), FleetError> {
         let waiting: Vec<Origin> = self.seen.keys().copied().filter(|origin| self.waits(*origin)).collect();
         if waiting.is_empty() {

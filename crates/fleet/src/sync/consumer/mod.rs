@@ -1,4 +1,4 @@
-//! The consumer: what others say is kept, learned from once, and asked for where it is missing.
+//! The consumer: it stores messages of peers, learns from them once, and requests missing ones.
 
 mod gap_repair;
 mod global_evidence;

@@ -1,7 +1,10 @@
-//! The consumer: what others say is kept, and learned from once.
+//! The core of the consumer: it stores messages of peers and learns from them once.
 //!
-//! Owns: what is believed of a message. Invariant: the broker is never told what was read; where
-//! to go on from is in `peers/`. Must not know how the node's own log is published.
+//! Owns: which messages are accepted.
+//!
+//! Invariants: the broker never learns what was read; the position to continue from is in `peers/`.
+//!
+//! Must not know: how the node's own log is published.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,7 +23,7 @@ use crate::model::evidence_snapshot::Note;
 use crate::model::heartbeat::Presence;
 use crate::model::node_id::Origin;
 use crate::model::options::Options;
-use crate::model::peer_state::AHEAD_MAX_MS;
+use crate::model::peer_state::MAX_AHEAD_MS;
 use crate::model::status::Counts;
 use crate::peer_store::Peers;
 use crate::sync::consumer::rebalance::Moves;
@@ -28,29 +31,29 @@ use crate::sync::consumer::token_bucket::Allowance;
 use crate::sync::forget::ForgetCell;
 use crate::transport::{Delivery, Position, Table, Transport};
 
-/// Where to go on from is kept after so many messages without anything new.
+/// The number of messages without anything new after which the cursor is stored.
 const CURSOR_EVERY: u64 = 4096;
 
-/// What is being done about what is missing of an origin.
+/// The state of gap repair for one node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
     pub(super) since: Instant,
-    /// How much was missing when it was last asked for.
+    /// The number of positions that were missing at the last request.
     pub(super) positions: u64,
     pub(super) asked: u32,
     pub(super) next: Instant,
 }
 
-/// What is remembered of another node beside the book.
+/// The state of a peer that is not persisted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) presence: Option<Presence>,
     pub(super) seen_at: Option<Instant>,
     pub(super) rejected: Option<String>,
     pub(super) missing: Option<Missing>,
-    /// A share that could not be used, by what its note says, and why; as long as none was taken since.
+    /// The note of a snapshot that could not be used, and the reason; cleared by the next applied one.
     pub(super) bad_share: Option<(Note, String)>,
-    /// What it may send.
+    /// Its rate limits.
     pub(super) allowance: Allowance,
 }
 
@@ -65,21 +68,21 @@ pub(crate) struct Consumer {
     pub(super) seen: HashMap<Origin, Seen>,
     pub(crate) counts: Counts,
     pub(super) idle: u64,
-    /// Bytes of messages that wait.
+    /// The size of all waiting messages in bytes.
     pub(super) waiting_bytes: usize,
-    /// Nodes whose keys are to be doubted.
+    /// Nodes whose keys are to be marked for early eviction.
     pub(super) doubts: Vec<Origin>,
-    /// Sites that come to this node.
+    /// The handover of sites to this node.
     pub(super) moves: Moves,
-    /// What this node's own log has lost was learned again.
+    /// Whether attempts that this node's own log has lost were learned again.
     pub(crate) has_learned_past: bool,
     /// Whether this node itself is excluded.
     pub(crate) is_excluded: bool,
-    /// Shares are still to be looked through.
+    /// Whether the initial snapshots are still to be read.
     pub(crate) is_starting: bool,
-    /// Reading must begin anew at the book's cursor.
+    /// Whether reading must start over at the stored cursor.
     pub(crate) must_reopen: bool,
-    /// What the last own message says of the clocks: when the broker had it.
+    /// The last position in a message of this node, and the time at which the broker stored it.
     pub(crate) own_seen: Option<(u64, Timestamp)>,
 }
 
@@ -124,18 +127,18 @@ impl Consumer {
         self.peers.as_mut().ok_or(FleetError::Ended)
     }
 
-    /// Where to read from.
+    /// Returns the position to read from.
     pub(crate) fn cursor(&self) -> Position {
         let cursor = self.peers.as_ref().map(|peers| peers.book.cursor).unwrap_or_default();
         if cursor.incarnation == 0 { cursor } else { Position { seq: cursor.seq + 1, ..cursor } }
     }
 
-    /// What is known of others.
+    /// Returns the state of all peers.
     pub(crate) fn book(&self) -> Option<&crate::model::peer_state::Book> {
         self.peers.as_ref().map(|peers| &peers.book)
     }
 
-    /// Something that takes long, done beside everything else with `peers/` in hand.
+    /// Runs long work on `peers/` in the background.
     pub(super) async fn with_peers<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Peers) -> Result<T, FleetError> + Send + 'static,
@@ -150,7 +153,7 @@ impl Consumer {
         done
     }
 
-    /// The node's own log goes on in another history: what it holds of the others.
+    /// Sets the epochs of the node's own log, and what it holds of them.
     pub(crate) fn set_own(
         &mut self,
         held: BTreeMap<u32, crate::model::intervals::Intervals>,
@@ -163,7 +166,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Takes what the stream has delivered.
+    /// Applies a delivery of the stream.
     pub(crate) async fn deliver(&mut self, delivery: Delivery) -> Result<(), FleetError> {
         let now = self.selector.now();
         let (origin, position, at, body) = match delivery {
@@ -180,19 +183,19 @@ impl Consumer {
         }
         self.idle += 1;
         let keep = self.idle.is_multiple_of(CURSOR_EVERY);
-        // Of what was held back and comes late, nothing is kept: reading goes on from the latest.
+        // The cursor is not moved back for a delayed message: reading continues from the latest one.
         let cursor = self.peers()?.book.cursor;
         let is_later = position.incarnation != cursor.incarnation || position.seq > cursor.seq;
         if is_later { self.peers_mut()?.passed(position, keep, now) } else { Ok(()) }
     }
 
-    /// There is nothing to be read up to here.
+    /// Records that there is nothing to read up to this position.
     pub(crate) fn pass(&mut self, end: Position) -> Result<(), FleetError> {
         let now = self.selector.now();
         self.peers_mut()?.passed(end, false, now)
     }
 
-    /// Whether a message had anything new.
+    /// Applies a message. Returns whether it had anything new.
     fn take(&mut self, origin: Origin, position: Position, at: Timestamp, body: &Bytes) -> Result<bool, FleetError> {
         let own = self.own;
         let peers = self.peers_mut()?;
@@ -207,7 +210,7 @@ impl Consumer {
             self.own_seen = Some((header.last, at));
         }
         if self.peers()?.book.knows(origin, header.epoch, header.first, header.last) {
-            // What it has said itself comes back with everything else.
+            // Its own messages come back with all others.
             self.counts.duplicate += if origin == own { 0 } else { u64::from(header.count) };
             if origin == own || !self.has_news_of_links(origin, &header, at, body) {
                 return Ok(false);
@@ -219,7 +222,7 @@ impl Consumer {
         self.take_now(origin, position, at, body)
     }
 
-    /// As [`take`](Self::take), of a message that does not have to wait.
+    /// Works like [`take`](Self::take), for a message that does not have to wait.
     pub(super) fn take_now(
         &mut self,
         origin: Origin,
@@ -237,7 +240,7 @@ impl Consumer {
         };
         let header = *batch.header();
         let ahead = header.newest.as_millis().saturating_sub(at.as_millis());
-        if header.count > 0 && ahead > AHEAD_MAX_MS {
+        if header.count > 0 && ahead > MAX_AHEAD_MS {
             self.counts.rejected += 1;
             let why =
                 format!("its attempts bear times that are {} minutes ahead of the broker's clock", ahead / 60_000);
@@ -245,12 +248,12 @@ impl Consumer {
             return Ok(false);
         }
         let cursor = self.peers()?.book.cursor;
-        // Messages may come out of order, and reading goes on from the last of them.
+        // Messages may arrive out of order; reading continues from the last of them.
         let kept = if cursor.incarnation == position.incarnation { position.max(cursor) } else { position };
-        let keys = self.selector.keys() as u64 + self.selector.evicted_keys();
+        let keys = self.selector.key_count() as u64 + self.selector.evicted_keys();
         let is_doubted = self.is_doubted(origin);
         let counted = self.peers_mut()?.message(origin, (kept, at), body, &batch, is_doubted)?;
-        let brought = (self.selector.keys() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
+        let brought = (self.selector.key_count() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
         self.charge(origin, header.count as usize + batch.links(), brought);
         self.counts.received += counted.learned;
         self.counts.duplicate += counted.duplicate;
@@ -265,7 +268,7 @@ impl Consumer {
         Ok(true)
     }
 
-    /// Blocks of nodes that share this one's address count for the pauses of hosts, as its own do.
+    /// Counts blocks of nodes in the same egress group for host pauses, as if they were this node's own.
     fn heed_blocks(&self, origin: Origin, batch: &Batch, now: Timestamp) {
         let presence = self.seen.get(&origin).and_then(|seen| seen.presence.as_ref());
         if presence.is_none_or(|presence| presence.egress != self.options.egress_group) {
@@ -284,7 +287,7 @@ impl Consumer {
         Ok(false)
     }
 
-    /// Reads the tables: who is there, who is excluded, what is forgotten.
+    /// Reads the tables: heartbeats, exclusions and tombstones.
     pub(crate) async fn look(&mut self) -> Result<(), FleetError> {
         self.look_at_nodes().await?;
         self.look_at_excluded().await?;
@@ -293,7 +296,7 @@ impl Consumer {
 
     async fn look_at_nodes(&mut self) -> Result<(), FleetError> {
         let nodes = self.transport.cells().list(Table::Nodes).await?;
-        // This node says itself that it is there, every few seconds: the newest word in the table is as good as the broker's clock.
+        // This node sends a heartbeat every few seconds, so the newest one in the table stands for the broker's clock.
         let newest = nodes.iter().map(|(_, cell)| cell.at).max().unwrap_or_default();
         let now = Instant::now();
         for (key, cell) in nodes {
@@ -329,7 +332,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Listens to an origin again that was excluded or set aside.
+    /// Includes a node again that was excluded or set aside.
     pub(crate) async fn include(&mut self, origin: Origin) -> Result<(), FleetError> {
         let now = self.selector.now();
         self.with_peers(move |peers| peers.include(origin, now)).await?;
@@ -350,7 +353,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Forgets a domain: in the node's own log first, so that a crash in between only does it twice.
+    /// Forgets a domain: in the node's own log first, so that a crash in between only repeats it.
     async fn forget(&mut self, domain: String, until: Timestamp) -> Result<(), FleetError> {
         let stone = Tombstone { target: TombstoneTarget::Domain(domain.clone()), at: until };
         let seq = self.journal.append_tombstone(&stone)?.seq().unwrap_or(u64::MAX);
@@ -365,7 +368,7 @@ impl Consumer {
         .map(|_| ())
     }
 
-    /// Whether a snapshot of `peers/` is due.
+    /// Returns a snapshotter if a snapshot of `peers/` is due.
     pub(crate) fn keeper(&self) -> Option<crate::peer_store::Keeper> {
         let peers = self.peers.as_ref()?;
         let (records, bytes) = peers.behind;
@@ -378,14 +381,14 @@ impl Consumer {
         self.peers()?.keeper().keep(now).map(|(kept, _)| kept)
     }
 
-    /// A snapshot was taken.
+    /// Records that a snapshot was taken.
     pub(crate) fn was_kept(&mut self) {
         if let Some(peers) = &mut self.peers {
             peers.behind = (0, 0);
         }
     }
 
-    /// `peers/`, to be synced.
+    /// Requests a sync of `peers/`.
     pub(crate) fn flush(&self) -> Option<fetchwise_log::Acknowledgement> {
         self.peers.as_ref().map(Peers::flush)
     }

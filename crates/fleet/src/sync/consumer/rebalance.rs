@@ -1,7 +1,9 @@
-//! Of whom it is to be taken what they know of sites that have come to this node, in scope `own`.
+//! Rebalancing in scope `own`: from which nodes the evidence of this node's new sites is to be applied.
 //!
-//! Owns: when that is. A node that begins takes from all others, once; and from each that was not seen for ten minutes, since a part of its
-//! sites is this node's now. Must not know what is taken.
+//! Owns: when that is due. A node that starts applies the evidence of all others once. It applies that of a node that
+//! was not seen for ten minutes, because it now owns a part of that node's sites.
+//!
+//! Must not know: what is applied.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -10,34 +12,35 @@ use tokio::time::Instant;
 use crate::model::node_id::Origin;
 use crate::model::options::Timing;
 
-/// What is known of who has which sites.
+/// The state of rebalancing.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// Those among whom sites were divided at the last look; none before the first.
+    /// The owners of sites at the last check; none before the first.
     pub(super) nodes: Option<BTreeSet<Origin>>,
-    /// Those that are still to be taken from.
+    /// The nodes whose evidence is still to be applied.
     pub(super) from: VecDeque<Origin>,
-    /// The last look at who is there.
+    /// The time of the last check of heartbeats.
     looked_at: Option<Instant>,
     waits_until: Option<Instant>,
-    /// When what is mixed with a forgotten domain is taken anew, at the earliest.
+    /// The earliest time at which evidence mixed with a forgotten domain is applied again.
     pub(super) again_at: HashMap<Origin, Instant>,
 }
 
 impl Moves {
-    /// How many are still to be taken from; none before it is known.
+    /// Returns the number of nodes that are left; none before it is known.
     pub(super) fn left(&self) -> Option<usize> {
         self.nodes.as_ref().map(|_| self.from.len())
     }
 
-    /// It is to be taken from again.
+    /// Queues a node again.
     pub(super) fn again(&mut self, origin: Origin) {
         if !self.from.contains(&origin) {
             self.from.push_back(origin);
         }
     }
 
-    /// Whether who is there can be told: a moment after the start, and after a time in which nobody could be seen, everybody has said so.
+    /// Returns whether heartbeats are complete. After a start, and after a time without heartbeats, every node needs a
+    /// moment to send one.
     pub(super) fn sees_who_is_there(&mut self, timing: &Timing) -> bool {
         let now = Instant::now();
         let wait = match self.looked_at.replace(now) {

@@ -1,6 +1,8 @@
-//! Sites that come to this node, in scope `own`: what others have recorded of them is taken.
+//! Site handover in scope `own`: applies what other nodes have recorded of sites that this node owns now.
 //!
-//! Invariant: of an origin what is taken takes the place of what was taken before. Must not know how a share becomes evidence.
+//! Invariants: the evidence applied from a node replaces what was applied from it before.
+//!
+//! Must not know: how a snapshot becomes evidence.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +17,14 @@ use crate::model::evidence_snapshot::{Head, believe, unpack};
 use crate::model::node_id::Origin;
 use crate::model::peer_state::Book;
 use crate::model::rendezvous::owner_of_hash;
-use crate::peer_store::{SHARE_MAX, part_of};
+use crate::peer_store::{MAX_SHARE, part_of};
 use crate::transport::{BlobInfo, Position, TransportError};
 
-/// So many are taken from in one look, so that what else there is to do is not kept waiting.
+/// The maximum number of nodes per check, so that other work does not wait.
 const AT_ONCE: usize = 4;
 
 impl Consumer {
-    /// Looks whether sites have come to this node, and takes what is known of them.
+    /// Checks whether this node owns new sites, and applies what is known of them.
     pub(super) async fn move_sites(&mut self) -> Result<(), FleetError> {
         if !self.moves.sees_who_is_there(&self.options.timing) || self.is_starting {
             return Ok(());
@@ -51,7 +53,7 @@ impl Consumer {
         for _ in 0..AT_ONCE {
             let Some(origin) = self.moves.from.front().copied() else { break };
             match self.take_sites(origin, &shares).await {
-                // Whose share or messages are too many is named, and keeps nobody else waiting.
+                // A node with too large a snapshot or too many messages is reported, and does not hold up the others.
                 Err(FleetError::Transport(TransportError::Invalid(what))) => self.refuse_sites(origin, &what)?,
                 taken => taken?,
             }
@@ -60,7 +62,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// What others have told was mixed, and is gone: it is read anew, and taken from all.
+    /// Starts over after mixed evidence was discarded: reads everything again and applies that of all nodes.
     pub(super) fn begin_anew(&mut self) {
         (self.is_starting, self.must_reopen) = (true, true);
         if self.is_own() {
@@ -70,7 +72,7 @@ impl Consumer {
         }
     }
 
-    /// Takes what an origin has recorded of this node's sites: out of its share, and of what it has published since.
+    /// Applies what a node has recorded of this node's sites, from its snapshot and its later messages.
     async fn take_sites(&mut self, origin: Origin, shares: &[BlobInfo]) -> Result<(), FleetError> {
         if origin == self.own {
             return self.take_own_past().await;
@@ -80,7 +82,7 @@ impl Consumer {
         }
         let name = origin.to_string();
         let bytes = match shares.iter().any(|info| info.name == name) {
-            true => self.transport.blobs().get(&name, SHARE_MAX).await?,
+            true => self.transport.blobs().get(&name, MAX_SHARE).await?,
             false => None,
         };
         let (half_life_ms, brokers_now) = (self.selector.half_life_ms(), self.transport.now().await?);
@@ -107,19 +109,20 @@ impl Consumer {
         self.counts.shares += u64::from(taken.is_some());
         if taken == Some(true) {
             self.begin_anew();
-            // It was taken just now.
+            // It was applied just now.
             self.moves.from.retain(|other| *other != origin);
             self.moves.from.push_front(origin);
         }
         Ok(())
     }
 
-    /// Whether the node's log has begun another history, since its directory was restored from a backup.
+    /// Returns whether the node's log has begun another epoch because its directory was restored from a backup.
     fn is_restored(&self) -> bool {
         self.book().and_then(|book| book.own.as_ref()).is_some_and(|(_, held)| held.len() > 1)
     }
 
-    /// Whether what the log has lost is known: the newest is taken first, so that what is known has a hole until all is.
+    /// Returns whether the lost positions of the log are known. The newest ones are applied first, so there is a gap
+    /// until all are.
     fn knows_own_past(&self) -> bool {
         let book = self.book();
         let of = |book: &Book| {
@@ -130,7 +133,8 @@ impl Consumer {
         book.and_then(of).unwrap_or(false)
     }
 
-    /// Takes what this node has said itself and its log has lost, as far as the stream has it. What is known of it is not learned twice.
+    /// Applies the messages of this node that its log has lost, as far as the stream has them. Known positions are not
+    /// learned twice.
     async fn take_own_past(&mut self) -> Result<(), FleetError> {
         if self.knows_own_past() {
             return Ok(());
@@ -147,7 +151,7 @@ impl Consumer {
                         learned += peers.message(own, (cursor, now), &body, &batch, false)?.learned;
                     }
                 }
-                // What is published next is folded from the disk.
+                // The next global snapshot is folded from disk.
                 peers.flush().wait().map_err(|error| FleetError::Record(error.to_string()))?;
                 Ok(learned)
             })

@@ -1,6 +1,8 @@
-//! Shares of others: which are taken, and which go from the store.
+//! The evidence snapshots of peers: which are applied, and which are deleted from the store.
 //!
-//! Invariant: a share that lacks what is known, and what nobody could send again, is left. Must not know how shares become evidence.
+//! Invariants: a snapshot that lacks known positions that no node could send again is not applied.
+//!
+//! Must not know: how snapshots become evidence.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +11,12 @@ use crate::error::FleetError;
 use crate::model::evidence_snapshot::{Note, believe, forgot, unpack};
 use crate::model::intervals::Intervals;
 use crate::model::node_id::Origin;
-use crate::peer_store::{Faded, SHARE_MAX};
+use crate::peer_store::{Faded, MAX_SHARE};
 use crate::transport::{BlobInfo, Table, Transport, TransportError};
 
-/// Deletes the shares of those who have left for good and of whose evidence nothing is left. One that says more than was seen stays, and so
-/// does that of who is back. A broker that lets nodes delete no shares but their own refuses it; then that is for its operator.
+/// Deletes the snapshots of closed nodes without evidence left. A snapshot that goes beyond the seen positions stays,
+/// and so does that of a node that is back. A broker that lets nodes delete their own snapshots only refuses it; then
+/// it is up to its operator.
 pub(crate) async fn drop_shares(
     transport: &dyn Transport,
     own: Origin,
@@ -40,9 +43,9 @@ pub(crate) async fn drop_shares(
 }
 
 impl Consumer {
-    /// Takes the shares of all who have one that says more than is known.
+    /// Applies the snapshots of all nodes that go beyond what is known.
     pub(super) async fn start(&mut self, shares: &[BlobInfo]) -> Result<(), FleetError> {
-        // Where a share takes the place of mixed evidence, the others of it are to be looked through again.
+        // If a snapshot replaces mixed evidence, the snapshots of the other nodes of the mix are needed again.
         self.is_starting = false;
         for info in shares {
             let Ok(origin) = info.name.parse::<Origin>() else { continue };
@@ -62,14 +65,14 @@ impl Consumer {
         Ok(())
     }
 
-    /// Takes a share, if it fills something in that is missing.
+    /// Applies a snapshot if it fills a gap.
     pub(super) async fn take_share(&mut self, origin: Origin, info: &BlobInfo) -> Result<bool, FleetError> {
         let note = serde_json::from_str::<Note>(&info.note).unwrap_or_default();
         let bad = self.seen.get(&origin).and_then(|seen| seen.bad_share.as_ref());
         if origin == self.own || bad.is_some_and(|(bad, _)| *bad == note) {
             return Ok(false);
         }
-        let Some(bytes) = self.transport.blobs().get(&info.name, SHARE_MAX).await? else { return Ok(false) };
+        let Some(bytes) = self.transport.blobs().get(&info.name, MAX_SHARE).await? else { return Ok(false) };
         let (now, is_there) = (self.selector.now(), self.is_there(origin));
         let (half_life_ms, brokers_now) = (self.selector.half_life_ms(), self.transport.now().await?);
         let taken = self
@@ -83,7 +86,7 @@ impl Consumer {
                 }
                 let (fills, lacks) = peers.lacks(origin, &head.covers);
                 let fills = fills || peers.refreshes(origin, &head);
-                // What it lacks is asked for again, or comes out of `peers/`; nobody can be asked who is not there.
+                // Positions that it lacks are requested again or are in `peers/`. A node that is away cannot be asked.
                 if !fills || (lacks > 0 && !is_there && !peers.has_messages_for(origin, &head.covers)?) {
                     return Ok(Ok((false, false)));
                 }
@@ -107,7 +110,7 @@ impl Consumer {
         }
     }
 
-    /// What was forgotten, as shares name it.
+    /// Returns the tombstones by the hashes that snapshots use.
     pub(crate) fn forgot(&self) -> BTreeSet<u64> {
         let all = self.book().into_iter().flat_map(|book| &book.forgotten);
         all.map(|(domain, until)| forgot(domain, *until)).collect()

@@ -1,4 +1,4 @@
-//! How a consumer and those whom it reads are, for whoever asks.
+//! The status of a consumer and its peers.
 
 use fetchwise::time::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::model::status::PeerStatus;
 use crate::sync::consumer::gap_repair::LOST_AFTER;
 
 impl Consumer {
-    /// Whether everything that is known of has been learned.
+    /// Returns whether everything known was learned.
     pub(crate) fn is_quiet(&self) -> bool {
         let is_moved = !self.is_own() || self.moves.left() == Some(0);
         !self.is_starting
@@ -21,12 +21,12 @@ impl Consumer {
             })
     }
 
-    /// The time by this node's clock, and its name.
+    /// Returns the time by this node's clock, and its id.
     pub(crate) fn own_time(&self) -> (Timestamp, Origin) {
         (self.selector.now(), self.own)
     }
 
-    /// The nodes among which sites are divided.
+    /// Returns the nodes that own sites.
     pub(crate) fn owners(&self) -> Vec<Origin> {
         let is_recent = |seen: &Seen| seen.seen_at.is_some_and(|at| at.elapsed() < self.options.timing.owner);
         let mut all: Vec<Origin> = self.seen.iter().filter(|(_, seen)| is_recent(seen)).map(|(o, _)| *o).collect();
@@ -35,18 +35,18 @@ impl Consumer {
         all
     }
 
-    /// From how many others it is still to be taken what they know of this node's sites.
+    /// Returns the number of nodes whose evidence of this node's sites is still to be applied.
     pub(crate) fn moving(&self) -> u64 {
         self.moves.left().unwrap_or(0) as u64
     }
 
-    /// Of how many links others have said something, and how many of them wait here for that.
+    /// Returns the number of links with a state from peers, and how many of them are paused here.
     pub(crate) fn links(&self) -> (u64, u64) {
         let now = self.selector.now();
         self.book().map_or((0, 0), |book| book.links.counts(&self.options.egress_group, now))
     }
 
-    /// How the others are.
+    /// Returns the status of all peers.
     pub(crate) fn status(&self) -> Vec<PeerStatus> {
         let nobody = Peer::default();
         let all = self.known().into_iter().filter(|origin| *origin != self.own);

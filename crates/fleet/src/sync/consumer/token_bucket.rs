@@ -1,6 +1,8 @@
-//! What a node may send, and what of it waits.
+//! Token buckets for what a node may send, and the messages that wait.
 //!
-//! Owns: how an allowance is used up and fills up again, by the broker's clock. Must not know who waits.
+//! Owns: how buckets drain and refill, by the broker's clock.
+//!
+//! Must not know: which node waits.
 
 use std::collections::VecDeque;
 
@@ -10,7 +12,7 @@ use fetchwise::time::Timestamp;
 use crate::model::options::Limits;
 use crate::transport::Position;
 
-/// An amount that fills up again.
+/// A token bucket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bucket {
     pub(super) used: f64,
@@ -22,7 +24,7 @@ impl Bucket {
     }
 }
 
-/// A message that waits.
+/// A waiting message.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     pub(super) position: Position,
@@ -31,21 +33,21 @@ pub(super) struct Waiting {
     pub(super) facts: u64,
 }
 
-/// What is left of a node's allowance, and what waits for more of it.
+/// The rate limits of one node, and its waiting messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Allowance {
     pub(super) facts: Bucket,
     pub(super) keys: Bucket,
     filled_at: Option<Timestamp>,
     pub(super) waiting: VecDeque<Waiting>,
-    /// What it has used up, as long as something waits.
+    /// The exhausted limit, while messages wait.
     pub(super) short_of: Option<&'static str>,
-    /// Since when it has brought more keys than it may, what it brings is doubted.
+    /// Whether its keys are marked for early eviction, because it has brought more than it may.
     pub(super) is_doubted: bool,
 }
 
 impl Allowance {
-    /// Time has gone on to `at`.
+    /// Refills the buckets up to the time `at`.
     pub(super) fn fill(&mut self, limits: &Limits, at: Timestamp) {
         let before = *self.filled_at.get_or_insert(at);
         if at > before {
@@ -56,12 +58,12 @@ impl Allowance {
         }
     }
 
-    /// How many facts wait.
+    /// Returns the number of waiting attempts.
     pub(super) fn waiting(&self) -> u64 {
         self.waiting.iter().map(|message| message.facts).sum()
     }
 
-    /// Why they do.
+    /// Returns the limit that they wait for.
     pub(super) fn why(&self) -> Option<&'static str> {
         self.short_of.filter(|_| !self.waiting.is_empty())
     }

@@ -24,9 +24,9 @@ use super::broker::{Memory, Signal, State, Stored};
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The same limits as a real broker's.
-const MESSAGE_MAX: usize = 1 << 20;
-const KEY_MAX: usize = 512;
-const NOTE_MAX: usize = 1024;
+const MAX_MESSAGE: usize = 1 << 20;
+const MAX_KEY: usize = 512;
+const MAX_NOTE: usize = 1024;
 
 fn at_most(what: &str, len: usize, max: usize) -> Result<(), TransportError> {
     if len > max { Err(TransportError::Invalid(format!("{what} of {len} bytes"))) } else { Ok(()) }
@@ -162,7 +162,7 @@ impl Transport for Node {
         body: Bytes,
     ) -> BoxFuture<'a, Result<Position, TransportError>> {
         async move {
-            at_most("a message", body.len(), MESSAGE_MAX)?;
+            at_most("a message", body.len(), MAX_MESSAGE)?;
             let now = self.broker.clock.now();
             let mut state = self.reach()?;
             state.published += 1;
@@ -225,7 +225,7 @@ impl Transport for Node {
 
     fn put_general(&self, origin: Origin, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
         async move {
-            at_most("a general image", body.len(), MESSAGE_MAX)?;
+            at_most("a general image", body.len(), MAX_MESSAGE)?;
             let now = self.broker.clock.now();
             let mut state = self.reach()?;
             state.generals.put(origin, now, body);
@@ -369,7 +369,7 @@ impl Cells for Node {
 
     fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>> {
         async move {
-            at_most("a key", key.len(), KEY_MAX)?;
+            at_most("a key", key.len(), MAX_KEY)?;
             let mut state = self.reach()?;
             let revision = state.put(table, key, value, self.broker.clock.now());
             self.answer(state, revision)
@@ -433,7 +433,7 @@ impl Cells for Node {
 impl Blobs for Node {
     fn put<'a>(&'a self, name: &'a str, note: &'a str, body: Bytes) -> BoxFuture<'a, Result<(), TransportError>> {
         async move {
-            at_most("a note", note.len(), NOTE_MAX)?;
+            at_most("a note", note.len(), MAX_NOTE)?;
             let mut state = self.reach()?;
             state.blobs.insert(name.to_owned(), (note.to_owned(), body));
             self.answer(state, ())

@@ -21,7 +21,7 @@ use crate::transport::nats::stream_reader::{Came, Message, Tail};
 use crate::transport::{Bounds, Cell, Cells, Change, Swapped, Table, TransportError};
 
 /// The longest key, in bytes.
-const KEY_MAX: usize = 512;
+const MAX_KEY: usize = 512;
 /// A table whose cells age is looked at so often.
 const AGES_EVERY: Duration = Duration::from_secs(5);
 
@@ -47,7 +47,7 @@ impl Link {
     }
 
     fn cell_subject(&self, table: Table, key: &str) -> Result<String, TransportError> {
-        if key.len() > KEY_MAX {
+        if key.len() > MAX_KEY {
             return Err(TransportError::Invalid(format!("a cell's key of {} bytes", key.len())));
         }
         Ok(self.names.cell(table, key))

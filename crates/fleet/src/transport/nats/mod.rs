@@ -17,7 +17,7 @@ use futures_util::stream::{self, BoxStream};
 
 use crate::model::node_id::Origin;
 use crate::transport::{
-    Blobs, Bounds, Cells, Delivery, General, Position, SAID_MAX, Transport, TransportError, Want, too_much_said,
+    Blobs, Bounds, Cells, Delivery, General, Position, MAX_SAID, Transport, TransportError, Want, too_much_said,
 };
 
 mod connection;
@@ -111,7 +111,7 @@ impl Nats {
         if anew.is_some() {
             pending = tail.open().await?.1;
         }
-        let (mut said, mut room, time) = (Vec::new(), SAID_MAX, self.link.settings.timeout * 4);
+        let (mut said, mut room, time) = (Vec::new(), MAX_SAID, self.link.settings.timeout * 4);
         while pending > 0 {
             let late = |_| TransportError::Away(format!("what {origin} has said does not come"));
             match tokio::time::timeout(time, tail.next()).await.map_err(late)?? {

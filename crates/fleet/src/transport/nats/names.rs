@@ -7,7 +7,7 @@ use crate::model::node_id::Origin;
 use crate::transport::{Table, TransportError};
 
 /// The longest name of a pool.
-const POOL_MAX: usize = 64;
+const MAX_POOL: usize = 64;
 /// What the name of a pool's second stream ends with.
 const GENERAL: &str = "_general";
 
@@ -21,10 +21,10 @@ impl Names {
     /// Of the pool of that name.
     pub(super) fn new(pool: &str) -> Result<Self, TransportError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if pool.is_empty() || pool.len() > POOL_MAX || !pool.bytes().all(plain) {
-            let shown: String = pool.chars().take(POOL_MAX).collect();
+        if pool.is_empty() || pool.len() > MAX_POOL || !pool.bytes().all(plain) {
+            let shown: String = pool.chars().take(MAX_POOL).collect();
             return Err(TransportError::Invalid(format!(
-                "{shown:?} cannot be a pool's name: letters, digits, - and _ can, {POOL_MAX} of them at most"
+                "{shown:?} cannot be a pool's name: letters, digits, - and _ can, {MAX_POOL} of them at most"
             )));
         }
         if pool.ends_with(GENERAL) {

@@ -18,7 +18,7 @@ use crate::transport::nats::stream_reader::{Came, Tail};
 use crate::transport::{BlobInfo, Blobs, TransportError};
 
 /// The longest note, in bytes.
-const NOTE_MAX: usize = 1024;
+const MAX_NOTE: usize = 1024;
 /// A transfer may take as long as a call, and a second more for each so many bytes.
 const SLOWEST: u64 = 1 << 20;
 
@@ -70,7 +70,7 @@ impl Nats {
             if info.deleted {
                 all.remove(&info.name);
             } else {
-                let note = info.description.filter(|note| note.len() <= NOTE_MAX).unwrap_or_default();
+                let note = info.description.filter(|note| note.len() <= MAX_NOTE).unwrap_or_default();
                 all.insert(info.name.clone(), BlobInfo { name: info.name, note, len: info.size as u64 });
             }
         }
@@ -81,7 +81,7 @@ impl Nats {
 impl Blobs for Nats {
     fn put<'a>(&'a self, name: &'a str, note: &'a str, body: Bytes) -> BoxFuture<'a, Result<(), TransportError>> {
         Box::pin(async move {
-            if note.len() > NOTE_MAX {
+            if note.len() > MAX_NOTE {
                 return Err(TransportError::Invalid(format!("a note of {} bytes", note.len())));
             }
             self.link.connected()?;

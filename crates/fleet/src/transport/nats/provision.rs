@@ -18,9 +18,9 @@ use crate::transport::{Table, TransportError};
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 /// The largest message of the stream of facts.
-const FACTS_MAX: i32 = 1 << 20;
+const MAX_FACTS: i32 = 1 << 20;
 /// The largest cell.
-const CELL_MAX: i32 = 64 << 10;
+const MAX_CELL: i32 = 64 << 10;
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// As many brokers keep a message where there is a cluster.
 const REPLICAS: usize = 3;
@@ -70,7 +70,7 @@ fn wanted(link: &Link, replicas: usize) -> Vec<Config> {
         discard: DiscardPolicy::Old,
         max_age: settings.max_age,
         max_bytes: settings.max_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
-        max_message_size: FACTS_MAX,
+        max_message_size: MAX_FACTS,
         duplicate_window: DUPLICATE_WINDOW,
         deny_delete: true,
         ..common.clone()
@@ -81,7 +81,7 @@ fn wanted(link: &Link, replicas: usize) -> Vec<Config> {
         discard: DiscardPolicy::New,
         max_age: max_age(table).unwrap_or_default(),
         max_messages_per_subject: 1,
-        max_message_size: CELL_MAX,
+        max_message_size: MAX_CELL,
         duplicate_window: max_age(table).unwrap_or(DUPLICATE_WINDOW).min(DUPLICATE_WINDOW),
         allow_rollup: true,
         deny_delete: true,
@@ -96,7 +96,7 @@ fn wanted(link: &Link, replicas: usize) -> Vec<Config> {
         allow_rollup: true,
         ..common.clone()
     };
-    let general = global_evidence::wanted(names, FACTS_MAX, &common);
+    let general = global_evidence::wanted(names, MAX_FACTS, &common);
     let mut all = vec![facts, general, shares];
     all.extend(Table::ALL.map(table));
     all

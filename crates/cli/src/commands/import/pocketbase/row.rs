@@ -10,7 +10,7 @@ use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
 use fetchwise::attempt::error_kind::ErrorKind;
-use fetchwise::backoff::{LinkState, RISK_LEVEL_MAX};
+use fetchwise::backoff::{LinkState, MAX_RISK_LEVEL};
 use fetchwise::heuristic::url::{UrlFeatures, domain_of, parse};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
@@ -200,7 +200,7 @@ impl LinkRow {
         let domain = domain_of(url.host_str()?).to_owned();
         let state = LinkState {
             paused_until: time(&paused_until),
-            risk_level: whole(&risk_level).unwrap_or(0).clamp(0, i64::from(RISK_LEVEL_MAX)) as u8,
+            risk_level: whole(&risk_level).unwrap_or(0).clamp(0, i64::from(MAX_RISK_LEVEL)) as u8,
             attempt_count: whole(&attempt_count).and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
             last_attempt_at: time(&last_attempt_at),
             hint: None,

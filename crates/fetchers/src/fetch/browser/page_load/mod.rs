@@ -29,7 +29,7 @@ const STOP_EVERY: Duration = Duration::from_millis(500);
 /// Decoded bytes from which the decompression ratio is looked at.
 const RATIO_FROM: u64 = 1 << 20;
 /// Requests are counted for so many hosts of a page.
-const HOSTS_MAX: usize = 256;
+const MAX_HOSTS: usize = 256;
 
 /// What the tab has to do about an event.
 #[derive(Debug, PartialEq)]
@@ -263,7 +263,7 @@ impl Watch {
         let inside = ["blob:", "data:"].iter().any(|scheme| event.request.url.starts_with(scheme));
         if !inside && let Some(host) = host_of(&event.request.url) {
             // A page that asks for more hosts than any does is counted for those that came first.
-            if self.asked.len() < HOSTS_MAX || self.asked.contains_key(&host) {
+            if self.asked.len() < MAX_HOSTS || self.asked.contains_key(&host) {
                 let asked = self.asked.entry(host).or_default();
                 *asked = asked.saturating_add(1);
             }

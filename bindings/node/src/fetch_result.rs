@@ -1,6 +1,6 @@
 //! What one request came to: what a visit wants to hear, and the names of failures.
 
-use fetchwise::fetch_result::{FetchResult as Kept, Outcome};
+use fetchwise::fetch_result::{FetchResult as CoreFetchResult, Outcome};
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::registry::FetcherSpec;
 use napi::Env;
@@ -72,7 +72,7 @@ pub struct AnswerOptions<'a> {
 /// that brought none.
 #[napi]
 pub struct FetchResult {
-    pub(crate) kept: Kept,
+    pub(crate) kept: CoreFetchResult,
 }
 
 impl FetchResult {
