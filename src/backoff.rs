@@ -58,7 +58,7 @@ impl Default for BackoffSettings {
 pub struct LinkState {
     /// End of the pause.
     pub paused_until: Option<Timestamp>,
-    /// How many fetches of it failed in a row, at most [`MAX_RISK_LEVEL`].
+    /// Number of consecutive failed fetches, at most [`MAX_RISK_LEVEL`].
     pub risk_level: u8,
     /// Number of attempts ever.
     pub attempt_count: u32,
@@ -135,7 +135,7 @@ impl LinkState {
     }
 }
 
-/// `base * 2^risk_level`, the level capped at [`MAX_RISK_LEVEL`].
+/// Returns `base * 2^risk_level`, with the level capped at [`MAX_RISK_LEVEL`].
 pub fn pause(base: Duration, risk_level: u8) -> Duration {
     base.saturating_mul(1 << risk_level.min(MAX_RISK_LEVEL))
 }

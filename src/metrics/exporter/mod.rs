@@ -12,7 +12,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use fetchwise::metrics::Metrics;
-//! use fetchwise::{Selector, answer::Outcome, visit::Step};
+//! use fetchwise::{Selector, fetch_result::Outcome, visit::Step};
 //! use prometheus_client::{encoding::text, registry::Registry};
 //!
 //! let selector = Arc::new(Selector::builder().build()?);
