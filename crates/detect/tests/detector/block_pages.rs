@@ -1,7 +1,7 @@
-//! Walls that no rule knows, by what they say: one of each concept in each language, and pages of content that use the same words.
+//! Block pages that no rule knows: one for each concept in each language, and pages of content that use the same words.
 //!
-//! The pages are put together here, in a site's frame, from the sentences in `walls/languages.toml`. Rules that know titles and
-//! sentences are left out, so that what is found is found by concepts.
+//! The pages are built here, in a site's frame, from the sentences in `languages.toml`. Rules for titles and sentences
+//! are disabled, so only concepts can find the blocks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,9 +11,9 @@ use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::response::{Header, Page};
 use serde::Deserialize;
 
-/// The concepts that each language has a wall of.
+/// The concepts for which each language has a block page.
 const CONCEPTS: [&str; 5] = ["robot-suspected", "prove-human", "refused", "network-blamed", "browser-examined"];
-/// What comes near walls.
+/// Content with words of block pages.
 const NEAR: [&str; 4] = ["article", "help", "error", "shop"];
 
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ fn languages() -> Vec<Language> {
     toml::from_str::<Languages>(include_str!("languages.toml")).unwrap().language
 }
 
-/// The shipped rules without those that know whole titles and sentences and name no vendor.
+/// Returns a detector with the shipped rules except those for titles and sentences without a vendor.
 fn concepts_only() -> Detector {
     let shipped: toml::Table = toml::from_str(Detector::shipped_rules()).unwrap();
     let mut disabled = String::new();
@@ -44,7 +44,7 @@ fn concepts_only() -> Detector {
     Detector::with_rules(&format!("disable = [{disabled}]")).unwrap()
 }
 
-/// A page in a site's frame: a navigation with links, a footer with more of them.
+/// Returns a page in a site's frame: a navigation with links, a footer with more of them.
 fn framed(title: &str, main: &str) -> String {
     let links: String = (1..20).map(|n| format!("<li><a href='/{n}'>Alpha beta {n}</a></li>")).collect();
     format!(
@@ -60,7 +60,7 @@ fn explain(detector: &Detector, body: &str) -> Explained {
 }
 
 #[test]
-fn every_concept_is_understood_in_every_language_and_makes_a_wall_with_what_walls_say_beside() {
+fn every_concept_makes_a_block_in_every_language_together_with_other_cues() {
     let detector = concepts_only();
     let mut wrong = Vec::new();
     let languages = languages();
@@ -85,7 +85,7 @@ fn every_concept_is_understood_in_every_language_and_makes_a_wall_with_what_wall
 }
 
 #[test]
-fn content_that_uses_the_same_words_is_no_wall_in_any_language() {
+fn content_with_the_same_words_is_no_block_in_any_language() {
     for (what, detector) in [("concepts alone", concepts_only()), ("all rules", Detector::new())] {
         let mut wrong = Vec::new();
         for language in languages() {
@@ -115,7 +115,7 @@ fn content_that_uses_the_same_words_is_no_wall_in_any_language() {
 }
 
 #[test]
-fn what_a_wall_says_is_no_wall_within_content_in_any_language() {
+fn a_block_sentence_within_content_is_no_block_in_any_language() {
     let detector = concepts_only();
     let mut wrong = Vec::new();
     for language in languages() {
@@ -131,11 +131,11 @@ fn what_a_wall_says_is_no_wall_within_content_in_any_language() {
 }
 
 #[test]
-fn scripts_that_are_demanded_are_understood_and_are_no_wall_by_themselves() {
+fn a_demand_for_scripts_is_a_cue_and_no_block_by_itself() {
     let detector = concepts_only();
     let mut wrong = Vec::new();
     for language in languages() {
-        // A core concept beside it, so that the page is weighed at all.
+        // A core concept ensures that the page is weighed at all.
         let main = format!("<p>{}</p><p>{}</p>", language.says["scripts-demanded"], language.says["refused"]);
         let cues = explain(&detector, &framed("Example", &main)).cues.unwrap_or_default();
         if !cues.cues.iter().any(|cue| &*cue.id == "scripts-demanded") {
@@ -149,7 +149,7 @@ fn scripts_that_are_demanded_are_understood_and_are_no_wall_by_themselves() {
 }
 
 #[test]
-fn a_wall_that_asks_for_something_is_a_challenge_and_one_that_does_not_a_refusal() {
+fn a_block_with_a_task_is_a_challenge_and_one_without_is_a_refusal() {
     let detector = concepts_only();
     for language in languages().iter().filter(|language| ["en", "es", "ru", "ja"].contains(&&*language.name)) {
         for (concept, kind) in [("prove-human", BlockKind::Challenge), ("refused", BlockKind::Refusal)] {
@@ -162,7 +162,7 @@ fn a_wall_that_asks_for_something_is_a_challenge_and_one_that_does_not_a_refusal
 }
 
 #[test]
-fn an_unclosed_element_or_comment_in_a_noscript_hides_nothing_behind_it() {
+fn an_unclosed_element_or_comment_in_a_noscript_hides_nothing_after_it() {
     let text = "<p>Enough to read about the garden and the weather in it, sentence after sentence.</p>".repeat(5);
     for broken in
         ["<style>.a{", "<!-- a comment", "<iframe src='x'>", "<textarea>", "<img alt=\"", "<template>", "<title>"]
@@ -171,13 +171,13 @@ fn an_unclosed_element_or_comment_in_a_noscript_hides_nothing_behind_it() {
         let verdict = explain(&Detector::new(), &body).verdict;
         assert!(verdict.is_content() && verdict.text_chars >= 300, "{broken}: {verdict:?}");
     }
-    // Where nothing ends it, everything is in it.
+    // Without an end tag, the rest of the page is inside.
     let body = format!("<html><body><noscript>{text}");
     assert_eq!(explain(&Detector::new(), &body).verdict.text_chars, 0);
 }
 
 #[test]
-fn text_that_a_script_only_has_to_show_is_content_and_a_little_of_it_is_not() {
+fn much_hidden_text_is_content_and_a_little_is_not() {
     let text = "<p>Enough to read about the garden and the weather in it, sentence after sentence.</p>";
     for (open, close) in [("<div hidden id=\"S:0\">", "</div>"), ("<div id=root style=\"display:none\">", "</div>")] {
         let body = |n| {
@@ -215,7 +215,7 @@ fn short_pages_with_something_to_see_or_to_fill_in_are_not_empty() {
 }
 
 #[test]
-fn a_page_that_is_cut_within_its_head_is_not_known_to_be_a_shell() {
+fn a_page_truncated_in_its_head_is_no_shell() {
     let body = format!(
         "<html><head><title>Shop</title><script>{}</script></head><body><div id=\"root\"></div>",
         "a".repeat(4_000)
@@ -232,7 +232,7 @@ fn a_page_that_is_cut_within_its_head_is_not_known_to_be_a_shell() {
 }
 
 #[test]
-fn how_sure_evidence_must_be_is_for_the_crawler_to_say() {
+fn the_crawler_sets_the_block_threshold() {
     let english = languages().into_iter().find(|language| language.name == "en").unwrap();
     let main = format!("<h1>Example</h1><p>{}</p><p>{}</p>", english.says["refused"], english.says["support"]);
     let body = framed("Example", &main);
@@ -246,7 +246,7 @@ fn how_sure_evidence_must_be_is_for_the_crawler_to_say() {
 }
 
 #[test]
-fn words_of_ones_own_come_on_top_of_the_shipped_ones() {
+fn custom_words_are_added_to_the_shipped_ones() {
     let rules = "[[words]]\nlanguage = 'eo'\nrefused = ['malpermesit']\naccess = ['aliro']\nretry = ['reprovu']\nsorry = ['pardonu']\n";
     let body =
         framed("Ekzemplo", "<h1>Aliro malpermesita</h1><p>Via aliro estas malpermesita. Bonvolu reprovu. Pardonu.</p>");
@@ -261,7 +261,7 @@ fn words_of_ones_own_come_on_top_of_the_shipped_ones() {
         let error = Detector::with_rules(wrong).unwrap_err().to_string();
         assert!(error.starts_with("line 1: ") && error.contains(says), "{error}");
     }
-    // A concept can be left out like a rule.
+    // A concept can be disabled like a rule.
     let without = Detector::with_rules("disable = ['refused']").unwrap();
     let cues =
         explain(&without, &framed("Example", "<h1>Access denied</h1><p>Your VPN was blocked.</p>")).cues.unwrap();
@@ -271,7 +271,7 @@ fn words_of_ones_own_come_on_top_of_the_shipped_ones() {
 }
 
 #[test]
-fn items_of_a_list_name_things_unless_they_speak_to_who_reads() {
+fn list_items_are_names_unless_they_address_the_visitor() {
     let detector = concepts_only();
     let cues = |items: &str| explain(&detector, &format!("<title>2.4.1</title><pre>2.4.1 {items}</pre>")).cues.unwrap();
     assert!(!cues("* access denied: show the number * captcha: try again * new: tides").core);
@@ -283,7 +283,7 @@ fn items_of_a_list_name_things_unless_they_speak_to_who_reads() {
 }
 
 #[test]
-fn the_log_in_of_http_is_no_wall_and_the_same_words_without_it_are() {
+fn http_authentication_is_no_block_and_the_same_words_without_it_are() {
     let detector = concepts_only();
     let body = "<title>Access is denied</title><h1>Access is denied</h1><p>Your request was blocked.</p>";
     let is_blocked = |headers: &[Header]| {

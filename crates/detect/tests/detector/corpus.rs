@@ -1,5 +1,5 @@
-//! Accuracy on real pages: labelled corpora that `FETCHWISE_CORPUS` and `FETCHWISE_CORPUS2` point to, and the documentation that
-//! comes with Rust. None of them is part of the project; without them these tests say so and pass.
+//! Accuracy on real pages: the labelled corpora in `FETCHWISE_CORPUS` and `FETCHWISE_CORPUS2`, and the documentation
+//! that comes with Rust. None of them is part of the project; without them these tests say so and pass.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use fetchwise_types::response::{Header, Page};
 
 use crate::html_files::html_files;
 
-/// Where the labelled corpus is that an environment variable names.
+/// Returns the path of the labelled corpus in an environment variable.
 fn corpus(variable: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).map(PathBuf::from);
     if path.is_none() {
@@ -18,7 +18,7 @@ fn corpus(variable: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn every_block_and_every_shell_of_the_corpus_is_found_without_a_false_alarm() {
+fn all_blocks_and_shells_of_the_corpus_are_found_without_a_false_alarm() {
     let Some(path) = corpus("FETCHWISE_CORPUS") else { return };
     let report = evaluate(&Detector::new(), &path).unwrap();
     println!("{report}");
@@ -28,7 +28,7 @@ fn every_block_and_every_shell_of_the_corpus_is_found_without_a_false_alarm() {
 }
 
 #[test]
-fn what_the_body_tells_finds_the_blocks_of_both_corpora_without_a_false_alarm() {
+fn the_bodies_alone_reveal_the_blocks_of_both_corpora_without_a_false_alarm() {
     for (variable, blocks) in [("FETCHWISE_CORPUS", 0.97), ("FETCHWISE_CORPUS2", 0.90)] {
         let Some(path) = corpus(variable) else { continue };
         let report = evaluate(&Detector::new(), &path).unwrap();
@@ -51,7 +51,7 @@ fn rules_that_name_no_vendor_find_three_quarters_of_the_blocks() {
 }
 
 #[test]
-fn the_keywords_mode_is_as_bad_as_it_is_known_to_be() {
+fn the_keyword_baseline_is_as_bad_as_expected() {
     let Some(path) = corpus("FETCHWISE_CORPUS") else { return };
     let report = evaluate(&Detector::keywords(), &path).unwrap();
     println!("{report}");
@@ -72,7 +72,7 @@ fn no_page_of_the_rust_documentation_is_taken_for_a_block_or_a_shell() {
         return;
     }
     files.sort();
-    // Every page in a release build; a sample of them in a debug build, to be done in seconds.
+    // Every page in a release build; a sample in a debug build, which takes seconds.
     let step = if cfg!(debug_assertions) { 25 } else { 1 };
     let detector = Detector::new();
     let mut scratch = Scratch::default();

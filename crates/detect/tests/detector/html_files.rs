@@ -1,8 +1,8 @@
-//! The HTML files below a folder: real pages for tests and benches.
+//! Lists the HTML files in a folder: real pages for tests and benchmarks.
 
 use std::path::{Path, PathBuf};
 
-/// Adds every HTML file below `dir` to `out`; none where there is no such folder.
+/// Adds every HTML file below `dir` to `out`; none if the folder does not exist.
 pub(crate) fn html_files(dir: &Path, out: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -1,4 +1,4 @@
-//! The detector as its callers see it: verdicts on pages, rule files, visible text, and the labelled corpora.
+//! Tests of the detector through its public API: verdicts on pages, rule files, visible text, and labelled corpora.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod block_pages;

@@ -1,7 +1,7 @@
-//! A slow reading of HTML that is written to be obvious: one character at a time, a state at a time, everything copied. The
-//! streaming reading in the crate is compared with it by the tests and by the fuzzer.
+//! A naive HTML tokenizer, written to be obvious: one character at a time, one state at a time, everything copied.
+//! Tests and the fuzzer compare the streaming tokenizer with it.
 
-/// What the slow reading finds.
+/// The result of the naive tokenizer.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Slow {
     /// Visible characters.
@@ -71,7 +71,7 @@ impl Reader {
         what.chars().enumerate().all(|(n, c)| self.peek(n) == Some(c))
     }
 
-    /// Everything up to and including `what`, or to the end.
+    /// Reads up to and including `what`, or to the end.
     fn skip_past(&mut self, what: &str) -> String {
         let mut out = String::new();
         while self.at < self.text.len() {
@@ -85,7 +85,7 @@ impl Reader {
         out
     }
 
-    /// After `<` or `</`: a name, attributes, `>`. Nothing when the page ends before.
+    /// Reads the tag after `<` or `</`: name, attributes, `>`. `None` if the page ends before.
     fn tag(&mut self) -> Option<OpenTag> {
         let mut name = String::new();
         while let Some(c) = self.peek(0) {
@@ -203,10 +203,10 @@ impl Count {
     }
 }
 
-/// Stands for white space that was written as an entity: a character no page has.
+/// A stand-in for white space that was written as an entity: a character that no page has.
 const WHITE: char = '\u{10FFFE}';
 
-/// The character of the entity that begins before `rest` (reversed); `&` when there is none.
+/// Returns the character of the entity that begins before `rest` (reversed); `&` if there is none.
 fn entity(rest: &mut Vec<char>) -> char {
     let ahead: String = rest.iter().rev().take(40).collect();
     let (len, c) = if let Some(number) = ahead.strip_prefix('#') {
@@ -233,11 +233,11 @@ fn entity(rest: &mut Vec<char>) -> char {
     if c.is_whitespace() || ('\u{200B}'..='\u{200D}').contains(&c) { WHITE } else { c }
 }
 
-/// The slow reading.
+/// Runs the naive tokenizer.
 pub(crate) fn slow(html: &str) -> Slow {
     let mut reader = Reader { text: html.chars().map(|c| c.to_ascii_lowercase()).collect(), at: 0 };
     let (mut visible, mut noscript) = (Count::default(), Count::default());
-    // The element that is skipped: its name, its depth, and why (n, h, t, s for svg and math).
+    // The skipped element: its name, its depth, and the reason (n, h, t, s for svg and math).
     let mut skip: Option<(String, usize, char)> = None;
     let mut pending_raw: Option<String> = None;
     let begin = |tag: &OpenTag| -> Option<(String, usize, char)> {
@@ -253,7 +253,7 @@ pub(crate) fn slow(html: &str) -> Slow {
         };
         Some((tag.name.clone(), 1, why))
     };
-    // The whole page, while no more than the content of a `noscript` is read: nothing in it reaches beyond.
+    // The whole page, while only the content of a `noscript` is read: nothing in it reaches beyond.
     let mut whole: Option<Vec<char>> = None;
     loop {
         if reader.at >= reader.text.len() {
@@ -305,7 +305,7 @@ pub(crate) fn slow(html: &str) -> Slow {
         }
         let foreign = matches!(&skip, Some((_, _, 's')));
         if reader.looking_at("<!--") {
-            // `<!-->` and `<!--->` are whole; else up to `-->` or `--!>`.
+            // `<!-->` and `<!--->` are complete; others end at `-->` or `--!>`.
             reader.at += 4;
             let mut inner = String::from("--");
             while reader.at < reader.text.len() {

@@ -1,5 +1,5 @@
-//! Rules that are exchanged while other threads read: every page is read with one set of rules from beginning to end, and a
-//! file with an error changes nothing.
+//! Reload of rules while other threads read: every page is read with one set of rules from beginning to end, and a file
+//! with an error changes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use fetchwise_types::response::{Header, Page};
 
 const BODY: &[u8] = b"<html><body><script>house_of_walls()</script><p>nothing else</p></body></html>";
 
-/// A rule for the page above, under a vendor's name, and as many others as `more`.
+/// Returns a rule for the page above, with this vendor, and `more` other rules.
 fn rules(vendor: &str, more: usize) -> String {
     let mut toml = format!(
         "[[rule]]\nid = 'house'\nvendor = '{vendor}'\ngrade = 'strong'\nfind = ['house_of_walls(']\nnote = 'made up'\n"
@@ -28,7 +28,7 @@ fn vendor(detector: &Detector, scratch: &mut Scratch) -> Option<String> {
 }
 
 #[test]
-fn rules_are_exchanged_while_other_threads_read() {
+fn rules_are_replaced_while_other_threads_read() {
     let detector = Arc::new(Detector::with_rules(&rules("even", 0)).unwrap());
     let done = Arc::new(AtomicBool::new(false));
     let readers: Vec<_> = (0..3)
@@ -37,7 +37,7 @@ fn rules_are_exchanged_while_other_threads_read() {
             thread::spawn(move || {
                 let mut scratch = Scratch::default();
                 let mut read = 0u32;
-                // Each reads at least once, however the threads are scheduled.
+                // Each thread reads at least once, however the threads are scheduled.
                 while read == 0 || !done.load(Ordering::Acquire) {
                     let vendor = vendor(&detector, &mut scratch);
                     assert!(matches!(vendor.as_deref(), Some("even" | "odd")), "{vendor:?}");
@@ -47,7 +47,7 @@ fn rules_are_exchanged_while_other_threads_read() {
         })
         .collect();
     for n in 0..20 {
-        // Tables of many sizes, so that what a scratch keeps from one cannot fit the next.
+        // Tables of different sizes: state in a scratch from one cannot fit the next.
         detector.reload(&rules(if n % 2 == 0 { "odd" } else { "even" }, n * 7 % 50)).unwrap();
     }
     done.store(true, Ordering::Release);
@@ -56,7 +56,7 @@ fn rules_are_exchanged_while_other_threads_read() {
 }
 
 #[test]
-fn a_file_with_an_error_is_named_and_changes_nothing() {
+fn an_error_names_the_file_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("walls.toml");
     std::fs::write(&path, rules("first", 3)).unwrap();
@@ -83,7 +83,7 @@ fn a_file_with_an_error_is_named_and_changes_nothing() {
 }
 
 #[test]
-fn a_reload_leaves_no_rule_of_the_file_before() {
+fn a_reload_removes_all_rules_of_the_previous_file() {
     let detector = Detector::with_rules(&rules("first", 10)).unwrap();
     let shipped = Detector::new().rule_count();
     assert_eq!(detector.rule_count(), shipped + 11);

@@ -1,7 +1,7 @@
-//! Every rule of the shipped table on a page made for it, and on the nearest page that it must leave alone.
+//! Every rule of the shipped table, on a page made for it and on the nearest page that it must ignore.
 //!
-//! The pages are made from the table itself: each marker, title, sentence and header alone has to carry its rule, and more
-//! visible text than the rule allows has to take it away again.
+//! The pages are made from the table itself. Each marker, title, sentence and header alone must make its rule count,
+//! and more visible text than the rule allows must stop it.
 
 use fetchwise_detect::{Detector, DetectorOptions, Explained, Scratch};
 use fetchwise_types::response::{Header, Page};
@@ -28,7 +28,7 @@ fn strings(rule: &Table, field: &str) -> Vec<String> {
     list.into_iter().flatten().map(|v| v.as_str().unwrap().to_owned()).collect()
 }
 
-/// A text that the pattern matches.
+/// Returns a text that the pattern matches.
 fn fill(pattern: &str) -> String {
     let filled = [("{digits}", "18"), ("{hex}", "deb00f17"), ("{word}", "g"), ("{gap}", " now "), ("{end}", "")];
     filled.into_iter().fold(pattern.to_owned(), |text, (wildcard, with)| text.replace(wildcard, with))
@@ -49,7 +49,7 @@ fn in_place(pattern: &str, place: &str) -> String {
     }
 }
 
-/// What all of the rule's pages have in common: its conditions and what it asks for beside the evidence.
+/// Returns the common part of all pages of the rule: its conditions and its needs besides the evidence.
 fn base(rule: &Table) -> Made {
     let place = strings(rule, "places").first().cloned().unwrap_or_default();
     let mut made = Made { status: 200, ..Made::default() };
@@ -76,7 +76,7 @@ fn base(rule: &Table) -> Made {
     made
 }
 
-/// One page for each piece of evidence, with what it is.
+/// Returns one page for each piece of evidence, with its name.
 fn pages(rule: &Table) -> Vec<(String, Made)> {
     let mut out = Vec::new();
     let mut push = |what: &str, change: &dyn Fn(&mut Made)| {
@@ -132,7 +132,7 @@ fn pages(rule: &Table) -> Vec<(String, Made)> {
     out
 }
 
-/// Whether the rule counted on the page: as a match, or as a vendor that is there.
+/// Returns whether the rule counted on the page: as a match, or as a present vendor.
 fn counts(detector: &Detector, scratch: &mut Scratch, rule: &Table, made: &Made) -> bool {
     let html = made.html();
     let page = Page {
@@ -146,7 +146,7 @@ fn counts(detector: &Detector, scratch: &mut Scratch, rule: &Table, made: &Made)
     if rule["grade"].as_str() == Some("presence") {
         return verdict.waf.contains(rule["vendor"].as_str().unwrap());
     }
-    // Hints are not looked for in what is a wall anyway.
+    // Hints are not searched for on a block page.
     if rule["grade"].as_str() == Some("cue") && verdict.is_blocked {
         return true;
     }
@@ -161,7 +161,7 @@ fn table() -> Vec<Table> {
 }
 
 #[test]
-fn every_piece_of_evidence_carries_its_rule() {
+fn every_piece_of_evidence_makes_its_rule_count() {
     let detector = Detector::new().with_options(DetectorOptions::default().counting_all());
     let mut scratch = Scratch::default();
     let mut failed = Vec::new();
@@ -178,7 +178,7 @@ fn every_piece_of_evidence_carries_its_rule() {
 }
 
 #[test]
-fn more_text_than_it_allows_takes_a_rule_away() {
+fn a_rule_does_not_count_with_more_text_than_it_allows() {
     let detector = Detector::new();
     let mut scratch = Scratch::default();
     let mut failed = Vec::new();
@@ -188,7 +188,7 @@ fn more_text_than_it_allows_takes_a_rule_away() {
         if unlimited {
             continue;
         }
-        // No rule allows more than this but the ones left out.
+        // No rule allows more than this, except the ones skipped here.
         let article = "<p>Plain words about nothing in particular, one after the other.</p>".repeat(200);
         for (what, mut page) in pages(&rule) {
             page.body = format!("{article}{}", page.body);
@@ -201,7 +201,7 @@ fn more_text_than_it_allows_takes_a_rule_away() {
 }
 
 #[test]
-fn a_condition_that_does_not_hold_takes_a_rule_away() {
+fn a_rule_does_not_count_if_a_condition_does_not_hold() {
     let cases = [
         ("status = [403, 429]", (403, "<p>x"), (404, "<p>x")),
         ("max_inputs = 1", (200, "<input><input type=hidden>"), (200, "<input><input>")),
@@ -234,7 +234,7 @@ fn a_condition_that_does_not_hold_takes_a_rule_away() {
 }
 
 #[test]
-fn a_marker_that_a_reader_sees_quoted_blocks_nothing() {
+fn a_quoted_marker_in_visible_text_is_no_block() {
     let detector = Detector::new();
     let mut scratch = Scratch::default();
     let headers = [Header::new("Content-Type", "text/html")];
@@ -247,7 +247,7 @@ fn a_marker_that_a_reader_sees_quoted_blocks_nothing() {
             continue;
         }
         for pattern in strings(rule, "find") {
-            // A sentence of a challenge is one wherever it is read.
+            // A sentence of a challenge counts wherever it stands.
             if sentences.iter().any(|s| pattern.contains(s) || s.contains(&pattern)) {
                 continue;
             }

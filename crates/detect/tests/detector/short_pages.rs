@@ -1,4 +1,4 @@
-//! Short pages: where they send their reader, whether two of them say the same, and whether one may be a wall that no rule knows.
+//! Short pages: their redirect targets, their text hashes, and hints that one may be a block that no rule knows.
 
 use std::path::PathBuf;
 
@@ -67,7 +67,7 @@ fn a_script_that_only_sets_the_location_is_a_redirect() {
 }
 
 #[test]
-fn a_target_outside_ascii_and_in_utf_16_is_told_as_it_is_written() {
+fn a_target_outside_ascii_or_in_utf_16_is_returned_as_written() {
     let page = "<html><head><meta http-equiv=refresh content=\"0;url=/Straße\"></head><body></body></html>";
     assert_eq!(target(page).as_deref(), Some("/Straße"));
     let utf16: Vec<u8> = std::iter::once(0xFEFF).chain(page.encode_utf16()).flat_map(u16::to_le_bytes).collect();
@@ -79,7 +79,7 @@ fn a_target_outside_ascii_and_in_utf_16_is_told_as_it_is_written() {
 }
 
 #[test]
-fn what_looks_like_a_redirect_and_is_none() {
+fn lookalikes_of_redirects_are_none() {
     let article = "<p>A page with enough to read, about gardens and the weather in them.</p>".repeat(5);
     let refresh = "<meta http-equiv=refresh content=\"0;url=/next\">";
     for (why, page) in [
@@ -102,7 +102,7 @@ fn what_looks_like_a_redirect_and_is_none() {
 }
 
 #[test]
-fn only_a_page_with_a_status_of_success_redirects() {
+fn only_a_page_with_a_success_status_redirects() {
     let page = b"<meta http-equiv=refresh content=\"0;url=/next\"><p>moved";
     for (status, redirects) in [(200, true), (203, true), (404, false), (500, false), (503, false), (403, false)] {
         assert_eq!(read_as(status, page).redirect.is_some(), redirects, "{status}");
@@ -110,7 +110,7 @@ fn only_a_page_with_a_status_of_success_redirects() {
 }
 
 #[test]
-fn a_refresh_that_belongs_to_a_challenge_stays_a_challenge() {
+fn a_refresh_of_a_challenge_is_no_redirect() {
     for page in [
         "<meta http-equiv=refresh content=\"0;url=/.well-known/sgcaptcha/?r=x\">",
         "<meta http-equiv=refresh content=\"0;url=/captcha?next=/a\">",
@@ -125,7 +125,7 @@ fn a_refresh_that_belongs_to_a_challenge_stays_a_challenge() {
 }
 
 #[test]
-fn where_a_page_leads_is_a_challenge_by_segments_of_the_path_and_keys_of_the_query() {
+fn a_target_is_a_challenge_by_path_segments_and_query_keys() {
     let stub = |to: &str| {
         let refresh =
             format!("<html><head><meta http-equiv=refresh content=\"0;url={to}\"></head><body></body></html>");
@@ -195,14 +195,15 @@ fn where_a_page_leads_is_a_challenge_by_segments_of_the_path_and_keys_of_the_que
 }
 
 #[test]
-fn a_refresh_to_the_page_itself_with_a_cookie_set_by_script_is_a_wall() {
+fn a_refresh_to_the_same_page_with_a_script_cookie_hints_at_a_block() {
     let cookie = "<script>var t=1;document.cookie='seen='+t</script><p>One more step towards the garden and its weather, its beds and its paths";
     for to in ["a.html", "?again=1", URL] {
         let refresh = format!("<meta http-equiv=refresh content=\"1;url={to}\">");
         let verdict = read(&format!("<html><head>{refresh}</head><body>{cookie}</body></html>"));
         assert!(verdict.redirect.is_none(), "{to}: {verdict:?}");
         assert!(verdict.is_blocked || verdict.wall_cues, "{to}: {verdict:?}");
-        // Without the script, or to another page, it is followed; whoever follows counts.
+        // Without the script, or with another target, the redirect is followed; whether it repeats is the caller's
+        // concern.
         assert!(target(&format!("<html><head>{refresh}</head><body></body></html>")).is_some(), "{to}");
     }
     let elsewhere =
@@ -242,7 +243,7 @@ fn every_stub_of_the_rust_documentation_is_a_redirect_and_nothing_else_is() {
 }
 
 #[test]
-fn pages_that_say_the_same_have_the_same_hash() {
+fn pages_with_the_same_text_have_the_same_hash() {
     let hash = |body: &str| read(body).text_hash;
     let one = hash("<html><title>a</title><body><p>Nothing  here\n yet.</p></body></html>");
     assert_ne!(one, 0);
@@ -264,7 +265,7 @@ fn a_page_without_text_or_with_much_has_no_hash() {
     let headers = [Header::new("Content-Type", "text/plain")];
     let page = Page { status: 200, headers: &headers, body: b"text", ..Page::default() };
     assert_eq!(Detector::new().inspect(&page, &mut Scratch::default()).text_hash, 0);
-    // What the page before left behind is forgotten.
+    // The state of the previous page is cleared.
     let mut scratch = Scratch::default();
     let detector = Detector::new();
     let html = [Header::new("Content-Type", "text/html")];
@@ -273,7 +274,7 @@ fn a_page_without_text_or_with_much_has_no_hash() {
 }
 
 #[test]
-fn a_short_page_with_something_of_a_wall_is_not_to_be_believed() {
+fn a_short_page_with_words_of_a_block_has_cues() {
     for page in [
         "<p>Your visit was denied.",
         "<p>Sorry, no robots.",
@@ -294,7 +295,7 @@ fn a_short_page_with_something_of_a_wall_is_not_to_be_believed() {
 }
 
 #[test]
-fn a_short_page_without_anything_of_a_wall_is_to_be_believed() {
+fn a_short_page_without_words_of_a_block_has_no_cues() {
     for page in [
         "<p>42",
         "<title>sunset.jpg</title><img src=sunset.jpg>",
@@ -306,7 +307,7 @@ fn a_short_page_without_anything_of_a_wall_is_to_be_believed() {
         "<title>Human Resources</title><p>The office is on the second floor.",
         "<h1>Food security</h1><p>A lecture on Monday, and a challenge for the young.",
         "<h1>Fichier</h1><p>Trois photos du jardin, prises en avril.",
-        // Words that begin as robots do in some language.
+        // Words that begin like "robot" or "bot" in some language.
         "<h1>The observatory</h1><p>What the records say about it, and what a botanist from the coast found.",
         "<h1>Ботаника</h1><p>Ботаник заметил в саду редкий цветок.",
         "<h1>Botticelli</h1><p>Näyttely avataan maanantaina, ja siltä se näyttää.",
@@ -317,7 +318,7 @@ fn a_short_page_without_anything_of_a_wall_is_to_be_believed() {
 }
 
 #[test]
-fn a_page_with_enough_to_read_has_no_cues_whatever_it_says() {
+fn a_page_with_enough_text_has_no_cues() {
     let page = "<p>Access to the garden is denied to robots, and a captcha stands at its door.</p>".repeat(8);
     let verdict = read(&format!("<html><body><nav></nav>{page}</body></html>"));
     assert!(!verdict.wall_cues && verdict.is_content(), "{verdict:?}");

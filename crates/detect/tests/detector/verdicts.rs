@@ -1,4 +1,4 @@
-//! Verdicts, outcomes and heuristics of whole responses: what comes before what, and what each status counts as.
+//! Verdicts, outcomes and heuristics of whole responses: precedence of evidence, and the outcome of each status.
 
 use fetchwise_detect::{Detector, Explained, Grade, Scratch, Verdict, heuristics};
 use fetchwise_types::attempt::ErrorType;
@@ -36,7 +36,7 @@ impl Case {
         self
     }
 
-    /// The verdict, what it counts as for a plain fetcher, and the heuristics.
+    /// Returns the verdict, its outcome for a plain fetcher, and the heuristics.
     fn read(&self) -> (Verdict, Result<(), ErrorKind>, Vec<String>) {
         let headers: Vec<Header> = self.headers.iter().map(|(n, v)| Header::new(*n, *v)).collect();
         let page = Page {
@@ -103,7 +103,7 @@ fn a_challenge_is_a_block_whatever_its_status() {
 }
 
 #[test]
-fn words_that_refuse_are_a_refusal_wherever_they_stand() {
+fn words_of_a_refusal_count_in_titles_and_text() {
     let words = [
         "Forbidden",
         "Access denied",
@@ -138,7 +138,7 @@ fn words_that_refuse_are_a_refusal_wherever_they_stand() {
 }
 
 #[test]
-fn a_refusal_beside_which_something_is_asked_for_is_a_challenge() {
+fn a_refusal_that_also_asks_for_something_is_a_challenge() {
     for task in [
         "<div class=\"g-recaptcha\"></div>",
         "<div class=\"h-captcha\"></div>",
@@ -157,7 +157,7 @@ fn a_refusal_beside_which_something_is_asked_for_is_a_challenge() {
 }
 
 #[test]
-fn a_vendor_that_only_refuses_is_named_and_sets_no_task() {
+fn a_vendor_that_only_refuses_is_named_without_a_task() {
     for (vendor, page) in [
         (
             "akamai",
@@ -188,7 +188,7 @@ fn a_vendor_that_only_refuses_is_named_and_sets_no_task() {
 }
 
 #[test]
-fn status_comes_before_emptiness_and_a_cut_body_before_both_thin_kinds() {
+fn the_status_precedes_emptiness_and_a_truncated_body_precedes_both() {
     assert_eq!(Case::html(404, "<p>no</p>").ends(), Err(ErrorKind::NotFound));
     assert_eq!(Case::html(200, "<p>no</p>").ends(), Err(ErrorKind::WrongTool));
     let verdict = Case::html(200, "<p>no</p>").read().0;
@@ -199,7 +199,7 @@ fn status_comes_before_emptiness_and_a_cut_body_before_both_thin_kinds() {
 }
 
 #[test]
-fn a_mitigation_header_counts_for_any_type_but_not_once_the_challenge_was_passed() {
+fn a_mitigation_header_counts_for_any_type_unless_the_challenge_was_passed() {
     let json = Case::html(403, "{\"url\":\"x\"}")
         .header("Content-Type", "application/json")
         .header("cf-mitigated", "challenge");
@@ -210,7 +210,7 @@ fn a_mitigation_header_counts_for_any_type_but_not_once_the_challenge_was_passed
 }
 
 #[test]
-fn what_is_no_html_is_content_by_its_status_alone() {
+fn other_bodies_than_html_are_content_by_their_status_alone() {
     for (kind, body) in
         [("application/json", "{}"), ("application/pdf", "%PDF-1.7"), ("text/plain", "x"), ("image/png", "")]
     {
@@ -248,7 +248,7 @@ fn a_waiting_room_is_neither_a_block_nor_content() {
 }
 
 #[test]
-fn shells_are_told_with_their_framework_and_filled_ones_are_content() {
+fn shells_are_reported_with_their_framework_and_filled_ones_are_content() {
     let shell = "<body><noscript>You need to enable JavaScript to run this app.</noscript><div id=root></div>\
                  <script src=/static/js/main.1a2b3c4d.js></script>";
     let (verdict, end, names) = Case::html(200, shell).read();
@@ -263,7 +263,7 @@ fn shells_are_told_with_their_framework_and_filled_ones_are_content() {
 }
 
 #[test]
-fn walls_and_missing_pages_are_heuristics_only() {
+fn login_walls_paywalls_and_missing_pages_are_heuristics_only() {
     let mut login = Case::html(200, format!("{}<form><input type=password></form>", ARTICLE.repeat(3)));
     login.final_url = "https://example.com/login";
     let (verdict, end, names) = login.read();
@@ -294,7 +294,7 @@ fn a_challenge_is_read_in_any_charset() {
 }
 
 #[test]
-fn a_users_rules_come_on_top_and_explain_shows_where_they_matched() {
+fn custom_rules_are_added_and_explain_shows_where_they_matched() {
     let rules = "[[rule]]\nid = 'acme'\nvendor = 'acme'\ngrade = 'strong'\nfind = ['acme-shield']\nnote = 'our own'\n";
     let detector = Detector::with_rules(rules).unwrap();
     let headers = [Header::new("Content-Type", "text/html")];
@@ -306,7 +306,7 @@ fn a_users_rules_come_on_top_and_explain_shows_where_they_matched() {
 }
 
 #[test]
-fn the_keywords_mode_looks_for_keywords_anywhere() {
+fn the_keyword_baseline_finds_keywords_anywhere() {
     let detector = Detector::keywords();
     let headers = [Header::new("Content-Type", "text/html")];
     let read = |status: u16, body: &str| {
@@ -321,7 +321,7 @@ fn the_keywords_mode_looks_for_keywords_anywhere() {
 }
 
 #[test]
-fn only_what_is_looked_at_counts() {
+fn only_the_bytes_within_the_limit_count() {
     let detector = Detector::new().with_options(fetchwise_detect::DetectorOptions::default().with_max_bytes(2_048));
     let headers = [Header::new("Content-Type", "text/html")];
     let body = format!("{}{CHALLENGE}", "<i></i>".repeat(1_000));

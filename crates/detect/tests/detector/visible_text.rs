@@ -1,9 +1,9 @@
-//! Visible text against a real HTML parser: `html5ever` builds the tree, a walk over the tree counts what a reader sees, and
-//! the detector's streaming count must come near it.
+//! Visible text compared with a real HTML parser: `html5ever` builds the tree, a walk over the tree counts the visible
+//! text, and the detector's streaming count must be close to it.
 //!
-//! Tolerance. On pages put together from well-formed elements: none, the counts are equal. On real pages: two in a hundred
-//! characters or 30 of them for 99 of 100 pages, and never more than twenty in a hundred (the detector keeps no tree, so that
-//! markup which is closed in the wrong order hides or shows a little more or less).
+//! Tolerance: the counts are equal on pages of well-formed elements. On real pages they may differ by 2 % or 30
+//! characters for 99 % of the pages, and never by more than 20 %. The detector keeps no tree, so markup that is closed
+//! in the wrong order hides or shows a little more or less.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -36,7 +36,7 @@ struct Seen {
 impl Seen {
     fn text(&mut self, text: &str) {
         for c in text.chars() {
-            // What no browser shows counts as the white space it stands for.
+            // Characters that no browser shows count as white space.
             if c.is_whitespace() || ('\u{200B}'..='\u{200D}').contains(&c) || c == '\u{FEFF}' {
                 self.space = true;
             } else {
@@ -56,7 +56,8 @@ fn hides(name: &str, value: &str) -> bool {
     name == "hidden" || (name == "style" && (declares("display", "none") || declares("visibility", "hidden")))
 }
 
-/// Counts what a reader sees below `node`. A stack of its own: pages may be nested deeper than a thread's.
+/// Counts the visible text below `node`, with an explicit stack: pages may be nested deeper than a thread's stack
+/// allows.
 fn walk(root: &Handle, seen: &mut Seen) {
     enum Step {
         Enter(Handle),
@@ -98,7 +99,7 @@ fn walk(root: &Handle, seen: &mut Seen) {
     }
 }
 
-/// Visible characters by the tree.
+/// Counts visible characters with the parser.
 fn by_tree(html: &str) -> usize {
     let dom = parse_document(RcDom::default(), ParseOpts::default()).one(html);
     let mut seen = Seen::default();
@@ -106,7 +107,7 @@ fn by_tree(html: &str) -> usize {
     seen.chars
 }
 
-/// Visible characters by the detector.
+/// Counts visible characters with the detector.
 fn by_stream(html: &str) -> usize {
     static COUNTING: LazyLock<Detector> = LazyLock::new(|| {
         Detector::new().with_options(DetectorOptions::default().with_max_bytes(64 << 20).counting_all())
@@ -121,7 +122,7 @@ fn compare(files: &[PathBuf]) {
     let mut off = Vec::new();
     let (mut pages, mut chars) = (0usize, 0usize);
     for path in files {
-        // Pages in other charsets would be compared letter by wrong letter.
+        // The parser would read pages in other charsets wrongly.
         let Ok(html) = String::from_utf8(std::fs::read(path).unwrap()) else { continue };
         let (tree, stream) = (by_tree(&html), by_stream(&html));
         pages += 1;
@@ -140,7 +141,7 @@ fn compare(files: &[PathBuf]) {
 }
 
 #[test]
-fn text_of_the_rust_documentation_is_counted_as_a_parser_counts_it() {
+fn text_of_the_rust_documentation_is_counted_like_a_parser_does() {
     let sysroot = std::process::Command::new("rustc").args(["--print", "sysroot"]).output();
     let root = sysroot.map(|o| PathBuf::from(String::from_utf8_lossy(&o.stdout).trim())).unwrap_or_default();
     let mut files = Vec::new();
@@ -150,14 +151,14 @@ fn text_of_the_rust_documentation_is_counted_as_a_parser_counts_it() {
         return;
     }
     files.sort();
-    // Smaller ones, spread over the whole: the tree is slow in a debug build.
+    // Smaller pages, spread over all of them: the tree is slow in a debug build.
     files.retain(|f| f.metadata().is_ok_and(|m| m.len() < 150_000));
     let step = files.len().div_ceil(if cfg!(debug_assertions) { 150 } else { 3_000 });
     compare(&files.into_iter().step_by(step).collect::<Vec<_>>());
 }
 
 #[test]
-fn text_of_the_corpus_is_counted_as_a_parser_counts_it() {
+fn text_of_the_corpus_is_counted_like_a_parser_does() {
     let Some(corpus) = std::env::var_os("FETCHWISE_CORPUS") else {
         println!("skipped: FETCHWISE_CORPUS does not point to a corpus.jsonl");
         return;
@@ -171,7 +172,7 @@ fn text_of_the_corpus_is_counted_as_a_parser_counts_it() {
     compare(&files);
 }
 
-/// A well-formed element, or text.
+/// Returns a well-formed element, or text.
 fn node() -> impl Strategy<Value = String> {
     let text = prop::sample::select(vec![
         "word",
@@ -200,7 +201,7 @@ fn node() -> impl Strategy<Value = String> {
         ]).prop_map(str::to_owned),
     ];
     leaf.prop_recursive(5, 40, 6, |inner| {
-        // Only elements that hold any other element, so that the parser moves nothing about.
+        // Only elements that may contain any other element, so that the parser moves none.
         let element = prop::sample::select(vec!["div", "section", "article", "span", "ins", "main", "blockquote"]);
         let attrs =
             prop::sample::select(vec!["", " class=\"a > b\"", " data-x='\"'", " id=x title=\"hidden\"", " lang=en"]);
@@ -220,7 +221,7 @@ proptest! {
 }
 
 #[test]
-fn the_tree_counts_what_a_reader_sees() {
+fn the_tree_counts_visible_text() {
     let cases = [
         ("<p>one</p><p>two</p>", 7),
         ("<b>o</b><i>ne</i>", 3),

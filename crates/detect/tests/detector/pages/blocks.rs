@@ -1,10 +1,10 @@
-//! Pages that stand between a reader and the content, each as its vendor builds them, in our own words where words do not matter.
+//! Block pages as their vendors build them, in our own words if words do not matter.
 
 use super::Case;
 
 const HTML: &[(&str, &str)] = &[("Content-Type", "text/html; charset=UTF-8")];
 
-/// Name, vendor that must be named (empty: any or none), status, headers, body.
+/// Name, required vendor (empty: any or none), status, headers, body.
 pub(super) fn all() -> Vec<Case> {
     let page = |name, vendor, status, body: &str| Case::new(name, vendor, status, HTML, body);
     let with = |name, vendor, status, header: (&'static str, &'static str), body: &str| {
@@ -204,7 +204,7 @@ Reference&#32;&#35;18&#46;6d7b1202&#46;1700000000&#46;12ab34cd
             202,
             r#"<html><head><link rel="icon" href="data:;"><meta http-equiv="refresh" content="0;/.well-known/sgcaptcha/?r=%2F&y=ipc:192.0.2.1:1700000000.1"></meta></head></html>"#,
         ),
-        // Sucuri, DDoS-Guard, Anubis and their kind
+        // Sucuri, DDoS-Guard, Anubis and similar products
         page(
             "sucuri cookie script",
             "sucuri",
@@ -272,7 +272,7 @@ Reference&#32;&#35;18&#46;6d7b1202&#46;1700000000&#46;12ab34cd
             401,
             r#"<!DOCTYPE html><html lang="ru"><head><meta charset="utf-8"><script src="/__qrator/qauth_utm_v2_d9118.js"></script></head><body></body></html>"#,
         ),
-        // Large sites' own
+        // Blocks of large sites
         page(
             "google sorry",
             "google",
@@ -390,7 +390,7 @@ Reference&#32;&#35;18&#46;6d7b1202&#46;1700000000&#46;12ab34cd
             "<html><head><title>Access Denied</title></head><body>You have been blocked by the web application firewall of Barracuda Networks. Event ID: 1a2b</body></html>",
         ),
     ];
-    // Vendors and makers that no rule names, in wordings of many kinds.
+    // Vendors and authors that no rule names, in different wordings.
     cases.extend([
         page("cookie and reload", "", 200, r#"<html><body><script>var d=new Date();d.setTime(d.getTime()+36e5);document.cookie="hcheck=9f;expires="+d.toUTCString()+";path=/";window.location.reload();</script></body></html>"#),
         page("bitninja", "", 403, "<html><head><title>Waiting for the redirectiron...</title></head><body><h1>Security check by BitNinja.IO</h1><p>Your IP is greylisted. Please solve the captcha to remove it.</p></body></html>"),

@@ -1,5 +1,6 @@
-//! Pages written for the purpose, as vendors' walls and their near misses look: every wall is found, and its vendor where it
-//! can be told; nothing else is taken for one.
+//! Pages written for tests: block pages of vendors, and their near misses.
+//!
+//! Every block page is found, with its vendor if it can be determined; no other page counts as one.
 
 mod blocks;
 mod near_misses;
@@ -8,10 +9,10 @@ mod shells;
 use fetchwise_detect::{Detector, Scratch, Verdict};
 use fetchwise_types::response::{Header, Page};
 
-/// A response and what it is.
+/// A response and its class.
 struct Case {
     name: &'static str,
-    /// The vendor that must be named; empty when any will do.
+    /// The required vendor; empty if any is right.
     vendor: &'static str,
     status: u16,
     headers: Vec<Header>,
@@ -36,16 +37,16 @@ impl Case {
     }
 }
 
-/// Fails with the names of all cases that are wrong.
-fn all_right(cases: &[Case], wrong: impl Fn(&Case) -> Option<String>) {
+/// Fails with the names of all wrong cases.
+fn assert_none_wrong(cases: &[Case], wrong: impl Fn(&Case) -> Option<String>) {
     let wrong: Vec<_> = cases.iter().filter_map(|c| Some(format!("{}: {}", c.name, wrong(c)?))).collect();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
 #[test]
-fn walls_are_found_and_named() {
+fn block_pages_are_found_and_named() {
     let detector = Detector::new();
-    all_right(&blocks::all(), |case| {
+    assert_none_wrong(&blocks::all(), |case| {
         let verdict = case.read(&detector);
         let named = case.vendor.is_empty() || verdict.vendor.as_deref() == Some(case.vendor);
         (!verdict.is_blocked || !named)
@@ -54,13 +55,13 @@ fn walls_are_found_and_named() {
 }
 
 #[test]
-fn walls_that_answer_200_are_told_by_their_page_alone() {
+fn block_pages_with_status_200_are_found_by_their_page_alone() {
     let detector = Detector::new();
     let mut cases = blocks::all();
-    // A refusal in plain words is one only with a status that says so.
+    // A refusal in plain words needs a status that says so.
     cases.retain(|case| !["plain nginx 403", "squid"].contains(&case.name));
     for case in &mut cases {
-        // Error pages of the edge count only with a status that can be theirs.
+        // Error pages of the edge need a status that they can have.
         case.status = 200;
         case.headers.retain(|h| h.name == "Content-Type");
     }
@@ -69,7 +70,7 @@ fn walls_that_answer_200_are_told_by_their_page_alone() {
 }
 
 #[test]
-fn walls_are_found_without_any_rule_that_names_a_vendor() {
+fn block_pages_are_found_without_any_rule_that_names_a_vendor() {
     let detector = Detector::generic();
     let cases = blocks::all();
     let missed: Vec<_> = cases.iter().filter(|c| !c.read(&detector).is_blocked).map(|c| c.name).collect();
@@ -77,35 +78,35 @@ fn walls_are_found_without_any_rule_that_names_a_vendor() {
 }
 
 #[test]
-fn near_misses_are_no_walls() {
+fn near_misses_are_no_blocks() {
     let detector = Detector::new();
     let cases: Vec<_> = near_misses::all().into_iter().chain(near_misses::in_other_words()).collect();
-    all_right(&cases, |case| {
+    assert_none_wrong(&cases, |case| {
         let verdict = case.read(&detector);
         (verdict.is_blocked || verdict.is_queued).then(|| format!("{} [{:?}]", verdict.reason(), verdict.rule))
     });
 }
 
 #[test]
-fn near_misses_with_enough_to_read_are_content() {
+fn near_misses_with_enough_text_are_content() {
     let detector = Detector::new();
     let mut cases = near_misses::all();
     cases.retain(|case| case.body.matches("Gardens need").count() > 5);
     assert!(cases.len() > 30);
-    all_right(&cases, |case| {
+    assert_none_wrong(&cases, |case| {
         let verdict = case.read(&detector);
         (!verdict.is_content()).then(|| verdict.reason())
     });
 }
 
 #[test]
-fn shells_are_found_and_their_like_left_alone() {
+fn shells_are_found_and_lookalikes_are_not() {
     let detector = Detector::new();
-    all_right(&shells::all(), |case| {
+    assert_none_wrong(&shells::all(), |case| {
         let verdict = case.read(&detector);
         (!verdict.has_spa).then(|| verdict.reason())
     });
-    all_right(&shells::near(), |case| {
+    assert_none_wrong(&shells::near(), |case| {
         let verdict = case.read(&detector);
         (verdict.has_spa || verdict.is_blocked).then(|| format!("{} [{:?}]", verdict.reason(), verdict.rule))
     });

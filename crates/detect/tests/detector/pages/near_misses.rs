@@ -1,10 +1,10 @@
-//! Pages that look like walls to a detector that is in a hurry, and are what was asked for.
+//! Near misses: requested pages that look like blocks to a hasty detector.
 
 use super::Case;
 
 const HTML: &[(&str, &str)] = &[("Content-Type", "text/html; charset=UTF-8")];
 
-/// Plain words, `n` characters of them or a little more.
+/// Returns at least `n` characters of plain words.
 fn words(n: usize) -> String {
     "Gardens need water in the morning and shade at noon. ".repeat(n.div_ceil(53))
 }
@@ -25,7 +25,7 @@ pub(super) fn all() -> Vec<Case> {
     let px = r#"<script>window._pxAppId='PXabc';(function(){var p=document.createElement('script');p.src='//client.px-cloud.net/PXabc/main.min.js';})()</script>"#;
     let next = r#"<script id="__NEXT_DATA__" type="application/json">{"props":{}}</script>"#;
     vec![
-        // Words about walls
+        // Words about blocks
         page(
             "blog about captchas",
             &format!(
@@ -200,7 +200,7 @@ pub(super) fn all() -> Vec<Case> {
             "password reset",
             "<html><head><title>ForgetReport your password?</title></head><body><h1>ForgetReport your password?</h1><p>Give your e-mail address and we send you a link.</p><form><input name=mail><div class=\"g-recaptcha\"></div><button>Send</button></form><a href=/>Home</a> <a href=/login>Sign in</a> <a href=/join>Join</a> <a href=/help>Help</a></body></html>",
         ),
-        // Vendors that are merely there
+        // Vendors that are only present
         page(
             "cloudflare beacon and e-mail protection",
             &format!(
@@ -548,7 +548,7 @@ pub(super) fn all() -> Vec<Case> {
     ]
 }
 
-/// Applications whose titles have words in them that walls have, too, and pages that have something of a vendor's walls.
+/// Applications with words of block pages in their titles, and pages with something of a vendor's blocks.
 pub(super) fn in_other_words() -> Vec<Case> {
     let shell = |title| {
         let body = format!(

@@ -1,4 +1,4 @@
-//! Shells that a script fills, and pages that only look like one.
+//! Shells that a script fills, and lookalikes.
 
 use super::Case;
 
