@@ -479,7 +479,7 @@ fn a_crawl_counts_what_it_tells_the_fleet() {
     let begun = std::time::Instant::now();
     let page = loop {
         let page = figures(&address);
-        let published = page.lines().find_map(|line| line.strip_prefix("fetchwise_fleet_published_facts_total "));
+        let published = page.lines().find_map(|line| line.strip_prefix("fetchwise_fleet_published_attempts_total "));
         if published.is_some_and(|facts| facts.parse::<f64>().unwrap() >= 1.0) {
             break page;
         }

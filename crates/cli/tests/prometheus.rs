@@ -241,12 +241,12 @@ fn a_real_prometheus_finds_what_the_run_did() {
     // What another node of the fleet does is counted as learned, and is no attempt of this one.
     let (_other, other) = serve(&dir.path().join("other"), &broker);
     crawl(&other, 3);
-    let learned = "fetchwise_fleet_received_facts_total{result=\"learned\"}";
+    let learned = "fetchwise_fleet_received_attempts_total{result=\"learned\"}";
     wait_for("the other node", || number(&prometheus, learned) == Some((POSTED + VISITS) as f64));
     // The nodes' table is looked at now and then only.
-    wait_for("the other node's word", || number(&prometheus, "fetchwise_fleet_peers{state=\"there\"}") == Some(1.0));
+    wait_for("the other node's word", || number(&prometheus, "fetchwise_fleet_peers{state=\"present\"}") == Some(1.0));
     // What was compacted, and what was there when the node joined, is in its share.
-    let published = "fetchwise_fleet_published_facts_total and fetchwise_fleet_unpublished_positions == 0";
+    let published = "fetchwise_fleet_published_attempts_total and fetchwise_fleet_unpublished_records == 0";
     let since = attempts(2) - (OLD + KEPT) as f64;
     wait_for("what it publishes", || number(&prometheus, published) == Some(since));
     assert_eq!(number(&prometheus, total), Some(attempts(2)));

@@ -54,51 +54,51 @@ macro_rules! families {
 }
 
 families! {
-    BUILD = "fetchwise_build_info", Gauge, ["version"], "The release";
+    BUILD = "fetchwise_build_info", Gauge, ["version"], "Version of the running release";
     DECISIONS = "fetchwise_decisions", Counter, ["via", "source", "fetcher"],
-        "Decisions: by visits as their requests are handed out, and by whoever only asked what to take";
+        "Decisions: those of visits, counted per request handed out, and those of plain selects";
     ATTEMPTS = "fetchwise_attempts", Counter, ["fetcher", "outcome"],
-        "Attempts that were recorded, those of earlier runs that the log knows of included";
+        "Recorded attempts, including those of earlier runs that the log knows";
     DURATIONS = "fetchwise_attempt_duration_seconds", Histogram, ["fetcher", "delivered"],
-        "How long the attempts of this run took";
-    COSTS = "fetchwise_fetcher_cost", Gauge, ["fetcher"], "What an attempt of each fetcher costs";
-    BLOCKS = "fetchwise_blocks", Counter, ["vendor"], "Attempts that were blocked, by whose wall it was";
+        "Duration of the attempts of this run";
+    COSTS = "fetchwise_fetcher_cost", Gauge, ["fetcher"], "Cost of an attempt of each fetcher";
+    BLOCKS = "fetchwise_blocks", Counter, ["vendor"], "Blocked attempts, by the vendor of the block";
     PROBES = "fetchwise_probes", Counter, ["result"],
-        "Probes: what they brought was reused as the result, or they failed, or another visit's was shared";
-    VISITS = "fetchwise_visits", Counter, ["end"], "Visits that have ended";
-    VISITS_UNDER_WAY = "fetchwise_visits_in_progress", Gauge, [], "Visits that have begun and not ended";
+        "Probes: the visit reused the response, the probe failed, or the visit shared the probe of another one";
+    VISITS = "fetchwise_visits", Counter, ["end"], "Visits that ended";
+    VISITS_IN_PROGRESS = "fetchwise_visits_in_progress", Gauge, [], "Visits that began and have not ended";
     VISIT_DURATIONS = "fetchwise_visit_duration_seconds", Histogram, ["delivered"],
-        "How long visits took, with everything that they waited for";
-    WAITS = "fetchwise_waits", Counter, ["why"], "How often visits were told to come back later";
-    HOST_PAUSES = "fetchwise_host_pauses", Counter, ["cause"], "Pauses of hosts that began";
+        "Duration of visits, including all waits";
+    WAITS = "fetchwise_waits", Counter, ["reason"], "Waits: a visit has to come back later";
+    HOST_PAUSES = "fetchwise_host_pauses", Counter, ["cause"], "Host pauses that began";
     HOSTS_PAUSED = "fetchwise_hosts_paused", Gauge, [], "Hosts that are paused";
-    LINK_PAUSES = "fetchwise_link_pauses", Counter, [], "Pauses of links that began";
-    LINKS_AT_RISK = "fetchwise_links_at_risk", Gauge, [], "Links that failed the last time, paused or not";
-    PACE_TRIPS = "fetchwise_pace_trips", Counter, ["level"], "Limits that were met, by whose they were taken for";
-    PACE_DOUBTS = "fetchwise_pace_doubts", Counter, [], "Walls that could have been the page's or the pace's";
-    PACE_HOSTS = "fetchwise_pace_hosts", Gauge, ["state"], "Hosts that were asked within the hour";
-    PACE_IN_FLIGHT = "fetchwise_pace_requests_in_flight", Gauge, [], "Requests that have a place in a host's pace";
+    LINK_PAUSES = "fetchwise_link_pauses", Counter, [], "Link pauses that began";
+    LINKS_AT_RISK = "fetchwise_links_at_risk", Gauge, [], "Links whose last fetch failed, paused or not";
+    RATE_LIMIT_HITS = "fetchwise_rate_limit_hits", Counter, ["level"], "Rate limits that were hit, by the level that they were attributed to";
+    AMBIGUOUS_BLOCKS = "fetchwise_ambiguous_blocks", Counter, [], "Blocks that may concern either the page or the request rate";
+    PACE_HOSTS = "fetchwise_pace_hosts", Gauge, ["state"], "Hosts asked within the last hour";
+    PACE_IN_FLIGHT = "fetchwise_pace_requests_in_flight", Gauge, [], "Requests that hold a pace permit";
     PACE_RATES = "fetchwise_pace_requests_per_second", Gauge, ["quantile"],
-        "The rates of the hosts that were asked within the hour";
-    KEYS = "fetchwise_evidence_keys", Gauge, [], "Domains, sites, paths, suffixes .. that evidence is kept for";
-    EVICTED = "fetchwise_evidence_keys_evicted", Counter, [], "Keys that had to go because there were too many";
-    CLAMPED = "fetchwise_attempts_clamped", Counter, [], "Attempts that came with a time in the future";
+        "Request rates of the hosts asked within the last hour";
+    KEYS = "fetchwise_evidence_keys", Gauge, [], "Keys with evidence: domains, sites, paths, suffixes and others";
+    EVICTED = "fetchwise_evidence_keys_evicted", Counter, [], "Keys evicted because there were too many";
+    FUTURE_TIMESTAMPS = "fetchwise_future_timestamps", Counter, [], "Attempts that arrived with a time in the future";
     LOG_HEALTHY = "fetchwise_log_healthy", Gauge, [], "Whether attempts reach the disk: 1 or 0";
-    LOG_APPENDED = "fetchwise_log_records_appended", Counter, [], "Records that the log has taken in this run";
-    LOG_LOST = "fetchwise_log_records_lost", Counter, [], "Records that are not in the log and will not be";
-    LOG_QUEUED = "fetchwise_log_queue_records", Gauge, [], "Records that wait to be written";
-    LOG_QUEUED_BYTES = "fetchwise_log_queue_bytes", Gauge, [], "Bytes that wait to be written";
-    LOG_LAG = "fetchwise_log_unsynced_records", Gauge, [], "Records that a power failure now would take";
-    LOG_WRITTEN_BYTES = "fetchwise_log_written_bytes", Counter, [], "Bytes that were written in this run";
-    LOG_SYNCS = "fetchwise_log_syncs", Counter, [], "Syncs";
-    LOG_SYNCED = "fetchwise_log_last_sync_timestamp_seconds", Gauge, [], "When the last sync ended";
-    LOG_FAILURES = "fetchwise_log_failures", Counter, [], "Writes, syncs and new segments that failed";
-    LOG_SEGMENTS = "fetchwise_log_segments", Gauge, ["state"], "Segments on disk, those that a compaction wrote apart";
-    LOG_SEGMENT_BYTES = "fetchwise_log_segment_bytes", Gauge, [], "The size of all segments on disk";
-    LOG_SNAPSHOT_BYTES = "fetchwise_log_snapshot_bytes", Gauge, [], "The size of all snapshots on disk";
-    LOG_SNAPSHOT = "fetchwise_log_last_snapshot_timestamp_seconds", Gauge, [], "When the newest snapshot was written";
+    LOG_APPENDED = "fetchwise_log_records_appended", Counter, [], "Records appended to the log in this run";
+    LOG_LOST = "fetchwise_log_records_lost", Counter, [], "Records that are not in the log and never will be";
+    LOG_QUEUED = "fetchwise_log_queue_records", Gauge, [], "Records waiting to be written";
+    LOG_QUEUED_BYTES = "fetchwise_log_queue_bytes", Gauge, [], "Bytes waiting to be written";
+    LOG_LAG = "fetchwise_log_unsynced_records", Gauge, [], "Records that a power failure would lose now";
+    LOG_WRITTEN_BYTES = "fetchwise_log_written_bytes", Counter, [], "Bytes written in this run";
+    LOG_SYNCS = "fetchwise_log_syncs", Counter, [], "Syncs of the log";
+    LOG_SYNCED = "fetchwise_log_last_sync_timestamp_seconds", Gauge, [], "Time at which the last sync ended";
+    LOG_FAILURES = "fetchwise_log_failures", Counter, [], "Failed writes, syncs and segment creations";
+    LOG_SEGMENTS = "fetchwise_log_segments", Gauge, ["state"], "Segments on disk, written or rewritten by a compaction";
+    LOG_SEGMENT_BYTES = "fetchwise_log_segment_bytes", Gauge, [], "Size of all segments on disk";
+    LOG_SNAPSHOT_BYTES = "fetchwise_log_snapshot_bytes", Gauge, [], "Size of all snapshots on disk";
+    LOG_SNAPSHOT = "fetchwise_log_last_snapshot_timestamp_seconds", Gauge, [], "Time of the newest snapshot";
     LOG_COMPACTED = "fetchwise_log_last_compaction_timestamp_seconds", Gauge, [],
-        "When a compaction last rewrote a segment";
+        "Time at which a compaction last rewrote a segment";
 }
 
 #[cfg(test)]

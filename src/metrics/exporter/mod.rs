@@ -151,7 +151,7 @@ impl Metrics {
         let ended: u64 = counts.visits.iter().map(read).sum();
         let begun = read(&counts.visits_begun);
         give.rows(&families::VISITS, rows(&ENDS, &counts.visits))?;
-        give.one(&families::VISITS_UNDER_WAY, begun.saturating_sub(ended) as f64)?;
+        give.one(&families::VISITS_IN_PROGRESS, begun.saturating_sub(ended) as f64)?;
         let [delivered, not] = &counts.visit_durations;
         give.histograms(&families::VISIT_DURATIONS, [(vec!["true"], delivered), (vec!["false"], not)])?;
         give.rows(&families::WAITS, rows(&WAITS, &counts.waits))?;
@@ -161,8 +161,8 @@ impl Metrics {
         give.one(&families::LINK_PAUSES, read(&counts.link_pauses) as f64)?;
         give.one(&families::LINKS_AT_RISK, selector.state().links.len() as f64)?;
         if let Some(pace) = selector.pace() {
-            give.rows(&families::PACE_TRIPS, rows(&["host", "site", "address"], &counts.pace_trips))?;
-            give.one(&families::PACE_DOUBTS, read(&counts.pace_doubts) as f64)?;
+            give.rows(&families::RATE_LIMIT_HITS, rows(&["host", "site", "address"], &counts.pace_trips))?;
+            give.one(&families::AMBIGUOUS_BLOCKS, read(&counts.pace_doubts) as f64)?;
             paces(give, &pace.summary(now))?;
         }
         Ok(())
@@ -187,7 +187,7 @@ impl Collector for Metrics {
         self.visits(&mut give)?;
         give.one(&families::KEYS, self.selector.key_count() as f64)?;
         give.one(&families::EVICTED, self.selector.evicted_keys() as f64)?;
-        give.one(&families::CLAMPED, self.selector.clamped_attempt_count() as f64)?;
+        give.one(&families::FUTURE_TIMESTAMPS, self.selector.clamped_attempt_count() as f64)?;
         #[cfg(feature = "journal")]
         if let Some(journal) = &self.journal {
             log::give(&mut give, journal)?;

@@ -82,14 +82,14 @@ fn servers_of_a_fleet_show_each_other_and_forget_together() {
     let page = a.ask("GET", "/metrics", b"").body;
     for line in [
         "fetchwise_fleet_broker_up 1",
-        "fetchwise_fleet_quiet 1",
-        "fetchwise_fleet_peers{state=\"there\"} 1",
-        "fetchwise_fleet_missing_positions{state=\"asked_for\"} 0",
+        "fetchwise_fleet_converged 1",
+        "fetchwise_fleet_peers{state=\"present\"} 1",
+        "fetchwise_fleet_missing_records{state=\"requested\"} 0",
     ] {
         assert!(page.lines().any(|is| is.trim_end_matches(".0") == line), "{line}: {page}");
     }
     let learned =
-        page.lines().find_map(|line| line.strip_prefix("fetchwise_fleet_received_facts_total{result=\"learned\"} "));
+        page.lines().find_map(|line| line.strip_prefix("fetchwise_fleet_received_attempts_total{result=\"learned\"} "));
     assert!(learned.unwrap().parse::<u64>().unwrap() >= 12, "{page}");
 
     let forgot = a.post("/v1/forget", &json!({ "domain": "gone.example" }));

@@ -31,17 +31,17 @@ const QUEUED: Family = Family::new(
     "fetchwise_crawl_queue_links",
     Kind::Gauge,
     &[],
-    "Links that were read and wait for a place or for their host",
+    "Links that were read and wait for a free slot or for their host",
 );
 const IN_PROGRESS: Family =
-    Family::new("fetchwise_crawl_links_in_progress", Kind::Gauge, &[], "Links that are being fetched");
+    Family::new("fetchwise_crawl_links_in_progress", Kind::Gauge, &[], "Links being fetched");
 const HOSTS: Family =
     Family::new("fetchwise_crawl_hosts", Kind::Gauge, &[], "Hosts of the links that wait or are being fetched");
 const LEFT: Family = Family::new(
     "fetchwise_crawl_links_left",
     Kind::Gauge,
     &[],
-    "Links of the input that are not done; not there where nobody knows how many there are",
+    "Links of the input that are not done; absent where their number is unknown",
 );
 
 /// How far a crawl is. Clones are of the same crawl.

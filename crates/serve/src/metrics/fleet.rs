@@ -17,7 +17,7 @@ use fetchwise::metrics::{Family, Kind};
 /// What is shown of a fleet beside everything else.
 pub const FLEET_FAMILIES: &[Family] = &[
     BROKER,
-    QUIET,
+    CONVERGED,
     STOPPED,
     EPOCH,
     CLOCK,
@@ -32,17 +32,17 @@ pub const FLEET_FAMILIES: &[Family] = &[
     PEERS,
     MISSING,
     LAG,
-    LAG_POSITIONS,
-    WANTS,
-    REWINDS,
-    SHARES,
+    LAG_RECORDS,
+    RETRANSMITS,
+    STREAM_RESETS,
+    SNAPSHOTS,
     LINKS,
     PAUSES,
     TRIALS,
 ];
 
 /// Nodes that have a row of their own, the first by name: rows must not come and go with who is behind.
-const MAX_ORIGINS: usize = 50;
+const MAX_NODES: usize = 50;
 
 macro_rules! families {
     ($($constant:ident = $name:literal, $kind:ident, [$($label:literal),*], $help:literal;)+) => {
@@ -52,27 +52,27 @@ macro_rules! families {
 
 families! {
     BROKER = "broker_up", Gauge, [], "Whether the broker answers: 1 or 0";
-    QUIET = "quiet", Gauge, [], "Whether everything that the node knows of is published, read and learned: 1 or 0";
-    STOPPED = "stopped", Gauge, [], "Whether the node publishes nothing, for a reason that `fleet status` says: 1 or 0";
-    EPOCH = "epoch", Gauge, [], "The history that the node's log goes on in: one more for each time that its directory was restored";
-    CLOCK = "clock_ahead_seconds", Gauge, [], "By how much the node's clock is ahead of the broker's; not there where that is not known";
-    UNPUBLISHED = "unpublished_positions", Gauge, [], "Records of the node's own log that are on disk and not published";
-    WITHHELD = "withheld_positions", Gauge, [], "Records that never travel, since they bear a time in the future";
-    PUBLISHED = "published_facts", Counter, [], "Facts of the node's own that were published";
-    BYTES = "published_bytes", Counter, [], "Bytes of messages that were published";
-    FAILURES = "publish_failures", Counter, [], "Times that publishing failed; it is tried again";
-    RECEIVED = "received_facts", Counter, ["result"], "Facts of others that came, by what was made of them";
-    REJECTED = "rejected_messages", Counter, [], "Messages that could not be read or believed";
-    DELAY = "delay_seconds", Histogram, [], "How long messages took from the broker's disk to being learned here";
+    CONVERGED = "converged", Gauge, [], "Whether everything that the node knows of is published, read and learned: 1 or 0";
+    STOPPED = "stopped", Gauge, [], "Whether the node publishes nothing, for the reason that `fleet status` gives: 1 or 0";
+    EPOCH = "epoch", Gauge, [], "Epoch of the node's log: one more for each time that its directory was restored";
+    CLOCK = "clock_ahead_seconds", Gauge, [], "Seconds by which the node's clock is ahead of the broker's; absent where that is unknown";
+    UNPUBLISHED = "unpublished_records", Gauge, [], "Records of the node's own log that are on disk and not published";
+    WITHHELD = "withheld_records", Gauge, [], "Records that are never published because they have a time in the future";
+    PUBLISHED = "published_attempts", Counter, [], "Attempts of this node that were published";
+    BYTES = "published_bytes", Counter, [], "Bytes of published messages";
+    FAILURES = "publish_failures", Counter, [], "Failed publish calls; the node retries them";
+    RECEIVED = "received_attempts", Counter, ["result"], "Remote attempts received, by what the node did with them";
+    REJECTED = "rejected_messages", Counter, [], "Messages that the node could not read or did not accept";
+    DELAY = "delay_seconds", Histogram, [], "Time from the broker's disk until this node has learned a message";
     PEERS = "peers", Gauge, ["state"], "Other nodes";
-    MISSING = "missing_positions", Gauge, ["state"], "Records of others that are known to exist and are not here";
-    LAG = "lag_seconds", Gauge, [], "For how long something has been missing, of the node of which that is longest";
-    LAG_POSITIONS = "lag_positions", Gauge, ["origin"], "Records that are missing of a node, of 50 nodes at most";
-    WANTS = "wants", Counter, [], "Times that something missing was asked for";
-    REWINDS = "rewinds", Counter, [], "Times that the stream was another one than before";
-    SHARES = "shares_taken", Counter, [], "Shares of others that took the place of their messages";
-    LINKS = "links", Gauge, ["state"], "Links of which others have said what became of them: those that wait here for that, and the rest";
-    PAUSES = "host_pauses", Counter, ["how"], "Pauses of hosts that hold for all who share an address";
+    MISSING = "missing_records", Gauge, ["state"], "Records of other nodes that are known to exist and are missing here";
+    LAG = "lag_seconds", Gauge, [], "Time for which records have been missing, for the node where that is longest";
+    LAG_RECORDS = "lag_records", Gauge, ["node"], "Missing records per node, for at most 50 nodes";
+    RETRANSMITS = "retransmit_requests", Counter, [], "Requests for missing records";
+    STREAM_RESETS = "stream_resets", Counter, [], "Times that the broker's stream was a different one than before";
+    SNAPSHOTS = "snapshots_applied", Counter, [], "Evidence snapshots of other nodes that replaced their messages";
+    LINKS = "links", Gauge, ["state"], "Links whose results other nodes have reported: those that wait here for that, and the rest";
+    PAUSES = "host_pauses", Counter, ["result"], "Host pauses shared by all nodes of an egress group";
     TRIALS = "trials", Counter, ["result"], "Trials of hosts whose shared pause was over";
 }
 
@@ -101,7 +101,7 @@ fn node(give: &mut Give<'_>, status: &FleetJson) -> fmt::Result {
     let counts = &status.counts;
     let flag = |is: bool| f64::from(u8::from(is));
     give.one(&BROKER, flag(status.broker))?;
-    give.one(&QUIET, flag(status.quiet))?;
+    give.one(&CONVERGED, flag(status.quiet))?;
     give.one(&STOPPED, flag(status.stopped.is_some()))?;
     give.one(&EPOCH, f64::from(status.epoch))?;
     if let Some(ahead) = status.clock_ahead_s {
@@ -125,30 +125,30 @@ fn others(give: &mut Give<'_>, status: &FleetJson) -> fmt::Result {
     give.rows(&PEERS, &STATES.map(of))?;
     let sum = |of: fn(&NodeJson) -> u64| peers.iter().map(of).fold(0, u64::saturating_add);
     let lost = sum(|peer| peer.lost);
-    give.rows(&MISSING, &[("asked_for", sum(|peer| peer.holes).saturating_sub(lost)), ("lost", lost)])?;
+    give.rows(&MISSING, &[("requested", sum(|peer| peer.holes).saturating_sub(lost)), ("lost", lost)])?;
     give.one(&LAG, peers.iter().map(|peer| peer.lag_s).fold(0.0, f64::max))?;
     let mut named: Vec<(&str, u64)> = peers.iter().map(|peer| (peer.origin.as_str(), peer.holes)).collect();
     named.sort_unstable();
-    named.truncate(MAX_ORIGINS);
-    give.rows(&LAG_POSITIONS, &named)?;
-    give.one(&WANTS, counts.wants as f64)?;
-    give.one(&REWINDS, counts.rewinds as f64)?;
-    give.one(&SHARES, counts.shares as f64)?;
+    named.truncate(MAX_NODES);
+    give.rows(&LAG_RECORDS, &named)?;
+    give.one(&RETRANSMITS, counts.wants as f64)?;
+    give.one(&STREAM_RESETS, counts.rewinds as f64)?;
+    give.one(&SNAPSHOTS, counts.shares as f64)?;
     let rest = status.links.saturating_sub(status.links_waiting);
     give.rows(&LINKS, &[("waiting", status.links_waiting), ("known", rest)])?;
-    give.rows(&PAUSES, &[("told", hosts.told), ("taken", hosts.taken), ("not_believed", hosts.unbelieved)])?;
+    give.rows(&PAUSES, &[("sent", hosts.told), ("received", hosts.taken), ("rejected", hosts.unbelieved)])?;
     give.rows(&TRIALS, &[("made", hosts.trials), ("left_to_another", hosts.lost), ("alone", hosts.own_trials)])
 }
 
 /// What a node can be, in the order in which the first that holds counts.
-const STATES: [&str; 4] = ["excluded", "aside", "there", "gone"];
+const STATES: [&str; 4] = ["excluded", "set_aside", "present", "absent"];
 
 fn state_of(peer: &NodeJson) -> &'static str {
     match peer {
         NodeJson { excluded: true, .. } => "excluded",
-        NodeJson { aside: Some(_), .. } => "aside",
-        NodeJson { present: true, .. } => "there",
-        _ => "gone",
+        NodeJson { aside: Some(_), .. } => "set_aside",
+        NodeJson { present: true, .. } => "present",
+        _ => "absent",
     }
 }
 
@@ -264,10 +264,10 @@ mod tests {
             );
         }
         let rows = |name: &str| page.lines().filter(|line| line.starts_with(&format!("{name}{{"))).count();
-        assert_eq!((rows("fetchwise_fleet_lag_positions"), rows("fetchwise_fleet_peers")), (50, 4));
+        assert_eq!((rows("fetchwise_fleet_lag_records"), rows("fetchwise_fleet_peers")), (50, 4));
         for line in [
-            "fetchwise_fleet_peers{state=\"gone\"} 197",
-            "fetchwise_fleet_peers{state=\"there\"} 1",
+            "fetchwise_fleet_peers{state=\"absent\"} 197",
+            "fetchwise_fleet_peers{state=\"present\"} 1",
             "fetchwise_fleet_clock_ahead_seconds -0.5",
             "fetchwise_fleet_delay_seconds_bucket{le=\"0.02\"} 5",
             "fetchwise_fleet_delay_seconds_bucket{le=\"+Inf\"} 6",

@@ -28,12 +28,12 @@ use fetchwise::selector::Selector;
 pub const FAMILIES: &[Family] = &[REQUESTS, DURATIONS];
 
 const REQUESTS: Family =
-    Family::new("fetchwise_http_requests", Kind::Counter, &["route", "status"], "Requests that were answered");
+    Family::new("fetchwise_http_requests", Kind::Counter, &["route", "status"], "Answered requests");
 const DURATIONS: Family = Family::new(
     "fetchwise_http_request_duration_seconds",
     Kind::Histogram,
     &["route"],
-    "How long requests took, their bodies included",
+    "Duration of requests, including their bodies",
 );
 
 /// What counts as one route: all paths that have none.
