@@ -1,4 +1,4 @@
-//! `attempts`: looking back at single attempts.
+//! `attempts`: queries for single attempts.
 
 use std::ops::ControlFlow;
 
@@ -18,44 +18,46 @@ use fetchwise::journal::{self, OutcomeFilter, QueryStats, Order, AttemptQuery};
 use fetchwise::rfc3339;
 use fetchwise::unknown_name::UnknownName;
 
-/// Show single attempts: those of a URL, a link, a domain, a time, an outcome
+/// Show single attempts by URL, link, domain, time or outcome
 ///
-/// Streams them from the log, the newest first, and reads no more of it than it has to: a part that holds no attempt of the time asked for
-/// is left out, and with --limit the newest part may be enough. The order is that in which they were recorded.
+/// Prints attempts from the log in the order of recording, the newest first. It skips parts of the log without attempts
+/// of the requested time; with --limit the newest part may be enough.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "With --json each attempt is a line as export writes and import reads it; its id is what explain --attempt takes.\n\
-    --oldest-first and --until have to read the log from the time asked for to its end, since what was forgotten stands there.\n\n\
+    after_help = "With --json, each attempt is a line in the format of export and import; explain --attempt takes its \
+                  id.\n\
+    --oldest-first and --until read the log from the requested time to its end, because forgotten attempts are \
+    recorded there.\n\n\
     Examples:\n  fetchwise attempts --domain example.org --outcome blocked --since 2h\n  \
     fetchwise attempts --url https://example.org/a --limit 5\n  \
     fetchwise attempts --since 2026-01-31 --until 2026-02-01T06:00:00Z --oldest-first --json"
 )]
 pub(crate) struct AttemptsArgs {
-    /// Only those at this URL
+    /// Show only attempts at this URL
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// Only those of this link, as it was given to fetch: its id, or its URL
+    /// Show only attempts of this link, as given to fetch: its id or its URL
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,
-    /// Only those of this domain, with or without www.
+    /// Show only attempts of this domain, with or without www.
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) domain: Option<String>,
-    /// Only those made then or later: a time, a day, or so long ago (2h, 7d)
+    /// Show only attempts from this time on: a time, a day or an age (2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = read_when)]
     pub(crate) since: Option<When>,
-    /// Only those made then or earlier
+    /// Show only attempts up to this time
     #[arg(long, value_name = "TIME", value_parser = read_when)]
     pub(crate) until: Option<When>,
-    /// Only those that ended so: content, failed, blocked, or an error type such as timeout
+    /// Show only this outcome: content, failed, blocked, or an error type
     #[arg(long, value_name = "OUTCOME", value_parser = read_outcome)]
     pub(crate) outcome: Option<OutcomeFilter>,
-    /// At most so many
+    /// Show at most N attempts
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
-    /// The oldest first
+    /// Show the oldest attempts first
     #[arg(long)]
     pub(crate) oldest_first: bool,
-    /// Say at the end how much of the log was read
+    /// Report at the end how much of the log was read
     #[arg(long)]
     pub(crate) summary: bool,
 }
@@ -109,19 +111,19 @@ pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Out) -> Re
     Ok(Exit::Done)
 }
 
-/// What there is to say at the end.
+/// Prints the notes and the summary at the end.
 fn tell(args: &AttemptsArgs, wanted: &AttemptQuery, found: &QueryStats, out: &mut Out) -> Result<(), Failure> {
     let is_cut = args.limit.is_some_and(|limit| found.shown >= limit);
     let compacted = found.compacted_before.filter(|cutoff| wanted.reaches_before(*cutoff) && !is_cut);
     if let Some(cutoff) = compacted {
         out.flush()?;
         note(format_args!(
-            "attempts before {} were compacted away: those older than that are missing here, and live on in evidence only",
+            "attempts before {} are missing here: they were compacted away and remain as evidence only",
             rfc3339::format(cutoff)
         ));
     }
     if !out.json && found.shown == 0 {
-        note("no such attempt");
+        note("no attempt matches");
         if let Some(OutcomeFilter::Error(name)) = &wanted.ended
             && ErrorKind::from_name(name).is_none()
         {
@@ -146,7 +148,7 @@ fn tell(args: &AttemptsArgs, wanted: &AttemptQuery, found: &QueryStats, out: &mu
     Ok(())
 }
 
-/// An attempt on one line.
+/// Returns an attempt as one line.
 fn line(attempt: &Attempt) -> String {
     let outcome = match (&attempt.error_type, attempt.success) {
         (_, true) => styled(CHOSEN, format_args!("{:<16}", "content")),
@@ -165,7 +167,7 @@ fn line(attempt: &Attempt) -> String {
     )
 }
 
-/// A URL as attempts have it.
+/// Returns a URL in the form that attempts have.
 fn read_url(text: &str) -> Result<String, Failure> {
     let url = parse(text.trim()).map_err(|error| Failure::usage(format_args!("{}: {error}", plain(text))))?;
     Ok(url.into())

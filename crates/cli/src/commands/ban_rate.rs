@@ -1,4 +1,4 @@
-//! `ban-rate`: how often a domain blocked.
+//! `ban-rate`: the ban rate of a domain.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,17 +15,17 @@ use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use fetchwise_serve::json::BanRateJson;
 
-/// Say how often a domain blocked, in whole UTC days
+/// Show how often a domain blocked, in whole UTC days
 ///
-/// The last ninety days come from counts that are kept by day, attempts that were compacted away among them; days before those from the
-/// attempts that are still in the log.
+/// The last ninety days come from daily counts, which include compacted attempts. Earlier days come from the attempts
+/// that are still in the log.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fetchwise ban-rate example.org --days 7 --json")]
 pub(crate) struct BanRateArgs {
-    /// The domain, with or without www.
+    /// Domain, with or without www.
     #[arg(value_name = "DOMAIN")]
     pub(crate) domain: String,
-    /// The last so many days, today included
+    /// Count the last N days, including today
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) days: u32,
 }
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Out) -> Res
         sum = sum.plus(older);
         since = since.max(cutoff);
     }
-    // What began before the first day that is asked for does not matter.
+    // A cutoff before the first requested day does not matter.
     let since = since.filter(|since| since.as_millis() > first.saturating_mul(DAY_MS));
     let (attempts, banned, rate) = (sum.attempts, sum.banned, sum.rate());
     if out.json {
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Out) -> Res
     Ok(Exit::Done)
 }
 
-/// What attempts show that are older than the days that are kept, and the time before which they may be gone.
+/// Returns the ban rate of the attempts before the daily counts, and the time before which attempts may be missing.
 fn before_what_is_kept(
     dir: &Path,
     domain: &str,

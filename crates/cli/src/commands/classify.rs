@@ -1,6 +1,6 @@
-//! `classify`: reading responses that somebody else fetched, one or many.
+//! `classify`: verdicts about responses from elsewhere, single ones or a batch.
 //!
-//! Invariant: the results of a batch come in the order of its lines, however many threads read them.
+//! Invariants: the results of a batch come in the order of its lines, for any number of threads.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,10 +21,11 @@ use fetchwise::detect::{Detector, Scratch};
 use fetchwise::response::{Header, Page};
 use fetchwise_serve::json::{VerdictJson, headers};
 
-/// Read a response: blocked, an application's shell, empty, or content
+/// Classify a response: blocked, application shell, empty, or content
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A line of a batch is {\"url\", \"status\", \"headers\", \"body_path\"}; a relative body_path is relative \
+    after_help = "A line of a batch is {\"url\", \"status\", \"headers\", \"body_path\"}; a relative body_path is \
+                  relative \
     to the batch file.\n\n\
     Examples:\n  \
     fetchwise classify page.html --status 403 --header 'Server: cloudflare' --explain\n  \
@@ -33,46 +34,46 @@ use fetchwise_serve::json::{VerdictJson, headers};
     fetchwise classify --batch labelled.jsonl --evaluate"
 )]
 pub(crate) struct ClassifyArgs {
-    /// The body; - reads stdin
+    /// Read the body from this file; - reads stdin
     #[arg(value_name = "FILE", required_unless_present_any = ["batch", "show_rules"], conflicts_with = "batch")]
     pub(crate) file: Option<PathBuf>,
-    /// The status that came with it
+    /// Use this HTTP status
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..1000))]
     pub(crate) status: u16,
-    /// A response header; repeatable
+    /// Add a response header; repeatable
     #[arg(long, value_name = "'K: V'", value_parser = parse_header, conflicts_with = "batch")]
     pub(crate) header: Vec<Header>,
-    /// The URL that was asked for
+    /// Use this as the requested URL
     #[arg(long, value_name = "URL", conflicts_with = "batch")]
     pub(crate) url: Option<String>,
-    /// Read many responses; - reads the lines from stdin
+    /// Classify many responses; - reads the lines from stdin
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) batch: Option<PathBuf>,
-    /// Judge the detector itself: the batch has a `label` on each line
+    /// Evaluate the detector: each line of the batch has a `label`
     #[arg(long, requires = "batch")]
     pub(crate) evaluate: bool,
-    /// Show all that matched, and where
+    /// Show all rule matches and their positions
     #[arg(long)]
     pub(crate) explain: bool,
-    /// How sure evidence of a wall must be, 0.05 to 1
+    /// Set the confidence that a block needs, 0.05 to 1
     #[arg(long, value_name = "N", value_parser = parse_confidence)]
     pub(crate) block_threshold: Option<f32>,
-    /// Judge by seven keywords anywhere in the text, for comparison
+    /// Classify by seven keywords in the text, for comparison
     #[arg(long, conflicts_with = "rules")]
     pub(crate) keywords: bool,
-    /// Print the shipped rules and stop
+    /// Print the built-in rules and stop
     #[arg(long)]
     pub(crate) show_rules: bool,
 }
 
-/// The longest line of a batch.
+/// The maximum length of a batch line in bytes.
 const MAX_LINE_BYTES: usize = 4 << 20;
-/// Lines that are read before their results are written.
+/// The number of lines that are read before their results are printed.
 const BLOCK_LINES: usize = 1024;
-/// As much of a body is read as a detector looks at.
+/// The number of bytes of a body that the detector reads.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// A line of a batch that cannot be read.
+/// The result for an invalid line of a batch.
 #[derive(Serialize)]
 struct LineErrorJson {
     url: Option<String>,
@@ -82,7 +83,7 @@ struct LineErrorJson {
     error: String,
 }
 
-/// A line of a batch. What else it says is left alone, so that a labelled corpus can be read.
+/// A line of a batch. Other fields are ignored, so that a labelled corpus can be read.
 #[derive(Deserialize)]
 struct Item {
     #[serde(default)]
@@ -111,7 +112,7 @@ pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Out) -> Re
     match (&args.batch, &args.file) {
         (Some(path), _) => batch(&detector, path, args.explain, out),
         (None, Some(path)) => single(&detector, path, args, out),
-        (None, None) => Err(Failure::usage("nothing to read: name a FILE, or --batch FILE.jsonl")),
+        (None, None) => Err(Failure::usage("missing input: expected FILE or --batch FILE.jsonl")),
     }
 }
 
@@ -129,7 +130,7 @@ fn single(detector: &Detector, path: &Path, args: &ClassifyArgs, out: &mut Out) 
     Ok(Exit::Done)
 }
 
-/// Reads responses with all processors, a block of lines at a time.
+/// Classifies a batch on all processors, one block of lines after the other.
 fn batch(detector: &Detector, path: &Path, explain: bool, out: &mut Out) -> Result<Exit, Failure> {
     let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
     let folder = if is_stdin(path) { Path::new("") } else { path.parent().unwrap_or(Path::new("")) };
@@ -173,7 +174,7 @@ fn batch(detector: &Detector, path: &Path, explain: bool, out: &mut Out) -> Resu
     Ok(exit)
 }
 
-/// The results of a block of lines, in their order.
+/// Returns the results of a block of lines, in their order.
 fn read_block(
     detector: &Detector,
     folder: &Path,
@@ -185,7 +186,7 @@ fn read_block(
     let work = || {
         let (mut scratch, mut done) = (Scratch::default(), Vec::new());
         loop {
-            // Relaxed: it only hands out each number once.
+            // Relaxed: the counter only hands out each number once.
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(line) = block.get(index) else { return done };
             done.push((index, read_line(detector, folder, explain, line, &mut scratch)));
@@ -247,7 +248,7 @@ fn read_line(
     Ok(verdict)
 }
 
-/// The body, as much of it as matters.
+/// Returns the body, up to the limit.
 fn read_body(from: impl Read) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     from.take(MAX_BODY_BYTES as u64).read_to_end(&mut body)?;
@@ -298,31 +299,31 @@ fn text(verdict: &VerdictJson, out: &mut Out) -> Result<(), Failure> {
             table.row([cue.id.clone(), cue.weight.to_string(), cue.text.clone()]);
         }
         out.line(format_args!("\n{table}"))?;
-        let without_core = if cues.core { "" } else { ", and nothing is among them without which there is no wall" };
+        let without_core = if cues.core { "" } else { ", but none of them is a required one" };
         let (sum, threshold, own) = (cues.sum, cues.threshold, cues.own_chars);
         out.line(format_args!(
-            "cues add up to {sum}; a wall takes {threshold}{without_core}; {own} characters say nothing of a wall"
+            "the cues add up to {sum}, a block needs {threshold}{without_core}; {own} characters are not about a block"
         ))?;
     }
-    // Parts of rules are found on most pages; a reader who wants them all is a program.
+    // Parts of rules match on most pages; a program that needs all of them uses JSON.
     match matches.iter().filter(|m| !m.counted).count() {
         0 => Ok(()),
         parts => out
-            .line(styled(DIM, format_args!("{parts} parts of rules matched too and did not count: --json lists them"))),
+            .line(styled(DIM, format_args!("{parts} more parts of rules matched without effect (--json lists them)"))),
     }
 }
 
-/// Reads how sure something must be.
+/// Parses a confidence.
 fn parse_confidence(text: &str) -> Result<f32, String> {
     let sure = text.parse().ok().filter(|sure| (0.05..=1.0).contains(sure));
-    sure.ok_or_else(|| format!("{text:?} is no number from 0.05 to 1"))
+    sure.ok_or_else(|| format!("{text:?} is not a valid confidence: expected a number from 0.05 to 1"))
 }
 
-/// Reads `Name: value`.
+/// Parses `Name: value`.
 fn parse_header(text: &str) -> Result<Header, String> {
     match text.split_once(':') {
         Some((name, value)) if !name.trim().is_empty() => Ok(Header::new(name.trim(), value.trim())),
-        _ => Err(format!("{text:?} is no header: expected 'Name: value'")),
+        _ => Err(format!("{text:?} is not a valid header: expected 'Name: value'")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `completions` and `man`: the command line described for shells and readers, made from its syntax.
+//! `completions` and `man`: shell completions and manual pages, generated from the syntax of the command line.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::terminal::output::Out;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fetchwise completions bash > ~/.local/share/bash-completion/completions/fetchwise")]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Choose the shell
     #[arg(value_enum)]
     pub(crate) shell: Shell,
 }
@@ -22,7 +22,7 @@ pub(crate) struct CompletionsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fetchwise man | man -l -\n  fetchwise man --out ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// Write all pages into this folder
+    /// Write the pages of all commands into this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `fetchers`: which fetchers there are, why one is not to be had, and what each costs.
+//! `fetchers`: the fetchers, their costs, and why any is unavailable.
 
 use clap::Args;
 use serde::Serialize;
@@ -11,10 +11,10 @@ use crate::terminal::output::{DIM, Out, Table};
 use anstyle::Style;
 use fetchwise::analytics::Costs;
 
-/// List the fetchers: what each is, what it costs, and why one is not to be had
+/// List the fetchers, their costs, and why any is unavailable
 ///
-/// Those of the config, or, without any there, the built-in ones and those seen in the log. What a request took is learned: the
-/// median time of all attempts, and the median size of the pages whose server announced it.
+/// Lists the fetchers of the config; without any, the built-in ones and those in the log. The time is the median over
+/// all attempts, the size the median over the pages whose server announced it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fetchwise fetchers\n  \

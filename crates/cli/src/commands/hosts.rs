@@ -1,4 +1,4 @@
-//! `hosts`: which hosts are paused, and how fast each may be asked.
+//! `hosts`: paused hosts, and the pace of each host.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,24 @@ use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
 use fetchwise_serve::json::HostJson;
 
-/// Show the hosts that are paused, and the pace of each host that was asked
+/// Show paused hosts, and the pace of each host that was asked
 #[derive(Debug, Args)]
 #[command(
-    after_help = "rate is what a host would be asked at now; after a restart it begins somewhat under its limit. Both come from the log: \
-    what a crawl that is running learns appears here within a moment.\n\n\
+    after_help = "rate is the rate at which a host would be asked now; after a restart it begins below the limit. All \
+                  values come from \
+    the log: a running crawl's changes appear within a moment.\n\n\
     Examples:\n  fetchwise hosts\n  fetchwise hosts --paused --json"
 )]
 pub(crate) struct HostsArgs {
-    /// Only hosts that are paused now
+    /// Show only hosts that are paused now
     #[arg(long)]
     pub(crate) paused: bool,
-    /// Only these hosts
+    /// Show only these hosts
     #[arg(value_name = "HOST")]
     pub(crate) hosts: Vec<String>,
 }
 
-/// What is known of a host.
+/// The known state of a host.
 #[derive(Default)]
 struct Known {
     paused: Option<PausedHost>,
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Out) -> Resul
         return Ok(Exit::Done);
     }
     if known.is_empty() {
-        note("no host is paused, and of none a pace is known");
+        note("no host is paused, and no pace is known");
         return Ok(Exit::Done);
     }
     out.line(table(&known, now))?;
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Out) -> Resul
 }
 
 fn table(known: &BTreeMap<String, Known>, now: Timestamp) -> Table {
-    let heads = ["host", ">rate", ">at once", ">limit met at", "counted over", ">looks for", "in", "paused for"];
+    let heads = ["host", ">rate", ">parallel", ">limit", "window", ">next rate", "in", "paused for"];
     let mut table = Table::new(&heads);
     for (host, of) in known {
         let pace = of.pace.as_ref();

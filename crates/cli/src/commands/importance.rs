@@ -1,4 +1,4 @@
-//! `importance`: how much each heuristic tells about success; on request written back to the log.
+//! `importance`: how much each heuristic reveals about success, with an option to record it in the log.
 
 use clap::Args;
 use serde::Serialize;
@@ -10,22 +10,22 @@ use crate::terminal::output::{HEADING, Out, Table, note, styled};
 use fetchwise::analytics::{Importance, ImportanceFold, SAMPLE_MIN};
 use fetchwise::journal::{ImportanceEntry, Journal, JournalOptions};
 
-/// Say how much each heuristic tells about success
+/// Show how much each heuristic reveals about success
 ///
-/// For each type, and each value, that more than ten attempts are tagged with: how far the success rate there is from the rate
-/// of all attempts (gain), and how many bits of the uncertainty about success it takes away. Meant to be run now and then, by
-/// a timer.
+/// Covers each type and each value with more than ten attempts. The gain is the distance between its success rate and
+/// that of all attempts; the bits are the mutual information with success. Run it periodically, for example by a timer.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The row of a type has no value; its gain is the mean over its attempts, each by its value. With --write the \
-    gains are recorded as importance; the config's [importance] says whether they prune or scale evidence.\n\n\
+    after_help = "The row of a type has no value; its gain is the mean over its attempts, each by its value. With \
+                  --write, the \
+    gains are recorded as importance; the config's [importance] decides whether they prune or scale evidence.\n\n\
     Examples:\n  fetchwise importance --limit 20\n  fetchwise importance --write --json > importance.jsonl"
 )]
 pub(crate) struct ImportanceArgs {
     /// Record the gains as importance
     #[arg(long)]
     pub(crate) write: bool,
-    /// Show the first so many types, and the first so many values
+    /// Show the first N types and the first N values
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! `links`: which links are paused or at risk, and why.
+//! `links`: links that are paused or at risk, with the reason.
 
 use clap::Args;
 
@@ -10,20 +10,21 @@ use fetchwise::selector::LinkAtRisk;
 use fetchwise::time::Timestamp;
 use fetchwise_serve::json::LinkJson;
 
-/// Show the links that are paused or failed the last time, with countdown and reason
+/// Show links that are paused or failed last time, with countdown and reason
 ///
-/// A link that delivered the last time is not at risk and is not shown. With both options those are shown that fit both.
+/// A link that delivered last time is not at risk and not shown. With both options, a link must match both.
 #[derive(Debug, Args)]
-#[command(after_help = "risk is how many fetches failed in a row, 5 at most: each one doubles the next pause.\n\n\
-    Examples:\n  fetchwise links --paused\n  fetchwise links --at-risk --json\n  fetchwise links https://example.org/a")]
+#[command(after_help = "risk is the number of failed fetches in a row, at most 5: each doubles the next pause.\n\n\
+    Examples:\n  fetchwise links --paused\n  fetchwise links --at-risk --json\n  fetchwise links \
+    https://example.org/a")]
 pub(crate) struct LinksArgs {
-    /// Only links that are paused now
+    /// Show only links that are paused now
     #[arg(long)]
     pub(crate) paused: bool,
-    /// Only links whose last fetch failed: a pause that their host asked for is no risk of theirs
+    /// Show only links whose last fetch failed, not those paused by their host
     #[arg(long)]
     pub(crate) at_risk: bool,
-    /// Only these links
+    /// Show only these links
     #[arg(value_name = "LINK")]
     pub(crate) links: Vec<String>,
 }

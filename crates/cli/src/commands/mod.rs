@@ -1,4 +1,4 @@
-//! One file or folder for each subcommand: its arguments, what it does, and its results.
+//! One file or folder per subcommand: its arguments, its work, and its results.
 //!
 //! Must not know: how the program starts and ends.
 

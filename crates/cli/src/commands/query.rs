@@ -1,4 +1,4 @@
-//! `query`: how often each fetcher delivered where all of some heuristics hold.
+//! `query`: the success rate of each fetcher under a combination of heuristics.
 
 use clap::Args;
 use serde::Serialize;
@@ -13,22 +13,25 @@ use fetchwise::analytics::{Conditional, Query};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::domain_of;
 
-/// Say how often each fetcher delivered, given all of some heuristics
+/// Show how often each fetcher delivered, given some heuristics
 ///
-/// Counts the attempts in the log that are tagged with every one of them: exact, where `explain` shows what evidence, which
-/// is kept by single heuristics, makes of it.
+/// Counts the attempts in the log that have all of the heuristics. These counts are exact; `explain` shows estimates
+/// from evidence, which is kept per single heuristic.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "attempts are all that match, counted those whose outcome counts: what the fetcher is not to blame for (a 404, say) \
-    does not. Both rates are shares of the counted ones: success_rate with each of them alike, decayed_success_rate by what evidence goes \
-    by, where an attempt weighs half as much after each half-life and a timeout half of others. In a fleet, what other nodes have told \
-    stands beside it in columns of its own; what nobody is to blame for is not told.\n\n\
+    after_help = "attempts are all matches; counted are those whose outcome counts, without failures that the fetcher \
+                  did not cause (such as \
+    a 404). Both rates are over the counted ones. success_rate weighs each of them alike. decayed_success_rate weighs \
+    as evidence does: an \
+    attempt counts half after each half-life, and a timeout half as much as others. In a fleet, separate columns show \
+    the attempts of \
+    peers, which do not publish failures that the fetcher did not cause.\n\n\
     Examples:\n  \
     fetchwise query --where domain=example.org --where suffix=.pdf\n  \
     fetchwise query --where status_403=true --json"
 )]
 pub(crate) struct QueryArgs {
-    /// A heuristic that attempts must have, as TYPE=VALUE; repeatable
+    /// Require this heuristic, as TYPE=VALUE; repeatable
     #[arg(long = "where", value_name = "T=V", required = true, value_parser = parse_heuristic)]
     pub(crate) all_of: Vec<(String, String)>,
 }
@@ -46,22 +49,22 @@ struct ConditionalJson<'a> {
     fleet: Option<ToldJson>,
 }
 
-/// What other nodes of a fleet have told of a fetcher.
+/// The counts of peers for a fetcher.
 #[derive(Serialize)]
 struct ToldJson {
     own_attempts: u64,
     foreign_attempts: u64,
-    /// Those of them that are known as evidence only: of a domain, where nothing else is asked for.
+    /// The part of them that is known as evidence only; counted if the query asks for one domain and nothing else.
     foreign_folded_attempts: u64,
     foreign_success_rate: Option<f64>,
     foreign_decayed_success_rate: Option<f64>,
     foreign_decayed_success: f64,
     foreign_decayed_attempts: f64,
-    /// Nodes of which older attempts are known as evidence only.
+    /// The number of nodes with such evidence.
     foreign_folded_nodes: usize,
 }
 
-/// A fetcher's row of the node's own attempts, and what others have told of the same.
+/// A fetcher's row: the node's own attempts and those of peers.
 #[derive(Default)]
 struct Both {
     own: Conditional,
@@ -100,13 +103,13 @@ impl Both {
     }
 }
 
-/// The domain that is asked for, where nothing else is: of it others' evidence is known, too.
+/// Returns the domain if the query asks for nothing else; only then the evidence of peers can be counted.
 fn only_domain(all_of: &[Heuristic]) -> Option<&str> {
     let [one] = all_of else { return None };
     (one.kind == "domain").then_some(&*one.value)
 }
 
-/// The rows of both: in the order of the node's own, then fetchers that others alone have used.
+/// Returns the joined rows: in the order of the node's own, then the fetchers that only peers used.
 fn together(own: &Query, theirs: &Query, domain: Option<&str>, told: Option<&Foreign>) -> Vec<Both> {
     let mut rows: Vec<Both> = own.rows().into_iter().map(|own| Both { own, ..Both::default() }).collect();
     let place = |rows: &mut Vec<Both>, fetcher: &str| {
@@ -186,7 +189,7 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Resul
     Ok(Exit::Done)
 }
 
-/// A heuristic as attempts are tagged with it: host names and suffixes in lower case, a domain without `www.`.
+/// Returns a heuristic in the form that attempts have: host names and suffixes in lower case, a domain without `www.`.
 fn heuristic(kind: &str, value: &str) -> Heuristic {
     let value = match kind {
         "domain" => domain_of(&value.to_ascii_lowercase()).to_owned(),
@@ -196,11 +199,11 @@ fn heuristic(kind: &str, value: &str) -> Heuristic {
     Heuristic::new(kind.to_owned(), value)
 }
 
-/// Reads `type=value`.
+/// Parses `type=value`.
 fn parse_heuristic(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((kind, value)) if !kind.trim().is_empty() => Ok((kind.trim().to_owned(), value.trim().to_owned())),
-        _ => Err(format!("{text:?} is no heuristic: expected TYPE=VALUE, as in domain=example.org")),
+        _ => Err(format!("{text:?} is not a valid heuristic: expected TYPE=VALUE, such as domain=example.org")),
     }
 }
 
@@ -209,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_as_attempts_are_tagged() {
+    fn values_are_normalized_as_in_attempts() {
         assert_eq!(heuristic("domain", "WWW.Example.org"), Heuristic::new("domain", "example.org"));
         assert_eq!(heuristic("suffix", ".PDF"), Heuristic::new("suffix", ".pdf"));
         assert_eq!(heuristic("mine", "As It Is"), Heuristic::new("mine", "As It Is"));

@@ -1,4 +1,4 @@
-//! `replay-policy`: off-policy evaluation, what a policy would have been worth on the log that another one made.
+//! `replay-policy`: off-policy evaluation, the estimated value of a policy on the log of another one.
 
 use clap::Args;
 use serde::Serialize;
@@ -10,20 +10,23 @@ use crate::terminal::output::{Out, Table, note, percent, plain};
 use fetchwise::off_policy::{Estimate, Evaluation, OffPolicyEvaluator};
 use fetchwise::policy;
 
-/// Evaluate a policy on the log that another one made (off-policy evaluation)
+/// Evaluate a policy on the log of another one (off-policy evaluation)
 ///
-/// The log is replayed; at each first attempt of a fetch the policy is asked what it would have taken. What the log knows about
-/// that choice is weighed by how likely its own policy was to make it. The estimate is the worth of a fetch, in plain requests.
+/// Replays the log and lets the policy decide at each first attempt of a fetch. The logged result of that choice is
+/// weighted by the probability with which the log's own policy made it. The estimate is the value of a fetch, in plain
+/// requests.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "estimate is doubly robust: the selector's own expectation, corrected by the log where both agree on the \
-    fetcher. ips is by inverse propensity alone; logged is what the log itself came to. The interval is one of 95 %. Warnings \
-    say why the log cannot support the question: a log says nothing of requests that its policy never made.\n\n\
+    after_help = "estimate is doubly robust: the selector's own expectation, corrected by the log where both chose \
+                  the same \
+    fetcher. ips is inverse propensity scoring alone; logged is the value of the log itself. Intervals are 95 %. \
+    Warnings \
+    say why the log cannot support the estimate: it has no data about requests that its policy never made.\n\n\
     Policies: default, index, confident, published.\n\n\
     Examples:\n  fetchwise replay-policy --policy index\n  fetchwise replay-policy --policy default,published --json"
 )]
 pub(crate) struct ReplayPolicyArgs {
-    /// Which policy; repeatable
+    /// Evaluate this policy; repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
     pub(crate) policy: Vec<String>,
 }
@@ -45,7 +48,7 @@ struct EvaluationJson<'a> {
     warnings: &'a [String],
 }
 
-/// An estimate; all null when it rests on no fetch.
+/// An estimate; all null without any fetch.
 #[derive(Serialize)]
 struct EstimateJson {
     estimate: Option<f64>,
@@ -67,7 +70,7 @@ pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Out) -
     let mut evaluators = evaluators.collect::<Result<Vec<_>, _>>()?;
     let now = settings.clock.now();
     log_scan::attempts(&dir, |mut attempt| {
-        // As when evidence is read: what the clock was wrong about counts as of now.
+        // As for evidence: a time in the future counts as now.
         attempt.attempted_at = attempt.attempted_at.min(now);
         evaluators.iter_mut().for_each(|evaluator| evaluator.add(&attempt));
     })?;
@@ -82,7 +85,7 @@ pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Out) -
     }
     let mut table = Table::new(&[
         "policy",
-        ">worth a fetch",
+        ">value per fetch",
         ">95 % interval",
         ">by propensity",
         ">fetches",
@@ -119,7 +122,7 @@ pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Out) -
     Ok(Exit::Done)
 }
 
-/// A number that rests on so many fetches; `-` when on none.
+/// Returns an estimate over `fetches`; `-` without any.
 fn shown(fetches: u64, value: f64) -> String {
     if fetches > 0 { format!("{value:.2}") } else { "-".to_owned() }
 }

@@ -1,4 +1,4 @@
-//! `rollout`: both arms side by side, where they agree, and whether learning is in service.
+//! `rollout`: a comparison of both arms, their agreement, and whether learning is in service.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,28 +16,28 @@ use fetchwise::rollout::{Rollout, RolloutSummary, ShadowWorth, Worth, costs_of, 
 use fetchwise::router::Mode;
 use fetchwise::time::Timestamp;
 
-/// Hosts that are shown where the arms differ; JSON has some more.
+/// The number of hosts shown where the arms differ; JSON has more.
 const HOSTS_SHOWN: usize = 10;
-/// Ways to differ that are shown.
+/// The number of fetcher pairs shown per host.
 const PAIRS_SHOWN: usize = 3;
 
-/// Show how learning and the router table compare, and put learning back into service
+/// Compare learning with the router table, or put learning back into service
 ///
-/// Both arms side by side: success, cost, requests a page, bans and latency, each with a 95 % interval that takes hosts, not
-/// requests, for what was sampled. Where both arms were asked (modes shadow and split) it shows how often they agree, where they do
-/// not, and what learning would have been worth where the table served. Without --since it is the stage that is under way: since
-/// mode, share or table changed last.
+/// Shows both arms: success, cost, requests per page, bans and latency, each with a 95 % interval that treats hosts,
+/// not requests, as the sample. In the modes shadow and split it also shows how often the arms agree, where they
+/// differ, and the estimated value of learning where the table served. Without --since it covers the current stage: the
+/// time since mode, share or table changed.
 #[derive(Debug, Args)]
-#[command(after_help = "TIME is RFC 3339, a day (2026-01-31), or so long ago (7d, 12h).\n\n\
+#[command(after_help = "TIME is RFC 3339, a day (2026-01-31), or an age (7d, 12h).\n\n\
     Examples:\n  \
     fetchwise rollout\n  \
     fetchwise rollout --since 7d --json\n  \
-    fetchwise rollout --resume        learning is back in service after a fall-back; a running crawler hears of it")]
+    fetchwise rollout --resume        put learning back into service; applies to a running crawler")]
 pub(crate) struct RolloutArgs {
-    /// Visits that began from then on [default: since the stage began]
+    /// Count visits that began at this time or later [default: begin of the stage]
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<When>,
-    /// Visits that began before then
+    /// Count visits that began before this time
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<When>,
     /// Put learning back into service after a fall-back
@@ -45,7 +45,7 @@ pub(crate) struct RolloutArgs {
     pub(crate) resume: bool,
 }
 
-/// A point in time as people write it.
+/// A point in time on the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum When {
     At(Timestamp),
@@ -72,7 +72,7 @@ impl FromStr for When {
         match (at, humantime::parse_duration(text)) {
             (Ok(at), _) => Ok(Self::At(at)),
             (_, Ok(span)) => Ok(Self::Ago(span)),
-            _ => Err("expected 2026-01-31T12:00:00Z, 2026-01-31, or so long ago as 7d or 12h".to_owned()),
+            _ => Err("expected 2026-01-31T12:00:00Z, 2026-01-31, or an age such as 7d or 12h".to_owned()),
         }
     }
 }
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &RolloutArgs, settings: &Settings, out: &mut Out) -> Res
     let blank = settings.unlearned(fetchwise::policy::by_name(policy).map_err(Failure::usage)?)?;
     let mut fold = RolloutSummary::new(window, costs_of(&blank)).with_shadow(blank);
     log_scan::attempts(&dir, |mut attempt| {
-        // As when evidence is read: what the clock was wrong about counts as of now.
+        // As for evidence: a time in the future counts as now.
         attempt.attempted_at = attempt.attempted_at.min(now);
         fold.observe(&attempt);
     })?;
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &RolloutArgs, settings: &Settings, out: &mut Out) -> Res
     show(&rollout, &settings.config.guard(), out).map(|()| Exit::Done)
 }
 
-/// An operator's word.
+/// Puts learning back into service.
 fn resume(settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
     let mut kept = settings.rollout()?.unwrap_or_default();
@@ -127,12 +127,12 @@ fn resume(settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     }
     match lifted {
         Some(fallen) => out.line(format_args!(
-            "learning is back in service: a new stage begins, and a running crawler hears of it within a moment\n\
+            "learning is back in service: a new stage begins, and a running crawler applies it within a moment\n\
              it was out of service since {}: {}",
             rfc3339::format(fallen.at),
             plain(&fallen.reason)
         ))?,
-        None => out.line("learning is not out of service: there is nothing to resume")?,
+        None => out.line("learning is in service: there is nothing to resume")?,
     }
     Ok(Exit::Done)
 }
@@ -143,7 +143,7 @@ fn show(rollout: &Rollout, guard: &GuardSettings, out: &mut Out) -> Result<(), F
         out.line(styled(
             ERROR,
             format_args!(
-                "learning is OUT OF SERVICE since {}: {}\n  fetchwise rollout --resume puts it back",
+                "learning is OUT OF SERVICE since {}: {}\n  hint: put it back with fetchwise rollout --resume",
                 rfc3339::format(fallen.at),
                 plain(&fallen.reason)
             ),
@@ -151,19 +151,20 @@ fn show(rollout: &Rollout, guard: &GuardSettings, out: &mut Out) -> Result<(), F
     }
     let [learning, legacy] = &rollout.comparison.arms;
     if learning.visits + legacy.visits == 0 {
-        out.line("no visits that an arm served: see docs/guides/rollout.md for how a rollout begins")?;
+        out.line("no arm has served a visit yet: docs/guides/rollout.md explains how to start a rollout")?;
         return Ok(());
     }
     out.line("")?;
     out.line(sides(rollout))?;
     out.line(styled(
         DIM,
-        "95 % intervals for one look, hosts as what was sampled: shares by Wilson, cost and requests by a bootstrap over hosts, \
+        "95 % intervals for one look, with hosts as the sample: shares by Wilson, cost and requests by a bootstrap \
+         over hosts, \
          latency by Woodruff, differences by Newcombe",
     ))?;
     let left_out = rollout.comparison.named + rollout.comparison.unknown;
     if left_out > 0 {
-        out.line(styled(DIM, format_args!("left out: {left_out} visits that no arm decided about")))?;
+        out.line(styled(DIM, format_args!("left out: {left_out} visits without a decision of an arm")))?;
     }
     if rollout.agreement.asked > 0 {
         out.line("")?;
@@ -185,23 +186,23 @@ fn head(rollout: &Rollout) -> String {
         (Some(since), Some(until)) => format!("visits from {since} to {until}"),
     };
     match &rollout.stage {
-        None => format!("{span}; no stage is under way, as no crawler ran with a router table"),
+        None => format!("{span}; no stage has begun: no crawler ran with a router table"),
         Some(stage) => {
             let share = match stage.mode == Mode::Split.name() {
                 true => format!(" with {:.1} % of the hosts to learning", 100.0 * stage.split_share),
                 false => String::new(),
             };
             let (mode, routes, began) = (plain(&stage.mode), stage.routes, rfc3339::format(stage.began));
-            format!("{span}; the stage under way is {mode}{share}, {routes} routes, since {began}")
+            format!("{span}; current stage: {mode}{share}, {routes} routes, since {began}")
         }
     }
 }
 
-/// Both arms and how far they are apart.
+/// Returns the table of both arms and their difference.
 fn sides(rollout: &Rollout) -> Table {
     let [learning, legacy] = &rollout.comparison.arms;
     let apart = rollout.comparison.difference.as_ref();
-    let mut table = Table::new(&["", "learning", "legacy", "learning less legacy"]);
+    let mut table = Table::new(&["", "learning", "legacy", "learning minus legacy"]);
     let of_all = percents(&[learning, legacy].map(|arm| arm.share_of_visits.unwrap_or_default()));
     let visits = |arm: &ArmFigures, share: &str| format!("{} ({share})", arm.visits);
     table.row(["visits".into(), visits(learning, &of_all[0]), visits(legacy, &of_all[1]), String::new()]);
@@ -218,11 +219,11 @@ fn sides(rollout: &Rollout) -> Table {
     }
     let figures: [FigureRow<'_>; 6] = [
         ("success", |arm| &arm.success, apart.map(|d| &d.success), Unit::Share),
-        ("cost a page", |arm| &arm.cost_per_page, apart.map(|d| &d.cost_per_page), Unit::Number),
-        ("requests a page", |arm| &arm.requests_per_page, apart.map(|d| &d.requests_per_page), Unit::Number),
+        ("cost per page", |arm| &arm.cost_per_page, apart.map(|d| &d.cost_per_page), Unit::Number),
+        ("requests per page", |arm| &arm.requests_per_page, apart.map(|d| &d.requests_per_page), Unit::Number),
         ("blocked visits", |arm| &arm.ban_rate, apart.map(|d| &d.ban_rate), Unit::Share),
-        ("latency, half within", |arm| &arm.latency_p50_ms, apart.map(|d| &d.latency_p50_ms), Unit::Time),
-        ("latency, 95 % within", |arm| &arm.latency_p95_ms, apart.map(|d| &d.latency_p95_ms), Unit::Time),
+        ("latency, median", |arm| &arm.latency_p50_ms, apart.map(|d| &d.latency_p50_ms), Unit::Time),
+        ("latency, 95th percentile", |arm| &arm.latency_p95_ms, apart.map(|d| &d.latency_p95_ms), Unit::Time),
     ];
     for (name, of, apart, unit) in figures {
         let apart = apart.map_or_else(String::new, |figure| unit.words(figure, true));
@@ -234,14 +235,14 @@ fn sides(rollout: &Rollout) -> Table {
         names.take(3).collect::<Vec<_>>().join(", ")
     });
     let [learning, legacy] = first;
-    table.row(["asked first".to_owned(), learning, legacy, String::new()]);
+    table.row(["first fetcher".to_owned(), learning, legacy, String::new()]);
     table
 }
 
-/// A row: its name, the figure of an arm, the difference of both, and what it is counted in.
+/// A row: its name, the figure of an arm, the difference of both, and its unit.
 type FigureRow<'f> = (&'static str, fn(&ArmFigures) -> &Figure, Option<&'f Figure>, Unit);
 
-/// What a figure is counted in.
+/// The unit of a figure.
 #[derive(Clone, Copy)]
 enum Unit {
     Share,
@@ -273,7 +274,7 @@ impl Unit {
     }
 }
 
-/// Shares in per cent with one digit, rounded so that they add up as the shares do.
+/// Returns shares as percentages with one digit, rounded so that they add up to the sum of the shares.
 fn percents(shares: &[f64]) -> Vec<String> {
     let tenths: Vec<f64> = shares.iter().map(|share| share * 1000.0).collect();
     let mut floors: Vec<i64> = tenths.iter().map(|tenth| tenth.floor() as i64).collect();
@@ -288,7 +289,7 @@ fn percents(shares: &[f64]) -> Vec<String> {
 fn agreement(of: &Agreement, out: &mut Out) -> Result<(), Failure> {
     let shares = percents(&[of.agreed_share.unwrap_or_default(), of.differed_share.unwrap_or_default()]);
     out.line(format_args!(
-        "{} visits in which both arms were asked: the same fetcher in {}, another in {}",
+        "{} visits with decisions of both arms: the same fetcher in {}, different ones in {}",
         of.asked, shares[0], shares[1]
     ))?;
     if let (Some(table), Some(learning)) = (of.first_cost_table, of.first_cost_learning) {
@@ -299,7 +300,7 @@ fn agreement(of: &Agreement, out: &mut Out) -> Result<(), Failure> {
     if of.hosts.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new(&["they differ on", "table", "learning", ">visits", ">of", ">first requests cost"]);
+    let mut table = Table::new(&["differences", "table", "learning", ">visits", ">of", ">first request cost"]);
     let row = |name: String, differing: &Differing, of: u64| {
         let Differing { table, learning, visits, first_cost, .. } = differing;
         [name, table.clone(), learning.clone(), visits.to_string(), of.to_string(), format!("{first_cost:+.0}")]
@@ -319,7 +320,7 @@ fn agreement(of: &Agreement, out: &mut Out) -> Result<(), Failure> {
 
 fn worth(shadow: &ShadowWorth, out: &mut Out) -> Result<(), Failure> {
     let words = |of: &Worth| format!("{:.2} ({:.2} to {:.2})", of.value, of.ci_low, of.ci_high);
-    out.line(styled(HEADING, "what learning would have been worth where the table served, in plain requests a visit"))?;
+    out.line(styled(HEADING, "estimated value of learning where the table served, in plain requests per visit"))?;
     out.line(format_args!(
         "the table {}; learning {}; gain {}; over {} visits",
         words(&shadow.table),
@@ -328,7 +329,7 @@ fn worth(shadow: &ShadowWorth, out: &mut Out) -> Result<(), Failure> {
         shadow.visits
     ))?;
     for warning in &shadow.warnings {
-        out.line(styled(DIM, format_args!("not to be relied on: {}", plain(warning))))?;
+        out.line(styled(DIM, format_args!("not reliable: {}", plain(warning))))?;
     }
     Ok(())
 }
@@ -336,21 +337,21 @@ fn worth(shadow: &ShadowWorth, out: &mut Out) -> Result<(), Failure> {
 fn looks(rollout: &Rollout, guard: &GuardSettings) -> String {
     let is_split = rollout.stage.as_ref().is_some_and(|stage| stage.mode == Mode::Split.name());
     if !guard.is_on {
-        return "the guard is off (rollout.fall_back): nothing takes learning out of service".to_owned();
+        return "the guard is off (rollout.fall_back): it cannot take learning out of service".to_owned();
     }
     if rollout.fallen_back.is_some() {
-        return styled(DIM, "the guard rests while learning is out of service");
+        return styled(DIM, "the guard is inactive while learning is out of service");
     }
     if !is_split {
-        return styled(DIM, "the guard looks in mode split alone: elsewhere there are not two arms to compare");
+        return styled(DIM, "the guard works in mode split only: other modes have no two arms to compare");
     }
     match (&rollout.last_look, rollout.next_look_at) {
         (Some(look), Some(next)) => format!(
-            "{}: {look}; the next look comes with {next} visits of the smaller arm",
-            styled(CHOSEN, "learning is not found to be worse")
+            "{}: {look}; the next look is at {next} visits of the smaller arm",
+            styled(CHOSEN, "learning is not significantly worse")
         ),
         _ => format!(
-            "the guard has not looked yet: each arm needs {} visits and {} hosts that the other one could have served",
+            "the guard has not looked yet: each arm needs {} visits and {} hosts that the other arm could have served",
             guard.visits_min, guard.hosts_min
         ),
     }
@@ -361,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shown_shares_add_up_as_the_shares_do() {
+    fn rounded_shares_keep_their_sum() {
         for shares in [vec![1.0 / 3.0; 3], vec![0.0005, 0.9995], vec![0.123_45, 0.5, 0.376_55], vec![1.0, 0.0]] {
             let shown = percents(&shares);
             let tenths: i64 = shown.iter().map(|text| text.replace(['.', ' ', '%'], "").parse::<i64>().unwrap()).sum();
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_points_days_or_spans() {
+    fn times_are_points_days_or_ages() {
         let now = Timestamp::from_millis(1_790_000_000_000);
         assert_eq!("7d".parse::<When>().unwrap().at(now).as_millis(), now.as_millis() - 7 * 86_400_000);
         assert_eq!("2026-01-31".parse::<When>(), "2026-01-31T00:00:00Z".parse());

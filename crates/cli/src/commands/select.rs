@@ -1,4 +1,4 @@
-//! `select`: which fetcher would be used, without any network.
+//! `select`: the fetcher that would be used, without any request.
 
 use clap::Args;
 
@@ -7,17 +7,18 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Out, plain};
 
-/// Say which fetcher would be used, without any network
+/// Show which fetcher would be used, without any request
 ///
-/// Considers the fetchers that `fetch` could use: those of the config, or, without any there, a plain request and the browser if one
-/// is found. When the log speaks for a fetcher that is not to be had, the answer names both. Answers come in the order of the URLs.
+/// Considers the fetchers that `fetch` could use: those of the config; without any, a plain request and the browser if
+/// there is one. If the best fetcher according to the log is unavailable, the output names it and the fallback. Results
+/// come in the order of the URLs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fetchwise select https://example.org/docs/a.pdf\n  \
     fetchwise select --json --tried direct_access --last-failure blocked https://example.org/\n  \
     fetchwise select - < urls.txt")]
 pub(crate) struct SelectArgs {
-    /// What would be fetched; - reads lines from stdin
+    /// Decide for this URL; - reads lines from stdin
     #[arg(value_name = "URL", required = true)]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! `serve`: decisions, attempts and visits over HTTP, for crawlers in any language.
 //!
-//! Owns how a server is put together from settings, and its beginning and end. What it answers is the crate `fetchwise-serve`'s.
+//! Owns: how a server is built from the settings, its start and its end. The crate `fetchwise-serve` responds to
+//! requests.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -32,47 +33,48 @@ use fetchwise::rollout::Guard;
 use fetchwise::selector::{Selector, SelectorBuilder};
 use fetchwise_serve::{Handle, Options, Parts, Server, Tokens};
 
-/// Where a server listens unless told otherwise.
+/// The default address.
 const LISTEN: &str = "127.0.0.1:7117";
-/// When it cannot listen.
+/// The hints for an address that cannot be used.
 const ADVICE: Advice = Advice {
     example: "--listen 127.0.0.1:7117",
-    token: "make a token with `fetchwise serve --new-token --token-file tokens.txt`, or set FETCHWISE_TOKEN",
+    token: "create a token with `fetchwise serve --new-token --token-file tokens.txt`, or set FETCHWISE_TOKEN",
 };
-/// Descriptors for everything that is no connection: the log, its segments, the runtime.
+/// File descriptors that are not connections: the log, its segments, the runtime.
 const RESERVED: u64 = 128;
-/// Requests a second of each client, where others than this machine's own can come.
+/// The default rate limit of a client in requests per second, if other machines can connect.
 const RATE: u32 = 2000;
-/// How often what upkeep did is looked at.
+/// The interval at which the messages of background maintenance are checked.
 const UPKEEP_TICK: Duration = Duration::from_secs(2);
 
-/// Answer over HTTP: which fetcher, what came of it, why, and how it goes
+/// Serve decisions, attempts, visits and the dashboard over HTTP
 ///
-/// Crawlers in any language ask which fetcher to use, fetch with their own client, and report what came: a visit, or single decisions
-/// and attempts. The data directory is the server's own while it runs.
+/// A crawler in any language asks which fetcher to use, fetches with its own client, and reports the result: by a
+/// visit, or by single decisions and attempts. The server has exclusive access to the data directory while it runs.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Tokens come from --token-file (one a line, as it is or as `sha256:HASH`) or from $FETCHWISE_TOKEN. Unless it \
-    listens on loopback only, a server needs one.\n\n\
+    after_help = "Tokens come from --token-file (one per line, in plain text or as `sha256:HASH`) or from \
+                  $FETCHWISE_TOKEN. A server \
+    needs one unless it listens on loopback only.\n\n\
     Examples:\n  fetchwise serve --listen 127.0.0.1:7117\n  \
     curl -d '{\"urls\": [\"https://example.org/\"]}' http://127.0.0.1:7117/v1/select\n  \
-    fetchwise serve --new-token --token-file tokens.txt       print a new token, and keep its hash\n  \
+    fetchwise serve --new-token --token-file tokens.txt       print a new token and store its hash\n  \
     fetchwise serve --listen 0.0.0.0:7117 --token-file tokens.txt"
 )]
 pub(crate) struct ServeArgs {
-    /// Where to listen; port 0 takes a free one
+    /// Listen on this address; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = LISTEN)]
     pub(crate) listen: String,
-    /// Tokens that open the server: one a line, or its hash as --new-token writes it
+    /// Accept the tokens in this file, one token or hash per line
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// Print a new token, add its hash to --token-file, and stop
     #[arg(long, requires = "token_file")]
     pub(crate) new_token: bool,
-    /// Consider every fetcher by name, not only those of the config and those that attempts were told of
+    /// Consider every fetcher by name, not only those of the config and of reported attempts
     #[arg(long)]
     pub(crate) all_fetchers: bool,
-    /// Crawlers have no browser
+    /// Assume that crawlers have no browser
     #[arg(long)]
     pub(crate) no_browser: bool,
     #[command(flatten)]
@@ -80,25 +82,25 @@ pub(crate) struct ServeArgs {
     #[cfg(feature = "fleet")]
     #[command(flatten)]
     pub(crate) fleet: super::fleet::FleetArgs,
-    /// The longest body of a request
+    /// Limit the body of a request
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
     pub(crate) max_body: u64,
-    /// Requests a second of each client, 0 for as many as come [default: 0 on loopback, 2000 elsewhere]
+    /// Limit requests per second and client, 0 for no limit [default: 0 on loopback, 2000 otherwise]
     #[arg(long, value_name = "N")]
     pub(crate) client_rate: Option<u32>,
-    /// Connections at once; with one more the one that was idle for longest is closed
+    /// Limit open connections; beyond that the one that was idle longest is closed
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: u32,
-    /// Visits at once
+    /// Limit open visits
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_visits: u32,
-    /// A visit ends that nobody comes back to for so long after its deadline
+    /// End a visit that nobody continues for this long after its deadline
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) visit_patience: Duration,
-    /// What is under way may take so long after SIGTERM
+    /// Let open requests finish within this time after SIGTERM
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     pub(crate) grace: Duration,
-    /// A name that the server is reached under beside addresses and localhost, where it has no tokens; repeatable
+    /// Accept this host name besides addresses and localhost, for a server without tokens; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
 }
@@ -139,7 +141,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
         say(out, address)?;
         let asked = async {
             let _ = stop.changed().await;
-            note("stopping: answering what is under way");
+            note("stopping: finishing open requests");
         };
         #[cfg(feature = "fleet")]
         let forgot = || fleet.as_ref().map_or(0, |fleet| fleet.forgot());
@@ -148,14 +150,14 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
         let tended = tend(upkeep.as_ref(), &handle, forgot);
         let ended = tokio::select! {
             ended = server.run(listener, asked) => ended,
-            () = tended => unreachable!("upkeep is looked after for as long as there is a server"),
+            () = tended => unreachable!("maintenance messages are checked until the server ends"),
         };
         if let Some(upkeep) = upkeep {
             upkeep.stop();
         }
         let cut = ended.map_err(|error| {
-            Failure::failed(format_args!("the attempt log cannot be written: {error}"))
-                .advise("what was acknowledged is there; what was not may be lost")
+            Failure::failed(format_args!("cannot write the attempt log: {error}"))
+                .advise("acknowledged attempts are on disk; send the others again")
         })?;
         drop(address_file);
         #[cfg(feature = "fleet")]
@@ -163,11 +165,11 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
             fleet.end().await;
         }
         if cut > 0 {
-            note(format_args!("{cut} requests were not done within {}: cut", humantime::format_duration(args.grace)));
+            note(format_args!("{cut} requests did not finish within {} and were cut off", humantime::format_duration(args.grace)));
         }
         Ok(journal)
     });
-    // Reading a long page holds a thread that nobody can stop.
+    // Reading a long page blocks a thread that cannot be stopped.
     runtime.shutdown_timeout(Duration::from_millis(500));
     let journal = ended?;
     let dir = journal.dir().to_owned();
@@ -178,10 +180,10 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
     Ok(Exit::Done)
 }
 
-/// Makes a token, and keeps its hash.
+/// Prints a new token and stores its hash.
 fn new_token(file: &Path, out: &mut Out) -> Result<Exit, Failure> {
     let token =
-        Tokens::random().map_err(|error| Failure::failed(format_args!("the system has no randomness: {error}")))?;
+        Tokens::random().map_err(|error| Failure::failed(format_args!("cannot create a token: {error}")))?;
     Tokens::append(file, &token)
         .map_err(|error| Failure::failed(format_args!("cannot write to {}: {error}", file.display())))?;
     match out.json {
@@ -191,24 +193,25 @@ fn new_token(file: &Path, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Notes in the data directory where the server is, for commands that want something of it. Gone with what is returned.
+/// Writes the server's address into the data directory, for commands that need the server. The file is removed when the
+/// returned value is dropped.
 fn tell(dir: &Path, address: SocketAddr) -> Told {
     let file = dir.join(ADDRESS_FILE);
     if let Err(error) = std::fs::write(&file, format!("http://{address}\n")) {
         note(format_args!(
-            "warning: {} cannot be written, so that no command finds the server: {error}",
+            "warning: cannot write {}, so commands cannot find the server: {error}",
             file.display()
         ));
     }
     Told(file)
 }
 
-/// The file that says where the server is.
+/// The address file of the server.
 struct Told(PathBuf);
 
 impl Drop for Told {
     fn drop(&mut self) {
-        // One that stays says where there was a server: whoever asks there finds out.
+        // A file that stays is harmless: a client notices that no server listens there.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -222,7 +225,7 @@ fn say(out: &mut Out, address: SocketAddr) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Opens the data directory for writing, learns what is in it, and puts a server together. Called within a runtime.
+/// Opens the data directory for writing, loads its evidence, and builds a server. Called within a runtime.
 fn assemble(
     args: &ServeArgs,
     settings: &Settings,
@@ -258,14 +261,14 @@ fn assemble(
     let server = Server::new(parts)?;
     let handle = server.handle();
     let again = Reload::new(settings, handle.selector(), &[&detector, &classifier], &guard);
-    // Both end with the runtime.
+    // Both tasks end with the runtime.
     reload::watch(&guard, handle.selector());
     reload::on_hangup(hangups, again);
     Ok((server, journal))
 }
 
-/// Says what upkeep has done, and has the log counted anew when it lost attempts: by upkeep, or because some node of the fleet was told
-/// to forget a domain, as `forgot` counts.
+/// Prints the messages of background maintenance. Recounts the log when attempts were removed: by maintenance, or
+/// because a node of the fleet requested to forget a domain, which `forgot` counts.
 async fn tend(upkeep: Option<&background_maintenance::Running>, server: &Handle, forgot: impl Fn() -> u64) {
     let mut ticks = tokio::time::interval(UPKEEP_TICK);
     let mut known = forgot();
@@ -286,7 +289,8 @@ fn options(args: &ServeArgs, address: SocketAddr) -> Options {
     let most = args.max_connections as usize;
     if files < most {
         note(format_args!(
-            "warning: {files} connections at once instead of {most}, since this process may open so many files only: raise the limit \
+            "warning: at most {files} connections instead of {most}: this process may open no more files; raise the \
+             limit \
              (ulimit -n)"
         ));
     }
@@ -302,7 +306,7 @@ fn options(args: &ServeArgs, address: SocketAddr) -> Options {
     options
 }
 
-/// What reads the pages that visits report, and what reads those that are only to be classified. SIGHUP has both read the rules again.
+/// Returns the detector for pages of visits and the one for `classify` requests. SIGHUP reloads the rules of both.
 fn detectors(settings: &Settings) -> Result<(Arc<Detector>, Arc<Detector>), Failure> {
     let detector = Arc::new(settings.detector()?);
     let options = settings.detector_options().counting_all();
@@ -310,7 +314,8 @@ fn detectors(settings: &Settings) -> Result<(Arc<Detector>, Arc<Detector>), Fail
     Ok((detector, classifier))
 }
 
-/// Candidates that no crawler is known to have. A browser is one that most have, whether there is one on this machine or not.
+/// Returns the candidates that no crawler has. A browser is not one of them: most crawlers have one, even if this
+/// machine has not.
 fn missing(args: &ServeArgs, settings: &Settings, selector: &Selector) -> Result<Vec<(String, String)>, Failure> {
     let available = Available::find(settings, &BrowserArgs { chromium: None, no_browser: args.no_browser })?;
     let of_here = match &available.browser {

@@ -1,4 +1,6 @@
-//! `simulate`: policies in invented worlds. Reads no settings, no log and no clock: the same arguments print the same bytes.
+//! `simulate`: policies in synthetic worlds.
+//!
+//! Invariants: reads no settings, no log and no clock; the same arguments print the same bytes.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -16,20 +18,24 @@ use serde::Serialize;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Out, note};
 
-/// Compare policies in invented worlds, under a virtual clock and without any network
+/// Compare policies in synthetic worlds, with a virtual clock and no network
 ///
-/// Every policy fetches every URL of the world through the calls that a crawler makes, and meets the same luck. Regret is worth
-/// lost a URL against an oracle that knows all chances. The same worlds, policies and seeds (numbers from which chance is drawn) print
-/// the same bytes.
+/// Every policy fetches every URL of the world through the calls of a real crawler, with the same random numbers.
+/// Regret is the value lost per URL compared with an oracle that knows all probabilities. The same worlds, policies and
+/// seeds print the same bytes.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Policies: default, untagged, index, confident, published, oracle, always_direct, always_browser, ladder, hinted_ladder,\n\
+    after_help = "Policies: default, untagged, index, confident, published, oracle, always_direct, always_browser, \
+                  ladder, hinted_ladder,\n\
     hinted_breaker, smart, crawlee, tier_tracker, webpeel, one_probe; or all.\n\n\
-    Shipped worlds: W1 to W7, newsroom, flaky, restless, scripted, sparse, thrifty, still, captcha-flip, app-drift;\n\
+    Built-in worlds: W1 to W7, newsroom, flaky, restless, scripted, sparse, thrifty, still, captcha-flip, app-drift;\n\
     with vendors: V1 to V4, N1, strict, motley, fickle.\n\n\
-    Paces of hosts with limits: pace, pace-8h, pace-again, pace-held-out, pace-others. Who takes part there: pace, pace20 (with the shipped\n\
-    max_rate), cubic, aimd, none, gradient2, crawlee, autothrottle4, autothrottle1, three_links, one_a_second, storm, heritrix, nutch; or all.\n\n\
-    Choosing and pacing together, on hosts whose limits depend on who asks: joint-1, joint-2. Who takes part there: fetchwise, unpaced,\n\
+    Worlds of rate limits: pace, pace-8h, pace-again, pace-held-out, pace-others. Pacers there: pace, pace20 (with \
+    the default\n\
+    max_rate), cubic, aimd, none, gradient2, crawlee, autothrottle4, autothrottle1, three_links, one_a_second, storm, \
+    heritrix, nutch; or all.\n\n\
+    Worlds of fetcher choice and pace, on hosts whose limits depend on the client: joint-1, joint-2. Crawlers there: \
+    fetchwise, unpaced,\n\
     oracle, aimd, direct_1s, browser_1s, direct_best, browser_best; or all.\n\n\
     Examples:\n  \
     fetchwise simulate --world W1 --policy default,hinted_breaker --seeds 9001..9005\n  \
@@ -40,31 +46,31 @@ use crate::terminal::output::{Out, note};
     fetchwise simulate --show-world W1 > my-world.toml"
 )]
 pub(crate) struct SimulateArgs {
-    /// World files, or names of shipped worlds; repeatable [default: W1 to W7]
+    /// Use these world files or built-in worlds; repeatable [default: W1 to W7]
     #[arg(long, value_name = "FILE.toml", value_delimiter = ',')]
     pub(crate) world: Vec<PathBuf>,
-    /// Who takes part; repeatable
+    /// Compare these policies; repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "default")]
     pub(crate) policy: Vec<String>,
-    /// One seed, or the first and the last of several
+    /// Use one seed, or the first and the last of several
     #[arg(long, value_name = "A..B", default_value = "9001..9003", value_parser = parse_seeds)]
     pub(crate) seeds: SeedRange,
     /// Write a page with plots too
     #[arg(long, value_name = "FILE.html")]
     pub(crate) html: Option<PathBuf>,
-    /// Measure how long decisions take; such results differ from run to run
+    /// Measure the time of decisions; such results differ from run to run
     #[arg(long)]
     pub(crate) timing: bool,
-    /// Threads [default: as many as there are]
+    /// Use N threads [default: one per processor]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) threads: usize,
-    /// Let one node and fleets of so many nodes crawl: apart, divided by site, and learning as one
+    /// Compare one node with fleets of N nodes: separate, divided by site, and learning together
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(2..=10_000))]
     pub(crate) fleet: Vec<u64>,
-    /// How late the nodes of a fleet learn of each other's attempts at most; repeatable [default: 2s]
+    /// Set the longest delay of messages between nodes; repeatable [default: 2s]
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = humantime::parse_duration, requires = "fleet")]
     pub(crate) delay: Vec<Duration>,
-    /// Whether a fleet's nodes share one IP address, so that a host which bans it bans them all, or have one each
+    /// Give the nodes one IP address together, so that a ban applies to all, or one each
     #[arg(long, value_name = "WHICH", value_parser = ["one", "each"], default_value = "one", requires = "fleet")]
     pub(crate) egress: String,
     /// Let fleets crawl in scope own, too: each site has its node, and nodes learn from each other what belongs to no one site. Fleets of
@@ -74,12 +80,12 @@ pub(crate) struct SimulateArgs {
     /// Write a fleet's plots into this folder as SVG files
     #[arg(long, value_name = "DIR", requires = "fleet")]
     pub(crate) plots: Option<PathBuf>,
-    /// Print a shipped world file and stop
+    /// Print a built-in world file and stop
     #[arg(long, value_name = "NAME")]
     pub(crate) show_world: Option<String>,
 }
 
-/// Seeds from the first to the last, both included.
+/// Seeds from the first to the last, including both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SeedRange {
     pub(crate) first: u64,
@@ -129,7 +135,7 @@ fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
     const DELAY: Duration = Duration::from_secs(2);
     let worlds = worlds(args)?;
     let [name] = &args.policy[..] else {
-        return Err(Failure::usage("a fleet's nodes have one policy").advise("name one with --policy"));
+        return Err(Failure::usage("the nodes of a fleet have one policy").advise("give one with --policy"));
     };
     let contestant = Contestant::by_name(name.trim()).map_err(Failure::usage)?;
     let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
@@ -155,10 +161,10 @@ fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
     }
     if let Some(dir) = &args.plots {
         let made = std::fs::create_dir_all(dir);
-        made.map_err(|error| Failure::failed(format_args!("cannot make {}: {error}", dir.display())))?;
+        made.map_err(|error| Failure::failed(format_args!("cannot create {}: {error}", dir.display())))?;
         let plots = fleet_plots(&reports).map_err(Failure::failed)?;
         if plots.is_empty() {
-            note("nothing to plot: that takes two sizes of fleets, or two delays");
+            note("nothing to plot: plots need two fleet sizes or two delays");
         }
         for (name, svg) in plots {
             write_page(&dir.join(format!("{name}.svg")), &svg)?;
@@ -167,20 +173,21 @@ fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Runs the command for fleets.
+/// Fails: this build has no fleets.
 #[cfg(not(feature = "fleet"))]
 fn run_fleet(args: &SimulateArgs, _: &mut Out) -> Result<Exit, Failure> {
     let SimulateArgs { delay: _, egress: _, own: _, plots: _, .. } = args;
-    Err(Failure::usage("this build has no fleets").advise("build fetchwise-cli with its feature `fleet`"))
+    Err(Failure::usage("simulate --fleet is missing in this build").advise("build fetchwise-cli with the feature \
+                                                                            `fleet`"))
 }
 
-/// Runs the command for worlds of hosts with limits.
+/// Runs the command for worlds of rate limits.
 fn run_pace(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
     let mut worlds = Vec::new();
     for path in &args.world {
         let text = pace_text(path).ok_or_else(|| {
-            Failure::usage(format_args!("{} is no world of paces, and the others are", path.display()))
-                .advise("run the two kinds one after the other")
+            Failure::usage(format_args!("{} is not a world of rate limits, unlike the others", path.display()))
+                .advise("run the two kinds separately")
         })?;
         worlds.push(text.map_err(Failure::usage)?);
     }
@@ -209,13 +216,13 @@ fn run_pace(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Runs the command for worlds of hosts whose limits depend on who asks.
+/// Runs the command for worlds of fetcher choice and pace.
 fn run_joint(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
     let mut worlds = Vec::new();
     for path in &args.world {
         let text = joint_text(path).ok_or_else(|| {
-            Failure::usage(format_args!("{} is no joint world, and the others are", path.display()))
-                .advise("run the two kinds one after the other")
+            Failure::usage(format_args!("{} is not a joint world, unlike the others", path.display()))
+                .advise("run the two kinds separately")
         })?;
         worlds.push(text.map_err(Failure::usage)?);
     }
@@ -244,19 +251,19 @@ fn run_joint(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The world at `path`, or the shipped one of that name, if it is one of paces.
+/// Returns the world at `path`, or the built-in one of that name, if it is a world of rate limits.
 fn pace_text(path: &Path) -> Option<Result<PaceWorld, WorldError>> {
     let text = text_of(path, &PACE_WORLDS)?;
     PaceWorld::is_one(&text).then(|| PaceWorld::parse(&text, &path.display().to_string()))
 }
 
-/// The same of those whose limits depend on who asks.
+/// Returns the world at `path`, or the built-in one of that name, if it is a joint world.
 fn joint_text(path: &Path) -> Option<Result<JointWorld, WorldError>> {
     let text = text_of(path, &JOINT_WORLDS)?;
     JointWorld::is_one(&text).then(|| JointWorld::parse(&text, &path.display().to_string()))
 }
 
-/// What the file says, or the shipped world of that name.
+/// Returns the text of the file, or the built-in world of that name.
 fn text_of(path: &Path, worlds: &[(&str, &str)]) -> Option<String> {
     let shipped = worlds.iter().find(|(name, _)| path.to_str().is_some_and(|path| name.eq_ignore_ascii_case(path)));
     match (std::fs::read_to_string(path), shipped) {
@@ -285,11 +292,11 @@ fn shipped(name: &str) -> Option<&'static str> {
 
 fn no_such_world(name: &str) -> Failure {
     let names: Vec<&str> = SHIPPED.iter().chain(&MORE).chain(&PACE_WORLDS).chain(&JOINT_WORLDS).map(|w| w.0).collect();
-    Failure::usage(format_args!("no shipped world is called {name:?}"))
-        .advise(format!("there are {}", names.join(", ")))
+    Failure::usage(format_args!("unknown world {name:?}"))
+        .advise(format!("choose one of {}", names.join(", ")))
 }
 
-/// The worlds that were asked for: files, or names of shipped ones. A file wins over a name.
+/// Returns the requested worlds: files, or built-in ones by name. A file takes precedence over a name.
 fn worlds(args: &SimulateArgs) -> Result<Vec<World>, Failure> {
     let read = |path: &Path| match path.to_str().and_then(shipped) {
         Some(text) if !path.exists() => World::parse(text, &path.display().to_string()),
@@ -301,7 +308,7 @@ fn worlds(args: &SimulateArgs) -> Result<Vec<World>, Failure> {
         false => args.world.iter().map(|path| read(path)).collect(),
     };
     worlds.map_err(|error| {
-        Failure::usage(error).advise("`fetchwise simulate --show-world W1` prints a world file with all keys")
+        Failure::usage(error).advise("print a world file with all keys: fetchwise simulate --show-world W1")
     })
 }
 
@@ -313,7 +320,7 @@ fn contestants(args: &SimulateArgs) -> Result<Vec<Contestant>, Failure> {
     names.into_iter().map(|name| Contestant::by_name(name).map_err(Failure::usage)).collect()
 }
 
-/// Plays each world and gives all reports; in JSON each of them is printed as soon as its world is done.
+/// Runs each world and returns all reports. In JSON, prints those of a world as soon as it is done.
 fn each_world<W, R: Serialize>(
     worlds: &[W],
     name: impl Fn(&W) -> &str,
@@ -340,7 +347,7 @@ fn each_world<W, R: Serialize>(
     Ok(reports)
 }
 
-/// A bar on stderr, where that is a terminal.
+/// Returns a progress bar on stderr, which shows on a terminal only.
 fn progress_bar(world: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} runs, {elapsed}") {
@@ -350,17 +357,18 @@ fn progress_bar(world: &str) -> ProgressBar {
     bar
 }
 
-/// Reads `9001` or `9001..9005`, both ends included; `..=` means the same.
+/// Parses `9001` or `9001..9005`, including both ends; `..=` means the same.
 fn parse_seeds(text: &str) -> Result<SeedRange, String> {
     const MAX_SEEDS: u64 = 1000;
     let (first, last) = text.split_once("..").map_or((text, text), |(a, b)| (a, b.strip_prefix('=').unwrap_or(b)));
     let number = |text: &str| {
-        text.trim().parse::<u64>().map_err(|_| format!("{text:?} is no seed: expected A..B, as in 9001..9005"))
+        text.trim().parse::<u64>().map_err(|_| format!("{text:?} is not a valid seed: expected A..B, such as \
+                                                        9001..9005"))
     };
     let range = SeedRange { first: number(first)?, last: number(last)? };
     match range.last.checked_sub(range.first) {
         Some(more) if more < MAX_SEEDS => Ok(range),
-        _ => Err(format!("{text} are not between 1 and {MAX_SEEDS} seeds")),
+        _ => Err(format!("invalid seeds {text}: expected between 1 and {MAX_SEEDS} seeds")),
     }
 }
 

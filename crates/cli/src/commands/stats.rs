@@ -1,4 +1,4 @@
-//! `stats`: success, blocks and learning.
+//! `stats`: success, blocks and decisions.
 
 use std::collections::HashMap;
 
@@ -14,35 +14,38 @@ use crate::terminal::output::{Out, Table, percent};
 use fetchwise::analytics::{By, Row, Stats};
 use fetchwise_serve::json::StatsJson;
 
-/// Add up success, blocks and how decisions were made
+/// Sum up success, blocks and decisions
 #[derive(Debug, Args)]
 #[command(
-    after_help = "success_rate and ban_rate are shares of all attempts; learned, inferred, probed and explored are shares of \
-    the attempts whose decision is known. By day or week they show how learning gets on: probes give way to what was \
-    learned, and requests for a delivered page fall towards one. In a fleet, what other nodes have told stands beside it in columns of \
-    its own: their attempts, and how many of these delivered and were blocked. How they were decided is not told.\n\n\
+    after_help = "success_rate and ban_rate are shares of all attempts; learned, inferred, probed and explored are \
+                  shares of \
+    the attempts with a known decision. By day or week they show the progress of learning: probes become learned \
+    decisions, \
+    and requests per page fall towards one. In a fleet, separate columns show the attempts of peers, and how many of \
+    them \
+    delivered or were blocked. Peers do not publish their decisions.\n\n\
     Examples:\n  fetchwise stats --by domain\n  fetchwise stats --by day --json"
 )]
 pub(crate) struct StatsArgs {
-    /// A row for each; without it one row for all
+    /// Print one row for each of these [default: one row in all]
     #[arg(long, value_enum)]
     pub(crate) by: Option<ByArg>,
 }
 
-/// What a row of statistics is about.
+/// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ByArg {
-    /// A row a domain
+    /// One row per domain
     Domain,
-    /// A row a fetcher
+    /// One row per fetcher
     Fetcher,
-    /// A row a UTC day
+    /// One row per UTC day
     Day,
-    /// A row a UTC week, by its Monday
+    /// One row per UTC week, named by its Monday
     Week,
 }
 
-/// A row; in a fleet with what other nodes have told.
+/// A row; in a fleet with the counts of peers.
 #[derive(Serialize)]
 struct RowJson<'a> {
     #[serde(flatten)]
@@ -51,23 +54,23 @@ struct RowJson<'a> {
     fleet: Option<ToldJson>,
 }
 
-/// What other nodes have told of a row.
+/// The counts of peers for a row.
 #[derive(Serialize)]
 struct ToldJson {
     own_attempts: u64,
     foreign_attempts: u64,
-    /// Those of them that are known as evidence only.
+    /// The part of them that is known as evidence only.
     foreign_folded_attempts: u64,
-    /// Of the others.
+    /// Delivered among the other ones.
     foreign_delivered: u64,
     foreign_banned: u64,
     foreign_success_rate: Option<f64>,
     foreign_ban_rate: Option<f64>,
-    /// Nodes of which older attempts are known as evidence only.
+    /// The number of nodes with such evidence.
     foreign_folded_nodes: usize,
 }
 
-/// A row of the node's own attempts, and what others have told of the same.
+/// A row: the node's own attempts and those of peers.
 struct Both {
     key: String,
     own: Row,
@@ -102,8 +105,8 @@ impl Both {
     }
 }
 
-/// The rows of both: in the order of the node's own, then what others alone have; days and weeks in theirs. What is known as evidence
-/// only has no days, and of domains only those that somebody names.
+/// Returns the joined rows: in the order of the node's own, then those that only peers have; days and weeks in their
+/// order. Attempts known as evidence only have no days, and their domains are known only if an attempt names them.
 fn together(by: By, own: &Stats, theirs: &Stats, told: Option<&Foreign>) -> Vec<Both> {
     let mut left: HashMap<&str, &Row> = theirs.iter().collect();
     let mut rows: Vec<Both> = Vec::new();
@@ -179,8 +182,8 @@ pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Out) -> Resul
             false => out.line(table)?,
         }
         let is_left_out = match by {
-            By::Domain => Some("domains that nobody else has named are not listed"),
-            By::Day | By::Week => Some("they have no day, and are not counted"),
+            By::Domain => Some("domains that appear nowhere else are not listed"),
+            By::Day | By::Week => Some("they have no day and are not counted"),
             _ => None,
         };
         if let Some(note) = told.as_ref().zip(is_left_out).and_then(|(told, what)| told.note(what)) {

@@ -1,4 +1,4 @@
-//! `town`: the sites that crawlers are compared on, served on loopback with a ledger, until somebody ends it.
+//! `testbed`: web sites to compare crawlers on, served on loopback with a ledger until Ctrl-C.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use crate::commands::fetch::shutdown;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{HEADING, Out, Table, note};
 
-/// Serve a town of web sites on this machine that any crawler can be tried on, and count how it does
+/// Serve web sites on this machine that any crawler can be tested on
 ///
-/// Sites of every kind (static, applications, behind walls, limited, short, redirecting, drifting, slow, flaky, broken, traps) each get a
-/// loopback address. A list of their pages is served, too: point a crawler at it, and let it hand in what it takes for each page's
-/// content. The sites count what they are asked for, refuse and see rendered; the ledger says which pages are good. It ends with
-/// Ctrl-C, and prints how the crawler did.
+/// Each site gets a loopback address. There are sites of many kinds: static, applications, blocking, limited, short,
+/// redirecting, drifting, slow, flaky, broken, traps. A server lists their pages: let a crawler fetch the list and
+/// submit the content of each page. The sites count requests, blocks and rendered pages; the ledger tells which pages
+/// are good. Ctrl-C ends the testbed and prints the score.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fetchwise town\n  fetchwise town --pages 50 --seed 7 --ledger ledger.json\n  \
     fetchwise town --sites sites.toml        [[site]] kind = \"static\", count = 3, pages = 100")]
 pub(crate) struct TownArgs {
-    /// The sites: a table [[site]] with kind, and count and pages where they are to differ [default: 22 sites of all kinds]
+    /// Read the sites from tables [[site]]: kind, and optionally count and pages [default: 22 sites of all kinds]
     #[arg(long, value_name = "FILE.toml")]
     sites: Option<PathBuf>,
-    /// Pages listed of each site
+    /// List N pages of each site
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pages: u32,
-    /// Which pages they are
+    /// Choose the pages by this seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the ledger there at the end, as JSON
+    /// Write the ledger to this file at the end, as JSON
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
 }
@@ -43,7 +43,7 @@ struct Sites {
     sites: Vec<SitePlan>,
 }
 
-/// Where it is, as JSON has it.
+/// The addresses of the testbed, as JSON.
 #[derive(Serialize)]
 struct WhereJson {
     links: String,
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &TownArgs, out: &mut Out) -> Result<Exit, Failure> {
         None => default_plans(),
     };
     let started = BenchmarkSites::start(&plans, args.pages, args.seed);
-    let town = Arc::new(started.map_err(|error| Failure::failed(format_args!("cannot serve the town: {error}")))?);
+    let town = Arc::new(started.map_err(|error| Failure::failed(format_args!("cannot serve the testbed: {error}")))?);
     let hall = SubmissionServer::start(Arc::clone(&town)).map_err(Failure::failed)?;
     let places = WhereJson { links: hall.url("/links.txt"), pages: hall.url("/pages"), ledger: hall.url("/ledger") };
     if out.json {
@@ -66,14 +66,14 @@ pub(crate) fn run(args: &TownArgs, out: &mut Out) -> Result<Exit, Failure> {
     } else {
         let WhereJson { links, pages, ledger } = &places;
         out.line(format_args!("links   {links}  ({} of them; as a page: {})", town.links().len(), hall.url("/")))?;
-        out.line(format_args!("pages   POST {pages}  a line each: {{\"url\": ..., \"text\": ...}}"))?;
+        out.line(format_args!("pages   POST {pages}  one per line: {{\"url\": ..., \"text\": ...}}"))?;
         out.line(format_args!("ledger  {ledger}"))?;
     }
     out.flush()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     runtime.block_on(async {
         let mut stop = shutdown::listen().map_err(Failure::failed)?;
-        note("the town is open until Ctrl-C");
+        note("the testbed is open until Ctrl-C");
         stop.changed().await.map_err(Failure::failed)
     })?;
     let ledger = town.ledger();
@@ -113,11 +113,12 @@ fn show(ledger: &Ledger, out: &mut Out) -> Result<(), Failure> {
     out.line(table)?;
     let per_hundred = ledger.total.good_per_hundred();
     out.line(format_args!(
-        "{} of {} pages that can be had; {per_hundred:.1} good pages for what 100 plain requests cost (a rendered page counts as {RENDER_COST})",
+        "{} of {} available pages; {per_hundred:.1} good pages for the cost of 100 plain requests (a rendered page \
+         costs {RENDER_COST})",
         ledger.total.good, ledger.total.servable
     ))?;
     match ledger.unlisted {
         0 => Ok(()),
-        unlisted => out.line(format_args!("{unlisted} pages were handed in that are on no list")),
+        unlisted => out.line(format_args!("{unlisted} submitted pages are not on the list")),
     }
 }

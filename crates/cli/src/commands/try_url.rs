@@ -1,4 +1,4 @@
-//! `try`: one URL, by each fetcher, outcomes side by side. Nothing is recorded.
+//! `try`: one URL with each fetcher, and a comparison of the results. Nothing is recorded.
 
 use std::time::{Duration, Instant};
 
@@ -24,29 +24,29 @@ use fetchwise::registry::FetcherSpec;
 use fetchwise::response::header;
 use fetchwise::rfc3339;
 
-/// A fetcher that does not keep to its deadline is cut off this much later.
+/// A fetcher that misses its deadline is stopped this much later.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Try one URL with each fetcher, and show what came of it side by side
+/// Try one URL with each fetcher and compare the results
 ///
-/// Each fetcher makes one request, one after the other, the cheapest first. Nothing is learned from it, and no pause is kept: it
-/// is for a person who wants to know what is to be had.
+/// Each fetcher makes one request, one after the other, the cheapest first. `try` records nothing and ignores pauses:
+/// it is for a person who wants to see what each fetcher delivers.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fetchwise try https://example.org/\n  \
     fetchwise try --fetcher direct_access --fetcher archive_proxy --config crawl.toml --json https://example.org/")]
 pub(crate) struct TryArgs {
-    /// What to fetch
+    /// Fetch this URL
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// Only this fetcher; repeatable
+    /// Use only this fetcher; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) fetcher: Vec<String>,
     #[command(flatten)]
     pub(crate) request: RequestArgs,
 }
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Debug, Default, Serialize)]
 struct TriedJson {
     url: String,
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &TryArgs, settings: &Settings, out: &mut Out) -> Result<
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended = runtime.block_on(try_all(args, settings, &wishes, &url, out));
-    // A name that is being looked up holds a thread that nobody can stop.
+    // A name lookup blocks a thread that cannot be stopped.
     runtime.shutdown_timeout(Duration::from_millis(500));
     ended
 }
@@ -107,12 +107,12 @@ async fn try_all(
         max_redirects: visits(settings, wishes).redirects_max,
         ..limits(settings, wishes)
     };
-    let mut table = Table::new(&["fetcher", "outcome", ">status", ">size", ">time", "what came"]);
+    let mut table = Table::new(&["fetcher", "outcome", ">status", ">size", ">time", "details"]);
     for spec in &specs {
         let tried = match made.fetchers.iter().find(|fetcher| fetcher.name() == &*spec.name) {
             Some(fetcher) => one(&**fetcher, spec, url, &limits, &detector).await,
             None => {
-                let why = available.why_left_out(&spec.name).unwrap_or("it is not to be had");
+                let why = available.why_left_out(&spec.name).unwrap_or("it is unavailable");
                 not_to_be_had(spec, why)
             }
         };
@@ -138,7 +138,7 @@ fn not_to_be_had(spec: &FetcherSpec, why: &str) -> TriedJson {
     }
 }
 
-/// One request, and what it comes to.
+/// Makes one request and returns its result.
 async fn one(fetcher: &dyn Fetcher, spec: &FetcherSpec, url: &Url, limits: &Limits, detector: &Detector) -> TriedJson {
     let begun = Instant::now();
     let fetched = tokio::time::timeout(limits.deadline + GRACE, fetcher.fetch(Request { url, limits })).await;
@@ -149,7 +149,7 @@ async fn one(fetcher: &dyn Fetcher, spec: &FetcherSpec, url: &Url, limits: &Limi
         Ok(Err(error)) => failed(&error),
         Err(_) => TriedJson {
             error_type: Some("timeout".to_owned()),
-            error: Some(format!("no answer within {} s", limits.deadline.as_secs_f64())),
+            error: Some(format!("no response within {} s", limits.deadline.as_secs_f64())),
             available: true,
             ..TriedJson::default()
         },

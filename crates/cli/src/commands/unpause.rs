@@ -1,4 +1,4 @@
-//! `release`: ending a pause before its time.
+//! `unpause`: an early end of a pause.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,47 +18,49 @@ use fetchwise_serve::json::ReleasedJson;
 
 /// End the pause of a host or a link now
 ///
-/// A host is then as if it had never been paused, and its first request goes out alone; a link stays at risk, so that its next pause is the
-/// longer one. What was learned of the host's pace stays. It is recorded in the log.
+/// A host then counts as never paused, and its first request goes out alone. A link stays at risk, so its next pause is
+/// the longer one. The learned pace of a host stays. The log records the action.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Beside `fetchwise serve` it asks the server, which ends the pause at once: the one that serves the data directory, or that of \
-    --server. Beside another running crawler it cannot be done, since that has the log for itself: exit code 3.\n\n\
+    after_help = "If `fetchwise serve` uses the data directory, or with --server, the command asks the server, which \
+                  ends the pause at \
+    once. Alongside any other running crawler the command fails with exit code 3, because the crawler has exclusive \
+    access to the log.\n\n\
     Examples:\n  fetchwise release example.org\n  fetchwise release --link https://example.org/a\n  \
     FETCHWISE_TOKEN=... fetchwise release example.org --server http://10.0.0.7:7117"
 )]
 pub(crate) struct ReleaseArgs {
-    /// The host's domain, with or without www.
+    /// End the pause of this domain, with or without www.
     #[arg(value_name = "DOMAIN", required_unless_present = "link", conflicts_with = "link")]
     pub(crate) domain: Option<String>,
-    /// The link, as it was given to fetch: its id, or its URL
+    /// End the pause of this link, as given to fetch: its id or its URL
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,
-    /// The server to ask in place of the log
+    /// Ask this server instead of writing the log
     #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// The file with the server's token [default: $FETCHWISE_TOKEN]
+    /// Read the server's token from this file [default: $FETCHWISE_TOKEN]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// A server answers within this, or it does not.
+/// The time limit of a request to the server.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// No answer that means anything is longer.
+/// The size limit of a response in bytes.
 const MAX_ANSWER: u64 = 64 << 10;
 
-/// What the hash of a token begins with, in a file of tokens that a server reads.
+/// The prefix of a token's hash in a server's token file.
 const HASHED: &str = "sha256:";
 
 #[derive(Serialize)]
 struct ReleaseJson<'a> {
     #[serde(flatten)]
     released: ReleasedJson<'a>,
-    /// The server that did it; null where it was done in the log.
+    /// The server that did it; null if it was done in the log.
     server: Option<&'a str>,
 }
 
-/// What a server answers, as far as it matters here.
+/// The fields of a server's response that matter here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -72,7 +74,7 @@ pub(crate) fn run(args: &ReleaseArgs, settings: &Settings, out: &mut Out) -> Res
     let target = match (&args.domain, &args.link) {
         (Some(domain), _) => ReleaseTarget::Host(read_domain(domain)?),
         (None, Some(link)) => ReleaseTarget::Link(link.clone()),
-        (None, None) => return Err(Failure::usage("release what? name a DOMAIN, or --link L")),
+        (None, None) => return Err(Failure::usage("missing target: expected DOMAIN or --link L")),
     };
     if let Some(server) = &args.server {
         return ask(server, args, &target, out);
@@ -85,16 +87,17 @@ pub(crate) fn run(args: &ReleaseArgs, settings: &Settings, out: &mut Out) -> Res
             ask(&server, args, &target, out)
         }
         Err(error @ JournalError::Log(LogError::Locked { .. })) => Err(Failure::from(error).advise(
-            "a running crawler has the log for itself: end it first (it goes on where it stopped), or, if it is a server, name it with --server",
+            "end the running crawler first (it continues where it stopped); if it is a server, give its address with \
+             --server",
         )),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Lets a server do it.
+/// Asks a server to end the pause.
 fn ask(server: &str, args: &ReleaseArgs, target: &ReleaseTarget, out: &mut Out) -> Result<Exit, Failure> {
     let base = url::Url::parse(server)
-        .map_err(|error| Failure::usage(format_args!("{} is no address of a server: {error}", plain(server))))?;
+        .map_err(|error| Failure::usage(format_args!("{} is not a valid server address: {error}", plain(server))))?;
     let mut address = base.clone();
     // A domain is one segment of the path, whatever is in it; a link would be one that proxies take apart.
     let (path, body) = match target {
@@ -103,7 +106,7 @@ fn ask(server: &str, args: &ReleaseArgs, target: &ReleaseTarget, out: &mut Out) 
     };
     match address.path_segments_mut() {
         Ok(mut segments) => drop(segments.pop_if_empty().extend(path)),
-        Err(()) => return Err(Failure::usage(format_args!("{} is no address of a server", plain(server)))),
+        Err(()) => return Err(Failure::usage(format_args!("{} is not a valid server address", plain(server)))),
     }
     let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false).proxy(None);
     let agent = ureq::Agent::new_with_config(config.build());
@@ -113,7 +116,8 @@ fn ask(server: &str, args: &ReleaseArgs, target: &ReleaseTarget, out: &mut Out) 
     }
     let failed = |what: String| Failure::failed(format_args!("the server at {}: {what}", plain(base.as_str())));
     let mut response = request.send(&body).map_err(|error| {
-        failed(error.to_string()).advise("is it running there? without it, this command can do it in the log")
+        failed(error.to_string()).advise("check that the server runs; if it has ended, run this command without \
+                                          --server")
     })?;
     let status = response.status().as_u16();
     let body = response
@@ -128,11 +132,11 @@ fn ask(server: &str, args: &ReleaseArgs, target: &ReleaseTarget, out: &mut Out) 
             let released = answer.released.unwrap_or(true);
             show(out, target, released, answer.was_paused_until, Some(server))
         }
-        401 | 403 => Err(failed("it wants a token, or another one".to_owned())
+        401 | 403 => Err(failed("it rejected the token, or requires one".to_owned())
             .advise("give it with --token-file, or in FETCHWISE_TOKEN")),
         _ => {
             let why = answer.error.map_or_else(String::new, |error| format!(": {}", plain(&error)));
-            Err(failed(format!("it answered {status}{why}")))
+            Err(failed(format!("it responded with {status}{why}")))
         }
     }
 }
@@ -146,11 +150,11 @@ fn token(args: &ReleaseArgs) -> Result<Option<String>, Failure> {
     let token = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with(HASHED));
     match token {
         None if text.contains(HASHED) => Err(Failure::usage(format_args!(
-            "{} has hashes of tokens, from which no token can be told",
+            "{} contains hashes, not tokens",
             plain(&path.display().to_string())
         ))
         .advise(
-            "put the token itself, as `serve --new-token` has printed it, in FETCHWISE_TOKEN or in a file of its own",
+            "put the token itself, as `serve --new-token` printed it, into FETCHWISE_TOKEN or a separate file",
         )),
         token => Ok(token.map(str::to_owned)),
     }
@@ -174,9 +178,9 @@ fn show(
     }
     let name = plain(host.or(link).unwrap_or_default());
     match (released, was_paused_until) {
-        (true, Some(until)) => out.line(format_args!("{name}: released; it was paused until {}", plain(&until)))?,
-        (true, None) => out.line(format_args!("{name}: released"))?,
-        (false, _) => out.line(format_args!("{name}: it is not paused"))?,
+        (true, Some(until)) => out.line(format_args!("{name}: unpaused; it was paused until {}", plain(&until)))?,
+        (true, None) => out.line(format_args!("{name}: unpaused"))?,
+        (false, _) => out.line(format_args!("{name}: not paused"))?,
     }
     Ok(Exit::Done)
 }
