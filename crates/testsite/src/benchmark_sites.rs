@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use url::{Position, Url};
 
-use crate::origin::{Origin, Site, Tally, Challenge};
+use crate::origin::{Challenge, Origin, Site, Tally};
 
 /// Cost of a rendered page, in plain requests.
 pub const RENDER_COST: u64 = 20;
@@ -349,7 +349,14 @@ mod tests {
         for kind in [SiteKind::Static, SiteKind::Limited, SiteKind::Short, SiteKind::Flaky, SiteKind::Trap] {
             assert_eq!(good(kind), (2, 0), "{kind:?}");
         }
-        for kind in [SiteKind::Shell, SiteKind::Cloudflare, SiteKind::Datadome, SiteKind::Sly, SiteKind::Redirect, SiteKind::Gone] {
+        for kind in [
+            SiteKind::Shell,
+            SiteKind::Cloudflare,
+            SiteKind::Datadome,
+            SiteKind::Sly,
+            SiteKind::Redirect,
+            SiteKind::Gone,
+        ] {
             assert_eq!(good(kind), (0, 2), "{kind:?}");
         }
         assert_eq!(good(SiteKind::Drift), (1, 1));
@@ -360,7 +367,11 @@ mod tests {
         assert_eq!((ledger.total.cost, ledger.total.servable), (26, 22));
         let stealth = get(&sites.links()[3], "stealth");
         sites.submit(&SubmittedPage { url: sites.links()[3].clone(), text: stealth });
-        assert_eq!(sites.ledger().kinds[&SiteKind::Datadome].good, 1, "a page that is submitted again replaces the first one");
+        assert_eq!(
+            sites.ledger().kinds[&SiteKind::Datadome].good,
+            1,
+            "a page that is submitted again replaces the first one"
+        );
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl DemoSite {
 ///
 /// let sites = demo_sites();
 /// let origin = Origin::start(sites.iter().map(|site| (site.host, site.site.clone())))?;
-/// Three pages of each site, in rounds: one page of each site, then the next round.
+/// // Three pages of each site, in rounds: one page of each site, then the next round.
 /// let urls: Vec<String> =
 ///     (0..3).flat_map(|n| sites.iter().map(move |site| (site, n))).map(|(p, n)| origin.url(p.host, &p.path(n))).collect();
 /// assert_eq!(urls.len(), 3 * sites.len());

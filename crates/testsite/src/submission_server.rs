@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::benchmark_sites::{BenchmarkSites, SubmittedPage};
 use crate::pages::escape_html;
-use crate::services::{ServiceRequest, Reply, Service};
+use crate::services::{Reply, Service, ServiceRequest};
 
 /// The submission server, on a free port of 127.0.0.1. Dropping it stops it.
 ///
@@ -87,14 +87,21 @@ mod tests {
     #[test]
     fn links_are_listed_and_pages_are_taken() {
         let sites = BenchmarkSites::start(&default_plans(), 3, 7).unwrap();
-        let get = |path: &str| respond(&sites, &ServiceRequest { method: "GET".into(), target: path.into(), ..ServiceRequest::default() });
+        let get = |path: &str| {
+            respond(&sites, &ServiceRequest { method: "GET".into(), target: path.into(), ..ServiceRequest::default() })
+        };
         let listed = String::from_utf8(get("/links.txt").body).unwrap();
         assert_eq!(listed.lines().count(), sites.links().len());
         assert_eq!(String::from_utf8(get("/").body).unwrap().matches("<li>").count(), sites.links().len());
         let post = |body: String| {
             let reply = respond(
                 &sites,
-                &ServiceRequest { method: "POST".into(), target: "/pages".into(), body: body.into(), ..ServiceRequest::default() },
+                &ServiceRequest {
+                    method: "POST".into(),
+                    target: "/pages".into(),
+                    body: body.into(),
+                    ..ServiceRequest::default()
+                },
             );
             (reply.status, serde_json::from_slice::<serde_json::Value>(&reply.body).unwrap())
         };

@@ -11,7 +11,7 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::detect::{Detector, Scratch, Verdict};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
-use fetchwise_testsite::origin::{Charset, Coding, Origin, Site, Challenge};
+use fetchwise_testsite::origin::{Challenge, Charset, Coding, Origin, Site};
 
 const HOST: &str = "127.0.0.1";
 
@@ -116,7 +116,7 @@ fn thirty_static_pages_are_thirty_requests_for_thirty_texts() {
     assert_eq!(origin.hits(HOST), 30);
     assert_eq!(origin.hits_at(HOST, "/notes/7"), 1);
     assert_eq!(origin.requests().len(), 30);
-    assert!(origin.requests().iter().all(|request| request.() == Some("test") && request. == "GET"));
+    assert!(origin.requests().iter().all(|request| request.user_agent() == Some("test") && request.method == "GET"));
     assert_eq!(origin.hits("127.0.0.9"), 0);
 }
 
@@ -147,7 +147,7 @@ fn addresses_and_names_are_distinct_hosts() {
     assert_eq!((origin.hits(HOST), origin.hits("127.0.0.2"), origin.hits("shop.localhost")), (1, 1, 1));
     assert_eq!(origin.connections(IpAddr::from([127, 0, 0, 1])), 2);
     assert_eq!(origin.connections(IpAddr::from([127, 0, 0, 2])), 1);
-    let hosts: Vec<String> = origin.requests().into_iter().map(|request| request.).collect();
+    let hosts: Vec<String> = origin.requests().into_iter().map(|request| request.host).collect();
     assert_eq!(hosts, [HOST, "127.0.0.2", "shop.localhost"]);
 }
 
@@ -204,15 +204,15 @@ fn the_react_shell_is_one_empty_page_with_real_assets_and_data_for_each_path() {
     assert_eq!(assets.len(), 2);
     for asset in &assets {
         let page = get(&origin, asset);
-        assert_eq!(page., 200, "{asset}");
-        assert!(page.("content-type").unwrap().starts_with("text/"));
-        assert_eq!(page.("content-length").unwrap(), page..len().to_string());
+        assert_eq!(page.status, 200, "{asset}");
+        assert!(page.header("content-type").unwrap().starts_with("text/"));
+        assert_eq!(page.header("content-length").unwrap(), page.body.len().to_string());
     }
     assert_eq!(get(&origin, "/assets/none.js").status, 404);
     let page = |path: &str| -> serde_json::Value {
         let page = get(&origin, &format!("/api/page?path={path}"));
-        assert_eq!(page.("content-type"), Some("application/json"));
-        serde_json::from_slice(&page.).unwrap()
+        assert_eq!(page.header("content-type"), Some("application/json"));
+        serde_json::from_slice(&page.body).unwrap()
     };
     assert_ne!(page("%2Fnotes%2F1")["sections"], page("%2Fnotes%2F2")["sections"]);
     assert!(page("%2F")["sections"].to_string().len() > 1000);
@@ -223,16 +223,17 @@ fn the_react_shell_is_one_empty_page_with_real_assets_and_data_for_each_path() {
 fn a_challenge_stops_plain_clients_and_admits_stealthy_ones() {
     let origin = one(Site::captcha(403));
     let page = get(&origin, "/a");
-    assert_eq!((page., page.("cf-mitigated")), (403, Some("challenge")));
-    assert!(page.().contains("<title>Just a moment...</title>"));
+    assert_eq!((page.status, page.header("cf-mitigated")), (403, Some("challenge")));
+    assert!(page.text().contains("<title>Just a moment...</title>"));
     let content = get_as(&origin, HOST, "/a", "Mozilla/5.0 (stealth)");
     assert_eq!(content.status, 200);
     assert!(visible_chars(&content.text()) > 1000);
 
-    let site = Site::Captcha { challenge: Challenge::Cloudflare, status: 200, admits: None, behind: Box::new(Site::Static) };
+    let site =
+        Site::Captcha { challenge: Challenge::Cloudflare, status: 200, admits: None, behind: Box::new(Site::Static) };
     let page = get_as(&one(site), HOST, "/a", "stealth");
-    assert_eq!((page., page.("cf-mitigated")), (200, None));
-    assert!(page.().contains("window._cf_chl_opt"));
+    assert_eq!((page.status, page.header("cf-mitigated")), (200, None));
+    assert!(page.text().contains("window._cf_chl_opt"));
 }
 
 #[test]
@@ -320,8 +321,8 @@ fn codings_decode_to_the_page_that_is_sent_plain() {
     let plain = get(&one(Site::Static), "/a").body;
     for (coding, name) in [(Coding::Gzip, "gzip"), (Coding::Deflate, "deflate"), (Coding::RawDeflate, "deflate")] {
         let page = get(&one(Site::Compressed(coding)), "/a");
-        assert_eq!(page.("content-encoding"), Some(name));
-        let wire = page..as_slice();
+        assert_eq!(page.header("content-encoding"), Some(name));
+        let wire = page.body.as_slice();
         let mut decoded = Vec::new();
         match coding {
             Coding::Gzip => flate2::read::GzDecoder::new(wire).read_to_end(&mut decoded).unwrap(),
@@ -338,8 +339,8 @@ fn codings_decode_to_the_page_that_is_sent_plain() {
 
 fn location(origin: &Origin, path: &str) -> String {
     let page = get(origin, path);
-    assert_eq!(page., 302);
-    page.("location").unwrap().to_owned()
+    assert_eq!(page.status, 302);
+    page.header("location").unwrap().to_owned()
 }
 
 #[test]
@@ -498,8 +499,8 @@ static DETECTOR: LazyLock<Detector> = LazyLock::new(Detector::new);
 fn inspect(site: Site, path: &str) -> (Verdict, Result<(), ErrorKind>) {
     let page = get(&one(site), path);
     let headers: Vec<Header> =
-        page..lines().skip(1).filter_map(|line| line.split_once(": ")).map(|(k, v)| Header::new(k, v)).collect();
-    let inspected = Page { status: page., headers: &headers, body: &page., ..Page::default() };
+        page.head.lines().skip(1).filter_map(|line| line.split_once(": ")).map(|(k, v)| Header::new(k, v)).collect();
+    let inspected = Page { status: page.status, headers: &headers, body: &page.body, ..Page::default() };
     let verdict = DETECTOR.inspect(&inspected, &mut Scratch::default());
     let counts = verdict.outcome(&inspected).counts_as(&FetcherSpec::by_name("direct_access"));
     (verdict, counts.map_err(|error| error.kind().unwrap_or_else(|| panic!("{error:?}"))))

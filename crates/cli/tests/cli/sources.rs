@@ -148,7 +148,7 @@ fn two_ways_to_get_pages_or_an_archive_without_an_address_are_no_config() {
     for (text, part) in [
         ("[[fetcher]]\nname = 'a'\ncommand = ['x']\narchive = {}", "line 4: fetcher.0.archive is"),
         ("[[fetcher]]\nname = 'a'\narchive = { from = [{}] }", "either wayback or timegate"),
-        ("[[fetcher]]\nname = 'a'\narchive = { wanted = 'soon' }", "is no day"),
+        ("[[fetcher]]\nname = 'a'\narchive = { wanted = 'soon' }", "invalid date"),
         ("[[fetcher]]\nname = 'a'\narchive = { from = [{ timegate = 'ftp://e' }] }", "no http or https URL"),
     ] {
         place.write("c.toml", text);

@@ -131,7 +131,9 @@ fn page(site: &Site, request: &SiteRequest<'_>, counts_renders: bool) -> Respons
         }
         Site::QueueRoom => whole(200, HTML, html::waiting_room()),
         Site::LoginWall => login_wall(request),
-        Site::Short if is_page(request.path) => mark_content(request.path, whole(200, HTML, html::short(&article(request)))),
+        Site::Short if is_page(request.path) => {
+            mark_content(request.path, whole(200, HTML, html::short(&article(request))))
+        }
         Site::HtmlRedirect if is_page(request.path) && !request.path.starts_with("/now/") => {
             whole(200, HTML, html::refresh(&format!("/now{}", request.path)))
         }

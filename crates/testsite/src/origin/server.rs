@@ -175,7 +175,9 @@ async fn handle(
     let at = received.at;
     let number = host.ledger.record_request(received);
     let site = Arc::clone(&*host.site.lock().unwrap_or_else(PoisonError::into_inner));
-    match respond(&site, &SiteRequest { host: name, path: &path, headers: &headers, number, at, ledger: &host.ledger }).await {
+    match respond(&site, &SiteRequest { host: name, path: &path, headers: &headers, number, at, ledger: &host.ledger })
+        .await
+    {
         SiteResponse::Response(mut response) => {
             let page = response.extensions_mut().remove::<SentPage>();
             let is_refused = matches!(response.status().as_u16(), 401 | 403 | 429);

@@ -8,7 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{ServiceRequest, Reply, Service};
+use super::{Reply, Service, ServiceRequest};
 
 /// One capture.
 #[derive(Clone, Debug)]

@@ -137,7 +137,11 @@ impl Drop for Service {
 }
 
 /// Responds to one request, then closes the connection.
-fn serve(stream: &TcpStream, requests: &Mutex<Vec<ServiceRequest>>, answer: &(impl Fn(&ServiceRequest) -> Reply + ?Sized)) {
+fn serve(
+    stream: &TcpStream,
+    requests: &Mutex<Vec<ServiceRequest>>,
+    answer: &(impl Fn(&ServiceRequest) -> Reply + ?Sized),
+) {
     let _ = stream.set_read_timeout(Some(IDLE));
     let Some(request) = read(&mut BufReader::new(stream)) else { return };
     requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
