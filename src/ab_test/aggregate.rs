@@ -1,7 +1,8 @@
-//! Attempts added up to visits, by host and arm. Counts only: memory grows with hosts, not with attempts.
+//! Aggregation of attempts into visits, by host and arm. It keeps counts only, so memory grows with hosts and not with
+//! attempts.
 //!
-//! A visit is what a link's attempts number 1, 2, .. are together; it counts from its first attempt on, and is delivered once one of
-//! them delivers. What the caller asked for by name was no arm's decision, and is left out.
+//! A visit consists of a link's attempts 1, 2, .. It counts from its first attempt on, and is delivered once one of
+//! them delivers. Fetchers that the caller requested by name were no arm's decision, and are left out.
 
 use std::collections::HashMap;
 
@@ -12,35 +13,35 @@ use fetchwise_types::decision::Source;
 use fetchwise_types::registry::{FetcherSpec, canonical};
 use fetchwise_types::time::Timestamp;
 
-/// Visits that may go on are remembered up to twice this number.
+/// Unfinished visits are remembered up to twice this number.
 const MAX_OPEN: usize = 1 << 16;
-/// Each bucket of times is so much longer than the one before.
+/// Ratio of the bounds of adjacent time buckets.
 const BUCKET: f64 = 1.02;
 
-/// Which attempts count: a visit belongs to the window in which it began.
+/// The window of attempts that count: a visit belongs to the window in which it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// From then on.
+    /// Start of the window, inclusive.
     pub since: Option<Timestamp>,
-    /// Before then.
+    /// End of the window, exclusive.
     pub until: Option<Timestamp>,
 }
 
 impl Window {
-    /// Whether it has `at` in it.
+    /// Returns whether `at` is in the window.
     pub fn has(&self, at: Timestamp) -> bool {
         self.since.is_none_or(|since| since <= at) && self.until.is_none_or(|until| at < until)
     }
 }
 
-/// What some visits came to.
+/// Sums over some visits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sums {
     pub(super) visits: f64,
     pub(super) delivered: f64,
-    /// Visits in which any attempt was blocked.
+    /// Visits with a blocked attempt.
     pub(super) blocked: f64,
-    /// Of those that were not delivered, the ones that were blocked.
+    /// Blocked visits that were not delivered.
     pub(super) lost_to_blocks: f64,
     pub(super) requests: f64,
     /// In plain requests.
@@ -61,27 +62,27 @@ impl Sums {
 /// One host in one arm.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unit {
-    /// All its visits.
+    /// Sums of all its visits.
     pub(super) all: Sums,
-    /// Those that the other arm could have served, too.
+    /// Sums of the visits that the other arm could have served, too.
     pub(super) both: Sums,
-    /// How long delivered visits took: buckets and counts, sorted.
+    /// Durations of delivered visits: buckets and counts, sorted.
     pub(super) times: Vec<(u16, u32)>,
 }
 
-/// What is known of a host.
+/// Counts of a host.
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     pub(super) name: Box<str>,
     /// By arm.
     pub(super) arms: [Option<Box<Unit>>; 2],
-    /// Visits in which both arms were asked.
+    /// Visits with a decision of both arms.
     pub(super) asked: u64,
-    /// Those in which both named the same fetcher.
+    /// Visits in which both chose the same fetcher.
     pub(super) agreed: u64,
-    /// Those fetchers, and how often.
+    /// These fetchers and their counts.
     pub(super) same: Vec<(u16, u64)>,
-    /// The others: the table's fetcher, learning's, and how often.
+    /// The other visits: the table's fetcher, learning's, and their count.
     pub(super) differed: Vec<(u16, u16, u64)>,
 }
 
@@ -96,19 +97,19 @@ struct Open {
     ms: u64,
 }
 
-/// Takes attempts one by one, oldest first.
+/// Collects attempts one by one, oldest first.
 ///
 /// ```
 /// use fetchwise::ab_test::{Aggregate, Window};
 /// use fetchwise::attempt::{Arm, Attempt};
 /// use fetchwise::time::Timestamp;
 ///
-/// let mut fold = Aggregate::new(Window::default(), [("playwright".to_owned(), 15.0)]);
+/// let mut aggregate = Aggregate::new(Window::default(), [("playwright".to_owned(), 15.0)]);
 /// let url = url::Url::parse("https://example.org/").unwrap();
 /// let mut attempt = Attempt::new(&url, "playwright", Timestamp::now()).unwrap().delivered();
 /// (attempt.arm, attempt.source) = (Some(Arm::Legacy), Some("hard_coded".into()));
-/// fold.observe(&attempt);
-/// let legacy = &fold.comparison().arms[1];
+/// aggregate.observe(&attempt);
+/// let legacy = &aggregate.comparison().arms[1];
 /// assert_eq!((legacy.arm, legacy.visits, legacy.cost_per_page.value), ("legacy", 1, Some(15.0)));
 /// ```
 #[derive(Clone, Debug)]
@@ -118,19 +119,20 @@ pub struct Aggregate {
     pub(super) hosts: Vec<Host>,
     numbers: HashMap<Box<str>, u32>,
     open: HashMap<u64, Open>,
-    /// Those that were open before `open` was begun.
+    /// The visits that were unfinished before `open` was started.
     older: HashMap<u64, Open>,
     pub(super) fetchers: Vec<Box<str>>,
     /// First requests by fetcher, for each arm.
     pub(super) first: [Vec<u64>; 2],
     /// Visits whose fetcher the caller named.
     pub(super) named: u64,
-    /// Visits of which nobody knows who decided.
+    /// Visits with an unknown decision.
     pub(super) unknown: u64,
 }
 
 impl Aggregate {
-    /// No attempts yet. `costs` are those of fetchers, in plain requests; others cost what their name stands for.
+    /// Returns an aggregate without attempts. `costs` are those of fetchers, in plain requests; other fetchers have the
+    /// cost of their name.
     pub fn new(window: Window, costs: impl IntoIterator<Item = (String, f64)>) -> Self {
         Self {
             window,
@@ -146,18 +148,18 @@ impl Aggregate {
         }
     }
 
-    /// The same costs and no attempts, for another window.
+    /// Returns an aggregate with the same costs and without attempts, for another window.
     #[must_use]
     pub fn anew(&self, window: Window) -> Self {
         Self::new(window, self.costs.clone())
     }
 
-    /// Which attempts count.
+    /// Returns the window of attempts that count.
     pub fn window(&self) -> Window {
         self.window
     }
 
-    /// Counts an attempt in.
+    /// Counts an attempt.
     pub fn observe(&mut self, attempt: &Attempt) {
         let link = xxh3_64(attempt.link.as_bytes());
         let open = match attempt.try_no {
@@ -179,7 +181,7 @@ impl Aggregate {
         }
     }
 
-    /// What a request by `fetcher` costs, in plain requests.
+    /// Returns the cost of a request by `fetcher`, in plain requests.
     pub(super) fn cost(&self, fetcher: &str) -> f64 {
         let known = self.costs.get(canonical(fetcher)).copied();
         known.unwrap_or_else(|| FetcherSpec::by_name(fetcher).cost)
@@ -192,7 +194,7 @@ impl Aggregate {
         self.open.insert(link, open);
     }
 
-    /// The visit that a first attempt begins, if it counts.
+    /// Returns the visit that a first attempt begins, if it counts.
     fn begin(&mut self, attempt: &Attempt) -> Option<Open> {
         if !self.window.has(attempt.attempted_at) {
             return None;
@@ -205,7 +207,7 @@ impl Aggregate {
             }
             (Some(arm), _) => arm,
             (None, Some(Source::HardCoded)) => Arm::Legacy,
-            // In mode learning nobody else could have served.
+            // In mode learning no other arm could have served.
             (None, Some(_)) => Arm::Learning,
             (None, None) => {
                 self.unknown += 1;
@@ -288,12 +290,12 @@ impl Aggregate {
         u16::try_from(number).unwrap_or(u16::MAX)
     }
 
-    /// The hosts of an arm, with their numbers.
+    /// Returns the hosts of an arm.
     pub(super) fn units(&self, arm: Arm) -> impl Iterator<Item = &Unit> {
         self.hosts.iter().filter_map(move |host| host.arms[arm as usize].as_deref())
     }
 
-    /// Visits and hosts of an arm that the other one could have served, too.
+    /// Returns the visits and hosts of an arm that the other one could have served, too.
     pub fn comparable(&self, arm: Arm) -> (u64, u64) {
         let both = self.units(arm).filter(|unit| unit.both.visits > 0.0);
         both.fold((0, 0), |(visits, hosts), unit| (visits + unit.both.visits as u64, hosts + 1))
@@ -328,12 +330,12 @@ impl Unit {
     }
 }
 
-/// The bucket of a time.
+/// Returns the bucket of a time.
 pub(super) fn bucket_of(ms: u64) -> u16 {
     ((ms as f64 + 1.0).ln() / BUCKET.ln()).round() as u16
 }
 
-/// The time that a bucket stands for, within one per cent, in milliseconds.
+/// Returns the time of a bucket in milliseconds, accurate to one per cent.
 pub(super) fn time_of(bucket: u16) -> f64 {
     BUCKET.powi(i32::from(bucket)) - 1.0
 }

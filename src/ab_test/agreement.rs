@@ -1,63 +1,63 @@
-//! Where both arms were asked: how often they named the same fetcher, and where they did not.
+//! Agreement of both arms: how often they chose the same fetcher, and on which hosts they did not.
 
 use serde::Serialize;
 
 use crate::ab_test::aggregate::{Aggregate, Host};
 
-/// How often the table and learning named the same fetcher, over visits in which both were asked.
+/// Agreement of the table and learning, over visits with a decision of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Agreement {
-    /// Visits in which both were asked.
+    /// Visits with a decision of both.
     pub asked: u64,
-    /// Of those, where both named the same fetcher.
+    /// Visits in which both chose the same fetcher.
     pub agreed: u64,
-    /// As a share; null when nobody was asked. With [`differed_share`](Self::differed_share) it adds up to one.
+    /// Fraction of agreement; null without visits. It adds up to one with [`differed_share`](Self::differed_share).
     pub agreed_share: Option<f64>,
-    /// The share in which they named different ones.
+    /// Fraction of visits in which they chose different fetchers.
     pub differed_share: Option<f64>,
-    /// What a first request would have cost on average by the table, in plain requests.
+    /// Mean cost of a first request by the table's choice, in plain requests.
     pub first_cost_table: Option<f64>,
-    /// The same by learning.
+    /// Mean cost of a first request by learning's choice, in plain requests.
     pub first_cost_learning: Option<f64>,
-    /// What differed, over all hosts, the most frequent first.
+    /// The differences over all hosts, most frequent first.
     pub pairs: Vec<Differing>,
-    /// On so many hosts they differed at least once.
+    /// Number of hosts with at least one difference.
     pub hosts_differing: u64,
-    /// Those of them on which they differ most often, the most first.
+    /// The hosts with the most differences, in descending order.
     pub hosts: Vec<HostAgreement>,
 }
 
-/// A way to differ.
+/// A pair of different choices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Differing {
-    /// What the table names.
+    /// The table's choice.
     pub table: String,
-    /// What learning would take, or takes.
+    /// Learning's choice.
     pub learning: String,
-    /// In so many visits.
+    /// Number of visits.
     pub visits: u64,
-    /// The cost of learning's first request less the table's, in plain requests, all of them together.
+    /// Total cost of learning's first requests less the table's, in plain requests.
     pub first_cost: f64,
 }
 
-/// A host on which they differ.
+/// A host on which the arms differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HostAgreement {
-    /// The host, as the heuristic `domain` has it.
+    /// The host, as in the heuristic `domain`.
     pub host: String,
-    /// Visits in which both were asked.
+    /// Visits with a decision of both.
     pub asked: u64,
-    /// Of those, where both named the same fetcher.
+    /// Visits in which both chose the same fetcher.
     pub agreed: u64,
-    /// How they differ, the most frequent first.
+    /// The differences, most frequent first.
     pub pairs: Vec<Differing>,
 }
 
 impl Aggregate {
-    /// How often both arms named the same fetcher; of the hosts where they did not, the first `max_hosts`.
+    /// Returns the agreement of both arms, with at most `max_hosts` of the hosts on which they differ.
     pub fn agreement(&self, max_hosts: usize) -> Agreement {
         let (mut asked, mut agreed) = (0, 0);
         let mut pairs: Vec<(u16, u16, u64)> = Vec::new();
@@ -94,7 +94,7 @@ impl Aggregate {
         }
     }
 
-    /// What all first requests cost by the table and by learning.
+    /// Returns the total cost of all first requests by the table and by learning.
     fn first_costs(&self) -> (f64, f64) {
         let cost = |number: u16| self.fetchers.get(usize::from(number)).map_or(0.0, |name| self.cost(name));
         let (mut table, mut learning) = (0.0, 0.0);

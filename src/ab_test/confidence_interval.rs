@@ -1,12 +1,13 @@
-//! How sure a figure is, where the hosts are a sample and each host's visits resemble each other. Pure numbers.
+//! Confidence intervals for clustered samples: hosts are the sample, and visits of one host resemble each other. Pure
+//! arithmetic.
 
 /// Normal quantile of a two-sided 95 % interval.
 const NORMAL_95: f64 = 1.959_964;
-/// Resamples of a bootstrap, at most and at least, and how many hosts may be drawn in all.
+/// Least and largest number of bootstrap resamples, and the limit on all draws of hosts together.
 const RESAMPLES: (usize, usize) = (200, 1000);
 const MAX_DRAWS: usize = 20_000_000;
 
-/// A value between two ends.
+/// A value with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Interval {
     pub(super) value: f64,
@@ -14,7 +15,7 @@ pub(super) struct Interval {
     pub(super) high: f64,
 }
 
-/// Random numbers from a seed: the same log gives the same intervals whenever it is read.
+/// A seeded random number generator: the same log gives the same intervals each time.
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -22,7 +23,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// SplitMix64.
+    /// Returns the next number of SplitMix64.
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -31,7 +32,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`; a bias of 2^-32 at most.
+    /// Returns a number below `end`, with a bias of at most 2^-32.
     pub(super) fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
@@ -42,7 +43,7 @@ impl Dice {
     }
 }
 
-/// Wilson's interval of a share of `n` independent ones.
+/// Returns Wilson's interval of a share of `n` independent visits.
 pub(super) fn wilson(share: f64, n: f64) -> Interval {
     let z2 = NORMAL_95 * NORMAL_95;
     let middle = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
@@ -50,8 +51,9 @@ pub(super) fn wilson(share: f64, n: f64) -> Interval {
     Interval { value: share, low: (middle - half).clamp(0.0, share), high: (middle + half).clamp(share, 1.0) }
 }
 
-/// A share of visits, `(how many, of how many)` for each host: Wilson's interval over as many independent visits as the hosts'
-/// likeness leaves. Where all of them ended alike, that is as many as there are hosts, by their weight.
+/// Returns a share of visits, given `(hits, visits)` for each host, with Wilson's interval over the effective number of
+/// independent visits. That number follows from the similarity of a host's visits. If all visits ended alike, it is the
+/// number of hosts, weighted by their visits.
 pub(super) fn share(hosts: &[(f64, f64)]) -> Option<Interval> {
     let (some, all) = totals(hosts)?;
     let share = (some / all).clamp(0.0, 1.0);
@@ -63,7 +65,7 @@ pub(super) fn share(hosts: &[(f64, f64)]) -> Option<Interval> {
     Some(wilson(share, n))
 }
 
-/// A ratio of two sums over hosts, by the percentiles of a bootstrap over hosts.
+/// Returns a ratio of two sums over hosts, with the percentiles of a bootstrap over hosts.
 pub(super) fn ratio(hosts: &[(f64, f64)], seed: u64) -> Option<Interval> {
     let (above, below) = totals(hosts)?;
     let value = above / below;
@@ -86,7 +88,8 @@ pub(super) fn ratio(hosts: &[(f64, f64)], seed: u64) -> Option<Interval> {
     Some(Interval { value, low: at(0.025).min(value), high: at(0.975).max(value) })
 }
 
-/// A quantile of what all hosts have in buckets, by Woodruff: the interval of the share that lies below it, read off the scale.
+/// Returns a quantile of the buckets of all hosts, by Woodruff: the interval of the share below it, mapped back to
+/// buckets.
 pub(super) fn quantile(hosts: &[&[(u16, u32)]], at: f64) -> Option<(u16, u16, u16)> {
     let mut buckets: Vec<f64> = Vec::new();
     for &(bucket, count) in hosts.iter().copied().flatten() {
@@ -119,7 +122,7 @@ pub(super) fn quantile(hosts: &[&[(u16, u32)]], at: f64) -> Option<(u16, u16, u1
     Some((find((at - half).max(0.0)).min(middle), middle, find((at + half).min(1.0)).max(middle)))
 }
 
-/// The difference of two figures that know nothing of each other, from their intervals (Newcombe; for other figures than shares the
+/// Returns the difference of two independent figures, from their intervals (Newcombe; for other figures than shares the
 /// method is known as MOVER).
 pub(super) fn difference(a: Interval, b: Interval) -> Interval {
     let value = a.value - b.value;
@@ -133,7 +136,7 @@ fn totals(hosts: &[(f64, f64)]) -> Option<(f64, f64)> {
     (below > 0.0).then_some((above, below))
 }
 
-/// Of a ratio, from the spread between hosts.
+/// Returns the variance of a ratio, from the spread between hosts.
 fn variance(hosts: &[(f64, f64)], ratio: f64, below: f64) -> f64 {
     let count = hosts.len() as f64;
     let correction = if count > 1.0 { count / (count - 1.0) } else { 1.0 };

@@ -1,10 +1,13 @@
-//! The two arms side by side: what learning and the router table each came to, from attempts that say which arm served them.
+//! Comparison of the two arms, learning and the router table, from attempts that say which arm served them.
 //!
-//! `fold` adds attempts up to visits, by host and arm; `figures` are what people read, `interval` how sure each of them is,
-//! `agreement` where both arms would take the same fetcher, `guard` when learning is worse beyond doubt.
+//! `aggregate` collects attempts into visits, by host and arm. `summary` has the figures for people,
+//! `confidence_interval` their intervals, `agreement` the visits in which both arms would take the same fetcher, and
+//! `sequential_test` decides when learning is significantly worse.
 //!
-//! Invariant: attempts of one host are never taken for independent: hosts are what was dealt out to the arms, so hosts are what is
-//! resampled, permuted and counted. Must not know where attempts come from, nor what is done about what they show.
+//! Invariants: attempts of one host are never treated as independent. Hosts were assigned to the arms, so hosts are
+//! resampled, permuted and counted.
+//!
+//! Must not know: where attempts come from, nor the consequences of the results.
 
 mod aggregate;
 mod agreement;

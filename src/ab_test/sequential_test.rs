@@ -1,10 +1,14 @@
-//! When learning is worse than the table beyond doubt, however often one looks.
+//! A sequential permutation test: decides when learning is significantly worse than the table, for any number of
+//! interim looks.
 //!
-//! Hosts were dealt out to the arms by a hash of their name, so the test deals them out anew: it asks how often a random deal of the
-//! same hosts makes learning look as bad as it does. That is exact whatever visits of a host have in common, and for few hosts and
-//! rare failures too, where a normal approximation is wrong by orders of magnitude. InterimLooks come when the smaller arm has grown by a
-//! quarter, and each may spend only its part of the whole error: alpha / (k (k + 1)) at look k, which adds up to alpha however many
-//! there are. So the chance that any look ever calls a learning arm worse that is not is at most 1 - confidence.
+//! A hash of their name assigned hosts to the arms, so the test assigns them again: it computes how often a random
+//! assignment of the same hosts makes learning look as bad as it does. That is exact however similar the visits of a
+//! host are, and also for few hosts and rare failures, for which a normal approximation is wrong by orders of
+//! magnitude.
+//!
+//! Interim looks take place when the smaller arm has grown by a quarter. Each look may spend only its part of the total
+//! error: alpha / (k (k + 1)) at look k, which adds up to alpha for any number of looks. So the probability that any
+//! look reports a learning arm as worse that is not is at most 1 - confidence.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,15 +21,15 @@ use crate::ab_test::confidence_interval::Dice;
 use fetchwise_types::attempt::Arm;
 use fetchwise_types::unknown_name::UnknownName;
 
-/// The smaller arm has grown by so much at the next look.
+/// Growth of the smaller arm until the next look.
 const GROWTH: f64 = 1.25;
-/// How alike visits of a host are taken to be: with many visits it weighs as much as 1 / this of one visit each.
+/// Assumed similarity of visits of a host: a host with many visits weighs as much as 1 / this of hosts with one visit.
 const LIKENESS: f64 = 0.1;
-/// Deals per look: so many times what its part of alpha can resolve, and at most.
+/// Random assignments per look: a multiple of the resolution of its part of alpha, and the limit.
 const DEALS: f64 = 4.0;
 const MAX_DEALS: f64 = 400_000.0;
 
-/// What learning must not be worse in.
+/// The metric in which learning must not be worse.
 #[derive(
     Clone,
     Copy,
@@ -43,7 +47,7 @@ const MAX_DEALS: f64 = 400_000.0;
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = no_metric)]
 pub enum Metric {
-    /// The share of visits that bring a page.
+    /// The share of visits that deliver a page.
     #[default]
     Success,
     /// The cost of a visit, in plain requests.
@@ -59,12 +63,12 @@ fn no_metric(name: &str) -> UnknownName {
 }
 
 impl Metric {
-    /// Its name in configs and JSON.
+    /// Returns its name in configs and JSON.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// How much worse learning may be unless a config says otherwise: of shares as it is, of cost and requests in proportion.
+    /// Returns the default margin by which learning may be worse: absolute for shares, relative for cost and requests.
     pub fn margin(self) -> f64 {
         match self {
             Self::Success | Self::Bans => 0.02,
@@ -86,7 +90,7 @@ impl Metric {
         sum / sums.visits
     }
 
-    /// What learning has on a host, less the margin that it is allowed; larger is worse.
+    /// Returns learning's value on a host, less its margin; larger is worse.
     fn harm(self, value: f64, margin: f64, arm: Arm) -> f64 {
         let value = if self == Self::Success { -value } else { value };
         match arm {
@@ -97,25 +101,24 @@ impl Metric {
     }
 }
 
-/// When to take learning out of service.
+/// Settings of the automatic rollback of learning.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GuardSettings {
-    /// Whether to do it at all.
+    /// Whether it is enabled.
     pub is_on: bool,
-    /// What learning must not be worse in.
+    /// The metric in which learning must not be worse.
     pub metric: Metric,
-    /// How sure that it is worse, 0.5 to 0.9999: the chance of never falling back for nothing in one stage of a rollout, however
-    /// often one looks.
+    /// The confidence that learning is worse, 0.5 to 0.9999: the probability of no false rollback in one stage of a
+    /// rollout, for any number of looks.
     pub confidence: f64,
-    /// How much worse it may be; [`Metric::margin`] when none.
+    /// The margin by which it may be worse; [`Metric::margin`] if `None`.
     pub margin: Option<f64>,
-    /// No look before each arm has so many visits that the other one could have served.
+    /// Least number of comparable visits of each arm before the first look.
     pub visits_min: u64,
-    /// No look before each arm has so many hosts.
+    /// Least number of hosts of each arm before the first look.
     pub hosts_min: u64,
-    /// After so long learning gets another chance, and after twice as long the next time; only an operator's word brings it back
-    /// when none.
+    /// Time after which learning is tried again, doubled each time. If `None`, only an operator can resume it.
     pub retry_after: Option<Duration>,
 }
 
@@ -133,38 +136,39 @@ impl Default for GuardSettings {
     }
 }
 
-/// How often it was looked, which later looks have to make up for. Belongs to the attempts of one stage, and outlives the process.
+/// The number of interim looks so far, which later looks must correct for. It belongs to the attempts of one stage, and
+/// outlives the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterimLooks {
-    /// InterimLooks so far.
+    /// Interim looks so far.
     pub made: u32,
-    /// The next one is due when the smaller arm has so many visits.
+    /// Visits of the smaller arm at which the next look is due.
     pub next_at: u64,
 }
 
-/// What a look has found.
+/// The result of an interim look.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Look {
     /// Its number within the stage, from 1 on.
     pub number: u32,
-    /// What was compared.
+    /// The compared metric.
     pub metric: Metric,
     /// Learning's mean over hosts.
     pub learning: f64,
     /// The table's mean over hosts.
     pub legacy: f64,
-    /// How much worse learning may be.
+    /// The margin by which learning may be worse.
     pub margin: f64,
-    /// Visits that both arms could have served: learning's, and the table's.
+    /// Comparable visits: learning's, and the table's.
     pub visits: [u64; 2],
     /// Their hosts.
     pub hosts: [u64; 2],
-    /// How likely a random deal of the same hosts makes learning look as bad.
+    /// Probability that a random assignment of the same hosts makes learning look as bad.
     pub p_value: f64,
-    /// How small that has to be at this look.
+    /// The probability below which learning counts as worse at this look.
     pub alpha: f64,
-    /// Whether it is.
+    /// Whether learning is worse.
     pub is_worse: bool,
 }
 
@@ -176,8 +180,8 @@ impl fmt::Display for Look {
         });
         let what = match self.metric {
             Metric::Success => "success",
-            Metric::Cost => "cost a visit",
-            Metric::Requests => "requests a visit",
+            Metric::Cost => "cost per visit",
+            Metric::Requests => "requests per visit",
             Metric::Bans => "blocked visits",
         };
         write!(
@@ -197,7 +201,7 @@ impl fmt::Display for Look {
 }
 
 impl InterimLooks {
-    /// Whether a look is due.
+    /// Returns whether a look is due.
     pub fn is_due(&self, fold: &Aggregate, settings: &GuardSettings) -> bool {
         let arms = Arm::ALL.map(|arm| fold.comparable(arm));
         let smaller = arms.iter().map(|(visits, _)| *visits).min().unwrap_or_default();
@@ -205,8 +209,8 @@ impl InterimLooks {
         smaller >= self.next_at.max(settings.visits_min).max(1) && hosts >= settings.hosts_min.max(1)
     }
 
-    /// InterimLooks, if a look is due. Cost: most looks end after some tens of deals of the smaller arm's hosts; one that finds learning
-    /// worse needs some thousands.
+    /// Takes an interim look if one is due. Cost: most looks end after some tens of assignments of the smaller arm's
+    /// hosts; one that finds learning worse needs some thousands.
     pub fn look(&mut self, fold: &Aggregate, settings: &GuardSettings) -> Option<Look> {
         if !self.is_due(fold, settings) {
             return None;
@@ -235,7 +239,7 @@ impl InterimLooks {
     }
 }
 
-/// What a host weighs: a hundred visits of one host tell less than one visit each of a hundred.
+/// Returns the weight of a host: a hundred visits of one host give less information than one visit each of a hundred.
 fn weight(visits: f64) -> f64 {
     visits / (1.0 + (visits - 1.0) * LIKENESS)
 }
@@ -249,11 +253,11 @@ fn mean(fold: &Aggregate, metric: Metric, arm: Arm) -> f64 {
     if below > 0.0 { above / below } else { 0.0 }
 }
 
-/// All hosts, as they were dealt.
+/// All hosts, in their actual assignment.
 struct Deal {
-    /// Weight, and weighted harm, of each host; those of the smaller arm first.
+    /// Weight and weighted harm of each host; those of the smaller arm first.
     hosts: Vec<(f64, f64)>,
-    /// How many the smaller arm has.
+    /// Number of hosts of the smaller arm.
     dealt: usize,
     /// Whether that arm is learning.
     is_learning: bool,
@@ -278,7 +282,7 @@ impl Deal {
         Self { hosts, dealt, is_learning, sum }
     }
 
-    /// How much more harm learning does, where the smaller arm has this in all.
+    /// Returns the additional harm of learning, given the total of the smaller arm.
     fn apart(&self, (weight, harm): (f64, f64)) -> f64 {
         let other = (self.sum.0 - weight, self.sum.1 - harm);
         if weight <= 0.0 || other.0 <= 0.0 {
@@ -288,11 +292,12 @@ impl Deal {
         if self.is_learning { apart } else { -apart }
     }
 
-    /// The share of deals that are as bad as the one that was made, itself included. Ends early once it cannot be under `alpha`.
+    /// Returns the share of assignments that are as bad as the actual one, itself included. Stops early once the share
+    /// cannot fall below `alpha`.
     fn p_value(mut self, alpha: f64, seed: u64) -> f64 {
         let total = |hosts: &[(f64, f64)]| hosts.iter().fold((0.0, 0.0), |(w, h), x| (w + x.0, h + x.1));
         let seen = self.apart(total(&self.hosts[..self.dealt]));
-        // What rounding makes of a deal that is the same one counts as as bad.
+        // An equal assignment counts as equally bad despite rounding.
         let as_bad = seen - 1e-9 * (1.0 + seen.abs());
         let deals = (DEALS / alpha).ceil().min(MAX_DEALS);
         let enough = (alpha * (deals + 1.0)).max(20.0);

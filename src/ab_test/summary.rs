@@ -1,4 +1,4 @@
-//! What people read: each arm's figures with their intervals, and how far the arms are apart.
+//! The figures for people: each arm's values with their intervals, and the differences between the arms.
 
 use serde::Serialize;
 
@@ -7,25 +7,25 @@ use crate::ab_test::confidence_interval;
 use crate::ab_test::confidence_interval::Interval;
 use fetchwise_types::attempt::Arm;
 
-/// With fewer hosts an interval from their spread means little.
+/// Hosts below which an interval from their spread is not reliable.
 const HOSTS_MIN: u64 = 10;
 
-/// How an interval was found. All of them are of 95 %, for one look.
+/// The method of an interval. All of them are 95 % intervals, for a single look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Method {
-    /// Wilson's score interval, over as many independent visits as the likeness of a host's visits leaves.
+    /// Wilson's score interval, over the effective number of independent visits.
     WilsonByHost,
     /// Percentiles of a bootstrap that draws hosts.
     BootstrapByHost,
-    /// Woodruff's: the interval of the share that lies below a quantile, with hosts as clusters.
+    /// Woodruff's interval of the share below a quantile, with hosts as clusters.
     WoodruffByHost,
-    /// Newcombe's: of a difference, from the intervals of both sides.
+    /// Newcombe's interval of a difference, from the intervals of both sides.
     Newcombe,
 }
 
-/// A number with its 95 % interval; all null when it rests on nothing.
+/// A number with its 95 % interval; all null without data.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Figure {
@@ -35,7 +35,7 @@ pub struct Figure {
     pub ci_low: Option<f64>,
     /// Its upper end.
     pub ci_high: Option<f64>,
-    /// How the interval was found.
+    /// The method of the interval.
     pub method: Method,
 }
 
@@ -54,19 +54,19 @@ impl Figure {
     }
 }
 
-/// How visits ended, as shares of all visits of the arm: they add up to one.
+/// Results of visits, as fractions of all visits of the arm. They add up to one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Shares {
     /// With a page.
     pub delivered: f64,
-    /// Without one, after a block.
+    /// Without a page, after a block.
     pub blocked: f64,
-    /// Without one, otherwise.
+    /// Without a page, for other reasons.
     pub failed: f64,
 }
 
-/// A fetcher's share of an arm's first requests: over all fetchers they add up to one.
+/// A fetcher's fraction of an arm's first requests. Over all fetchers they add up to one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FetcherShare {
@@ -74,41 +74,41 @@ pub struct FetcherShare {
     pub fetcher: String,
     /// Visits that began with it.
     pub visits: u64,
-    /// Of all visits of the arm.
+    /// Fraction of all visits of the arm.
     pub share: f64,
 }
 
-/// What one arm came to.
+/// The figures of one arm.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ArmFigures {
     /// `learning` or `legacy`.
     pub arm: &'static str,
-    /// Links that were fetched or tried, each time they were.
+    /// Visits: each fetch of a link counts.
     pub visits: u64,
-    /// Of both arms' visits; null when there are none.
+    /// Fraction of both arms' visits; null without visits.
     pub share_of_visits: Option<f64>,
-    /// Hosts, as the heuristic `domain` has them.
+    /// Hosts, as in the heuristic `domain`.
     pub hosts: u64,
     /// Attempts.
     pub requests: u64,
-    /// Visits that brought a page.
+    /// Visits that delivered a page.
     pub delivered: u64,
-    /// How visits ended; null when there are none.
+    /// Results of visits; null without visits.
     pub shares: Option<Shares>,
-    /// Pages a visit, 0 to 1.
+    /// Pages per visit, 0 to 1.
     pub success: Figure,
-    /// What a delivered page cost, in plain requests, failed visits included.
+    /// Cost per delivered page, in plain requests, including failed visits.
     pub cost_per_page: Figure,
-    /// Requests for a delivered page, those of failed visits included.
+    /// Requests per delivered page, including those of failed visits.
     pub requests_per_page: Figure,
-    /// Visits in which any request was blocked, 0 to 1.
+    /// Fraction of visits with a blocked request, 0 to 1.
     pub ban_rate: Figure,
-    /// Time in requests until the page was there, in milliseconds: half of the delivered visits took less.
+    /// Median time in requests until the page was delivered, in milliseconds.
     pub latency_p50_ms: Figure,
-    /// 95 % of the delivered visits took less.
+    /// 95th percentile of that time, in milliseconds.
     pub latency_p95_ms: Figure,
-    /// Who was asked first, the most asked first.
+    /// The first fetchers, most frequent first.
     pub fetchers: Vec<FetcherShare>,
 }
 
@@ -116,42 +116,42 @@ pub struct ArmFigures {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Difference {
-    /// Visits that the difference rests on: learning's, and the table's.
+    /// Comparable visits: learning's, and the table's.
     pub visits: [u64; 2],
-    /// Hosts that it rests on: learning's, and the table's.
+    /// Their hosts: learning's, and the table's.
     pub hosts: [u64; 2],
-    /// Of [`ArmFigures::success`].
+    /// Difference of [`ArmFigures::success`].
     pub success: Figure,
-    /// Of [`ArmFigures::cost_per_page`].
+    /// Difference of [`ArmFigures::cost_per_page`].
     pub cost_per_page: Figure,
-    /// Of [`ArmFigures::requests_per_page`].
+    /// Difference of [`ArmFigures::requests_per_page`].
     pub requests_per_page: Figure,
-    /// Of [`ArmFigures::ban_rate`].
+    /// Difference of [`ArmFigures::ban_rate`].
     pub ban_rate: Figure,
-    /// Of [`ArmFigures::latency_p50_ms`], over all visits.
+    /// Difference of [`ArmFigures::latency_p50_ms`], over all visits.
     pub latency_p50_ms: Figure,
-    /// Of [`ArmFigures::latency_p95_ms`], over all visits.
+    /// Difference of [`ArmFigures::latency_p95_ms`], over all visits.
     pub latency_p95_ms: Figure,
 }
 
-/// Both arms side by side.
+/// The comparison of both arms.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Comparison {
     /// Learning, then the table.
     pub arms: [ArmFigures; 2],
-    /// Null unless both arms have served visits that the other one could have served.
+    /// Null unless both arms have visits that the other one could have served.
     pub difference: Option<Difference>,
     /// Visits left out because the caller named the fetcher.
     pub named: u64,
-    /// Visits left out because nobody knows who decided, as in imports.
+    /// Visits left out because their decision is unknown, as in imports.
     pub unknown: u64,
-    /// What to know before one relies on the figures.
+    /// Reasons for caution about the figures.
     pub warnings: Vec<String>,
 }
 
 impl Aggregate {
-    /// Both arms side by side. Cost: some hundred passes over the hosts, for the bootstrap.
+    /// Returns the comparison of both arms. Cost: some hundred passes over the hosts, for the bootstrap.
     pub fn comparison(&self) -> Comparison {
         let mut arms = Arm::ALL.map(|arm| self.figures(arm));
         let all: u64 = arms.iter().map(|arm| arm.visits).sum();
@@ -162,12 +162,12 @@ impl Aggregate {
         let difference = (learning.0 > 0 && legacy.0 > 0).then(|| self.difference(&arms, learning, legacy));
         let mut warnings = Vec::new();
         for arm in arms.iter().filter(|arm| arm.visits > 0 && arm.hosts < HOSTS_MIN) {
-            warnings.push(format!("{}: {} hosts are too few for an interval from their spread", arm.arm, arm.hosts));
+            warnings.push(format!("{}: {} hosts are too few for an interval", arm.arm, arm.hosts));
         }
         let both = learning.0 + legacy.0;
         if difference.is_some() && both < all {
             warnings.push(format!(
-                "the difference leaves out {} visits that only one arm could serve: hosts without a route, links with a wish",
+                "the difference leaves out {} visits that only one arm could serve: hosts without a route, links that choose their arm",
                 all - both
             ));
         }

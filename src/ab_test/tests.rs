@@ -1,4 +1,5 @@
-//! Arms of which the truth is known: what figures say of them, how often a guard calls one worse that is not, and how soon one that is.
+//! Simulated arms with a known truth: the figures about them, the rate of false alarms of the test, and its delay for
+//! an arm that is worse.
 
 use super::*;
 use crate::ab_test::aggregate::{bucket_of, time_of};
@@ -27,7 +28,7 @@ fn fold() -> Fold {
 fn a_visit_is_all_its_attempts_and_shares_add_up_to_one() {
     let mut fold = fold();
     let both = |n, arm| attempt("a.org", n, Some(arm), "direct_access", Some("playwright"));
-    // Blocked, then delivered by somebody else.
+    // Blocked, then delivered by another fetcher.
     fold.observe(&both(1, Arm::Learning).failed(ErrorKind::BlockedCaptcha));
     let mut second = attempt("a.org", 1, Some(Arm::Learning), "playwright", Some("playwright")).delivered();
     second.try_no = 2;
@@ -41,7 +42,7 @@ fn a_visit_is_all_its_attempts_and_shares_add_up_to_one() {
     assert_eq!((learning.visits, learning.requests, learning.delivered, legacy.visits), (4, 5, 2, 1));
     let shares = learning.shares.unwrap();
     assert_eq!((shares.delivered, shares.blocked, shares.failed), (0.5, 0.25, 0.25));
-    assert_eq!(learning.ban_rate.value, Some(0.5), "one of the blocked visits brought its page all the same");
+    assert_eq!(learning.ban_rate.value, Some(0.5), "one of the blocked visits delivered its page anyway");
     assert_eq!(learning.cost_per_page.value, Some((4.0 + 15.0) / 2.0));
     assert_eq!(learning.share_of_visits.zip(legacy.share_of_visits), Some((0.8, 0.2)));
     assert!((learning.fetchers.iter().map(|f| f.share).sum::<f64>() - 1.0).abs() < 1e-12);
@@ -49,7 +50,7 @@ fn a_visit_is_all_its_attempts_and_shares_add_up_to_one() {
 }
 
 #[test]
-fn what_only_one_arm_could_serve_is_counted_and_not_compared() {
+fn visits_that_only_one_arm_could_serve_are_counted_and_not_compared() {
     let mut fold = fold();
     fold.observe(&attempt("a.org", 1, Some(Arm::Learning), "playwright", None).delivered());
     fold.observe(&attempt("b.org", 1, Some(Arm::Legacy), "playwright", Some("playwright")).delivered());
@@ -87,7 +88,7 @@ fn agreement_names_the_hosts_and_what_differs_with_its_price() {
         fold.observe(&attempt("a.org", page, Some(Arm::Legacy), "playwright", Some("direct_access")).delivered());
         fold.observe(&attempt("b.org", page, Some(Arm::Legacy), "playwright", Some("playwright")).delivered());
     }
-    // The learning arm's shadow is the table's.
+    // The learning arm's shadow is the table's choice.
     fold.observe(&attempt("c.org", 0, Some(Arm::Learning), "direct_access", Some("playwright")).delivered());
     let agreement = fold.agreement(1);
     assert_eq!((agreement.asked, agreement.agreed), (13, 6));
@@ -100,16 +101,18 @@ fn agreement_names_the_hosts_and_what_differs_with_its_price() {
     assert!((agreement.first_cost_learning.unwrap() - (7.0 + 90.0) / 13.0).abs() < 1e-12);
 }
 
-/// Arms whose hosts are dealt from one population: Zipf's visits, half of the hosts nearly always good, a tenth hopeless.
+/// Arms with hosts from one population: visits follow Zipf's law, half of the hosts nearly always succeed, a tenth
+/// nearly never.
 struct World {
     dice: Dice,
     hosts: Vec<(Arm, f64)>,
-    /// Added up, for drawing a host.
+    /// Cumulative traffic, for drawing a host.
     traffic: Vec<f64>,
 }
 
 impl World {
-    /// So many hosts, of which learning has `share`, where it delivers `worse` less.
+    /// Returns a world of `hosts` hosts. Learning has the fraction `learning` of them, where it delivers less by
+    /// `worse`.
     fn new(seed: u64, hosts: usize, learning: f64, worse: f64) -> Self {
         let mut dice = Dice::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let (mut all, mut traffic, mut sum) = (Vec::new(), Vec::new(), 0.0);
@@ -139,7 +142,7 @@ impl World {
 }
 
 impl Fold {
-    /// A visit of one request that both arms could have served.
+    /// Counts a visit of one request that both arms could have served.
     fn count_visit(&mut self, host: &str, arm: Arm, is_good: bool) {
         let number = self.host_number(host);
         let unit = self.hosts[number].arms[arm as usize].get_or_insert_default();
@@ -156,12 +159,12 @@ impl Fold {
     }
 }
 
-/// After how many visits a guard falls back, if it ever does.
+/// Returns the number of visits after which learning is rolled back, if it is.
 fn fall(world: &mut World, visits: u64, settings: &GuardSettings) -> Option<u64> {
     let (mut fold, mut looks) = (fold(), Looks::default());
     for n in 1..=visits {
         world.visit(&mut fold);
-        // A guard looks now and then, not at each visit.
+        // Looks are periodic, not at each visit.
         if n % 20 == 0 && looks.look(&fold, settings).is_some_and(|look| look.is_worse) {
             return Some(n);
         }
@@ -170,7 +173,7 @@ fn fall(world: &mut World, visits: u64, settings: &GuardSettings) -> Option<u64>
 }
 
 fn settings() -> GuardSettings {
-    // Without a margin the two arms are equal to a hair where they are equal, which is the hardest case.
+    // Without a margin, equal arms are exactly equal, which is the hardest case.
     GuardSettings { margin: Some(0.0), ..GuardSettings::default() }
 }
 
@@ -178,13 +181,14 @@ fn falls(runs: u64, hosts: usize, share: f64, worse: f64, visits: u64, settings:
     (0..runs).filter_map(|run| fall(&mut World::new(run + 1, hosts, share, worse), visits, settings)).collect()
 }
 
-/// The most falls that chance may bring at a rate of 5 % with less than one in a thousand.
+/// Returns the largest number of false alarms that is plausible at a rate of 5 %: more would have a probability below
+/// one in a thousand.
 fn most(runs: f64) -> usize {
     (0.05 * runs + 3.3 * (0.05 * 0.95 * runs).sqrt()) as usize
 }
 
 #[test]
-fn repeated_looks_call_arms_that_are_alike_worse_no_more_often_than_promised() {
+fn repeated_looks_keep_the_promised_rate_of_false_alarms() {
     for share in [0.05, 0.5, 0.95] {
         let falls = falls(100, 300, share, 0.0, 6000, &settings()).len();
         assert!(falls <= most(100.0), "{falls} of 100 at a share of {share}");
@@ -195,17 +199,17 @@ fn repeated_looks_call_arms_that_are_alike_worse_no_more_often_than_promised() {
 fn an_arm_that_is_much_worse_is_found() {
     let at_half = falls(20, 300, 0.5, 0.4, 6000, &settings());
     assert!(at_half.len() >= 19, "{at_half:?}");
-    assert!(falls(20, 300, 0.5, -0.2, 6000, &settings()).is_empty(), "one that is better is not");
+    assert!(falls(20, 300, 0.5, -0.2, 6000, &settings()).is_empty(), "a better arm is not found worse");
 }
 
 #[test]
-fn a_margin_is_what_it_may_be_worse_without_a_word() {
+fn an_arm_worse_within_the_margin_is_tolerated() {
     let tolerant = GuardSettings { margin: Some(0.3), ..GuardSettings::default() };
     assert!(falls(20, 300, 0.5, 0.2, 6000, &tolerant).len() <= 2);
 }
 
 #[test]
-#[ignore = "takes minutes: the tables of docs/guides/rollout.md"]
+#[ignore = "takes minutes: prints the tables of docs/reports/rollout.md"]
 fn the_table_of_false_alarms_and_delays() {
     const RUNS: u64 = 400;
     println!("| share of learning | false alarms of {RUNS} | each look by itself |\n|---|---|---|");
@@ -236,7 +240,7 @@ fn the_table_of_false_alarms_and_delays() {
 /// Visits of both arms together, for the tables.
 const VISITS: u64 = 20_000;
 
-/// Whether somebody who takes each look for the only one would have fallen back.
+/// Returns whether a test that treats each look as the only one would have rolled back.
 fn looks_by_themselves(run: u64, share: f64) -> bool {
     let mut world = World::new(run + 1, 1000, share, 0.0);
     let (mut fold, mut looks) = (fold(), Looks::default());
@@ -244,7 +248,7 @@ fn looks_by_themselves(run: u64, share: f64) -> bool {
         world.visit(&mut fold);
         if n % 20 == 0 {
             let mut one = Looks { made: 0, next_at: looks.next_at };
-            // Half of 10 % is what the first look may spend.
+            // Half of 10 % is the part of the first look.
             let settings = GuardSettings { confidence: 0.9, ..settings() };
             let found = one.look(&fold, &settings);
             looks.next_at = one.next_at;
@@ -269,7 +273,7 @@ fn looks_spend_their_error_and_come_as_the_smaller_arm_grows() {
     found.iter().for_each(|look| spent += look.alpha);
     assert!(found.len() > 8 && spent < 0.05, "{} looks, {spent}", found.len());
     assert_eq!((found[0].visits, found[1].visits), ([40, 40], [50, 50]));
-    assert!(found.iter().all(|look| !look.is_worse && look.p_value > 0.9), "arms that are the same");
+    assert!(found.iter().all(|look| !look.is_worse && look.p_value > 0.9), "the arms are equal");
 }
 
 #[test]
@@ -279,7 +283,7 @@ fn intervals_cover_the_truth_where_hosts_differ() {
         let mut dice = Dice::new(run + 7);
         let hosts: Vec<(f64, f64)> = (0..60)
             .map(|_| {
-                // Hosts that are all good or all bad, with one to forty visits.
+                // Hosts that always or never succeed, with one to forty visits.
                 let visits = 1 + dice.below(40);
                 let is_good = dice.unit() < 0.7;
                 (if is_good { visits as f64 } else { 0.0 }, visits as f64)
@@ -299,7 +303,7 @@ fn intervals_cover_the_truth_where_hosts_differ() {
 }
 
 #[test]
-fn a_share_of_all_is_as_sure_as_there_are_hosts() {
+fn the_interval_of_a_full_share_depends_on_the_number_of_hosts() {
     let one = share(&[(500.0, 500.0)]).unwrap();
     assert!(one.low < 0.3, "{one:?}");
     let many = share(&[(5.0, 5.0); 100]).unwrap();
@@ -310,7 +314,7 @@ fn a_share_of_all_is_as_sure_as_there_are_hosts() {
 }
 
 #[test]
-fn quantiles_are_near_what_was_measured() {
+fn quantiles_are_close_to_the_measured_times() {
     let times: Vec<Vec<(u16, u32)>> =
         (0..50u64).map(|host| (1..=20u64).map(|n| (bucket_of(n * 50 + host), 1)).collect()).collect();
     let times: Vec<&[(u16, u32)]> = times.iter().map(|times| &**times).collect();

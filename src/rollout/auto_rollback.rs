@@ -1,8 +1,12 @@
-//! A guard over a selector that records: it counts what both arms come to, and takes learning out of service when it does harm.
+//! Automatic rollback: counts the results of both arms, and takes learning out of service when it does harm.
 //!
-//! [`CountingSink`] sits between the selector and its journal, and adds attempts up where they have an arm; [`Guard::tick`], which whoever
-//! runs the crawler calls about once a second, does all the rest: it looks when a look is due, keeps what was found, and hears an
-//! operator's word from the file. Invariant: no attempt waits for a look. Must not know who runs it, nor print anything.
+//! [`CountingSink`] sits between the selector and its journal, and counts attempts that have an arm. The owner of the
+//! crawler calls [`Guard::tick`] about once per second. It takes an interim look when one is due, saves the result, and
+//! reads an operator's changes from the file.
+//!
+//! Invariants: no attempt waits for a look.
+//!
+//! Must not know: who runs it, nor how to print.
 
 use std::fmt;
 use std::fs;
@@ -23,10 +27,10 @@ use fetchwise_types::attempt::Attempt;
 use fetchwise_types::rfc3339;
 use fetchwise_types::time::Timestamp;
 
-/// The longest that learning stays out of service by itself.
+/// The longest time that learning stays out of service before it is tried again.
 const MAX_RETRY: Duration = Duration::from_secs(365 * 86_400);
 
-/// What an operator should hear.
+/// An event for the operator.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
@@ -34,11 +38,11 @@ pub enum Event {
     FellBack(Fallback),
     /// Learning is still out of service, as it was when the process ended.
     StillFallen(Fallback),
-    /// Somebody put learning back into service.
+    /// An operator put learning back into service.
     Resumed,
-    /// Learning gets another chance by itself, as the settings say.
+    /// Learning is tried again automatically, as the settings say.
     Retried(Fallback),
-    /// What has happened could not be kept: a restart will not know of it.
+    /// The state could not be saved: a restart will not have it.
     NotKept(String),
 }
 
@@ -47,7 +51,7 @@ impl fmt::Display for Event {
         match self {
             Self::FellBack(why) => write!(
                 f,
-                "ROLLOUT: FELL BACK TO THE ROUTER TABLE, learning is out of service: {}. It stays so until `fetchwise rollout --resume`",
+                "ROLLOUT: FELL BACK TO THE ROUTER TABLE, learning is out of service: {}. It stays out until `fetchwise rollout --resume`",
                 why.reason
             ),
             Self::StillFallen(why) => write!(
@@ -57,14 +61,14 @@ impl fmt::Display for Event {
                 why.reason
             ),
             Self::Resumed => {
-                f.write_str("rollout: learning is back in service, with a new stage and nothing held against it")
+                f.write_str("rollout: learning is back in service, with a new stage")
             }
             Self::Retried(why) => write!(
                 f,
-                "rollout: learning was out of service since {} and gets another chance, with a new stage",
+                "rollout: learning was out of service since {} and is tried again, with a new stage",
                 rfc3339::format(why.at)
             ),
-            Self::NotKept(error) => write!(f, "rollout: what was found does not outlive this process: {error}"),
+            Self::NotKept(error) => write!(f, "rollout: cannot save the state, a restart will not have it: {error}"),
         }
     }
 }
@@ -81,16 +85,17 @@ struct State {
     settings: GuardSettings,
     kept: Kept,
     fold: Aggregate,
-    /// When the file was written that `kept` is from.
+    /// Modification time of the file that `saved` was read from.
     written: Option<SystemTime>,
-    /// Whether attempts are added up.
+    /// Whether attempts are counted.
     counts: bool,
 }
 
 impl Guard {
-    /// Begins to watch `selector`, before it records anything: what is kept in `dir` is in force from now on, and attempts of a
-    /// stage that is under way are counted in from the journal. Cost: without a split that is under way, one small file; with one,
-    /// a pass over the journal.
+    /// Starts to watch `selector` before it records anything. The state in `dir` applies from now on, and the attempts
+    /// of the current stage are read from the journal.
+    ///
+    /// Cost: one small file, and for a current split a pass over the journal.
     ///
     /// # Errors
     /// [`RolloutError`] when the file or the journal cannot be read.
@@ -109,26 +114,26 @@ impl Guard {
         Ok((Arc::new(guard), events))
     }
 
-    /// A sink that counts what goes through it to `sink`.
+    /// Returns a sink that counts attempts on their way to `sink`.
     pub fn watched<S: Sink>(self: &Arc<Self>, sink: S) -> CountingSink<S> {
         CountingSink { guard: Arc::clone(self), sink }
     }
 
-    /// Other settings from now on.
+    /// Replaces the settings.
     pub fn set_settings(&self, settings: GuardSettings) {
         self.lock().settings = settings;
     }
 
-    /// What is known of the rollout.
+    /// Returns the state of the rollout.
     pub fn kept(&self) -> Kept {
         self.lock().kept.clone()
     }
 
-    /// An operator puts learning back into service: a new stage begins, with nothing held against it. Says what was lifted; none where
-    /// learning was in service.
+    /// Puts learning back into service on behalf of an operator: a new stage begins, without earlier results. Returns
+    /// the fallback that ended; `None` if learning was in service.
     ///
     /// # Errors
-    /// [`RolloutError`] when that does not outlive this process, in which learning is back all the same.
+    /// [`RolloutError`] when the state cannot be saved. Learning is back in this process anyway.
     pub fn resume(&self, selector: &Selector) -> Result<Option<Fallback>, RolloutError> {
         let (mut state, now) = (self.lock(), selector.now());
         let lifted = state.kept.resume(now).map(|fallen| fallen.why());
@@ -143,14 +148,14 @@ impl Guard {
         Ok(lifted)
     }
 
-    /// Does what is due, and says what an operator should hear. Cost: looks at one file's time; a look that is due works for a moment,
-    /// while attempts go on being counted.
+    /// Does what is due, and returns the events for the operator. Cost: reads one file's time; a due look takes a
+    /// moment, during which attempts are still counted.
     pub fn tick(&self, selector: &Selector) -> Vec<Event> {
         let (now, mut events) = (selector.now(), Vec::new());
         self.hear_operator(selector, now, &mut events);
         let mut state = self.lock();
         if !state.settings.is_on {
-            // Somebody may have taken learning out of service by hand: that is not the guard's to lift.
+            // An operator may have taken learning out of service by hand, which the guard must not undo.
             if state.kept.fallen_back.as_ref().map(Fallen::why).as_ref() == selector.fallen_back().as_deref()
                 && selector.fallen_back().is_some()
             {
@@ -212,7 +217,7 @@ impl Guard {
         self.keep(&mut state, events);
     }
 
-    /// Puts in force what was kept, and counts in what the stage under way has in the journal.
+    /// Applies the saved state, and counts the attempts of the current stage in the journal.
     fn bring_up(&self, selector: &Selector, events: &mut Vec<Event>) -> Result<(), RolloutError> {
         let mut state = self.lock();
         if !state.settings.is_on {
@@ -236,8 +241,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Begins another stage where the router is not the one of the stage that is kept. A router without a table is none of a
-    /// rollout's: somebody fetches a page by hand.
+    /// Begins another stage if the router differs from that of the saved stage. A router without a table belongs to no
+    /// rollout: it is a manual fetch of a page.
     fn begin_stage(&self, state: &mut State, selector: &Selector, now: Timestamp, events: &mut Vec<Event>) {
         let router = selector.router();
         if router.table.is_empty() {
@@ -263,14 +268,14 @@ impl Guard {
         state.counts = counts;
     }
 
-    /// Somebody may have written the file, or removed it.
+    /// Reads the file again if an operator has written or removed it.
     fn hear_operator(&self, selector: &Selector, now: Timestamp, events: &mut Vec<Event>) {
         let written = written(&self.dir);
         let mut state = self.lock();
         if written == state.written {
             return;
         }
-        // What cannot be read is no word.
+        // An unreadable file is ignored.
         let Ok(kept) = Kept::read(&self.dir) else { return };
         state.written = written;
         let is_lifted = state.kept.fallen_back.is_some() && kept.as_ref().is_none_or(|kept| kept.fallen_back.is_none());
@@ -296,7 +301,7 @@ impl Guard {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic in between leaves counts that are right or one short.
+        // After a panic the counts are right or one short.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -308,7 +313,7 @@ impl State {
         }
     }
 
-    /// Whether learning has been out of service for so long that it gets another chance.
+    /// Returns whether learning has been out of service long enough to be tried again.
     fn is_rested(&self, since: Timestamp, now: Timestamp) -> bool {
         let Some(first) = self.settings.retry_after else { return false };
         let doubled = 1u32.checked_shl(self.kept.falls.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -316,12 +321,12 @@ impl State {
     }
 }
 
-/// When the file was written.
+/// Returns the file's modification time.
 fn written(dir: &Path) -> Option<SystemTime> {
     fs::metadata(dir.join(FILE)).and_then(|found| found.modified()).ok()
 }
 
-/// A sink whose attempts a [`Guard`] counts on their way.
+/// A sink whose attempts a [`Guard`] counts.
 #[derive(Debug)]
 pub struct CountingSink<S> {
     guard: Arc<Guard>,

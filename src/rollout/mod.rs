@@ -1,8 +1,11 @@
-//! Rolling learning out without fear: what both arms came to by the log, what is remembered of the stage that is under way, and a
-//! guard that takes learning out of service when it does harm.
+//! Staged rollout of learning: the results of both arms by the log, the state of the current stage, and the automatic
+//! rollback of learning when it does harm.
 //!
-//! `report` is what `fetchwise rollout`, an API and a dashboard show; `kept` is the file `rollout.json` in the data directory; `guard`
-//! watches a selector that records. [`arms`](crate::ab_test) owns the figures. Must not know who shows them.
+//! `report` is the content of `fetchwise rollout`, of the API and of the dashboard. `state_file` is the file
+//! `rollout.json` in the data directory. `auto_rollback` watches a selector that records. [`ab_test`](crate::ab_test)
+//! owns the figures.
+//!
+//! Must not know: how results are displayed.
 
 mod auto_rollback;
 mod report;
@@ -16,11 +19,11 @@ pub use report::{Rollout, RolloutSummary, ShadowWorth, Worth, costs_of, read, wi
 
 use crate::journal::JournalError;
 
-/// Why a rollout cannot be watched or shown.
+/// The error of a rollout that cannot be watched or reported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RolloutError {
-    /// What was kept of it cannot be read or written.
+    /// The state file cannot be read or written.
     #[error(transparent)]
     Kept(#[from] KeptError),
     /// The journal cannot be read.

@@ -1,5 +1,5 @@
-//! What a rollout has come to, from the log: both arms, where they agree, what learning would have been worth where the table served,
-//! and the stage that is under way. One shape for the command, an API and a dashboard.
+//! The report of a rollout from the log: both arms, their agreement, the estimated worth of learning in visits that the
+//! table served, and the current stage. The command, the API and the dashboard share its structure.
 
 use std::path::Path;
 
@@ -14,56 +14,57 @@ use crate::selector::Selector;
 use fetchwise_types::attempt::{Arm, Attempt};
 use fetchwise_types::rfc3339;
 
-/// Hosts that are named where the arms differ.
+/// Number of hosts that are listed where the arms differ.
 const MAX_HOSTS: usize = 20;
 
-/// What a rollout has come to. With serde it is one JSON object.
+/// The report of a rollout. Serialized it is one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Rollout {
-    /// Visits that began from then on; null for all.
+    /// Start of the window of visits; null for all.
     pub since: Option<String>,
-    /// Visits that began before then.
+    /// End of the window of visits.
     pub until: Option<String>,
-    /// The stage that is under way; null where no router table was ever used.
+    /// The current stage; null if no router table was ever used.
     pub stage: Option<Stage>,
     /// Set while learning is out of service.
     pub fallen_back: Option<Fallen>,
-    /// When an operator put it back last.
+    /// Time at which an operator last resumed learning.
     pub resumed_at: Option<String>,
-    /// How often the guard has looked within the stage.
+    /// Number of interim looks within the stage.
     pub looks: u32,
-    /// The next look is due when the smaller arm has so many visits; null before the first one.
+    /// Visits of the smaller arm at which the next look is due; null before the first one.
     pub next_look_at: Option<u64>,
-    /// What the last look found.
+    /// The result of the last look.
     pub last_look: Option<Look>,
-    /// Both arms side by side.
+    /// The comparison of both arms.
     #[serde(flatten)]
     pub comparison: Comparison,
-    /// How often both would take the same fetcher.
+    /// The agreement of both arms.
     pub agreement: Agreement,
-    /// What learning would have been worth where the table served; null where it was not asked, or nobody evaluated it.
+    /// The estimated worth of learning in visits that the table served; null if learning made no decisions there, or
+    /// without evaluation.
     pub shadow: Option<ShadowWorth>,
 }
 
-/// What learning would have been worth where the table served: an off-policy estimate, in plain requests a visit.
+/// The worth of learning in visits that the table served: an off-policy estimate, in plain requests per visit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ShadowWorth {
     /// Visits that it rests on.
     pub visits: u64,
-    /// What the table's came to: pages, less requests and blocks.
+    /// The table's worth: pages, less requests and blocks.
     pub table: Worth,
-    /// What learning's would have come to (doubly robust).
+    /// Learning's estimated worth (doubly robust).
     pub learning: Worth,
     /// Learning less the table.
     pub gain: Worth,
-    /// The share of visits in which learning wanted another fetcher than the table, which the log knows nothing of: there the
-    /// estimate is the model's.
+    /// Fraction of visits in which learning prefers another fetcher than the table. The log has no data about them, so
+    /// the estimate is the model's.
     pub unsupported_share: f64,
     /// Whether the log supports the estimate.
     pub supported: bool,
-    /// Why not.
+    /// The reasons if it does not.
     pub warnings: Vec<String>,
 }
 
@@ -71,7 +72,7 @@ pub struct ShadowWorth {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Worth {
-    /// In plain requests a visit.
+    /// In plain requests per visit.
     pub value: f64,
     /// The interval's lower end.
     pub ci_low: f64,
@@ -99,7 +100,7 @@ impl From<Evaluation> for ShadowWorth {
     }
 }
 
-/// Takes attempts one by one, oldest first, and then says what they come to.
+/// Collects attempts one by one, oldest first, for a report.
 #[derive(Debug)]
 pub struct RolloutSummary {
     fold: Aggregate,
@@ -107,21 +108,21 @@ pub struct RolloutSummary {
 }
 
 impl RolloutSummary {
-    /// No attempts yet. `costs` are those of fetchers; [`costs_of`] a selector will do.
+    /// Returns a summary without attempts. `costs` are those of fetchers, for example [`costs_of`] a selector.
     pub fn new(window: Window, costs: impl IntoIterator<Item = (String, f64)>) -> Self {
         Self { fold: Aggregate::new(window, costs), shadow: None }
     }
 
-    /// Works out, too, what learning would have been worth where the table served. `selector` must be without evidence and have the
-    /// candidates, costs and constants of the crawler; it is shown the log from the beginning. Costs an explained decision for each
-    /// visit that the table served.
+    /// Estimates the worth of learning in visits that the table served, too. `selector` must have no evidence, and the
+    /// candidates, costs and constants of the crawler; it learns from the whole log. Cost: an explained decision for
+    /// each visit that the table served.
     #[must_use]
     pub fn with_shadow(mut self, selector: Selector) -> Self {
         self.shadow = Some(OffPolicyEvaluator::of_shadow(selector));
         self
     }
 
-    /// Takes an attempt, of before the window too: an estimate of its time rests on them.
+    /// Adds an attempt. Attempts before the window count as well: estimates within it rest on them.
     pub fn observe(&mut self, attempt: &Attempt) {
         self.fold.observe(attempt);
         let is_in = self.fold.window().has(attempt.attempted_at);
@@ -132,7 +133,7 @@ impl RolloutSummary {
         }
     }
 
-    /// What it all comes to, with what is [`Kept`] of the stage under way.
+    /// Returns the report, with the saved state of the current stage.
     pub fn finish(self, kept: Option<Kept>) -> Rollout {
         let (kept, window) = (kept.unwrap_or_default(), self.fold.window());
         let agreement = self.fold.agreement(MAX_HOSTS);
@@ -153,11 +154,12 @@ impl RolloutSummary {
     }
 }
 
-/// What the rollout in a data directory has come to, beside a running crawler too. Without a window it is the stage under way, or
-/// everything where there is none. Cost: a pass over the journal, which holds a thread for some seconds where that is large.
+/// Returns the report of the rollout in a data directory, which a crawler may be using. The default window is the
+/// current stage, or everything without one. Cost: a pass over the journal, which takes some seconds of a thread if the
+/// journal is large.
 ///
 /// # Errors
-/// [`RolloutError`] when the journal or what is kept cannot be read.
+/// [`RolloutError`] when the journal or the state cannot be read.
 ///
 /// ```
 /// use fetchwise::rollout;
@@ -190,21 +192,21 @@ pub fn read(
     Ok(fold.finish(kept))
 }
 
-/// The stage that is under way: up to now, or until learning was taken out of service. What the table served from then on is not to
-/// be compared with what learning did before.
+/// Returns the window of the current stage: up to now, or until learning was taken out of service. Later visits of the
+/// table are not comparable with earlier ones of learning.
 pub fn window_of(kept: Option<&Kept>) -> Window {
     let stage = kept.and_then(|kept| kept.stage.as_ref());
     let fallen = kept.and_then(|kept| kept.fallen_back.as_ref());
     Window { since: stage.map(|stage| stage.began), until: fallen.map(|fallen| fallen.at) }
 }
 
-/// What requests by the fetchers of a selector cost, in plain requests.
+/// Returns the costs of requests by the fetchers of a selector, in plain requests.
 pub fn costs_of(selector: &Selector) -> Vec<(String, f64)> {
     selector.candidates().map(|(_, spec)| (spec.name.to_string(), spec.cost)).collect()
 }
 
 impl Rollout {
-    /// The figures of an arm.
+    /// Returns the figures of an arm.
     pub fn arm(&self, arm: Arm) -> &crate::ab_test::ArmFigures {
         &self.comparison.arms[arm as usize]
     }

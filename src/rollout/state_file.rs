@@ -1,7 +1,10 @@
-//! What is remembered of a rollout: the stage that is under way, how often it was looked, and whether learning is out of service.
+//! The saved state of a rollout: the current stage, the number of interim looks, and whether learning is out of
+//! service.
 //!
-//! A small JSON file beside the log, replaced as a whole, so that a reader finds the old one or the new one. It holds no host and
-//! no URL. Must not know what is done about it.
+//! The state is a small JSON file next to the log. It is replaced as a whole, so that a reader finds the old one or the
+//! new one. It contains no host and no URL.
+//!
+//! Must not know: the consequences of the state.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,58 +19,58 @@ use fetchwise_types::time::Timestamp;
 
 /// The file's name in the data directory.
 pub const FILE: &str = "rollout.json";
-/// The version of its layout that is written.
+/// The version of the layout that is written.
 const VERSION: u32 = 1;
 
-/// What a file of a rollout can be wrong with.
+/// The error of a rollout's state file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeptError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error("cannot write {path}: {source}")]
     Write {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It is not what fetchwise writes.
-    #[error("{path} is not what fetchwise keeps of a rollout: {reason}; remove it to begin a new stage")]
+    /// The file has invalid content.
+    #[error("invalid rollout state {path}: {reason}; remove it to begin a new stage")]
     Content {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is invalid.
         reason: String,
     },
 }
 
-/// A stretch of time in which hosts were dealt to the arms in one way: attempts of different stages are not compared.
+/// A period in which hosts were assigned to the arms in one way. Attempts of different stages are not compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Stage {
-    /// When it began.
+    /// Start of the stage.
     #[serde(with = "time_as_text")]
     pub began: Timestamp,
     /// The mode's name.
     pub mode: String,
     /// The share of hosts that [`Mode::Split`] gives to learning.
     pub split_share: f64,
-    /// How many routes the table has.
+    /// Number of routes in the table.
     pub routes: usize,
-    /// Tells one table from another.
+    /// A hash of the table.
     pub table: String,
 }
 
 impl Stage {
-    /// The stage that a router makes, as of `began`.
+    /// Returns the stage of a router, as of `began`.
     pub fn of(router: &Router, began: Timestamp) -> Self {
         let mut routes: Vec<(&str, &str)> = router.table.iter().collect();
         routes.sort_unstable();
@@ -87,7 +90,7 @@ impl Stage {
         }
     }
 
-    /// Whether both deal hosts in the same way. The share counts in mode split alone.
+    /// Returns whether both stages assign hosts in the same way. The share matters in mode split only.
     pub fn is_like(&self, other: &Self) -> bool {
         self.mode == other.mode
             && self.table == other.table
@@ -95,20 +98,20 @@ impl Stage {
     }
 }
 
-/// Learning is out of service.
+/// The state while learning is out of service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Fallen {
-    /// Since when.
+    /// Start of the fallback.
     #[serde(with = "time_as_text")]
     pub at: Timestamp,
-    /// The name of the mode that was left.
+    /// The name of the previous mode.
     pub from: String,
     /// The share that learning had.
     pub split_share: f64,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
-    /// The look that found it.
+    /// The look that found learning worse.
     pub look: Option<Look>,
 }
 
@@ -123,7 +126,7 @@ impl Fallen {
         }
     }
 
-    /// The same, as a selector takes it.
+    /// Returns the fallback for a selector.
     pub fn why(&self) -> Fallback {
         Fallback {
             at: self.at,
@@ -134,27 +137,27 @@ impl Fallen {
     }
 }
 
-/// All that is remembered.
+/// The saved state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Kept {
-    /// Of the file's layout.
+    /// The version of the file's layout.
     pub version: u32,
-    /// The stage that is under way.
+    /// The current stage.
     pub stage: Option<Stage>,
-    /// How often it was looked at it.
+    /// The interim looks of the stage.
     #[serde(default)]
     pub looks: InterimLooks,
-    /// What the last look found.
+    /// The result of the last look.
     #[serde(default)]
     pub last_look: Option<Look>,
     /// Set while learning is out of service.
     #[serde(default)]
     pub fallen_back: Option<Fallen>,
-    /// How often it went out of service since an operator put it back.
+    /// Number of fallbacks since an operator last resumed learning.
     #[serde(default)]
     pub falls: u32,
-    /// When somebody put it back last.
+    /// Time at which an operator last resumed learning.
     #[serde(default, with = "maybe_time_as_text")]
     pub resumed_at: Option<Timestamp>,
 }
@@ -174,10 +177,10 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// What is kept in a data directory; nothing where no rollout was ever begun.
+    /// Reads the state in a data directory; `None` if no rollout was ever started.
     ///
     /// # Errors
-    /// [`KeptError`] when there is a file that cannot be read.
+    /// [`RolloutStateError`] when there is a file that cannot be read.
     pub fn read(dir: &Path) -> Result<Option<Self>, KeptError> {
         let path = dir.join(FILE);
         let text = match fs::read_to_string(&path) {
@@ -189,14 +192,14 @@ impl Kept {
         let kept: Self = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         match kept.version {
             VERSION => Ok(Some(kept)),
-            other => Err(wrong(format!("its layout has the version {other}, and this release knows {VERSION}"))),
+            other => Err(wrong(format!("unsupported version {other}, expected {VERSION}"))),
         }
     }
 
-    /// Puts it in the place of what was kept before. It is on disk when this returns.
+    /// Replaces the state. It is on disk when this returns.
     ///
     /// # Errors
-    /// [`KeptError::Write`].
+    /// [`RolloutStateError::Write`].
     pub fn write(&self, dir: &Path) -> Result<(), KeptError> {
         let path = dir.join(FILE);
         let new = dir.join(format!("{FILE}.{}.new", std::process::id()));
@@ -207,13 +210,15 @@ impl Kept {
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&new, &path)?;
-            // The name is on disk once the directory is. Where a directory cannot be synced the system does it in its own time.
+            // The name is on disk once the directory is. If a directory cannot be synced, the operating system writes
+            // it later.
             File::open(dir).and_then(|dir| dir.sync_all()).or(Ok(()))
         };
         write().map_err(|source| KeptError::Write { path: path.clone(), source })
     }
 
-    /// An operator puts learning back into service: the next stage begins `now`, with nothing held against it. Says what was lifted.
+    /// Puts learning back into service on behalf of an operator: the next stage begins `now`, without earlier results.
+    /// Returns the fallback that ended.
     pub fn resume(&mut self, now: Timestamp) -> Option<Fallen> {
         let lifted = self.fallen_back.take()?;
         self.falls = 0;
@@ -222,7 +227,7 @@ impl Kept {
         Some(lifted)
     }
 
-    /// The same stage from now on, without the looks of before.
+    /// Restarts the same stage at `now`, without its previous looks.
     pub(super) fn begin_anew(&mut self, now: Timestamp) {
         if let Some(stage) = &mut self.stage {
             stage.began = now;
@@ -277,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_and_what_is_something_else_is_refused() {
+    fn a_written_state_reads_back_and_invalid_content_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Kept::read(dir.path()).unwrap(), None);
         let now = Timestamp::from_millis(1_790_000_000_123);
@@ -292,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_is_mode_and_table_and_in_a_split_the_share() {
+    fn a_stage_depends_on_mode_and_table_and_in_a_split_on_the_share() {
         let of = |mode, share, domain| Stage::of(&router(mode, share, domain), Timestamp::now());
         assert!(of(Mode::Shadow, 0.1, "a.org").is_like(&of(Mode::Shadow, 0.2, "a.org")));
         assert!(!of(Mode::Split, 0.1, "a.org").is_like(&of(Mode::Split, 0.2, "a.org")));

@@ -1,4 +1,4 @@
-//! The guard over a selector that records, with a clock that stands still until it is set, and a process that begins anew.
+//! The guard over a selector that records, with a clock that only tests advance, and across restarts of the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Crawl {
         Self { clock, selector: Arc::new(selector), journal, guard, events, pages: 0 }
     }
 
-    /// Visits so many pages of each host; learning's bring nothing.
+    /// Visits `many` pages of each host; with `is_worse`, learning's visits deliver nothing.
     fn visit(&mut self, many: usize, is_worse: bool) {
         for _ in 0..many {
             self.pages += 1;
@@ -96,7 +96,7 @@ impl Crawl {
 }
 
 #[test]
-fn looks_go_on_where_the_process_before_stopped() {
+fn a_restart_continues_the_looks_of_the_stage() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = Crawl::begin(dir.path(), BEGIN, Mode::Split, settings());
     first.visit(3, false);
@@ -106,14 +106,14 @@ fn looks_go_on_where_the_process_before_stopped() {
     assert_eq!(second.guard.kept(), kept.clone());
     second.visit(4, false);
     let later = second.guard.kept();
-    // Had the visits of before been lost, the next look would have waited for them to come again.
+    // Without the earlier visits the next look would have waited for as many new ones.
     assert!(later.looks.made > kept.looks.made && later.stage == kept.stage, "{later:?}");
     let learning = later.last_look.unwrap().visits[0];
     assert!(learning > 4 * HOSTS as u64 / 3, "{learning} visits, of both processes");
 }
 
 #[test]
-fn a_fall_back_outlives_the_process_and_other_modes_and_ends_with_an_operators_word() {
+fn a_fallback_outlives_the_process_and_other_modes_until_an_operator_resumes() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = Crawl::begin(dir.path(), BEGIN, Mode::Split, settings());
     first.visit(4, true);
@@ -122,7 +122,7 @@ fn a_fall_back_outlives_the_process_and_other_modes_and_ends_with_an_operators_w
     let mut second = Crawl::begin(dir.path(), at, Mode::Learning, settings());
     assert!(matches!(second.events[..], [Event::StillFallen(_)]), "{:?}", second.events);
     second.visit(2, true);
-    assert_eq!(second.events.len(), 1, "no time by itself brings it back: {:?}", second.events);
+    assert_eq!(second.events.len(), 1, "time alone does not resume it: {:?}", second.events);
     let mut kept = Kept::read(dir.path()).unwrap().unwrap();
     assert!(kept.resume(second.clock.now()).is_some());
     kept.write(dir.path()).unwrap();
@@ -132,7 +132,7 @@ fn a_fall_back_outlives_the_process_and_other_modes_and_ends_with_an_operators_w
 }
 
 #[test]
-fn a_second_chance_comes_after_the_time_that_was_set_and_the_next_one_later() {
+fn retries_come_after_the_configured_time_and_then_after_twice_as_long() {
     let dir = tempfile::tempdir().unwrap();
     let settings = GuardSettings { retry_after: Some(7 * DAY), ..settings() };
     let mut crawl = Crawl::begin(dir.path(), BEGIN, Mode::Split, settings);
@@ -161,7 +161,7 @@ fn another_mode_or_table_is_another_stage() {
     crawl.visit(1, false);
     let after = crawl.guard.kept();
     assert!(after.stage.unwrap().began > before.stage.unwrap().began && after.looks.made <= 1);
-    // A page by hand, without any table, is none of a rollout's.
+    // A manual fetch without a table does not belong to the rollout.
     let at = crawl.end();
     let selector = Selector::builder().clock(Arc::new(Clock::fixed(at))).build().unwrap();
     let (guard, _) = Guard::open(dir.path(), &selector, settings()).unwrap();
@@ -170,7 +170,7 @@ fn another_mode_or_table_is_another_stage() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_said_and_holds_all_the_same() {
+fn a_state_that_cannot_be_saved_is_reported_and_applies_anyway() {
     let dir = tempfile::tempdir().unwrap();
     let gone = dir.path().join("gone");
     std::fs::create_dir(&gone).unwrap();
