@@ -1,7 +1,8 @@
-//! Explanations: every step from prior to estimate, which of them decided, and what would be otherwise.
+//! Explanations: every step from prior to estimate, the step that decided, and counterfactuals.
 //!
-//! Owns what a decision looks like to a person. It works from the steps that were written down while the decision was made, and
-//! must not decide itself.
+//! Owns: the presentation of a decision to people.
+//!
+//! Must not know: how to decide; it uses the steps recorded during the decision.
 
 use crate::evidence::{Tags, WALLED};
 use crate::score::estimate::{Step, Trace};
@@ -12,7 +13,7 @@ use fetchwise_types::heuristic::{HOST_SHOWED, Heuristic};
 use fetchwise_types::registry::{FetcherId, Registry};
 use fetchwise_types::time::Timestamp;
 
-/// Why a decision is what it is.
+/// The explanation of a decision.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -20,73 +21,77 @@ pub struct Explanation {
     pub url: String,
     /// Its heuristics.
     pub heuristics: Vec<Heuristic>,
-    /// Each step from prior to estimate, in order, over all candidates; while paused as if it were not.
+    /// Each step from prior to estimate, in order, over all candidates; for a paused host, as if it were not paused.
     pub steps: Vec<EvidenceStep>,
-    /// The candidates with their numbers; while paused as if it were not.
+    /// The candidates with their numbers; for a paused host, as if it were not paused.
     pub candidates: Vec<CandidateView>,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
-    /// The place in `steps` of the step that decided: after it the chosen fetcher had the highest index, and kept it. When it had
-    /// the highest index from the start, it is the step that raised it most. None where no evidence took part.
+    /// The index in `steps` of the step that decided: after it the chosen fetcher had the highest index, and kept it.
+    /// If the fetcher had the highest index from the start, it is the step that raised it most. `None` if no evidence
+    /// was used.
     pub deciding: Option<usize>,
-    /// What would be otherwise.
+    /// The counterfactuals.
     pub counterfactuals: Vec<Counterfactual>,
-    /// What the host showed.
+    /// The signals that the host showed.
     pub shown: Vec<TagView>,
 }
 
-/// What a host showed, and how fetchers fare on all hosts that had shown it.
+/// A signal that a host showed, and the results of fetchers on all hosts that had shown it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TagView {
-    /// The tag: `block_datadome`, `spa_framework=next`; `walled` where the vendor tells no more than that there is a wall.
+    /// The signal: `block_datadome`, `spa_framework=next`; `walled` if the vendor is no more informative than the block
+    /// itself.
     pub tag: String,
-    /// Whether it says whose wall stands before the host.
+    /// Whether it names the vendor of the host's blocks.
     pub is_vendor: bool,
-    /// The day on which the host, or where it showed no vendor its site, last showed it.
+    /// The day on which the host last showed it, or its site, if the host showed no vendor.
     pub last_shown: Timestamp,
     /// The candidates that were tried on hosts that had shown it.
     pub fetchers: Vec<TagFetcher>,
 }
 
-/// How a fetcher fares on hosts that had shown a tag.
+/// The results of a fetcher on hosts that had shown a signal.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TagFetcher {
     /// Its name.
     pub fetcher: String,
-    /// The share of its attempts that delivered.
+    /// Its success rate.
     pub success_rate: f64,
-    /// Its decayed attempts; a host counts once a day, and 200 at most are remembered.
+    /// Its decayed attempts; a host counts once a day, and at most 200 are remembered.
     pub attempts: f64,
-    /// On how many hosts they were made.
+    /// Number of hosts of these attempts.
     pub hosts: u32,
-    /// The same share on all hosts that had shown any vendor (or any framework).
+    /// The success rate on all hosts that had shown any vendor (or any framework).
     pub category_rate: f64,
-    /// For how many attempts that counts against the host's own: the more, the more alike the tag's hosts are.
+    /// Weight of the signal against the host's own evidence, in attempts: the more alike the signal's hosts are, the
+    /// higher.
     pub weight: f64,
-    /// When the vendor changed its mind about it: what the fetcher did on a host before then does not count.
+    /// Time at which the vendor changed its policy for the fetcher: earlier attempts of the fetcher on a host do not
+    /// count.
     pub turned_at: Option<Timestamp>,
 }
 
-/// What would be decided, or what it would take, if something were otherwise.
+/// A decision or a cost under other conditions.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Counterfactual {
-    /// If site, domain and section were unknown.
+    /// The decision without evidence of site, domain and section.
     WithoutDomain {
-        /// What would be decided.
+        /// The decision.
         decision: Decision,
-        /// The numbers of the fetcher that would be taken, if any.
+        /// The numbers of the fetcher that it selects, if any.
         candidate: Option<CandidateView>,
     },
-    /// If the cheapest of the other candidates were taken.
+    /// The costs if the cheapest of the other candidates were taken.
     CheapestAlternative {
         /// Its numbers.
         candidate: CandidateView,
-        /// What a page would cost through it on average, in plain requests.
+        /// Its mean cost per page, in plain requests.
         expected_cost: f64,
-        /// The same through the chosen fetcher.
+        /// The mean cost per page of the chosen fetcher.
         expected_cost_chosen: f64,
     },
 }
@@ -101,9 +106,9 @@ pub struct EvidenceStep {
     pub value: String,
     /// The fetcher.
     pub fetcher: String,
-    /// The decayed successes that moved the estimate, priors included; those of the alert pair where the level keeps one.
+    /// Decayed successes that moved the estimate, priors included; those of the alert pair if the level keeps one.
     pub success: f64,
-    /// The decayed attempts that moved the estimate, likewise.
+    /// Decayed attempts that moved the estimate, likewise.
     pub total: f64,
     /// Decayed successes, exact, priors included.
     pub exact_success: f64,
@@ -113,13 +118,13 @@ pub struct EvidenceStep {
     pub blocked: f64,
     /// Attempts that counted, undecayed.
     pub attempts: u32,
-    /// The chance of success before this step.
+    /// Probability of success before this step.
     pub estimate_before: f64,
-    /// The chance of success after it.
+    /// Probability of success after it.
     pub estimate_after: f64,
 }
 
-/// One candidate as a decision saw it.
+/// One candidate at the time of a decision.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CandidateView {
@@ -127,11 +132,11 @@ pub struct CandidateView {
     pub fetcher: String,
     /// The cost of a request here: as configured, or as measured.
     pub cost: f64,
-    /// How a measured cost came to be.
+    /// The inputs of a measured cost.
     pub measured: Option<MeasuredCost>,
-    /// The chance of success, 0 to 1.
+    /// Probability of success, 0 to 1.
     pub success: f64,
-    /// The chance of a block, 0 to 1.
+    /// Probability of a block, 0 to 1.
     pub block: f64,
     /// The index while more than one attempt is left.
     pub index: f64,
@@ -141,7 +146,7 @@ pub struct CandidateView {
     pub confidence: f64,
     /// The decayed attempts that confidence rests on.
     pub sample_size: f64,
-    /// Whether that is enough to rely on.
+    /// Whether the confidence is sufficient.
     pub confident: bool,
     /// Decayed attempts on this domain.
     pub domain_attempts: f64,
@@ -171,15 +176,15 @@ impl CandidateView {
     }
 }
 
-/// A cost that was taken from how long requests take.
+/// A cost measured by request durations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MeasuredCost {
-    /// What was configured: the measured cost is between a quarter and four times of it.
+    /// The configured cost: the measured cost is between a quarter and four times of it.
     pub configured: f64,
-    /// How long a request of this fetcher is expected to take here, in milliseconds.
+    /// Expected duration of a request of this fetcher here, in milliseconds.
     pub request_ms: f64,
-    /// How long a plain request takes on average anywhere: the unit.
+    /// Mean duration of a plain request on all hosts, in milliseconds: the unit.
     pub plain_ms: f64,
 }
 
@@ -194,7 +199,7 @@ impl MeasuredCost {
     }
 }
 
-/// Collects the steps of a walk.
+/// Collector of the steps of a walk.
 pub(crate) struct Steps<'s> {
     registry: &'s Registry,
     tags: &'s Tags,
@@ -203,7 +208,7 @@ pub(crate) struct Steps<'s> {
 }
 
 impl<'s> Steps<'s> {
-    /// For a URL of the path depth `depth`.
+    /// Returns a collector for a URL of the path depth `depth`.
     pub(crate) fn new(registry: &'s Registry, tags: &'s Tags, depth: u32) -> Self {
         Self { registry, tags, depth, steps: Vec::new() }
     }
@@ -212,7 +217,7 @@ impl<'s> Steps<'s> {
 impl Trace for Steps<'_> {
     fn step(&mut self, step: Step<'_>) {
         if step.total == 0.0 {
-            // What was forgotten left its cell behind.
+            // A cell without attempts, left behind by a retraction.
             return;
         }
         let value = match step.kind {
@@ -220,7 +225,8 @@ impl Trace for Steps<'_> {
             HOST_SHOWED => step.tag.and_then(|id| self.tags.name_of(id)).map_or(WALLED.to_owned(), String::from),
             _ => step.value.to_owned(),
         };
-        // Cells lie in the order they were learned in, which a snapshot does not keep: people see fetchers in theirs.
+        // Cells are in the order of learning, which a snapshot does not keep. Sorted, so that people see fetchers in
+        // registration order.
         let is_later = |known: &EvidenceStep| {
             let same = known.kind == step.kind && known.value == value;
             same && self.registry.find(&known.fetcher) > Some(step.fetcher)
@@ -245,7 +251,7 @@ impl Trace for Steps<'_> {
     }
 }
 
-/// The step of `steps` that decided for `chosen`; see [`Explanation::deciding`].
+/// Returns the step of `steps` that decided for `chosen`; see [`Explanation::deciding`].
 pub(crate) fn deciding(
     steps: &[EvidenceStep],
     candidates: &[Scored<'_>],
@@ -275,7 +281,7 @@ pub(crate) fn deciding(
         }
         let now = leader(&estimates);
         if now != ahead && now == Some(chosen) {
-            // Either the chosen one rose here, or the one that led fell.
+            // Either the chosen one rose here, or the leader fell.
             let of = |id| level.iter().position(|step| is_of(step, id));
             turned = of(chosen).or_else(|| ahead.and_then(of)).map(|place| at + place);
         }
@@ -291,7 +297,7 @@ pub(crate) fn deciding(
     turned.or_else(helped)
 }
 
-/// Whether a step's type is the one that confidence was worked out from.
+/// Returns whether a step's type is the one that confidence was computed from.
 fn is_basis(kind: &str, specificity: Specificity) -> bool {
     match specificity {
         Specificity::DomainPath => kind == "domain_path",
@@ -305,7 +311,7 @@ fn is_basis(kind: &str, specificity: Specificity) -> bool {
     }
 }
 
-/// The cheapest candidate that could be taken in place of `chosen`.
+/// Returns the cheapest candidate that could be taken in place of `chosen`.
 pub(crate) fn cheapest_alternative(
     candidates: &[Scored<'_>],
     chosen: FetcherId,

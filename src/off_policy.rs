@@ -1,13 +1,14 @@
-//! Off-policy evaluation: what a policy would have been worth on a log that another one made.
+//! Off-policy evaluation: the worth of a policy, estimated from a log that another policy made.
 //!
-//! Attempts are replayed in the order of the log. At the first attempt of each fetch the evaluated policy is asked, with the
-//! evidence of that moment, which fetcher it would have taken; the logged propensity says how likely the policy that made the
-//! log was to take the one it took. What is evaluated is the first decision: what came after a failure is the log's.
+//! Attempts are replayed in the order of the log. At the first attempt of each fetch, the evaluated policy decides with
+//! the evidence of that moment; the logged propensity is the probability with which the log's policy took its fetcher.
+//! The evaluation concerns the first decision: later attempts are the log's.
 //!
-//! Two estimates: by inverse propensity, which trusts the log alone, and the doubly robust one, which takes the selector's own
-//! estimate of each fetcher's worth and corrects it by the log where the two agree on the fetcher. Either needs a log whose
-//! policy now and then took something else; where it never did, [`Evaluation::warnings`] says so. Must not know where attempts
-//! come from.
+//! There are two estimates. Inverse propensity uses the log alone. The doubly robust estimate takes the selector's own
+//! estimate of each fetcher's worth and corrects it by the log where the two agree on the fetcher. Both need a log
+//! whose policy occasionally took other fetchers; [`Evaluation::warnings`] reports a log without such decisions.
+//!
+//! Must not know: where attempts come from.
 
 use std::collections::HashMap;
 
@@ -19,18 +20,19 @@ use fetchwise_types::heuristic::url::parse;
 
 /// Normal quantile of a two-sided 95 % interval.
 const NORMAL_95: f64 = 1.96;
-/// Fewer effective fetches than this support no statement.
+/// Effective number of fetches below which there is no conclusion.
 const EFFECTIVE_MIN: f64 = 100.0;
-/// A larger share of decisions without support makes an estimate the model's, not the log's.
+/// Fraction of unsupported decisions above which an estimate is the model's, not the log's.
 const MAX_UNSUPPORTED: f64 = 0.05;
-/// Clusters are domains; with fewer, an interval from their spread means nothing.
+/// Number of domains, which are the clusters, below which an interval from their spread is meaningless.
 const DOMAINS_MIN: usize = 10;
 
-/// One estimate with its 95 % confidence interval, which takes into account that fetches of one domain resemble each other.
+/// One estimate with its 95 % confidence interval, which takes into account that fetches of one domain resemble each
+/// other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Estimate {
-    /// Worth a fetch, in direct requests.
+    /// Worth per fetch, in plain requests.
     pub value: f64,
     /// The interval's lower end.
     pub ci_low: f64,
@@ -38,35 +40,35 @@ pub struct Estimate {
     pub ci_high: f64,
 }
 
-/// What a log says about a policy.
+/// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Evaluation {
     /// The evaluated policy.
     pub policy: String,
-    /// Doubly robust: the estimate to go by.
+    /// Doubly robust: the main estimate.
     pub doubly_robust: Estimate,
-    /// By inverse propensity, weights normalised.
+    /// By inverse propensity, with normalized weights.
     pub inverse_propensity: Estimate,
-    /// What the log itself came to.
+    /// The worth of the logged fetches.
     pub logged: Estimate,
-    /// How much more than that the doubly robust estimate is, with the interval of the difference.
+    /// The doubly robust estimate less the logged worth, with the interval of the difference.
     pub gain: Estimate,
     /// Fetches that were evaluated.
     pub fetches: u64,
-    /// Of those, how many where the evaluated policy would have taken what was taken.
+    /// Fetches for which the evaluated policy agreed with the log.
     pub agreed: u64,
-    /// How many equally weighted fetches the log is worth for this question.
+    /// Effective number of equally weighted fetches.
     pub effective_sample: f64,
-    /// The share of fetches where the evaluated policy wants a fetcher that the log's policy had no chance of taking.
+    /// Fraction of fetches where the evaluated policy takes a fetcher that the log's policy never took.
     pub unsupported_share: f64,
-    /// Fetches left out, because their first attempt says nothing of its propensity.
+    /// Fetches left out because their first attempt has no propensity.
     pub left_out: u64,
-    /// Why not to rely on the estimate; empty when there is no reason.
+    /// Reasons not to rely on the estimate; empty without any.
     pub warnings: Vec<String>,
 }
 
-/// A fetch whose end has not been seen yet.
+/// A fetch that may have more attempts.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     fetch: Fetch,
@@ -75,7 +77,7 @@ struct Open {
     first: f64,
 }
 
-/// A fetch, as far as an estimate is concerned.
+/// The inputs of an estimate for one fetch.
 #[derive(Clone, Copy, Debug)]
 struct Fetch {
     domain: u64,
@@ -83,12 +85,12 @@ struct Fetch {
     worth: f64,
     propensity: f64,
     agreed: bool,
-    /// What the model expects of the fetcher that was taken, and of the one that would have been.
+    /// The model's estimates for the fetcher that was taken, and for the one of the evaluated policy.
     expected_taken: f64,
     expected_wanted: f64,
 }
 
-/// Takes a log attempt by attempt, and then says what it shows of a policy.
+/// Collects the attempts of a log and then evaluates a policy.
 ///
 /// ```
 /// use fetchwise::attempt::Attempt;
@@ -108,18 +110,18 @@ struct Fetch {
 #[derive(Debug)]
 pub struct OffPolicyEvaluator {
     selector: Selector,
-    /// What is evaluated is what learning would have taken where the table served, as it was logged then.
+    /// Whether to evaluate the logged choices of learning in fetches that the table served.
     is_shadow: bool,
     open: HashMap<u64, Open>,
     done: Vec<Fetch>,
     left_out: u64,
-    /// What followed a first attempt's failure, in all and how often: the model's guess for the next one.
+    /// Sum and number of returns after a failed first attempt: the model's estimate for the next one.
     after_failure: (f64, u64),
 }
 
 impl OffPolicyEvaluator {
-    /// Evaluates the policy of `selector`, which must be without evidence and have the candidates, costs and constants that the
-    /// question is asked for.
+    /// Returns an evaluator of the policy of `selector`, which must have no evidence, and the candidates, costs and
+    /// constants in question.
     pub fn new(selector: Selector) -> Self {
         Self {
             selector,
@@ -131,14 +133,14 @@ impl OffPolicyEvaluator {
         }
     }
 
-    /// Evaluates what learning would have taken where the router table served, by what was logged beside each attempt then. `selector`
-    /// is as for [`new`](Self::new); its own choices are not asked for. A table always takes the same fetcher, so that where learning
-    /// wants another one the estimate is the model's: [`Evaluation::unsupported_share`] says how often that is.
+    /// Returns an evaluator of learning's choices in fetches that the router table served, as logged with each attempt.
+    /// `selector` is as for [`new`](Self::new); its own choices are not used. A table always takes the same fetcher, so
+    /// if learning prefers another one, the estimate is the model's: [`Evaluation::unsupported_share`] says how often.
     pub fn of_shadow(selector: Selector) -> Self {
         Self { is_shadow: true, ..Self::new(selector) }
     }
 
-    /// Takes the next attempt of the log, oldest first. Cost: one explained decision for the first attempt of a fetch.
+    /// Adds the next attempt of the log, oldest first. Cost: one explained decision for the first attempt of a fetch.
     pub fn add(&mut self, attempt: &Attempt) {
         let link = xxh3_64(attempt.link.as_bytes());
         let worth = self.worth(attempt);
@@ -158,12 +160,12 @@ impl OffPolicyEvaluator {
         self.selector.observe(attempt);
     }
 
-    /// Learns from an attempt as the selector did then, and evaluates nothing.
+    /// Learns from an attempt without evaluating it.
     pub fn learn(&mut self, attempt: &Attempt) {
         self.selector.observe(attempt);
     }
 
-    /// What an attempt was worth: the page, less the request and the block.
+    /// Returns the worth of an attempt: the page, less the request and the block.
     fn worth(&self, attempt: &Attempt) -> f64 {
         let settings = self.selector.settings();
         let spec = self.selector.fetcher_id(&attempt.fetcher).and_then(|id| self.selector.fetcher(id));
@@ -172,7 +174,7 @@ impl OffPolicyEvaluator {
         page - cost - if attempt.is_banned { settings.blocked_cost } else { 0.0 }
     }
 
-    /// Asks the evaluated policy about a fetch that begins.
+    /// Returns a new fetch with the decision of the evaluated policy.
     fn begin(&self, attempt: &Attempt, worth: f64) -> Option<Open> {
         let propensity = attempt.propensity.filter(|p| *p > 0.0 && *p <= 1.0)?;
         let url = parse(&attempt.url).ok()?;
@@ -195,7 +197,7 @@ impl OffPolicyEvaluator {
         Some(Open { fetch, first_failed: !attempt.success, first: worth })
     }
 
-    /// What the model expects of a candidate as the first attempt, what follows its failure included.
+    /// Returns the model's estimate for a candidate as the first attempt, including the returns after its failure.
     fn expected(&self, candidate: &CandidateView) -> f64 {
         let settings = self.selector.settings();
         let spec = self.selector.fetcher_id(&candidate.fetcher).and_then(|id| self.selector.fetcher(id));
@@ -215,7 +217,7 @@ impl OffPolicyEvaluator {
         self.done.push(open.fetch);
     }
 
-    /// Ends the log and says what it shows.
+    /// Ends the log and returns the evaluation.
     pub fn finish(mut self) -> Evaluation {
         let mut links: Vec<u64> = self.open.keys().copied().collect();
         links.sort_unstable();
@@ -256,14 +258,14 @@ impl Evaluation {
         let mut warn = |text: String| self.warnings.push(text);
         if self.effective_sample < EFFECTIVE_MIN {
             warn(format!(
-                "the log is worth {:.0} fetches for this question; at least {EFFECTIVE_MIN:.0} are needed",
+                "the log has an effective sample of {:.0} fetches; at least {EFFECTIVE_MIN:.0} are needed",
                 self.effective_sample
             ));
         }
         if self.unsupported_share > MAX_UNSUPPORTED {
             warn(format!(
-                "in {:.0} % of the fetches the policy wants a fetcher that the log's policy had no chance of taking: there \
-                 the estimate is the model's alone",
+                "in {:.0} % of the fetches the policy wants a fetcher that the log's policy never took: the \
+                 estimate rests on the model alone",
                 100.0 * self.unsupported_share
             ));
         }
@@ -271,12 +273,12 @@ impl Evaluation {
             warn(format!("{domains} domains are too few for an interval"));
         }
         if self.left_out > 0 {
-            warn(format!("{} fetches were left out: their propensity is not known", self.left_out));
+            warn(format!("{} fetches were left out: unknown propensity", self.left_out));
         }
     }
 }
 
-/// The ratio of two sums over all fetches, with an interval from the spread between domains.
+/// Returns the ratio of two sums over all fetches, with an interval from the spread between domains.
 fn clustered(fetches: &[Fetch], of: impl Fn(&Fetch) -> (f64, f64)) -> Estimate {
     let (mut above, mut below) = (0.0, 0.0);
     for fetch in fetches {
@@ -336,8 +338,8 @@ mod tests {
         xxh3_64_with_seed(&n.to_le_bytes(), purpose) as f64 / 2f64.powi(64)
     }
 
-    /// A log of 4000 fetches over 50 domains. Plain requests succeed with .4, the browser with .9; the log's policy took the
-    /// browser with chance `browser`.
+    /// Returns a log of 4000 fetches over 50 domains. Plain requests succeed with probability .4, the browser with .9.
+    /// The log's policy took the browser with probability `browser`.
     fn log(browser: f64) -> Vec<Attempt> {
         let begin = Timestamp::from_millis(1_800_000_000_000);
         (0..4000u64)
@@ -362,8 +364,8 @@ mod tests {
     }
 
     #[test]
-    fn both_estimates_find_the_worth_of_what_the_log_seldom_did() {
-        // True worth: .9 * 100 - 20 of the browser, .4 * 100 - 1 of the plain request.
+    fn both_estimates_find_the_worth_of_rare_choices() {
+        // True worth: .9 * 100 - 20 for the browser, .4 * 100 - 1 for the plain request.
         for (policy, browser, truth) in [("playwright", 0.1, 70.0), ("direct_access", 0.9, 39.0)] {
             let evaluation = evaluation(policy, browser);
             for estimate in [evaluation.doubly_robust, evaluation.inverse_propensity] {
@@ -376,15 +378,15 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_never_did_what_the_policy_wants_is_called_unfit() {
+    fn a_log_without_the_policys_choices_gives_warnings() {
         let evaluation = evaluation("playwright", 0.0);
         assert_eq!((evaluation.agreed, evaluation.unsupported_share), (0, 1.0));
-        assert!(evaluation.warnings.iter().any(|w| w.contains("no chance")), "{:?}", evaluation.warnings);
-        assert!(evaluation.warnings.iter().any(|w| w.contains("worth 0 fetches")), "{:?}", evaluation.warnings);
+        assert!(evaluation.warnings.iter().any(|w| w.contains("never took")), "{:?}", evaluation.warnings);
+        assert!(evaluation.warnings.iter().any(|w| w.contains("sample of 0 fetches")), "{:?}", evaluation.warnings);
     }
 
     #[test]
-    fn a_policy_like_the_logs_own_is_worth_what_the_log_came_to() {
+    fn a_policy_equal_to_the_logs_own_has_the_logged_worth() {
         let evaluation = evaluation("playwright", 1.0);
         assert_eq!(evaluation.agreed, evaluation.fetches);
         assert!((evaluation.inverse_propensity.value - evaluation.logged.value).abs() < 1e-9);
@@ -392,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn later_attempts_add_to_the_fetch_they_belong_to() {
+    fn later_attempts_add_to_their_fetch() {
         let mut evaluator = evaluator("direct_access");
         let url = Url::parse("https://e.org/").unwrap();
         let at = Timestamp::from_millis(1_800_000_000_000);
@@ -407,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_without_propensity_are_left_out_and_said_to_be() {
+    fn attempts_without_propensity_are_left_out_with_a_warning() {
         let mut evaluator = evaluator("direct_access");
         let url = Url::parse("https://e.org/").unwrap();
         evaluator.add(&Attempt::new(&url, "direct_access", Timestamp::now()).unwrap().delivered());

@@ -1,7 +1,10 @@
-//! The router: which arm serves a URL, the table that people wrote or the evidence that attempts left.
+//! The router: chooses the arm that serves a URL, the manual table or the learned evidence.
 //!
-//! Owns modes, their precedence and the legacy table. Order of a decision: paused, a caller's hint, then the mode. Must not
-//! know how learning decides: that is the selector's.
+//! A decision considers, in this order: a pause, the caller's hint, the mode.
+//!
+//! Owns: modes, their precedence and the legacy table.
+//!
+//! Must not know: how learning decides, which the selector owns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,20 +18,20 @@ use fetchwise_types::registry::canonical;
 use fetchwise_types::time::Timestamp;
 use fetchwise_types::unknown_name::UnknownName;
 
-/// Which arm serves.
+/// The mode of a router: which arm serves.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumString, strum::IntoStaticStr, VariantNames,
 )]
 #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = no_mode)]
 pub enum Mode {
-    /// Evidence, with probes where there is none.
+    /// Evidence serves, with probes for hosts without any.
     #[default]
     Learning,
     /// The table only.
     Legacy,
-    /// The table serves; what learning would have done is logged.
+    /// The table serves; the choice of learning is logged.
     Shadow,
-    /// A share of the domains goes to learning, the others to the table.
+    /// Learning serves a share of the domains, the table all others.
     Split,
 }
 
@@ -37,15 +40,16 @@ fn no_mode(name: &str) -> UnknownName {
 }
 
 impl Mode {
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The mode that holds: the command line's, else `LEARNING_MODE_ENABLED` (`true` or `false`), else the config's.
+    /// Returns the effective mode: the command line's, else `LEARNING_MODE_ENABLED` (`true` or `false`), else the
+    /// config's.
     ///
     /// # Errors
-    /// When the variable is neither.
+    /// [`ModeError`] when the variable is neither.
     pub fn resolve(
         command_line: Option<Self>,
         variable: Option<&str>,
@@ -61,27 +65,27 @@ impl Mode {
     }
 }
 
-/// `LEARNING_MODE_ENABLED` is neither `true` nor `false`.
+/// The error of an invalid `LEARNING_MODE_ENABLED`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("LEARNING_MODE_ENABLED is {0:?}; it can be \"true\" or \"false\"")]
+#[error("invalid LEARNING_MODE_ENABLED {0:?}: expected \"true\" or \"false\"")]
 pub struct ModeError(String);
 
-/// A router table that cannot be read.
+/// The error of an invalid router table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// A line that is no route.
+    /// An invalid line.
     #[error("line {line}: {reason}")]
     Line {
         /// Counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// What is invalid.
         reason: String,
     },
-    /// The same domain twice, to different fetchers.
-    #[error("{}{domain} is routed to {first} already, and here to {second}", at(*.line))]
+    /// Two routes of one domain to different fetchers.
+    #[error("{}duplicate route of {domain}: {first} before, {second} here", at(*.line))]
     Conflict {
-        /// The line of the second route, counted from 1, where the table comes from a file.
+        /// The line of the second route, counted from 1, if the table comes from a file.
         line: Option<usize>,
         /// The domain.
         domain: String,
@@ -90,14 +94,14 @@ pub enum TableError {
         /// Its second one.
         second: String,
     },
-    /// A route to a fetcher that does not exist.
+    /// A route to an unknown fetcher.
     #[error("{}the route of {domain}: {fetcher}", at(*.line))]
     UnknownFetcher {
-        /// The line, counted from 1, where the table comes from a file.
+        /// The line, counted from 1, if the table comes from a file.
         line: Option<usize>,
         /// The domain.
         domain: String,
-        /// The fetcher, and those there are.
+        /// The fetcher, and the valid names.
         fetcher: Box<UnknownName>,
     },
 }
@@ -119,18 +123,18 @@ struct Route {
 }
 
 impl RouteTable {
-    /// Adds a route. The domain is read as the `domain` heuristic is: lower case, without `www.`.
+    /// Adds a route. The domain is normalized like the `domain` heuristic: lower case, without `www.`.
     ///
     /// # Errors
-    /// [`TableError::Conflict`] when the domain goes elsewhere already.
+    /// [`TableError::Conflict`] when the domain has a route to another fetcher.
     pub fn insert(&mut self, domain: &str, fetcher: &str) -> Result<(), TableError> {
         self.add(None, domain, fetcher)
     }
 
-    /// As [`RouteTable::insert`], for a route from this line of a file; errors about it name the line.
+    /// Adds a route like [`RouteTable::insert`], from this line of a file; its errors name the line.
     ///
     /// # Errors
-    /// [`TableError::Conflict`] when the domain goes elsewhere already.
+    /// [`TableError::Conflict`] when the domain has a route to another fetcher.
     pub fn insert_at(&mut self, line: usize, domain: &str, fetcher: &str) -> Result<(), TableError> {
         self.add(Some(line), domain, fetcher)
     }
@@ -152,7 +156,7 @@ impl RouteTable {
         }
     }
 
-    /// Whether every route leads to one of the fetchers `known`.
+    /// Checks that every route leads to one of the fetchers `known`.
     ///
     /// # Errors
     /// [`TableError::UnknownFetcher`] for the first route that does not.
@@ -169,27 +173,27 @@ impl RouteTable {
         }
     }
 
-    /// The fetcher of `domain`.
+    /// Returns the fetcher of `domain`.
     pub fn get(&self, domain: &str) -> Option<&str> {
         self.routes.get(domain).map(|route| &*route.fetcher)
     }
 
-    /// How many domains have a route.
+    /// Returns the number of domains with a route.
     pub fn len(&self) -> usize {
         self.routes.len()
     }
 
-    /// Whether no domain has one.
+    /// Returns whether the table has no route.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty()
     }
 
-    /// The routes, domain and fetcher, in no order.
+    /// Returns the routes, domain and fetcher, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.routes.iter().map(|(domain, route)| (&**domain, &*route.fetcher))
     }
 
-    /// The fetchers that are routed to, each once.
+    /// Returns the fetchers of all routes, without duplicates.
     pub fn fetchers(&self) -> impl Iterator<Item = &str> {
         let mut seen: Vec<&str> = self.routes.values().map(|route| &*route.fetcher).collect();
         seen.sort_unstable();
@@ -198,41 +202,41 @@ impl RouteTable {
     }
 }
 
-/// Why a router cannot be put in force.
+/// The error of a router that cannot be activated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouterError {
-    /// The mode has the table serve, and there is none.
-    #[error("mode {} needs a router table, and there is none", .mode.name())]
+    /// The mode needs the table, which is empty.
+    #[error("mode {} needs a router table", .mode.name())]
     NoTable {
         /// The mode.
         mode: Mode,
     },
-    /// The share is none.
-    #[error("the share of a split is {share}; it can be 0 to 1")]
+    /// The share is not between 0 and 1.
+    #[error("invalid split share {share}: expected 0 to 1")]
     Share {
-        /// What was asked for.
+        /// The requested share.
         share: f64,
     },
-    /// A route leads to a fetcher that is no candidate.
+    /// A route leads to a fetcher that is not a candidate.
     #[error(transparent)]
     Table(#[from] TableError),
 }
 
-/// The learning arm was taken out of service, because it did worse than the table.
+/// A fallback: learning was taken out of service, because it did worse than the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fallback {
-    /// When.
+    /// Time of the fallback.
     pub at: Timestamp,
-    /// The mode that was left.
+    /// The previous mode.
     pub from: Mode,
     /// The share that learning had in [`Mode::Split`].
     pub split_share: f64,
-    /// Why, for people, with the figures that it rests on.
+    /// The reason, for people, with its figures.
     pub reason: String,
 }
 
-/// Why the table arm has no answer.
+/// The error of a decision by the table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouteError {
@@ -246,7 +250,7 @@ pub enum RouteError {
         domain: String,
     },
     /// The table names a fetcher that is not configured.
-    #[error("the route of {domain} names {fetcher}, which is not a configured fetcher")]
+    #[error("invalid route of {domain}: {fetcher} is not a configured fetcher")]
     UnknownFetcher {
         /// The domain.
         domain: String,
@@ -255,23 +259,23 @@ pub enum RouteError {
     },
 }
 
-/// An answer of the router.
+/// A decision of the router.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Routed {
-    /// What to do.
+    /// The decision.
     pub decision: Decision,
-    /// The arm that answered: [`Mode::Learning`] or [`Mode::Legacy`].
+    /// The arm that made it: [`Mode::Learning`] or [`Mode::Legacy`].
     pub arm: Mode,
-    /// What the other arm would have taken, where it was asked.
+    /// The choice of the other arm, if it was computed.
     pub shadow: Option<fetchwise_types::registry::FetcherId>,
 }
 
 /// Chooses the arm for each URL.
 ///
-/// A selector's can be exchanged while it runs: [`Selector::set_router`](crate::Selector::set_router).
+/// A selector's router can be replaced while it runs: [`Selector::set_router`](crate::Selector::set_router).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Router {
-    /// The mode, unless a link says otherwise.
+    /// The mode, unless a link chooses its arm.
     pub mode: Mode,
     /// The legacy table.
     pub table: RouteTable,
@@ -280,12 +284,12 @@ pub struct Router {
 }
 
 impl Router {
-    /// The arm that serves `domain`: learning, or the table.
+    /// Returns the arm that serves `domain`: learning, or the table.
     pub fn arm(&self, domain: &str, learning: Option<bool>) -> Mode {
         if self.arms(domain, learning, false).0 { Mode::Legacy } else { Mode::Learning }
     }
 
-    /// Whether it can serve with a selector whose candidates are `known`.
+    /// Checks that the router can serve with a selector whose candidates are `known`.
     ///
     /// # Errors
     /// [`RouterError`] says what is missing.
@@ -299,13 +303,13 @@ impl Router {
         Ok(self.table.check(known)?)
     }
 
-    /// Whether nobody but learning is ever asked, links with a wish of their own apart.
+    /// Returns whether only learning decides, except for links that choose their arm.
     pub(crate) fn is_plain(&self) -> bool {
         self.mode == Mode::Learning
     }
 
-    /// Whether the table serves `domain`, and whether the other arm is asked too. After a fall-back the table serves every domain that
-    /// it knows: a domain that it does not know would not be fetched at all.
+    /// Returns whether the table serves `domain`, and whether the other arm decides as well. After a fallback the table
+    /// serves every domain that it knows: a domain without a route could not be fetched at all.
     pub(crate) fn arms(&self, domain: &str, learning: Option<bool>, has_fallen: bool) -> (bool, bool) {
         if let Some(learning) = learning {
             return (!learning, false);
@@ -343,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearer_setting_wins() {
+    fn the_more_specific_setting_wins() {
         let resolve = |line, variable, config| Mode::resolve(line, variable, config).unwrap();
         assert_eq!(resolve(Some(Mode::Split), Some("false"), Some(Mode::Learning)), Mode::Split);
         assert_eq!(resolve(None, Some("false"), Some(Mode::Learning)), Mode::Legacy);
@@ -354,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_is_read_by_the_name_it_is_shown_with() {
+    fn a_mode_parses_from_its_displayed_name() {
         for name in Mode::VARIANTS {
             let mode: Mode = name.parse().unwrap();
             assert_eq!((mode.to_string().as_str(), mode.name()), (*name, *name));
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn one_domain_cannot_go_two_ways() {
+    fn one_domain_cannot_have_two_routes() {
         let mut table = RouteTable::default();
         table.insert("a.org", "playwright").unwrap();
         table.insert("www.a.org", "playwright").unwrap();
