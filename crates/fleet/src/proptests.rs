@@ -581,7 +581,7 @@ async fn gone(safeguards: Safeguards) -> u64 {
     world.crash(0).await;
     // No snapshot covers the missing positions.
     world.broker.wipe_blobs();
-    let wants = |world: &World| world.nodes[1].live.as_ref().unwrap().consumer.counts.wants;
+    let wants = |world: &World| world.nodes[1].live.as_ref().unwrap().consumer.counts.retransmit_requests;
     for _ in 0..4 {
         world.mend(1).await;
     }

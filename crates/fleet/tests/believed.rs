@@ -1,4 +1,5 @@
-//! Which shares are believed: those of every honest log, whatever has become of it; and none that weighs more than its attempts can.
+//! Snapshot validation: snapshots of every honest log are accepted, whatever has happened to it, and none that weighs
+//! more than its attempts can.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod common;
@@ -26,7 +27,7 @@ use proptest::prelude::*;
 const SOON: Duration = Duration::from_secs(60);
 const DAY_MS: i64 = 86_400_000;
 
-/// With the shortest half-life that there is, evidence fades while attempts are still in the log one by one.
+/// With the shortest half-life, evidence fades while attempts are still in the log one by one.
 fn fading() -> Selector {
     Selector::builder().around(NOW).half_life_days(7.0).build().unwrap()
 }
@@ -56,7 +57,7 @@ fn link(n: u8) -> String {
     format!("https://site{}.example/{}", n % 3, n / 3)
 }
 
-/// Attempts as a crawl makes them, some of them of a time that is still to come.
+/// Attempts of a crawl, some of them with a future time.
 fn made(now: Timestamp, what: u8, n: u8) -> Attempt {
     let ahead = if what.is_multiple_of(5) { 600_000 } else { -i64::from(n) * 50 };
     let at = Timestamp::from_millis(now.as_millis() + ahead);
@@ -70,7 +71,7 @@ fn made(now: Timestamp, what: u8, n: u8) -> Attempt {
         _ => attempt.delivered(),
     };
     if attempt.success && fetcher == "playwright" && n.is_multiple_of(3) {
-        // It found no more than the plain answer before it, which gets the credit.
+        // It found no more than the plain response before it, which gets the credit.
         attempt.heuristics.push(Tag::from(Heuristic::new("short_page", "direct_access".to_owned())));
     }
     attempt.heuristics.push(Tag::from(Heuristic::new("shop", format!("{}", what % 4))));
@@ -85,14 +86,15 @@ fn share_of(dir: &Path, upto: u64, now: Timestamp, withheld: Option<u64>) -> (He
     let half_life_ms = blank.half_life_ms();
     let share = fold(dir, &blank, upto, leaves_out, latest).unwrap().share;
     let head = Head { epoch: 1, covers: [(1, Intervals::of(1, upto))].into(), half_life_ms, ..Head::default() };
-    // As others read it.
+    // As other nodes read it.
     unpack(&pack(&head, &share).unwrap()).unwrap()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever was forgotten, compacted, withheld or has faded and was made anew: it is believed, by itself and without its sites.
+    /// A log may have forgotten, compacted, withheld or faded attempts and been rebuilt. Its snapshot is accepted, as a
+    /// whole and without its sites.
     #[test]
     fn the_share_of_an_honest_log_is_believed(events in prop::collection::vec(happens(), 1..30), withheld in 1u64..200) {
         let dir = tempfile::tempdir().unwrap();
@@ -154,7 +156,7 @@ fn what_attempts_cannot_have_shown_is_not_believed() {
     assert_eq!(believe(&head, &Share::default(), 1, None), Err("its half-life is another one"));
 }
 
-/// Puts a share into the store that says of ten times as many attempts as its positions are.
+/// Stores a snapshot that claims ten times the attempts of its positions.
 async fn lie(node: &Node, clock: &Arc<Clock>, positions: u64) {
     let (liar, mut luck) = (selector(clock), Luck(9));
     (0..positions as i64 * 10).for_each(|n| liar.observe(&attempt(&mut luck, 2, n - 100_000)));
@@ -172,14 +174,15 @@ fn refused(of: &Node, liar: &Node) -> Option<String> {
     status.peers.into_iter().find(|peer| peer.origin == name).and_then(|peer| peer.rejected)
 }
 
-/// A newcomer refuses the share, says whose and why, counts it once, and learns what that node has published attempt by attempt.
+/// A new node refuses the snapshot, names its node and the reason, counts it once, and learns that node's published
+/// attempts one by one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_share_that_weighs_too_much_is_refused_and_what_its_node_has_published_is_learned() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
     let broker = Memory::new(Arc::clone(&clock), 3);
     let mut nodes: Vec<Node> = (0..2).map(|n| Node::new(dir.path().join(n.to_string()), &broker, &clock)).collect();
     let mut settings = options();
-    // No other share takes the place of the one that lies.
+    // No later snapshot replaces the false one.
     settings.timing.share_after = u64::MAX;
     nodes[0].start(settings).await.unwrap();
     let mut luck = Luck(4);
@@ -190,7 +193,7 @@ async fn a_share_that_weighs_too_much_is_refused_and_what_its_node_has_published
     settle(&nodes[1..], SOON).await;
     let what = "its share: it weighs more than its attempts can";
     assert_eq!(refused(&nodes[1], &nodes[0]).as_deref(), Some(what), "good messages do not wipe it out");
-    assert_eq!((nodes[1].up().fleet.status().counts.rejected, nodes[1].up().fleet.status().counts.shares), (1, 0));
+    assert_eq!((nodes[1].up().fleet.status().counts.rejected, nodes[1].up().fleet.status().counts.snapshots_applied), (1, 0));
     let expected = naive(&[&nodes[0].dir], &clock, |_, _| true);
     assert_same("the newcomer", &nodes[1].evidence(), &expected);
 }

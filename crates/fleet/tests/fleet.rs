@@ -1,4 +1,4 @@
-//! Whole nodes over the broker in the process: what each knows is what all logs together say.
+//! Whole nodes over the in-process broker: each node knows what all logs together say.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod common;
@@ -60,7 +60,7 @@ async fn three_nodes_and_a_late_one_know_what_all_logs_say() {
     expect_all(&nodes, &clock);
     let status = nodes[3].up().fleet.status();
     assert_eq!(status.peers.len(), 3);
-    assert!(status.counts.shares > 0 && status.peers.iter().all(|peer| peer.holes == 0 && peer.present), "{status:?}");
+    assert!(status.counts.snapshots_applied > 0 && status.peers.iter().all(|peer| peer.missing_records == 0 && peer.present), "{status:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,7 +77,7 @@ async fn wiped_brokers_crashes_and_late_comers_change_nothing() {
     record(&nodes, &mut luck, 400);
     nodes[0].crash().await;
     record(&nodes, &mut luck, 400);
-    // What it had recorded is in its log, and nobody has heard of some of it.
+    // Its earlier attempts are in its log, and some of them were never published.
     nodes[0].start(options()).await.unwrap();
     settle(&nodes, WITHIN).await;
     expect_all(&nodes, &clock);
@@ -87,7 +87,7 @@ async fn wiped_brokers_crashes_and_late_comers_change_nothing() {
     nodes[3].start(options()).await.unwrap();
     settle(&nodes, WITHIN).await;
     expect_all(&nodes, &clock);
-    // Two come late to a stream whose beginning is gone, and one has lost what it knew of others.
+    // Two nodes join late, when the beginning of the stream is gone, and one has lost its peer store.
     broker.age_out(u64::MAX);
     nodes[1].crash().await;
     std::fs::remove_dir_all(nodes[1].dir.join("peers")).unwrap();
@@ -123,7 +123,7 @@ async fn a_broker_that_loses_doubles_and_shuffles_is_made_up_for() {
     broker.set_faults(Faults { lose: 0.2, shuffle: 20, ..Faults::default() });
     settle(&nodes, WITHIN).await;
     expect_all(&nodes, &clock);
-    let wants: u64 = nodes.iter().map(|node| node.up().fleet.status().counts.wants).sum();
+    let wants: u64 = nodes.iter().map(|node| node.up().fleet.status().counts.retransmit_requests).sum();
     assert!(wants > 0, "nothing was asked for, so nothing was lost");
 }
 
@@ -154,7 +154,7 @@ async fn a_liar_is_taken_out_and_comes_back_whole() {
     for node in &nodes[..2] {
         assert_same("without the liar", &node.evidence(), &expected);
     }
-    // It still learns, and keeps its own to itself.
+    // It still learns but publishes nothing.
     let status = nodes[2].up().fleet.status();
     assert!(status.excluded && status.stopped.is_some(), "{status:?}");
     let all: Vec<&Path> = nodes.iter().map(|node| node.dir.as_path()).collect();
@@ -182,7 +182,7 @@ async fn a_domain_is_forgotten_everywhere_whenever_its_facts_come() {
     }
     record(&nodes[..3], &mut luck, 900);
     settle(&nodes, WITHIN).await;
-    // One is cut off, and knows more of the domain than it has said.
+    // One node is cut off and knows more of the domain than it has published.
     let cut = nodes[1].name();
     broker.cut(cut, true);
     record(&nodes[..3], &mut luck, 300);
@@ -193,7 +193,7 @@ async fn a_domain_is_forgotten_everywhere_whenever_its_facts_come() {
     broker.cut(cut, false);
     nodes[3].start(options()).await.unwrap();
     settle(&nodes, WITHIN).await;
-    // All that any of them has of it is older.
+    // Everything that the nodes have of it is older.
     let dirs: Vec<&Path> = nodes.iter().map(|node| node.dir.as_path()).collect();
     let expected = naive(&dirs, &clock, |_, attempt| attempt.heuristic("domain") != Some(domain));
     for node in &nodes {
@@ -217,7 +217,7 @@ async fn a_directory_from_a_backup_goes_on_in_a_history_of_its_own() {
     nodes[0].start(options()).await.unwrap();
     record(&nodes[..1], &mut luck, 200);
     settle(&nodes, WITHIN).await;
-    // The disk is lost; what it had said since the backup is with the others.
+    // The disk is lost; the others have everything published since the backup.
     nodes[0].crash().await;
     let lost = dir.path().join("lost");
     std::fs::rename(&nodes[0].dir, &lost).unwrap();
@@ -229,7 +229,7 @@ async fn a_directory_from_a_backup_goes_on_in_a_history_of_its_own() {
     assert_eq!(nodes[0].up().fleet.status().epoch, 2);
     let before: std::collections::HashSet<_> = ids(&backup);
     let dirs = [nodes[0].dir.as_path(), nodes[1].dir.as_path(), lost.as_path()];
-    // Of the lost log, what is in the backup counts once.
+    // Attempts of the lost log that are in the backup count once.
     let expected = naive(&dirs, &clock, |of, attempt| of != lost || !before.contains(&attempt.id));
     for node in &nodes {
         assert_same(&node.dir.display().to_string(), &node.evidence(), &expected);
@@ -269,7 +269,7 @@ async fn a_copy_of_a_directory_is_refused_beside_the_original() {
     copy(&nodes[0].dir, &twin.dir);
     let error = twin.start(options()).await.unwrap_err();
     assert!(matches!(error, fetchwise_fleet::FleetError::Held { .. }) && error.is_refusal(), "{error}");
-    // Once the original is gone for as long as a lease, the copy may.
+    // Once the original has been gone for the length of a lease, the copy may join.
     nodes[0].crash().await;
     twin.start(options()).await.unwrap();
     assert!(nodes[0].start(options()).await.is_err(), "now the original is the second");
@@ -281,7 +281,7 @@ async fn what_was_compacted_away_before_it_was_published_travels_as_a_share() {
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town(2, dir.path());
     let mut luck = Luck(8);
-    // A log of long ago, part of which is about to go.
+    // An old log, a part of which is about to be dropped.
     let days = |n: i64| -n * 86_400_000;
     {
         let (journal, _) = fetchwise::journal::Journal::open(&nodes[0].dir, Default::default()).unwrap();
@@ -305,7 +305,7 @@ async fn what_was_compacted_away_before_it_was_published_travels_as_a_share() {
     for node in &nodes {
         assert_same(&node.dir.display().to_string(), &node.evidence(), &everything);
     }
-    // And beside a node that is publishing, and is asked for what is gone.
+    // And alongside a node that publishes and is asked for dropped positions.
     for n in 0..300 {
         nodes[0].record(&attempt(&mut luck, 20, n * 100 - 50_000));
         if n == 150 {
@@ -335,7 +335,7 @@ async fn a_node_from_the_future_is_set_aside_until_an_operator_says_otherwise() 
     record(&nodes, &mut luck, 200);
     settle(&nodes, WITHIN).await;
     let before = nodes[0].evidence();
-    // It says so itself, and what it says is not believed.
+    // It claims so itself, and its claim is not accepted.
     let liar = fetchwise_fleet::Origin::random();
     let hands = broker.node(liar);
     let publish = |first: u64, ms: i64| {
@@ -384,7 +384,7 @@ async fn nodes_with_another_half_life_are_refused() {
     let joined = fetchwise_fleet::Fleet::join(Arc::new(journal), Arc::new(other), hands, options()).await;
     let error = joined.unwrap_err();
     assert!(error.is_refusal() && error.to_string().contains("half-life"), "{error}");
-    // Alone with its half-life it may.
+    // Alone in the pool, it may keep its half-life.
     nodes[0].crash().await;
 }
 
@@ -404,7 +404,7 @@ async fn a_node_that_evicts_keys_is_exact_in_those_that_it_has_kept_and_spoils_n
     let (journal, few) = (Arc::new(journal), Arc::new(few));
     let hands = Arc::new(broker.node(fetchwise_fleet::Origin::random()));
     let fleet = fetchwise_fleet::Fleet::join(journal, Arc::clone(&few), hands, options()).await.unwrap();
-    // One host that everybody asks again and again, and many that are asked once.
+    // One host that all nodes fetch again and again, and many that are fetched once.
     for n in 0..1500i64 {
         let mut one = attempt(&mut luck, if n % 3 == 0 { 1 } else { 4000 }, n - 5000);
         one.duration_ms = 100;
@@ -435,7 +435,7 @@ async fn a_node_that_ends_says_how_far_it_has_come() {
     let mut node = Node::new(dir.path().join("node"), &broker, &clock);
     let (hands, name) = (broker.node(Origin::random()), node.name().to_string());
     let mut settings = options();
-    // It ends before it would say anything by itself.
+    // It ends before it would send a heartbeat by itself.
     settings.timing.presence = Duration::from_secs(3600);
     let mut said = Vec::new();
     for ends in ["crash", "stop", "crash"] {
@@ -456,7 +456,7 @@ async fn a_node_that_ends_says_how_far_it_has_come() {
         said.push(presence["position"].as_u64().unwrap());
     }
     assert_eq!(said, [0, 40, 40]);
-    // One that the broker hears nothing of ends all the same.
+    // A node ends even if the broker does not respond.
     node.start(settings).await.unwrap();
     node.record(&attempt(&mut Luck(1), 5, 1));
     settle(std::slice::from_ref(&node), WITHIN).await;

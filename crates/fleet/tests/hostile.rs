@@ -1,5 +1,5 @@
-//! What a node with bad intentions, or a disk with bad sectors, could hand to others: nothing panics, and nothing takes more memory than it
-//! may. A fuzzer goes further (`fuzz/fuzz_targets/fleet_decode.rs`); this runs everywhere.
+//! Hostile input from a malicious node or a bad disk: nothing panics, and nothing takes more memory than allowed. A
+//! fuzzer goes further (`fuzz/fuzz_targets/fleet_decode.rs`); these tests run everywhere.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod common;
@@ -43,7 +43,7 @@ fn message() -> Vec<u8> {
     builder.finish(0).unwrap().1.to_vec()
 }
 
-/// Some bytes changed, left out, doubled.
+/// Changes, drops and duplicates some bytes.
 fn changed(bytes: &[u8], luck: &mut Luck) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..=luck.below(4) {
@@ -76,7 +76,7 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
     let selector = Selector::builder().around(NOW).max_keys(2000).build().unwrap();
     let (mut luck, mut read, mut book) = (Luck(1), 0, Book::default());
     for round in 0..20_000 {
-        // Behind a checksum that fits, since whoever means harm makes one.
+        // With a matching checksum, as an attacker would write it.
         let mut body = whole[..44].to_vec();
         let raw = changed(&columns, &mut luck);
         if round % 3 == 0 {
@@ -173,13 +173,13 @@ fn changed_general_images_are_refused_or_taken_without_a_panic() {
             read += 1;
             assert!(share.is_general());
             selector.take_share(&share);
-            // Whatever it says of how long attempts took and how many were blocked, it has no more of them than there were.
+            // Whatever durations and blocks it claims, it cannot claim more attempts than its positions.
             assert!(selector.share(at, 0.0).said().iter().all(|said| said.total <= 61.0));
             selector.give_share_back(&share);
         }
     }
     assert!(read > 50, "none was read, so that nothing was tried: {read}");
-    // What would fill memory when it is decompressed.
+    // A decompression bomb.
     let mut bomb = packed[..20 + head_len].to_vec();
     bomb[12..20].copy_from_slice(&(64u64 << 20).to_le_bytes());
     bomb.extend_from_slice(&zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap());
@@ -195,7 +195,7 @@ fn changed_states_are_refused() {
     for _ in 0..20_000 {
         let bytes = changed(&whole, &mut luck);
         assert!(bytes == whole || State::decode(&bytes).is_err() || State::decode(&bytes) == Ok(state.clone()));
-        // And behind a checksum that fits.
+        // And with a matching checksum.
         let json = changed(&whole[..whole.len() - 10], &mut luck);
         let line = [&json[..], format!("\n{:08x}\n", crc32c::crc32c(&json)).as_bytes()].concat();
         if let Ok(read) = State::decode(&line) {

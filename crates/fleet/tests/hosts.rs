@@ -1,4 +1,4 @@
-//! Pauses and trials over the broker in the process, whose answers come late or get lost.
+//! Pauses and trials over the in-process broker, with late and lost responses.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod common;
@@ -30,13 +30,13 @@ async fn paused_by(nodes: &[(Origin, Sharer)], by: usize, host: &str) {
     until("a pause at all", || nodes.iter().all(|(_, node)| node.selector.host_pause(host).is_some())).await;
 }
 
-/// Trials that were won, and those that were made without asking.
+/// Returns the numbers of trials that were won, and of those that were made without the broker.
 fn trials(nodes: &[(Origin, Sharer)]) -> (u64, u64) {
     let counts = nodes.iter().map(|(_, node)| node.hosts.counts());
     counts.fold((0, 0), |(won, own), counts| (won + counts.trials, own + counts.own_trials))
 }
 
-/// Who is told to come later comes again. The clock stands still.
+/// Visits until the fetch is allowed. The clock stands still.
 async fn goes_at_last(node: &Sharer, host: &str) -> (Own, Fetch<Arc<Selector>>) {
     let begun = Instant::now();
     loop {
@@ -53,7 +53,7 @@ async fn goes_at_last(node: &Sharer, host: &str) -> (Own, Fetch<Arc<Selector>>) 
 async fn a_trial_that_begins_before_its_claim_is_answered_is_counted() {
     let (broker, clock, nodes) = town(2);
     paused_by(&nodes, 0, "e.org").await;
-    // Who watches hears of the trial long before who claimed it is answered.
+    // Watchers see the trial long before its claim gets a response.
     broker.set_faults(Faults { late_answer: Duration::from_secs(3), ..Faults::default() });
     clock.set(clock.now().saturating_add(PAUSE));
     let mut trial = visit(&nodes[1].1, "e.org", 9);
@@ -119,7 +119,7 @@ async fn who_was_cut_off_while_a_host_was_tried_out_hears_of_its_end() {
     let fetch = goes(&mut trial).await.unwrap();
     ends(&mut trial, fetch, true).await;
     until("the end at the one", || nodes[0].1.selector.host_pause("e.org").is_none()).await;
-    // The claim of the one, and its word that the host is fine, may be on their way still.
+    // One node's claim and its message that the host is fine may still be on their way.
     tokio::time::sleep(Duration::from_millis(100)).await;
     broker.cut(nodes[1].0, false);
     until("the end at the other", || nodes[1].1.selector.host_pause("e.org").is_none()).await;

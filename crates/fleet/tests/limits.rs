@@ -1,4 +1,4 @@
-//! Nodes that say too much, or nothing any more: whole nodes over the broker in the process.
+//! Rate limits and long absences: whole nodes over the in-process broker.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod common;
@@ -43,7 +43,7 @@ fn expect_all(nodes: &[Node], clock: &Arc<Clock>) {
     }
 }
 
-/// What `of` knows of `node`.
+/// Returns what `of` knows of `node`.
 fn peer(of: &Node, node: &Node) -> Option<PeerStatus> {
     let name = node.name().to_string();
     of.up().fleet.status().peers.into_iter().find(|peer| peer.origin == name)
@@ -57,7 +57,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Time goes on, slowly enough for everybody to say that it is there.
+/// Advances the clock slowly enough for every node to send heartbeats.
 async fn go_on(clock: &Clock, seconds: i64) {
     for _ in 0..seconds / 20 {
         clock.set(Timestamp::from_millis(clock.now().as_millis() + 20_000));
@@ -71,7 +71,7 @@ async fn a_flood_waits_its_node_is_named_and_all_is_learned_when_it_is_over() {
     let (clock, mut nodes) = town(3, dir.path());
     let mut tight = options();
     (tight.limits.facts_at_once, tight.limits.facts_per_s) = (300.0, 40.0);
-    // What waits does not all fit in.
+    // The waiting messages do not all fit.
     tight.limits.waiting_bytes = 8 << 10;
     for (n, node) in nodes.iter_mut().enumerate() {
         node.start(if n == 1 { tight.clone() } else { options() }).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_flood_waits_its_node_is_named_and_all_is_learned_when_it_is_over() {
     let status = nodes[1].up().fleet.status();
     let flooding = peer(&nodes[1], &nodes[0]).unwrap();
     assert!(flooding.limited.is_some_and(|why| why.contains("facts")), "{status:?}");
-    assert!(status.counts.received < 1200 && status.counts.late > 0 && !status.quiet, "{status:?}");
+    assert!(status.counts.received < 1200 && status.counts.throttled > 0 && !status.converged, "{status:?}");
     assert_eq!(peer(&nodes[1], &nodes[2]).unwrap().limited, None);
     assert_eq!(peer(&nodes[2], &nodes[0]).unwrap().limited, None, "another node may take more");
     go_on(&clock, 100).await;
@@ -136,7 +136,7 @@ async fn a_node_that_has_left_for_good_is_closed_and_opened_when_it_is_back() {
     assert_eq!(peer(&nodes[1], &nodes[0]).map(|peer| peer.closed), Some(false));
     clock.set(Timestamp::from_millis(NOW.as_millis() + 31 * day));
     until("it is closed", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.closed)).await;
-    // A restart knows it, too.
+    // A restart keeps that.
     nodes[1].crash().await;
     nodes[1].start(options()).await.unwrap();
     until("it is closed still", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.closed)).await;
@@ -147,7 +147,7 @@ async fn a_node_that_has_left_for_good_is_closed_and_opened_when_it_is_back() {
     expect_all(&nodes, &clock);
 }
 
-/// One brings more keys than it may to another that keeps few; how many of the 150 domains are left that the other has attempted itself.
+/// Floods a node that keeps few keys with another node's keys. Returns how many of its own 150 domains are left.
 async fn flooded_with_keys(is_doubted: bool) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let (clock, mut nodes) = town(2, dir.path());
@@ -161,11 +161,11 @@ async fn flooded_with_keys(is_doubted: bool) -> usize {
         let url = url::Url::parse(&format!("https://{domain}/")).unwrap();
         Attempt::new(&url, "direct_access", Timestamp::from_millis(NOW.as_millis() + ms)).unwrap().delivered()
     };
-    // Its own are older, so that they weigh less.
+    // Its own attempts are older, so they weigh less.
     (0..150).for_each(|n| nodes[1].record(&page(format!("own{n}.org"), -10 * 86_400_000)));
     for n in 0..3000 {
         nodes[0].record(&page(format!("flood{n}.net"), 0));
-        // In messages of few keys: many are found out before there is no room.
+        // In small messages, so that the limit is found before there is no room.
         let is_read = || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.position > n || peer.limited.is_some());
         if n % 20 == 19 && n < 400 {
             nodes[0].up().journal.flush().await.unwrap();
@@ -213,13 +213,13 @@ async fn the_share_of_who_has_left_for_good_goes_when_nothing_is_left_of_it() {
         selector.weights(("global", ""), ContentKind::Page, "direct_access", clock.now()).total
     };
     nodes[0].crash().await;
-    // Nobody has seen it for long, and what it has taught is not nothing yet: after half a year, and after two.
+    // It has been away for long, and its evidence has not faded completely: after half a year, and after two years.
     let days = |days: i64| Timestamp::from_millis(NOW.as_millis() + days * 86_400_000);
     for (when, is_left) in [(180, true), (730, false)] {
         clock.set(days(when));
         assert_eq!(weight(&nodes[1]) > 0.01, is_left, "{}", weight(&nodes[1]));
         until("it is closed", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.closed)).await;
-        // Another one says something now and then, so that snapshots are taken.
+        // Another node publishes from time to time, so that snapshots are taken.
         let begun = std::time::Instant::now();
         let mut told = 0;
         while (is_left && told < 40) || (!is_left && names().await.contains(&gone.to_string())) {
@@ -233,9 +233,9 @@ async fn the_share_of_who_has_left_for_good_goes_when_nothing_is_left_of_it() {
     }
     assert!(names().await.contains(&nodes[2].name().to_string()), "that of others stays");
     settle(&nodes[1..], WITHIN).await;
-    assert_eq!(peer(&nodes[1], &nodes[0]).map(|peer| (peer.position >= 200, peer.holes)), Some((true, 0)));
-    // It comes back: it is heard, and has a share again.
+    assert_eq!(peer(&nodes[1], &nodes[0]).map(|peer| (peer.position >= 200, peer.missing_records)), Some((true, 0)));
+    // It is back: its messages are read, and it has a snapshot again.
     nodes[0].start(often).await.unwrap();
     record(&nodes[0], &mut luck, 5, 20);
-    until("it is open", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed && peer.holes == 0)).await;
+    until("it is open", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed && peer.missing_records == 0)).await;
 }

@@ -1,4 +1,4 @@
-//! What becomes of a link at one node holds at all that share its address: whole nodes over the broker in the process.
+//! Link states apply at all nodes of an egress group: whole nodes over the in-process broker.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod common;
@@ -55,7 +55,7 @@ async fn a_node_that_begins_again_knows_which_links_wait() {
     b.stop().await;
     let b = node(&there, &broker, &clock, "").await;
     assert_eq!(b.pause(link), pause, "out of the messages in `peers/`");
-    // Snapshots take the place of messages.
+    // Snapshots replace messages.
     let snapshots = || {
         let all = std::fs::read_dir(there.join("peers")).unwrap();
         all.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".fws")).count()
@@ -71,7 +71,7 @@ async fn a_node_that_begins_again_knows_which_links_wait() {
     b.stop().await;
     let b = node(&there, &broker, &clock, "").await;
     assert_eq!(b.pause(link), pause, "out of a snapshot");
-    // Its owner lets it go.
+    // Its owner lifts the pause.
     assert!(a.selector.unpause_link(link, clock.now()).is_some());
     until("the release at the other", || b.pause(link).is_none()).await;
     assert_eq!(b.ask(link, Outcome::Content).await, None);
@@ -92,7 +92,7 @@ async fn what_is_forgotten_or_excluded_keeps_no_link_waiting() {
     operator.put(Table::Excluded, &a.fleet.origin().to_string(), "it lies".into()).await.unwrap();
     until("the node's end", || b.pause(other).is_none()).await;
     assert_eq!(b.ask(other, Outcome::Content).await, None);
-    // It counts again, and with it what holds still.
+    // It counts again, and its states that still apply with it.
     operator.delete(Table::Excluded, &a.fleet.origin().to_string(), None).await.unwrap();
     until("the pause again", || b.pause(other).is_some()).await;
     heard(&b, &a).await;
@@ -114,18 +114,18 @@ async fn a_newcomer_knows_from_a_share_which_links_wait() {
     a.journal.flush().await.unwrap();
     let Crawling { fleet, .. } = a;
     fleet.leave().await.unwrap();
-    // The share is all that there is of it; nobody can be asked.
+    // The snapshot is all that is left of it; no node can be asked.
     broker.age_out(u64::MAX);
     tell_forgotten(&operator, "g.org", clock.now()).await.unwrap();
     let there = dir.path().join("b");
     let b = node(&there, &broker, &clock, "").await;
-    until("the share", || b.fleet.status().counts.shares == 1).await;
+    until("the share", || b.fleet.status().counts.snapshots_applied == 1).await;
     until("the pause", || b.pause(one) == pause).await;
     assert_eq!((b.pause(two), b.pause(gone)), (None, None), "one was let go, one forgotten");
     until("the count", || b.fleet.status().links_waiting == 1).await;
     assert_eq!(b.fleet.status().links, 2);
     let elsewhere = node(&dir.path().join("c"), &broker, &clock, "eu").await;
-    until("the share", || elsewhere.fleet.status().counts.shares == 1).await;
+    until("the share", || elsewhere.fleet.status().counts.snapshots_applied == 1).await;
     assert_eq!(elsewhere.pause(one), None, "it was not blocked there");
     assert_eq!((elsewhere.fleet.status().links_waiting, elsewhere.fleet.status().counts.rejected), (0, 0));
     b.stop().await;

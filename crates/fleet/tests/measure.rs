@@ -1,6 +1,7 @@
-//! What an attempt takes on the wire, and how fast others learn from messages: printed, for `docs/guides/fleet.md`.
+//! Measurements: the size of an attempt on the wire, and the speed of learning from messages. Printed for
+//! `docs/reports/fleet.md`.
 //!
-//! `cargo test --release -p fetchwise-fleet --test measure -- --ignored --nocapture`
+//! `cargo test --release -p fetchwise-fleet --test fleet measurements:: -- --ignored --nocapture`
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod common;
@@ -18,7 +19,7 @@ use fetchwise::time::Timestamp;
 use fetchwise_fleet::Origin;
 use fetchwise_fleet::model::codec::{Batch, Builder};
 
-/// Sites by Zipf's law, none of which is asked twice within a second.
+/// Sites by Zipf's law, none of which is fetched twice within a second.
 struct Crawl {
     luck: Luck,
     sites: u64,
@@ -45,7 +46,7 @@ impl Crawl {
         (self.luck.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A rank of Zipf's law with exponent 1: its logarithm is about evenly spread.
+    /// A rank of Zipf's law with exponent 1: its logarithm is about evenly distributed.
     fn site(&mut self, ms: i64) -> u64 {
         loop {
             let site = ((self.sites as f64).powf(self.unit()) - 1.0) as u64;
@@ -114,7 +115,7 @@ fn with<T>(attempt: &Attempt, f: impl FnOnce(&Fact<'_>) -> T) -> T {
     })
 }
 
-/// A second of a crawl at so many attempts a second, as messages.
+/// Returns a crawl at `rate` attempts per second as messages.
 fn messages(rate: i64, seconds: i64) -> Vec<bytes::Bytes> {
     let mut crawl = Crawl { luck: Luck(rate as u64), sites: 1_000_000, asked: HashMap::new() };
     let (mut position, mut all) = (1_000_000, Vec::new());
@@ -134,7 +135,7 @@ fn messages(rate: i64, seconds: i64) -> Vec<bytes::Bytes> {
     all
 }
 
-/// What the broker's protocol puts around a message: subject and headers.
+/// Returns the overhead of the broker's protocol per message: subject and headers.
 fn framing(origin: Origin) -> usize {
     let id = format!("{:.12}.1.1000000-1000100", origin.to_string());
     format!("HPUB fw.default.f.{origin} _INBOX.0123456789012345678901.0123 170 2000\r\nNATS/1.0\r\nNats-Msg-Id: {id}\r\n\r\n\r\n").len()
@@ -215,7 +216,7 @@ async fn a_look_at_a_log_that_is_being_written() {
             };
             let took = [look(&mut Stones::default(), next), look(&mut kept, next)];
             next = upto + 1;
-            // The first look has more to see than the others.
+            // The first check has more to read than the others.
             if round > 0 {
                 fresh_ms.push(took[0]);
                 kept_ms.push(took[1]);
@@ -229,7 +230,7 @@ async fn a_look_at_a_log_that_is_being_written() {
     }
 }
 
-/// What a fuzzer begins with.
+/// Writes the seed corpus of a fuzzer.
 #[test]
 #[ignore = "writes fuzz/seeds/fleet_decode"]
 fn seeds() {
@@ -240,7 +241,7 @@ fn seeds() {
     let write = |name: &str, way: u8, bytes: &[u8]| std::fs::write(dir.join(name), [&[way], bytes].concat()).unwrap();
     for (rate, body) in [3, 40].into_iter().zip([messages(3, 1), messages(40, 1)]) {
         write(&format!("message-{rate}"), 0, &body[0]);
-        // As columns, which the target puts a header and a checksum around.
+        // As columns; the fuzz target adds the header and the checksum.
         let raw_len = u32::from_le_bytes(body[0][40..44].try_into().unwrap()) as usize;
         let mut columns = vec![1, 200];
         columns.extend_from_slice(&body[0][28..36]);

@@ -1,7 +1,9 @@
-//! Sites that come to another node, in scope `own`: it knows of them what the others had recorded when it took from them.
+//! Site handover in scope `own`: a new owner knows what the others had recorded of its sites when it applied their
+//! evidence.
 //!
-//! What is promised: of each other node a node knows what belongs to no one site, and of the sites that were its own when it last took from
-//! that one, all that it had published by then. A node takes from all when it begins, and from each that has gone.
+//! The guarantee: a node knows the global evidence of every other node. Of the sites that it owned when it last applied
+//! a node's evidence, it knows all that this node had published by then. A node applies the evidence of all nodes when
+//! it starts, and of each one that has gone.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod common;
@@ -39,7 +41,8 @@ struct Pool {
     broker: Arc<Memory>,
     clock: Arc<Clock>,
     nodes: Vec<Node>,
-    /// By node and by whom it took from: among whom sites were divided then, and how many attempts the other one had recorded.
+    /// By node and source: the owners of sites at the handover, and the number of attempts that the source had
+    /// recorded.
     taken: HashMap<(usize, usize), (Vec<Origin>, usize)>,
     recorded: Vec<usize>,
 }
@@ -59,7 +62,7 @@ impl Pool {
         others.into_iter().for_each(|other| self.takes(index, other));
     }
 
-    /// Notes what `index` is to have taken from `other`.
+    /// Notes the handover from `other` to `index`.
     fn takes(&mut self, index: usize, other: usize) {
         let up = self.nodes.iter().filter(|node| node.running.is_some()).map(Node::name).collect();
         self.taken.insert((index, other), (up, self.recorded[other]));
@@ -79,7 +82,7 @@ impl Pool {
         settle(&self.nodes, SOON).await;
     }
 
-    /// A node dies, and what it said last of being there ages out.
+    /// Ends a node, and lets its last heartbeat age out.
     async fn dies(&mut self, index: usize) {
         let name = self.nodes[index].name();
         self.nodes[index].crash().await;
@@ -94,7 +97,7 @@ impl Pool {
         left.into_iter().for_each(|node| self.takes(node, index));
     }
 
-    /// What a node is to know; `counts` says whether an attempt of some node does.
+    /// Returns what a node must know; `counts` selects the attempts of a node.
     fn expected(&self, index: usize, counts: impl Fn(usize, &Attempt) -> bool) -> Share {
         let oracle = selector(&self.clock);
         for (by, node) in self.nodes.iter().enumerate() {
@@ -124,10 +127,10 @@ impl Pool {
     }
 }
 
-/// How many positions the share of a node in the broker lacks of what it has recorded.
+/// Returns how many recorded positions of a node its stored snapshot lacks.
 async fn behind_share(pool: &Pool, index: usize) -> u64 {
     let status = pool.nodes[index].up().fleet.status();
-    status.published - status.share
+    status.published - status.snapshot_position
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,13 +145,13 @@ async fn what_others_know_of_a_site_comes_to_its_next_node() {
     }
     pool.check("each for itself", |_, _| true);
 
-    // One that begins knows what the others have recorded of its sites, by their shares and by what they said since.
+    // A new node knows what the others have recorded of its sites, from their snapshots and their later messages.
     assert!(behind_share(&pool, 0).await > 0 && pool.nodes[0].up().fleet.status().share > 0);
     pool.begin(3).await;
     pool.record(3, 60).await;
     pool.check("one more", |_, _| true);
 
-    // One that dies leaves its sites to the others, and what it knew of them.
+    // A node that dies leaves its sites to the others, and its evidence of them.
     pool.dies(1).await;
     pool.check("one less", |_, _| true);
     let (_, upto) = pool.taken[&(0, 1)];
@@ -158,7 +161,7 @@ async fn what_others_know_of_a_site_comes_to_its_next_node() {
     }
     pool.check("and on", |_, _| true);
 
-    // It comes back, and knows what happened to its sites meanwhile. So does one that is started again.
+    // It comes back and knows what happened to its sites meanwhile. So does a restarted node.
     pool.begin(1).await;
     pool.check("it is back", |_, _| true);
     pool.nodes[2].crash().await;
@@ -190,7 +193,7 @@ async fn what_was_taken_of_an_excluded_node_goes_and_a_forgotten_domain_goes_fro
     hands.delete(Table::Excluded, &liar, None).await.unwrap();
     wait(|| !is_out(&pool, 0) && !is_out(&pool, 2)).await;
     pool.settle().await;
-    // Who includes it takes from it again.
+    // A node that includes it applies its evidence again.
     for index in [0, 2] {
         pool.takes(index, 1);
     }
@@ -224,7 +227,7 @@ async fn nobody_is_taken_to_have_gone_because_the_broker_was() {
     let names: Vec<Origin> = pool.nodes.iter().map(Node::name).collect();
     names.iter().for_each(|name| pool.broker.cut(*name, true));
     tokio::time::sleep(Duration::from_millis(2500)).await;
-    // The broker comes back with its table of nodes empty.
+    // The broker comes back with an empty table of nodes.
     pool.broker.wipe_cells();
     pool.broker.cut(names[0], false);
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -232,7 +235,7 @@ async fn nobody_is_taken_to_have_gone_because_the_broker_was() {
     tokio::time::sleep(Duration::from_millis(2500)).await;
     pool.settle().await;
     pool.check("as before", |_, _| true);
-    assert!(pool.nodes.iter().all(|node| node.up().fleet.status().counts.shares == 0));
+    assert!(pool.nodes.iter().all(|node| node.up().fleet.status().counts.snapshots_applied == 0));
 }
 
 async fn wait(mut until: impl FnMut() -> bool) {
@@ -243,7 +246,7 @@ async fn wait(mut until: impl FnMut() -> bool) {
     }
 }
 
-/// A directory of a node, for what is looked at offline.
+/// A node's directory, for offline readers.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_taken_is_foreign_to_who_looks_at_the_directory() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Scope `own`: each node has its own sites, and of the others what belongs to no one site, as if it had seen all attempts itself.
+//! Scope `own`: each node has its own sites, and the global evidence of the others, as if it had seen all attempts
+//! itself.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod common;
@@ -41,18 +42,18 @@ async fn nodes(count: usize, dir: &Path, broker: &Arc<Memory>, clock: &Arc<Clock
     for node in &mut nodes {
         node.start(own_scope()).await.unwrap();
     }
-    // Who begins takes of the others what they know of its sites: here, nothing yet (`moves.rs` is about that).
+    // A starting node applies the others' evidence of its sites: here, nothing yet (`site_handover.rs` covers that).
     settle(&nodes, SOON).await;
     nodes
 }
 
-/// Attempts at sites that no other node has.
+/// Records attempts at sites that no other node has.
 fn record(node: &Node, seed: u64, count: i64) {
     let mut luck = Luck(seed);
     (0..count).for_each(|n| node.record(&attempt(&mut luck, 30, n * 50 - 100_000)));
 }
 
-/// What a node is to know: all of its own, and of the others what belongs to no one site. Each attempt is looked at for itself.
+/// Returns what a node must know: all of its own, and the global evidence of the others, folded attempt by attempt.
 fn expected(own: &Path, others: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&Attempt) -> bool) -> Share {
     let oracle = selector(clock);
     for dir in others.iter().copied().chain([own]) {
@@ -105,9 +106,9 @@ async fn what_belongs_to_no_one_site_is_known_by_all_and_sites_by_their_own_node
         assert_same("what belongs to all", &node.evidence().general(), &all.general());
         let status = node.up().fleet.status();
         assert_eq!((status.scope.as_str(), status.counts.received), ("own", 0), "facts are nobody's to read");
-        assert!(status.counts.generals >= 3 && status.counts.generals_said >= 1, "{:?}", status.counts);
+        assert!(status.counts.global_snapshots_applied >= 3 && status.counts.global_snapshots_published >= 1, "{:?}", status.counts);
     }
-    // A node that comes back while the broker is away has it all from its disk.
+    // A node that restarts while the broker is away has everything on its disk.
     for node in &mut nodes {
         node.crash().await;
     }
@@ -159,7 +160,7 @@ async fn an_excluded_nodes_image_goes_and_comes_back() {
     wait(|| nodes[..2].iter().all(is_out)).await;
     let honest = |nodes: &[Node]| assert_general("without the liar", &nodes[..2], |_, _| true);
     honest(&nodes);
-    // Nor does it come back with a start.
+    // A restart does not bring it back either.
     nodes[0].crash().await;
     nodes[0].start(own_scope()).await.unwrap();
     wait(|| is_out(&nodes[0])).await;
@@ -180,7 +181,7 @@ async fn what_the_broker_has_lost_is_said_again() {
     let said = broker.general_traffic().0;
     broker.wipe_generals();
     wait(|| broker.general_traffic().0 >= said + 2).await;
-    // So that who comes later knows it, too.
+    // So that late nodes know it, too.
     nodes.push(Node::new(dir.path().join("late"), &broker, &clock));
     nodes[2].start(own_scope()).await.unwrap();
     record(&nodes[2], 9, 5);
@@ -202,7 +203,7 @@ async fn a_forgotten_domain_goes_from_what_belongs_to_all() {
     assert_all_as_expected("without it", &nodes, |attempt| attempt.heuristic("domain") != Some("shop.site1.example"));
 }
 
-/// An image as somebody with bad intentions makes one.
+/// Builds a malicious global snapshot.
 fn image(share: &Share, positions: u64) -> Vec<u8> {
     let covers = [(1, Intervals::of(1, positions))].into();
     let head = Head { epoch: 1, covers, half_life_ms: share.half_life_ms().unwrap(), ..Head::default() };
@@ -237,10 +238,10 @@ async fn an_image_that_cannot_be_is_refused_and_its_origin_named() {
     }
     assert_eq!(nodes[0].up().fleet.status().counts.rejected, 4);
     assert!(before.difference(&nodes[0].evidence()).is_none());
-    // The same in good order is taken, and one that was said before it is not.
+    // A valid one is accepted, and one that was published before it is not.
     let origin = Origin::from_bytes([9; 16]);
     broker.put_general(origin, image(&all.general(), 60).into());
-    wait(|| nodes[0].up().fleet.status().counts.generals == 1).await;
+    wait(|| nodes[0].up().fleet.status().counts.global_snapshots_applied == 1).await;
     broker.put_general(origin, image(&all.general(), 55).into());
     wait(|| nodes[0].up().fleet.status().counts.duplicate == 1).await;
     assert_same("the newer one", &nodes[0].evidence(), &all.general());
@@ -256,7 +257,7 @@ async fn a_pool_has_one_scope_and_so_has_a_directory() {
     nodes[1].crash().await;
     let refused = nodes[1].start(options()).await.unwrap_err();
     assert!(matches!(&refused, FleetError::Differs { what: "the scope", .. }), "{refused:?}");
-    // The whole pool has gone over to the other scope: what was read in the one before does not count beside it.
+    // The whole pool has moved to the other scope: what was read in the former one does not count as well.
     nodes[0].crash().await;
     broker.wipe_cells();
     let refused = nodes[1].start(options()).await.unwrap_err();
@@ -326,8 +327,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What a node whose directory was restored is to know: all that it ever recorded, and of the others what belongs to no one site, and what
-/// it has taken.
+/// Returns what a node with a restored directory must know: all that it ever recorded, the global evidence of the
+/// others, and what it has applied of them.
 fn expected_with_past(
     own: &[&Path],
     others: &[&Path],
@@ -337,7 +338,7 @@ fn expected_with_past(
     let (oracle, mut seen) = (selector(clock), HashSet::new());
     for (dir, is_own) in own.iter().map(|dir| (dir, true)).chain(others.iter().map(|dir| (dir, false))) {
         journal::replay(dir, |_, entry| match entry {
-            // A log and what was restored of it have their beginning in common.
+            // A log and the one restored from it have their beginning in common.
             Entry::Attempt(attempt) if !seen.insert(attempt.id) => {}
             Entry::Attempt(attempt) if is_own || is_taken(&attempt) => oracle.observe(&attempt),
             Entry::Attempt(attempt) => with_fact(&attempt, &oracle, |fact| oracle.learn_general(fact)),
@@ -368,13 +369,13 @@ async fn a_restored_directory_learns_back_what_its_log_has_lost() {
     let names: Vec<Origin> = nodes.iter().map(Node::name).collect();
     let check = async |what: &str, nodes: &[Node]| {
         let (restored, other) = (nodes[0].dir.as_path(), nodes[1].dir.as_path());
-        // It has taken its sites from the other whenever it began, which had recorded all that it has by then.
+        // At each start it has applied the other node's evidence of its sites, which had recorded everything by then.
         let is_its_own = |attempt: &Attempt| owner(attempt.heuristic("site").unwrap(), &names) == Some(names[0]);
         let (of_restored, of_other) = (
             expected_with_past(&[&lost, restored], &[other], is_its_own, &clock),
             expected_with_past(&[other], &[&lost, restored], |_| false, &clock),
         );
-        // The image that has it takes the place of one that has not.
+        // A snapshot with the attempt replaces one without it.
         wait(|| nodes[1].evidence().distance(&of_other).0 <= 1e-9).await;
         assert_same(&format!("{what}: restored"), &nodes[0].evidence(), &of_restored);
         assert_same(&format!("{what}: the other"), &nodes[1].evidence(), &of_other);
@@ -392,7 +393,7 @@ async fn a_restored_directory_learns_back_what_its_log_has_lost() {
     settle(&nodes, SOON).await;
     check("and begins again", &nodes).await;
 
-    // The broker was away when it began: it learns later that it was restored.
+    // The broker was away when it started: it learns later that it was restored.
     nodes[0].crash().await;
     std::fs::remove_dir_all(nodes[0].dir.join("peers")).unwrap();
     broker.cut(nodes[0].name(), true);

@@ -1,4 +1,5 @@
-//! What a transport does that has no better way of its own: over a stream that has lost messages, the last ones too, and readers that hang.
+//! The default methods of a transport: over a stream that has lost messages, the last ones too, and with readers that
+//! hang.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod common;
@@ -18,13 +19,13 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::timeout;
 
-/// What takes longer would wait for ever.
+/// The timeout of every wait.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A broker with nothing but what every broker has.
+/// A broker with only the required methods.
 struct Plain {
     node: Node,
-    /// So many readers hang from their first message on.
+    /// The number of readers that hang from their first message on.
     hang: AtomicUsize,
 }
 
@@ -75,7 +76,7 @@ fn text(n: u64) -> Bytes {
     Bytes::from(format!("message {n}"))
 }
 
-/// Ten messages of two origins in turn, the first of which is `one`'s.
+/// Publishes ten messages of two nodes in turn; the first is from `one`.
 async fn ten() -> (Arc<Memory>, Plain, [Origin; 2]) {
     let broker = Memory::new(Arc::new(Clock::fixed(NOW)), 2);
     let both = [Origin::random(), Origin::random()];

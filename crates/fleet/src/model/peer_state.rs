@@ -278,7 +278,7 @@ impl Book {
         }
         peer.is_stale = is_stale;
         peer.facts = 0;
-        peer.share = covers.get(&base.0).and_then(Intervals::top).unwrap_or(0);
+        peer.snapshot_position = covers.get(&base.0).and_then(Intervals::top).unwrap_or(0);
     }
 
     /// Sets whether the snapshot was applied for some sites only.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Its id.
-    pub origin: String,
+    pub node: String,
     /// The pool.
     pub pool: String,
     /// The scope in which it reads other nodes: `all`, or `own` for evidence that belongs to no single site.
@@ -17,7 +17,7 @@ pub struct Status {
     /// Whether the broker responds.
     pub broker: bool,
     /// Whether everything known was published, read and learned.
-    pub quiet: bool,
+    pub converged: bool,
     /// The epoch of its log: 1 until its directory is restored from a backup.
     pub epoch: u32,
     /// The last synced position of its log.
@@ -25,7 +25,7 @@ pub struct Status {
     /// The last position in the stream.
     pub published: u64,
     /// The last position that its evidence snapshot covers.
-    pub share: u64,
+    pub snapshot_position: u64,
     /// The number of positions that are never published because they have a future time.
     pub withheld: u64,
     /// The time by which its clock is ahead of the broker's, in seconds; none if unknown.
@@ -39,7 +39,7 @@ pub struct Status {
     pub forgot: u64,
     /// In scope `own`: the number of nodes whose evidence of this node's sites is still to be applied.
     #[serde(default)]
-    pub moving: u64,
+    pub handover_pending: u64,
     /// The number of links with a state from peers that may still matter.
     #[serde(default)]
     pub links: u64,
@@ -47,7 +47,7 @@ pub struct Status {
     #[serde(default)]
     pub links_waiting: u64,
     /// Whether snapshots are still to be applied before it knows what the others know.
-    pub starting: bool,
+    pub syncing: bool,
     /// The peers.
     pub peers: Vec<PeerStatus>,
     /// The counters since it joined.
@@ -58,15 +58,15 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PeerStatus {
     /// Its id.
-    pub origin: String,
+    pub node: String,
     /// The last position of its log that is known here.
     pub position: u64,
     /// The last position that it has published, as far as it has reported.
     pub published: u64,
     /// The last position that its evidence snapshot covers.
-    pub share: u64,
+    pub snapshot_position: u64,
     /// The number of missing positions.
-    pub holes: u64,
+    pub missing_records: u64,
     /// The number of missing positions that no node seems to have any more.
     pub lost: u64,
     /// The time for which positions have been missing, in seconds.
@@ -78,7 +78,7 @@ pub struct PeerStatus {
     /// Whether an operator has excluded it.
     pub excluded: bool,
     /// The reason why its messages are not read.
-    pub aside: Option<String>,
+    pub set_aside_reason: Option<String>,
     /// The reason why its last messages were rejected.
     pub rejected: Option<String>,
     /// The number of its attempts that wait because it sends more than it may.
@@ -91,7 +91,7 @@ pub struct PeerStatus {
     #[serde(default)]
     pub closed: bool,
     /// Its egress group.
-    pub egress: String,
+    pub egress_group: String,
     /// The time by which its clock is ahead of the broker's, in seconds.
     pub clock_ahead_s: f64,
 }
@@ -113,22 +113,22 @@ pub struct Counts {
     pub forgotten: u64,
     /// Remote attempts that had to wait because their node exceeded a limit.
     #[serde(default)]
-    pub late: u64,
+    pub throttled: u64,
     /// Requests for missing positions.
-    pub wants: u64,
+    pub retransmit_requests: u64,
     /// Times that the stream was a different one than before.
-    pub rewinds: u64,
+    pub stream_resets: u64,
     /// Evidence snapshots applied.
-    pub shares: u64,
+    pub snapshots_applied: u64,
     /// Global snapshots applied, in scope `own`.
     #[serde(default)]
-    pub generals: u64,
+    pub global_snapshots_applied: u64,
     /// Global snapshots published.
     #[serde(default)]
-    pub generals_said: u64,
+    pub global_snapshots_published: u64,
     /// The bytes of published global snapshots.
     #[serde(default)]
-    pub general_bytes: u64,
+    pub global_snapshot_bytes: u64,
     /// Bytes published.
     pub bytes: u64,
     /// Failed publish calls.

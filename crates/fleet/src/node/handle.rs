@@ -86,9 +86,9 @@ impl Fleet {
         let shared = Arc::new(Shared::default());
         {
             let mut status = lock(&shared.status);
-            (status.origin, status.pool) = (origin.to_string(), options.pool.clone());
+            (status.node, status.pool) = (origin.to_string(), options.pool.clone());
             status.scope = options.scope.name().to_owned();
-            (status.broker, status.starting) = (greeted, true);
+            (status.broker, status.syncing) = (greeted, true);
         }
         *lock(&shared.nodes) = vec![origin];
         let (stop, stopped) = watch::channel(Stop::No);
@@ -137,15 +137,15 @@ impl Fleet {
         let mut status = lock(&self.shared.status).clone();
         let published = lock(&self.shared.published).clone();
         (status.counts.published, status.counts.bytes) = (published.published, published.bytes);
-        (status.counts.withheld, status.counts.rewinds) = (published.withheld, published.rewinds);
+        (status.counts.withheld, status.counts.stream_resets) = (published.withheld, published.rewinds);
         status.counts.failures = published.failures;
-        (status.counts.generals_said, status.counts.general_bytes) = (published.generals_said, published.general_bytes);
+        (status.counts.global_snapshots_published, status.counts.global_snapshot_bytes) = (published.generals_said, published.general_bytes);
         status
     }
 
     /// Returns whether everything known was published, read and learned, as of the last check.
     pub fn quiet(&self) -> bool {
-        lock(&self.shared.status).quiet
+        lock(&self.shared.status).converged
     }
 
     /// Returns the nodes that own sites: those seen in the last ten minutes, and this one.

@@ -174,16 +174,16 @@ impl Writes {
                 counts.published += turn.facts;
                 counts.bytes += turn.bytes;
                 counts.withheld += turn.withheld;
-                counts.rewinds += turn.rewinds;
+                counts.stream_resets += turn.rewinds;
             } else {
                 counts.failures += 1;
             }
-            (counts.generals_said, counts.general_bytes) = publisher.general.told;
+            (counts.global_snapshots_published, counts.global_snapshot_bytes) = publisher.general.told;
         }
         let mut status = lock(&self.shared.status);
         status.epoch = publisher.state.fork().epoch;
         (status.position, status.published) = (publisher.durable(), publisher.state.acknowledged);
-        status.share = publisher.state.share;
+        status.snapshot_position = publisher.state.share;
         status.withheld = count(publisher.state.withheld.runs().iter().copied());
         status.clock_ahead_s = publisher.clock_ahead_ms.map(|ms| ms as f64 / 1000.0);
         status.broker = !matches!(turned, Err(FleetError::Transport(TransportError::Away(_))));
@@ -194,7 +194,7 @@ impl Writes {
             Ok(_) => None,
         };
         if turned.is_err() || !publisher.is_done() {
-            status.quiet = false;
+            status.converged = false;
         }
     }
 }

@@ -56,7 +56,7 @@ impl Reads {
 
     fn failed(&self, error: &FleetError) {
         let mut status = lock(&self.shared.status);
-        status.quiet = false;
+        status.converged = false;
         if !matches!(error, FleetError::Transport(_)) {
             status.stopped = Some(error.to_string());
         }
@@ -159,11 +159,11 @@ impl Reads {
         let mut status = lock(&self.shared.status);
         status.forgot += u64::from(has_forgotten);
         status.peers = self.consumer.status();
-        status.moving = self.consumer.moving();
+        status.handover_pending = self.consumer.moving();
         (status.links, status.links_waiting) = self.consumer.links();
-        (status.excluded, status.starting) = (self.consumer.is_excluded, self.consumer.is_starting);
+        (status.excluded, status.syncing) = (self.consumer.is_excluded, self.consumer.is_starting);
         let is_published = status.published + 1 >= self.journal.next_seq() || self.consumer.is_excluded;
-        status.quiet = status.broker && is_read && is_published && self.consumer.is_quiet();
+        status.converged = status.broker && is_read && is_published && self.consumer.is_quiet();
         status.counts = self.consumer.counts.clone();
         Ok(())
     }

@@ -46,9 +46,9 @@ pub struct SharedHosts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounts {
     /// Pauses of other nodes that were applied.
-    pub taken: u64,
+    pub received: u64,
     /// Pauses that were sent to the other nodes.
-    pub told: u64,
+    pub sent: u64,
     /// Trials that this node has won.
     pub trials: u64,
     /// Trials that other nodes have won.
@@ -56,7 +56,7 @@ pub struct HostCounts {
     /// Trials that were made without the broker.
     pub own_trials: u64,
     /// Pauses of other nodes that were rejected because there were too many.
-    pub unbelieved: u64,
+    pub rejected: u64,
 }
 
 struct Shared {
@@ -113,7 +113,7 @@ impl SharedHosts {
     pub fn counts(&self) -> HostCounts {
         let counts = *self.shared.counts();
         let board = self.shared.board();
-        HostCounts { unbelieved: board.unbelieved, trials: board.trials, own_trials: board.own_trials, ..counts }
+        HostCounts { rejected: board.unbelieved, trials: board.trials, own_trials: board.own_trials, ..counts }
     }
 }
 
@@ -288,7 +288,7 @@ impl Driver {
                 let here = self.selector.host_pause(domain);
                 if here.is_none_or(|here| here < until || ours.has(here)) {
                     self.selector.set_host_pause(domain, Some(until));
-                    self.shared.counts().taken += 1;
+                    self.shared.counts().received += 1;
                 }
                 self.selector.restore_host_levels([(domain.to_owned(), level)]);
             }
@@ -354,7 +354,7 @@ impl Driver {
             };
             match self.swap(domain, seen.map(|seen| seen.revision), state).await {
                 Some(true) => {
-                    self.shared.counts().told += 1;
+                    self.shared.counts().sent += 1;
                     return;
                 }
                 Some(false) if self.shared.board().seen(domain) == seen => return,

@@ -1,8 +1,11 @@
-//! What a fleet asks of a broker: a stream of messages that is kept for a while, cells that are swapped, and blobs.
+//! The broker interface of a fleet: a message stream with retention, compare-and-swap cells, and blobs.
 //!
-//! Owns: the words for it. Invariant: nothing here is promised that a broker under failure breaks: a message that was published may
-//! be lost, doubled or delivered out of order, and whoever reads must be right all the same. Must not know: what a message says, or
-//! which broker it is.
+//! Owns: the interface.
+//!
+//! Invariants: it promises nothing that a broker under failure breaks. A published message may be lost, duplicated or
+//! reordered, and readers must cope with that.
+//!
+//! Must not know: the content of messages, or which broker it is.
 
 pub mod in_process;
 #[cfg(feature = "nats")]
@@ -19,82 +22,82 @@ use tokio::time::timeout;
 
 use crate::model::node_id::Origin;
 
-/// A place in the stream.
+/// A position in the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Which stream: another number for each time that it was made anew.
+    /// The incarnation of the stream: a different number each time it is created.
     pub incarnation: u64,
-    /// Which message of it, from 1 on.
+    /// The sequence number of a message, from 1 on.
     pub seq: u64,
 }
 
-/// What the stream holds now.
+/// The current bounds of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Which stream: see [`Position::incarnation`].
+    /// The incarnation of the stream: see [`Position::incarnation`].
     pub incarnation: u64,
-    /// The oldest message that is still there; one more than `last` where there is none.
+    /// The oldest message still stored; one more than `last` if there is none.
     pub first: u64,
-    /// The newest message; 0 where there has been none.
+    /// The newest message; 0 if there has been none.
     pub last: u64,
-    /// When the oldest message came, by the broker's clock.
+    /// The time of the oldest message by the broker's clock.
     pub first_at: Option<Timestamp>,
 }
 
-/// What comes out of the stream.
+/// A delivery of the stream.
 #[derive(Clone, Debug)]
 pub enum Delivery {
     /// A message.
     Message {
-        /// Whose it is, by what the broker guards: never by what the message says.
+        /// The sender, as the broker authenticates it: never as the message claims.
         origin: Origin,
-        /// Where it stands.
+        /// Its position.
         position: Position,
-        /// When the broker stored it, by its clock.
+        /// The time at which the broker stored it, by its clock.
         at: Timestamp,
-        /// What it says.
+        /// The content.
         body: Bytes,
     },
-    /// The stream is another one now: what was published before may be gone. Reading goes on with its first message.
+    /// The stream is a different one now, and earlier messages may be lost. Reading continues with its first message.
     Wiped(Bounds),
 }
 
-/// What comes of images of what belongs to no one site.
+/// A delivery of global snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum General {
-    /// A node's newest.
+    /// The newest snapshot of a node.
     Image {
-        /// Whose it is, by what the broker guards.
+        /// The sender, as the broker authenticates it.
         origin: Origin,
-        /// When the broker stored it, by its clock.
+        /// The time at which the broker stored it, by its clock.
         at: Timestamp,
-        /// What it says.
+        /// The content.
         body: Bytes,
     },
-    /// All that there is has come. Said again whenever that is so.
+    /// All stored snapshots were delivered. Repeated each time the reader catches up.
     Read,
-    /// What was there is gone: whoever has said something says it again.
+    /// The stored snapshots are lost; every node publishes its own again.
     Wiped,
 }
 
 /// The tables of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Table {
-    /// Hosts that are paused, and trials. Kept for 48 hours.
+    /// Paused hosts and trials. Kept for 48 hours.
     Hosts,
-    /// Domains that were forgotten. Kept for 400 days.
+    /// Forgotten domains. Kept for 400 days.
     Forget,
-    /// What nodes say of themselves. Kept for ten minutes; who is there says so more often.
+    /// Heartbeats. Kept for ten minutes; a node that is present sends one more often.
     Nodes,
-    /// Nodes whose evidence does not count. Kept.
+    /// Excluded nodes. Kept forever.
     Excluded,
 }
 
 impl Table {
-    /// All of them.
+    /// All tables.
     pub const ALL: [Self; 4] = [Self::Hosts, Self::Forget, Self::Nodes, Self::Excluded];
 
-    /// Its name among the broker's.
+    /// Returns the table's name at the broker.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hosts => "hosts",
@@ -105,43 +108,43 @@ impl Table {
     }
 }
 
-/// What a cell holds.
+/// The content of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// What was put there.
+    /// The value.
     pub value: Bytes,
-    /// Another number for each change, greater than those before.
+    /// The revision, which increases with each change.
     pub revision: u64,
-    /// When the broker stored it, by its clock.
+    /// The time at which the broker stored it, by its clock.
     pub at: Timestamp,
 }
 
-/// One change of a cell, as a watcher sees it.
+/// A change of a cell, as a watcher sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which cell: any text.
+    /// The key of the cell: any text.
     pub key: String,
-    /// What it holds; none: it was deleted, or has aged out.
+    /// The new content; none if it was deleted or has aged out.
     pub cell: Option<Cell>,
-    /// Of which revision that is: the cell's, or its deletion's; of one that has aged out, the last that it had.
+    /// The revision of the cell or of its deletion; the last revision of one that has aged out.
     pub revision: u64,
 }
 
-/// What came of a swap.
+/// The outcome of a swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swapped {
-    /// It holds the new value, by this revision.
+    /// The cell holds the new value, with this revision.
     Done(u64),
-    /// Somebody was faster: it holds this, or nothing.
+    /// Another node was faster: the cell holds this, or nothing.
     Lost(Option<Cell>),
 }
 
-/// Cells that change by compare-and-swap. Keys are any text of at most 512 bytes.
+/// Compare-and-swap cells. Keys are any text of at most 512 bytes.
 pub trait Cells: Send + Sync {
-    /// What it holds now, by a majority of the brokers.
+    /// Returns the current content, as a majority of the brokers has it.
     fn get<'a>(&'a self, table: Table, key: &'a str) -> BoxFuture<'a, Result<Option<Cell>, TransportError>>;
 
-    /// Puts `value` in where the cell is as the caller has seen it: at revision `seen`, or empty.
+    /// Stores `value` if the cell is unchanged: at revision `seen`, or empty.
     fn swap<'a>(
         &'a self,
         table: Table,
@@ -150,10 +153,10 @@ pub trait Cells: Send + Sync {
         value: Bytes,
     ) -> BoxFuture<'a, Result<Swapped, TransportError>>;
 
-    /// Puts `value` in whatever is there.
+    /// Stores `value` unconditionally.
     fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>>;
 
-    /// Empties it where it is at revision `seen`, and whatever is there where `seen` is none.
+    /// Empties the cell if it is at revision `seen`; unconditionally if `seen` is none.
     fn delete<'a>(
         &'a self,
         table: Table,
@@ -161,72 +164,74 @@ pub trait Cells: Send + Sync {
         seen: Option<u64>,
     ) -> BoxFuture<'a, Result<Swapped, TransportError>>;
 
-    /// All that there is, then what changes. Ends with an error when the broker is gone; the caller watches anew.
+    /// Streams all cells, then changes. Ends with an error when the broker is gone; the caller watches again.
     fn watch(&self, table: Table) -> BoxStream<'_, Result<Change, TransportError>>;
 
-    /// All that there is.
+    /// Returns all cells.
     fn list(&self, table: Table) -> BoxFuture<'_, Result<Vec<(String, Cell)>, TransportError>>;
 
-    /// Which table it is: another number for each time that it was made anew, and all that it held was lost. None where the broker
-    /// does not say.
+    /// Returns the incarnation of the table: a different number each time it is created again, with all cells lost.
+    /// None if the broker does not report it.
     fn incarnation(&self, table: Table) -> BoxFuture<'_, Result<Option<u64>, TransportError>> {
         let _ = table;
         async { Ok(None) }.boxed()
     }
 }
 
-/// A blob that is there.
+/// A stored blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobInfo {
     /// Its name.
     pub name: String,
-    /// What was said of it when it was put, of at most 1 KiB.
+    /// The note that was stored with it, at most 1 KiB.
     pub note: String,
-    /// In bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
-/// Large things by name. Putting one again replaces it as a whole.
+/// Large objects by name. Storing one again replaces it as a whole.
 pub trait Blobs: Send + Sync {
-    /// Puts one.
+    /// Stores a blob.
     fn put<'a>(&'a self, name: &'a str, note: &'a str, body: Bytes) -> BoxFuture<'a, Result<(), TransportError>>;
 
-    /// One of at most `max` bytes, or none where there is none by that name.
+    /// Returns a blob of at most `max` bytes; none if there is none by that name.
     fn get<'a>(&'a self, name: &'a str, max: u64) -> BoxFuture<'a, Result<Option<Bytes>, TransportError>>;
 
-    /// All that there are.
+    /// Returns all blobs.
     fn list(&self) -> BoxFuture<'_, Result<Vec<BlobInfo>, TransportError>>;
 
-    /// Deletes one; no error where there is none.
+    /// Deletes a blob; no error if there is none.
     fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), TransportError>>;
 }
 
-/// "I miss these positions of your log": asked of an origin by who has a hole.
+/// A request to a node to publish positions of its log again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Want {
-    /// Of which history of it.
+    /// The epoch of the positions.
     pub epoch: u32,
-    /// The first that is missing.
+    /// The first missing position.
     pub first: u64,
-    /// The last.
+    /// The last missing position.
     pub last: u64,
 }
 
-/// What one origin has published since its share takes no more bytes than this: a share is made after a million facts.
+/// The maximum size of what one node has published since its last snapshot, in bytes. A node makes a snapshot after a
+/// million attempts.
 pub(crate) const MAX_SAID: usize = 256 << 20;
 
-/// Why no more of it is read.
+/// Returns the error for more than that.
 pub(crate) fn too_much_said() -> TransportError {
     TransportError::Invalid(format!("more than {} MiB since its share", MAX_SAID >> 20))
 }
 
 const NO_GENERAL: &str = "this broker keeps no general images, which scope `own` needs";
 
-/// A reader that says nothing for so long is looked into.
+/// The time after which a silent reader is checked.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Shows `take` what the stream held when it had these bounds, from the place `next` on. Messages that are gone, the last ones too, are not
-/// waited for: where two readers one after the other are silent, while the broker says that the stream is there, nothing more comes.
+/// Calls `take` with what the stream held at these bounds, from `next` on. Lost messages are not waited for, not even
+/// the last ones: two silent readers in a row, while the broker reports that the stream exists, mean that nothing more
+/// comes.
 async fn each_held<T: Transport + ?Sized>(
     transport: &T,
     bounds: Bounds,
@@ -243,7 +248,7 @@ async fn each_held<T: Transport + ?Sized>(
             match delivery? {
                 Delivery::Message { origin, position, body, .. } if position.seq >= next => {
                     (next, is_second) = (position.seq + 1, false);
-                    // What has come since is not asked for.
+                    // Newer messages are not needed.
                     if position.seq <= bounds.last {
                         take(origin, body)?;
                     }
@@ -262,9 +267,9 @@ async fn each_held<T: Transport + ?Sized>(
     Ok(())
 }
 
-/// The broker. Everything is bounded in time: a call that cannot be answered fails.
+/// The broker. Every call is bounded in time and fails when the broker does not respond.
 pub trait Transport: Send + Sync {
-    /// Stores a message, at least once. `id` is for the broker's duplicate window.
+    /// Stores a message at least once. `id` is for the broker's duplicate window.
     fn publish<'a>(
         &'a self,
         origin: Origin,
@@ -272,16 +277,16 @@ pub trait Transport: Send + Sync {
         body: Bytes,
     ) -> BoxFuture<'a, Result<Position, TransportError>>;
 
-    /// What was published, from `from` on (or from the oldest that is still there), then what comes. A position of another
-    /// incarnation than the stream's gives [`Delivery::Wiped`] first. Goes on over reconnections; ends with an error when the caller
-    /// must begin again.
+    /// Streams the messages from `from` on (or from the oldest one still stored), then new ones. A position of another
+    /// incarnation gives [`Delivery::Wiped`] first. Continues over reconnections; ends with an error when the caller
+    /// must start over.
     fn read(&self, from: Position) -> BoxStream<'_, Result<Delivery, TransportError>>;
 
-    /// What the stream holds.
+    /// Returns the bounds of the stream.
     fn bounds(&self) -> BoxFuture<'_, Result<Bounds, TransportError>>;
 
-    /// The newest message of an origin that is in the stream. Asked once, when a node joins. What this does unless a broker has a
-    /// better way reads the whole stream.
+    /// Returns the newest message of a node in the stream. Needed once, when a node joins. The default implementation
+    /// reads the whole stream.
     fn newest(&self, origin: Origin) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
         async move {
             let (bounds, mut newest) = (self.bounds().await?, None);
@@ -295,8 +300,8 @@ pub trait Transport: Send + Sync {
         .boxed()
     }
 
-    /// What one origin has published from `from` on, as far as it is still in the stream; ends with what there is now. What this does
-    /// unless a broker has a better way reads what all have.
+    /// Returns the messages of one node from `from` on that are still in the stream, up to now. The default
+    /// implementation reads the messages of all nodes.
     fn said_by(&self, origin: Origin, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
         async move {
             let (bounds, mut said, mut room) = (self.bounds().await?, Vec::new(), MAX_SAID);
@@ -314,53 +319,53 @@ pub trait Transport: Send + Sync {
         .boxed()
     }
 
-    /// Puts `body` in the place of what `origin` has said last of what belongs to no one site. A broker without this refuses.
+    /// Replaces the global snapshot of `node_id`. A broker without this feature refuses.
     fn put_general(&self, origin: Origin, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
         let _ = (origin, body);
         async { Err(TransportError::Refused(NO_GENERAL.to_owned())) }.boxed()
     }
 
-    /// The newest that each origin has said of it, then what comes. Goes on over reconnections; ends with an error when the caller must
-    /// begin again.
+    /// Streams the newest global snapshot of each node, then new ones. Continues over reconnections; ends with an error
+    /// when the caller must start over.
     fn generals(&self) -> BoxStream<'_, Result<General, TransportError>> {
         futures_util::stream::iter([Err(TransportError::Refused(NO_GENERAL.to_owned()))]).boxed()
     }
 
-    /// The time by the broker's clock; none where it does not say.
+    /// Returns the time by the broker's clock; none if it does not report it.
     fn now(&self) -> BoxFuture<'_, Result<Option<Timestamp>, TransportError>> {
         async { Ok(None) }.boxed()
     }
 
-    /// The cells.
+    /// Returns the cells.
     fn cells(&self) -> &dyn Cells;
 
-    /// The blobs.
+    /// Returns the blobs.
     fn blobs(&self) -> &dyn Blobs;
 
-    /// Tells an origin what is wanted of it. May get lost.
+    /// Sends a retransmit request to a node. It may get lost.
     fn signal(&self, to: Origin, want: Want) -> BoxFuture<'_, Result<(), TransportError>>;
 
-    /// What is wanted of `own`.
+    /// Streams the retransmit requests to `own`.
     fn signals(&self, own: Origin) -> BoxStream<'_, Result<Want, TransportError>>;
 
-    /// Whether it is connected, as far as is known.
+    /// Returns whether the node is connected, as far as is known.
     fn is_up(&self) -> bool;
 }
 
-/// Why a broker could not.
+/// The reason why a broker call failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {
-    /// It does not answer, or not in time: it may later.
+    /// The broker does not respond, or not in time. It may later.
     #[error("the broker does not answer: {0}")]
     Away(String),
-    /// The streams are not there.
+    /// The streams do not exist.
     #[error("the fleet's streams are not there ({0}): `fetchwise fleet init` makes them")]
     Missing(String),
-    /// It does not let this node.
+    /// The broker denies permission.
     #[error("the broker refuses it: {0}")]
     Refused(String),
-    /// What it holds or says cannot be.
+    /// A stored or received value is invalid.
     #[error("the broker's answer makes no sense: {0}")]
     Invalid(String),
 }

@@ -1,4 +1,4 @@
-//! Nodes that keep in their logs what becomes of links, and tell each other.
+//! Nodes that log link states and share them with each other.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use url::Url;
 
 use super::visits::{goes, until};
 
-/// The pause of a link that was blocked once. All of it is over before a clock is so far ahead of the broker's that nobody believes it.
+/// The first pause of a blocked link. It ends before a clock is too far ahead of the broker's to be accepted.
 const FIRST: Duration = Duration::from_secs(60);
 
-/// A whole node: what its visits learn of links is in its log.
+/// A whole node, whose visits write link states to its log.
 pub(crate) struct Crawling {
     pub(crate) selector: Arc<Selector>,
     pub(crate) journal: Arc<Journal>,
@@ -39,7 +39,8 @@ impl Crawling {
         Self { selector, journal, fleet }
     }
 
-    /// Asks for a link and gets this outcome from all fetchers that are tried; none where it is not asked for at all, and until when.
+    /// Visits a link and gets this outcome from every fetcher that is tried. Returns the end of the pause; none if the
+    /// link is not fetched at all.
     pub(crate) async fn ask(&self, link: &str, outcome: Outcome) -> Option<Timestamp> {
         let mut visit = Visit::new(Arc::clone(&self.selector), Url::parse(link).unwrap()).unwrap();
         let mut asked = false;
@@ -74,7 +75,7 @@ pub(crate) fn blocked() -> Outcome {
     Outcome::Blocked(Block::refusal())
 }
 
-/// Waits until a node has read all that another has published.
+/// Waits until a node has read everything that another one has published.
 pub(crate) async fn heard(reader: &Crawling, of: &Crawling) {
     of.journal.flush().await.unwrap();
     until("all is published and read", || {
@@ -84,8 +85,8 @@ pub(crate) async fn heard(reader: &Crawling, of: &Crawling) {
     .await;
 }
 
-/// A link that fails at `a` is asked at neither until its pause is over, and at both again then; of `elsewhere`, behind another address,
-/// that is no matter.
+/// A link that fails at `a` is fetched at neither node until its pause is over, and at both again then. It does not
+/// affect `elsewhere`, which is in another egress group.
 pub(crate) async fn fails_here_and_waits_there(a: &Crawling, b: &Crawling, elsewhere: &Crawling, clock: &Clock) {
     let (link, other) = ("https://e.org/1", "https://e.org/2");
     assert_eq!(a.ask(link, blocked()).await, None);
@@ -98,7 +99,7 @@ pub(crate) async fn fails_here_and_waits_there(a: &Crawling, b: &Crawling, elsew
     assert!(b.selector.links_at_risk().is_empty(), "what others said is not this node's own");
     clock.set(Timestamp::from_millis(first.as_millis() - 1));
     assert_eq!(b.ask(link, blocked()).await, Some(first));
-    // It is over: the next one that comes asks, and is blocked again, for twice as long.
+    // The pause is over: the next visit fetches, is blocked again, and pauses for twice as long.
     clock.set(first);
     assert_eq!(b.ask(link, blocked()).await, None, "it is asked again");
     let second = b.pause(link).unwrap();

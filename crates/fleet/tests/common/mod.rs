@@ -1,4 +1,4 @@
-//! Nodes over the broker in the process, a town of invented attempts, and the naive fold that everything is held against.
+//! Nodes over the in-process broker, synthetic attempts, and the naive fold that every result is compared with.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses some of it, and one that meets an error has failed")]
 
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use fetchwise_fleet::{Fleet, FleetError, Options, Origin, Timing};
 pub(crate) mod links;
 pub(crate) mod visits;
 
-/// The time in which everything happens.
+/// The time at which all tests run.
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-/// A number that nobody foresees, and everybody gets again (SplitMix64).
+/// A reproducible pseudo-random number generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Luck(pub(crate) u64);
 
@@ -39,7 +39,7 @@ impl Luck {
     }
 }
 
-/// An invented attempt, `ms` after the beginning.
+/// A synthetic attempt, `ms` after the beginning.
 pub(crate) fn attempt(luck: &mut Luck, sites: u64, ms: i64) -> Attempt {
     let site = luck.below(sites).min(luck.below(sites));
     let host = ["", "www.", "shop."][luck.below(3) as usize];
@@ -62,7 +62,7 @@ pub(crate) fn attempt(luck: &mut Luck, sites: u64, ms: i64) -> Attempt {
     attempt
 }
 
-/// An attempt as others learn from it.
+/// Calls `f` with an attempt in the form that other nodes learn from.
 pub(crate) fn with_fact(attempt: &Attempt, like: &Selector, f: impl FnOnce(&Fact<'_>)) {
     let heuristics: Vec<(&str, &str)> =
         attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
@@ -79,7 +79,7 @@ pub(crate) fn with_fact(attempt: &Attempt, like: &Selector, f: impl FnOnce(&Fact
     });
 }
 
-/// Everything goes a hundred times as fast as it does.
+/// All intervals a hundred times shorter than the defaults.
 pub(crate) fn quick() -> Timing {
     let mut timing = Timing::default();
     timing.batch = Duration::from_millis(15);
@@ -104,7 +104,7 @@ pub(crate) fn selector(clock: &Arc<Clock>) -> Selector {
     Selector::builder().around(NOW).clock(Arc::clone(clock)).build().unwrap()
 }
 
-/// A node: a directory, and a process that can be ended and begun again.
+/// A node: a directory, and a process that can be ended and started again.
 pub(crate) struct Node {
     pub(crate) dir: PathBuf,
     pub(crate) broker: Arc<Memory>,
@@ -137,7 +137,7 @@ impl Node {
         Ok(())
     }
 
-    /// The node's name, which is made now where it has none.
+    /// Returns the node's id, which is created if it has none.
     pub(crate) fn name(&self) -> Origin {
         use fetchwise_fleet::peer_store::node_state::State;
         match State::load(&self.dir).unwrap() {
@@ -160,13 +160,13 @@ impl Node {
         up.journal.append_attempt(attempt).unwrap();
     }
 
-    /// Ends it without a word to anybody, as a crash would.
+    /// Ends it without a last heartbeat, like a crash.
     pub(crate) async fn crash(&mut self) {
         if let Some(running) = self.running.take() {
             let Running { fleet, journal, selector } = running;
             fleet.crash().await;
             drop(selector);
-            // The writer has ended when nobody holds the journal.
+            // The writer has ended once nothing holds the journal.
             drop(Arc::try_unwrap(journal).map(Journal::close));
         }
     }
@@ -176,7 +176,7 @@ impl Node {
     }
 }
 
-/// What all attempts in these logs have shown, one by one; `counts` says whether one does.
+/// Folds all attempts of these logs one by one; `counts` selects them.
 pub(crate) fn naive(dirs: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&Path, &Attempt) -> bool) -> Share {
     let oracle = selector(clock);
     for dir in dirs {
@@ -192,7 +192,7 @@ pub(crate) fn naive(dirs: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&Path, &
     oracle.share(NOW, 0.0)
 }
 
-/// Waits until all nodes have all that the others have published.
+/// Waits until all nodes have everything that the others have published.
 pub(crate) async fn settle(nodes: &[Node], within: Duration) {
     for node in nodes.iter().filter(|node| node.running.is_some()) {
         node.up().journal.flush().await.unwrap();
@@ -203,21 +203,21 @@ pub(crate) async fn settle(nodes: &[Node], within: Duration) {
         tokio::time::sleep(Duration::from_millis(40)).await;
         let up: Vec<&Running> = nodes.iter().filter_map(|node| node.running.as_ref()).collect();
         let all: Vec<_> = up.iter().map(|up| up.fleet.status()).collect();
-        let tops: Vec<(String, u64)> = all.iter().map(|status| (status.origin.clone(), status.published)).collect();
+        let tops: Vec<(String, u64)> = all.iter().map(|status| (status.node.clone(), status.published)).collect();
         let knows = |status: &fetchwise_fleet::Status| {
             tops.iter().all(|(origin, top)| {
-                *origin == status.origin
+                *origin == status.node
                     || *top == 0
                     || status.peers.iter().any(|p| p.origin == *origin && (p.position >= *top || p.excluded))
             })
         };
-        let is_calm = all.iter().all(|status| status.quiet && knows(status));
+        let is_calm = all.iter().all(|status| status.converged && knows(status));
         calm = if is_calm { calm + 1 } else { 0 };
         assert!(begun.elapsed() < within, "not quiet: {all:#?}");
     }
 }
 
-/// Whether two evidences are the same to 1e-9.
+/// Asserts that two evidences are equal to 1e-9.
 pub(crate) fn assert_same(what: &str, found: &Share, expected: &Share) {
     let (far, key) = found.distance(expected);
     assert!(far <= 1e-9, "{what}: {far} apart at {key:x} ({} keys, expected {})", found.keys(), expected.keys());

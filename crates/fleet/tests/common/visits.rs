@@ -13,14 +13,14 @@ use fetchwise_fleet::pauses::SharedHosts;
 use fetchwise_fleet::transport::Transport;
 use url::Url;
 
-/// Nothing takes so long, or it hangs.
+/// The timeout of every wait.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// The first pause of a host.
 pub(crate) const PAUSE: Duration = Duration::from_secs(300);
 
 pub(crate) type Own = Visit<Arc<Selector>, Url>;
 
-/// A node that shares its pauses, and nothing else.
+/// A node that shares its pauses and nothing else.
 pub(crate) struct Sharer {
     pub(crate) selector: Arc<Selector>,
     pub(crate) hosts: SharedHosts,
@@ -39,7 +39,7 @@ pub(crate) fn visit(node: &Sharer, host: &str, page: usize) -> Own {
     Visit::new(Arc::clone(&node.selector), url).unwrap()
 }
 
-/// Fetches and is blocked, with every fetcher.
+/// Fetches with every fetcher and is blocked each time.
 pub(crate) fn be_blocked(node: &Sharer, host: &str, page: usize) {
     let mut visit = visit(node, host, page);
     while let Step::Fetch(fetch) = visit.next() {
@@ -47,7 +47,7 @@ pub(crate) fn be_blocked(node: &Sharer, host: &str, page: usize) {
     }
 }
 
-/// The fetch that the visit gets, or how it ends without one.
+/// Returns the fetch of a visit, or the outcome without one.
 pub(crate) async fn goes(visit: &mut Own) -> Result<Fetch<Arc<Selector>>, VisitOutcome> {
     loop {
         match visit.next() {
@@ -59,11 +59,11 @@ pub(crate) async fn goes(visit: &mut Own) -> Result<Fetch<Arc<Selector>>, VisitO
     }
 }
 
-/// The trial ends so.
+/// Ends the trial with this outcome.
 pub(crate) async fn ends(visit: &mut Own, fetch: Fetch<Arc<Selector>>, is_fine: bool) {
     let outcome = if is_fine { Outcome::Content } else { Outcome::Blocked(Block::refusal()) };
     visit.report(fetch, outcome);
-    // A trial that was blocked may go on with another fetcher, and is blocked there too.
+    // A blocked trial may go on with another fetcher, which is blocked, too.
     while let Ok(fetch) = goes(visit).await {
         visit.report(fetch, Outcome::Blocked(Block::refusal()));
     }

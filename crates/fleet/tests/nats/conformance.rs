@@ -1,4 +1,4 @@
-//! What every transport has to keep, whatever is behind it.
+//! The conformance test that every transport has to pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tokio::time::timeout;
 
-/// Nothing here takes so long, or it hangs.
+/// The timeout of every step.
 const LONG: Duration = Duration::from_secs(30);
 
 type Changes<'t> = BoxStream<'t, Result<Change, TransportError>>;
@@ -32,7 +32,7 @@ async fn change(watch: &mut Changes<'_>) -> (String, Option<Bytes>) {
     (change.key, change.cell.map(|cell| cell.value))
 }
 
-/// All of it, on a pool that nobody else uses.
+/// Runs all checks, on a pool that no other test uses.
 pub async fn conforms(transport: &dyn Transport) {
     stream(transport).await;
     cells(transport).await;
@@ -73,25 +73,25 @@ async fn stream(transport: &dyn Transport) {
     // From the middle on.
     let mut late = transport.read(stored[60].1);
     assert_eq!(message(&mut late).await, stored[60]);
-    // From before the oldest, and from the very beginning.
+    // From before the oldest message, and from the very beginning.
     let mut all = transport.read(Position { incarnation: before.incarnation, seq: 0 });
     assert_eq!(message(&mut all).await, stored[0]);
     let mut whichever = transport.read(Position::default());
     assert_eq!(message(&mut whichever).await, stored[0]);
-    // A position of a stream that is no more.
+    // A position of a stream that no longer exists.
     let mut other = transport.read(Position { incarnation: before.incarnation + 1, seq: 70 });
     match timeout(LONG, other.next()).await.unwrap().unwrap().unwrap() {
         Delivery::Wiped(bounds) => assert_eq!(bounds.incarnation, before.incarnation),
         message => panic!("{message:?}"),
     }
     assert_eq!(message(&mut other).await, stored[0]);
-    // The last of all, when it comes.
+    // The last message, when it arrives.
     let mut next = transport.read(Position { incarnation: before.incarnation, seq: after.last + 1 });
     assert!(timeout(Duration::from_millis(300), next.next()).await.is_err(), "there is nothing");
     let position = transport.publish(a, "later", text(7)).await.unwrap();
     assert_eq!(message(&mut next).await, (a, position, text(7)));
     assert_eq!(message(&mut live).await, (a, position, text(7)));
-    // A large one, and one that is too large.
+    // A large message, and one that is too large.
     let large = Bytes::from(vec![7; 1_000_000]);
     let position = transport.publish(b, "large", large.clone()).await.unwrap();
     assert_eq!(message(&mut live).await, (b, position, large));
@@ -119,7 +119,7 @@ async fn cells(transport: &dyn Transport) {
     assert!(matches!(cells.swap(table, "a", None, value("3")).await.unwrap(), Swapped::Done(third) if third > second));
     assert!(matches!(cells.delete(table, "a", None).await.unwrap(), Swapped::Done(_)));
     assert!(matches!(cells.delete(table, "never", None).await.unwrap(), Swapped::Done(_)));
-    // Any text is a key, and no two are the same cell.
+    // Any text is a key, and no two keys share a cell.
     let long = "k".repeat(512);
     let keys = ["", ".", "..", "a.b", "a..b", "A", "=2E", "ä €", "*", ">", "a b", "\u{0}", "a/b", long.as_str()];
     for key in keys {
@@ -135,7 +135,7 @@ async fn cells(transport: &dyn Transport) {
     assert_eq!(cells.list(Table::Excluded).await.unwrap(), [], "another table is another matter");
 }
 
-/// Of many who swap at once one wins, and the others see who.
+/// Of many concurrent swaps one wins, and the others see which.
 async fn races(transport: &dyn Transport) {
     let (cells, table) = (transport.cells(), Table::Hosts);
     for round in 0..20 {
@@ -213,7 +213,7 @@ async fn signals(transport: &dyn Transport) {
     let (own, other) = (Origin::random(), Origin::random());
     let mut heard = transport.signals(own);
     let want = Want { epoch: 3, first: 7, last: 9 };
-    // They may get lost: before the subscription has reached the broker for one.
+    // Signals may get lost: for one before the subscription has reached the broker.
     let hears = async { heard.next().await.unwrap().unwrap() };
     let says = async {
         loop {

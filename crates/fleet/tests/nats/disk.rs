@@ -1,10 +1,10 @@
-//! A disk that is full.
+//! A full disk.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-/// Fills it to the last byte, also with what has been freed since.
+/// Fills the disk to the last byte, including space that was freed since.
 pub fn fill(disk: &Path) {
     let mut file = OpenOptions::new().append(true).create(true).open(disk.join("filler")).unwrap();
     for size in [64 << 10, 4096, 64, 1] {
@@ -12,7 +12,7 @@ pub fn fill(disk: &Path) {
     }
 }
 
-/// Gives back what was filled.
+/// Frees the space again.
 pub fn free(disk: &Path) {
     fs::remove_file(disk.join("filler")).unwrap();
 }

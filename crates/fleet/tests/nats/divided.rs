@@ -1,7 +1,7 @@
-//! The fault suite's row of scope `own`: nodes that are killed, of which each knows its own sites, and of the rest what belongs to no one.
+//! The fault suite's row of scope `own`: nodes are killed; each knows its own sites, and global evidence of the rest.
 //!
-//! What belongs to no one site is held against one fold of all logs. Of a site that has another node than the one that recorded it, it is
-//! what had been published when it was taken: all, where everything was quiet before.
+//! Global evidence is compared with one fold of all logs. For a site whose owner did not record it, the owner knows
+//! what had been published at the handover: everything, if all nodes had converged before.
 
 use std::path::PathBuf;
 
@@ -12,16 +12,16 @@ use crate::suite::{times, wait};
 
 const RATE: usize = 50;
 
-/// All nodes, by directory, and how many attempts are in the log of each.
+/// Returns all nodes by directory, with the number of attempts in each log.
 fn all(nodes: &Nodes) -> Vec<(PathBuf, String, usize)> {
     let of = |node: &Node| {
         let said = node.said().unwrap();
-        (node.dir.clone(), said.status.origin, said.recorded)
+        (node.dir.clone(), said.status.node, said.recorded)
     };
     nodes.all.iter().map(of).collect()
 }
 
-/// Everybody has taken from all others, when sites were divided among all.
+/// Returns the expected evidence after every node has applied that of all others, with sites divided among all.
 fn divided(nodes: &Nodes) -> Oracle {
     let all = all(nodes);
     let among: Vec<String> = all.iter().map(|(_, name, _)| name.clone()).collect();
@@ -36,15 +36,15 @@ fn divided(nodes: &Nodes) -> Oracle {
     Oracle { divided: Some(divided), ..nodes.oracle() }
 }
 
-/// A node dies when all is quiet, and the others take its sites over.
+/// Kills a node after convergence; the others take over its sites.
 fn one_goes(nodes: &mut Nodes, oracle: &mut Oracle, gone: usize) {
     let left: Vec<usize> = (0..nodes.all.len()).filter(|n| *n != gone).collect();
     let all = all(nodes);
     let among: Vec<String> = left.iter().map(|n| all[*n].1.clone()).collect();
-    let before: Vec<u64> = left.iter().map(|n| nodes.all[*n].said().unwrap().status.counts.shares).collect();
+    let before: Vec<u64> = left.iter().map(|n| nodes.all[*n].said().unwrap().status.counts.snapshots_applied).collect();
     nodes.all[gone].kill();
     for (n, before) in left.iter().zip(before) {
-        nodes.wait_until(&[*n], "its sites are taken over", |said| said.status.counts.shares > before);
+        nodes.wait_until(&[*n], "its sites are taken over", |said| said.status.counts.snapshots_applied > before);
         let (by, of) = (all[*n].0.clone(), all[gone].0.clone());
         let taken = Taken { by, of, among: among.clone(), attempts: all[gone].2 };
         oracle.divided.as_mut().unwrap().taken.push(taken);
@@ -60,7 +60,7 @@ fn row_02_nodes_of_scope_own_are_killed() {
         let mut servers = Servers::start(3);
         let mut nodes = Nodes::new(4, &servers.urls());
         nodes.all.iter_mut().for_each(|node| node.set("OWN", 1));
-        // A share says the beginning, and the stream the rest.
+        // A snapshot covers the beginning, and the stream the rest.
         nodes.all.iter_mut().for_each(|node| node.set("SHARE_AFTER", 120));
         let count = (5 + kills / 2) * RATE;
         nodes.start_all(count, RATE);
@@ -73,7 +73,8 @@ fn row_02_nodes_of_scope_own_are_killed() {
             node.start(count, RATE);
         }
         nodes.settle();
-        // What each took when it began last may have been more at some than at others. Once all begin anew, it is all.
+        // At its last start a node may have applied more from one node than from another. Once all restart, it is
+        // everything.
         nodes.all.iter_mut().for_each(Node::kill);
         nodes.start_all(count, RATE);
         nodes.settle();
@@ -85,7 +86,8 @@ fn row_02_nodes_of_scope_own_are_killed() {
         let who: Vec<usize> = (0..4).filter(|n| *n != gone).collect();
         nodes.check_of(&who, &oracle);
 
-        // A broker is gone when it comes back, records more, and is killed once more. It takes its sites from the others when it begins.
+        // A broker is down when it comes back, records more, and is killed once more. On start it applies the others'
+        // evidence of its sites.
         servers.kill(luck.below(3) as usize);
         nodes.all[gone].start(count + 2 * RATE, RATE);
         wait(1500);
@@ -93,7 +95,7 @@ fn row_02_nodes_of_scope_own_are_killed() {
         (0..3).for_each(|broker| servers.revive(broker));
         nodes.all[gone].start(count + 2 * RATE, RATE);
         nodes.settle();
-        // Of what it has recorded since they took from it the others know what belongs to no one site.
+        // Of its attempts after the handover the others know global evidence only.
         nodes.check_by(&oracle);
     }
 }

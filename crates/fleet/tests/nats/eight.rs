@@ -1,5 +1,5 @@
-//! Eight nodes that record 200 attempts a second each, over three brokers, while nodes and brokers are killed, cut off and wiped: what
-//! they know in the end, and how long it took until then.
+//! A soak test: eight nodes that record 200 attempts per second each, over three brokers. Nodes and brokers are killed,
+//! cut off and wiped. It checks what the nodes know in the end, and measures how long that took.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::suite::wait;
 
 const NODES: usize = 8;
 const RATE: usize = 200;
-/// No log gets so long.
+/// More attempts than any log gets.
 const ENDLESS: usize = 10_000_000;
 
-/// When each position of a log was recorded, in milliseconds.
+/// Returns when each position of a log was recorded, in milliseconds.
 fn recorded(dir: &Path) -> HashMap<u64, i64> {
     let mut all = HashMap::new();
     journal::replay(dir, |seq, entry| {
@@ -31,9 +31,9 @@ fn recorded(dir: &Path) -> HashMap<u64, i64> {
     all
 }
 
-/// How long it took from each record to each other node, of what was recorded between two times.
+/// Returns the delays from each record to each other node, for records between two times.
 fn delays(nodes: &Nodes, (begin, end): (i64, i64)) -> Vec<i64> {
-    let names: Vec<String> = nodes.all.iter().map(|node| node.said().unwrap().status.origin).collect();
+    let names: Vec<String> = nodes.all.iter().map(|node| node.said().unwrap().status.node).collect();
     let logs: Vec<HashMap<u64, i64>> = nodes.all.iter().map(|node| recorded(&node.dir)).collect();
     let mut delays = Vec::new();
     for node in &nodes.all {
@@ -112,7 +112,7 @@ fn eight_nodes_of_two_hundred_attempts_a_second() {
     println!("{all} attempts of {NODES} nodes, equal to one fold of all logs at all nine");
 }
 
-/// Kills of nodes and brokers, nodes that are cut off, and in the middle all that the brokers had.
+/// Kills nodes and brokers, cuts nodes off, and wipes all brokers in the middle.
 fn disturb(servers: &mut Servers, nodes: &mut Nodes, proxies: &[Proxy]) {
     let mut luck = Luck(8);
     let mut kill = |nodes: &mut Nodes| {
@@ -128,7 +128,7 @@ fn disturb(servers: &mut Servers, nodes: &mut Nodes, proxies: &[Proxy]) {
         servers.revive(broker);
         wait(3000);
     }
-    // Half of them are cut off while the others go on.
+    // Half of the nodes are cut off while the others go on.
     proxies[..NODES / 2].iter().for_each(|proxy| proxy.cut(true));
     wait(8000);
     (0..3).for_each(|broker| servers.wipe(broker));

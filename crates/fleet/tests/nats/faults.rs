@@ -1,4 +1,5 @@
-//! Brokers that are killed, stopped and wiped under a transport: what was promised about one message holds, and reading goes on.
+//! Brokers that are killed, stopped and wiped under a transport: the guarantees for single messages hold, and reading
+//! continues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,7 @@ async fn connect(servers: &Servers) -> Nats {
     nats
 }
 
-/// Publishes until it is stored, whatever is in the way.
+/// Publishes until the message is stored, whatever fails.
 async fn insist(nats: &Nats, origin: Origin, n: u32) -> Position {
     let id = format!("{origin}.0.{n}-{n}");
     loop {
@@ -37,7 +38,8 @@ fn number(body: &Bytes) -> u32 {
     u32::from_le_bytes(body[..].try_into().unwrap())
 }
 
-/// Publishes 0, 1, 2 and so on while brokers come and go, and reads them at another node: all that was acknowledged comes.
+/// Publishes 0, 1, 2 and so on while brokers come and go, and reads them at another node. Every acknowledged message
+/// arrives.
 async fn nothing_acknowledged_is_missed(mut servers: Servers, mut faults: impl FnMut(&mut Servers, u32)) {
     let (writer, reader) = (connect(&servers).await, Arc::new(connect(&servers).await));
     let begin = reader.bounds().await.unwrap();
@@ -78,7 +80,7 @@ async fn nothing_acknowledged_is_missed(mut servers: Servers, mut faults: impl F
     });
     let end = end.await.unwrap();
     assert_eq!(end.incarnation, begin.incarnation);
-    // The reader gets as long as it takes to notice that its consumer is gone.
+    // The reader needs that long to notice that its consumer is gone.
     sleep(Duration::from_secs(6)).await;
     is_over.store(true, Ordering::SeqCst);
     let (seen, places) = timeout(LONG, reading).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Pauses and trials over real brokers: what one node pauses is paused at all, and of all one tries it out.
+//! Pauses and trials over real brokers: a pause of one node applies to all, and one node makes the trial.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ async fn node(servers: &Servers, clock: &Arc<Clock>, egress: &str) -> Sharer {
     sharer(Arc::new(nats), Origin::random(), clock, egress)
 }
 
-/// A clock that goes as all clocks do, and can be set ahead: what a node takes for a broker that is gone counts by it.
+/// A clock that runs normally and can be set ahead. Nodes use it to decide that a broker is gone.
 struct Going {
     clock: Arc<Clock>,
     ahead_ms: Arc<AtomicU64>,
@@ -42,7 +42,7 @@ impl Going {
         going
     }
 
-    /// Sets it ahead, and returns when it is.
+    /// Sets the clock ahead, and returns once it is.
     async fn set_ahead(&self, by: Duration) {
         let then = self.clock.now().saturating_add(by);
         self.ahead_ms.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
@@ -60,7 +60,7 @@ fn percentile(sorted: &[Duration], part: usize) -> Duration {
     sorted[(sorted.len() * part / 100).min(sorted.len() - 1)]
 }
 
-/// 8 nodes and `hosts` hosts: each host is paused by one, and tried out by one.
+/// Runs 8 nodes and `hosts` hosts: each host is paused by one node and tried by one.
 async fn one_trial_each(mut servers: Servers, hosts: usize, kills: &[usize]) {
     let going = Going::start();
     let mut nodes = Vec::new();
@@ -78,7 +78,7 @@ async fn one_trial_each(mut servers: Servers, hosts: usize, kills: &[usize]) {
     delays.sort_unstable();
     println!("paused at all 8 nodes: p50 {:?}, p99 {:?}", percentile(&delays, 50), percentile(&delays, 99));
     kills.iter().for_each(|broker| servers.kill(*broker));
-    // All at once, when the time is up.
+    // All at once, when the pause ends.
     going.set_ahead(PAUSE).await;
     let mut winners = all_tried_out(&nodes, &names).await;
     let counts: Vec<_> = nodes.iter().map(|node| node.hosts.counts()).collect();
@@ -99,7 +99,8 @@ async fn one_trial_each(mut servers: Servers, hosts: usize, kills: &[usize]) {
     .await;
 }
 
-/// Every node visits every host until each host is being tried out, and sees that nobody else does: who it is, and its trial.
+/// Makes every node visit every host until each host is being tried, and checks that only one node tries it. Returns
+/// the node and its trial by host.
 async fn all_tried_out(
     nodes: &[Sharer],
     names: &[String],
@@ -109,7 +110,7 @@ async fn all_tried_out(
         assert!(begun.elapsed() < LONG * 2, "every host is tried out, and not {} of {}", winners.len(), names.len());
         let mut coming = Vec::new();
         for (number, node) in nodes.iter().enumerate() {
-            // Behind a trial of its own a node would wait for that one's end.
+            // A node would wait for the end of its own trial.
             let has_it = |host: &&String| winners.get(*host).is_some_and(|(by, ..)| *by == number);
             for host in names.iter().filter(|host| !has_it(host)) {
                 let (mut visit, host) = (visit(node, host, 99), host.clone());
@@ -129,7 +130,7 @@ async fn all_tried_out(
                 Err(end) => assert!(matches!(end, VisitOutcome::Paused { .. }), "{end:?}"),
             }
         }
-        // Brokers that choose a leader answer nobody for a moment: whoever got no answer asks again.
+        // Brokers that elect a leader do not respond for a moment. A node without a response asks again.
         if winners.len() < names.len() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -142,7 +143,7 @@ async fn of_eight_nodes_one_tries_a_host_out() {
     one_trial_each(Servers::start(3), 200, &[]).await;
 }
 
-/// A majority of brokers is left.
+/// A majority of the brokers is left.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_17_a_broker_that_is_killed_when_pauses_end_makes_no_second_trial() {
     for round in 0..times(1, 6, 60) {
@@ -150,7 +151,7 @@ async fn row_17_a_broker_that_is_killed_when_pauses_end_makes_no_second_trial() 
     }
 }
 
-/// Of row 12.
+/// Part of row 12.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_12_a_clock_that_is_wrong_makes_no_pause_longer() {
     let servers = Servers::start(3);
@@ -164,7 +165,7 @@ async fn row_12_a_clock_that_is_wrong_makes_no_pause_longer() {
         (0..3).for_each(|page| be_blocked(&a, &host, page));
         let meant = a.selector.host_pause(&host).unwrap().since(clock.now());
         let told = || b.selector.host_pause(&host).is_some();
-        // A pause that is over by everybody's clock but its maker's is none.
+        // A pause that is over by every clock but its writer's has no effect.
         if n == 0 {
             until("a pause at the other", told).await
         } else {
@@ -195,7 +196,7 @@ async fn blocks_of_three_nodes_pause_a_host_at_all() {
     assert_eq!(b.selector.host_pause("e.org"), a.selector.host_pause("e.org"));
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(elsewhere.selector.host_pause("e.org"), None, "another address is another matter");
-    // An operator lets it go, at one node.
+    // An operator lifts it at one node.
     b.selector.unpause_host("e.org", clock.now()).unwrap();
     until("the release at the other", || a.selector.host_pause("e.org").is_none()).await;
 }
@@ -210,13 +211,13 @@ async fn without_a_broker_each_side_tries_a_host_out_once_and_tells_later() {
     servers.kill(0);
     tokio::time::sleep(Duration::from_millis(300)).await;
     clock.set(clock.now().saturating_add(PAUSE));
-    // Nobody goes at once, unless the moment falls on it; everybody once within the minute.
+    // No node goes at once, unless its random time is now; each goes once within the minute.
     let mut gone = [0, 0];
     for _ in 0..130 {
         for (n, node) in [&a, &b].into_iter().enumerate() {
             if let Ok(fetch) = goes(&mut visit(node, "e.org", 50)).await {
                 gone[n] += 1;
-                // It comes to nothing: the fetch is dropped, and with it the trial.
+                // The trial has no outcome: the fetch is dropped.
                 drop(fetch);
             }
         }
@@ -224,7 +225,8 @@ async fn without_a_broker_each_side_tries_a_host_out_once_and_tells_later() {
     }
     assert_eq!(gone, [1, 1]);
     assert_eq!((a.hosts.counts().own_trials, b.hosts.counts().own_trials), (1, 1));
-    // What one pauses meanwhile reaches the other when the broker is back. A pause counts from when the broker has it, by its clock.
+    // A pause set meanwhile reaches the other node when the broker is back. It counts from the broker's time of storing
+    // it.
     clock.set(Timestamp::now());
     (0..3).for_each(|page| be_blocked(&a, "f.org", page));
     assert!(a.selector.host_pause("f.org").is_some());

@@ -1,6 +1,7 @@
-//! What `select` and `record` take beside a fleet, and without one, of the same node in the same run: printed, for `docs/guides/fleet.md`.
+//! A benchmark of `select` and `record` with and without a fleet, on the same node in the same run. Printed for
+//! `docs/reports/fleet.md`.
 //!
-//! `cargo test --release -p fetchwise-fleet --all-features --test nats hot:: -- --ignored --nocapture`
+//! `cargo test --release -p fetchwise-fleet --all-features --test nats bench_hot_path:: -- --ignored --nocapture`
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,16 +18,16 @@ use crate::common::{Luck, NOW, attempt};
 use crate::servers::Servers;
 
 const SITES: u64 = 20_000;
-/// What both know beforehand, so that nothing gets slower while it is measured because more is known.
+/// The attempts that both know beforehand, so that growth does not slow down the measurement.
 const KNOWN: usize = 400_000;
-/// Out, in, in, out: what changes with time falls on both.
+/// Out, in, in, out: drift over time affects both.
 const ROUNDS: [bool; 16] =
     [false, true, true, false, false, true, true, false, false, true, true, false, false, true, true, false];
-/// Attempts in a round, and the time between two.
+/// The attempts in a round, and the time between two.
 const ATTEMPTS: usize = 10_000;
 const EVERY: Duration = Duration::from_micros(500);
 
-/// A node, whose fleet comes and goes.
+/// A node that joins and leaves the fleet.
 struct Node {
     journal: Arc<Journal>,
     selector: Arc<Selector>,
@@ -59,13 +60,13 @@ impl Node {
         self.journal.append_attempt(&attempt).unwrap();
     }
 
-    /// A round of a crawl on a thread of its own; nanoseconds of each `select` and each record.
+    /// Runs a round of a crawl on a separate thread; collects the nanoseconds of each `select` and each record.
     fn round(&self, luck: &mut Luck, taken: &mut [Vec<u64>; 2]) {
         let mut next = Instant::now();
         for _ in 0..ATTEMPTS {
             let url = Url::parse(&format!("https://site{}.example/news/x", luck.below(SITES))).unwrap();
             let attempt = attempt(luck, SITES, Timestamp::now().as_millis() - NOW.as_millis());
-            // Sleeping would measure how fast the system wakes somebody.
+            // Sleeping would measure how fast the system wakes a thread.
             while Instant::now() < next {
                 std::hint::spin_loop();
             }
@@ -91,7 +92,7 @@ async fn select_and_record_beside_a_fleet() {
     let servers = Servers::start(3);
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [node, other] = dirs.each_ref().map(|dir| Arc::new(Node::new(dir.path(), servers.urls())));
-    // Somebody else's attempts come all the while, whether anybody reads them or not.
+    // Another node publishes all the time, whether it is read or not.
     let others_fleet = other.join().await;
     let feeder = tokio::spawn({
         let other = Arc::clone(&other);
@@ -103,7 +104,7 @@ async fn select_and_record_beside_a_fleet() {
             }
         }
     });
-    // [without, with] the fleet, of each [select, record].
+    // [without, with] the fleet, by [select, record].
     let mut taken: [[Vec<u64>; 2]; 2] = Default::default();
     let mut luck = Luck(1);
     for is_in in ROUNDS {

@@ -1,4 +1,4 @@
-//! A link that failed at one node waits at another, over a real broker.
+//! A link that failed at one node waits at another one, over a real broker.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ async fn node(servers: &Servers, dir: &Path, clock: &Arc<Clock>, egress: &str) -
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_failed_at_one_node_waits_at_all_behind_its_address() {
     let (servers, dir) = (Servers::start(1), tempfile::tempdir().unwrap());
-    // Never ahead of the broker's clock, so that pauses hold for all of their time: five minutes behind it at first, and both are over then.
+    // Never ahead of the broker's clock, so that pauses last for their whole time. The clock starts five minutes
+    // behind, and both pauses are over by then.
     let clock = Arc::new(Clock::fixed(Timestamp::from_millis(Timestamp::now().as_millis() - 300_000)));
     let a = node(&servers, &dir.path().join("a"), &clock, "").await;
     let b = node(&servers, &dir.path().join("b"), &clock, "").await;

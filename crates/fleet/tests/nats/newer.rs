@@ -1,4 +1,4 @@
-//! A node of the next minor release: its messages say more than this one's readers know of.
+//! A node of the next minor release: its messages have columns that this release does not know.
 
 use bytes::Bytes;
 use fetchwise::time::Timestamp;
@@ -8,19 +8,19 @@ use fetchwise_fleet::transport::{Blobs, Bounds, Cells, Delivery, Position, Trans
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
-/// Where a message's parts are: its version, the length of what is compressed, its checksum, and what is compressed.
+/// Offsets in a message: its version, the length of the compressed part, its checksum, and the compressed part.
 const MAJOR: usize = 4;
 const MINOR: usize = 5;
 const RAW_LEN: std::ops::Range<usize> = 40..44;
 const CRC: usize = 44;
 const FRAME: usize = 48;
-/// A kind of columns that nobody knows.
+/// An unknown kind of columns.
 const UNKNOWN: u8 = 200;
 
-/// A broker to which everything is said in the words of the next release.
+/// A transport that publishes everything in the format of the next release.
 pub struct Newer(pub Nats);
 
-/// A message with another version, and a column more.
+/// Returns a message with another version, and an additional column.
 pub fn with_version(body: &[u8], major: u8, minor: u8) -> Bytes {
     let len = u32::from_le_bytes(body[RAW_LEN].try_into().unwrap());
     let mut raw = zstd::bulk::decompress(&body[FRAME..], len as usize).unwrap();

@@ -1,6 +1,8 @@
-//! Nodes as processes of their own, which can be killed like any other, and the naive fold that each of them is held against.
+//! Nodes as separate processes that can be killed, and the naive fold that each of them is compared with.
 //!
-//! A node is this test program again: see `process`. Invariant: whoever asks for a comparison gets one, or the test fails.
+//! A node is this test program again: see `process`.
+//!
+//! Invariants: a requested comparison is made, or the test fails.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,69 +15,69 @@ use std::time::{Duration, Instant};
 use fetchwise_fleet::Status;
 use serde::{Deserialize, Serialize};
 
-/// Everything quiet takes so long at most.
+/// The timeout of convergence.
 pub const QUIET: Duration = Duration::from_secs(300);
-/// How a process ends that aborts.
+/// The signal of a process that aborts.
 const SIGABRT: i32 = 6;
-/// What an answer is named when a node was refused.
+/// The name of the result file of a node that was refused.
 pub const REFUSED: &str = "refused";
 
-/// How a node is, as it says.
+/// The status that a node reports.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Said {
-    /// It has recorded all that it was to.
+    /// Whether it has recorded everything that it was to.
     pub is_done: bool,
-    /// So many attempts are in its log, and so many could not be taken by it.
+    /// The number of attempts in its log, and of those that the log did not accept.
     pub recorded: usize,
     pub refused: usize,
     pub status: Status,
 }
 
-/// What a node is told while it runs.
+/// A command to a running node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Told {
-    /// Compare what is in memory.
+    /// Compare the evidence in memory.
     Compare { number: usize, oracle: Oracle },
-    /// The clock is so far off from now on, in milliseconds.
+    /// Set the clock offset in milliseconds.
     Clock(i64),
-    /// Record until the log has so many attempts.
+    /// Record until the log has this number of attempts.
     Until(usize),
 }
 
-/// What a node has to have in memory.
+/// The evidence that a node must have in memory.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Oracle {
-    /// What these logs say, each attempt once.
+    /// The logs, each attempt counted once.
     pub logs: Vec<PathBuf>,
-    /// What bears a later time than this counts at the node that has recorded it only.
+    /// Attempts after this time count at the node that recorded them only.
     pub latest: Option<i64>,
-    /// This domain was forgotten up to then.
+    /// A forgotten domain, and the time up to which it is.
     pub forgotten: Option<(String, i64)>,
-    /// In scope `own`: what nodes know of each other's sites.
+    /// In scope `own`: the handovers between nodes.
     pub divided: Option<Divided>,
 }
 
-/// What nodes of scope `own` know of each other's sites; of all else they know what belongs to no one site.
+/// The handovers between nodes of scope `own`; of everything else they know global evidence only.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Divided {
-    /// The node in each directory.
+    /// The node id of each directory.
     pub names: BTreeMap<PathBuf, String>,
-    /// What was taken. The last of two takes the place of the one before.
+    /// The handovers. The later of two replaces the earlier one.
     pub taken: Vec<Taken>,
 }
 
-/// What one node has taken of the sites that another one had recorded.
+/// A handover: what one node has applied of the sites that another one had recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Taken {
     pub by: PathBuf,
     pub of: PathBuf,
-    /// Among whom sites were divided then.
+    /// The owners of sites at that time.
     pub among: Vec<String>,
-    /// So many attempts had been published.
+    /// The number of attempts that had been published.
     pub attempts: usize,
 }
 
-/// A node's directory, and its process while it has one.
+/// A node's directory, and its process while it runs.
 pub struct Node {
     pub dir: PathBuf,
     urls: Vec<String>,
@@ -96,7 +98,7 @@ pub fn beside(dir: &Path, what: &str) -> PathBuf {
 }
 
 impl Node {
-    /// Starts it: it records until its log has `count` attempts, `rate` a second.
+    /// Starts the node: it records until its log has `count` attempts, at `rate` per second.
     pub fn start(&mut self, count: usize, rate: usize) {
         assert!(self.process.is_none());
         let _ = fs::remove_file(beside(&self.dir, "said"));
@@ -107,23 +109,23 @@ impl Node {
         command.env("FETCHWISE_TEST_SEED", (self.number + 1).to_string());
         command.envs(self.settings.iter().map(|(name, value)| (format!("FETCHWISE_TEST_{name}"), value)));
         let log = fs::OpenOptions::new().create(true).append(true).open(beside(&self.dir, "log")).unwrap();
-        // Its input ends with this process, and it with its input.
+        // Its standard input ends with this process, and it ends with its input.
         command.stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log);
         self.process = Some(command.spawn().unwrap());
     }
 
-    /// Connects to these from now on.
+    /// Connects to these brokers from now on.
     pub fn connect_to(&mut self, urls: Vec<String>) {
         self.urls = urls;
     }
 
-    /// Sets something for the processes that it gets from now on.
+    /// Sets a variable for its future processes.
     pub fn set(&mut self, name: &'static str, value: impl ToString) {
         self.settings.retain(|(known, _)| *known != name);
         self.settings.push((name, value.to_string()));
     }
 
-    /// Takes that back.
+    /// Unsets a variable.
     pub fn unset(&mut self, name: &str) {
         self.settings.retain(|(known, _)| *known != name);
     }
@@ -132,7 +134,7 @@ impl Node {
         self.process.is_some()
     }
 
-    /// Waits until its process has ended itself.
+    /// Waits until its process has ended by itself.
     pub fn ended(&mut self, why: &str) {
         let begun = Instant::now();
         let ended = loop {
@@ -146,7 +148,7 @@ impl Node {
         self.process = None;
     }
 
-    /// kill -9.
+    /// Sends SIGKILL.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
@@ -154,13 +156,13 @@ impl Node {
         }
     }
 
-    /// SIGSTOP and SIGCONT.
+    /// Sends a signal such as SIGSTOP or SIGCONT.
     pub fn signal(&self, signal: &str) {
         let id = self.process.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
-    /// How it is, once it has said so.
+    /// Returns its status, once it has reported one.
     pub fn said(&self) -> Option<Said> {
         serde_json::from_slice(&fs::read(beside(&self.dir, "said")).ok()?).ok()
     }
@@ -191,7 +193,7 @@ impl Nodes {
         nodes
     }
 
-    /// One more, which is not started yet.
+    /// Adds a node that is not started yet.
     pub fn add(&mut self, urls: &[String]) -> usize {
         let number = self.all.len();
         let dir = self.folder.path().join(format!("node{number}"));
@@ -204,7 +206,7 @@ impl Nodes {
         self.all.iter_mut().filter(|node| node.process.is_none()).for_each(|node| node.start(count, rate));
     }
 
-    /// Waits until everybody who is up has published something.
+    /// Waits until every running node has published something.
     pub fn begun(&self) {
         let begun = Instant::now();
         let has = |node: &Node| node.said().is_some_and(|said| said.status.published > 0);
@@ -219,13 +221,13 @@ impl Nodes {
         }
     }
 
-    /// Waits until everybody who is up has recorded all, and knows what all have.
+    /// Waits until every running node has recorded everything and knows what all have.
     pub fn settle(&self) {
         let all: Vec<usize> = (0..self.all.len()).collect();
         self.settle_among(&all);
     }
 
-    /// The same, of these alone.
+    /// Works like [`settle`](Self::settle), for these nodes only.
     pub fn settle_among(&self, who: &[usize]) {
         let begun = Instant::now();
         let mut calm = 0;
@@ -234,14 +236,14 @@ impl Nodes {
             let up: Vec<&Node> = who.iter().map(|n| &self.all[*n]).filter(|node| node.is_up()).collect();
             let said: Vec<Option<Said>> = up.iter().map(|node| node.said()).collect();
             let tops: Vec<(&str, u64)> =
-                said.iter().flatten().map(|said| (said.status.origin.as_str(), said.status.position)).collect();
+                said.iter().flatten().map(|said| (said.status.node.as_str(), said.status.position)).collect();
             let knows = |said: &Said| {
                 let of = |origin: &str| said.status.peers.iter().find(|peer| peer.origin == origin);
                 said.is_done
-                    && said.status.quiet
+                    && said.status.converged
                     && tops.iter().all(|(origin, top)| {
-                        *origin == said.status.origin
-                            || of(origin).is_some_and(|peer| peer.position >= *top && peer.holes == 0)
+                        *origin == said.status.node
+                            || of(origin).is_some_and(|peer| peer.position >= *top && peer.missing_records == 0)
                     })
             };
             let is_calm = said.iter().all(|said| said.as_ref().is_some_and(knows));
@@ -253,7 +255,7 @@ impl Nodes {
         }
     }
 
-    /// Waits until that holds of what each of these says.
+    /// Waits until a condition holds for the status of these nodes.
     pub fn wait_until(&self, who: &[usize], what: &str, holds: impl Fn(&Said) -> bool) {
         let begun = Instant::now();
         while !who.iter().all(|n| self.all[*n].said().is_some_and(|said| holds(&said))) {
@@ -265,30 +267,30 @@ impl Nodes {
         }
     }
 
-    /// What each node has in memory is what all logs together say, to 1e-9.
+    /// Checks that each node has the evidence of all logs in memory, to 1e-9.
     pub fn check(&mut self) {
         self.check_with(&[]);
     }
 
-    /// The same, with more logs.
+    /// Works like [`check`](Self::check), with more logs.
     pub fn check_with(&mut self, more: &[PathBuf]) {
         let mut oracle = self.oracle();
         oracle.logs.extend_from_slice(more);
         self.check_by(&oracle);
     }
 
-    /// All logs.
+    /// Returns the oracle of all logs.
     pub fn oracle(&self) -> Oracle {
         Oracle { logs: self.all.iter().map(|node| node.dir.clone()).collect(), ..Oracle::default() }
     }
 
-    /// What each node has in memory is what `oracle` says.
+    /// Checks that each node has the oracle's evidence in memory.
     pub fn check_by(&mut self, oracle: &Oracle) {
         let all: Vec<usize> = (0..self.all.len()).collect();
         self.check_of(&all, oracle);
     }
 
-    /// What these nodes have in memory is what `oracle` says.
+    /// Checks that these nodes have the oracle's evidence in memory.
     pub fn check_of(&mut self, who: &[usize], oracle: &Oracle) {
         self.checks += 1;
         let number = self.checks;
@@ -315,7 +317,7 @@ impl Nodes {
         }
     }
 
-    /// Everything is as it should be in the end, for a late comer, too.
+    /// Checks the final state, also for a node that joins late.
     pub fn exact_for_late_comers_too(&mut self, urls: &[String]) {
         self.settle();
         self.check();
@@ -325,7 +327,7 @@ impl Nodes {
         self.check();
     }
 
-    /// Whether a process was turned away, and what it said.
+    /// Returns the reason if a process was refused.
     pub fn was_refused(&self, number: usize) -> Option<String> {
         fs::read_to_string(beside(&self.all[number].dir, REFUSED)).ok()
     }

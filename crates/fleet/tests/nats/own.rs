@@ -1,5 +1,5 @@
-//! Scope `own` over a real broker: what belongs to no one site is known by all, is read anew by who comes later, and is said again when the
-//! broker has lost it.
+//! Scope `own` over a real broker: all nodes know the global evidence, late nodes read it, and it is published again
+//! when the broker has lost it.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -43,7 +43,7 @@ async fn start(dir: &Path, servers: &Servers, clock: &Arc<Clock>) -> Up {
     let journal = Arc::new(journal);
     let mut options = Options::default();
     (options.pool, options.scope, options.timing) = ("own".into(), Scope::Own, quick());
-    // A broker in another process takes longer than one in this.
+    // A broker in another process takes longer than the in-process one.
     (options.timing.general, options.timing.lease) = (Duration::from_millis(200), Duration::from_secs(2));
     let nats: Arc<dyn Transport> = Arc::new(broker(servers).await);
     let fleet = Fleet::join(Arc::clone(&journal), Arc::clone(&selector), nats, options).await.unwrap();
@@ -59,7 +59,7 @@ fn record(up: &Up, seed: u64, count: i64) {
     }
 }
 
-/// Waits until all know what belongs to no one site as the logs of all say it.
+/// Waits until all nodes have the global evidence of all logs.
 async fn agree(what: &str, nodes: &[Up], clock: &Arc<Clock>) {
     let begun = std::time::Instant::now();
     for up in nodes {
@@ -80,7 +80,8 @@ async fn agree(what: &str, nodes: &[Up], clock: &Arc<Clock>) {
     nodes.iter().for_each(|up| assert_same(what, &up.selector.share(NOW, 0.0).general(), &expected));
 }
 
-/// The last one has begun when the others had recorded all that they have: of its sites it knows what all know together.
+/// Checks the last node, which started when the others had recorded everything: of its sites it knows what all know
+/// together.
 async fn takes_its_sites(nodes: &[Up], nats: &Nats, clock: &Arc<Clock>) {
     let late = &nodes[3];
     let begun = std::time::Instant::now();
@@ -105,7 +106,7 @@ async fn takes_its_sites(nodes: &[Up], nats: &Nats, clock: &Arc<Clock>) {
         found.keys(),
         expected.keys()
     );
-    // What one node has said comes by itself, in order, and from a place on.
+    // The messages of one node arrive by themselves, in order, and from a position on.
     let first = nats.said_by(names[0], Position::default()).await.unwrap();
     let last = Batch::decode(first.last().unwrap()).unwrap();
     assert_eq!(last.header().last, nodes[0].fleet.status().published);
@@ -127,10 +128,10 @@ async fn nodes_of_scope_own_say_what_belongs_to_no_one_site_over_a_real_broker()
     agree("three nodes", &nodes, &clock).await;
     nodes.iter().zip(10..).for_each(|(up, seed)| record(up, seed, 40));
     agree("and more", &nodes, &clock).await;
-    let said: u64 = nodes.iter().map(|up| up.fleet.status().counts.generals_said).sum();
+    let said: u64 = nodes.iter().map(|up| up.fleet.status().counts.global_snapshots_published).sum();
     assert!(said >= 6, "{said}");
 
-    // The stream has one message of each, and one that comes later begins with them.
+    // The stream has one message per node, and a late reader begins with them.
     let nats = broker(&servers).await;
     let mut all = nats.generals();
     let mut origins = Vec::new();
@@ -147,7 +148,7 @@ async fn nodes_of_scope_own_say_what_belongs_to_no_one_site_over_a_real_broker()
     agree("one that came later", &nodes, &clock).await;
     takes_its_sites(&nodes, &nats, &clock).await;
 
-    // What nobody can read is refused, and who said it is named.
+    // An unreadable snapshot is refused, and its node is named.
     let liar = Origin::random();
     nats.put_general(liar, Bytes::from_static(b"nothing")).await.unwrap();
     let begun = std::time::Instant::now();

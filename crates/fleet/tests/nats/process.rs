@@ -1,7 +1,8 @@
-//! What a node does that runs as a process of its own: it records invented attempts at a fixed rate, and says in a file how it is.
+//! The process of a node: it records synthetic attempts at a fixed rate and reports its status in a file.
 //!
-//! It is this test program again, which runs the ignored test `process::node`, told by its environment what to do. Invariant: what it
-//! compares is what it has in memory.
+//! It is this test program again, which runs the ignored test `process::node` with settings from its environment.
+//!
+//! Invariants: a comparison uses the evidence in memory.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -28,11 +29,11 @@ use crate::nodes::{Divided, Oracle, REFUSED, Said, Told, beside};
 
 const SITES: u64 = 200;
 
-/// As in a crawl, some five times as fast.
+/// Like in a crawl, about five times as fast.
 fn timing() -> Timing {
     let mut timing = Timing::default();
     if setting::<String>("REAL").is_some() {
-        // How often it is said what was learned, which is what is measured.
+        // The interval of status reports, which is what is measured.
         timing.look = Duration::from_millis(100);
         return timing;
     }
@@ -64,7 +65,7 @@ fn node() {
     let Some(dir) = setting::<PathBuf>("NODE") else { return };
     if setting::<String>("POINT").is_some() {
         assert!(failpoints::listen(|place| {
-            // As kill -9: nothing is written, closed or said any more.
+            // As with SIGKILL: nothing is written, closed or sent any more.
             if std::env::var("FETCHWISE_TEST_POINT").is_ok_and(|point| point == place) {
                 std::process::abort();
             }
@@ -74,7 +75,7 @@ fn node() {
     runtime.block_on(live(dir));
 }
 
-/// The node's clock, and by how much it is off.
+/// Returns the node's clock, and its offset.
 fn clock() -> (Arc<Clock>, Arc<AtomicI64>) {
     let off = Arc::new(AtomicI64::new(0));
     if setting::<String>("JUMPS").is_none() {
@@ -94,7 +95,7 @@ fn clock() -> (Arc<Clock>, Arc<AtomicI64>) {
 async fn join(dir: &Path, journal: &Arc<Journal>, selector: &Arc<Selector>) -> Option<Fleet> {
     let urls: String = setting("URLS").unwrap();
     let nats = Nats::connect(NatsSettings::new(urls.split(','), "suite")).await.unwrap();
-    // Whoever cannot wait goes on alone.
+    // A node that cannot wait goes on alone.
     let _ = nats.ready(Duration::from_secs(5)).await;
     let transport: Arc<dyn Transport> =
         if setting::<String>("NEWER").is_some() { Arc::new(Newer(nats)) } else { Arc::new(nats) };
@@ -104,7 +105,7 @@ async fn join(dir: &Path, journal: &Arc<Journal>, selector: &Arc<Selector>) -> O
     if setting::<String>("OWN").is_some() {
         options.scope = Scope::Own;
         options.timing.general = Duration::from_millis(500);
-        // Longer than a process that is killed takes to be back.
+        // Longer than a killed process takes to be back.
         options.timing.owner = Duration::from_secs(30);
     }
     match Fleet::join(Arc::clone(journal), Arc::clone(selector), transport, options).await {
@@ -116,7 +117,7 @@ async fn join(dir: &Path, journal: &Arc<Journal>, selector: &Arc<Selector>) -> O
     }
 }
 
-/// When each position of the others was known here.
+/// The times at which positions of peers became known here.
 struct Samples {
     file: fs::File,
     tops: std::collections::HashMap<String, u64>,
@@ -127,7 +128,7 @@ impl Samples {
         let now = Timestamp::now().as_millis();
         for peer in fleet.status().peers {
             let top = self.tops.entry(peer.origin.clone()).or_default();
-            if peer.position > *top && peer.holes == 0 {
+            if peer.position > *top && peer.missing_records == 0 {
                 *top = peer.position;
                 writeln!(self.file, "{now} {} {}", peer.origin, peer.position).unwrap();
             }
@@ -155,14 +156,14 @@ async fn live(dir: PathBuf) {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             let _ = tells.send(serde_json::from_str::<Told>(&line).unwrap());
         }
-        // Whoever started it has gone.
+        // The parent process has gone.
         std::process::exit(0);
     });
     let mut samples = setting::<String>("SAMPLES").map(|_| {
         let file = fs::OpenOptions::new().create(true).append(true).open(beside(&dir, "samples")).unwrap();
         Samples { file, tops: Default::default() }
     });
-    // Another life, other luck.
+    // Each process has a different seed.
     let mut luck = Luck(seed.wrapping_mul(1 << 32).wrapping_add(recorded as u64));
     let is_real = setting::<String>("REAL").is_some();
     let mut next = tokio::time::interval(Duration::from_secs(1) / rate);
@@ -172,7 +173,7 @@ async fn live(dir: PathBuf) {
         tokio::select! {
             _ = next.tick(), if recorded < count => {
                 let mut attempt = draw(&mut luck, &clock);
-                // In a crawl that is measured, one of five hundred is blocked: each block makes a message of its own.
+                // In a measured crawl one of 500 attempts is blocked, because each block results in a separate message.
                 while is_real && attempt.is_banned && luck.below(50) > 0 {
                     attempt = draw(&mut luck, &clock);
                 }
@@ -204,7 +205,8 @@ async fn live(dir: PathBuf) {
     }
 }
 
-/// What a node of scope `own` is to know: all of its own, of the others what it has taken, and what belongs to no one site of the rest.
+/// Returns the expected evidence of a node of scope `own`: all of its own, what it has applied of the others, and
+/// global evidence of the rest.
 fn of_divided(own: &Path, oracle: &Oracle, divided: &Divided, clock: &Arc<Clock>) -> Share {
     let (all, name) = (selector(clock), divided.names[own].parse::<Origin>().unwrap());
     for dir in &oracle.logs {
@@ -227,10 +229,11 @@ fn of_divided(own: &Path, oracle: &Oracle, divided: &Divided, clock: &Arc<Clock>
     all.share(NOW, 0.0)
 }
 
-/// How far what is in memory is from what `oracle` says, of how many keys, and whether what was forgotten is.
+/// Compares the evidence in memory with `oracle`: the distance, the number of keys, and whether forgotten domains are
+/// gone.
 fn compare(own: &Path, oracle: &Oracle, selector: &Selector, clock: &Arc<Clock>) -> String {
     let dirs: Vec<&Path> = oracle.logs.iter().map(PathBuf::as_path).collect();
-    // A log and what was restored of it have their beginning in common.
+    // A log and the one restored from it have their beginning in common.
     let seen = RefCell::new(HashSet::new());
     let expected = naive(&dirs, clock, |dir, attempt| {
         let at = attempt.attempted_at.as_millis();

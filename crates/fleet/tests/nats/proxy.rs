@@ -1,11 +1,11 @@
-//! A way to brokers that can be cut: one port for each of them, and all of it goes through here.
+//! A proxy in front of brokers that can be cut: one port for each of them.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A proxy before some brokers. Its threads end with the process.
+/// A proxy in front of some brokers. Its threads end with the process.
 pub struct Proxy {
     ports: Vec<u16>,
     shared: Arc<Shared>,
@@ -18,19 +18,19 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Before the brokers on these ports of loopback.
+    /// Starts a proxy for the brokers on these loopback ports.
     pub fn start(to: Vec<u16>) -> Self {
         let shared = Arc::new(Shared::default());
         let ports = to.into_iter().map(|to| listen(to, Arc::clone(&shared))).collect();
         Self { ports, shared }
     }
 
-    /// The brokers' addresses, through here.
+    /// Returns the addresses of the brokers through the proxy.
     pub fn urls(&self) -> Vec<String> {
         self.ports.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect()
     }
 
-    /// Cuts everything, or lets it through again.
+    /// Cuts all connections, or lets them through again.
     pub fn cut(&self, is_cut: bool) {
         self.shared.is_cut.store(is_cut, Ordering::SeqCst);
         if is_cut {

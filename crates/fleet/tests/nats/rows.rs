@@ -1,4 +1,4 @@
-//! The fault suite's rows in which something goes wrong at a node itself, or an operator steps in. See `suite`.
+//! The rows of the fault suite in which a node itself fails or an operator steps in. See `suite`.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use crate::suite::{exact_after, times, wait};
 
 const MINUTE: i64 = 60_000;
 
-/// An operator's hands on the brokers.
+/// Returns an operator's connection to the brokers.
 fn operator(runtime: &Runtime, servers: &Servers) -> Nats {
     runtime.block_on(async {
         let nats = Nats::connect(NatsSettings::new(servers.urls(), "suite")).await.unwrap();
@@ -40,7 +40,7 @@ fn row_03_a_node_is_killed_inside_its_steps() {
     let mut servers = Servers::start(3);
     let mut nodes = Nodes::new(3, &servers.urls());
     for node in &mut nodes.all {
-        // So that every step comes about once in a while.
+        // So that every step happens from time to time.
         node.set("SHARE_AFTER", 150);
         node.set("KEEP_AFTER", 12);
     }
@@ -48,13 +48,13 @@ fn row_03_a_node_is_killed_inside_its_steps() {
     nodes.begun();
     let mut lives = 0;
     for _ in 0..times(1, 4, 40) {
-        // Each after another one than before: what was left half done is what the next life begins with.
+        // Each failpoint after every other one: the next process begins with what was left half done.
         for last in (1..order.len()).rev() {
             order.swap(last, luck.below(last as u64 + 1) as usize);
         }
         for point in &order {
             if point.starts_with("share ") {
-                // Meanwhile the others put new ones there, which it takes when it begins.
+                // Meanwhile the others store new snapshots, which it applies on start.
                 wait(3500);
             }
             nodes.all[0].kill();
@@ -82,7 +82,7 @@ fn row_07_a_brokers_disk_loses_and_changes_what_it_had() {
     for round in 0..times(1, 6, 100) {
         exact_after(3, 8, |servers, nodes| {
             wait(2500);
-            // One of them alone, or all at once: then nobody has a whole copy that was not damaged but those who keep it in their logs.
+            // One broker alone, or all at once: then only the nodes' logs have a whole copy.
             let all = round % 3 == 2;
             let hurt: Vec<usize> = if all { vec![0, 1, 2] } else { vec![round % 3] };
             (0..3).filter(|broker| all || hurt.contains(broker)).for_each(|broker| servers.kill(broker));
@@ -91,7 +91,7 @@ fn row_07_a_brokers_disk_loses_and_changes_what_it_had() {
             }
             hurt.iter().for_each(|broker| servers.revive(*broker));
             wait(1500);
-            // Whoever is damaged may become the one that all ask.
+            // The damaged broker may become the leader.
             let other = (hurt[0] + 1) % 3;
             servers.kill(other);
             wait(1500);
@@ -108,7 +108,7 @@ fn row_11_a_nodes_disk_is_full() {
     for round in 0..times(1, 4, 20) {
         let mut servers = Servers::start(3);
         let mut nodes = Nodes::new(3, &servers.urls());
-        // All of what it keeps, or only what others have told it.
+        // All of its directory, or its peer store only.
         let place = nodes.all[0].dir.join(if round % 2 == 0 { "" } else { "peers" });
         let Some(small) = Small::mount(&place, "6m") else {
             println!("SKIPPED a node whose disk is full: this machine does not let us mount");
@@ -119,7 +119,7 @@ fn row_11_a_nodes_disk_is_full() {
         let begun = Instant::now();
         let said = |nodes: &Nodes| nodes.all[0].said().unwrap();
         let is_full = |nodes: &Nodes| said(nodes).status.stopped.is_some_and(|why| why.contains("No space left"));
-        // What was allocated ahead, or is freed meanwhile, is used up first.
+        // Preallocated and freed space is used up first.
         for _ in 0..15 {
             fill(&place);
             wait(200);
@@ -135,7 +135,7 @@ fn row_11_a_nodes_disk_is_full() {
         let after = said(&nodes);
         assert!(after.recorded + after.refused > before.recorded + before.refused, "the crawl goes on");
         free(&place);
-        // Nobody has to help it.
+        // It recovers without help.
         let all_there = |said: &crate::nodes::Said| {
             said.status.stopped.is_none() && said.status.position as usize >= after.recorded
         };
@@ -145,7 +145,7 @@ fn row_11_a_nodes_disk_is_full() {
             node.tell(&Told::Until(recorded));
         }
         if said(&nodes).refused > 0 {
-            // What its log could not take was learned all the same, until it begins anew.
+            // It has learned the attempts that its log did not accept, until it restarts.
             nodes.all[0].kill();
             nodes.all[0].start(0, 100);
         }
@@ -163,7 +163,7 @@ fn row_12_a_nodes_clock_jumps() {
         let mut servers = Servers::start(3);
         let mut nodes = Nodes::new(3, &servers.urls());
         nodes.all[0].set("JUMPS", 1);
-        // Late comers begin with shares of what was recorded in the meantime.
+        // Late nodes begin with snapshots of what was recorded meanwhile.
         nodes.all[0].set("SHARE_AFTER", 150);
         nodes.start_all(1_000_000, 100);
         nodes.begun();
@@ -176,7 +176,7 @@ fn row_12_a_nodes_clock_jumps() {
                 nodes.wait_until(&[0], "it says that its clock is wrong", says);
             }
             if (n + round) % 2 == 0 {
-                // With a wrong clock it may begin anew, too.
+                // It may restart with a wrong clock, too.
                 nodes.all[0].tell(&Told::Clock(0));
                 wait(500);
             }
@@ -191,7 +191,7 @@ fn row_12_a_nodes_clock_jumps() {
         nodes.settle();
         let withheld = nodes.all[0].said().unwrap().status.withheld;
         assert!(withheld > 0, "some of it bore a time to come");
-        // What bears a time that is far ahead counts where it was recorded, and nowhere else.
+        // Attempts with a time far ahead count where they were recorded only.
         let oracle = |nodes: &Nodes| Oracle { latest: Some(now + 5 * MINUTE), ..nodes.oracle() };
         let expected = oracle(&nodes);
         nodes.check_by(&expected);
@@ -204,7 +204,7 @@ fn row_12_a_nodes_clock_jumps() {
     }
 }
 
-/// A message of one fact.
+/// Returns a message with one attempt.
 fn message(position: u64) -> Bytes {
     let attempt = attempt(&mut Luck(1), 5, 0);
     let heuristics: Vec<(&str, &str)> =
@@ -231,7 +231,7 @@ fn row_13_other_releases_are_in_the_pool() {
     for round in 0..times(1, 4, 10) {
         let mut servers = Servers::start(3);
         let mut nodes = Nodes::new(3, &servers.urls());
-        // One, or two of three, say more than the others understand.
+        // One node, or two of three, send more than the others understand.
         for node in &mut nodes.all[..1 + round % 2] {
             node.set("NEWER", 1);
         }
@@ -265,14 +265,14 @@ fn row_15_a_domain_is_forgotten_while_nodes_are_cut_off() {
         let mut nodes = Nodes::new(3, &servers.urls());
         nodes.all[1].connect_to(proxy.urls());
         for node in &mut nodes.all {
-            // Shares with the domain in them.
+            // Snapshots contain the domain.
             node.set("SHARE_AFTER", 120);
         }
         nodes.start_all(400, 100);
         nodes.begun();
         wait(1500);
         proxy.cut(true);
-        // It knows more of the domain than it has said, and says it late.
+        // It knows more of the domain than it has published, and publishes it late.
         nodes.wait_until(&[0, 1, 2], "all is recorded", |said| said.is_done);
         if round % 2 == 1 {
             nodes.all[2].kill();
@@ -295,9 +295,9 @@ fn row_15_a_domain_is_forgotten_while_nodes_are_cut_off() {
     }
 }
 
-/// All of them have forgotten it, as soon as they have heard that it is to be.
+/// Checks that all nodes forget the domain as soon as they have read the request.
 fn forgotten_at(nodes: &mut Nodes, oracle: &impl Fn(&Nodes) -> Oracle) {
-    // The table is read once a second.
+    // The table is read once per second.
     wait(2500);
     nodes.settle();
     let expected = oracle(nodes);
@@ -317,11 +317,11 @@ fn row_16_a_liar_is_excluded_and_included_again() {
         nodes.start_all(600, 100);
         nodes.begun();
         wait(1500);
-        let liar = nodes.all[2].said().unwrap().status.origin;
+        let liar = nodes.all[2].said().unwrap().status.node;
         let nats = operator(&runtime, &servers);
         runtime.block_on(nats.cells().put(Table::Excluded, &liar, Bytes::from_static(b"it lies"))).unwrap();
         let is_out = |said: &crate::nodes::Said| {
-            said.status.origin == liar || said.status.peers.iter().any(|peer| peer.origin == liar && peer.excluded)
+            said.status.node == liar || said.status.peers.iter().any(|peer| peer.origin == liar && peer.excluded)
         };
         nodes.wait_until(&[0, 1], "the liar is excluded", is_out);
         nodes.wait_until(&[2], "the liar knows", |said| said.status.excluded && said.is_done);

@@ -1,4 +1,4 @@
-//! Brokers that speak TLS, and those that let in nobody whose key they do not know: the nodes' side of it, against real ones.
+//! Brokers with TLS, and brokers that admit known keys only: the nodes' side, against real brokers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::servers::Servers;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Who vouches for certificates.
+/// A certificate authority.
 type Authority = CertifiedIssuer<'static, rcgen::KeyPair>;
 
 fn authority(name: &str) -> Authority {
@@ -29,7 +29,7 @@ fn authority(name: &str) -> Authority {
     CertifiedIssuer::self_signed(params, rcgen::KeyPair::generate().unwrap()).unwrap()
 }
 
-/// Writes something in the armour that servers and clients read.
+/// Writes a PEM file.
 fn write_pem(path: &Path, label: &str, der: &[u8]) {
     let text = STANDARD.encode(der);
     let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
@@ -48,13 +48,13 @@ impl Papers {
         self.0.path().join(name)
     }
 
-    /// The file that names an authority.
+    /// Writes the CA file of an authority.
     fn roots(&self, file: &str, authority: &Authority) -> PathBuf {
         write_pem(&self.path(file), "CERTIFICATE", authority.as_ref().der());
         self.path(file)
     }
 
-    /// A certificate and its key for somebody called `names`.
+    /// Writes a certificate and its key for `names`.
     fn certificate(&self, file: &str, names: &[&str], by: &Authority) -> (PathBuf, PathBuf) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
@@ -68,7 +68,7 @@ impl Papers {
     }
 }
 
-/// What a broker's configuration says about TLS; with `verify` nodes have to show a certificate.
+/// Returns the TLS section of a broker's configuration; with `verify` nodes must present a certificate.
 fn tls((certificate, key): &(PathBuf, PathBuf), roots: &Path, verify: bool) -> String {
     format!(
         "tls {{ cert_file: {certificate:?}, key_file: {key:?}, ca_file: {roots:?}, verify: {verify}, timeout: 10 }}"
@@ -80,7 +80,7 @@ fn settings(servers: &Servers, scheme: &str) -> NatsSettings {
     NatsSettings { timeout: Duration::from_secs(2), ..NatsSettings::new(urls, "test") }
 }
 
-/// What a node is told that cannot come in.
+/// Returns the error of a node that cannot connect.
 async fn kept_out(settings: NatsSettings) -> TransportError {
     let nats = Nats::connect(settings).await.unwrap();
     let error = nats.ready(Duration::from_secs(3)).await.unwrap_err();
@@ -98,8 +98,8 @@ async fn tls_is_spoken_with_those_whom_the_roots_vouch_for_and_with_nobody_else(
     let nats = Nats::connect(right.clone()).await.unwrap();
     nats.ready(SOON).await.unwrap();
     conforms(&nats).await;
-    // Another authority's word, or none but the system's, is not enough; nor is it for an address in the clear, which this broker answers
-    // with TLS all the same.
+    // Another authority, or the system's, is not sufficient. Nor is it for a plaintext address, which this broker
+    // answers with TLS anyway.
     for wrong in [
         NatsSettings { tls_ca_file: Some(other_roots), ..right.clone() },
         settings(&servers, "tls://"),
@@ -108,12 +108,12 @@ async fn tls_is_spoken_with_those_whom_the_roots_vouch_for_and_with_nobody_else(
         let error = kept_out(wrong).await;
         assert!(matches!(error, TransportError::Away(_)), "{error:?}");
     }
-    // A certificate that is somebody else's.
+    // The certificate of another server.
     let elsewhere = papers.certificate("elsewhere", &["broker.example"], &ours);
     let servers = Servers::start_with(1, &tls(&elsewhere, &roots, false));
     let error = kept_out(NatsSettings { tls_ca_file: Some(roots.clone()), ..settings(&servers, "tls://") }).await;
     assert!(matches!(error, TransportError::Away(_)), "{error:?}");
-    // A broker that speaks in the clear only is not spoken to.
+    // A node does not talk to a broker without TLS.
     let servers = Servers::start(1);
     kept_out(NatsSettings { tls_ca_file: Some(roots), ..settings(&servers, "tls://") }).await;
 }
@@ -132,13 +132,13 @@ async fn brokers_that_verify_nodes_let_in_who_shows_a_certificate() {
     assert_eq!(nats.newest(origin).await.unwrap(), Some(body));
     kept_out(with(None)).await;
     kept_out(with(Some(papers.certificate("stranger", &["node"], &others)))).await;
-    // What cannot be read is told before anything is tried.
+    // An unreadable file is reported before any connection.
     let missing = with(Some((papers.path("nothing.pem"), papers.path("nothing.key"))));
     let error = Nats::connect(missing).await.err().unwrap();
     assert!(matches!(&error, TransportError::Refused(why) if why.contains("nothing.pem")), "{error:?}");
 }
 
-/// Waits for a refusal: until the broker has said so, a node merely has no connection.
+/// Waits for a refusal: until the broker has reported it, a node merely has no connection.
 async fn refused(settings: NatsSettings) -> TransportError {
     let nats = Nats::connect(settings).await.unwrap();
     let mut last = None;
@@ -158,7 +158,7 @@ async fn an_nkey_lets_in_who_has_its_seed() {
     let users = format!("authorization {{ users: [ {{ nkey: {:?} }} ] }}", node.public_key());
     let servers = Servers::start_with(1, &users);
     let seed = |name: &str, key: &KeyPair| {
-        // As `nk` writes it, with a comment of one's own before.
+        // As `nk` writes it, after a comment.
         fs::write(papers.path(name), format!("# a node's\n{}\n", key.seed().unwrap())).unwrap();
         NatsSettings { credentials: Some(papers.path(name)), ..settings(&servers, "nats://") }
     };
@@ -171,7 +171,7 @@ async fn an_nkey_lets_in_who_has_its_seed() {
     refused(settings(&servers, "nats://")).await;
 }
 
-/// What `issuer` says of `subject`, signed.
+/// Returns a token of `issuer` about `subject`, signed.
 fn token(issuer: &KeyPair, subject: &KeyPair, name: &str, says: Value) -> String {
     let claims = json!({
         "jti": name, "iat": 1_700_000_000, "iss": issuer.public_key(), "name": name, "sub": subject.public_key(), "nats": says,
@@ -216,7 +216,7 @@ fn creds(path: &Path, token: &str, user: &KeyPair) {
 async fn a_creds_file_lets_in_whom_its_account_vouches_for() {
     let papers = Papers::new();
     let (operator, crawl, system) = (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account());
-    // What an account of the broker's own says of itself, and JetStream for no other than the crawl's.
+    // An account signed by itself, and one with JetStream limits.
     let mut limits = account();
     let own = token(&operator, &operator, "operator", json!({ "type": "operator", "version": 2 }));
     let of_crawl = token(&operator, &crawl, "crawl", limits.clone());
@@ -244,11 +244,11 @@ async fn a_creds_file_lets_in_whom_its_account_vouches_for() {
     let origin = Origin::random();
     nats.publish(origin, "first", Bytes::from_static(b"facts")).await.unwrap();
     assert!(nats.newest(origin).await.unwrap().is_some());
-    // Whom an account vouches for that the broker does not know of.
+    // A user of an account that the broker does not know.
     let stranger = KeyPair::new_account();
     let error = refused(with("stranger.creds", &stranger, &KeyPair::new_user(), &may)).await;
     assert!(error.to_string().contains("credentials"), "{error}");
-    // And the account may say what a node may do.
+    // The account may also set a node's permissions.
     let mut reads = may;
     reads["pub"] = json!({ "deny": ["fw.>"] });
     let nats = Nats::connect(with("reader.creds", &crawl, &KeyPair::new_user(), &reads)).await.unwrap();

@@ -1,7 +1,10 @@
-//! Real brokers on loopback: one, or a cluster of three, with their stores in a folder of their own.
+//! Real brokers on loopback: one, or a cluster of three, with their stores in a temporary folder.
 //!
-//! Owns: starting, killing, stopping and wiping them. Invariant: what is ended was begun here, and ends with the test, even one that
-//! is killed itself. Used by the tests of other crates as well, so that it knows nothing of fetchwise.
+//! Owns: starting, killing, stopping and wiping them.
+//!
+//! Invariants: a process that is ended was started here. It ends with the test, even if the test is killed.
+//!
+//! Must not know: fetchwise. The tests of other crates use this file, too.
 
 use std::fs;
 use std::io::Write as _;
@@ -26,13 +29,13 @@ struct Server {
 
 struct Running {
     server: Child,
-    /// Ends the server when this process is gone, however that comes about: then its input ends.
+    /// A guard that ends the server when this process ends in any way: then the guard's input ends.
     guard: Child,
 }
 
 impl Running {
     fn end(mut self) {
-        // The guard first, so that it never kills what has another process's number by then.
+        // The guard first, so that it never kills another process that got the server's id.
         self.guard.kill().unwrap();
         self.guard.wait().unwrap();
         self.server.kill().unwrap();
@@ -40,7 +43,7 @@ impl Running {
     }
 }
 
-/// The server that `.ci/nats-server` gets.
+/// Returns the server that `.ci/nats-server` installs.
 pub fn program() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
@@ -49,8 +52,8 @@ pub fn program() -> PathBuf {
     program
 }
 
-/// A port that nobody has at the moment, and that nobody is given before somebody listens there: the system gives out ports from 32 768 on,
-/// and each process that runs these tests begins somewhere else.
+/// Returns a free port that stays free until a server listens on it. The system assigns ports from 32 768 on, and each
+/// test process starts at a different one.
 pub fn free_port() -> u16 {
     const PORTS: std::ops::Range<u32> = 10_000..32_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -65,12 +68,12 @@ pub fn free_port() -> u16 {
 
 #[allow(dead_code, reason = "each test uses some of it")]
 impl Servers {
-    /// Starts `n` of them, and waits until they take connections.
+    /// Starts `n` brokers, and waits until they accept connections.
     pub fn start(n: usize) -> Self {
         Self::start_with(n, "")
     }
 
-    /// With more lines in the configuration of each.
+    /// Works like [`start`](Self::start), with more lines in each configuration.
     pub fn start_with(n: usize, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ports: Vec<(u16, u16)> = (0..n).map(|_| (free_port(), free_port())).collect();
@@ -100,12 +103,12 @@ impl Servers {
         servers
     }
 
-    /// The addresses of all.
+    /// Returns the addresses of all brokers.
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(|server| format!("nats://127.0.0.1:{}", server.port)).collect()
     }
 
-    /// Their ports.
+    /// Returns their ports.
     pub fn ports(&self) -> Vec<u16> {
         self.servers.iter().map(|server| server.port).collect()
     }
@@ -114,14 +117,14 @@ impl Servers {
         self.servers.len()
     }
 
-    /// kill -9.
+    /// Sends SIGKILL to a broker.
     pub fn kill(&mut self, number: usize) {
         if let Some(running) = self.servers[number].running.take() {
             running.end();
         }
     }
 
-    /// Starts one again that was killed.
+    /// Starts a killed broker again.
     pub fn revive(&mut self, number: usize) {
         let log = self.folder.path().join(format!("n{number}.log"));
         let server = &mut self.servers[number];
@@ -144,17 +147,17 @@ impl Servers {
             assert!(begun.elapsed() < Duration::from_secs(30), "a nats-server does not start: {}", self.log(number));
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Had somebody else taken the port, that one would have answered.
+        // If another process had taken the port, that one would have responded.
         let ended = running.server.try_wait().unwrap();
         assert!(ended.is_none(), "a nats-server has ended: {}", self.log(number));
     }
 
-    /// Stops it where it stands (SIGSTOP).
+    /// Sends SIGSTOP to a broker.
     pub fn stop(&self, number: usize) {
         self.signal(number, "-STOP");
     }
 
-    /// Lets one go on that was stopped.
+    /// Sends SIGCONT to a stopped broker.
     pub fn resume(&self, number: usize) {
         self.signal(number, "-CONT");
     }
@@ -164,14 +167,14 @@ impl Servers {
         assert!(Command::new("kill").args([signal, &running.server.id().to_string()]).status().unwrap().success());
     }
 
-    /// Kills it, and takes its store away.
+    /// Kills a broker and deletes its store.
     pub fn wipe(&mut self, number: usize) {
         self.kill(number);
         fs::remove_dir_all(&self.servers[number].store).unwrap();
     }
 
-    /// Cuts off the end of what a killed one has of a stream, or turns bits of it over, as a failing disk would. Returns how many files
-    /// it had; `draw` gives numbers below others.
+    /// Truncates the files of a killed broker's stream or flips bits in them, like a failing disk. Returns the number
+    /// of files; `draw` returns a number below its argument.
     pub fn damage(&self, number: usize, stream: &str, is_cut: bool, mut draw: impl FnMut(u64) -> u64) -> usize {
         assert!(self.servers[number].running.is_none(), "it would write while it is damaged");
         let folder = self.servers[number].store.join("jetstream/$G/streams").join(stream).join("msgs");
@@ -196,12 +199,12 @@ impl Servers {
         damaged
     }
 
-    /// Where it keeps its store.
+    /// Returns the folder of a broker's store.
     pub fn store(&self, number: usize) -> &Path {
         &self.servers[number].store
     }
 
-    /// What it has said.
+    /// Returns a broker's log.
     pub fn log(&self, number: usize) -> String {
         fs::read_to_string(self.folder.path().join(format!("n{number}.log"))).unwrap_or_default()
     }

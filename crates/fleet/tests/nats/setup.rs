@@ -1,4 +1,4 @@
-//! The streams: made, made again, compared, and who may not make them.
+//! Provisioning: streams are created, created again, compared, and refused without permission.
 
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ async fn what_permissions_says_is_enough_and_no_more() {
     assert_eq!(nats.blobs().get(&name, 100).await.unwrap().unwrap(), &b"another"[..]);
     assert_eq!(nats.blobs().list().await.unwrap().len(), 1);
     nats.signal(Origin::random(), Want { epoch: 1, first: 1, last: 1 }).await.unwrap();
-    // And nothing in another's name, or an operator's.
+    // Nor anything in another node's name, or an operator's.
     let is_refused = |error: TransportError| matches!(error, TransportError::Refused(_));
     assert!(is_refused(nats.publish(Origin::random(), "second", Bytes::new()).await.unwrap_err()));
     assert!(is_refused(cells.put(Table::Nodes, &Origin::random().to_string(), Bytes::new()).await.unwrap_err()));

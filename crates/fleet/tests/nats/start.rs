@@ -1,6 +1,6 @@
-//! How long a node takes to begin in a fleet that knows much: printed, for `docs/guides/fleet.md`.
+//! A benchmark of joining a fleet that knows much. Printed for `docs/reports/fleet.md`.
 //!
-//! `cargo test --release -p fetchwise-fleet --all-features --test nats start:: -- --ignored --nocapture`
+//! `cargo test --release -p fetchwise-fleet --all-features --test nats bench_join:: -- --ignored --nocapture`
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::servers::Servers;
 const ORIGINS: u8 = 10;
 const SITES: u64 = 1_000_000;
 
-/// What one of the others knows: each of the sites by one attempt, some by more.
+/// Returns the evidence of another node: each site with one attempt, some with more.
 fn knowing(origin: u8, now: Timestamp) -> Selector {
     let selector = Selector::builder().around(now).max_keys(None).build().unwrap();
     let mut luck = Luck(u64::from(origin));
@@ -49,7 +49,7 @@ fn bytes_in(dir: &Path) -> u64 {
     entries.map(|path| if path.is_dir() { bytes_in(&path) } else { path.metadata().unwrap().len() }).sum()
 }
 
-/// What this process has had in memory at most, in MiB, since `from_here` was written to where Linux takes it.
+/// Returns the peak memory of this process in MiB, since `from_here` was written to Linux's counter.
 fn peak_mib() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
@@ -83,7 +83,7 @@ async fn ten_origins_of_a_million_sites_each() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     let selector = Arc::new(Selector::builder().around(now).max_keys(None).build().unwrap());
-    // What the making of the shares took does not count.
+    // Building the snapshots does not count.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let before = peak_mib();
     let mut options = Options::default();

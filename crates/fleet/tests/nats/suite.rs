@@ -1,6 +1,7 @@
-//! Whole nodes over three real brokers, with faults in the middle: once quiet, what every node has in memory is what all logs say.
+//! The rows of the fault suite with whole nodes over three real brokers. After convergence, every node has the evidence
+//! of all logs in memory.
 //!
-//! `FETCHWISE_FLEET_FAULTS` says how much is tried: a little unless it is set, `ci` or `full`. Each row is one of the fault suite's.
+//! `FETCHWISE_FLEET_FAULTS` sets the size: small by default, `ci` or `full`.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::nodes::Nodes;
 use crate::proxy::Proxy;
 use crate::servers::Servers;
 
-/// How often, at a desk, in CI, and in the full suite.
+/// Returns the number of repetitions: at a desk, in CI, and in the full suite.
 pub fn times(desk: usize, ci: usize, full: usize) -> usize {
     match std::env::var("FETCHWISE_FLEET_FAULTS").as_deref() {
         Ok("full") => full,
@@ -25,7 +26,7 @@ pub fn wait(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
-/// `n` nodes that record for some `seconds` while `faults` come over them.
+/// Runs `n` nodes that record for some `seconds` while `faults` happen.
 pub fn exact_after(n: usize, seconds: usize, faults: impl FnOnce(&mut Servers, &mut Nodes)) -> (Servers, Nodes) {
     const RATE: usize = 100;
     let mut servers = Servers::start(3);
@@ -100,7 +101,7 @@ fn row_05_brokers_and_nodes_are_stopped() {
             wait(2500);
             servers.resume(broker);
             wait(500);
-            // Longer than its lease: nobody else has its directory, so it goes on with its own.
+            // Longer than its lease: no other process has its directory, so it keeps its node id.
             nodes.all[round % 3].signal("-STOP");
             wait(if round % 2 == 0 { 2000 } else { 6000 });
             nodes.all[round % 3].signal("-CONT");
@@ -123,7 +124,7 @@ fn row_06_stores_are_wiped() {
                 (0..3).for_each(|broker| servers.revive(broker));
                 wait(1500);
             }
-            // One node is not there when it happens again.
+            // One node is away when it happens again.
             nodes.all[2].kill();
             (0..3).for_each(|broker| servers.wipe(broker));
             (0..3).for_each(|broker| servers.revive(broker));
@@ -139,7 +140,7 @@ fn row_09_the_stream_ages_out_under_a_reader_that_stands() {
         exact_after(3, 6, |servers, nodes| {
             nodes.all[1].signal("-STOP");
             wait(3000);
-            // As if all that there is had grown too old at once.
+            // As if all messages had aged out at once.
             runtime.block_on(async {
                 let nats = Nats::connect(NatsSettings::new(servers.urls(), "suite")).await.unwrap();
                 let bounds = nats.ready(Duration::from_secs(30)).await.unwrap();
@@ -181,7 +182,7 @@ fn row_10_nodes_are_cut_off() {
 fn row_14_a_backup_is_restored_and_a_copy_is_turned_away() {
     for _ in 0..times(1, 2, 10) {
         let (servers, mut nodes) = exact_after(3, 3, |_, _| {});
-        // A copy of a running node's directory, elsewhere.
+        // A copy of a running node's directory, at another place.
         let original = nodes.all[0].dir.clone();
         let copied = nodes.add(&servers.urls());
         let copy = nodes.all[copied].dir.clone();
@@ -196,7 +197,7 @@ fn row_14_a_backup_is_restored_and_a_copy_is_turned_away() {
         let refusal = nodes.was_refused(copied).expect("a second process with one origin is refused");
         assert!(refusal.contains("in the fleet already"), "{refusal}");
         nodes.all[copied].kill();
-        // The original goes on, is lost, and comes back as it was.
+        // The original goes on, is lost, and is restored.
         nodes.all[0].kill();
         nodes.all[0].start(500, 200);
         nodes.settle();
@@ -209,7 +210,7 @@ fn row_14_a_backup_is_restored_and_a_copy_is_turned_away() {
         nodes.settle();
         let said = nodes.all[0].said().unwrap();
         assert_eq!(said.status.epoch, 2, "another history of the same node");
-        // What the lost directory had said counts: its log is one of all.
+        // Attempts of the lost directory count: its log is one of all.
         nodes.check_with(&[kept]);
     }
 }

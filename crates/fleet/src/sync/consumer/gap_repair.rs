@@ -92,7 +92,7 @@ impl Consumer {
     async fn ask(&mut self, origin: Origin, holes: &[(u32, u64, u64)]) -> Result<(), FleetError> {
         for (epoch, first, last) in holes.iter().take(WANT_HOLES) {
             let last = (*last).min(first.saturating_add(WANT_POSITIONS - 1));
-            self.counts.wants += 1;
+            self.counts.retransmit_requests += 1;
             self.transport.signal(origin, Want { epoch: *epoch, first: *first, last }).await?;
         }
         Ok(())

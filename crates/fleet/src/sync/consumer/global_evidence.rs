@@ -29,7 +29,7 @@ impl Consumer {
             General::Image { origin, at, body } => self.take_general(origin, at, body).await?,
             General::Read => self.is_starting = false,
             General::Wiped => {
-                self.counts.rewinds += 1;
+                self.counts.stream_resets += 1;
                 return Ok(true);
             }
         }
@@ -43,7 +43,7 @@ impl Consumer {
             return Ok(());
         }
         if self.short_of(origin, at).is_some() {
-            self.counts.late += 1;
+            self.counts.throttled += 1;
             return self.refuse_general(origin, "it comes more often, or brings more new keys, than it may");
         }
         let others: usize = book_bytes(self.peers()?, origin);
@@ -65,7 +65,7 @@ impl Consumer {
         self.with_peers(move |peers| peers.general(origin, at, &body, &head, &share)).await?;
         let brought = (self.selector.key_count() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
         self.charge(origin, 0, brought);
-        self.counts.generals += 1;
+        self.counts.global_snapshots_applied += 1;
         self.seen.entry(origin).or_default().rejected = None;
         Ok(())
     }

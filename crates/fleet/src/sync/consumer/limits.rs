@@ -58,7 +58,7 @@ impl Consumer {
         }
         allowance.short_of = short_of.or(allowance.short_of);
         let facts = u64::from(header.count);
-        self.counts.late += facts;
+        self.counts.throttled += facts;
         if body.len() <= room {
             self.waiting_bytes += body.len();
             allowance.waiting.push_back(Waiting { position, at, body: body.clone(), facts });

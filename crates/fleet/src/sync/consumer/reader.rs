@@ -171,7 +171,7 @@ impl Consumer {
         let now = self.selector.now();
         let (origin, position, at, body) = match delivery {
             Delivery::Wiped(bounds) => {
-                self.counts.rewinds += 1;
+                self.counts.stream_resets += 1;
                 let begin = Position { incarnation: bounds.incarnation, seq: 0 };
                 return self.peers_mut()?.passed(begin, true, now);
             }

@@ -106,7 +106,7 @@ impl Consumer {
                 peers.sites(origin, &head, &part, now)
             })
             .await?;
-        self.counts.shares += u64::from(taken.is_some());
+        self.counts.snapshots_applied += u64::from(taken.is_some());
         if taken == Some(true) {
             self.begin_anew();
             // It was applied just now.

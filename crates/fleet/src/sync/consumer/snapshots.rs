@@ -95,7 +95,7 @@ impl Consumer {
             .await?;
         match taken {
             Ok((taken, begins_anew)) => {
-                self.counts.shares += u64::from(taken);
+                self.counts.snapshots_applied += u64::from(taken);
                 self.seen.entry(origin).or_default().bad_share = None;
                 if begins_anew {
                     (self.is_starting, self.must_reopen) = (true, true);

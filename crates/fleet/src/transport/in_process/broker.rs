@@ -1,7 +1,10 @@
-//! The broker's state, and what goes wrong with it.
+//! The state of the in-process broker and its faults.
 //!
-//! Owns: the faults, drawn from a seed. Invariant: with the same seed and the same calls the same happens; time is that of the clock it is
-//! given. Must not know what a message says.
+//! Owns: the faults, drawn from a seed.
+//!
+//! Invariants: the same seed and the same calls give the same result. Time is that of the given clock.
+//!
+//! Must not know: the content of messages.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,22 +19,22 @@ use crate::model::node_id::Origin;
 use crate::transport::in_process::global_evidence::Generals;
 use crate::transport::{Bounds, Cell, Change, Table, Want};
 
-/// What goes wrong. Chances are from 0 to 1.
+/// The faults of the broker. Probabilities are from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Faults {
-    /// A message is acknowledged and gone.
+    /// The probability that a message is acknowledged and lost.
     pub lose: f64,
-    /// A message is stored twice.
+    /// The probability that a message is stored twice.
     pub double: f64,
-    /// A message is delivered up to so many messages later.
+    /// The maximum number of messages by which a delivery is delayed.
     pub shuffle: usize,
-    /// It is delivered so long after it was stored.
+    /// The delay between storing and delivery.
     pub delay: Duration,
-    /// A call fails although it was carried out.
+    /// The probability that a call fails although it was carried out.
     pub forget_answer: f64,
-    /// A change of a cell is answered so much later than it is carried out, and told to who watches.
+    /// The delay between a change of a cell and the response. Watchers see the change at once.
     pub late_answer: Duration,
-    /// A signal is lost.
+    /// The probability that a signal is lost.
     pub lose_signal: f64,
 }
 
@@ -47,7 +50,7 @@ pub(super) struct Stored {
     pub(super) origin: Origin,
     pub(super) at: Timestamp,
     pub(super) body: Bytes,
-    /// Not to be delivered to a reader before it has got this message, or sees that there is none.
+    /// The message that a reader must have received, or found missing, before this one.
     pub(super) after: u64,
 }
 
@@ -76,7 +79,7 @@ pub(super) struct State {
     pub(super) generals: Generals,
 }
 
-/// The broker. Nodes talk to it by [`Memory::node`].
+/// The broker. Nodes use it through [`InProcessBroker::node`].
 #[derive(Debug)]
 pub struct Memory {
     pub(super) clock: Arc<Clock>,
@@ -85,18 +88,18 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// One without faults.
+    /// Creates a broker without faults.
     pub fn new(clock: Arc<Clock>, seed: u64) -> Arc<Self> {
         let state = State { incarnation: 1, random: seed, ..State::default() };
         Arc::new(Self { clock, state: Mutex::new(state), changed: Notify::new() })
     }
 
-    /// Sets what goes wrong from now on.
+    /// Sets the faults from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.state().faults = Some(faults);
     }
 
-    /// Deletes the stream; an empty one takes its place.
+    /// Replaces the stream by an empty one.
     pub fn wipe_stream(&self) {
         let mut state = self.state();
         state.incarnation += 1;
@@ -125,17 +128,17 @@ impl Memory {
         self.state().blobs.clear();
     }
 
-    /// Drops the oldest messages up to a position, as they age out.
+    /// Drops the oldest messages up to a position, as if they aged out.
     pub fn age_out(&self, upto: u64) {
         self.state().messages.retain(|seq, _| *seq > upto);
     }
 
-    /// Loses one message that was acknowledged long ago.
+    /// Loses one message that was acknowledged before.
     pub fn lose(&self, seq: u64) -> bool {
         self.state().messages.remove(&seq).is_some()
     }
 
-    /// Cuts a node off, or joins it again.
+    /// Disconnects a node, or connects it again.
     pub fn cut(&self, node: Origin, is_cut: bool) {
         let mut state = self.state();
         match is_cut {
@@ -146,18 +149,18 @@ impl Memory {
         self.changed.notify_waiters();
     }
 
-    /// Takes the signals that nobody has been given yet, for whoever delivers them by hand.
+    /// Takes all undelivered signals, for tests that deliver them by hand.
     pub fn take_signals(&self) -> Vec<(Origin, Want)> {
         self.state().signals.drain(..).map(|signal| (signal.to, signal.want)).collect()
     }
 
-    /// Messages and bytes that were published.
+    /// Returns the number of published messages and their bytes.
     pub fn traffic(&self) -> (u64, u64) {
         let state = self.state();
         (state.published, state.bytes)
     }
 
-    /// Deletes all general images.
+    /// Deletes all global snapshots.
     pub fn wipe_generals(&self) {
         let mut state = self.state();
         state.generals.wipe();
@@ -165,14 +168,14 @@ impl Memory {
         self.changed.notify_waiters();
     }
 
-    /// Puts what somebody else says there, whatever it is.
+    /// Stores any bytes as a node's global snapshot.
     pub fn put_general(&self, origin: Origin, body: Bytes) {
         let now = self.clock.now();
         self.state().generals.put(origin, now, body);
         self.changed.notify_waiters();
     }
 
-    /// General images that were said, and their bytes.
+    /// Returns the number of published global snapshots and their bytes.
     pub fn general_traffic(&self) -> (u64, u64) {
         let state = self.state();
         (state.generals.said, state.generals.bytes)
@@ -184,7 +187,7 @@ impl Memory {
 }
 
 impl State {
-    /// A number that nobody foresees, and everybody gets again (SplitMix64).
+    /// Returns a reproducible pseudo-random number (SplitMix64).
     pub(super) fn draw(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
@@ -235,7 +238,7 @@ impl State {
         self.cells.get(&table)?.get(key).map(|(cell, _)| cell.clone())
     }
 
-    /// What has aged out goes.
+    /// Drops what has aged out.
     pub(super) fn age(&mut self, now: Timestamp) {
         for (table, kept) in [(Table::Nodes, 600), (Table::Hosts, 48 * 3600)] {
             let is_old = |at: &Timestamp| now.since(*at) > Duration::from_secs(kept);

@@ -1,4 +1,4 @@
-//! General images in the broker: of each origin the newest.
+//! The global snapshots in the broker: the newest of each node.
 
 use bytes::Bytes;
 use fetchwise::time::Timestamp;
@@ -6,12 +6,12 @@ use fetchwise::time::Timestamp;
 use crate::model::node_id::Origin;
 use crate::transport::General;
 
-/// What is there.
+/// The stored global snapshots.
 #[derive(Debug, Default)]
 pub(super) struct Generals {
     pub(super) wiped: u64,
     last: u64,
-    /// The place of each, when it came, and what it is.
+    /// The sequence number, the time and the bytes, by node.
     of: std::collections::BTreeMap<Origin, (u64, Timestamp, Bytes)>,
     pub(super) said: u64,
     pub(super) bytes: u64,
@@ -28,7 +28,7 @@ impl Generals {
         *self = Self { wiped: self.wiped + 1, said: self.said, bytes: self.bytes, ..Self::default() };
     }
 
-    /// The first behind a place.
+    /// Returns the first snapshot after a sequence number.
     pub(super) fn behind(&self, place: u64) -> Option<(u64, General)> {
         let (origin, (seq, at, body)) =
             self.of.iter().filter(|(_, (seq, ..))| *seq > place).min_by_key(|(_, (seq, ..))| *seq)?;

@@ -1,4 +1,4 @@
-//! A broker within the process, with every fault that a real one can have: for tests and simulations.
+//! An in-process broker with every fault of a real one, for tests and simulations.
 
 mod broker;
 mod global_evidence;

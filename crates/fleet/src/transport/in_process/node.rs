@@ -1,6 +1,8 @@
-//! One node's hands on the broker in the process.
+//! The connection of one node to the in-process broker.
 //!
-//! Invariant: what is cut off reaches nothing. Must not know what a message says.
+//! Invariants: a disconnected node reaches nothing.
+//!
+//! Must not know: the content of messages.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, MutexGuard};
@@ -20,10 +22,10 @@ use crate::transport::{
 
 use super::broker::{Memory, Signal, State, Stored};
 
-/// A reader that waits looks again after so long: messages come of age by a clock that tells nobody.
+/// The polling interval of a waiting reader. Messages come due by a clock that wakes no one.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The same limits as a real broker's.
+/// The same limits as those of a real broker.
 const MAX_MESSAGE: usize = 1 << 20;
 const MAX_KEY: usize = 512;
 const MAX_NOTE: usize = 1024;
@@ -37,13 +39,13 @@ fn held(key: &str, cell: &Cell) -> Change {
 }
 
 impl Memory {
-    /// What one node has in its hands.
+    /// Returns the connection of a node.
     pub fn node(self: &Arc<Self>, origin: Origin) -> Node {
         Node { broker: Arc::clone(self), origin }
     }
 }
 
-/// A node's side of a [`Memory`].
+/// A node's connection to an [`InProcessBroker`].
 #[derive(Clone, Debug)]
 pub struct Node {
     broker: Arc<Memory>,
@@ -51,7 +53,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// The broker's state, where it can be reached.
+    /// Returns the broker's state, if the node is connected.
     fn reach(&self) -> Result<MutexGuard<'_, State>, TransportError> {
         let mut state = self.broker.state();
         if state.cut.contains(&self.origin) {
@@ -61,7 +63,7 @@ impl Node {
         Ok(state)
     }
 
-    /// Whether an answer gets lost.
+    /// Returns the value, or an error if the response is lost.
     fn answer<T>(&self, mut state: MutexGuard<'_, State>, value: T) -> Result<T, TransportError> {
         let chance = state.faults().forget_answer;
         let is_lost = state.happens(chance);
@@ -70,7 +72,7 @@ impl Node {
         if is_lost { Err(TransportError::Away("the answer was lost".into())) } else { Ok(value) }
     }
 
-    /// Waits for as long as answers take.
+    /// Waits for the response delay.
     async fn late(&self) {
         let late = self.broker.state().faults().late_answer;
         if late > Duration::ZERO {
@@ -107,17 +109,17 @@ impl Node {
     }
 }
 
-/// Where a reader stands.
+/// The position of a reader.
 struct Cursor {
     node: Node,
     incarnation: u64,
-    /// The next message to look at, and those before it that are held back.
+    /// The next message, and the earlier ones that are still delayed.
     next: u64,
     held: BTreeSet<(u64, u64)>,
 }
 
 impl Cursor {
-    /// The next delivery, or none where there is none now.
+    /// Returns the next delivery; none if there is none now.
     fn step(&mut self) -> Result<Option<Delivery>, TransportError> {
         let state = self.node.reach()?;
         let now = self.node.broker.clock.now();
@@ -182,7 +184,7 @@ impl Transport for Node {
         let first =
             Cursor { node: self.clone(), incarnation: from.incarnation, next: from.seq.max(1), held: BTreeSet::new() };
         let first = match from.incarnation {
-            // Who has never read begins with what there is.
+            // A reader that has never read begins with the oldest message.
             0 => Cursor { incarnation: self.broker.state().incarnation, next: 1, ..first },
             _ => first,
         };
@@ -302,12 +304,12 @@ impl Transport for Node {
     }
 }
 
-/// Where a reader stands.
+/// The position of a reader of global snapshots.
 struct GeneralCursor {
     node: Node,
     wiped: u64,
     place: u64,
-    /// Whether it was told that all has come.
+    /// Whether the reader was told that it has caught up.
     is_read: bool,
 }
 
@@ -328,7 +330,7 @@ impl GeneralCursor {
     }
 }
 
-/// The newest of each, then what comes.
+/// Streams the newest snapshot of each node, then new ones.
 fn generals(node: &Node) -> BoxStream<'_, Result<General, TransportError>> {
     let wiped = node.broker.state().generals.wiped;
     let cursor = GeneralCursor { node: node.clone(), wiped, place: 0, is_read: false };

@@ -1,7 +1,8 @@
-//! The connection: what JetStream is asked and what is stored there, each call within its time.
+//! The connection to the brokers: requests to JetStream and stored messages, each within a timeout.
 //!
-//! Invariant: no call is begun while there is no connection, or it would be made whenever one is back. Must not know: what a message or
-//! a cell says, or which streams there have to be.
+//! Invariants: no call starts while there is no connection; it would otherwise be carried out whenever one is back.
+//!
+//! Must not know: the content of messages and cells, or which streams must exist.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -21,7 +22,7 @@ use super::names::Names;
 use super::settings::{NatsSettings, shown};
 use crate::transport::TransportError;
 
-/// So many of the broker's complaints are remembered.
+/// The maximum number of remembered errors of the broker.
 const COMPLAINTS: usize = 8;
 
 /// A connection to the brokers of one pool.
@@ -30,24 +31,24 @@ pub(super) struct Link {
     pub(super) js: Context,
     pub(super) names: Names,
     pub(super) settings: NatsSettings,
-    /// Which stream of facts was there at the last look; 0 before the first.
+    /// The incarnation of the message stream at the last check; 0 before the first.
     pub(super) incarnation: AtomicU64,
-    /// The newest message of the stream of facts that is known of.
+    /// The newest known message of the message stream.
     pub(super) newest: AtomicU64,
     heard: Arc<Mutex<Heard>>,
-    /// Held by who makes streams anew.
+    /// Held while streams are created.
     pub(super) making: tokio::sync::Mutex<()>,
 }
 
-/// What the brokers, or the way to them, have complained of.
+/// Errors that the brokers or the client have reported.
 #[derive(Default)]
 struct Heard {
-    /// Why the last try to connect came to nothing.
+    /// The reason why the last attempt to connect failed.
     unconnected: Option<String>,
     complaints: VecDeque<(Instant, String)>,
 }
 
-/// What is answered to a request.
+/// The response to a request.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer<A> {
@@ -55,7 +56,7 @@ enum Answer<A> {
     Fine(A),
 }
 
-/// What a stream says of a message that it has.
+/// The acknowledgement of a stored message.
 #[derive(Deserialize)]
 struct Stored {
     seq: u64,
@@ -81,13 +82,14 @@ impl Heard {
 }
 
 impl Link {
-    /// Begins to connect, and goes on with that for as long as it takes.
+    /// Starts to connect, and keeps trying in the background.
     pub(super) async fn new(settings: NatsSettings) -> Result<Self, TransportError> {
         settings.check()?;
         let (names, addresses) = (Names::new(&settings.pool)?, settings.addresses()?);
         if addresses[0].tls_required() {
             use async_nats::rustls::crypto::{CryptoProvider, ring};
-            // The client takes the process's; where nobody has chosen one it is the one that everything else here uses.
+            // The client uses the process's default provider. If none is set, it is the one that the rest of fetchwise
+            // uses.
             if CryptoProvider::get_default().is_none() {
                 drop(ring::default_provider().install_default());
             }
@@ -119,7 +121,7 @@ impl Link {
         self.client.connection_state() == State::Connected
     }
 
-    /// Fails where there is no connection now.
+    /// Fails if there is no connection now.
     pub(super) fn connected(&self) -> Result<(), TransportError> {
         if self.is_up() {
             return Ok(());
@@ -135,7 +137,7 @@ impl Link {
         }
     }
 
-    /// Sends something and waits for what is answered; a stream says of a message whether it has it.
+    /// Sends a request and waits for the response. A stream acknowledges a message this way.
     async fn request<A: DeserializeOwned>(
         &self,
         subject: String,
@@ -149,7 +151,7 @@ impl Link {
         if let Some(headers) = headers {
             request = request.headers(headers);
         }
-        // Its own time begins when it has been handed to the connection.
+        // Its own timeout starts when the connection has taken the request.
         let asked = tokio::time::timeout(time * 2, self.client.send_request(subject.clone(), request)).await;
         let forbidden = || self.forbidden(begun, &subject);
         let message = match asked {
@@ -165,7 +167,7 @@ impl Link {
         }
     }
 
-    /// Asks JetStream's own interface.
+    /// Sends a request to JetStream's API.
     pub(super) async fn ask<A: DeserializeOwned>(
         &self,
         subject: &str,
@@ -182,7 +184,8 @@ impl Link {
         }
     }
 
-    /// Whether the broker has said since then that this node may not do that. It says so beside the request, which is never answered.
+    /// Returns the error if the broker has denied permission for a subject since then. It reports that separately; the
+    /// request itself never gets a response.
     pub(super) fn forbidden(&self, since: Instant, subject: &str) -> Option<TransportError> {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let mut recent = heard.complaints.iter().filter(|(at, _)| *at >= since);
@@ -191,7 +194,7 @@ impl Link {
         Some(TransportError::Refused(format!("{}. `fetchwise fleet permissions` prints what a node needs", found.1)))
     }
 
-    /// Stores a message, and says at which place and whether it had been there before.
+    /// Stores a message. Returns its sequence number and whether it was a duplicate.
     pub(super) async fn store(
         &self,
         subject: String,
@@ -207,7 +210,7 @@ impl Link {
     }
 }
 
-/// The brokers, for a message.
+/// Returns the broker addresses, for error messages.
 fn where_to(settings: &NatsSettings) -> String {
     settings.urls.iter().map(|url| shown(url).to_string()).collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,8 @@
-//! What went wrong at the broker, in the words of the transport.
+//! Errors of the broker, as transport errors.
 //!
-//! Invariant: no error tells a password, a token, a key or what a credentials file says. Must not know: what is done about it.
+//! Invariants: no error contains a password, a token, a key or the content of a credentials file.
+//!
+//! Must not know: how an error is handled.
 
 use std::error::Error;
 use std::fmt;
@@ -11,7 +13,7 @@ use serde::Deserialize;
 
 use crate::transport::TransportError;
 
-/// An error as JetStream writes it.
+/// An error as JetStream reports it.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Told {
     pub(super) code: u16,
@@ -28,18 +30,18 @@ impl fmt::Display for Told {
 }
 
 impl Told {
-    /// Whether it is that one.
+    /// Returns whether it has that code.
     pub(super) fn is(&self, code: ErrorCode) -> bool {
         self.err_code == code.0
     }
 
-    /// The cell, or the stream, is further on than the writer thought.
+    /// Returns whether the cell or the stream is at a later revision than the writer expected.
     pub(super) fn is_overtaken(&self) -> bool {
         self.is(ErrorCode::STREAM_WRONG_LAST_SEQUENCE) || self.is(ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
     }
 }
 
-/// What JetStream has answered when asked about `what`.
+/// Converts a JetStream error about `what`.
 pub(super) fn told(error: &Told, what: &str) -> TransportError {
     let said = format!("{what}: {error}");
     match ErrorCode(error.err_code) {
@@ -58,7 +60,7 @@ pub(super) fn told(error: &Told, what: &str) -> TransportError {
     }
 }
 
-/// Whether it may go away by itself: no leader at the moment, a disk that is full.
+/// Returns whether the error may go away by itself, such as a missing leader or a full disk.
 fn is_passing(error: &Told) -> bool {
     let passing = [
         ErrorCode::CLUSTER_NO_PEERS,
@@ -73,7 +75,7 @@ fn is_passing(error: &Told) -> bool {
     error.code == 503 || error.code == 408 || passing.into_iter().any(|code| error.is(code))
 }
 
-/// A request that has got no answer.
+/// Converts the error of a request that got no response.
 pub(super) fn unanswered(error: &RequestError, what: &str) -> TransportError {
     match error.kind() {
         RequestErrorKind::NoResponders => TransportError::Away(format!(
@@ -88,18 +90,18 @@ pub(super) fn unanswered(error: &RequestError, what: &str) -> TransportError {
     }
 }
 
-/// What came of a message that should have been stored.
+/// The reason why a message was not stored.
 #[derive(Debug)]
 pub(super) enum NotStored {
-    /// Nothing listens on its subject: its stream is not there, or has no leader.
+    /// Nothing listens on its subject: its stream does not exist, or has no leader.
     Nobody,
     /// The cell is at another revision.
     Overtaken,
-    /// Anything else.
+    /// Any other error.
     Failed(TransportError),
 }
 
-/// Anything else that the library says, with its causes.
+/// Converts any other error of the client library, with its causes.
 pub(super) fn other(error: &(dyn Error + 'static), what: &str) -> TransportError {
     let (mut said, mut at) = (format!("{what}: {error}"), error.source());
     while let Some(cause) = at {

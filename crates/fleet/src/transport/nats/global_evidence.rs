@@ -1,6 +1,6 @@
-//! General images: a stream that keeps the newest message of each origin's subject.
+//! The stream of global snapshots, which keeps the newest message of each node's subject.
 //!
-//! Must not know: what an image says.
+//! Must not know: the content of a snapshot.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::transport::nats::connection::Link;
 use crate::transport::nats::stream_reader::{Came, Tail};
 use crate::transport::{General, TransportError};
 
-/// What a node that has gone has said is kept for so long: as long as attempts are.
+/// The time for which the snapshot of a node that has gone is kept: the same as for attempts.
 const MAX_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// What the stream has to be like; the rest is `common`.
+/// Returns the configuration of the stream; the rest is `common`.
 pub(super) fn wanted(names: &Names, max_message: i32, common: &Config) -> Config {
     Config {
         name: names.general_stream(),
@@ -38,7 +38,7 @@ pub(super) fn wanted(names: &Names, max_message: i32, common: &Config) -> Config
 }
 
 impl Nats {
-    /// Puts a general image in the place of the origin's last one.
+    /// Replaces the global snapshot of a node.
     pub(super) async fn store_general(&self, origin: Origin, body: Bytes) -> Result<(), TransportError> {
         let stream = self.link.names.general_stream();
         let mut headers = HeaderMap::new();
@@ -52,7 +52,7 @@ impl Nats {
         }
     }
 
-    /// The newest of each origin, then what comes.
+    /// Streams the newest snapshot of each node, then new ones.
     pub(super) fn read_generals(&self) -> BoxStream<'_, Result<General, TransportError>> {
         let reader = Reader { link: &self.link, tail: None, is_read: false };
         stream::unfold(Some(reader), |reader| async move {
@@ -72,7 +72,7 @@ impl Nats {
 struct Reader<'l> {
     link: &'l Link,
     tail: Option<Tail<'l>>,
-    /// All that there was has come, and it is yet to be said.
+    /// All stored snapshots were delivered, and the reader has not been told yet.
     is_read: bool,
 }
 
@@ -98,7 +98,8 @@ impl Reader<'_> {
             match tail.next().await? {
                 Came::Message(message) => {
                     self.is_read = message.pending == 0;
-                    // A subject that is no origin's is nobody's: the permissions of a broker let no node write there.
+                    // A subject without a valid node id belongs to no node: the broker's permissions let no node write
+                    // there.
                     match names.origin_of_general(&message.subject) {
                         Some(origin) => return Ok(General::Image { origin, at: message.at, body: message.body }),
                         None if std::mem::take(&mut self.is_read) => return Ok(General::Read),

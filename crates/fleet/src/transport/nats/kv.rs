@@ -1,7 +1,9 @@
 //! Cells as keys of JetStream's key-value buckets.
 //!
-//! Invariants: a cell is read from its stream's leader, never from a replica that may be behind; a swap is the broker's own comparison
-//! of the key's last message. Must not know: what a cell says.
+//! Invariants: a cell is read from its stream's leader, never from a replica that may be behind. A swap is the broker's
+//! own comparison of the key's last message.
+//!
+//! Must not know: the content of cells.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,12 +22,12 @@ use crate::transport::nats::stream_info::timestamp;
 use crate::transport::nats::stream_reader::{Came, Message, Tail};
 use crate::transport::{Bounds, Cell, Cells, Change, Swapped, Table, TransportError};
 
-/// The longest key, in bytes.
+/// The maximum length of a key in bytes.
 const MAX_KEY: usize = 512;
-/// A table whose cells age is looked at so often.
+/// The interval at which a table is checked for cells that have aged out.
 const AGES_EVERY: Duration = Duration::from_secs(5);
 
-/// What a key's last message is.
+/// The last message of a key.
 enum Last {
     Nothing,
     Deleted(u64),
@@ -53,7 +55,7 @@ impl Link {
         Ok(self.names.cell(table, key))
     }
 
-    /// Writes a cell; at revision `seen` where that is said.
+    /// Writes a cell; only at revision `seen`, if it is given.
     async fn write(
         &self,
         table: Table,
@@ -79,11 +81,11 @@ impl Link {
         }
     }
 
-    /// What somebody else has made of a cell whose last message was `passed`, 0 for none. The broker turns a writer away as soon as
-    /// another's change is under way, and shows that change a moment later.
+    /// Returns the change by another writer to a cell whose last message was `passed` (0 for none). The broker refuses
+    /// a writer as soon as another change is in progress, and shows that change a moment later.
     async fn lost(&self, table: Table, key: &str, passed: u64) -> Result<Last, TransportError> {
         let (begun, mut wait) = (Instant::now(), Duration::ZERO);
-        // Brokers that are busy, or choose a leader, take longer than a moment.
+        // Brokers that are busy or elect a leader take longer than a moment.
         while begun.elapsed() <= self.settings.timeout {
             tokio::time::sleep(wait).await;
             let last = self.last(table, key).await?;
@@ -104,9 +106,9 @@ impl Link {
                 Err(error) => return Err(failed(error)),
             }
             match (seen, self.lost(table, key, expected).await?) {
-                // A cell that was deleted is empty, and still has a last message.
+                // A deleted cell is empty but still has a last message.
                 (None, Last::Deleted(revision)) => expected = revision,
-                // It had been deleted, and the deletion has aged out.
+                // It was deleted, and the deletion has aged out.
                 (None, Last::Nothing) => expected = 0,
                 (_, last) => return Ok(Swapped::Lost(last.cell())),
             }
@@ -232,7 +234,7 @@ impl Nats {
     }
 }
 
-/// A table under watch. A cell that ages out goes without a message: it is gone when the stream begins later than where it was.
+/// A watched table. A cell ages out without a message: it is gone once the stream begins after its position.
 struct Watch<'l> {
     tail: Tail<'l>,
     link: &'l Link,
@@ -279,16 +281,16 @@ impl Watch<'_> {
     }
 }
 
-/// Which cells there are, as far as was delivered, and which of them have aged out.
+/// The delivered cells, and which of them have aged out.
 #[derive(Debug, Default)]
 struct Ages {
     held: HashMap<String, u64>,
-    /// Where the stream began and ended at the last look.
+    /// The bounds of the stream at the last check.
     looked: Option<(u64, u64)>,
 }
 
 impl Ages {
-    /// A cell has this revision now, or is gone.
+    /// Records a cell's revision, or its deletion.
     fn came(&mut self, key: &str, revision: Option<u64>) {
         match revision {
             Some(revision) => drop(self.held.insert(key.to_owned(), revision)),
@@ -300,8 +302,9 @@ impl Ages {
         self.looked = Some((bounds.first, bounds.last));
     }
 
-    /// Those that have aged out, with their last revision, where everything up to `delivered` has come. What the last look saw has to
-    /// have come first: until then a cell that is no longer where it was may have been changed, and not be gone.
+    /// Returns the cells that have aged out with their last revision, provided that everything up to `delivered` has
+    /// arrived. That must include the bounds of the last check: until then a cell that is no longer at its position may
+    /// have been changed rather than gone.
     fn aged(&mut self, delivered: u64) -> Vec<(String, u64)> {
         match self.looked {
             Some((first, last)) if delivered >= last => {
@@ -327,14 +330,14 @@ mod tests {
         ages.came("a", Some(1));
         ages.came("b", Some(2));
         assert_eq!(ages.aged(2), []);
-        // Both have been changed since, which the look sees and nobody has been told.
+        // Both were changed since. The check sees it before the watcher does.
         ages.look(&bounds(3, 4));
         assert_eq!(ages.aged(2), []);
         ages.came("a", Some(3));
         assert_eq!(ages.aged(3), []);
         ages.came("b", Some(4));
         assert_eq!(ages.aged(4), []);
-        // Now one of them really goes.
+        // Now one of them really ages out.
         ages.look(&bounds(4, 4));
         assert_eq!(ages.aged(4), [("a".to_owned(), 3)]);
         ages.came("b", None);

@@ -1,9 +1,14 @@
 //! The transport over NATS JetStream.
 //!
-//! A pool `P` has the stream `FW_P` with a subject for each origin, the stream `FW_P_general` likewise, a key-value bucket for each
-//! table and an object store for shares.
-//! Owns: how the words of [`crate::transport`] are said to NATS. Invariants: every call ends in time, and nothing that a broker says
-//! makes a panic; of a broker's promises only those of one message are counted on. Must not know: what messages, cells and blobs say.
+//! A pool `P` has the stream `FW_P` with a subject per node, the stream `FW_P_general` likewise, a key-value bucket per
+//! table, and an object store for evidence snapshots.
+//!
+//! Owns: the mapping of [`crate::transport`] to NATS.
+//!
+//! Invariants: every call ends in time, and no input from a broker causes a panic. Only the broker's guarantees for
+//! single messages are relied on.
+//!
+//! Must not know: the content of messages, cells and blobs.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -41,9 +46,9 @@ use crate::transport::nats::connection::Link;
 use crate::transport::nats::stream_reader::{Came, Tail};
 use error::NotStored;
 
-/// A reader that has lost its broker looks for it so often.
+/// The interval at which a reader without a broker tries again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// What a want takes on the wire: epoch, first and last.
+/// The length of a retransmit request on the wire: epoch, first and last.
 const WANT_BYTES: usize = 20;
 
 /// The brokers of one pool. See the [module](self).
@@ -52,18 +57,19 @@ pub struct Nats {
 }
 
 impl Nats {
-    /// Begins to connect, and returns: whether anybody is there shows in [`Nats::ready`], and in every call.
+    /// Starts to connect and returns at once. [`Nats::ready`] and every call show whether a broker is available.
     ///
     /// # Errors
-    /// When the settings cannot be: [`TransportError::Invalid`], or [`TransportError::Refused`] for credentials that cannot be read.
+    /// [`TransportError::Invalid`] when the settings are invalid, [`TransportError::Refused`] when the credentials
+    /// cannot be read.
     pub async fn connect(settings: NatsSettings) -> Result<Self, TransportError> {
         Ok(Self { link: Link::new(settings).await? })
     }
 
-    /// Waits until the stream can be read, for `time` at most.
+    /// Waits until the stream can be read, for at most `time`.
     ///
     /// # Errors
-    /// Why it cannot, as the last try said.
+    /// Returns the error of the last try.
     pub async fn ready(&self, time: Duration) -> Result<Bounds, TransportError> {
         let until = tokio::time::Instant::now() + time;
         loop {
@@ -71,30 +77,30 @@ impl Nats {
                 Err(TransportError::Away(_)) if tokio::time::Instant::now() < until => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
-                // Brokers that start refuse nobody for good, and those that are right about it do so again.
+                // A starting broker may refuse a node for a moment; a permanent refusal is repeated.
                 result => return result,
             }
         }
     }
 
-    /// Makes all streams that are missing, and says how those that are there differ from what they have to be; `change` makes them
-    /// alike. Doing it again changes nothing.
+    /// Creates all missing streams, and returns how existing ones differ from their required configuration. With
+    /// `change` it updates them. Idempotent.
     ///
     /// # Errors
-    /// When the broker is away, or does not let this node.
+    /// When the broker is away or denies permission.
     pub async fn init(&self, change: bool) -> Result<Vec<Made>, TransportError> {
         crate::transport::nats::provision::init(&self.link, change).await
     }
 
-    /// The version that the broker has which this node is connected to; none while it is with none.
+    /// Returns the version of the connected broker; none without a connection.
     pub fn broker_version(&self) -> Option<String> {
         self.link.client.try_server_info().map(|info| info.version)
     }
 
-    /// Drops what stands before a place of the stream, as its age would.
+    /// Drops all messages before a sequence number, as if they aged out.
     ///
     /// # Errors
-    /// When the broker is away, or does not let this node.
+    /// When the broker is away or denies permission.
     #[doc(hidden)]
     pub async fn drop_before(&self, seq: u64) -> Result<(), TransportError> {
         let stream = self.link.names.stream();
@@ -103,7 +109,7 @@ impl Nats {
         purged.map(drop).map_err(|error| error::told(&error, &stream))
     }
 
-    /// What one origin has said from a place on, as far as it is there now.
+    /// Returns what one node has published from a position on, up to now.
     async fn facts_by(&self, origin: Origin, from: Position) -> Result<Vec<Bytes>, TransportError> {
         let names = &self.link.names;
         let mut tail = Tail::from(&self.link, names.stream(), names.facts_of(origin), from.incarnation, from.seq);
@@ -169,7 +175,8 @@ impl Transport for Nats {
             loop {
                 match tail.next().await {
                     Ok(Came::Message(message)) => {
-                        // A subject that is no origin's is nobody's: the permissions of a broker let no node write there.
+                        // A subject without a valid node id belongs to no node: the broker's permissions let no node
+                        // write there.
                         let Some(origin) = self.link.names.origin(&message.subject) else { continue };
                         let position = Position { incarnation: tail.incarnation(), seq: message.seq };
                         let delivery = Delivery::Message { origin, position, at: message.at, body: message.body };
@@ -241,7 +248,7 @@ impl Transport for Nats {
         let subject = self.link.names.wants_of(own);
         let subscribed = async move {
             match self.link.client.subscribe(subject).await {
-                // It lives on over reconnections.
+                // The subscription survives reconnections.
                 Ok(wants) => wants.filter_map(|message| async move { want(&message.payload) }).map(Ok).boxed(),
                 Err(error) => {
                     let error = TransportError::Away(format!("wants are not heard: {error}"));
@@ -257,7 +264,7 @@ impl Transport for Nats {
     }
 }
 
-/// What was wanted, if that is a want.
+/// Decodes a retransmit request; none if it is invalid.
 fn want(body: &[u8]) -> Option<Want> {
     let body: &[u8; WANT_BYTES] = body.try_into().ok()?;
     let (epoch, rest) = body.split_first_chunk()?;

@@ -1,14 +1,15 @@
-//! What things are called at the broker: the stream, its subjects, buckets, and the keys of cells.
+//! Names at the broker: the stream, its subjects, buckets, and the keys of cells.
 //!
-//! Invariant: whatever text is a cell's key, its name is one that NATS takes, and leads back to the same text. Must not know: what is
-//! kept under a name.
+//! Invariants: any text as a cell's key results in a valid NATS name, which decodes to the same text.
+//!
+//! Must not know: what is stored under a name.
 
 use crate::model::node_id::Origin;
 use crate::transport::{Table, TransportError};
 
-/// The longest name of a pool.
+/// The maximum length of a pool's name.
 const MAX_POOL: usize = 64;
-/// What the name of a pool's second stream ends with.
+/// The suffix of a pool's second stream.
 const GENERAL: &str = "_general";
 
 /// The names of one pool.
@@ -18,7 +19,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Of the pool of that name.
+    /// Returns the names of a pool.
     pub(super) fn new(pool: &str) -> Result<Self, TransportError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if pool.is_empty() || pool.len() > MAX_POOL || !pool.bytes().all(plain) {
@@ -35,22 +36,22 @@ impl Names {
         Ok(Self { pool: pool.to_owned() })
     }
 
-    /// The stream of facts.
+    /// Returns the message stream.
     pub(super) fn stream(&self) -> String {
         format!("FW_{}", self.pool)
     }
 
-    /// What the stream of facts takes.
+    /// Returns the subjects of the message stream.
     pub(super) fn facts(&self) -> String {
         format!("fw.{}.f.*", self.pool)
     }
 
-    /// Where an origin publishes.
+    /// Returns the subject on which a node publishes.
     pub(super) fn facts_of(&self, origin: Origin) -> String {
         format!("fw.{}.f.{origin}", self.pool)
     }
 
-    /// Who published there.
+    /// Returns the node that publishes on a subject.
     pub(super) fn origin(&self, subject: &str) -> Option<Origin> {
         self.origin_in(subject, ".f.")
     }
@@ -58,78 +59,78 @@ impl Names {
     fn origin_in(&self, subject: &str, kind: &str) -> Option<Origin> {
         let rest = subject.strip_prefix("fw.")?.strip_prefix(&self.pool)?;
         let name = rest.strip_prefix(kind)?;
-        // As it is printed, and in no other way: one origin has one subject.
+        // Only the printed form is valid, so that a node has one subject.
         name.parse().ok().filter(|origin: &Origin| origin.to_string() == name)
     }
 
-    /// The stream of general images.
+    /// Returns the stream of global snapshots.
     pub(super) fn general_stream(&self) -> String {
         format!("FW_{}{GENERAL}", self.pool)
     }
 
-    /// What the stream of general images takes.
+    /// Returns the subjects of the stream of global snapshots.
     pub(super) fn generals(&self) -> String {
         format!("fw.{}.g.*", self.pool)
     }
 
-    /// Where an origin says its own.
+    /// Returns the subject on which a node publishes its global snapshot.
     pub(super) fn general_of(&self, origin: Origin) -> String {
         format!("fw.{}.g.{origin}", self.pool)
     }
 
-    /// Who said one there.
+    /// Returns the node that publishes global snapshots on a subject.
     pub(super) fn origin_of_general(&self, subject: &str) -> Option<Origin> {
         self.origin_in(subject, ".g.")
     }
 
-    /// Where an origin is told what is wanted of it.
+    /// Returns the subject on which a node receives retransmit requests.
     pub(super) fn wants_of(&self, origin: Origin) -> String {
         format!("fw.{}.w.{origin}", self.pool)
     }
 
-    /// Where all are told.
+    /// Returns the subject of all retransmit requests.
     pub(super) fn all_wants(&self) -> String {
         format!("fw.{}.w.*", self.pool)
     }
 
-    /// The bucket of a table.
+    /// Returns the bucket of a table.
     pub(super) fn bucket(&self, table: Table) -> String {
         format!("FW_{}_{}", self.pool, table.name())
     }
 
-    /// The stream below a table's bucket.
+    /// Returns the stream of a table's bucket.
     pub(super) fn bucket_stream(&self, table: Table) -> String {
         format!("KV_{}", self.bucket(table))
     }
 
-    /// All cells of a table.
+    /// Returns the subject of all cells of a table.
     pub(super) fn all_cells(&self, table: Table) -> String {
         format!("$KV.{}.>", self.bucket(table))
     }
 
-    /// The subject of a cell.
+    /// Returns the subject of a cell.
     pub(super) fn cell(&self, table: Table, key: &str) -> String {
         format!("$KV.{}.{}", self.bucket(table), escaped(key))
     }
 
-    /// The key of the cell with that subject.
+    /// Returns the key of the cell with this subject.
     pub(super) fn key(&self, table: Table, subject: &str) -> Option<String> {
         let name = subject.strip_prefix("$KV.")?.strip_prefix(&self.bucket(table))?.strip_prefix('.')?;
         unescaped(name)
     }
 
-    /// The object store of shares.
+    /// Returns the object store of evidence snapshots.
     pub(super) fn shares(&self) -> String {
         format!("FW_{}_shares", self.pool)
     }
 
-    /// The stream below the object store.
+    /// Returns the stream of the object store.
     pub(super) fn shares_stream(&self) -> String {
         format!("OBJ_{}", self.shares())
     }
 }
 
-/// A text as a key of NATS: what is not in its alphabet is `=` and two digits, and dots stand only where they part two names.
+/// Escapes a text as a NATS key: `=` and two digits for bytes outside its alphabet, and dots between names only.
 fn escaped(text: &str) -> String {
     if text.is_empty() {
         return "=".to_owned();
@@ -155,12 +156,12 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// The text that [`escaped`] made such a key of.
+/// Reverses [`escaped`].
 fn unescaped(key: &str) -> Option<String> {
     if key == "=" { Some(String::new()) } else { unescaped_by(b'=', key) }
 }
 
-/// A text in which whatever comes after the mark is two digits of a byte.
+/// Decodes a text in which a mark is followed by the two digits of a byte.
 pub(super) fn unescaped_by(mark: u8, key: &str) -> Option<String> {
     let mut out = Vec::with_capacity(key.len());
     let mut bytes = key.bytes();

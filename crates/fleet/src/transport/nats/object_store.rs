@@ -1,6 +1,8 @@
 //! Blobs as objects of JetStream's object store.
 //!
-//! Invariant: what is handed out is whole, by its own checksum. Must not know: what a blob says.
+//! Invariants: a returned blob is whole, by its checksum.
+//!
+//! Must not know: the content of blobs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,14 +19,14 @@ use super::error::other;
 use crate::transport::nats::stream_reader::{Came, Tail};
 use crate::transport::{BlobInfo, Blobs, TransportError};
 
-/// The longest note, in bytes.
+/// The maximum length of a note in bytes.
 const MAX_NOTE: usize = 1024;
-/// A transfer may take as long as a call, and a second more for each so many bytes.
+/// The minimum transfer rate in bytes per second; it extends the timeout of a call.
 const SLOWEST: u64 = 1 << 20;
 
 impl Nats {
     async fn store(&self) -> Result<ObjectStore, TransportError> {
-        // Asked for each time: the store may have been made anew.
+        // Checked each time, because the store may have been created again.
         self.link.bounds_of(&self.link.names.shares_stream()).await?;
         let name = self.link.names.shares();
         self.link.js.get_object_store(&name).await.map_err(|error| other(&error, &name))
@@ -48,7 +50,7 @@ impl Nats {
         let mut bounded = (&mut object).take(max + 1);
         let read = timeout(self.transfer(size), bounded.read_to_end(&mut body)).await;
         let read = read.map_err(|_| TransportError::Away(format!("{name} did not come in time")))?;
-        // It compares the digest at the end.
+        // The digest is compared at the end.
         read.map_err(|error| other(&error, name))?;
         if body.len() as u64 != size {
             return Err(TransportError::Away(format!("{name} came with {} of its {size} bytes", body.len())));
@@ -65,7 +67,7 @@ impl Nats {
                 return Err(TransportError::Away("the list of shares broke off".to_owned()));
             };
             pending = message.pending;
-            // What others put there may be anything.
+            // Other clients may have stored anything there.
             let Ok(info) = serde_json::from_slice::<ObjectInfo>(&message.body) else { continue };
             if info.deleted {
                 all.remove(&info.name);
@@ -109,7 +111,7 @@ impl Blobs for Nats {
     fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
         Box::pin(async move {
             let store = self.store().await?;
-            // Deleting twice would leave a second grave.
+            // A second deletion would leave a second tombstone.
             match store.info(name).await {
                 Ok(info) if info.deleted => return Ok(()),
                 Err(error) if error.kind() == InfoErrorKind::NotFound => return Ok(()),

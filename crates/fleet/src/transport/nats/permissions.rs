@@ -1,7 +1,10 @@
-//! What a server's configuration has to allow a node of a pool, and those who look after it.
+//! The server permissions for a node of a pool and for its operators.
 //!
-//! Owns the list. Invariant: a node can publish as itself only, and write no cell of another but those of hosts. Must not know how the
-//! permissions get to the server.
+//! Owns: the list of permissions.
+//!
+//! Invariants: a node can publish as itself only, and writes no other node's cells except those of hosts.
+//!
+//! Must not know: how the permissions get to the server.
 
 use std::fmt::Write as _;
 
@@ -12,10 +15,10 @@ use super::names::Names;
 use crate::model::node_id::Origin;
 use crate::transport::{Table, TransportError};
 
-/// The part of a server's configuration that lets in a node and an operator, with passwords to be filled in.
+/// Returns the part of a server configuration that admits a node and an operator, with passwords to fill in.
 ///
 /// # Errors
-/// [`TransportError::Invalid`] when `pool` is no name of a pool.
+/// [`TransportError::Invalid`] when `pool` is not a valid pool name.
 pub fn permissions(pool: &str, node: Origin) -> Result<String, TransportError> {
     let names = Names::new(pool)?;
     let mut streams = vec![names.stream(), names.general_stream(), names.shares_stream()];

@@ -1,7 +1,8 @@
-//! The streams: what they have to be like, making them, and saying how those that are there differ.
+//! Provisioning of the streams: their required configuration, their creation, and the differences of existing ones.
 //!
-//! Invariant: doing it twice is as doing it once, and nothing that is there is changed unless that was asked for. Must not know: what
-//! the streams are read for.
+//! Invariants: provisioning is idempotent. Existing streams change on request only.
+//!
+//! Must not know: what the streams are read for.
 
 use std::time::Duration;
 
@@ -17,38 +18,38 @@ use crate::transport::{Table, TransportError};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
-/// The largest message of the stream of facts.
+/// The maximum size of a message in the message stream, in bytes.
 const MAX_FACTS: i32 = 1 << 20;
-/// The largest cell.
+/// The maximum size of a cell in bytes.
 const MAX_CELL: i32 = 64 << 10;
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
-/// As many brokers keep a message where there is a cluster.
+/// The number of replicas in a cluster.
 const REPLICAS: usize = 3;
 
-/// What `fleet init` has found or done.
+/// The result of `fleet init` for one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// What the broker calls it.
+    /// The name at the broker.
     pub name: String,
-    /// What became of it.
+    /// The state of the stream.
     pub how: How,
 }
 
-/// What became of a stream.
+/// The state of a stream after `fleet init`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum How {
-    /// It was not there.
+    /// It was created.
     Made,
-    /// It was there, as it has to be.
+    /// It existed with the required configuration.
     There,
-    /// It is there and differs, in words.
+    /// It exists with these differences.
     Differs(Vec<String>),
-    /// It differed, in words, and was changed.
+    /// It existed with these differences and was changed.
     Changed(Vec<String>),
 }
 
-/// How long a table keeps a cell.
+/// Returns the time for which a table keeps a cell.
 pub(super) fn max_age(table: Table) -> Option<Duration> {
     match table {
         Table::Hosts => Some(48 * HOUR),
@@ -58,7 +59,7 @@ pub(super) fn max_age(table: Table) -> Option<Duration> {
     }
 }
 
-/// All that a pool needs, with so many replicas.
+/// Returns the configuration of all streams of a pool.
 fn wanted(link: &Link, replicas: usize) -> Vec<Config> {
     let (names, settings) = (&link.names, &link.settings);
     let common = Config { storage: StorageType::File, num_replicas: replicas, allow_direct: true, ..Config::default() };
@@ -102,7 +103,7 @@ fn wanted(link: &Link, replicas: usize) -> Vec<Config> {
     all
 }
 
-/// Makes what is missing, and says of the rest whether it is as it has to be; `change` makes it so.
+/// Creates missing streams and reports the differences of the others; `change` updates those.
 pub(super) async fn init(link: &Link, change: bool) -> Result<Vec<Made>, TransportError> {
     let mut all = Vec::new();
     for config in wanted(link, link.settings.replicas.unwrap_or(REPLICAS)) {
@@ -129,7 +130,7 @@ pub(super) async fn init(link: &Link, change: bool) -> Result<Vec<Made>, Transpo
     Ok(all)
 }
 
-/// Makes what is missing.
+/// Creates missing streams.
 pub(super) async fn make_missing(link: &Link) -> Result<(), TransportError> {
     for config in wanted(link, link.settings.replicas.unwrap_or(REPLICAS)) {
         if info(link, &config.name).await?.is_none() {
@@ -151,14 +152,14 @@ async fn create(link: &Link, mut config: Config) -> Result<(), TransportError> {
     let name = config.name.clone();
     let subject = format!("STREAM.CREATE.{name}");
     let mut answer = link.ask::<Info>(&subject, &config, &name).await;
-    // A broker that is alone keeps one of each.
+    // A single broker keeps one replica.
     let alone = |answer: &Result<Result<Info, Told>, _>| matches!(answer, Ok(Err(error)) if error.is(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED));
     if alone(&answer) && link.settings.replicas.is_none() {
         config.num_replicas = 1;
         answer = link.ask::<Info>(&subject, &config, &name).await;
     }
     match answer {
-        // Somebody else was faster.
+        // Another node was faster.
         Ok(Err(error)) if error.is(ErrorCode::STREAM_NAME_EXIST) => Ok(()),
         Ok(Err(error)) if error.is(ErrorCode::CLUSTER_NO_PEERS) => Err(TransportError::Away(format!(
             "{name}: {error}. It wants {} brokers that are there: fewer can be asked for with `fetchwise fleet init --replicas`",
@@ -166,7 +167,7 @@ async fn create(link: &Link, mut config: Config) -> Result<(), TransportError> {
         ))),
         Ok(Err(error)) => Err(told(&error, &name)),
         Ok(Ok(_)) => Ok(()),
-        // Who may not make it cannot help that it is missing.
+        // For a node without permission to create it, the stream is just missing.
         Err(TransportError::Refused(_)) => Err(TransportError::Missing(name)),
         Err(error) => Err(error),
     }
@@ -194,7 +195,7 @@ async fn update(link: &Link, there: Config, want: Config) -> Result<(), Transpor
     }
 }
 
-/// How a stream differs from what it has to be, in words.
+/// Returns the differences from the required configuration, in words.
 fn differences(link: &Link, there: &Config, want: &Config) -> Vec<String> {
     const MATTER: [&str; 13] = [
         "subjects",
@@ -213,7 +214,7 @@ fn differences(link: &Link, there: &Config, want: &Config) -> Vec<String> {
     ];
     let (Ok(there), Ok(want)) = (serde_json::to_value(there), serde_json::to_value(want)) else { return Vec::new() };
     let of = |config: &Value, field: &str| match config.get(field) {
-        // What is left out is nothing, and no limit has two ways to be said.
+        // An absent value means no limit, which JetStream writes in two ways.
         None | Some(Value::Null | Value::Bool(false)) => Value::from(-1),
         Some(number) if number.as_i64() == Some(0) => Value::from(-1),
         Some(value) => value.clone(),
@@ -229,7 +230,7 @@ fn differences(link: &Link, there: &Config, want: &Config) -> Vec<String> {
         .collect()
 }
 
-/// A value of a stream's configuration in words.
+/// Formats a configuration value.
 fn said(field: &str, value: &Value) -> String {
     match value.as_i64() {
         Some(-1) if field.starts_with("allow") || field.starts_with("deny") => "off".to_owned(),

@@ -1,6 +1,8 @@
-//! Where the brokers are, how a node proves who it is, and what the streams shall be like.
+//! The NATS settings: broker addresses, authentication, and stream limits.
 //!
-//! Invariants: over a network nothing goes in the clear unless that was said; what is printed of an address has no password in it.
+//! Invariants: traffic to another machine is encrypted unless plaintext is enabled. A printed address contains no
+//! password.
+//!
 //! Must not know: how a connection is made.
 
 use std::fmt;
@@ -13,38 +15,39 @@ use super::names::unescaped_by;
 use crate::transport::TransportError;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Longer than attempts are kept nothing may be kept elsewhere.
+/// The maximum retention. It equals that of attempts in the log.
 const MAX_AGE_MAX: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// Everything about a fleet's brokers.
+/// The settings of a fleet's brokers.
 #[derive(Clone, Debug)]
 pub struct NatsSettings {
-    /// Their addresses: `nats://host:4222`, or `tls://host:4222`. One is enough; with several, one that is gone is no matter at start.
+    /// The broker addresses: `nats://host:4222` or `tls://host:4222`. One is enough; with several, the node starts even
+    /// if one is down.
     pub urls: Vec<String>,
     /// The pool: letters, digits, `-` and `_`.
     pub pool: String,
-    /// A file that says who this node is: one with a JWT and its key (`.creds`), or one with the seed of an NKey.
+    /// The credentials file of this node: a JWT with its key (`.creds`), or the seed of an NKey.
     pub credentials: Option<PathBuf>,
-    /// Certificates (PEM) of those who may vouch for the brokers; those of the system when none.
+    /// The CA certificates (PEM) for the brokers; those of the system by default.
     pub tls_ca_file: Option<PathBuf>,
-    /// This node's own certificate and its key (PEM), for brokers that ask for one.
+    /// This node's certificate and key (PEM), for brokers that require one.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Whether `nats://` may be used for another machine.
+    /// Whether `nats://` is allowed for another machine.
     pub plaintext: bool,
-    /// Whether this node makes what is missing at the broker.
+    /// Whether this node creates missing streams.
     pub make: bool,
-    /// How many brokers keep each message: when none, 3 in a cluster and 1 where a broker is alone.
+    /// The number of replicas of each message. Default: 3 in a cluster and 1 for a single broker.
     pub replicas: Option<usize>,
-    /// How long the stream keeps a message.
+    /// The time for which the stream keeps a message.
     pub max_age: Duration,
-    /// How large the stream may get, in bytes; as large as the broker lets it when none.
+    /// The maximum size of the stream in bytes; limited by the broker only if none.
     pub max_bytes: Option<u64>,
-    /// How long a call may take.
+    /// The timeout of a call.
     pub timeout: Duration,
 }
 
 impl NatsSettings {
-    /// Those for the brokers at `urls`, with a week of messages.
+    /// Returns the settings for the brokers at `urls`, which keep messages for a week.
     pub fn new(urls: impl IntoIterator<Item = impl Into<String>>, pool: &str) -> Self {
         Self {
             urls: urls.into_iter().map(Into::into).collect(),
@@ -61,12 +64,12 @@ impl NatsSettings {
         }
     }
 
-    /// The brokers' addresses, checked.
+    /// Returns the broker addresses, validated.
     pub(super) fn addresses(&self) -> Result<Vec<ServerAddr>, TransportError> {
         let invalid = |why: String| Err(TransportError::Invalid(why));
         let mut all = Vec::new();
         for url in &self.urls {
-            // The parser's own words may repeat the address, and with it a password.
+            // The parser's own message may repeat the address, and with it a password.
             let Ok(address) = url.trim().parse::<ServerAddr>() else {
                 return invalid(format!("{} is not a broker's address: nats://host:4222 is one", shown(url)));
             };
@@ -95,7 +98,7 @@ impl NatsSettings {
         Ok(all)
     }
 
-    /// Checks what needs no broker.
+    /// Checks everything that needs no broker.
     pub(super) fn check(&self) -> Result<(), TransportError> {
         if self.max_age > MAX_AGE_MAX || self.max_age < Duration::from_secs(600) {
             return Err(TransportError::Invalid(
@@ -105,7 +108,7 @@ impl NatsSettings {
         Ok(())
     }
 
-    /// How to connect: who this node is, and whom it believes.
+    /// Returns the connection options: this node's identity, and the certificates that it trusts.
     pub(super) async fn options(&self, addresses: &[ServerAddr]) -> Result<ConnectOptions, TransportError> {
         let is_tls = addresses.iter().any(ServerAddr::tls_required);
         let mut options = ConnectOptions::new()
@@ -115,7 +118,7 @@ impl NatsSettings {
             .request_timeout(Some(self.timeout))
             .ping_interval(Duration::from_secs(5))
             .require_tls(is_tls);
-        // The client leaves out who an address says that one is.
+        // The client ignores the user in an address.
         if let Some((name, password)) = addresses.iter().find_map(|url| Some((url.username()?, url.password()?))) {
             let word = |text: &str| unescaped_by(b'%', text).unwrap_or_else(|| text.to_owned());
             options = options.user_and_password(word(name), word(password));
@@ -136,7 +139,7 @@ impl NatsSettings {
             TransportError::Refused(format!("the credentials in {} cannot be read: {error}", path.display()))
         })?;
         if text.contains("BEGIN NATS USER JWT") {
-            // Its own error would quote the file.
+            // The client's error would quote the file.
             return options.credentials(&text).map_err(|_| unfit());
         }
         let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU")).ok_or_else(unfit)?;
@@ -149,24 +152,24 @@ fn readable(path: &Path, what: &str) -> Result<(), TransportError> {
     std::fs::File::open(path).map(drop).map_err(cannot)
 }
 
-/// Whether that host is this machine.
+/// Returns whether a host is this machine.
 fn is_here(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// An address without who uses it.
+/// Returns an address without its user and password, for printing.
 pub(super) fn shown(url: &str) -> Shown<'_> {
     Shown(url.trim())
 }
 
-/// See [`shown`].
+/// See [`redacted`].
 pub(super) struct Shown<'u>(&'u str);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", self.0));
-        // Whatever it is, nothing before the last @ is shown.
+        // Nothing before the last @ is printed.
         let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
         if !scheme.is_empty() {
             write!(f, "{}://", scheme.escape_debug())?;

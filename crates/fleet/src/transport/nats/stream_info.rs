@@ -1,6 +1,8 @@
-//! What JetStream tells of a stream.
+//! The information that JetStream reports about a stream.
 //!
-//! Owns: how it is read. Must not know: what is asked for.
+//! Owns: its parsing.
+//!
+//! Must not know: what it is needed for.
 
 use async_nats::datetime::{DateTime, parse_rfc3339};
 use async_nats::jetstream::stream::Config;
@@ -9,11 +11,11 @@ use serde::Deserialize;
 
 use crate::transport::{Bounds, TransportError};
 
-/// What JetStream tells of a stream.
+/// The information that JetStream reports about a stream.
 #[derive(Debug, Deserialize)]
 pub(super) struct Info {
     created: String,
-    /// The broker's time when it answered.
+    /// The broker's time at the response.
     #[serde(default)]
     ts: Option<String>,
     pub(super) config: Config,
@@ -29,7 +31,7 @@ struct State {
 }
 
 impl Info {
-    /// The broker's time when it answered.
+    /// Returns the broker's time at the response.
     pub(super) fn now(&self) -> Option<Timestamp> {
         parse_rfc3339(self.ts.as_deref()?).ok().map(timestamp)
     }
@@ -49,7 +51,7 @@ impl Info {
     }
 }
 
-/// A time of the broker's.
+/// Converts a time of the broker.
 pub(super) fn timestamp(at: DateTime) -> Timestamp {
     Timestamp::from_millis(i64::try_from(at.unix_timestamp_nanos() / 1_000_000).unwrap_or_default())
 }

@@ -1,8 +1,12 @@
-//! Reading a stream in its order, from a place on, for as long as wanted.
+//! An ordered reader of a stream from a sequence number on.
 //!
-//! JetStream's consumers are read through here and not believed: a consumer may hang after a broker was restarted, skip, repeat, or
-//! belong to a stream that was made anew. Invariants: what comes has places that rise; a message is told under the incarnation that
-//! it came from; two seconds of silence are compared with what the stream holds. Must not know: what a message says.
+//! JetStream's consumers are read here but not trusted. A consumer may hang after a broker's restart, skip, repeat, or
+//! belong to a stream that was created again.
+//!
+//! Invariants: sequence numbers of delivered messages increase. A message is delivered with the incarnation that it
+//! belongs to. After two seconds of silence the reader checks the stream's bounds.
+//!
+//! Must not know: the content of messages.
 
 use std::time::Duration;
 
@@ -17,20 +21,20 @@ use crate::transport::nats::connection::Link;
 use crate::transport::nats::stream_info::timestamp;
 use crate::transport::{Bounds, TransportError};
 
-/// Silence is looked into after so long.
+/// The time of silence after which the stream is checked.
 const SILENCE: Duration = Duration::from_secs(2);
-/// A consumer that nobody asks goes away by itself.
+/// The time after which the broker deletes an unused consumer.
 const UNUSED: Duration = Duration::from_secs(120);
-/// So much is asked for at once.
+/// The number of messages per request.
 const MESSAGES: usize = 256;
 const BYTES: usize = 16 << 20;
 
-/// What came.
+/// An event of a reader.
 pub(super) enum Came {
     Message(Message),
-    /// The stream has been made anew. What comes next is its first message.
+    /// The stream was created again. Its first message comes next.
     Anew(Bounds),
-    /// Nothing, and there is nothing.
+    /// No message has arrived, and none is left.
     Silence(Bounds),
 }
 
@@ -39,51 +43,52 @@ pub(super) struct Message {
     pub(super) subject: String,
     pub(super) seq: u64,
     pub(super) at: Timestamp,
-    /// So many come after it at once.
+    /// The number of messages that follow at once.
     pub(super) pending: u64,
     pub(super) is_deletion: bool,
     pub(super) body: Bytes,
 }
 
-/// A reader.
+/// A reader of one stream.
 pub(super) struct Tail<'l> {
     link: &'l Link,
     stream: String,
     filter: String,
-    /// Only the newest of each subject, of what is there at the beginning.
+    /// Whether only the newest message of each subject is read at the beginning.
     newest_only: bool,
-    /// None until the first look.
+    /// None until the first check.
     incarnation: Option<u64>,
-    /// The place of the next message.
+    /// The sequence number of the next message.
     next: u64,
     messages: Option<pull::Stream>,
-    /// How many this consumer has delivered.
+    /// The number of messages that this consumer has delivered.
     delivered: u64,
 }
 
 impl<'l> Tail<'l> {
-    /// Everything from place `next` on, if the stream is that one (0: whichever it is); from its first message on when it is another.
+    /// Reads everything from `next` on if the stream has this incarnation (0: any); from its first message on if it has
+    /// another.
     pub(super) fn from(link: &'l Link, stream: String, filter: String, incarnation: u64, next: u64) -> Self {
         let incarnation = Some(incarnation).filter(|known| *known != 0);
         Self { link, stream, filter, newest_only: false, incarnation, next: next.max(1), messages: None, delivered: 0 }
     }
 
-    /// Which stream it reads; 0 before the first look.
+    /// Returns the incarnation of the stream; 0 before the first check.
     pub(super) fn incarnation(&self) -> u64 {
         self.incarnation.unwrap_or(0)
     }
 
-    /// Everything up to this place has come.
+    /// Returns the sequence number up to which everything was delivered.
     pub(super) fn delivered(&self) -> u64 {
         self.next.saturating_sub(1)
     }
 
-    /// The newest message of each subject, and then everything.
+    /// Reads the newest message of each subject, and then everything.
     pub(super) fn newest(link: &'l Link, stream: String, filter: String) -> Self {
         Self { link, stream, filter, newest_only: true, incarnation: None, next: 1, messages: None, delivered: 0 }
     }
 
-    /// What comes next. After an error it may be asked again.
+    /// Returns the next event. It may be called again after an error.
     pub(super) async fn next(&mut self) -> Result<Came, TransportError> {
         loop {
             let Some(messages) = &mut self.messages else {
@@ -98,7 +103,7 @@ impl<'l> Tail<'l> {
                         return Ok(Came::Message(message));
                     }
                 }
-                // The consumer is gone, or does not answer. Another one is made, at no great pace.
+                // The consumer is gone or does not respond. Another one is created after a delay.
                 Ok(Some(Err(_)) | None) => {
                     self.messages = None;
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -112,7 +117,8 @@ impl<'l> Tail<'l> {
         }
     }
 
-    /// Makes a consumer. Says whether the stream is another one than before, and how many messages there are for it.
+    /// Creates a consumer. Returns the bounds if the stream was created again, and the number of messages for the
+    /// consumer.
     pub(super) async fn open(&mut self) -> Result<(Option<Bounds>, u64), TransportError> {
         self.messages = None;
         let bounds = self.link.bounds_of(&self.stream).await?;
@@ -121,7 +127,7 @@ impl<'l> Tail<'l> {
             return Ok((Some(bounds), 0));
         }
         self.incarnation = Some(bounds.incarnation);
-        // A broker that lost acknowledged messages gives their places away again.
+        // A broker that lost acknowledged messages assigns their sequence numbers again.
         self.next = self.next.min(bounds.last + 1).max(bounds.first.min(bounds.last + 1));
         let is_first = self.newest_only && self.next <= bounds.first;
         let deliver_policy = if is_first {
@@ -145,7 +151,7 @@ impl<'l> Tail<'l> {
             .await
             .map_err(|_| TransportError::Away(format!("{}: no consumer in time", self.stream)))?
             .map_err(|error| fail(&error))?;
-        // It belongs to the stream that was looked at only if that one is still there.
+        // The consumer belongs to the checked stream only if that one still exists.
         if self.link.bounds_of(&self.stream).await?.incarnation != bounds.incarnation {
             return Err(TransportError::Away(format!("{} is being made anew", self.stream)));
         }
@@ -156,14 +162,14 @@ impl<'l> Tail<'l> {
         Ok((None, pending))
     }
 
-    /// What a message of the consumer is, if it is the next one.
+    /// Returns the message if it is the next one.
     fn take(&mut self, message: &async_nats::jetstream::Message) -> Option<Message> {
         let Ok(info) = message.info() else {
             self.messages = None;
             return None;
         };
         if info.consumer_sequence != self.delivered + 1 {
-            // One got lost on the way: begin anew where it was.
+            // A message got lost on the way: start over at its position.
             self.messages = None;
             return None;
         }
@@ -184,7 +190,7 @@ impl<'l> Tail<'l> {
         })
     }
 
-    /// It is silent: is there really nothing?
+    /// Checks whether a silent reader has really nothing to read.
     async fn look(&mut self) -> Result<Option<Came>, TransportError> {
         let bounds = match self.link.bounds_of(&self.stream).await {
             Ok(bounds) => bounds,
@@ -199,7 +205,7 @@ impl<'l> Tail<'l> {
             return Ok(Some(Came::Anew(bounds)));
         }
         if bounds.last + 1 != self.next {
-            // It hangs, or what it should deliver has aged out, or the stream was set back.
+            // The consumer hangs, its messages have aged out, or the stream was set back.
             self.messages = None;
             return Ok(None);
         }

@@ -1,6 +1,8 @@
-//! What streams hold, and those that are gone made anew.
+//! The bounds of streams, and the recreation of missing ones.
 //!
-//! Invariant: an incarnation is never believed for longer than since the last look. Must not know: what a message or a cell says.
+//! Invariants: an incarnation is trusted only as of the last check.
+//!
+//! Must not know: the content of messages and cells.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -15,7 +17,7 @@ use crate::transport::nats::stream_info::Info;
 use crate::transport::{Bounds, TransportError};
 
 impl Link {
-    /// The last message of a subject, as the stream's leader has it.
+    /// Returns the last message of a subject, as the stream's leader has it.
     pub(super) async fn last_of(&self, name: &str, subject: &str) -> Result<Option<StreamMessage>, TransportError> {
         self.connected()?;
         let begun = Instant::now();
@@ -42,12 +44,12 @@ impl Link {
         }
     }
 
-    /// What a stream holds now. One that is gone is made anew where this node may.
+    /// Returns the bounds of a stream. A missing one is created if this node may do so.
     pub(super) async fn bounds_of(&self, stream: &str) -> Result<Bounds, TransportError> {
         self.info_of(stream).await?.bounds()
     }
 
-    /// The same, with all that the broker says of it.
+    /// Works like [`bounds_of`](Self::bounds_of), with all that the broker reports.
     pub(super) async fn info_of(&self, stream: &str) -> Result<Info, TransportError> {
         for is_again in [false, true] {
             match self.ask::<Info>(&format!("STREAM.INFO.{stream}"), &serde_json::json!({}), stream).await? {
@@ -61,7 +63,7 @@ impl Link {
         Err(TransportError::Missing(stream.to_owned()))
     }
 
-    /// What the stream of facts holds now.
+    /// Returns the bounds of the message stream.
     pub(super) async fn bounds(&self) -> Result<Bounds, TransportError> {
         let bounds = self.bounds_of(&self.names.stream()).await?;
         self.incarnation.store(bounds.incarnation, Ordering::Relaxed);
@@ -69,28 +71,29 @@ impl Link {
         Ok(bounds)
     }
 
-    /// In which incarnation a message was just stored at `seq`. A place that is not beyond those that are known belongs to another
-    /// stream than the one that was looked at.
+    /// Returns the incarnation in which a message was just stored at `seq`. A sequence number that is not beyond the
+    /// known ones belongs to another stream than the checked one.
     pub(super) async fn incarnation_at(&self, seq: u64, is_duplicate: bool) -> Result<u64, TransportError> {
         let (known, newest) = (self.incarnation.load(Ordering::Relaxed), self.newest.fetch_max(seq, Ordering::Relaxed));
-        // Messages that are under way at once are acknowledged in any order.
+        // Concurrent messages are acknowledged in any order.
         if known != 0 && (is_duplicate || seq.saturating_add(4096) > newest) {
             return Ok(known);
         }
         Ok(self.bounds().await?.incarnation)
     }
 
-    /// Something was not there: makes everything that is missing, where this node may.
+    /// Creates everything that is missing, if this node may do so.
     pub(super) async fn make_anew(&self) -> Result<(), TransportError> {
         if !self.settings.make {
             return Ok(());
         }
-        // Whoever comes second finds what the first one has made.
+        // A second caller finds what the first one has created.
         let _making = self.making.lock().await;
         provision::make_missing(self).await
     }
 
-    /// What nobody listened on: says whether its stream is missing, and makes it anew where this node may.
+    /// Handles a subject without a listener: returns whether its stream is missing, and creates it if this node may do
+    /// so.
     pub(super) async fn nobody(&self, stream: &str) -> TransportError {
         match self.bounds_of(stream).await {
             Ok(_) => TransportError::Away(format!("{stream} did not take it: it has just been made, or has no leader")),
