@@ -25,7 +25,7 @@ use fetchwise::unknown_name::UnknownName;
 #[derive(Debug, Args)]
 #[command(
     after_help = "With --json, each attempt is a line in the format of export and import; explain --attempt takes its \
-                  id.\n\
+    id.\n\
     --oldest-first and --until read the log from the requested time to its end, because forgotten attempts are \
     recorded there.\n\n\
     Examples:\n  fetchwise attempts --domain example.org --outcome blocked --since 2h\n  \

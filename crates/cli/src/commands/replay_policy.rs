@@ -18,7 +18,7 @@ use fetchwise::policy;
 #[derive(Debug, Args)]
 #[command(
     after_help = "estimate is doubly robust: the selector's own expectation, corrected by the log where both chose \
-                  the same \
+    the same \
     fetcher. ips is inverse propensity scoring alone; logged is the value of the log itself. Intervals are 95 %. \
     Warnings \
     say why the log cannot support the estimate: it has no data about requests that its policy never made.\n\n\

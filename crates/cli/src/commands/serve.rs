@@ -54,7 +54,7 @@ const UPKEEP_TICK: Duration = Duration::from_secs(2);
 #[derive(Debug, Args)]
 #[command(
     after_help = "Tokens come from --token-file (one per line, in plain text or as `sha256:HASH`) or from \
-                  $FETCHWISE_TOKEN. A server \
+    $FETCHWISE_TOKEN. A server \
     needs one unless it listens on loopback only.\n\n\
     Examples:\n  fetchwise serve --listen 127.0.0.1:7117\n  \
     curl -d '{\"urls\": [\"https://example.org/\"]}' http://127.0.0.1:7117/v1/select\n  \

@@ -26,7 +26,7 @@ use crate::terminal::output::{Out, note};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Policies: default, untagged, index, confident, published, oracle, always_direct, always_browser, \
-                  ladder, hinted_ladder,\n\
+    ladder, hinted_ladder,\n\
     hinted_breaker, smart, crawlee, tier_tracker, webpeel, one_probe; or all.\n\n\
     Built-in worlds: W1 to W7, newsroom, flaky, restless, scripted, sparse, thrifty, still, captcha-flip, app-drift;\n\
     with vendors: V1 to V4, N1, strict, motley, fickle.\n\n\

@@ -23,7 +23,7 @@ use fetchwise_serve::json::ReleasedJson;
 #[derive(Debug, Args)]
 #[command(
     after_help = "If `fetchwise serve` uses the data directory, or with --server, the command asks the server, which \
-                  ends the pause at \
+    ends the pause at \
     once. Alongside any other running crawler the command fails with exit code 3, because the crawler has exclusive \
     access to the log.\n\n\
     Examples:\n  fetchwise release example.org\n  fetchwise release --link https://example.org/a\n  \

@@ -1,4 +1,4 @@
-//! `config check`: everything that is wrong with the settings, at once.
+//! `config check`: all problems of the settings at once.
 
 use std::path::{Path, PathBuf};
 
@@ -14,16 +14,17 @@ use crate::setup::settings::{Settings, add_environment, add_options, config_file
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, ERROR, Out, note, plain, styled};
 
-/// Say everything that is wrong with the settings, with line and column
+/// Check the settings and report each problem with line and column
 ///
-/// Reads the config file, the environment and the options as every command does, and what they name: the router table and the
-/// detection rules. Exit code 2 when anything is wrong. Nothing is fetched, and no data directory is opened.
+/// Reads the config file, the environment and the options as every command does, and the router table and detection
+/// rules that they name. Exits with 2 if there is a problem. Fetches nothing and opens no data directory.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  fetchwise config check fetchwise.toml\n  FETCHWISE_LOG__MAX_DISK_BYTES=2GiB fetchwise config check --json"
+    after_help = "Examples:\n  fetchwise config check fetchwise.toml\n  FETCHWISE_LOG__MAX_DISK_BYTES=2GiB fetchwise \
+                  config check --json"
 )]
 pub(crate) struct CheckArgs {
-    /// The config file [default: --config, or $FETCHWISE_CONFIG]
+    /// Check this config file [default: --config, or $FETCHWISE_CONFIG]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -38,7 +39,7 @@ struct CheckJson<'a> {
 
 #[derive(Serialize)]
 struct ProblemJson<'a> {
-    /// `file`, `environment`, `flag`, or `default` where it is about all of them together.
+    /// `file`, `environment`, `flag`, or `default` for a problem of several of them together.
     source: &'a str,
     file: Option<String>,
     line: Option<usize>,
@@ -50,7 +51,7 @@ struct ProblemJson<'a> {
     did_you_mean: Option<&'a str>,
 }
 
-/// What a check found: problems that know their place, and what else is wrong or worth a word.
+/// The findings of a check: problems with a place, and problems and warnings without one.
 #[derive(Default)]
 struct Found {
     problems: Vec<Problem>,
@@ -88,7 +89,7 @@ fn look(file: Option<&Path>, global: &GlobalArgs) -> Result<Found, Failure> {
     add_environment(&mut layers)?;
     add_options(&mut layers, global);
     match layers.resolve() {
-        // Of a file that is no TOML the rest cannot be told.
+        // If the file is not TOML, its settings are unknown.
         Ok(_) if !found.problems.is_empty() => {}
         Ok(resolved) => look_further(resolved, global, &mut found),
         Err(ConfigError::Settings(problems)) => found.problems.extend(problems),
@@ -97,7 +98,7 @@ fn look(file: Option<&Path>, global: &GlobalArgs) -> Result<Found, Failure> {
     Ok(found)
 }
 
-/// What the settings name: files, networks, fetchers.
+/// Checks what the settings name: files, networks, fetchers.
 fn look_further(resolved: Resolved, global: &GlobalArgs, found: &mut Found) {
     found.warnings.clone_from(&resolved.warnings);
     let origin = |way: &[&str]| resolved.origin(way);
@@ -121,14 +122,14 @@ fn look_further(resolved: Resolved, global: &GlobalArgs, found: &mut Found) {
     }
     let fetchers = &settings.config.fetchers;
     if !fetchers.is_empty() {
-        // Without a list the log has a say in who is a candidate.
+            // Without a list, the log adds candidates.
         let known: Vec<&str> = fetchers.iter().map(|fetcher| canonical(&fetcher.name)).collect();
         found.others.extend(settings.unknown_names(&known).iter().map(ToString::to_string));
     }
     match Available::find(&settings, &BrowserArgs::default()) {
         Ok(available) => {
             let left_out = available.left_out();
-            found.remarks.extend(left_out.map(|(name, why)| format!("the fetcher {name} is left out: {why}")));
+            found.remarks.extend(left_out.map(|(name, why)| format!("fetcher {name} is unavailable: {why}")));
         }
         Err(failure) => found.others.push(failure.to_string()),
     }
@@ -152,12 +153,12 @@ fn show(file: Option<&Path>, found: &Found, is_good: bool, out: &mut Out) -> Res
     for warning in found.warnings.iter().map(ToString::to_string).chain(found.remarks.iter().cloned()) {
         out.line(format_args!("warning: {}", plain(&warning)))?;
     }
-    let what = file.map_or_else(|| "no config file, and the environment".to_owned(), |file| file.display().to_string());
+    let what = file.map_or_else(|| "environment (no config file)".to_owned(), |file| file.display().to_string());
     if is_good {
-        return out.line(format_args!("{}: {}", plain(&what), styled(CHOSEN, "good")));
+        return out.line(format_args!("{}: {}", plain(&what), styled(CHOSEN, "valid")));
     }
     let count = found.problems.len() + found.others.len();
-    note(format_args!("fetchwise: {}: {count} to put right", plain(&what)));
+    note(format_args!("fetchwise: {}: {count} to fix", plain(&what)));
     Ok(())
 }
 

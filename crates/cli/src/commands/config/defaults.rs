@@ -1,6 +1,6 @@
-//! What holds where nobody has set anything: asked of the parts that have the defaults.
+//! Defaults of all settings, read from the parts that define them.
 //!
-//! Owns no number. A key whose default depends on something says so in words.
+//! Owns: no number. A default that depends on something is given in words.
 
 use std::time::Duration;
 
@@ -25,16 +25,16 @@ use serde_json::{Value, json};
 use crate::commands::fetch::MAX_WAIT;
 use crate::setup::settings::{SPLIT_SHARE, Settings};
 
-/// What holds unless somebody says otherwise.
+/// The default of a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Fallback {
-    /// This.
+    /// One value.
     Value(Value),
-    /// It depends.
+    /// A description, for a default that depends on something.
     Words(&'static str),
 }
 
-/// What holds for `key`, which is not within a list; none for a key that is not known.
+/// Returns the default of `key`, which is not inside a list; none for an unknown key.
 pub(super) fn fallback(key: &str, settings: &Settings) -> Option<Fallback> {
     let value = match key.split_once('.') {
         Some(("scoring", key)) => scoring(key)?,
@@ -58,7 +58,7 @@ pub(super) fn fallback(key: &str, settings: &Settings) -> Option<Fallback> {
         Some(("fleet", "max_attempts_per_second")) => json!(2000),
         Some(("fleet", "max_new_keys_per_second")) => json!(200),
         Some(("fleet", "max_snapshot_bytes")) => json!("8GiB"),
-        Some(("fleet", "tls_ca_file")) => return words("those of the system"),
+        Some(("fleet", "tls_ca_file")) => return words("the system's authorities"),
         Some(("fleet", "plaintext" | "required")) => json!(false),
         Some(("fleet", _)) => return words("none"),
         Some(("browser", "enabled")) => json!(true),
@@ -93,11 +93,11 @@ fn top(key: &str, settings: &Settings) -> Option<Fallback> {
         "policy" => json!(policy::NAMES[0]),
         "data_dir" => match settings.data_dir() {
             Ok(dir) => json!(dir.display().to_string()),
-            Err(_) => return words("there is no home directory"),
+            Err(_) => return words("none: there is no home directory"),
         },
         "router" | "rules" => return words("none"),
         "half_life_days" => json!(HALF_LIFE_DAYS_DEFAULT),
-        "max_keys" => return words("unbounded"),
+        "max_keys" => return words("no limit"),
         "file_suffixes" | "page_suffixes" => json!([]),
         "built_in_priors" => json!(true),
         "fetcher" => return words("the built-in ones, and those in the log"),
@@ -114,7 +114,7 @@ fn scoring(key: &str) -> Option<Value> {
         "blocked_cost" => json!(base.blocked_cost),
         "success_discount" => json!(base.success_discount),
         "min_confidence" => json!(base.min_confidence),
-        // As they have decayed after a week: see `Config::settings`.
+        // The value after a week of decay: see `Config::settings`.
         "min_attempts" => json!((base.min_sample / 0.9).round()),
         "explore_rate" => json!(base.explore_rate),
         "explore_stale_rate" => json!(base.explore_stale_rate),
@@ -178,7 +178,7 @@ fn http(key: &str) -> Option<Fallback> {
         "max_body" => size(Limits::default().max_body),
         "max_redirects" => json!(base.redirects_max),
         "user_agent" => json!(DEFAULT_USER_AGENT),
-        "ca_file" => return words("Mozilla's authorities alone"),
+        "ca_file" => return words("Mozilla's authorities only"),
         _ => return None,
     }))
 }
@@ -194,12 +194,12 @@ fn log(key: &str) -> Option<Fallback> {
         "segment_bytes" => size(SEGMENT_BYTES_DEFAULT),
         "retain_days" => json!(RETAIN_DAYS_DEFAULT),
         "compact_threshold" => json!(COMPACT_THRESHOLD_DEFAULT),
-        "max_disk_bytes" => return words("unbounded"),
+        "max_disk_bytes" => return words("no limit"),
         _ => return None,
     }))
 }
 
-/// What a fetcher of the config has from its class, as its keys have it.
+/// Returns the settings that a fetcher of the config takes from its class.
 pub(super) fn of_fetcher(fetcher: &FetcherConfig) -> Vec<(&'static str, Value)> {
     let spec = fetcher.spec();
     vec![
@@ -215,7 +215,7 @@ fn time(span: Duration) -> Value {
     json!(humantime::format_duration(span).to_string())
 }
 
-/// A size in the largest unit that goes into it.
+/// Returns a size in the largest unit that divides it.
 fn size(bytes: u64) -> Value {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(unit, _)| bytes.is_multiple_of(*unit)) {

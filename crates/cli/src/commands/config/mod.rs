@@ -1,6 +1,6 @@
-//! `config`: whether the settings are right, what they are, and where each comes from.
+//! `config`: a check of the settings, and a list of them with their origins.
 //!
-//! Owns the list of its commands. Invariant: what may hold a secret is not shown.
+//! Invariants: a value that may be a secret is never shown.
 
 use clap::{Args, Subcommand};
 use fetchwise::config::EXAMPLE;
@@ -13,7 +13,7 @@ mod check;
 mod defaults;
 mod show;
 
-/// Check the settings, or show where each comes from
+/// Check the settings, or show the origin of each
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
@@ -24,7 +24,7 @@ pub(crate) struct ConfigArgs {
 enum ConfigCommand {
     Check(check::CheckArgs),
     Show(show::ShowArgs),
-    /// Print a config file with every key, its default and what it means
+    /// Print a config file with every key, its default and its meaning
     #[command(after_help = "Example:\n  fetchwise config example > fetchwise.toml")]
     Example,
 }

@@ -1,4 +1,4 @@
-//! `config show`: every setting that is in effect, and where it comes from.
+//! `config show`: every setting in effect, with its origin.
 
 use clap::Args;
 use fetchwise::config::{ANY, Kind, Origin, Setting, keys, variable_of};
@@ -11,16 +11,16 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{DIM, Out, Table};
 
-/// Show every setting in effect, and where it comes from
+/// Show every setting in effect and its origin
 ///
-/// A setting comes from its default, a line of the config file, a variable of the environment or an option. What may hold a
-/// password or a key is not shown: only that it is set, and by whom.
+/// A setting comes from its default, a line of the config file, an environment variable or an option. A value that may
+/// be a password or a key is not shown, only its origin.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  fetchwise config show --changed\n  fetchwise config show --json --config fetchwise.toml"
 )]
 pub(crate) struct ShowArgs {
-    /// Only what somebody has set
+    /// Show only settings that differ from the default
     #[arg(long)]
     changed: bool,
 }
@@ -28,9 +28,9 @@ pub(crate) struct ShowArgs {
 #[derive(Serialize)]
 struct SettingJson<'a> {
     key: &'a str,
-    /// None for a secret, and where nothing is set and there is no one default.
+    /// Null for a secret, and for an unset setting without a single default.
     value: Option<Value>,
-    /// The default in words, where it is no one value.
+    /// The default in words, if it is not one value.
     note: Option<&'a str>,
     is_set: bool,
     is_secret: bool,
@@ -89,7 +89,7 @@ pub(super) fn run(args: &ShowArgs, global: &GlobalArgs, out: &mut Out) -> Result
     Ok(Exit::Done)
 }
 
-/// Every key, those of lists and tables as far as there are elements.
+/// Returns all keys, with those of existing list and table elements.
 fn rows(settings: &Settings) -> Vec<Row> {
     let mut set: Vec<Setting> = settings.resolved.settings();
     let mut rows = Vec::new();
@@ -118,7 +118,7 @@ fn rows(settings: &Settings) -> Vec<Row> {
     rows
 }
 
-/// Whether a key that was set is the one called `name`; that of a time may say its unit.
+/// Returns whether a key that was set is the one called `name`; the key of a time may end in its unit.
 fn is_key(key: &str, name: &str) -> bool {
     key.strip_prefix(name).is_some_and(|unit| matches!(unit, "" | "_s" | "_ms"))
 }
@@ -129,7 +129,7 @@ fn row_of(set: Setting) -> Row {
     Row { key: set.key, value, note: None, is_secret, origin: set.origin }
 }
 
-/// What each fetcher of the config has from its class.
+/// Adds the settings that each fetcher of the config takes from its class.
 fn add_of_fetchers(settings: &Settings, rows: &mut Vec<Row>) {
     for (place, fetcher) in settings.config.fetchers.iter().enumerate() {
         for (key, value) in of_fetcher(fetcher) {
@@ -141,7 +141,7 @@ fn add_of_fetchers(settings: &Settings, rows: &mut Vec<Row>) {
     }
 }
 
-/// A value of TOML as JSON has it; days and times as text.
+/// Returns a TOML value as JSON; days and times become text.
 fn json(value: &toml::Value) -> Value {
     match value {
         toml::Value::String(text) => text.as_str().into(),

@@ -1,4 +1,4 @@
-//! `explain` at an earlier time: what of the log it is made from, and the attempt that it is about.
+//! Past decisions for `explain`: the records that the evidence is rebuilt from, and the recorded attempt.
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -14,31 +14,31 @@ use fetchwise::journal::{self, LoadReport, AsOf};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
-/// What the evidence of an earlier time was rebuilt from.
+/// The source of the rebuilt evidence.
 #[derive(Debug, Serialize)]
 pub(crate) struct RebuiltJson {
-    /// As of when.
+    /// The time of the evidence.
     at: String,
-    /// It began with the snapshot that covers the records up to here; null where it began with the first record there is.
+    /// The last record that the first snapshot covers; null if the rebuild began with the first record.
     snapshot_seq: Option<u64>,
-    /// So many records were read behind that.
+    /// The number of records read after the snapshot.
     records: u64,
-    /// What attempts before this taught is missing: they were compacted away, and no snapshot is that old.
+    /// Evidence from before this time is missing: its attempts were compacted away, and no snapshot is old enough.
     missing_before: Option<String>,
 }
 
-/// The attempt that is explained.
+/// The explained attempt.
 #[derive(Debug, Serialize)]
 pub(crate) struct ThenJson<'a> {
-    /// Its place in the log.
+    /// Its position in the log.
     seq: u64,
     #[serde(flatten)]
     attempt: AttemptJson<'a>,
-    /// All attempts of its fetch, itself among them, in their order.
+    /// All attempts of its fetch, in their order.
     fetch: Vec<AttemptJson<'a>>,
 }
 
-/// An attempt, its place in the log, and the fetch that it was made in.
+/// A recorded attempt, its position in the log, and the attempts of its fetch.
 pub(crate) struct Then {
     seq: u64,
     attempt: Attempt,
@@ -46,18 +46,18 @@ pub(crate) struct Then {
 }
 
 impl Then {
-    /// Finds it.
+    /// Finds an attempt in the log.
     pub(crate) fn find(settings: &Settings, id: Uuid) -> Result<Self, Failure> {
         let dir = settings.existing_dir()?;
         let Some(found) = journal::attempt(&dir, id)? else {
             let advice = match journal::maintenance::cutoff(&dir)? {
                 Some(cutoff) => format!(
-                    "attempts before {} were compacted away; `fetchwise attempts` lists those that are there",
+                    "attempts before {} were compacted away; `fetchwise attempts` lists the others",
                     rfc3339::format(cutoff)
                 ),
-                None => "`fetchwise attempts` lists those that are there".to_owned(),
+                None => "`fetchwise attempts` lists all attempts in the log".to_owned(),
             };
-            return Err(Failure::failed(format_args!("there is no attempt {id} in the log")).advise(advice));
+            return Err(Failure::failed(format_args!("attempt {id} not found in the log")).advise(advice));
         };
         let fetch = journal::fetch_of(&dir, &found)?;
         Ok(Self { seq: found.0, attempt: found.1, fetch })
@@ -71,16 +71,16 @@ impl Then {
         &self.attempt.link
     }
 
-    /// The settings with which the decision is made once more.
+    /// Returns the settings with which the decision is repeated.
     pub(crate) fn settings(&self, settings: &Settings) -> Settings {
         settings.at(AsOf::Before(self.seq), self.attempt.attempted_at)
     }
 
-    /// What the decision depended on beside evidence.
+    /// Returns the inputs of the decision besides evidence.
     pub(crate) fn situation(&self, args: &SituationArgs) -> SituationArgs {
         let before = self.fetch.iter().take_while(|(seq, _)| *seq < self.seq);
         let mut tried: Vec<String> = before.map(|(_, attempt)| attempt.fetcher.clone()).collect();
-        // A retry is made by the fetcher that failed.
+        // The fetcher that failed makes the retry.
         tried.retain(|name| *name != self.attempt.fetcher);
         tried.dedup();
         let was_wished = self.attempt.source.as_deref() == Some(Source::Requested.name());
@@ -98,7 +98,7 @@ impl Then {
         ThenJson { seq: self.seq, attempt: AttemptJson(&self.attempt), fetch }
     }
 
-    /// The decision as it was recorded.
+    /// Prints the decision as recorded.
     pub(crate) fn show(&self, out: &mut Out) -> Result<(), Failure> {
         let of = &self.attempt;
         out.line(styled(HEADING, plain(&of.url)))?;
@@ -108,7 +108,7 @@ impl Then {
         out.line(format_args!(
             "\nrecorded decision: {}  {} (confidence {}, propensity {})",
             styled(CHOSEN, plain(&of.fetcher)),
-            of.source.as_deref().map_or_else(|| "by nobody's decision".to_owned(), plain),
+            of.source.as_deref().map_or_else(|| "without a decision".to_owned(), plain),
             number(of.confidence),
             number(of.propensity),
         ))?;
@@ -119,7 +119,7 @@ impl Then {
         if let Some(arm) = of.arm {
             let shadow = of.shadow_fetcher.as_deref();
             let shadow =
-                shadow.map_or_else(String::new, |name| format!(", the other would have taken {}", plain(name)));
+                shadow.map_or_else(String::new, |name| format!(", the other arm would have selected {}", plain(name)));
             out.line(format_args!("arm {}{shadow}", arm.name()))?;
         }
         let mut table = Table::new(&["", ">try", "fetcher", "outcome", ">status", ">took", "decision"]);
@@ -148,23 +148,24 @@ impl Then {
         Ok(())
     }
 
-    /// Whether the rebuilt evidence decides as it was decided, and why it may not.
+    /// Prints whether the rebuilt evidence leads to the recorded decision, and if not, possible causes.
     pub(crate) fn compare(&self, taken: Option<&str>, out: &mut Out) -> Result<(), Failure> {
         let text = match taken {
             Some(taken) if taken == self.attempt.fetcher => {
-                "the evidence of then decides as it was recorded".to_owned()
+                "the evidence of that time leads to the recorded decision".to_owned()
             }
             taken => format!(
-                "the evidence of then decides for {}, by today's settings: it was an exploration, settings or available fetchers were others, or \
-                 other attempts were under way at that moment",
-                taken.map_or_else(|| "nobody".to_owned(), plain)
+                "the evidence of that time and today's settings select {}: the attempt was an exploration, the \
+                 settings or the available \
+                 fetchers were different, or other attempts were running",
+                taken.map_or_else(|| "no fetcher".to_owned(), plain)
             ),
         };
         out.line(styled(DIM, text))
     }
 }
 
-/// What evidence of an earlier time came from.
+/// Returns the source of the rebuilt evidence as JSON.
 pub(crate) fn rebuilt_json(loaded: &LoadReport, at: Timestamp) -> RebuiltJson {
     RebuiltJson {
         at: rfc3339::format(at),
@@ -174,25 +175,26 @@ pub(crate) fn rebuilt_json(loaded: &LoadReport, at: Timestamp) -> RebuiltJson {
     }
 }
 
-/// The same in words.
+/// Prints the source of the rebuilt evidence.
 pub(crate) fn show_rebuilt(loaded: &LoadReport, at: Timestamp, out: &mut Out) -> Result<(), Failure> {
     let records = loaded.replayed.entries;
     let from = match &loaded.snapshot {
         Some(started) => {
-            format!("the snapshot of the records up to {} and {records} records behind it", started.covers_seq)
+            format!("the snapshot of records up to {} and the {records} records after it", started.covers_seq)
         }
         None => format!("{records} records"),
     };
     out.line(styled(
         DIM,
-        format_args!("evidence as of {}, rebuilt from {from}; settings are today's", rfc3339::format(at)),
+        format_args!("evidence as of {}, rebuilt from {from}; with today's settings", rfc3339::format(at)),
     ))?;
     if let Some(before) = loaded.missing_before {
         let label = styled(ERROR, "incomplete");
         out.flush()?;
         note(format_args!(
-            "{label}: attempts before {} were compacted away, and the snapshots that hold what they taught are of a later time: what follows \
-             is from attempts after that only",
+            "{label}: attempts before {} were compacted away, and no snapshot is old enough: the evidence below is \
+             from later attempts \
+             only",
             rfc3339::format(before)
         ));
     }

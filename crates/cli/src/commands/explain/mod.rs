@@ -1,4 +1,4 @@
-//! `explain`: why a fetcher would be used.
+//! `explain`: the reasons for a decision.
 
 pub(crate) mod historical;
 pub(crate) mod text;
@@ -17,7 +17,7 @@ use fetchwise::journal::AsOf;
 use fetchwise::selector::Explanation;
 use fetchwise_serve::json::{Asked, ExplanationJson, own_total, rule_text};
 
-/// Say why a fetcher would be used: evidence, candidates, every step of the score
+/// Explain which fetcher would be used: evidence, candidates and every step of the score
 ///
 /// Considers the fetchers that `fetch` could use, as `select` does.
 #[derive(Debug, Args)]
@@ -26,28 +26,28 @@ use fetchwise_serve::json::{Asked, ExplanationJson, own_total, rule_text};
     fetchwise explain https://example.org/docs/a.pdf --at 2h\n  \
     fetchwise explain --attempt 0199f0c5-27c1-7d5e-8c1b-6d0f6f7a9b10")]
 pub(crate) struct ExplainArgs {
-    /// What would be fetched
+    /// Explain the decision for this URL
     #[arg(value_name = "URL", required_unless_present = "attempt")]
     pub(crate) url: Option<String>,
-    /// With the evidence and pauses of that time: a time, a day, or so long ago (2h, 7d)
+    /// Use the evidence and pauses of this time: a time, a day or an age (2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = read_when)]
     pub(crate) at: Option<When>,
-    /// The decision that led to this attempt, as it was recorded, and the evidence of that moment
+    /// Explain the recorded decision behind this attempt, with the evidence of that moment
     #[arg(long, value_name = "ID", conflicts_with_all = ["url", "at", "last_failure", "tried", "fetcher"])]
     pub(crate) attempt: Option<Uuid>,
     #[command(flatten)]
     pub(crate) situation: SituationArgs,
 }
 
-/// An explanation, and what a look back adds to it.
+/// An explanation, and additions for a past decision.
 #[derive(Serialize)]
 struct ExplainedJson<'a> {
     #[serde(flatten)]
     explanation: ExplanationJson<'a>,
-    /// Of an earlier time only.
+    /// Only with `--at` or `--attempt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     rebuilt: Option<RebuiltJson>,
-    /// Of an attempt only.
+    /// Only with `--attempt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<ThenJson<'a>>,
 }
@@ -116,10 +116,11 @@ fn explain(
             let all: f64 = explanation.steps.iter().map(|step| step.exact_total).sum();
             let own: f64 = explanation.steps.iter().map(|step| own_total(step, own)).sum();
             let foreign = if all > 0.0 { (1.0 - own / all).max(0.0) } else { 0.0 };
-            out.line(format_args!("other nodes of the fleet have told {:.0} % of it", 100.0 * foreign))?;
+            out.line(format_args!("{:.0} % of it comes from other nodes of the fleet", 100.0 * foreign))?;
         }
     } else if !explanation.candidates.is_empty() {
-        out.line(format_args!("\n{}", styled(DIM, "no evidence yet: the numbers are those of the fetchers' classes")))?;
+        out.line(format_args!("\n{}", styled(DIM, "no evidence yet: the numbers are the defaults of the fetchers' \
+                                                   classes")))?;
     }
     if !explanation.candidates.is_empty() {
         out.line(format_args!("\n{}", candidates(&explanation, chosen, &decider)))?;
@@ -128,7 +129,7 @@ fn explain(
     out.line(rule_text(&decided.routed))?;
     if let Some(step) = explanation.deciding.and_then(|place| explanation.steps.get(place)) {
         let what = [plain(&step.kind), plain(&step.value)].join(" ");
-        out.line(format_args!("decided by what {} shows of {}", what.trim_end(), plain(&step.fetcher)))?;
+        out.line(format_args!("decided by the evidence of {} for {}", what.trim_end(), plain(&step.fetcher)))?;
     }
     for line in explanation.candidates.iter().filter_map(measured_cost) {
         out.line(line)?;
@@ -153,7 +154,7 @@ fn heuristics(explanation: &Explanation) -> Table {
     table
 }
 
-/// Only cells that hold something: the others leave the estimate as it is.
+/// Returns the steps with evidence; the others leave the estimate unchanged.
 fn steps(explanation: &Explanation) -> Table {
     let mut table =
         Table::new(&["", "evidence", "value", "fetcher", ">successes", ">of", ">blocked", ">estimate", ">becomes"]);
@@ -177,7 +178,7 @@ fn steps(explanation: &Explanation) -> Table {
     table
 }
 
-/// The candidates; one that is not to be had is shown where evidence speaks of it.
+/// Returns the candidates; an unavailable one is shown if there is evidence about it.
 fn candidates(explanation: &Explanation, chosen: Option<&str>, decider: &Decider<'_>) -> Table {
     let heads = ["", "candidate", ">cost", ">p", ">blocked", ">index", ">confidence", ">sample", ""];
     let mut table = Table::new(&heads);

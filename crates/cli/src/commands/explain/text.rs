@@ -1,17 +1,18 @@
-//! The words of `explain`: costs, what a host showed, what would be otherwise.
+//! Text forms of parts of an explanation: costs, host signals and counterfactuals.
 //!
-//! Must not know where they are shown.
+//! Must not know: where they are shown.
 
 use crate::terminal::output::plain;
 use fetchwise::rfc3339;
 use fetchwise::selector::{CandidateView, Counterfactual, TagFetcher, TagView};
 use fetchwise::time::Timestamp;
 
-/// How a measured cost came to be.
+/// Returns how a measured cost was computed.
 pub(crate) fn measured_cost(c: &CandidateView) -> Option<String> {
     let measured = c.measured?;
     Some(format!(
-        "cost of {}: a request takes {:.0} ms here, a plain one {:.0} ms on average: {:.1} plain requests (configured: {}, bounds {} to {})",
+        "cost of {}: a request takes {:.0} ms here, a plain one {:.0} ms on average: {:.1} plain requests \
+         (configured: {}, from {} to {})",
         plain(&c.fetcher),
         measured.request_ms,
         measured.plain_ms,
@@ -22,16 +23,17 @@ pub(crate) fn measured_cost(c: &CandidateView) -> Option<String> {
     ))
 }
 
-/// What the host showed, a line for each fetcher that was tried on other hosts that showed it.
+/// Returns what the host showed, one line per fetcher that was tried on other hosts with the same signal.
 pub(crate) fn tag_lines(view: &TagView) -> Vec<String> {
     let head = format!("host_showed {} (last on {})", plain(&view.tag), day(view.last_shown));
     let does = if view.is_vendor { "got past it" } else { "delivered" };
-    let category = if view.is_vendor { "all walls" } else { "all such hosts" };
+    let category = if view.is_vendor { "all blocks" } else { "all such hosts" };
     let line = |of: &TagFetcher| {
         let turned =
-            of.turned_at.map(|at| format!("; turned on {}: what was tried here before does not count", day(at)));
+            of.turned_at.map(|at| format!("; changed on {}: earlier attempts here do not count", day(at)));
         format!(
-            "{head}: {} {does} in {:.0} % of {:.0} attempts on {} hosts ({category}: {:.0} %); weight {:.1} against this host's own{}",
+            "{head}: {} {does} in {:.0} % of {:.0} attempts on {} hosts ({category}: {:.0} %); weight {:.1} against \
+             this host's own{}",
             plain(&of.fetcher),
             100.0 * of.success_rate,
             of.attempts,
@@ -42,28 +44,28 @@ pub(crate) fn tag_lines(view: &TagView) -> Vec<String> {
         )
     };
     match view.fetchers.is_empty() {
-        true => vec![format!("{head}: nothing is known of other hosts that showed it")],
+        true => vec![format!("{head}: no evidence from other hosts that showed it")],
         false => view.fetchers.iter().map(line).collect(),
     }
 }
 
-/// The day of a time, as people write it.
+/// Returns the day of a time.
 pub(crate) fn day(at: Timestamp) -> String {
     rfc3339::format(at).split('T').next().unwrap_or_default().to_owned()
 }
 
-/// What would be otherwise, in words.
+/// Returns a counterfactual as text.
 pub(crate) fn counterfactual(of: &Counterfactual, chosen: Option<&str>) -> Option<String> {
     Some(match of {
         Counterfactual::WithoutDomain { decision, candidate } => {
-            let name = candidate.as_ref().map_or_else(|| "nobody".to_owned(), |c| plain(&c.fetcher));
+            let name = candidate.as_ref().map_or_else(|| "no fetcher".to_owned(), |c| plain(&c.fetcher));
             let details = candidate.as_ref().zip(decision.selected()).map_or_else(String::new, |(c, take)| {
                 format!(" ({}, p {:.3}, index {})", take.source.name(), c.success, index(c.index))
             });
             format!("without the domain's evidence: {name}{details}")
         }
         Counterfactual::CheapestAlternative { candidate, expected_cost, expected_cost_chosen } => format!(
-            "cheapest alternative: {} at {} a request{}; with p {:.3} a page takes {} on average, {} by {}",
+            "cheapest alternative: {} at {} per request{}; with p {:.3} a page costs {} on average, {} by {}",
             plain(&candidate.fetcher),
             candidate.cost,
             if candidate.open { ", its breaker is open" } else { "" },
@@ -76,12 +78,12 @@ pub(crate) fn counterfactual(of: &Counterfactual, chosen: Option<&str>) -> Optio
     })
 }
 
-/// An index in words: below zero a try costs more than a page is worth, and by how much more means nothing.
+/// Returns an index as text. Below zero a try costs more than a page is worth, and the exact value means nothing.
 pub(crate) fn index(index: f64) -> String {
     if index < 0.0 { "not worth it".to_owned() } else { format!("{index:.1}") }
 }
 
-/// What a page costs, as far as it is worth saying.
+/// Returns the cost of a page, up to a limit.
 pub(crate) fn page_cost(cost: f64) -> String {
     if cost < 1000.0 { format!("{cost:.1}") } else { "over 1000".to_owned() }
 }

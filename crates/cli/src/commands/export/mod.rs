@@ -1,4 +1,4 @@
-//! `export`: all attempts, as JSON lines, CSV, Parquet or a SQLite database.
+//! `export`: all attempts as JSON lines, CSV, Parquet or a SQLite database, or learned evidence as a router table.
 
 pub(crate) mod parquet;
 pub(crate) mod router_table;
@@ -19,42 +19,42 @@ use fetchwise::attempt::Attempt;
 use fetchwise::attempt::json::{AttemptJson, FIELDS, to_json_line};
 use fetchwise::journal::{self, Importances};
 
-/// Write all attempts to stdout, or into a SQLite database
+/// Export all attempts to stdout, or to a SQLite database
 ///
-/// What `importance --write` has worked out stands beside each heuristic. Parquet has response_headers and heuristics as lists
-/// of records, attempted_at as a UTC timestamp.
+/// Each heuristic has the importance that `importance --write` recorded. Parquet has response_headers and heuristics as
+/// lists of records, and attempted_at as a UTC timestamp.
 ///
-/// With --router FILE what was learned is written as a router table instead: for each domain that is known well enough the fetcher
-/// that would be taken, with its confidence and its attempts there. --router reads it back.
+/// --router FILE writes learned evidence as a router table instead: for each domain with confident evidence, the
+/// fetcher that would be used, with its confidence and its attempts there. The global option --router reads it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fetchwise export > attempts.jsonl\n  \
     fetchwise export --format csv > attempts.csv\n  \
     fetchwise export --format parquet > attempts.parquet\n  \
     fetchwise export --sqlite attempts.db\n  \
-    fetchwise export --router learned.csv                 what was learned, as a router table\n  \
+    fetchwise export --router learned.csv                 learned evidence as a router table\n  \
     fetchwise export --router - --format toml             the same as TOML, on stdout")]
 pub(crate) struct ExportArgs {
-    /// jsonl, csv (headers and heuristics as JSON text), or parquet; of a router table csv or toml
+    /// Choose jsonl, csv (headers and heuristics as JSON text) or parquet; for a router table csv or toml
     #[arg(long, value_enum)]
     pub(crate) format: Option<ExportFormat>,
-    /// Make this SQLite database: the tables fetcher_attempts and attempt_heuristics
+    /// Create this SQLite database with the tables fetcher_attempts and attempt_heuristics
     #[arg(long, value_name = "FILE.db", conflicts_with = "format")]
     pub(crate) sqlite: Option<PathBuf>,
-    /// With --router: write over a file that is there
+    /// Overwrite an existing file (with --router)
     #[arg(long)]
     pub(crate) force: bool,
-    /// With --router: domains that are not known well enough, too
+    /// Include domains without confident evidence (with --router)
     #[arg(long)]
     pub(crate) all: bool,
 }
 
-/// How attempts are written.
+/// The format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
-    /// One JSON object a line: what import reads
+    /// One JSON object per line, as import reads it
     Jsonl,
-    /// Comma-separated values with a head line
+    /// Comma-separated values with a header line
     Csv,
     /// Apache Parquet, for SQL tools
     Parquet,
@@ -75,8 +75,8 @@ pub(crate) fn run(
         return router_table::run(&wish(args, path)?, settings, out);
     }
     if args.force || args.all || format == ExportFormat::Toml {
-        return Err(Failure::usage("--force, --all and --format toml are about a router table")
-            .advise("name the file that it is written to with --router FILE"));
+        return Err(Failure::usage("--force, --all and --format toml need a router table")
+            .advise("name the file to write with --router FILE"));
     }
     if let Some(path) = &args.sqlite {
         let mut database = SqliteOut::new(path)?;
@@ -85,7 +85,8 @@ pub(crate) fn run(
     }
     if format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
         return Err(
-            Failure::usage("Parquet is nothing for a terminal").advise("write it to a file: ... > attempts.parquet")
+            Failure::usage("refusing to write Parquet to a terminal").advise("redirect it to a file: ... > \
+                                                                              attempts.parquet")
         );
     }
     out.as_it_is()?;
@@ -104,21 +105,21 @@ pub(crate) fn run(
     parquet.map_or(Ok(()), |parquet| parquet.finish(out)).map(|()| Exit::Done)
 }
 
-/// What is wanted of a router table.
+/// Returns the options for a router table.
 fn wish<'p>(args: &ExportArgs, path: &'p Path) -> Result<router_table::Wish<'p>, Failure> {
     let is_toml = match args.format {
         Some(ExportFormat::Toml) => true,
         Some(ExportFormat::Csv) => false,
         None => path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")),
-        Some(_) => return Err(Failure::usage("a router table is CSV or TOML").advise("use --format csv or toml")),
+        Some(_) => return Err(Failure::usage("invalid format: a router table is CSV or TOML").advise("use --format csv or toml")),
     };
     if args.sqlite.is_some() {
-        return Err(Failure::usage("--router writes a router table, --sqlite attempts: name one of them"));
+        return Err(Failure::usage("--router and --sqlite exclude each other"));
     }
     Ok(router_table::Wish { path, is_toml, is_forced: args.force, all: args.all })
 }
 
-/// Hands each attempt to `write`, until it fails, with what was worked out about its heuristics.
+/// Passes each attempt to `write` until that fails. Adds the recorded importance of its heuristics.
 fn each(dir: &Path, mut write: impl FnMut(Attempt) -> Result<(), Failure>) -> Result<(), Failure> {
     let importances = journal::importances(dir)?;
     let mut written = Ok(());
@@ -128,12 +129,12 @@ fn each(dir: &Path, mut write: impl FnMut(Attempt) -> Result<(), Failure>) -> Re
             written = write(attempt);
         }
     });
-    // Whoever read stdout may be gone, but a damaged log is worth more than that.
+    // A damaged log matters more than a reader that closed stdout.
     replayed?;
     written
 }
 
-/// Puts beside each heuristic what was worked out about it, unless the attempt came with something of its own.
+/// Adds the recorded importance to each heuristic that has none.
 fn rate(attempt: &mut Attempt, importances: &Importances) {
     if importances.is_empty() {
         return;
@@ -144,7 +145,7 @@ fn rate(attempt: &mut Attempt, importances: &Importances) {
     }
 }
 
-/// The same fields as in JSON; what has a structure of its own stays JSON.
+/// Writes the fields of JSON as a CSV row; structured values stay JSON.
 fn csv_row(out: &mut Out, attempt: &Attempt) -> Result<(), Failure> {
     let value = serde_json::to_value(AttemptJson(attempt)).map_err(Failure::failed)?;
     csv_line(
@@ -157,7 +158,7 @@ fn csv_row(out: &mut Out, attempt: &Attempt) -> Result<(), Failure> {
     )
 }
 
-/// What a spreadsheet would run as a formula becomes text: it came from servers, and is opened by people.
+/// Returns a text that a spreadsheet does not run as a formula: it came from servers, and people open it.
 fn defused(text: &str) -> String {
     match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
         true => format!("'{text}"),

@@ -1,7 +1,8 @@
-//! Attempts as Apache Parquet: the same fields as in JSON, lists of records where JSON has them.
+//! Attempts as Apache Parquet, with the fields of the JSON form.
 //!
-//! Owns the schema and how fields become columns. Rows are kept until a group is full, then written group by group, so that
-//! memory is bounded however long the log is.
+//! Owns: the schema and the conversion of fields to columns.
+//!
+//! Invariants: rows are buffered for one row group at a time, so memory is limited for a log of any length.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::terminal::exit::Failure;
 use crate::terminal::output::Out;
 use fetchwise::attempt::{Attempt, ErrorType};
 
-/// Rows of one group.
+/// The number of rows in a group.
 const GROUP_ROWS: usize = 64 << 10;
 
 /// The schema. Columns are written in this order.
@@ -61,14 +62,14 @@ message attempt {
   OPTIONAL BYTE_ARRAY arm (UTF8);
 }";
 
-/// Writes attempts to stdout.
+/// A writer of attempts to stdout.
 pub(crate) struct ParquetOut {
     writer: SerializedFileWriter<Vec<u8>>,
     rows: Vec<Attempt>,
 }
 
 impl ParquetOut {
-    /// Begins a file.
+    /// Starts a file.
     pub(crate) fn new() -> Result<Self, Failure> {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(failed)?);
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
@@ -82,7 +83,7 @@ impl ParquetOut {
         if self.rows.len() >= GROUP_ROWS { self.write_group(out) } else { Ok(()) }
     }
 
-    /// Writes what is left, and the end of the file.
+    /// Writes the remaining rows and the end of the file.
     pub(crate) fn finish(mut self, out: &mut Out) -> Result<(), Failure> {
         if !self.rows.is_empty() {
             self.write_group(out)?;
@@ -95,7 +96,7 @@ impl ParquetOut {
         columns(&self.rows, &mut group).map_err(failed)?;
         group.close().map_err(failed)?;
         self.rows.clear();
-        // The writer counts for itself what it has written; what has been handed on need not stay.
+        // The writer counts the bytes itself, so the printed ones need not stay in memory.
         out.raw(&take(self.writer.inner_mut()))
     }
 }
@@ -106,7 +107,7 @@ fn failed(error: ParquetError) -> Failure {
 
 type Group<'g> = SerializedRowGroupWriter<'g, Vec<u8>>;
 
-/// All columns of `rows`, in the order of the schema.
+/// Writes all columns of `rows` in the order of the schema.
 fn columns(rows: &[Attempt], group: &mut Group<'_>) -> Result<(), ParquetError> {
     let text = |of: fn(&Attempt) -> &str| rows.iter().map(|row| ByteArray::from(of(row))).collect::<Vec<_>>();
     let ids: Vec<ByteArray> = rows.iter().map(|row| ByteArray::from(row.id.to_string().into_bytes())).collect();
@@ -148,12 +149,12 @@ fn each<T>(rows: &[Attempt], of: impl Fn(&Attempt) -> T) -> Vec<T> {
     rows.iter().map(of).collect()
 }
 
-/// A column in which every row has a value.
+/// Writes a column in which every row has a value.
 fn required<T: DataType>(group: &mut Group<'_>, values: &[T::T]) -> Result<(), ParquetError> {
     write::<T>(group, values, None, None)
 }
 
-/// A column in which rows may have none.
+/// Writes a column in which rows may have no value.
 fn optional<T: DataType>(
     group: &mut Group<'_>,
     rows: &[Attempt],
@@ -164,7 +165,7 @@ fn optional<T: DataType>(
     write::<T>(group, &all.into_iter().flatten().collect::<Vec<_>>(), Some(&levels), None)
 }
 
-/// The levels of a column within a list: which values belong to one row, and which rows have none.
+/// The levels of a list column: which values belong to one row, and which rows have none.
 struct Lists {
     definition: Vec<i16>,
     repetition: Vec<i16>,
@@ -190,7 +191,7 @@ impl Lists {
         write::<T>(group, values, Some(&self.definition), Some(&self.repetition))
     }
 
-    /// A column of which elements may have no value; `values` are those of all elements.
+    /// Writes a list column whose elements may have no value; `values` are those of all elements.
     fn write_optional<T: DataType>(
         &self,
         group: &mut Group<'_>,
@@ -208,7 +209,7 @@ impl Lists {
     }
 }
 
-/// The next column of the group.
+/// Writes the next column of the group.
 fn write<T: DataType>(
     group: &mut Group<'_>,
     values: &[T::T],
@@ -232,7 +233,7 @@ mod tests {
     use fetchwise::time::Timestamp;
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
-    /// What comes back of `rows`, as the reader prints it.
+    /// Returns `rows` as the reader prints them after a round trip.
     fn round(rows: &[Attempt]) -> Vec<serde_json::Value> {
         let mut out = ParquetOut::new().unwrap();
         let mut group = out.writer.next_row_group().unwrap();
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_nulls_and_values_come_back_with_their_rows() {
+    fn lists_nulls_and_values_survive_a_round_trip() {
         let url = url::Url::parse("https://e.org/a").unwrap();
         let at = Timestamp::from_millis(1_790_000_000_123);
         let mut bare = Attempt::new(&url, "f", at).unwrap().delivered();

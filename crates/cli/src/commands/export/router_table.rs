@@ -1,7 +1,7 @@
-//! What was learned, as a router table: for each domain that is known the fetcher that would be taken there.
+//! A router table from learned evidence: for each known domain, the fetcher that would be used.
 //!
-//! Evidence has no names of domains, only what they come to: names are those of attempts, and, where compaction has dropped these,
-//! those of paces, pauses and links, which snapshots keep.
+//! Evidence contains only hashes of domains. Their names come from attempts and, for compacted attempts, from the
+//! paces, pauses and links that snapshots keep.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -24,14 +24,14 @@ use fetchwise::score;
 use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 
-/// What is asked for.
+/// The options of the export.
 pub(crate) struct Wish<'p> {
-    /// Where it goes; `-` is stdout.
+    /// The file to write; `-` is stdout.
     pub(crate) path: &'p Path,
     pub(crate) is_toml: bool,
-    /// Over a file that is there.
+    /// Whether to overwrite an existing file.
     pub(crate) is_forced: bool,
-    /// Domains that are not known well enough, too.
+    /// Whether to include domains without confident evidence.
     pub(crate) all: bool,
 }
 
@@ -42,22 +42,22 @@ struct WrittenJson {
     left_out: usize,
 }
 
-/// What is known of a domain beside evidence.
+/// What is known about a domain besides evidence.
 #[derive(Default)]
 struct Seen {
-    /// The front page of its newest attempt; none where there is none any more.
+    /// The front page, from its newest attempt; none without attempts.
     front: Option<Url>,
     attempts: HashMap<String, u64>,
 }
 
-/// Writes the table.
+/// Writes the router table.
 pub(crate) fn run(wish: &Wish<'_>, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let is_stdout = wish.path.as_os_str() == "-";
     if !is_stdout && !wish.is_forced && wish.path.exists() {
         return Err(there(wish.path));
     }
     let quiet = score::Settings {
-        // A table has no chance in it.
+        // A router table must not depend on chance.
         explore_rate: 0.0,
         explore_stale_rate: 0.0,
         max_explore_rate: 0.0,
@@ -87,7 +87,7 @@ pub(crate) fn run(wish: &Wish<'_>, settings: &Settings, out: &mut Out) -> Result
     } else {
         let why = match left_out {
             0 => String::new(),
-            n => format!("; {n} more are not known well enough (--all writes those that anything is known of, too)"),
+            n => format!("; {n} more lack confident evidence (--all includes those with any evidence)"),
         };
         note(format_args!("{} domains{why}", routes.len()));
     }
@@ -107,7 +107,7 @@ fn see(domains: &mut BTreeMap<String, Seen>, attempt: &Attempt) {
     }
 }
 
-/// The domains that something else than attempts names.
+/// Returns the domains that something other than an attempt names.
 fn named(selector: &Selector, now: Timestamp) -> Vec<String> {
     let paces = selector.pace().map(Pace::hosts).unwrap_or_default();
     let paces = paces.into_iter().filter(|(level, _)| *level == Level::Host).map(|(_, name)| name.into());
@@ -116,15 +116,15 @@ fn named(selector: &Selector, now: Timestamp) -> Vec<String> {
     paces.chain(paused).chain(links).collect()
 }
 
-/// The route of a domain, where enough is known of it.
+/// Returns the route of a domain if there is enough evidence.
 fn route(wish: &Wish<'_>, settings: &Settings, selector: &Selector, domain: &str, seen: &Seen) -> Option<LearnedRoute> {
     let front = || parse(&format!("https://{domain}/")).ok();
     let url = seen.front.clone().or_else(front)?;
-    // A pause says when, not by whom.
+    // A pause affects the time of a request, not the fetcher.
     let situation = SelectContext { host_trial: true, ..SelectContext::first_attempt(settings.clock.now()) };
     let take = selector.select(&url, &situation).ok()?.selected()?;
     let fetcher = selector.fetcher_name(take.fetcher).to_owned();
-    // Evidence counts those that are compacted away, but only those at pages.
+    // Evidence includes compacted attempts, but only those at pages.
     let explanation = selector.explain(&url, &situation).ok()?;
     let of_domain = explanation.steps.iter().find(|step| step.kind == "domain" && step.fetcher == fetcher);
     let attempts = seen.attempts.get(&fetcher).copied().unwrap_or_default();
@@ -134,8 +134,8 @@ fn route(wish: &Wish<'_>, settings: &Settings, selector: &Selector, domain: &str
 }
 
 fn there(path: &Path) -> Failure {
-    Failure::usage(format_args!("{} is there already", plain(&path.display().to_string())))
-        .advise("export writes what was learned to it: name a new file, or write over it with --force")
+    Failure::usage(format_args!("{} already exists", plain(&path.display().to_string())))
+        .advise("export writes the router table to it: choose a new file, or overwrite it with --force")
 }
 
 fn write(wish: &Wish<'_>, text: &str) -> Result<(), Failure> {

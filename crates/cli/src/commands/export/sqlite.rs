@@ -1,6 +1,10 @@
 //! Attempts as a SQLite database: a table of attempts, and one of their heuristics.
 //!
-//! Owns the schema. The database appears under its name only when it is whole. Must not know which attempts there are.
+//! Owns: the schema.
+//!
+//! Invariants: the database appears under its name only when it is complete.
+//!
+//! Must not know: which attempts exist.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +17,7 @@ use fetchwise::attempt::json::AttemptJson;
 use fetchwise::attempt::{Attempt, ErrorType, Hint};
 use fetchwise::rfc3339;
 
-/// The tables; indexes come when all rows are there.
+/// The tables; the indexes are created after all rows.
 const TABLES: &str = "
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
@@ -65,11 +69,11 @@ pub(crate) struct SqliteOut {
 }
 
 impl SqliteOut {
-    /// Begins the database that will be at `path`.
+    /// Creates the database that will appear at `path`.
     pub(crate) fn new(path: &Path) -> Result<Self, Failure> {
         if path.exists() {
-            return Err(Failure::usage(format_args!("{} is there already", path.display()))
-                .advise("name another file: nothing is added to a database"));
+            return Err(Failure::usage(format_args!("{} already exists", path.display()))
+                .advise("choose another file: export does not add to a database"));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder).map_err(|e| cannot_write(path, &e))?;
@@ -120,12 +124,12 @@ impl SqliteOut {
         self.connection.prepare_cached(sql)
     }
 
-    /// Makes the indexes, and gives the database its name.
+    /// Creates the indexes and moves the database to its path.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let Self { connection, part, path } = self;
         connection.execute_batch(INDEXES).map_err(|error| failed(&path, &error))?;
         connection.close().map_err(|(_, error)| failed(&path, &error))?;
-        // Temporary files are the owner's alone; a database for others is an ordinary file.
+        // Temporary files are private; an exported database has the permissions of an ordinary file.
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
@@ -136,7 +140,7 @@ impl SqliteOut {
     }
 }
 
-/// The headers as the JSON object that they are in the other formats.
+/// Returns the headers as a JSON object, as in the other formats.
 fn headers(attempt: &Attempt) -> String {
     let json = serde_json::to_value(AttemptJson(attempt)).unwrap_or_default();
     json.get("response_headers").map_or_else(|| "{}".to_owned(), ToString::to_string)

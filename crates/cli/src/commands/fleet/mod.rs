@@ -270,11 +270,11 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result
     let yes = |is: bool| if is { "yes" } else { "no" };
     // One that an older release beside this one has written does not say.
     let scope = if status.scope == "own" { ", scope own" } else { "" };
-    out.line(format_args!("node {} of pool {}{scope}", status.origin, plain(&status.pool)))?;
-    out.line(format_args!("  broker: {}, quiet: {}", if status.broker { "there" } else { "away" }, yes(status.quiet)))?;
+    out.line(format_args!("node {} of pool {}{scope}", status.node, plain(&status.pool)))?;
+    out.line(format_args!("  broker: {}, quiet: {}", if status.broker { "there" } else { "away" }, yes(status.converged)))?;
     out.line(format_args!(
         "  log: position {}, published {}, share {}, withheld {}",
-        status.position, status.published, status.share, status.withheld
+        status.position, status.published, status.snapshot_position, status.withheld
     ))?;
     if status.links > 0 {
         let (waiting, links) = (status.links_waiting, status.links);
@@ -290,8 +290,8 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result
             peer.position,
             // It says so every few seconds, and may have been killed before it did.
             peer.published.max(peer.position),
-            peer.share,
-            peer.holes,
+            peer.snapshot_position,
+            peer.missing_records,
             peer.lost,
             peer.lag_s,
             plain(&peer.version),
@@ -313,7 +313,7 @@ async fn beside(dir: &Path, wait: Duration) -> Result<Status, Failure> {
         let status = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Status>(&text).ok());
         let is_over = begun.elapsed() >= wait.max(FIRST_LOOK);
         match status.filter(|_| is_fresh) {
-            Some(status) if status.quiet || begun.elapsed() >= wait => return Ok(status),
+            Some(status) if status.converged || begun.elapsed() >= wait => return Ok(status),
             None if is_over => {
                 return Err(Failure::refused(format_args!("whoever has {} is in no fleet", dir.display()))
                     .advise("start it with --fleet URL, or name the brokers in its config"));
@@ -334,7 +334,7 @@ async fn by_itself(
     let begun = Instant::now();
     loop {
         let status = fleet.status();
-        if status.quiet || begun.elapsed() >= wait.max(FIRST_LOOK) {
+        if status.converged || begun.elapsed() >= wait.max(FIRST_LOOK) {
             fleet.stop().await;
             return Ok(status);
         }

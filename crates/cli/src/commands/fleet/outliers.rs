@@ -46,7 +46,7 @@ struct DifferenceJson<'a> {
 
 /// Compares the attempts of the last week that the directory has one by one: the node's own, and what others have told it.
 pub(super) fn compare(dir: &Path, status: &Status, settings: &Settings) -> Result<Comparison, Failure> {
-    let own: Origin = status.origin.parse().map_err(Failure::failed)?;
+    let own: Origin = status.node.parse().map_err(Failure::failed)?;
     let now = settings.clock.now();
     let mut compare = Compare::default();
     log_scan::attempts(dir, |attempt| {

@@ -74,8 +74,8 @@ fn node(peer: PeerStatus) -> NodeJson {
         origin: peer.origin,
         position: peer.position,
         published: peer.published,
-        share: peer.share,
-        holes: peer.holes,
+        share: peer.snapshot_position,
+        holes: peer.missing_records,
         lost: peer.lost,
         lag_s: peer.lag_s,
         version: peer.version,
@@ -101,10 +101,10 @@ fn counted(counts: &Counts) -> FleetCountsJson {
         withheld: counts.withheld,
         rejected: counts.rejected,
         forgotten: counts.forgotten,
-        late: counts.late,
-        wants: counts.wants,
-        rewinds: counts.rewinds,
-        shares: counts.shares,
+        late: counts.throttled,
+        wants: counts.retransmit_requests,
+        rewinds: counts.stream_resets,
+        shares: counts.snapshots_applied,
         // All ends, so that whoever adds up over time finds the same ones each time.
         delays: DELAYS_MS.iter().map(|end| (*end, counts.delays.get(end).copied().unwrap_or(0))).collect(),
         delayed_ms: counts.delayed_ms,
@@ -113,9 +113,9 @@ fn counted(counts: &Counts) -> FleetCountsJson {
 
 fn shared(hosts: HostCounts) -> SharedHostsJson {
     SharedHostsJson {
-        taken: hosts.taken,
-        told: hosts.told,
-        unbelieved: hosts.unbelieved,
+        taken: hosts.received,
+        told: hosts.sent,
+        unbelieved: hosts.rejected,
         trials: hosts.trials,
         lost: hosts.lost,
         own_trials: hosts.own_trials,

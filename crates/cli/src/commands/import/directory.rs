@@ -1,6 +1,6 @@
-//! The data directory that is imported into, and the fleet that hears of it.
+//! The data directory that `import` writes, and the fleet that it notifies.
 //!
-//! Must not know what is imported.
+//! Must not know: what is imported.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Opens it, and joins the fleet that the settings name, if they name one.
+    /// Opens the directory, and joins the fleet if the settings name one.
     #[cfg_attr(
         not(feature = "fleet"),
-        allow(unused_variables, reason = "without the feature there is no fleet to name")
+        allow(unused_variables, reason = "used only with the feature fleet")
     )]
     pub(super) fn open(args: &ImportArgs, settings: &Settings) -> Result<Self, Failure> {
         let dir = settings.data_dir()?;
-        // The pass over all ids that follows reads everything, so the open need not.
+        // The later scan of all ids reads everything, so the open need not.
         let (journal, recovery) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
         say_torn(recovery.torn.as_ref());
         let journal = Arc::new(journal);
@@ -40,8 +40,8 @@ impl Directory {
         })
     }
 
-    /// Says what is left to say, closes it, and takes a snapshot where one is due. Whether the fleet was told of everything; none where
-    /// there is none.
+    /// Closes the directory after everything is published, and takes a snapshot if one is due. Returns whether the
+    /// fleet was notified of everything; none without a fleet.
     pub(super) fn close(self, settings: &Settings) -> Result<Option<bool>, Failure> {
         #[cfg(feature = "fleet")]
         let told = self.part.map(crate::commands::fleet::Part::end);
@@ -49,7 +49,7 @@ impl Directory {
         let told = None;
         match Arc::try_unwrap(self.journal) {
             Ok(journal) => journal.close()?,
-            // Somebody who was not waited for lets go of it in a moment; nothing is lost until then.
+            // A task that was not awaited releases it in a moment; flushing here loses nothing.
             Err(journal) => journal.flush().wait().map_err(Failure::failed)?,
         }
         settings.snapshot_if_due(&self.dir);

@@ -1,6 +1,6 @@
-//! Attempts from JSON lines.
+//! Import of attempts from JSON lines.
 //!
-//! Invariant: a line that cannot be used is named and keeps no other line from being imported.
+//! Invariants: an invalid line is reported and does not keep other lines from being imported.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ use fetchwise::attempt::json::MAX_LINE_BYTES;
 use fetchwise::journal;
 use fetchwise::journal::maintenance;
 
-/// The bar moves on by so many bytes at a time.
+/// The number of bytes between two updates of the progress bar.
 const TELL_EVERY: u64 = 64 << 10;
 
 /// Imports the lines of `file`.
@@ -61,7 +61,8 @@ pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut
     summary.warn("lines");
     if let Some(line) = looks_like_seconds {
         note(format_args!(
-            "warning: line {line}: `attempted_at` is before the year 2000; it is read as milliseconds, was it meant as seconds?"
+            "warning: line {line}: `attempted_at` is before the year 2000: it is read as milliseconds, but may be in \
+             seconds"
         ));
     }
     match out.json {
@@ -71,10 +72,10 @@ pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut
     Ok(if summary.failed > 0 { Exit::Failed } else { Exit::Done })
 }
 
-/// How far it is.
+/// The progress bar of the input.
 struct Progress {
     bar: ProgressBar,
-    /// Bytes that the bar does not know of yet: telling it takes longer than reading a line.
+    /// Bytes that the bar does not include yet: updating it takes longer than reading a line.
     untold: u64,
 }
 

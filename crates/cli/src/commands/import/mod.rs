@@ -1,8 +1,10 @@
-//! `import`: learning from attempts that were made elsewhere.
+//! `import`: learning from attempts of another crawler.
 //!
-//! `directory` is the place that is imported into, and the fleet that hears of it. `lines` reads JSON lines, `pocketbase` a database of the system that keeps its attempts in PocketBase, `target` is where both put
-//! what they read. Invariant: what cannot be used is named and keeps nothing else from being imported; importing the same again
-//! changes nothing.
+//! `directory` is the data directory to write, and the fleet that is notified. `lines` reads JSON lines, `pocketbase`
+//! reads a PocketBase database, and both pass attempts to `target`.
+//!
+//! Invariants: an invalid record is reported and does not keep others from being imported. A second import of the same
+//! input changes nothing.
 
 use std::path::PathBuf;
 
@@ -17,30 +19,32 @@ mod lines;
 mod pocketbase;
 mod target;
 
-/// Learn from attempts in a JSON lines file or in a PocketBase database
+/// Learn from attempts in a JSON lines file or a PocketBase database
 ///
-/// Needs `url`, `fetcher`, `success` and `attempted_at` (RFC 3339, or milliseconds since 1970) on each line; everything else may
-/// be left out. A line that cannot be used is named and the rest imported. Importing twice changes nothing. With --fleet all nodes learn
-/// from what is imported, as from this node's own attempts.
+/// Each line needs `url`, `fetcher`, `success` and `attempted_at` (RFC 3339, or milliseconds since 1970); all other
+/// fields are optional. An invalid line is reported, and the rest is imported. A second import changes nothing. With
+/// --fleet, all nodes learn from the imported attempts as from this node's own.
 #[derive(Debug, Args)]
 #[command(after_help = "Example line:\n  \
-    {\"url\": \"https://example.org/\", \"fetcher\": \"playwright\", \"success\": true, \"attempted_at\": \"2026-01-31T12:00:00Z\"}\n\n\
+    {\"url\": \"https://example.org/\", \"fetcher\": \"playwright\", \"success\": true, \"attempted_at\": \
+    \"2026-01-31T12:00:00Z\"}\n\n\
     Examples:\n  fetchwise import attempts.jsonl\n  zcat old.jsonl.gz | fetchwise import -\n  \
     fetchwise import --pocketbase pb_data/data.db\n  \
     fetchwise import --fleet nats://127.0.0.1:4222 attempts.jsonl")]
 pub(crate) struct ImportArgs {
-    /// The attempts; - reads stdin
+    /// Read attempts from this file; - reads stdin
     #[arg(value_name = "FILE.jsonl", required_unless_present = "pocketbase", conflicts_with = "pocketbase")]
     pub(crate) file: Option<PathBuf>,
 
-    /// A PocketBase database, or the directory it is in: its fetcher_attempts, attempt_heuristics, links and fetcher_router
+    /// Import a PocketBase database, or the one in this directory
     ///
-    /// The database is only read. Its router table and the links that have a mode of their own are written to the data directory, as
-    /// pocketbase-router.csv (for --router) and pocketbase-links.jsonl (for fetch --input).
+    /// Reads the tables fetcher_attempts, attempt_heuristics, links and fetcher_router, and never writes the database.
+    /// Writes the router table to pocketbase-router.csv (for --router) and links with their own mode to
+    /// pocketbase-links.jsonl (for fetch --input), both in the data directory.
     #[arg(long, value_name = "DATA.db")]
     pub(crate) pocketbase: Option<PathBuf>,
 
-    /// Name links by their record ids, for a crawler that goes on naming them so; otherwise a link is its URL
+    /// Name links by their record ids instead of their URLs, for a crawler that uses these ids
     #[arg(long, requires = "pocketbase")]
     pub(crate) link_ids: bool,
 
@@ -54,6 +58,6 @@ pub(crate) fn run(args: &ImportArgs, settings: &Settings, out: &mut Out) -> Resu
     match (&args.pocketbase, &args.file) {
         (Some(database), _) => pocketbase::run(database, args, settings, out),
         (None, Some(file)) => lines::run(file, args, settings, out),
-        (None, None) => Err(Failure::usage("name a file of attempts, or a database with --pocketbase")),
+        (None, None) => Err(Failure::usage("missing input: expected FILE.jsonl or --pocketbase DATA.db")),
     }
 }

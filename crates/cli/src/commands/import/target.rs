@@ -1,7 +1,10 @@
-//! Where imported attempts go: the log, each once.
+//! The target of an import: the log, which takes each attempt once.
 //!
-//! Owns what is counted and said of an import. Invariant: an attempt whose id is known is not written again. Must not know where
-//! attempts come from.
+//! Owns: the counts and messages of an import.
+//!
+//! Invariants: an attempt with a known id is not written again.
+//!
+//! Must not know: the source of attempts.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::IsTerminal;
@@ -19,28 +22,28 @@ use fetchwise::journal::Journal;
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
-/// Records that cannot be used are named up to this many, then counted.
+/// The number of invalid records that are reported singly; further ones are only counted.
 const MAX_NAMED: u64 = 1000;
 
-/// What became of what was read.
+/// The result of an import.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Summary {
     /// Lines, or rows of attempts.
     pub(super) lines: u64,
     pub(super) imported: u64,
-    /// Already in the log, or earlier in the input.
+    /// Attempts already in the log, or earlier in the input.
     pub(super) duplicates: u64,
     pub(super) failed: u64,
-    /// Times that lay in the future and were moved to now.
+    /// Attempts with a future time, which became the current time.
     pub(super) clamped: u64,
     pub(super) unknown_fields: BTreeSet<String>,
     pub(super) errors: Vec<Unusable>,
-    /// Whether the fleet has heard of all of it; none where there is none.
+    /// Whether the fleet was notified of everything; none without a fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fleet_told: Option<bool>,
 }
 
-/// A line or a row that cannot be used.
+/// An invalid line or row.
 #[derive(Debug, Serialize)]
 pub(super) struct Unusable {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,26 +53,26 @@ pub(super) struct Unusable {
     error: String,
 }
 
-/// Which line or row it is.
+/// The position of a record in the input.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    /// Of a file, counted from 1.
+    /// A line, counted from 1.
     Line(u64),
-    /// Of a table: its name and the row's id.
+    /// A row: the name of its table, and its id.
     Row(String),
 }
 
-/// The log, and what is in it already.
+/// The log and its known content.
 pub(super) struct Target<'j> {
     pub(super) journal: &'j Journal,
     pub(super) known: HashSet<Uuid>,
-    /// Attempts before this may have been compacted away, and their ids with them.
+    /// Attempts from before this time may have been compacted away, with their ids.
     pub(super) cutoff: Option<Timestamp>,
     pub(super) now: Timestamp,
 }
 
 impl Target<'_> {
-    /// Takes one attempt as a line of JSON. The inner error is the line's, the outer one the log's.
+    /// Imports one attempt from a line of JSON. The inner error is that of the line, the outer one that of the log.
     pub(super) fn take(&mut self, line: &str, summary: &mut Summary) -> Result<Result<Notes, String>, Failure> {
         let (attempt, notes) = match from_json_line(line, self.now) {
             Ok(read) => read,
@@ -81,7 +84,7 @@ impl Target<'_> {
         }))
     }
 
-    /// Writes an attempt unless it is known. Says whether it was new.
+    /// Writes an attempt unless it is known. Returns whether it was new.
     fn keep(&mut self, attempt: &Attempt, summary: &mut Summary) -> Result<Result<bool, String>, Failure> {
         if self.known.contains(&attempt.id) {
             summary.duplicates += 1;
@@ -89,7 +92,7 @@ impl Target<'_> {
         }
         if let Some(cutoff) = self.cutoff.filter(|cutoff| attempt.attempted_at < *cutoff) {
             return Ok(Err(format!(
-                "made before {}, up to where attempts were compacted: a snapshot may have it already",
+                "made before {}, when attempts were already compacted: a snapshot may contain it",
                 rfc3339::format(cutoff)
             )));
         }
@@ -101,7 +104,7 @@ impl Target<'_> {
 }
 
 impl Summary {
-    /// Counts and names what cannot be used.
+    /// Counts and reports an invalid record.
     pub(super) fn fail(&mut self, source: &str, place: Place, error: String, bar: &ProgressBar) {
         self.failed += 1;
         if self.failed > MAX_NAMED {
@@ -116,42 +119,42 @@ impl Summary {
         self.errors.push(Unusable { line, row, error });
     }
 
-    /// What people should look at.
+    /// Prints the warnings of the import.
     pub(super) fn warn(&self, what: &str) {
         if self.failed > MAX_NAMED {
-            note(format_args!("{} more {what} cannot be used", self.failed - MAX_NAMED));
+            note(format_args!("{} more invalid {what}", self.failed - MAX_NAMED));
         }
         if !self.unknown_fields.is_empty() {
             let names: Vec<String> = self.unknown_fields.iter().map(|name| plain(name)).collect();
-            note(format_args!("warning: fields that mean nothing here were left out: {}", names.join(", ")));
+            note(format_args!("warning: ignored unknown fields: {}", names.join(", ")));
         }
         if self.clamped > 0 {
-            note(format_args!("warning: attempts that lay in the future and were moved to now: {}", self.clamped));
+            note(format_args!("warning: attempts with a future time, changed to the current time: {}", self.clamped));
         }
     }
 
-    /// The numbers as a person reads them.
+    /// Returns the counts as text.
     pub(super) fn parts(&self, what: &str) -> Vec<String> {
         let mut parts = vec![format!("imported {}", counted(self.imported, "attempt"))];
         if self.duplicates > 0 {
-            parts.push(format!("{} were there already", self.duplicates));
+            parts.push(format!("{} already known", self.duplicates));
         }
         if self.failed > 0 {
-            parts.push(format!("{} of {} {what} cannot be used", self.failed, self.lines));
+            parts.push(format!("{} of {} {what} invalid", self.failed, self.lines));
         }
         if self.fleet_told == Some(true) {
-            parts.push("the fleet was told".to_owned());
+            parts.push("the fleet was notified".to_owned());
         }
         parts
     }
 }
 
-/// "1 attempt", "2 attempts".
+/// Returns a count with its noun: "1 attempt", "2 attempts".
 pub(super) fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// A bar on a terminal, nothing elsewhere.
+/// Returns a progress bar, which shows on a terminal only.
 pub(super) fn bar(len: Option<u64>, template: &str) -> ProgressBar {
     let bar = match len.filter(|_| std::io::stderr().is_terminal()) {
         Some(len) => ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr()),
@@ -163,7 +166,7 @@ pub(super) fn bar(len: Option<u64>, template: &str) -> ProgressBar {
     bar
 }
 
-/// How large a file is; none when it is no file.
+/// Returns the size of a file; none for anything else.
 pub(super) fn len_of(file: &Path) -> Option<u64> {
     std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).map(|meta| meta.len())
 }

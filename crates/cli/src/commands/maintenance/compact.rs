@@ -1,4 +1,4 @@
-//! `compact`: raw attempts that are too old go, what they taught stays.
+//! `compact`: removal of old raw attempts; their evidence stays.
 
 use std::time::Duration;
 
@@ -13,20 +13,21 @@ use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::CompactOptions;
 use fetchwise::rfc3339;
 
-/// Drop raw attempts that are too old, keeping what they taught
+/// Remove old raw attempts and keep their evidence
 ///
-/// Takes snapshots first, so that evidence is the same before and after. Attempts that were forgotten go too, and small segments
-/// are merged. Works beside a running crawler, whose newest segment is left alone; it can be stopped at any point.
+/// Takes snapshots first, so that evidence is the same before and after. Also removes forgotten attempts and merges
+/// small segments. Works alongside a running crawler, whose newest segment it does not touch. It can be interrupted at
+/// any point.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fetchwise compact --dry-run\n  fetchwise compact --retain 30 --json")]
 pub(crate) struct CompactArgs {
-    /// Keep raw attempts for so many days [default: the config's log.retain_days, or 90]
+    /// Keep raw attempts for this many days [default: the config's log.retain_days, or 90]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36_500))]
     pub(crate) retain: Option<u32>,
-    /// Only say what would be done
+    /// Only report what would be removed
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Believe the clock although it is far ahead of the newest record, and of the file system or all files of the log
+    /// Trust the clock although it is far ahead of the newest record, the file system or all log files
     #[arg(long)]
     pub(crate) trust_clock: bool,
 }
@@ -82,12 +83,12 @@ pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Res
             out.line(format_args!("snapshot  {}", bytes(done.snapshot_bytes)))?;
         }
         out.line(format_args!(
-            "attempts before {cutoff} are not kept; {} of those dropped were forgotten",
+            "attempts before {cutoff} are removed; {} of the removed ones were forgotten",
             done.forgotten
         ))?;
     }
     if done.beside_writer {
-        note("fetchwise: a crawler has the directory open: the segment that it is writing was left as it is");
+        note("fetchwise: a crawler is running: the segment that it writes was not compacted");
     }
     Ok(Exit::Done)
 }

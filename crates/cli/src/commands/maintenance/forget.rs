@@ -1,4 +1,4 @@
-//! `forget`: what is known of a domain or a link goes.
+//! `forget`: removal of everything about a domain or a link.
 
 use clap::Args;
 
@@ -12,18 +12,19 @@ use fetchwise_serve::json::ForgotJson;
 
 /// Forget a domain or a link
 ///
-/// Its evidence, pauses and risk go at once. Its attempts are not shown any more, and go from the disk at the next compact. Of a fleet all
-/// nodes forget a domain.
+/// Removes its evidence, pauses and risk at once. Its attempts are no longer shown, and the next compact removes them
+/// from disk. In a fleet, all nodes forget a domain.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  fetchwise forget --domain example.org && fetchwise compact\n  fetchwise forget --link https://example.org/a"
+    after_help = "Examples:\n  fetchwise forget --domain example.org && fetchwise compact\n  fetchwise forget --link \
+                  https://example.org/a"
 )]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["domain", "link"])))]
 pub(crate) struct ForgetArgs {
-    /// The domain, with or without www.; its subdomains are domains of their own
+    /// Forget this domain, with or without www.; subdomains are separate domains
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) domain: Option<String>,
-    /// The link, as it was given to fetch: its id, or its URL
+    /// Forget this link, as given to fetch: its id or its URL
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,
     #[cfg(feature = "fleet")]
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Resu
     let target = match (&args.domain, &args.link) {
         (Some(domain), _) => TombstoneTarget::Domain(read_domain(domain)?),
         (None, Some(link)) => TombstoneTarget::Link(link.clone()),
-        (None, None) => return Err(Failure::usage("forget what? name --domain D or --link L")),
+        (None, None) => return Err(Failure::usage("missing target: expected --domain D or --link L")),
     };
     let now = settings.clock.now();
     let dir = settings.existing_dir()?;
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Resu
     #[cfg(feature = "fleet")]
     let (foreign, told) = match &target {
         TombstoneTarget::Domain(domain) => {
-            // First here: a broker that is away keeps nothing of it here.
+            // The local part comes first, so that it happens even if the broker is unavailable.
             let foreign = crate::commands::fleet::forget_foreign(&dir, domain, now, !forgot.is_nothing())?;
             (foreign, crate::commands::fleet::forget(settings, &args.fleet, domain, now)?)
         }
@@ -64,17 +65,17 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Resu
     let of_others = match (attempts, nodes) {
         (0, 0) => String::new(),
         _ => {
-            format!("; {attempts} attempts that others have told, and what shares of {nodes} nodes say, count no more")
+            format!("; {attempts} attempts of peers, and evidence of {nodes} nodes, no longer count")
         }
     };
     let (TombstoneTarget::Domain(name) | TombstoneTarget::Link(name)) = &target;
     let name = plain(name);
-    let others = if told { "; the other nodes of the fleet are told" } else { "" };
+    let others = if told { "; the other nodes of the fleet are notified" } else { "" };
     if forgot.is_nothing() && of_others.is_empty() {
-        out.line(format_args!("{name}: nothing is known of it{others}"))?;
+        out.line(format_args!("{name}: nothing to forget{others}"))?;
     } else {
         out.line(format_args!(
-            "{name}: forgotten; its {} attempts go from the disk at the next compact{of_others}{others}",
+            "{name}: forgotten; the next compact removes its {} attempts from disk{of_others}{others}",
             forgot.attempts
         ))?;
     }

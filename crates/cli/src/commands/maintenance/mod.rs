@@ -1,6 +1,6 @@
-//! Looking after the data directory: `snapshot`, `compact`, `verify`, `repair`, `forget`.
+//! Maintenance of the data directory: `snapshot`, `compact`, `verify`, `repair`, `forget`.
 //!
-//! Owns what these have in common: progress, and how damage is shown. What they do is in `journal::maintain`.
+//! Owns: progress and the display of damage for all of them. `journal::maintenance` does the work.
 
 use clap::Subcommand;
 use indicatif::HumanBytes;
@@ -20,7 +20,7 @@ mod repair;
 mod snapshot;
 mod verify;
 
-/// The commands that look after the data directory.
+/// The commands that maintain the data directory.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MaintainCommand {
     Snapshot(snapshot::SnapshotArgs),
@@ -32,7 +32,7 @@ pub(crate) enum MaintainCommand {
 
 /// Runs one of the commands.
 pub(crate) fn run(command: &MaintainCommand, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    // Before a command mends it. What else is wrong with the log the command says itself, and `verify` says this, too.
+    // Reported before a command repairs it. `verify` reports it itself.
     if !matches!(command, MaintainCommand::Verify(_)) {
         let torn = maintenance::torn_tail(&settings.existing_dir()?).ok().flatten();
         say_torn(torn.as_ref());
@@ -46,14 +46,14 @@ pub(crate) fn run(command: &MaintainCommand, settings: &Settings, out: &mut Out)
     }
 }
 
-/// A place that is damaged, as JSON has it.
+/// A damaged range, as JSON.
 #[derive(Debug, Serialize)]
 struct DamageJson<'a> {
     file: &'a str,
     offset: u64,
     bytes: u64,
     first_seq: Option<u64>,
-    /// None as well when it is not known.
+        /// Null also if it is unknown.
     last_seq: Option<u64>,
     what: &'a str,
 }
@@ -81,12 +81,12 @@ fn show_damage(out: &mut Out, damage: &[Damage]) -> Result<(), Failure> {
         .try_for_each(|damage| out.line(format_args!("{}  {}", styled(ERROR, "damaged"), plain(&damage.to_string()))))
 }
 
-/// Shows what maintenance is at.
+/// Returns a callback that shows the progress of maintenance.
 fn bar() -> impl FnMut(Phase, Progress) {
     let mut bar = ByteBar::new();
     move |phase, progress| {
         let what = match phase {
-            Phase::Folding => "learning from records",
+            Phase::Folding => "reading records",
             Phase::Compacting => "compacting",
             _ => "reading",
         };

@@ -1,4 +1,4 @@
-//! `repair`: keeps what is good of a damaged log, and says what is lost.
+//! `repair`: recovery of the intact part of a damaged log, and a report of the loss.
 
 use clap::Args;
 use serde::Serialize;
@@ -10,19 +10,19 @@ use crate::terminal::output::{Out, note};
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::RepairOptions;
 
-/// Keep what is good of a damaged data directory
+/// Recover the intact part of a damaged data directory
 ///
-/// Every damaged range is copied to quarantine/ first. Without an option nothing else is done. A torn tail, which a crash leaves,
-/// is no damage: the next start mends it.
+/// Copies every damaged range to quarantine/ first. Without an option it does nothing else. A torn tail, which a crash
+/// leaves, is not damage: the next start repairs it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  fetchwise verify\n  fetchwise repair --salvage\n  fetchwise repair --rebuild-manifest"
 )]
 pub(crate) struct RepairArgs {
-    /// Write damaged segments anew from their good records, and name the sequence numbers that are lost
+    /// Rewrite damaged segments with their intact records, and report the lost sequence numbers
     #[arg(long)]
     pub(crate) salvage: bool,
-    /// Make SEGMENTS and SNAPSHOT anew from what is there, when they are damaged
+    /// Rebuild SEGMENTS and SNAPSHOT from the existing files if they are damaged
     #[arg(long)]
     pub(crate) rebuild_manifest: bool,
 }
@@ -56,29 +56,29 @@ pub(crate) fn run(args: &RepairArgs, settings: &Settings, out: &mut Out) -> Resu
             out.line(format_args!("copied to {path}"))?;
         }
         for manifest in &report.manifests {
-            out.line(format_args!("{manifest} was written anew"))?;
+            out.line(format_args!("rebuilt {manifest}"))?;
         }
         if report.rewritten > 0 {
-            out.line(format_args!("segments written anew from what is good of them: {}", report.rewritten))?;
+            out.line(format_args!("segments rewritten with their intact records: {}", report.rewritten))?;
         }
         if args.salvage && report.remaining.is_empty() {
             for (first, last) in report.damage.iter().filter_map(|damage| damage.records) {
                 let last = if last == u64::MAX { "the end".to_owned() } else { last.to_string() };
-                out.line(format_args!("lost for good: what was damaged among records {first} to {last}"))?;
+                out.line(format_args!("lost: the damaged ones of the records {first} to {last}"))?;
             }
         }
         if report.damage.is_empty() {
-            out.line("nothing is damaged")?;
+            out.line("no damage found")?;
         }
     }
     if report.remaining.is_empty() {
         return Ok(Exit::Done);
     }
     if !args.salvage {
-        note("fetchwise: nothing was changed; --salvage writes damaged segments anew from what is good of them");
+        note("fetchwise: nothing was changed; --salvage rewrites damaged segments with their intact records");
     }
     if !args.rebuild_manifest {
-        note("fetchwise: --rebuild-manifest makes SEGMENTS and SNAPSHOT anew when those are damaged");
+        note("fetchwise: --rebuild-manifest rebuilds damaged SEGMENTS and SNAPSHOT files");
     }
     Ok(Exit::Refused)
 }

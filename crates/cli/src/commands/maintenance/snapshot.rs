@@ -1,4 +1,4 @@
-//! `snapshot`: what all records taught, so that the next start need not read them.
+//! `snapshot`: the evidence of all records in one file, so that the next start need not read them.
 
 use clap::Args;
 use serde::Serialize;
@@ -9,10 +9,10 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::Out;
 use fetchwise::journal::maintenance;
 
-/// Write down what all attempts have taught, so that the next start is fast
+/// Save the evidence of all attempts, so that the next start is fast
 ///
-/// A start reads the newest snapshot and the attempts that came later. Two snapshots are kept; when the newest one is damaged the
-/// one before it is used, and nothing is lost. Works beside a running crawler.
+/// A start reads the newest snapshot and the later attempts. Two snapshots are kept; if the newest one is damaged, the
+/// one before it is used and nothing is lost. Works alongside a running crawler.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fetchwise snapshot")]
 pub(crate) struct SnapshotArgs {}

@@ -1,4 +1,4 @@
-//! `verify`: whether everything in the data directory is what it should be.
+//! `verify`: a complete check of the data directory.
 
 use clap::Args;
 use serde::Serialize;
@@ -10,10 +10,10 @@ use crate::terminal::output::{CHOSEN, ERROR, Out, note, styled};
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::{RefoldReport, Verified};
 
-/// Check every byte of the data directory, changing nothing
+/// Check every byte of the data directory without changing it
 ///
-/// Reads every record, checks every checksum, link and sequence number, and folds the records behind the older snapshot anew to
-/// see whether the newer one is what they teach. Exit code 3 when anything is damaged.
+/// Reads every record, checks every checksum, link and sequence number, and recomputes the newest snapshot from the one
+/// before it and the records after that. Exits with 3 if there is damage.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fetchwise verify --json")]
 pub(crate) struct VerifyArgs {}
@@ -75,9 +75,9 @@ pub(crate) fn run(_: &VerifyArgs, settings: &Settings, out: &mut Out) -> Result<
         return Ok(Exit::Done);
     }
     if !damage.is_empty() {
-        note("fetchwise: repair --salvage keeps what is good and names what is lost");
+        note("fetchwise: repair --salvage recovers the intact part and reports the loss");
     } else {
-        note("fetchwise: nothing is lost: the next snapshot takes the place of the bad one");
+        note("fetchwise: nothing is lost: the next snapshot replaces the damaged one");
     }
     Ok(Exit::Refused)
 }
@@ -86,15 +86,15 @@ fn show_refold(found: &Verified, out: &mut Out) -> Result<(), Failure> {
     let Some(seq) = found.log.snapshot_seq else { return out.line("no snapshot") };
     match &found.refold {
         RefoldReport::Same { records } => {
-            out.line(format_args!("the snapshot of the records up to {seq} is what they teach ({records} folded anew)"))
+            out.line(format_args!("the snapshot of records up to {seq} matches them ({records} recomputed)"))
         }
         RefoldReport::Differs { what } => out.line(format_args!(
-            "{} the snapshot of the records up to {seq} is not what they teach: {what}",
+            "{} the snapshot of records up to {seq} does not match them: {what}",
             styled(ERROR, "differs")
         )),
         RefoldReport::NoBase => out.line(format_args!(
-            "a snapshot of the records up to {seq}, which cannot be folded anew: the snapshot before it is not good"
+            "snapshot of records up to {seq}, not recomputed: the snapshot before it is damaged"
         )),
-        _ => out.line(format_args!("a snapshot of the records up to {seq}")),
+        _ => out.line(format_args!("snapshot of records up to {seq}")),
     }
 }

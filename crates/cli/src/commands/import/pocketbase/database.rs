@@ -1,7 +1,9 @@
-//! Reading the tables of a PocketBase database with SQLite.
+//! Tables of a PocketBase database, read with SQLite.
 //!
-//! Invariant: a table or column that is not there is as if it were empty, but for those without which an attempt is none; the order of
-//! attempts is that of their times. Must not know what rows mean.
+//! Invariants: a missing table or column counts as empty, except the columns that an attempt requires. Attempts come in
+//! the order of their times.
+//!
+//! Must not know: the meaning of rows.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,9 +14,9 @@ use rusqlite::{Connection, OpenFlags, Row};
 use super::row::{LinkRow, Read, Reading};
 use crate::terminal::exit::Failure;
 
-/// The file in PocketBase's directory.
+/// The database file in PocketBase's directory.
 const FILE: &str = "data.db";
-/// Columns of `fetcher_attempts`, in the order in which [`Reading`] takes them.
+/// Columns of `fetcher_attempts`, in the order of [`Reading`].
 const ATTEMPT: [&[&str]; 11] = [
     &["id"],
     &["url"],
@@ -28,11 +30,11 @@ const ATTEMPT: [&[&str]; 11] = [
     &["response_headers"],
     &["duration_ms"],
 ];
-/// Those without which a row is no attempt.
+/// The number of columns that an attempt requires.
 const NEEDED: usize = 5;
 /// Columns of `attempt_heuristics`.
 const HEURISTIC: [&[&str]; 3] = [&["heuristic_type"], &["heuristic_value"], &["importance_score"]];
-/// Columns of `links`, as [`LinkRow::read`] takes them.
+/// Columns of `links`, in the order of [`LinkRow::read`].
 const LINK: [&[&str]; 8] = [
     &["id"],
     &["url", "initial_url"],
@@ -56,8 +58,8 @@ impl Database {
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let path = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
         if !path.is_file() {
-            return Err(Failure::usage(format_args!("there is no database at {}", path.display()))
-                .advise("PocketBase keeps its data in pb_data/data.db: name that file or its directory"));
+            return Err(Failure::usage(format_args!("database {} not found", path.display()))
+                .advise("give pb_data/data.db of PocketBase, or its directory"));
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&path, flags).map_err(|error| unreadable(&path, &error))?;
@@ -65,23 +67,23 @@ impl Database {
         let database = Self { connection, path, name };
         if database.columns("fetcher_attempts")?.is_empty() {
             return Err(Failure::usage(format_args!("{} has no table fetcher_attempts", database.name))
-                .advise("is it the database of the crawler? PocketBase keeps its logs in another file, auxiliary.db"));
+                .advise("check that it is data.db of the crawler, not auxiliary.db, which holds PocketBase's logs"));
         }
         Ok(database)
     }
 
-    /// What it is called in messages.
+    /// Returns the name of the database for messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many rows a table has.
+    /// Returns the number of rows of a table.
     pub(super) fn count(&self, table: &str) -> Result<u64, Failure> {
         let count = self.connection.query_row(&format!("SELECT count(*) FROM {table}"), (), |row| row.get::<_, i64>(0));
         Ok(count.map_err(|error| self.unreadable(&error))?.unsigned_abs())
     }
 
-    /// Shows each attempt to `f`, the oldest first, with its heuristics.
+    /// Passes each attempt with its heuristics to `f`, the oldest first.
     pub(super) fn attempts(&self, mut f: impl FnMut(Read) -> Result<(), Failure>) -> Result<(), Failure> {
         let columns = self.columns("fetcher_attempts")?;
         if let Some(missing) = ATTEMPT[..NEEDED].iter().find(|names| present(&columns, names).is_none()) {
@@ -126,7 +128,7 @@ impl Database {
         }
     }
 
-    /// The links by their ids. One whose URL cannot be fetched is left out: no attempt of it could be made, either.
+    /// Returns the links by id. Leaves out links whose URL cannot be fetched: they can have no attempts either.
     pub(super) fn links(&self) -> Result<HashMap<String, LinkRow>, Failure> {
         let mut links = HashMap::new();
         self.each("links", &LINK, 2, |values| {
@@ -137,7 +139,7 @@ impl Database {
         Ok(links)
     }
 
-    /// The router table: domains and fetchers, in the order of domains.
+    /// Returns the router table: domains and fetchers, ordered by domain.
     pub(super) fn routes(&self) -> Result<Vec<(String, String)>, Failure> {
         let mut routes = Vec::new();
         self.each("fetcher_router", &[&["domain"], &["fetcher"]], 2, |[domain, fetcher]: [Value; 2]| {
@@ -153,7 +155,7 @@ impl Database {
         Ok(routes)
     }
 
-    /// Shows each row of a table to `f`; none when the table, or one of the first `needed` columns, is not there.
+    /// Passes each row of a table to `f`; no row if the table or one of the first `needed` columns is missing.
     fn each<const N: usize>(
         &self,
         table: &str,
@@ -176,7 +178,7 @@ impl Database {
         Ok(())
     }
 
-    /// The columns of a table; none when it is not there.
+    /// Returns the columns of a table; none if the table is missing.
     fn columns(&self, table: &str) -> Result<Vec<String>, Failure> {
         let fail = |error: rusqlite::Error| self.unreadable(&error);
         let mut statement = self.connection.prepare("SELECT name FROM pragma_table_info(?1)").map_err(fail)?;
@@ -193,7 +195,7 @@ fn unreadable(path: &Path, error: &rusqlite::Error) -> Failure {
     Failure::failed(format_args!("cannot read {}: {error}", path.display()))
 }
 
-/// The first of `names` that is a column.
+/// Returns the first of `names` that is a column.
 fn present<'n>(columns: &[String], names: &[&'n str]) -> Option<&'n str> {
     names.iter().copied().find(|name| columns.iter().any(|column| column.eq_ignore_ascii_case(name)))
 }
@@ -202,7 +204,7 @@ fn column(table: &str, columns: &[String], names: &[&str]) -> String {
     present(columns, names).map_or_else(|| "NULL".to_owned(), |name| format!("{table}.{name}"))
 }
 
-/// The values of `N` columns from `first` on. Text that is not UTF-8 keeps what can be read of it.
+/// Returns the values of `N` columns from `first` on. Invalid UTF-8 is replaced.
 fn values<const N: usize>(row: &Row<'_>, first: usize) -> rusqlite::Result<[Value; N]> {
     let mut values = [const { Value::Null }; N];
     for (at, value) in values.iter_mut().enumerate() {

@@ -1,7 +1,9 @@
-//! Attempts, links and routes from the PocketBase database of a system that learns from a table of attempts.
+//! Attempts, links and routes from the PocketBase database of another crawler.
 //!
-//! `database` owns reading its tables, `row` what their rows mean here. Invariant: the database is never written to, and importing it
-//! twice, or importing it again after it has grown, leaves each attempt in the log once.
+//! `database` reads the tables, `row` converts the rows.
+//!
+//! Invariants: the database is never written. Importing it again, also after it has grown, leaves each attempt in the
+//! log once.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -25,31 +27,31 @@ use row::{AttemptRow, LinkRow, Read};
 mod database;
 mod row;
 
-/// The router table, in the data directory.
+/// The file of the router table in the data directory.
 const ROUTER_FILE: &str = "pocketbase-router.csv";
-/// Links that have a mode of their own, in the data directory.
+/// The file of links with their own mode in the data directory.
 const LINKS_FILE: &str = "pocketbase-links.jsonl";
 
-/// What became of the tables.
+/// The result of the import.
 #[derive(Debug, Default, Serialize)]
 struct Imported {
     #[serde(flatten)]
     attempts: Summary,
-    /// Rows that a bootstrap put there and nobody attempted. The priors that are built in say the same.
+    /// Rows that a bootstrap wrote without an attempt. The built-in priors cover them.
     bootstrap: u64,
-    /// Rows that contradicted themselves, such as a success with an error, and were read by what their fields say together.
+    /// Rows with contradictory fields, such as a success with an error, that were corrected.
     mended: u64,
-    /// Links whose pause or risk is in the log now.
+    /// Links whose pause or risk was written to the log.
     links: u64,
-    /// Routes in the file named by `router_file`.
+    /// Routes in the file `router_file`.
     routes: u64,
     router_file: Option<String>,
-    /// Links with a mode of their own, in the file named by `links_file`.
+    /// Links with their own mode, in the file `links_file`.
     overrides: u64,
     links_file: Option<String>,
 }
 
-/// Imports the database at `path`, or in the directory there.
+/// Imports the database at `path`, or the one in that directory.
 pub(super) fn run(path: &Path, args: &ImportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let database = Database::open(path)?;
     let links = database.links()?;
@@ -71,7 +73,7 @@ pub(super) fn run(path: &Path, args: &ImportArgs, settings: &Settings, out: &mut
     Ok(if imported.attempts.failed > 0 { Exit::Failed } else { Exit::Done })
 }
 
-/// What links are called here.
+/// The names of links in the log.
 struct LinkNames<'l> {
     links: &'l HashMap<String, LinkRow>,
     with_ids: bool,
@@ -82,17 +84,17 @@ impl LinkNames<'_> {
         if self.with_ids { &link.id } else { &link.url }
     }
 
-    /// What the link of an attempt is called: its URL where the row of the link is gone.
+    /// Returns the name of an attempt's link; none, which stands for the URL, if the link's row is missing.
     fn of_attempt<'a>(&'a self, row: &'a AttemptRow) -> Option<&'a str> {
         let id = row.link.as_deref().filter(|id| !id.is_empty())?;
         if self.with_ids { Some(id) } else { self.links.get(id).map(|link| link.url.as_str()) }
     }
 }
 
-/// What the log knows already.
+/// What the log already contains.
 struct Seen {
     attempts: HashSet<Uuid>,
-    /// When each link was last written about.
+    /// The time of the last record about each link.
     links: HashMap<String, Timestamp>,
 }
 
@@ -141,7 +143,7 @@ fn attempts(
     Ok(())
 }
 
-/// Writes the state of a link that is paused or at risk, unless the log has a later one. Says whether it did.
+/// Writes the state of a link that is paused or at risk, unless the log has a later one. Returns whether it did.
 fn keep_link(
     journal: &Journal,
     link: &LinkRow,
@@ -151,7 +153,7 @@ fn keep_link(
 ) -> Result<bool, Failure> {
     let at = link.state.last_attempt_at.unwrap_or(now).min(now);
     let is_at_risk = link.state.risk_level > 0 || link.state.paused_until.is_some();
-    // A row without a time is as old as the database, whose age nobody knows: what the log says of the link wins.
+    // A row without a time has an unknown age: the state in the log takes precedence.
     let is_known = seen.get(name).is_some_and(|known| link.state.last_attempt_at.is_none() || *known >= at);
     if !is_at_risk || is_known {
         return Ok(false);
@@ -172,16 +174,16 @@ fn routes(database: &Database, dir: &Path, imported: &mut Imported) -> Result<()
         .try_for_each(|record| file.write_record(record))
         .and_then(|()| Ok(file.flush()?));
     written.map_err(|error| cannot_write(&path, error))?;
-    // A table that names a domain twice is written all the same: a person has to say which of the two it is.
+    // A table that names a domain twice is written anyway: a person has to choose one of the two routes.
     if let Err(error) = load_route_table(&path) {
-        note(format_args!("warning: the router table cannot be used as it is: {error}"));
+        note(format_args!("warning: the imported router table is invalid: {error}"));
     }
     imported.routes = routes.len() as u64;
     imported.router_file = Some(path.to_string_lossy().into_owned());
     Ok(())
 }
 
-/// Writes the links with a mode of their own as `fetch --input` reads them.
+/// Writes the links with their own mode in the format of `fetch --input`.
 fn overrides(
     links: &HashMap<String, LinkRow>,
     with_link_ids: bool,
@@ -226,23 +228,23 @@ fn show(imported: &Imported, out: &mut Out) -> Result<(), Failure> {
     let mut parts = imported.attempts.parts("rows");
     if imported.bootstrap > 0 {
         parts.push(format!(
-            "{} left out (the built-in priors say the same)",
+            "{} left out (the built-in priors cover them)",
             counted(imported.bootstrap, "bootstrap row")
         ));
     }
     if imported.mended > 0 {
-        parts.push(format!("{} contradicted themselves and were mended", imported.mended));
+        parts.push(format!("{} with contradictory fields corrected", imported.mended));
     }
     if imported.links > 0 {
         parts.push(format!("{} paused or at risk", counted(imported.links, "link")));
     }
     out.line(parts.join(", "))?;
     if let Some(file) = &imported.router_file {
-        out.line(format_args!("{} in {file}: use them with --router", counted(imported.routes, "route")))?;
+        out.line(format_args!("{} in {file} (for --router)", counted(imported.routes, "route")))?;
     }
     if let Some(file) = &imported.links_file {
         let count = counted(imported.overrides, "link");
-        out.line(format_args!("{count} with a mode of their own in {file}: fetch --input reads it"))?;
+        out.line(format_args!("{count} with their own mode in {file} (for fetch --input)"))?;
     }
     Ok(())
 }

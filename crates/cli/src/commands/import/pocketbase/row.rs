@@ -1,7 +1,11 @@
-//! What rows of a PocketBase database mean here.
+//! Conversion of rows of a PocketBase database.
 //!
-//! Owns: how an attempt there becomes a line that `import` reads, so that both are held to the same rules; which contradictions can be
-//! mended, and which cannot. Invariant: the same row makes the same line, id included, whenever it is read. Must not know SQL.
+//! Owns: how an attempt becomes a line for `import`, so that both follow the same rules; which contradictions are
+//! corrected, and which are errors.
+//!
+//! Invariants: the same row always gives the same line, including the id.
+//!
+//! Must not know: SQL.
 
 use rusqlite::types::Value;
 use serde_json::{Map, json};
@@ -15,13 +19,13 @@ use fetchwise::heuristic::url::{UrlFeatures, domain_of, parse};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
-/// How the URL of a row begins that a bootstrap wrote.
+/// The URL prefix of rows that a bootstrap wrote.
 const BOOTSTRAP: &str = "seed:";
 
-/// What a row is.
+/// The meaning of a row.
 pub(super) enum Read {
     Attempt(Box<AttemptRow>),
-    /// Nobody made this attempt.
+    /// A row of a bootstrap, without an attempt.
     Bootstrap,
     Unusable {
         row: String,
@@ -29,7 +33,7 @@ pub(super) enum Read {
     },
 }
 
-/// An attempt as it was there.
+/// An attempt of the database.
 pub(super) struct AttemptRow {
     pub(super) id: String,
     pub(super) link: Option<String>,
@@ -52,11 +56,11 @@ struct TagRow {
     importance: Option<f64>,
 }
 
-/// An attempt whose heuristics are still coming.
+/// An attempt whose heuristics are still being read.
 pub(super) struct Reading(Result<AttemptRow, Read>);
 
 impl Reading {
-    /// Begins with the row itself. `number` names a row that has no id.
+    /// Starts with the row itself. `number` identifies a row without an id.
     pub(super) fn begin(number: i64, values: [Value; 11]) -> Self {
         let [id, url, fetcher, success, attempted_at, link, is_banned, error_type, http_status, headers, duration] =
             values;
@@ -70,13 +74,13 @@ impl Reading {
             return unusable("fetcher is empty".to_owned());
         };
         let Some(success) = yes(&success) else {
-            return unusable(format!("success is {}, it can be true or false", shown(&success)));
+            return unusable(format!("success is {}: expected true or false", shown(&success)));
         };
         let is_banned = match &is_banned {
             Value::Null => false,
             other => match yes(other) {
                 Some(banned) => banned,
-                None => return unusable(format!("is_banned is {}, it can be true or false", shown(other))),
+                None => return unusable(format!("is_banned is {}: expected true or false", shown(other))),
             },
         };
         let (headers, headers_are_bad) = read_headers(text(headers));
@@ -89,7 +93,7 @@ impl Reading {
             attempted_at,
             is_banned,
             error_type: text(error_type).map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()),
-            // PocketBase writes 0 for a number that nobody set.
+            // PocketBase stores 0 for an unset number.
             http_status: whole(&http_status).filter(|status| *status != 0),
             headers,
             duration_ms: whole(&duration),
@@ -98,7 +102,7 @@ impl Reading {
         }))
     }
 
-    /// Adds a heuristic; a row without a type is none.
+    /// Adds a heuristic; ignores one without a type.
     pub(super) fn tag(&mut self, [kind, value, importance]: [Value; 3]) {
         let Ok(row) = &mut self.0 else { return };
         let (Some(kind), Some(value)) = (text(kind).filter(|kind| !kind.is_empty()), text(value)) else { return };
@@ -107,11 +111,11 @@ impl Reading {
             Value::Integer(share) => Some(share as f64),
             _ => None,
         };
-        // PocketBase writes 0 for a number that nobody set.
+        // PocketBase stores 0 for an unset number.
         row.tags.push(TagRow { kind, value, importance: importance.filter(|share| *share > 0.0 && *share <= 1.0) });
     }
 
-    /// All of it has come.
+    /// Ends the attempt after its last heuristic.
     pub(super) fn end(self) -> Read {
         match self.0 {
             Ok(row) => Read::Attempt(Box::new(row)),
@@ -121,7 +125,7 @@ impl Reading {
 }
 
 impl AttemptRow {
-    /// The attempt as a line for `import`, and whether something in it had to be mended.
+    /// Returns the attempt as a line for `import`, and whether anything in it was corrected.
     pub(super) fn to_json_line(&self, link: Option<&str>) -> (String, bool) {
         let (error_type, is_banned, contradicts) = self.outcome();
         let mut line = Map::new();
@@ -142,8 +146,8 @@ impl AttemptRow {
         (serde_json::Value::Object(line).to_string(), self.is_mended || contradicts)
     }
 
-    /// The error and whether it was a ban, without what contradicts the rest. A retry that succeeded was stored there with the error of
-    /// the request before it; a ban is what the kind of the error says.
+    /// Returns the error and whether it was a ban, without contradictions. PocketBase kept a successful retry with the
+    /// error of the request before it; the kind of the error decides about a ban.
     fn outcome(&self) -> (Option<&str>, Option<bool>, bool) {
         if self.success {
             return (None, None, self.error_type.is_some() || self.is_banned);
@@ -155,8 +159,8 @@ impl AttemptRow {
         }
     }
 
-    /// Its own where it is a UUID, else one made from the row's id and what the row is about: two databases may have numbered their
-    /// rows alike.
+    /// Returns the row's id if it is a UUID, else one derived from id and content: rows of two databases may have the
+    /// same numbers.
     fn uuid(&self) -> Uuid {
         self.id.parse().unwrap_or_else(|_| {
             let content = [&self.id, &self.url, &self.fetcher, &time_json(&self.attempted_at).to_string()];
@@ -164,7 +168,7 @@ impl AttemptRow {
         })
     }
 
-    /// What the URL shows, and beside it what the row was tagged with.
+    /// Returns the heuristics of the URL and those of the row.
     fn heuristics(&self) -> serde_json::Value {
         let own = Url::parse(&self.url).ok().and_then(|url| UrlFeatures::extract(&url).ok().map(|f| f.heuristics()));
         let own = own.unwrap_or_default();
@@ -177,24 +181,24 @@ impl AttemptRow {
     }
 }
 
-/// A link as it was there.
+/// A link of the database.
 pub(super) struct LinkRow {
     pub(super) id: String,
-    /// Its URL as fetchwise writes it, which is its name, too.
+    /// Its URL in the form that fetchwise writes, which is also its name.
     pub(super) url: String,
     pub(super) domain: String,
     pub(super) state: LinkState,
-    /// Its own wish for or against learning.
+    /// The link's own mode: learning or not.
     pub(super) learning: Option<bool>,
 }
 
 impl LinkRow {
-    /// Reads a row; none when it has no id, or a URL that cannot be fetched.
+    /// Reads a row; none for a row without an id, or with a URL that cannot be fetched.
     pub(super) fn read(values: [Value; 8]) -> Option<Self> {
         let [id, url, paused_until, risk_level, attempt_count, last_attempt_at, wish, enabled] = values;
         let id = text(id).filter(|id| !id.is_empty())?;
         let mut url = parse(&text(url)?).ok()?;
-        // As the link of an attempt is named: without fragment and user info.
+        // As for the link of an attempt: without fragment and user info.
         url.set_fragment(None);
         url.set_username("").and_then(|()| url.set_password(None)).ok()?;
         let domain = domain_of(url.host_str()?).to_owned();
@@ -205,13 +209,13 @@ impl LinkRow {
             last_attempt_at: time(&last_attempt_at),
             hint: None,
         };
-        // Its switch is off unless somebody turned it on, so that only "on" is a wish.
+        // The switch is off by default, so only "on" is a choice.
         let learning = wish_of(&wish).or_else(|| yes(&enabled).filter(|on| *on));
         Some(Self { id, url: url.into(), domain, state, learning })
     }
 }
 
-/// The wish that a text or a truth value says; none when it is empty.
+/// Returns the mode that a text or a truth value stands for; none if it is empty.
 fn wish_of(value: &Value) -> Option<bool> {
     match value {
         Value::Text(text) if text.eq_ignore_ascii_case("learning") => Some(true),
@@ -250,7 +254,7 @@ fn whole(value: &Value) -> Option<i64> {
     }
 }
 
-/// PocketBase writes a space where RFC 3339 has a T.
+/// Returns the time in RFC 3339 form: PocketBase writes a space instead of T.
 fn iso(text: &str) -> String {
     text.trim().replacen(' ', "T", 1)
 }
@@ -272,7 +276,7 @@ fn time_json(value: &Value) -> serde_json::Value {
     }
 }
 
-/// Headers as one object of texts, and whether there were some that cannot be read. Go writes a list for each name.
+/// Returns headers as one object of texts, and whether some were unreadable. Go writes a list for each name.
 fn read_headers(text: Option<String>) -> (Option<serde_json::Value>, bool) {
     let Some(text) = text.filter(|text| !matches!(text.trim(), "" | "null" | "{}" | "[]" | "\"\"")) else {
         return (None, false);
