@@ -112,13 +112,13 @@ fn from_toml(text: &str, file: DeTable<'_>, warnings: &mut TableWarnings) -> Res
             }
             (domain, DeValue::String(fetcher)) => table.insert_at(line, domain, &fetcher)?,
             (key, _) => {
-                return Err(wrong(line, format!("{key:?} is neither routes, route, nor a domain with a fetcher")));
+                return Err(wrong(line, format!("invalid key {key:?}: expected routes, route, or a domain with a fetcher")));
             }
         }
     }
     for (line, key) in left_out {
         warnings
-            .push(format!("line {line}: {key:?} is no key of a route and is left out: expected domain and fetcher"));
+            .push(format!("line {line}: ignored unknown key {key:?} of a route: expected domain and fetcher"));
     }
     Ok(table)
 }
@@ -131,7 +131,7 @@ fn route_of(
     left_out: &mut Vec<(usize, String)>,
 ) -> Result<(String, String), TableError> {
     let DeValue::Table(keys) = route.into_inner() else {
-        return Err(wrong(line, "a route has a domain and a fetcher".to_owned()));
+        return Err(wrong(line, "invalid route: expected domain and fetcher".to_owned()));
     };
     let (mut domain, mut fetcher) = (None, None);
     for (key, value) in keys {
@@ -143,7 +143,7 @@ fn route_of(
             other => left_out.push((line, other.to_owned())),
         }
     }
-    domain.zip(fetcher).ok_or_else(|| wrong(line, "a route needs a domain and a fetcher".to_owned()))
+    domain.zip(fetcher).ok_or_else(|| wrong(line, "incomplete route: missing domain or fetcher".to_owned()))
 }
 
 fn name(line: usize, value: Spanned<DeValue<'_>>) -> Result<String, TableError> {
@@ -165,7 +165,7 @@ fn from_csv(text: &str, warnings: &mut TableWarnings) -> Result<RouteTable, Tabl
     let (mut places, mut width) = ([0, 1], COLUMNS.len());
     for (number, record) in reader.records().enumerate() {
         let record = record
-            .map_err(|error| wrong(error.position().map_or(0, line_of), format!("not a line of CSV: {error}")))?;
+            .map_err(|error| wrong(error.position().map_or(0, line_of), format!("invalid CSV: {error}")))?;
         let line = record.position().map_or(0, line_of);
         if number == 0 && (is_header(&record) || !is_route(&record)) {
             places = columns(line, &record, warnings)?;
@@ -175,14 +175,14 @@ fn from_csv(text: &str, warnings: &mut TableWarnings) -> Result<RouteTable, Tabl
         if record.len() != width {
             let found = record.len();
             let expected = match width {
-                2 => "two columns, domain and fetcher,".to_owned(),
-                width => format!("{width} columns, as the header has,"),
+                2 => "2 columns, domain and fetcher".to_owned(),
+                width => format!("{width} columns, as in the header"),
             };
-            return Err(wrong(line, format!("expected {expected} and found {found}")));
+            return Err(wrong(line, format!("invalid row: expected {expected}, got {found}")));
         }
         let [domain, fetcher] = places.map(|place| record.get(place).unwrap_or_default());
         if domain.is_empty() || fetcher.is_empty() {
-            return Err(wrong(line, "domain or fetcher is empty".to_owned()));
+            return Err(wrong(line, "missing domain or fetcher".to_owned()));
         }
         table.insert_at(line, domain, fetcher)?;
     }
@@ -208,19 +208,19 @@ fn columns(line: usize, header: &StringRecord, warnings: &mut TableWarnings) -> 
     let place = |name: &str| header.iter().position(|column| is(column, name));
     let found = || header.iter().collect::<Vec<_>>().join(", ");
     let [Some(domain), Some(fetcher)] = COLUMNS.map(place) else {
-        return Err(wrong(line, format!("the columns are {}; expected domain and fetcher", found())));
+        return Err(wrong(line, format!("invalid columns {}: expected domain and fetcher", found())));
     };
     if let Some(name) = COLUMNS.iter().find(|name| header.iter().filter(|column| is(column, name)).count() > 1) {
-        return Err(wrong(line, format!("the columns are {}; there is more than one {name}", found())));
+        return Err(wrong(line, format!("invalid columns {}: duplicate {name}", found())));
     }
     let read = |column: &&str| COLUMNS.iter().chain(&WRITTEN).any(|name| is(column, name));
     let left_out: Vec<String> =
         header.iter().filter(|column| !read(column)).map(|column| format!("{column:?}")).collect();
     match &*left_out {
         [] => {}
-        [one] => warnings.push(format!("line {line}: the column {one} is left out: expected domain and fetcher")),
+        [one] => warnings.push(format!("line {line}: ignored column {one}: expected domain and fetcher")),
         more => warnings
-            .push(format!("line {line}: the columns {} are left out: expected domain and fetcher", more.join(", "))),
+            .push(format!("line {line}: ignored columns {}: expected domain and fetcher", more.join(", "))),
     }
     Ok([domain, fetcher])
 }
@@ -263,39 +263,39 @@ mod tests {
     }
 
     #[test]
-    fn other_columns_are_an_error_that_names_those_expected() {
+    fn missing_columns_are_an_error_that_names_those_expected() {
         for (text, found) in [
-            ("host,tool\na.org,playwright\n", "the columns are host, tool;"),
-            ("domain\na.org\n", "the columns are domain;"),
+            ("host,tool\na.org,playwright\n", "invalid columns host, tool"),
+            ("domain\na.org\n", "invalid columns domain"),
         ] {
             let error = csv_error(text);
-            assert_eq!(error, format!("line 1: {found} expected domain and fetcher"));
+            assert_eq!(error, format!("line 1: {found}: expected domain and fetcher"));
         }
-        assert!(csv_error("a.org\n").starts_with("line 1: expected two columns, domain and fetcher"));
-        assert!(csv_error("domain,fetcher\na.org,x\nb.org,\n").starts_with("line 3: domain or fetcher is empty"));
-        assert_eq!(csv_error("a.org,x\nwww.a.org,y\n"), "line 2: a.org is routed to x already, and here to y");
+        assert!(csv_error("a.org\n").starts_with("line 1: invalid row: expected 2 columns, domain and fetcher"));
+        assert!(csv_error("domain,fetcher\na.org,x\nb.org,\n").starts_with("line 3: missing domain or fetcher"));
+        assert_eq!(csv_error("a.org,x\nwww.a.org,y\n"), "line 2: duplicate route of a.org: x before, y here");
     }
 
     #[test]
-    fn other_columns_beside_the_two_are_left_out_with_a_word() {
+    fn further_columns_are_ignored_with_a_warning() {
         let text = "note,fetcher,confidence,domain,attempts,owner\nold,playwright,0.9,a.org,17,me\n";
         let mut warnings = Vec::new();
         let table = from_csv(text, &mut warnings).unwrap();
         assert_eq!((table.get("a.org"), table.len()), (Some("playwright"), 1));
-        assert_eq!(warnings, ["line 1: the columns \"note\", \"owner\" are left out: expected domain and fetcher"]);
+        assert_eq!(warnings, ["line 1: ignored columns \"note\", \"owner\": expected domain and fetcher"]);
         let short = "domain,fetcher,note\na.org,playwright,x\nb.org,playwright\n";
-        assert_eq!(csv_error(short), "line 3: expected 3 columns, as the header has, and found 2");
-        assert!(csv_error("domain,fetcher,domain\n").ends_with("there is more than one domain"));
+        assert_eq!(csv_error(short), "line 3: invalid row: expected 3 columns, as in the header, got 2");
+        assert!(csv_error("domain,fetcher,domain\n").ends_with("duplicate domain"));
         let toml = "[[route]]\ndomain = 'a.org'\nfetcher = 'playwright'\nconfidence = 0.9\nowner = 'me'\n\
                     [[route]]\ndomain = 'b.org'\nowner = 'me'\nfetcher = 'playwright'";
         let mut warnings = Vec::new();
         let table = from_toml(toml, DeTable::parse(toml).unwrap().into_inner(), &mut warnings).unwrap();
         assert_eq!(table.len(), 2);
-        assert_eq!(warnings, ["line 5: \"owner\" is no key of a route and is left out: expected domain and fetcher"]);
+        assert_eq!(warnings, ["line 5: ignored unknown key \"owner\" of a route: expected domain and fetcher"]);
     }
 
     #[test]
-    fn what_is_written_reads_back_whatever_fetchers_are_called() {
+    fn written_tables_read_back_whatever_fetchers_are_called() {
         let route = |domain: &str, fetcher: &str| LearnedRoute {
             domain: domain.to_owned(),
             fetcher: fetcher.to_owned(),
@@ -328,21 +328,21 @@ mod tests {
         }
         let error = toml_table("[routes]\n'a.org' = 7").unwrap_err().to_string();
         assert_eq!(error, "line 2: expected a name, got integer");
-        assert!(toml_table("[[route]]\ndomain = 'a.org'").unwrap_err().to_string().contains("needs"));
+        assert!(toml_table("[[route]]\ndomain = 'a.org'").unwrap_err().to_string().contains("missing domain or fetcher"));
     }
 
     #[test]
-    fn a_fetcher_that_does_not_exist_is_named_with_line_domain_and_the_nearest_name() {
+    fn an_unknown_fetcher_is_named_with_line_domain_and_the_nearest_name() {
         let known = ["direct_access", "playwright"];
         let csv = csv_table("domain,fetcher\na.org,playwright\nb.org,playwrite\n").unwrap();
         assert_eq!(
             csv.check(known).unwrap_err().to_string(),
-            "line 3: the route of b.org: there is no fetcher \"playwrite\"; did you mean \"playwright\"? \
-             it can be direct_access or playwright"
+            "line 3: the route of b.org: unknown fetcher \"playwrite\"; did you mean \"playwright\"? \
+             expected direct_access or playwright"
         );
         let toml = toml_table("[routes]\n'a.org' = 'playwright'\n'b.org' = 'curl'").unwrap();
         let error = toml.check(known).unwrap_err().to_string();
-        assert!(error.starts_with("line 3: the route of b.org: there is no fetcher \"curl\"; it can"), "{error}");
+        assert!(error.starts_with("line 3: the route of b.org: unknown fetcher \"curl\"; expected"), "{error}");
         assert_eq!(toml.check(["playwright", "curl"]), Ok(()));
     }
 }

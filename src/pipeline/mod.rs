@@ -92,9 +92,9 @@ pub struct Report {
     pub duration: Duration,
     /// Where the body was stored.
     pub file: Option<PathBuf>,
-    /// Until when the link is paused now.
+    /// The end of the link's pause, if it is paused now.
     pub paused_until: Option<Timestamp>,
-    /// What came, when it is content and there is no store.
+    /// The response, if it is content and there is no store.
     pub response: Option<Response>,
     /// The host's `Crawl-delay`, if it is longer than the settings accept. Reported once per host, with the link that
     /// found it.
@@ -290,8 +290,8 @@ impl Pipeline {
         }
     }
 
-    /// Fetches one link. Each request is recorded as one attempt under the name of the fetcher that made it. Never fails: how
-    /// it ended is in the report. Cancelled by dropping the future; what was under way is then not recorded.
+    /// Fetches one link. Each request is recorded as one attempt, under the name of its fetcher. Never fails: the
+    /// report has the result. Drop the future to cancel; the attempt in flight is then not recorded.
     pub async fn fetch(&self, link: &Link) -> Report {
         run::run(self, link).await
     }

@@ -40,7 +40,7 @@ pub(super) async fn look(
         return Ok(());
     }
     let Some(robots) = &pipeline.robots else {
-        let message = "this pipeline cannot ask for robots.txt: its builder was given no way to".to_owned();
+        let message = "cannot fetch robots.txt: the pipeline was built without a fetcher for it".to_owned();
         return Err(Box::new(Report::unasked(Report::NO_FETCHER, message)));
     };
     let Some((origin, location)) = location(url) else { return Ok(()) };
@@ -57,7 +57,7 @@ pub(super) async fn look(
     match rules.forbids(url) {
         None => Ok(()),
         Some(rule) => {
-            Err(Box::new(Report::unasked(ErrorKind::Disallowed.name(), format!("{location} says so: {rule}"))))
+            Err(Box::new(Report::unasked(ErrorKind::Disallowed.name(), format!("disallowed by {location}: {rule}"))))
         }
     }
 }
@@ -75,7 +75,7 @@ fn unreachable(location: &Url, kind: ErrorKind, why: &str, until: Timestamp) -> 
             paused_until: Some(until),
             ..Report::unasked(
                 Report::PAUSED,
-                format!("{location} could not be read, so nothing there may be fetched: {why}"),
+                format!("cannot read {location}, so its site may not be fetched: {why}"),
             )
         },
     }
@@ -133,7 +133,7 @@ async fn place<'p>(pipeline: &'p Pipeline, domain: &str) -> Result<Option<Place<
                 pause(pipeline, Wait::for_place(later)).await;
             }
             Err(later) => {
-                let message = "the host's pace has no place for its robots.txt yet".to_owned();
+                let message = "the host's pace does not admit the request for its robots.txt yet".to_owned();
                 let report = Report::unasked(Report::PACED, message);
                 return Err(Box::new(Report { paused_until: Some(later.until), ..report }));
             }
@@ -187,7 +187,7 @@ async fn request(pipeline: &Pipeline, robots: &RobotsTxt, location: &Url) -> Res
     match tokio::time::timeout(limits.deadline + GRACE, robots.fetcher().fetch(request)).await {
         Ok(answer) => answer,
         Err(_) => {
-            let message = format!("no answer within {} s", limits.deadline.as_secs_f64());
+            let message = format!("no response within {} s", limits.deadline.as_secs_f64());
             Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
         }
     }

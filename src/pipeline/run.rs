@@ -99,7 +99,7 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                     let result = match tokio::time::timeout(limits.deadline + GRACE, asking).await {
                         Ok(result) => result,
                         Err(_) => {
-                            let message = format!("no answer within {} s", limits.deadline.as_secs_f64());
+                            let message = format!("no response within {} s", limits.deadline.as_secs_f64());
                             Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
                         }
                     };
@@ -270,7 +270,7 @@ async fn keep(pipeline: &Pipeline, mut report: Report, response: Response, url: 
     Report {
         success: false,
         error_type: Some(Report::STORE_ERROR),
-        message: Some(format!("the page came but could not be stored: {message}")),
+        message: Some(format!("cannot store the page: {message}")),
         ..report
     }
 }
@@ -278,6 +278,6 @@ async fn keep(pipeline: &Pipeline, mut report: Report, response: Response, url: 
 fn why_missing(pipeline: &Pipeline, name: &str) -> String {
     match pipeline.missing.get(canonical(name)) {
         Some(reason) => format!("{name} is not available: {reason}"),
-        None => format!("there is no fetcher called {name}"),
+        None => format!("unknown fetcher {name}"),
     }
 }

@@ -80,10 +80,10 @@ impl fmt::Display for RiskReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Failed(Hint::Blocked) => "blocked",
-            Self::Failed(Hint::Empty) => "nothing but an empty page",
-            Self::Failed(Hint::Timeout) => "no answer in time",
+            Self::Failed(Hint::Empty) => "empty page",
+            Self::Failed(Hint::Timeout) => "no response in time",
             Self::Failed(Hint::Unknown) => "failed",
-            Self::Held => "its host asked to be left alone",
+            Self::Held => "its host asked for a pause",
         })
     }
 }

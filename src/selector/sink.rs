@@ -57,5 +57,5 @@ impl<S: Sink + ?Sized> Sink for Arc<S> {
 
 /// An attempt that is in memory but will not survive the process.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("attempt not stored, it is in memory only: {0}")]
+#[error("attempt not stored (it is in memory only): {0}")]
 pub struct SinkError(pub Arc<dyn std::error::Error + Send + Sync>);

@@ -32,11 +32,11 @@ impl fmt::Display for GivenUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let vendor = self.vendor.strip_prefix("block_").unwrap_or(&self.vendor);
         let (best, chance) = &self.best;
-        write!(f, "behind {vendor} nobody delivers: {best} would in {:.0} %", 100.0 * chance)?;
+        write!(f, "no fetcher gets past {vendor}: the best one, {best}, delivers in {:.0} %", 100.0 * chance)?;
         if let Some((rate, attempts)) = self.elsewhere {
             write!(f, " ({:.0} % of {attempts:.0} attempts on other hosts)", 100.0 * rate)?;
         }
-        if self.share > 0.0 { write!(f, "; one URL in {:.0} is tried all the same", 1.0 / self.share) } else { Ok(()) }
+        if self.share > 0.0 { write!(f, "; one URL in {:.0} is tried anyway", 1.0 / self.share) } else { Ok(()) }
     }
 }
 

@@ -257,7 +257,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if let VisitOutcome::Paused { until, whom } = how {
             let left = until.since(now);
             message = match whom {
-                WaitScope::Pace => format!("the host's pace has no place for it for another {:.1} s", left.as_secs_f64()),
+                WaitScope::Pace => format!("the host's pace admits no request for another {:.1} s", left.as_secs_f64()),
                 whom => format!("the {whom} is paused for another {} s", left.as_secs()),
             };
             source = Some(Source::Paused);

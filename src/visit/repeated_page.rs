@@ -37,7 +37,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if what == "blocked" {
             let links = again.links;
             answer.message = Some(format!(
-                "the same page came for {links} addresses of the host, and another fetcher brought something else for one of them"
+                "{links} addresses of the host got the same page, and another fetcher got a different one"
             ));
             answer.outcome = Outcome::Blocked(Block::new(BlockKind::Refusal, None, Some(RULE.into())));
         }

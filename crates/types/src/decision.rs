@@ -121,13 +121,13 @@ impl Rule {
                 "a candidate is confident on this domain; the highest index of those with evidence here"
             }
             Self::LastAttempt => "the last attempt allowed: the highest expected worth",
-            Self::Explore => "exploration: a cheaper candidate is given a chance",
+            Self::Explore => "exploration: a cheaper candidate is tried",
             Self::TriedAllTheSame => {
-                "nobody gets past this host's vendor, and the best candidate is tried all the same"
+                "no fetcher gets past this host's vendor; the best candidate is tried anyway"
             }
             Self::LastDitch => "about to give up: the cheapest candidate that is new on this domain",
             Self::CheapestConfident => "the cheapest confident candidate",
-            Self::ProbeFirst => "nobody is confident: the probe goes first",
+            Self::ProbeFirst => "no candidate is confident: the probe goes first",
             Self::Published => "the published formula over the union of attempts",
             Self::Requested => "the caller named the fetcher",
             Self::RouterTable => "the router table names the fetcher",
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_answered_with_the_nearest() {
+    fn an_unknown_name_gets_the_nearest_one() {
         let error = "lerned".parse::<Source>().unwrap_err();
         assert_eq!(error.nearest(), Some("learned"));
         assert_eq!(Source::from_name("Learned"), None, "names have one spelling");

@@ -257,7 +257,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Content => f.write_str("content"),
-            Self::Redirect { to } => write!(f, "a page that only leads on to {to}"),
+            Self::Redirect { to } => write!(f, "a page that only redirects to {to}"),
             Self::Blocked(block) => {
                 f.write_str(match block.kind {
                     BlockKind::Challenge => "challenge or block page",
@@ -269,20 +269,20 @@ impl fmt::Display for Outcome {
                 block.rule.as_ref().map_or(Ok(()), |rule| write!(f, " (rule {rule})"))
             }
             Self::Shell { framework } => write!(f, "{} shell", framework.as_deref().unwrap_or("script")),
-            Self::Empty => f.write_str("next to nothing to read"),
+            Self::Empty => f.write_str("almost no text"),
             Self::Queued => f.write_str("waiting room"),
             Self::Http(status) => write!(f, "status {status}"),
-            Self::Timeout => f.write_str("no answer in time"),
+            Self::Timeout => f.write_str("no response in time"),
             Self::Network => f.write_str("the connection failed"),
-            Self::Dns => f.write_str("the name does not resolve"),
+            Self::Dns => f.write_str("the host name does not resolve"),
             Self::Tls => f.write_str("the TLS handshake failed"),
             Self::Proxy => f.write_str("the proxy failed"),
-            Self::NotHeld => f.write_str("not held by the source that was asked"),
+            Self::NotHeld => f.write_str("the requested source does not have it"),
             Self::Truncated => f.write_str("the body ended before its announced length"),
             Self::RedirectLoop => f.write_str("too many redirects, or one that goes nowhere"),
             Self::TooLarge => f.write_str("larger than the limit"),
             Self::RefusedAddress => f.write_str("an address that may not be dialled"),
-            Self::InvalidUrl => f.write_str("no URL that can be fetched"),
+            Self::InvalidUrl => f.write_str("not a URL that can be fetched"),
             Self::RateLimited => f.write_str("too fast for the host"),
             Self::Disallowed => f.write_str("disallowed by robots.txt"),
             Self::Local => f.write_str("this machine is at its limits"),
@@ -397,7 +397,7 @@ impl FetchResult {
     #[must_use]
     pub fn from_elsewhere(mut self, elsewhere: Provenance) -> Self {
         if matches!(self.outcome, Outcome::Blocked(_) | Outcome::Queued | Outcome::Http(_)) {
-            self.message = Some(format!("{} has a copy, and it is no page: {}", elsewhere.by, self.outcome));
+            self.message = Some(format!("{} has a copy, but it is not a page: {}", elsewhere.by, self.outcome));
             (self.outcome, self.status) = (Outcome::NotHeld, None);
         }
         self.retry_after = None;
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_caller_has_a_name_for_is_recorded_under_it() {
+    fn a_name_that_only_the_caller_knows_is_recorded() {
         let by = FetcherSpec::by_name("direct_access");
         assert_eq!(Outcome::Other("gremlins".into()).counts_as(&by), Err(ErrorType::Other("gremlins".into())));
     }

@@ -175,13 +175,13 @@ pub fn canonical(name: &str) -> &str {
 #[non_exhaustive]
 pub enum RegistryError {
     /// Two fetchers have the same name.
-    #[error("the fetcher {name} is there twice")]
+    #[error("duplicate fetcher {name}")]
     Twice {
         /// The name.
         name: String,
     },
     /// There are more fetchers than one decision can tell apart.
-    #[error("the fetcher {name} is one too many: at most {MAX_CANDIDATES} can be candidates")]
+    #[error("too many fetchers: {name} exceeds the limit of {MAX_CANDIDATES} candidates")]
     TooMany {
         /// The first fetcher beyond the limit.
         name: String,
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fetcher_that_comes_twice_or_is_one_too_many_is_named() {
+    fn a_duplicate_or_excess_fetcher_is_named() {
         let twice = ["a", "b", "a"].map(FetcherSpec::by_name).to_vec();
         assert_eq!(Registry::new(twice).unwrap_err(), RegistryError::Twice { name: "a".to_owned() });
         let many: Vec<_> = (0..=MAX_CANDIDATES).map(|n| FetcherSpec::by_name(&format!("f{n}"))).collect();

@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 
 /// A text that is not a valid time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a time in RFC 3339 (as in 2026-01-31T12:00:00Z): {reason}")]
+#[error("not a valid RFC 3339 time (as in 2026-01-31T12:00:00Z): {reason}")]
 pub struct TimeError {
     reason: chrono::ParseError,
 }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn a_written_time_reads_back() {
         for ms in [0, 1, 999, 1_763_650_000_123, -1, 253_402_300_799_999] {
             let at = Timestamp::from_millis(ms);
             assert_eq!(parse(&format(at)), Ok(at), "{ms}");

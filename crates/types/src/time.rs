@@ -36,18 +36,18 @@ impl Timestamp {
         Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// Returns the time from `earlier` to this time; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// The number of the UTC day, counted from the epoch.
+    /// Returns the number of the UTC day, counted from the epoch.
     pub const fn utc_day(self) -> i64 {
         self.0.div_euclid(86_400_000)
     }
 }
 
-/// Where a pipeline takes "now" from.
+/// The source of "now".
 #[derive(Debug, Default)]
 pub enum Clock {
     /// The system clock.
@@ -58,21 +58,21 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// A clock that stands at `at` until [`Clock::set`].
+    /// Returns a clock that stands at `at` until [`Clock::set`].
     pub fn fixed(at: Timestamp) -> Self {
         Self::Fixed(AtomicI64::new(at.0))
     }
 
-    /// The time by this clock.
+    /// Returns the time by this clock.
     pub fn now(&self) -> Timestamp {
         match self {
             Self::System => Timestamp::now(),
-            // Relaxed: a reader that sees the old time reads a clock that is late by one store, as any clock is.
+            // Relaxed: a reader of the old time has a clock that is late by one store, as any clock may be.
             Self::Fixed(ms) => Timestamp(ms.load(Ordering::Relaxed)),
         }
     }
 
-    /// Sets a fixed clock; the system clock cannot be set and stays as it is.
+    /// Sets a fixed clock. The system clock cannot be set and stays as it is.
     pub fn set(&self, at: Timestamp) {
         if let Self::Fixed(ms) = self {
             ms.store(at.0, Ordering::Relaxed);

@@ -1,14 +1,13 @@
-//! Names that people write: what is said about one that is not known.
+//! The error for a name that is not known, with the nearest known name.
 //!
-//! Every place that reads a name (modes, classes, policies, fetchers, keys of a config) answers a wrong one in the same words,
-//! with the nearest name that there is.
+//! All readers of names (modes, classes, policies, fetchers, config keys) report an unknown one in the same words.
 
 use std::fmt;
 
-/// Two names are alike enough to suggest one for the other from this similarity on (Jaro and Winkler, 0 to 1).
+/// Minimum similarity (Jaro-Winkler, 0 to 1) of two names to suggest one for the other.
 const ALIKE: f64 = 0.8;
 
-/// A name that is not among those that are known.
+/// A name that is not among the known ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     what: &'static str,
@@ -17,12 +16,12 @@ pub struct UnknownName {
 }
 
 impl UnknownName {
-    /// `name` is no `what`; `known` are those there are.
+    /// Returns the error for `name`, which is not a valid `what`; `known` are the valid names.
     pub fn new<N: Into<String>>(what: &'static str, name: &str, known: impl IntoIterator<Item = N>) -> Self {
         Self { what, name: name.to_owned(), known: known.into_iter().map(N::into).collect() }
     }
 
-    /// The name that was probably meant.
+    /// Returns the name that was probably meant.
     pub fn nearest(&self) -> Option<&str> {
         nearest(&self.name, self.known.iter().map(String::as_str))
     }
@@ -31,14 +30,14 @@ impl UnknownName {
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, name, known } = self;
-        write!(f, "there is no {what} {name:?}; ")?;
+        write!(f, "unknown {what} {name:?}; ")?;
         if let Some(nearest) = self.nearest() {
             write!(f, "did you mean {nearest:?}? ")?;
         }
         match known.split_last() {
             None => f.write_str("none is known"),
-            Some((only, [])) => write!(f, "it can be {only}"),
-            Some((last, others)) => write!(f, "it can be {} or {last}", others.join(", ")),
+            Some((only, [])) => write!(f, "expected {only}"),
+            Some((last, others)) => write!(f, "expected {} or {last}", others.join(", ")),
         }
     }
 }
@@ -57,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_understood_and_another_word_is_not() {
+    fn a_typo_is_recognised_and_another_word_is_not() {
         let known = ["playwright", "playwright_stealth", "direct_access", "archive_proxy"];
         for (slip, meant) in [
             ("playwrite", Some("playwright")),
@@ -71,8 +70,8 @@ mod tests {
     }
 
     #[test]
-    fn the_message_names_what_there_is() {
+    fn the_message_names_the_known_names() {
         let text = UnknownName::new("mode", "lerning", ["learning", "legacy"]).to_string();
-        assert_eq!(text, "there is no mode \"lerning\"; did you mean \"learning\"? it can be learning or legacy");
+        assert_eq!(text, "unknown mode \"lerning\"; did you mean \"learning\"? expected learning or legacy");
     }
 }

@@ -26,9 +26,9 @@ fn check_says_all_that_is_wrong_at_once_with_its_place() {
     assert_eq!(lines.len(), 4, "{}", ran.stdout);
     assert!(lines[0].starts_with("f.toml:4:1: error: unknown field `page_valu`"), "{}", lines[0]);
     assert!(lines[0].ends_with("did you mean `page_value`?"), "{}", lines[0]);
-    assert!(lines[1].starts_with("f.toml:5:20: error: scoring.success_discount is 2.0;"), "{}", lines[1]);
+    assert!(lines[1].starts_with("f.toml:5:20: error: invalid scoring.success_discount 2.0:"), "{}", lines[1]);
     assert!(lines[2].starts_with("f.toml:7:14: error: unknown variant `synch`"), "{}", lines[2]);
-    assert!(lines[3].starts_with("FETCHWISE_SPLIT_SHARE: error: split_share is 9.0; it can be 0 to 1"), "{}", lines[3]);
+    assert!(lines[3].starts_with("FETCHWISE_SPLIT_SHARE: error: invalid split_share 9.0: expected 0 to 1"), "{}", lines[3]);
 
     let json = config(&place, &["config", "check", &file, "--json"], &[]).one();
     assert_eq!((json["ok"].as_bool(), json["problems"].as_array().map(Vec::len)), (Some(false), Some(3)));
@@ -58,8 +58,8 @@ fn check_looks_at_what_the_settings_name() {
     for part in [
         "f.toml:5: network.allow:",
         "none.toml",
-        "routes.csv, line 2: the route of a.org: there is no fetcher \"playwrite\"; did you mean \"playwright\"?",
-        "there is no fetcher \"playwrit\"; did you mean \"playwright\"?",
+        "routes.csv, line 2: the route of a.org: unknown fetcher \"playwrite\"; did you mean \"playwright\"?",
+        "unknown fetcher \"playwrit\"; did you mean \"playwright\"?",
         "warning: the fetcher x is left out: there is no program /no/such/program",
     ] {
         assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
@@ -138,7 +138,7 @@ fn a_variable_that_means_nothing_is_a_warning_with_what_was_probably_meant() {
         &[("FETCHWISE_LOG__RETAINDAYS", "7"), ("FETCHWISE_TOKEN", "t")],
     );
     assert_eq!(ran.code, 0);
-    let want = "warning: the variable FETCHWISE_LOG__RETAINDAYS: it means no setting; did you mean FETCHWISE_LOG__RETAIN_DAYS?\n";
+    let want = "warning: the variable FETCHWISE_LOG__RETAINDAYS: unknown setting; did you mean FETCHWISE_LOG__RETAIN_DAYS?\n";
     assert_eq!(ran.stderr, want);
     let wrong = config(&place, &["select", "http://e.org/"], &[("FETCHWISE_LOG__RETAIN_DAYS", "long")]);
     assert_eq!(wrong.code, 2);

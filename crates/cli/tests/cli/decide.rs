@@ -166,12 +166,12 @@ fn names_that_mean_nothing_are_errors_with_the_nearest_one() {
     let twice = place.write("twice.toml", "[[fetcher]]\nname = 'a'\n[[fetcher]]\nname = 'a'\n");
     let empty = place.write("urls.txt", "");
     for (more, want) in [
-        (["--router", &routes], "routes.csv, line 3: the route of b.org: there is no fetcher \"playwrite\""),
+        (["--router", &routes], "routes.csv, line 3: the route of b.org: unknown fetcher \"playwrite\""),
         (["--router", &routes], "did you mean \"playwright\"?"),
-        (["--router", &columns], "columns.csv, line 1: the columns are host, tool; expected domain and fetcher"),
+        (["--router", &columns], "columns.csv, line 1: invalid columns host, tool: expected domain and fetcher"),
         (["--config", &prior], "did you mean \"direct_access\"?"),
         (["--config", &twice], "twice.toml, line 4: fetcher.1.name is \"a\""),
-        (["--fetcher", "playwrite"], "there is no fetcher \"playwrite\""),
+        (["--fetcher", "playwrite"], "unknown fetcher \"playwrite\""),
     ] {
         let fetch = ["fetch", "--input", &empty, "--no-browser"];
         for command in [&["select", "https://e.org/"][..], &["explain", "https://e.org/"], &fetch] {
@@ -399,7 +399,7 @@ fn what_the_caller_knows_decides_and_what_the_url_tells_is_refused() {
     assert_eq!(select(&[]), "direct_access");
     assert_eq!(select(&["--tag", "video_platform=vimeo"]), "youtube_downloader");
     let refused = place.run(&["select", "https://new.org/", "--tag", "domain=e.org"]);
-    assert!(refused.code == 2 && refused.stderr.contains("the URL tells that by itself"), "{}", refused.stderr);
+    assert!(refused.code == 2 && refused.stderr.contains("the URL determines that type"), "{}", refused.stderr);
 }
 
 #[test]

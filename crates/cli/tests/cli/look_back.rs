@@ -327,7 +327,7 @@ fn paused_links_and_hosts_are_shown_with_their_reason_and_are_released() {
     assert!(left > 60.0 && left <= 1200.0 && row["host_paused_until"].is_string(), "{row}");
     assert_eq!((row["domain"].as_str(), row["risk_level"].as_u64()), (Some("e.org"), Some(2)));
     assert_eq!(names(&["hosts", "--paused", "--json"], "host"), ["e.org", "f.org"]);
-    assert!(place.run(&["links"]).stdout.contains("its host asked to be left alone"));
+    assert!(place.run(&["links"]).stdout.contains("its host asked for a pause"));
 
     let released = place.run(&["release", "www.e.org", "--json"]).one();
     assert_eq!((&released["host"], &released["released"]), (&json!("e.org"), &json!(true)), "{released}");

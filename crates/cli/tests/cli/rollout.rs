@@ -176,7 +176,7 @@ fn mode_share_and_table_change_under_load_and_no_request_is_dropped() {
         ("mode = 'shadow'", "", "again: mode shadow"),
         ("mode = 'split'", "split_share = 0.25", "again: mode split, 25.0 % of the hosts"),
         ("mode = 'splat'", "", "the rules stay as they are"),
-        ("mode = 'split'", "split_share = 7.0", "split_share is 7.0; it can be 0 to 1"),
+        ("mode = 'split'", "split_share = 7.0", "invalid split_share 7.0: expected 0 to 1"),
         ("mode = 'learning'", "", "again: mode learning"),
     ] {
         take(40);
@@ -184,7 +184,7 @@ fn mode_share_and_table_change_under_load_and_no_request_is_dropped() {
         hang_up(words);
     }
     place.write("routes.csv", format!("domain,fetcher\n{},nobody\n", host(0)));
-    hang_up("routes.csv, line 2: the route of 127.0.72.1: there is no fetcher \"nobody\"");
+    hang_up("routes.csv, line 2: the route of 127.0.72.1: unknown fetcher \"nobody\"");
     take(HOSTS * 30 - 200);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(seen.len(), HOSTS * 30);
@@ -319,7 +319,7 @@ fn a_table_may_have_more_columns_in_any_order_and_says_so() {
     let args = ["select", "--json", "--mode", "legacy", "--router", "t.csv", "https://a.example/"];
     let decided = place.run_with_browser(&args);
     assert_eq!(decided.one()["fetcher"], "playwright");
-    assert!(decided.stderr.contains("t.csv, line 1: the column \"owner\" is left out"), "{}", decided.stderr);
+    assert!(decided.stderr.contains("t.csv, line 1: ignored column \"owner\""), "{}", decided.stderr);
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn what_is_good_is_in_force_and_what_is_not_changes_nothing() {
     assert_eq!(in_force(&server), good);
     files.config("mode = 'learning'");
     files.write("routes.csv", "domain,fetcher\ne.org,nobody\n");
-    server.hang_up("there is no fetcher \"nobody\"");
+    server.hang_up("unknown fetcher \"nobody\"");
     assert_eq!(in_force(&server), good);
     files.write("routes.csv", "domain,fetcher\ne.org,playwright\n");
     files.write("rules.toml", "[[rule]]\nid = 7\n");

@@ -1,7 +1,10 @@
-//! How large the parts of an attempt may be, and an attempt made to fit.
+//! Limits of the parts of an attempt, and the adjustment of an attempt to them.
 //!
-//! Owns: the limits that recording and importing share. Invariant: what [`Attempt::bounded`] returns is exported as a line that
-//! `import` takes, and is read back as the same attempt. So nothing gets into a log that could not be carried to another one.
+//! Owns: the limits that recording and importing share.
+//!
+//! Invariants: [`Attempt::bounded`] returns an attempt that can be exported as a line which `import` accepts and reads
+//! back unchanged. A log therefore holds nothing that could not be carried to another log.
+//!
 //! Must not know: how an attempt is written.
 
 use std::borrow::Cow;
@@ -23,35 +26,36 @@ pub const MAX_LINK_BYTES: usize = MAX_URL_BYTES;
 pub const MAX_VALUE_BYTES: usize = 4 << 10;
 /// The longest value of a response header, in bytes.
 pub const MAX_HEADER_BYTES: usize = 16 << 10;
-/// The most heuristics or response headers of one attempt.
+/// The maximum number of heuristics, or of response headers, of one attempt.
 pub const MAX_ITEMS: usize = 256;
-/// The most bytes of all heuristics of one recorded attempt together. Even when each of them takes six bytes of JSON, the
-/// attempt's line is no longer than `import` reads.
+/// The most bytes of all heuristics of one recorded attempt together. Even if each byte takes six bytes of JSON, the
+/// attempt's line stays within the limit of `import`.
 pub const MAX_TAGS_BYTES: usize = 256 << 10;
-/// The longest duration, in milliseconds: up to here `f64` counts exactly.
+/// The longest duration, in milliseconds: up to here, `f64` is exact.
 pub const MAX_DURATION_MS: u64 = (1 << 53) - 1;
-/// The last moment that RFC 3339 can write, the end of the year 9999.
+/// The last time that RFC 3339 can write: the end of the year 9999.
 pub const MAX_TIME: Timestamp = Timestamp::from_millis(253_402_300_799_999);
 
-/// Why an attempt cannot be recorded, in any form.
+/// The reason why an attempt cannot be recorded in any form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unrecordable {
-    /// Its URL is not one that can be fetched.
+    /// Its URL cannot be fetched.
     #[error("its URL cannot be fetched: {0}")]
     Url(#[from] UrlError),
-    /// It does not say which fetcher made it.
-    #[error("it names no fetcher")]
+    /// It does not name its fetcher.
+    #[error("missing fetcher")]
     NoFetcher,
 }
 
 impl Attempt {
-    /// This attempt within all limits, itself where it is. Texts that are too long are cut, what cannot be said in a line is
-    /// left out, headers of one name are joined, and what contradicts the outcome is made to agree with it. A link that is too
-    /// long keeps its beginning and a hash of the rest, so that two of them stay two.
+    /// Returns this attempt adjusted to all limits; borrowed if it already meets them. Long texts are cut. Values that
+    /// a line cannot express are left out. Headers of one name are joined. Fields that contradict the outcome are made
+    /// to agree with it. A link that is too long keeps its beginning and a hash of the rest, so that two such links
+    /// stay different.
     ///
     /// # Errors
-    /// [`Unrecordable`] when there is no URL that can be fetched, or no fetcher.
+    /// [`Unrecordable`] if there is no URL that can be fetched, or no fetcher.
     pub fn bounded(&self) -> Result<Cow<'_, Self>, Unrecordable> {
         if self.fetcher.is_empty() {
             return Err(Unrecordable::NoFetcher);
@@ -62,13 +66,13 @@ impl Attempt {
         self.made_to_fit().map(Cow::Owned)
     }
 
-    /// Whether it is as [`bounded`](Self::bounded) would return it. May say no of one that is.
+    /// Returns whether [`bounded`](Self::bounded) would return it unchanged. May return `false` for such an attempt.
     fn is_bounded(&self) -> bool {
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
         let error_fits = match &self.error_type {
             None => !(self.success && self.is_banned),
             Some(ErrorType::Known(kind)) => !self.success && self.is_banned == kind.is_banned(),
-            // A name that this release knows is that kind.
+            // A name that this release knows is a known kind.
             Some(ErrorType::Other(name)) => {
                 !self.success && is_name(name) && ErrorType::from_name(name).kind().is_none()
             }
@@ -120,7 +124,7 @@ impl Attempt {
         let is_banned = kind.map_or(self.is_banned && !self.success, |kind| kind.is_banned());
         let mut heuristics = made_tags(&self.heuristics);
         if heuristics.is_empty() {
-            // As `import` fills them in.
+            // The same default as in `import`.
             heuristics =
                 made_tags(&UrlFeatures::extract(&url)?.heuristics().into_iter().map(Tag::from).collect::<Vec<_>>());
         }
@@ -143,7 +147,7 @@ impl Attempt {
             source: self.source.as_deref().and_then(made_name).map(Cow::Owned),
             propensity: self.propensity.filter(|p| *p > 0.0 && *p <= 1.0),
             hint: self.hint,
-            // What is no number teaches nothing.
+            // NaN teaches nothing.
             weight: if self.weight.is_nan() { 0.0 } else { self.weight.clamp(0.0, 1.0) },
             try_no: self.try_no.max(1),
             shadow_fetcher: self.shadow_fetcher.as_deref().and_then(made_fetcher),
@@ -155,8 +159,15 @@ impl Attempt {
     }
 }
 
-/// The name under which a link is recorded: a URL loses its user info and fragment, as the URL of an attempt does; any other
-/// name is the caller's, made to fit.
+/// Returns the name under which a link is recorded, borrowed if it is `link` itself.
+///
+/// A URL loses its user info and fragment, as the URL of an attempt does. Any other name is the caller's: NUL
+/// characters are replaced, and a name beyond [`LINK_MAX_BYTES`] keeps its beginning and a hash.
+///
+/// ```
+/// use fetchwise_types::attempt::bounds::link_name; assert_eq!(link_name("https://me:secret@example.org/a#top"),
+/// "https://example.org/a"); assert_eq!(link_name("article 7"), "article 7");
+/// ```
 pub fn link_name(link: &str) -> Cow<'_, str> {
     if let Ok(url) = parse(link) {
         let text = identity(&url);
@@ -171,7 +182,7 @@ pub fn link_name(link: &str) -> Cow<'_, str> {
     }
     let hash = format!("~{:016x}", xxh3_64(link.as_bytes()));
     let made = format!("{}{hash}", cut(&text, MAX_LINK_BYTES - hash.len()));
-    // What was too long for a URL may be one now.
+    // A name that was too long for a URL may be one now.
     Cow::Owned(parse(&made).map_or(made, |url| identity(&url).to_owned()))
 }
 
@@ -191,7 +202,8 @@ fn is_stored(header: &Header) -> bool {
     STORED_HEADERS.iter().any(|name| header.name.eq_ignore_ascii_case(name))
 }
 
-/// Whether parsing `url` would give it back unchanged, for the many of which that can be told at a glance.
+/// Returns whether parsing `url` would return it unchanged. May return `false` for such a URL; decides the frequent
+/// cases quickly.
 fn is_plain_url(url: &str) -> bool {
     let Some(rest) = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")) else { return false };
     let Some((host, path)) = rest.split_once('/') else { return false };
@@ -204,7 +216,7 @@ fn is_plain_url(url: &str) -> bool {
         && host.split('.').all(is_label)
         && host.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_lowercase()));
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_~/?=&+,;:!*()$@.".contains(&b);
-    // Dots may be steps up or down.
+    // Dots may be relative path segments.
     url.len() <= MAX_URL_BYTES
         && host_is_plain
         && path.bytes().all(is_plain)
@@ -220,12 +232,12 @@ fn without_nul(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
 }
 
-/// Text that fits.
+/// Returns `text`, cut to fit.
 fn made_text(text: &str, max: usize) -> String {
     cut(&without_nul(text), max).to_owned()
 }
 
-/// A name that fits; none when there is nothing of it.
+/// Returns `name`, cut to fit; `None` if nothing is left of it.
 fn made_name(name: &str) -> Option<String> {
     let clean: String = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     let name = cut(&clean, MAX_NAME_BYTES);
@@ -236,7 +248,7 @@ fn made_fetcher(name: &str) -> Option<String> {
     made_name(name).map(|name| canonical(&name).to_owned())
 }
 
-/// One header a name, in the order of names: that is what a JSON object can hold.
+/// Returns one header per name, in the order of names: a JSON object can hold that.
 fn made_headers(headers: &[Header]) -> Vec<Header> {
     let mut made: Vec<Header> = Vec::new();
     for header in headers.iter().filter(|header| is_stored(header)) {
@@ -252,7 +264,7 @@ fn made_headers(headers: &[Header]) -> Vec<Header> {
     made
 }
 
-/// Each heuristic once, as many as fit.
+/// Returns each heuristic once, up to the limits.
 fn made_tags(tags: &[Tag]) -> Vec<Tag> {
     let (mut made, mut bytes): (Vec<Tag>, usize) = (Vec::new(), 0);
     for Tag { heuristic: Heuristic { kind, value }, importance } in tags.iter().filter(|t| !t.heuristic.kind.is_empty())

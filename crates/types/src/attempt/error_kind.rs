@@ -1,13 +1,13 @@
-//! How an attempt can end, and what each end means for learning: the one table of attribution.
+//! The table of attribution: how an attempt can end, and what each end means for learning.
 //!
-//! Only what the fetcher is to blame for moves its evidence. A missing page, a dead name or a full redirect budget says
-//! nothing about the fetcher that met it.
+//! Only failures that the fetcher caused move its evidence. A missing page, an unknown host name or too many redirects
+//! say nothing about the fetcher.
 
 use std::fmt;
 
 macro_rules! error_kinds {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
-        /// Why an attempt delivered no content.
+        /// The reason why an attempt delivered no content.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind {
@@ -18,12 +18,12 @@ macro_rules! error_kinds {
             /// Every kind, in the order of the table.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The name it has in JSON and in the log.
+            /// Returns the name in JSON and in the log.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// The kind called `name`, if there is one.
+            /// Returns the kind called `name`, if there is one.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $($name => Some(Self::$variant),)+ _ => None }
             }
@@ -58,13 +58,13 @@ error_kinds! {
     DnsError = "dns_error",
     /// The TLS handshake failed.
     TlsError = "tls_error",
-    /// What stands between the crawler and the site failed, not the site: a proxy, an archive, a service.
+    /// A server between the crawler and the site failed, not the site: a proxy, an archive, a service.
     ProxyError = "proxy_error",
     /// Too many redirects, or a redirect that goes nowhere.
     RedirectLoop = "redirect_loop",
     /// The body (or the headers) passed a limit.
     TooLarge = "too_large",
-    /// The address is not one that may be dialled.
+    /// The address may not be dialled.
     RefusedAddress = "refused_address",
     /// Not a URL that can be fetched.
     InvalidUrl = "invalid_url",
@@ -72,19 +72,19 @@ error_kinds! {
     Queued = "queued",
     /// The crawler's own machine was at its limits. Such an attempt is not recorded.
     LocalFault = "local_fault",
-    /// The host said "not now" to this address (a 429, or a block that says for how long) after it had let the same fetcher
-    /// through: that is about the crawler's speed, and no fetcher is to blame for it.
+    /// The host said "not now" to this address (a 429, or a block that says for how long) after it had served the same
+    /// fetcher. It is about the crawler's speed, and not attributed to a fetcher.
     RateLimited = "rate_limited",
     /// The host's robots.txt asks crawlers not to fetch it.
     Disallowed = "disallowed",
-    /// A source that is asked in the site's place (an archive, a search service) does not have it.
+    /// A source that serves in place of the site (an archive, a search service) does not have the page.
     NotHeld = "not_held",
 }
 
-/// What the pipeline does after an attempt that ended with an [`ErrorKind`].
+/// The next step after an attempt that ended with an [`ErrorKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Another fetcher, when the index says so.
+    /// Another fetcher, if its index is worth it.
     OtherFetcher,
     /// The same fetcher once more, then as [`Next::OtherFetcher`].
     RetryThenOther,
@@ -95,17 +95,17 @@ pub enum Next {
 }
 
 impl ErrorKind {
-    /// Whether the site blocked the request: the address is at risk.
+    /// Returns whether the site blocked the request: the address is at risk.
     pub const fn is_banned(self) -> bool {
         matches!(self, Self::BlockedCaptcha | Self::Blocked403 | Self::RateLimited)
     }
 
-    /// Whether it may pass by itself, so that one retry by the same fetcher is worth it.
+    /// Returns whether it may pass by itself, so that one retry with the same fetcher is worthwhile.
     pub const fn is_transient(self) -> bool {
         matches!(self, Self::Timeout | Self::NetworkError | Self::ServerError | Self::Truncated)
     }
 
-    /// Whether neither the fetcher nor a pause can do anything about it: logged, nothing learned, no pause.
+    /// Returns whether neither a fetcher nor a pause can help: it is logged, without learning and without a pause.
     pub const fn is_neutral(self) -> bool {
         matches!(
             self,
@@ -124,13 +124,13 @@ impl ErrorKind {
         )
     }
 
-    /// Whether it says nothing about the site at all, since somebody else was asked: another fetcher may do better, and what the
-    /// site itself said before stays the last word about it.
+    /// Returns whether it says nothing about the site because another server was contacted. Another fetcher may do
+    /// better, and the site's own earlier response stays decisive.
     pub const fn is_of_go_between(self) -> bool {
         matches!(self, Self::ProxyError | Self::NotHeld)
     }
 
-    /// How much it moves the fetcher's weights once it is final (a transient failure: after its retry).
+    /// Returns its weight in the fetcher's evidence once it is final (for a transient failure: after its retry).
     pub const fn weight(self) -> f64 {
         match self {
             Self::Timeout => 0.5,
@@ -140,7 +140,7 @@ impl ErrorKind {
         }
     }
 
-    /// What comes after it.
+    /// Returns the next step after it.
     pub const fn next(self) -> Next {
         match self {
             Self::BlockedCaptcha

@@ -1,10 +1,12 @@
-//! Ids of new attempts: UUIDv7, the time in milliseconds and 74 random bits.
+//! Ids of new attempts: UUIDv7, with the time in milliseconds and 74 random bits.
 //!
-//! Each thread draws its bits by itself, without a lock and without asking the operating system: SipHash of a counter, under a
-//! key of 128 bits that the standard library takes from the system once a thread. That is a pseudo-random function, so no two
-//! draws of a thread are related, and no two threads or machines share a key. Ids of one millisecond are in no order.
-//! `Uuid::now_v7` would take a lock of the process, and random bits from the operating system, for every id; so only `Builder` is
-//! taken from `uuid`. Must not know what an attempt is.
+//! Each thread draws its bits alone, without a lock and without a system call: SipHash of a counter, under a 128-bit
+//! key that the standard library takes from the system once per thread. SipHash is a pseudo-random function, so the
+//! draws of a thread are unrelated, and no two threads or machines share a key. Ids of the same millisecond have no
+//! order. `Uuid::now_v7` would take a process-wide lock, and random bits from the system, for every id; so only
+//! `Builder` is used from `uuid`.
+//!
+//! Must not know: attempts.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher as _, RandomState};
@@ -13,7 +15,7 @@ use uuid::{Builder, Uuid};
 
 use crate::time::Timestamp;
 
-/// A new id, unlike any other. Costs a look at the clock and two short hashes.
+/// Returns a new, unique id. Costs one clock read and two short hashes.
 pub fn new() -> Uuid {
     thread_local! {
         static BITS: Bits = Bits::default();
@@ -22,12 +24,12 @@ pub fn new() -> Uuid {
     let mut random = [0; 10];
     random[..8].copy_from_slice(&high);
     random[8..].copy_from_slice(&low[..2]);
-    // A clock before 1970 is not worth an error: the random bits tell ids apart.
+    // A clock before 1970 is not worth an error: the random bits make ids unique.
     let millis = u64::try_from(Timestamp::now().as_millis()).unwrap_or(0);
     Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
 }
 
-/// One thread's random bits. Has nothing to drop, so that it is there for as long as its thread runs.
+/// One thread's random bits. It has no destructor, so it exists for as long as its thread runs.
 #[derive(Default)]
 struct Bits {
     key: RandomState,
@@ -82,12 +84,12 @@ mod tests {
             }
         }
         let random = set.iter().filter(|&&count| count > 0 && count < IDS);
-        // Ten standard deviations: this fails for a bit that leans, and never by chance.
+        // Ten standard deviations: this fails for a biased bit, and never by chance.
         assert!(random.clone().all(|count| count.abs_diff(IDS / 2) < 320), "{set:?}");
         assert_eq!(random.count(), 74);
     }
 
-    /// What is left of an id without its time, version and variant.
+    /// Returns an id without its time, version and variant.
     fn random_bits() -> u128 {
         new().as_u128() & 0x0000_0000_0000_0fff_3fff_ffff_ffff_ffff
     }

@@ -1,7 +1,7 @@
-//! Attempts: one request by one fetcher for one URL, with how it ended. They are the truth; evidence is a cache of them.
+//! Attempts: one request by one fetcher for one URL, with its result. They are the truth; evidence is a cache of them.
 //!
-//! [`outcome`] owns how a request can end and what that means, [`bounds`] how
-//! large its parts may be, `json` how an attempt is written as JSON, `id` what it is called.
+//! [`error_kind`] owns how a request can fail and what that means, [`bounds`] how large its parts may be, `json` how an
+//! attempt is written as JSON, and [`id`] its id.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,22 +22,22 @@ pub mod id;
 #[cfg(feature = "json")]
 pub mod json;
 
-/// Why an attempt failed: a kind this release knows, or the text that an import brought.
+/// The reason why an attempt failed: a kind that this release knows, or the text of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorType {
-    /// One of the table.
+    /// A kind of the table.
     Known(ErrorKind),
-    /// Anything else: a failure of the fetcher, nothing more is known.
+    /// Any other failure; it counts as the fetcher's.
     Other(Box<str>),
 }
 
 impl ErrorType {
-    /// The type called `name`.
+    /// Returns the type called `name`.
     pub fn from_name(name: &str) -> Self {
         ErrorKind::from_name(name).map_or_else(|| Self::Other(name.into()), Self::Known)
     }
 
-    /// Its name in JSON and in the log.
+    /// Returns the name in JSON and in the log.
     pub fn name(&self) -> &str {
         match self {
             Self::Known(kind) => kind.name(),
@@ -45,7 +45,7 @@ impl ErrorType {
         }
     }
 
-    /// The kind, when it is one of the table.
+    /// Returns the kind, if the table has it.
     pub fn kind(&self) -> Option<ErrorKind> {
         match self {
             Self::Known(kind) => Some(*kind),
@@ -60,7 +60,7 @@ impl fmt::Display for ErrorType {
     }
 }
 
-/// What the last failure of a URL looked like: how post-fetch knowledge enters the next decision about it.
+/// The kind of a URL's last failure: it carries post-fetch knowledge into the next decision about the URL.
 #[derive(
     Clone,
     Copy,
@@ -82,7 +82,7 @@ pub enum Hint {
     Empty = 1,
     /// The deadline passed.
     Timeout = 2,
-    /// It failed in another way.
+    /// Another failure.
     Unknown = 3,
 }
 
@@ -94,7 +94,7 @@ impl Hint {
     /// Every hint.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// What a failure of `kind` tells the next attempt.
+    /// Returns the hint that a failure of `kind` gives to the next attempt.
     pub const fn after(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::BlockedCaptcha | ErrorKind::Blocked403 => Self::Blocked,
@@ -104,22 +104,22 @@ impl Hint {
         }
     }
 
-    /// Its name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The hint called `name`.
+    /// Returns the hint called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         name.parse().ok()
     }
 }
 
-/// Who served a fetch where there is a choice: the evidence, or the table that people wrote.
+/// The arm that served a fetch, if there is a choice: learning, or the hand-written table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Arm {
-    /// What attempts have taught.
+    /// The evidence of attempts.
     Learning = 0,
     /// The router table.
     Legacy = 1,
@@ -129,7 +129,7 @@ impl Arm {
     /// Both arms.
     pub const ALL: [Self; 2] = [Self::Learning, Self::Legacy];
 
-    /// Its name in JSON.
+    /// Returns the name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Learning => "learning",
@@ -137,18 +137,18 @@ impl Arm {
         }
     }
 
-    /// The arm called `name`.
+    /// Returns the arm called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|arm| arm.name() == name)
     }
 }
 
-/// A heuristic as an attempt is tagged with it.
+/// A heuristic on an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tag {
     /// Type and value.
     pub heuristic: Heuristic,
-    /// Its predictive power from 0 to 1, once analytics have worked it out.
+    /// Its predictive power from 0 to 1, once analytics have computed it.
     pub importance: Option<f32>,
 }
 
@@ -170,51 +170,53 @@ impl From<Heuristic> for Tag {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
-    /// UUIDv7 of a live attempt; UUIDv8 made from the content of an imported one that had none.
+    /// A UUIDv7 for a live attempt; a UUIDv8 of the content for an imported one without an id.
     pub id: Uuid,
-    /// The caller's name for what is fetched; the URL unless it has another.
+    /// The caller's name for the link; by default the URL.
     pub link: String,
-    /// What was asked for, without user info and fragment.
+    /// The requested URL, without user info and fragment.
     pub url: String,
-    /// Who asked.
+    /// The name of the fetcher.
     pub fetcher: String,
     /// Whether content was delivered.
     pub success: bool,
     /// Whether the site blocked it.
     pub is_banned: bool,
-    /// Why it failed.
+    /// The reason of the failure.
     pub error_type: Option<ErrorType>,
-    /// HTTP status, when a response came.
+    /// The HTTP status, if a response came.
     pub http_status: Option<u16>,
-    /// Response headers, those of [`STORED_HEADERS`] only.
+    /// The response headers that are in [`STORED_HEADERS`].
     pub response_headers: Vec<Header>,
-    /// How long it took, in milliseconds.
+    /// Its duration, in milliseconds.
     pub duration_ms: u64,
-    /// When it was made.
+    /// The time at which it was made.
     pub attempted_at: Timestamp,
     /// The decision that led to it: `learned`, `inferred`, `explore`, `probe`, `hard_coded` or `hinted`.
     pub source: Option<Cow<'static, str>>,
-    /// The chance that the policy gave to this fetcher.
+    /// The probability with which the policy chose this fetcher.
     pub propensity: Option<f64>,
-    /// What was known of the URL's last failure before it.
+    /// The kind of the URL's last failure before it.
     pub hint: Option<Hint>,
-    /// How much it counts as evidence: 0, 0.5 or 1.
+    /// Its weight as evidence: 0, 0.5 or 1.
     pub weight: f64,
     /// Its number within one fetch of the link, from 1 on.
     pub try_no: u32,
-    /// What the other arm would have taken, in shadow mode.
+    /// The fetcher that the other arm would have chosen, in shadow mode.
     pub shadow_fetcher: Option<String>,
-    /// What it is tagged with, from before and after the fetch.
+    /// Its heuristics, from before and after the fetch.
     pub heuristics: Vec<Tag>,
-    /// The rule of the policy that chose the fetcher, by the name of a [`Rule`](crate::decision::Rule) or, from an import, any other.
+    /// The rule of the policy that chose the fetcher: the name of a [`Rule`](crate::decision::Rule) or, from an import,
+    /// any other.
     pub rule: Option<Cow<'static, str>>,
     /// The fetcher's confidence when it was chosen, 0 to 1.
     pub confidence: Option<f64>,
-    /// The arm that served the fetch. None where there was no choice: in mode `learning`, for a link without a wish of its own.
+    /// The arm that served the fetch. `None` without a choice: in mode `learning`, for a link without a mode of its
+    /// own.
     pub arm: Option<Arm>,
 }
 
-/// The response headers that are stored with an attempt; all others may hold what is nobody's business.
+/// The response headers that are stored with an attempt; all others may hold private data.
 pub const STORED_HEADERS: &[&str] = &[
     "server",
     "content-type",
@@ -231,24 +233,29 @@ pub const STORED_HEADERS: &[&str] = &[
     "memento-datetime",
 ];
 
-/// Those of `headers` that may be stored.
+/// Returns the headers that may be stored.
 pub fn stored_headers(headers: &[Header]) -> Vec<Header> {
     headers.iter().filter(|h| STORED_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name))).cloned().collect()
 }
 
 impl Attempt {
-    /// A new attempt at `url` that has not ended yet: no success, no error, weight 1, tagged with what the URL shows.
+    /// Returns an attempt at `url` that has not ended yet: no success, no error, weight 1, tagged with the heuristics
+    /// of the URL.
     ///
     /// # Errors
-    /// [`UrlError`] when the URL cannot be fetched.
+    /// [`UrlError`] if the URL cannot be fetched.
     pub fn new(url: &url::Url, fetcher: &str, at: Timestamp) -> Result<Self, UrlError> {
         let features = UrlFeatures::extract(url)?;
         Self::tagged(url, fetcher, at, features.heuristics().into_iter().map(Tag::from).collect())
     }
 
-    /// As [`Attempt::new`], for a URL that can be fetched and whose tags are known already.
+    /// Returns an attempt as [`Attempt::new`] does, but tagged with `heuristics` only. For callers that have the
+    /// heuristics of the URL already: it extracts none, and does not check whether the URL can be fetched.
+    ///
+    /// # Errors
+    /// [`UrlError`] if `url` has a user name or password and cannot be parsed without it.
     pub fn tagged(url: &url::Url, fetcher: &str, at: Timestamp, heuristics: Vec<Tag>) -> Result<Self, UrlError> {
-        // Nobody's password belongs into a log.
+        // A log must not contain passwords.
         let bare = match url.username().is_empty() && url.password().is_none() {
             true => None,
             false => Some(crate::heuristic::url::parse(url.as_str())?),
@@ -279,7 +286,7 @@ impl Attempt {
         })
     }
 
-    /// Ended with content.
+    /// Returns the attempt ended with content.
     #[must_use]
     pub fn delivered(mut self) -> Self {
         self.success = true;
@@ -289,7 +296,7 @@ impl Attempt {
         self
     }
 
-    /// Ended with an error of `kind`, for good: it counts as evidence by the kind's weight.
+    /// Returns the attempt ended with a final error of `kind`; it counts as evidence by the kind's weight.
     #[must_use]
     pub fn failed(mut self, kind: ErrorKind) -> Self {
         self.success = false;
@@ -299,7 +306,7 @@ impl Attempt {
         self
     }
 
-    /// The value of the heuristic called `kind`, if the attempt is tagged with it.
+    /// Returns the value of the heuristic called `kind`, if the attempt has it.
     pub fn heuristic(&self, kind: &str) -> Option<&str> {
         self.heuristics.iter().find(|tag| tag.heuristic.kind == kind).map(|tag| tag.heuristic.value.as_ref())
     }

@@ -1,11 +1,12 @@
-//! Which suffixes mean a file: the shipped ones, but for what a crawler says of its own.
+//! The suffixes that mean a file: the shipped ones, with a crawler's own changes.
 //!
-//! Invariant: a suffix is a file's or a page's for all attempts of a process, those that are replayed among them: evidence of the two
-//! is kept apart.
+//! Invariants: a suffix means either files or pages for all attempts of a process, replayed ones included, because
+//! their evidence is separate.
 
 use super::url::{ContentKind, Suffix};
 
-/// Which suffixes mean a file. The default has the shipped ones: documents, pictures, sounds, films, archives, programs, data.
+/// The suffixes that mean a file. The default has the shipped ones: documents, images, audio, video, archives,
+/// programs, data.
 ///
 /// ```
 /// use fetchwise_types::heuristic::files::FileSuffixes;
@@ -20,35 +21,35 @@ use super::url::{ContentKind, Suffix};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct FileSuffixes {
-    /// Those that are another kind than shipped. Few: they are gone through.
+    /// The suffixes whose kind differs from the shipped one. They are few, so a linear search is fast.
     changed: Vec<(Suffix, ContentKind)>,
 }
 
-/// A text that is no suffix.
+/// A text that is not a valid suffix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no suffix: expected at most ten letters and digits after a dot, as in .pdf")]
+#[error("invalid suffix {text:?}: expected at most ten letters and digits after a dot, as in .pdf")]
 pub struct InvalidSuffix {
     text: String,
 }
 
 impl FileSuffixes {
-    /// The same, and `suffix` (with or without its dot) means a file.
+    /// Returns the suffixes with `suffix` (with or without its dot) as a file's.
     ///
     /// # Errors
-    /// [`InvalidSuffix`] when it is none.
+    /// [`InvalidSuffix`] if it is not a valid suffix.
     pub fn file(self, suffix: &str) -> Result<Self, InvalidSuffix> {
         self.with(suffix, ContentKind::File)
     }
 
-    /// The same, and `suffix` (with or without its dot) means a page.
+    /// Returns the suffixes with `suffix` (with or without its dot) as a page's.
     ///
     /// # Errors
-    /// [`InvalidSuffix`] when it is none.
+    /// [`InvalidSuffix`] if it is not a valid suffix.
     pub fn page(self, suffix: &str) -> Result<Self, InvalidSuffix> {
         self.with(suffix, ContentKind::Page)
     }
 
-    /// What `suffix` (with or without its dot) means; what is no suffix is a page's.
+    /// Returns the kind of `suffix` (with or without its dot); a text that is not a valid suffix means a page.
     pub fn kind_of(&self, suffix: &str) -> ContentKind {
         self.kind(read(suffix).ok())
     }
@@ -60,7 +61,7 @@ impl FileSuffixes {
         Ok(self)
     }
 
-    /// File or page, by the suffix of a URL.
+    /// Returns file or page, by the suffix of a URL as [`suffix_of`](super::url::suffix_of) returns it.
     #[inline]
     pub fn kind(&self, suffix: Option<Suffix>) -> ContentKind {
         let Some(suffix) = suffix else { return ContentKind::Page };
@@ -74,7 +75,7 @@ impl FileSuffixes {
 fn read(text: &str) -> Result<Suffix, InvalidSuffix> {
     let name = format!("x.{}", text.strip_prefix('.').unwrap_or(text));
     match Suffix::of_segment(&name) {
-        // A dot in the middle would leave only what follows it.
+        // With a dot in the middle, only the text after it would be left.
         Some(suffix) if suffix.as_str().len() + 1 == name.len() => Ok(suffix),
         _ => Err(InvalidSuffix { text: text.to_owned() }),
     }

@@ -1,7 +1,7 @@
-//! Heuristics: `(type, value)` pairs that an attempt is tagged with and evidence is kept by.
+//! Heuristics: the `(type, value)` pairs by which attempts are tagged and evidence is kept.
 //!
-//! [`url`] owns what is known before the fetch; the response side is in `detect`. Both are open: a type nobody has seen
-//! before is learned from and queried from its first attempt on.
+//! [`url`] owns the heuristics before the fetch; those of the response are in `detect`. Both sets are open: evidence
+//! and queries use a new type from its first attempt on.
 
 use std::borrow::Cow;
 
@@ -9,88 +9,89 @@ pub mod files;
 pub mod platform;
 pub mod url;
 
-/// The type of the tag on an attempt that brought a page which is merely short. The value is [`SHORT_PAGE_TRUE`], or, on an attempt
-/// that rendered the page and found nothing more, the fetcher whose plain answer was all there is: it is credited with it.
+/// The type of the tag on an attempt that got a page which is merely short. The value is [`SHORT_PAGE_TRUE`]. On an
+/// attempt that rendered the page and found nothing more, it is the fetcher whose plain response was complete: that
+/// fetcher gets the credit.
 pub const SHORT_PAGE: &str = "thin";
 
-/// The type of the tag that says what an attempt's host had shown before it: `block_datadome`, `spa_framework=next`.
+/// The type of the tag with a signal that an attempt's host had shown before it: `block_datadome`,
+/// `spa_framework=next`.
 pub const HOST_SHOWED: &str = "host_showed";
 
-/// The type of the tag on an attempt whose answer showed something that its host is remembered by from now on.
+/// The type of the tag on an attempt whose response showed a signal that its host is remembered by from now on.
 pub const HOST_SHOWS: &str = "host_shows";
 
-/// See [`SHORT_PAGE`].
+/// The value of [`SHORT_PAGE`] on an attempt that is credited itself.
 pub const SHORT_PAGE_TRUE: &str = "true";
 
-/// The type of the tag on an attempt that brought the same few words as attempts for other addresses of its host. The value is
-/// `blocked` where another fetcher brought something else for one of them, so that the attempt counts as blocked; `soft_404` where the
-/// page besides says of itself that nothing is there; `true` where nobody brought anything else.
+/// The type of the tag on an attempt that got the same few words as attempts for other addresses of its host. The value
+/// is `blocked` if another fetcher got something else for one of them; then the attempt counts as blocked. It is
+/// `soft_404` if the page also reports itself missing, and `true` if no fetcher got anything else.
 pub const SAME_PAGE_AGAIN: &str = "same_page_again";
 
 /// One observable feature of a URL or a response, e.g. `(domain, wikipedia.org)` or `(status_403, true)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Heuristic {
-    /// The heuristic's type: open-ended text.
+    /// The type: any text.
     pub kind: Cow<'static, str>,
-    /// Its value; flags have the value `true`.
+    /// The value; flags have the value `true`.
     pub value: Cow<'static, str>,
 }
 
 impl Heuristic {
-    /// A heuristic from its two parts.
+    /// Returns a heuristic of its two parts.
     pub fn new(kind: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) -> Self {
         Self { kind: kind.into(), value: value.into() }
     }
 
-    /// What a caller knows of a URL, such as `(video_platform, vimeo)`: a type of its own, and a value.
+    /// Returns a heuristic that the caller knows of a URL, such as `(video_platform, vimeo)`.
     ///
     /// # Errors
-    /// [`ReservedHeuristic`] when the type or value is empty or too long, and for types that fetchwise finds out itself: two words about one
-    /// thing would contradict each other.
+    /// [`ReservedHeuristic`] if the type or value is empty or too long, and for types that fetchwise finds itself: two
+    /// values of one type would contradict each other.
     pub fn of_caller(kind: &str, value: &str) -> Result<Self, ReservedHeuristic> {
         let wrong = |why| Err(ReservedHeuristic { kind: url::shorten(kind), why });
         match () {
             () if kind.is_empty() || value.is_empty() => wrong("type and value cannot be empty"),
             () if kind.len() > MAX_KIND_BYTES || value.len() > MAX_VALUE_BYTES => wrong("it is too long"),
             () if kind.contains(char::is_control) || value.contains(char::is_control) => {
-                wrong("it has control characters in it")
+                wrong("it contains control characters")
             }
             () if matches!(kind, "domain" | "site" | "suffix" | "domain_suffix" | "domain_path" | "path_depth")
                 || url::FLAGS.contains(&kind) =>
             {
-                wrong("the URL tells that by itself")
+                wrong("the URL determines that type")
             }
             () if matches!(kind, SHORT_PAGE | HOST_SHOWED | HOST_SHOWS | "global" | "hint") => {
-                wrong("fetchwise uses that type itself")
+                wrong("fetchwise reserves that type")
             }
             () => Ok(Self::new(kind.to_owned(), value.to_owned())),
         }
     }
 
-    /// A flag: the value is `true`. Only what is true is recorded.
+    /// Returns a flag: the value is `true`. Only flags that are set are recorded.
     pub fn flag(kind: impl Into<Cow<'static, str>>) -> Self {
         Self::new(kind, "true")
     }
 }
 
-/// The longest type that a caller can name, in bytes.
+/// The longest type of a caller's heuristic, in bytes.
 const MAX_KIND_BYTES: usize = 64;
 /// The longest value, in bytes.
 const MAX_VALUE_BYTES: usize = 256;
 
-/// A heuristic that a caller cannot have.
+/// A heuristic that callers cannot set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the heuristic {kind:?} cannot be given: {why}")]
+#[error("invalid heuristic {kind:?}: {why}")]
 pub struct ReservedHeuristic {
     kind: String,
     why: &'static str,
 }
 
-/// A user's own heuristics, known before the fetch.
+/// A custom extractor of heuristics that are known before the fetch.
 ///
-/// Registered with the selector's builder. It runs inside `select`, so it should not allocate: it hands each value to
-/// `emit` as borrowed text. Confidence goes by the order in which extractors were registered.
-///
+/// Register it with the selector's builder. It runs inside `select`, so it should not allocate: it passes each value to
+/// `emit` as borrowed text. Extractors that are registered earlier take precedence for confidence.
 /// ```
 /// use fetchwise_types::heuristic::UrlExtractor;
 ///
@@ -122,6 +123,6 @@ pub struct ReservedHeuristic {
 /// }
 /// ```
 pub trait UrlExtractor: Send + Sync {
-    /// Calls `emit(type, value)` for each heuristic that `url` has.
+    /// Calls `emit(type, value)` for each heuristic of `url`.
     fn extract(&self, url: &::url::Url, emit: &mut dyn FnMut(&str, &str));
 }

@@ -1,11 +1,11 @@
-//! `video_platform`: which platform's player a page is, by its host. A [`UrlExtractor`] that is shipped; the program registers it, and
-//! a crawler that wants it does.
+//! `video_platform`: the video platform of a page, by its host. A shipped [`UrlExtractor`]; the program registers it,
+//! and a crawler can.
 //!
-//! Must not know which fetcher is good for it: that is learned.
+//! Must not know: which fetcher works for a platform. That is learned.
 
 use super::UrlExtractor;
 
-/// Hosts and the platforms that they are; a subdomain is the same platform.
+/// Hosts and their platforms; a subdomain belongs to the same platform.
 const PLATFORMS: &[(&str, &str)] = &[
     ("youtube.com", "youtube"),
     ("youtu.be", "youtube"),
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_platform_is_told_by_its_host_and_subdomains_and_by_nothing_else() {
+    fn a_platform_is_recognised_by_its_host_and_subdomains_only() {
         for (host, want) in [
             ("www.youtube.com", Some("youtube")),
             ("youtu.be", Some("youtube")),

@@ -1,7 +1,9 @@
-//! What is known before the fetch: the features of a URL, borrowed from it, extracted in one pass without an allocation.
+//! The heuristics before the fetch: features borrowed from a URL, extracted in one pass without an allocation.
 //!
 //! Owns: which URLs can be fetched at all ([`fetchable`]), and the types `domain`, `site`, `suffix`, `contains_*`,
-//! `path_depth`, `domain_suffix` and `domain_path`. Must not know what evidence says about any of them.
+//! `path_depth`, `domain_suffix` and `domain_path`.
+//!
+//! Must not know: the evidence about any of them.
 
 use std::fmt;
 
@@ -9,13 +11,13 @@ use url::{Host, Position, Url};
 
 use super::Heuristic;
 
-/// The longest URL that is taken, in bytes. Longer ones are no addresses of pages, and each attempt stores its URL.
+/// The longest accepted URL, in bytes. Longer ones are not addresses of pages, and each attempt stores its URL.
 pub const MAX_URL_BYTES: usize = 64 << 10;
 
-/// The longest first path segment that is learned about, in bytes; a longer one is data, not a section of a site.
+/// The longest first path segment with evidence, in bytes; a longer one is data, not a section of a site.
 const MAX_SEGMENT_BYTES: usize = 128;
 
-/// Why a URL cannot be fetched. The message names the URL, shortened.
+/// The reason why a URL cannot be fetched. The message names the URL, shortened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
@@ -24,15 +26,15 @@ pub enum UrlError {
     Parse {
         /// The text, shortened.
         url: String,
-        /// What the parser said.
+        /// The parser's message.
         reason: url::ParseError,
     },
     /// It is longer than [`MAX_URL_BYTES`].
-    #[error("URL of {bytes} bytes is longer than the {MAX_URL_BYTES} that are taken: {url}")]
+    #[error("URL of {bytes} bytes is longer than the limit of {MAX_URL_BYTES}: {url}")]
     TooLong {
         /// The text, shortened.
         url: String,
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
     },
     /// Its scheme is neither http nor https.
@@ -51,11 +53,11 @@ pub enum UrlError {
     },
 }
 
-/// Reads `text` as a URL that can be fetched: http or https with a host; user info and fragment are taken off, so that
-/// neither is logged.
+/// Reads `text` as a URL that can be fetched: http or https, with a host. Removes user info and fragment, so that
+/// neither is logged. Cost: one parse.
 ///
 /// # Errors
-/// [`UrlError`] names the URL and what is wrong with it. Cost: one parse.
+/// [`UrlError`] names the URL and the error in it.
 ///
 /// ```
 /// let url = fetchwise_types::heuristic::url::parse("https://me:secret@example.org/a#top").unwrap();
@@ -69,7 +71,7 @@ pub fn parse(text: &str) -> Result<Url, UrlError> {
     let mut url = Url::parse(text).map_err(|reason| UrlError::Parse { url: shorten(text), reason })?;
     fetchable(&url)?;
     if !url.username().is_empty() || url.password().is_some() {
-        // Both are infallible on a URL with a host, which `fetchable` has just seen.
+        // Both are infallible on a URL with a host, which `fetchable` has just checked.
         let _ = url.set_username("");
         let _ = url.set_password(None);
     }
@@ -77,10 +79,10 @@ pub fn parse(text: &str) -> Result<Url, UrlError> {
     Ok(url)
 }
 
-/// Whether `url` is one that can be fetched: http or https, with a host, not too long.
+/// Checks that `url` can be fetched: http or https, with a host, not too long.
 ///
 /// # Errors
-/// [`UrlError`] says why it is not.
+/// [`UrlError`] says why it cannot.
 pub fn fetchable(url: &Url) -> Result<(), UrlError> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(UrlError::Scheme { url: shorten(url.as_str()), scheme: url.scheme().to_owned() });
@@ -89,19 +91,20 @@ pub fn fetchable(url: &Url) -> Result<(), UrlError> {
         return Err(UrlError::TooLong { url: shorten(url.as_str()), bytes: url.as_str().len() });
     }
     match url.host_str() {
-        // The parser takes a host of dots alone, in which there is no name.
+        // The parser accepts a host of dots alone, which names nothing.
         Some(host) if host.bytes().any(|b| b != b'.') => Ok(()),
         _ => Err(UrlError::NoHost { url: shorten(url.as_str()) }),
     }
 }
 
-/// File or page: evidence is kept apart by it, since what serves a site's pages says little about its PDF files.
+/// File or page. Their evidence is separate, since the fetcher that works for a site's pages may not work for its PDF
+/// files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ContentKind {
-    /// Everything that is no file.
+    /// Everything that is not a file.
     Page = 0,
-    /// A document, image, archive or another thing that a browser would not render as a page.
+    /// A document, image, archive or another resource that a browser would not render as a page.
     File = 1,
 }
 
@@ -115,7 +118,7 @@ const FILE_SUFFIXES: &[&str] = &[
     "xlsx", "xml", "xz", "zip", "zst",
 ];
 
-/// The same as numbers, which are in the same order and compared in one step.
+/// The suffixes as numbers, in the same order; each comparison is one step.
 const FILE_SUFFIX_NUMBERS: [u128; FILE_SUFFIXES.len()] = {
     let mut numbers = [0; FILE_SUFFIXES.len()];
     let mut index = 0;
@@ -126,7 +129,7 @@ const FILE_SUFFIX_NUMBERS: [u128; FILE_SUFFIXES.len()] = {
     numbers
 };
 
-/// At most 16 bytes as a number that sorts as they do.
+/// Returns at most 16 bytes as a number that sorts as they do.
 const fn number_of(bytes: &[u8]) -> u128 {
     let mut all = [0; 16];
     let mut index = 0;
@@ -137,7 +140,7 @@ const fn number_of(bytes: &[u8]) -> u128 {
     u128::from_be_bytes(all)
 }
 
-/// A lower-case suffix with its dot, e.g. `.pdf`, held inline.
+/// A lower-case suffix with its dot, e.g. `.pdf`, stored inline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Suffix {
     bytes: [u8; 11],
@@ -145,7 +148,8 @@ pub struct Suffix {
 }
 
 impl Suffix {
-    /// The suffix of a path's last segment: at most ten letters and digits after a dot, at least one of them a letter.
+    /// Returns the suffix of a path's last segment: at most ten letters and digits after a dot, at least one of them a
+    /// letter.
     pub(super) fn of_segment(segment: &str) -> Option<Self> {
         let dot = segment.bytes().rposition(|b| b == b'.')?;
         let extension = &segment[dot + 1..];
@@ -164,12 +168,12 @@ impl Suffix {
         Some(Self { bytes, len: extension.len() as u8 + 1 })
     }
 
-    /// The suffix as text, dot included.
+    /// Returns the suffix as text, with its dot.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }
 
-    /// Whether it is the suffix of a file.
+    /// Returns whether it means a file or a page, by the shipped list.
     pub fn kind(&self) -> ContentKind {
         match FILE_SUFFIX_NUMBERS.binary_search(&number_of(&self.bytes[1..])) {
             Ok(_) => ContentKind::File,
@@ -184,7 +188,7 @@ impl fmt::Debug for Suffix {
     }
 }
 
-/// The flags that a path can set, in the order in which they give confidence.
+/// The flags that a path can set, in their order of precedence for confidence.
 pub const FLAGS: [&str; 4] = ["contains_cdn", "contains_static", "contains_assets", "contains_api"];
 
 /// The path segments that set [`FLAGS`].
@@ -205,9 +209,9 @@ const FLAG_SEGMENTS: [&str; 4] = ["cdn", "static", "assets", "api"];
 pub struct UrlFeatures<'u> {
     /// The host without `www.`, in lower case and ASCII form; without the port.
     pub domain: &'u str,
-    /// The registrable domain by the Public Suffix List; of an address, the address.
+    /// The registrable domain by the Public Suffix List; an IP address is its own site.
     pub site: &'u str,
-    /// The last segment's suffix.
+    /// The suffix of the last path segment.
     pub suffix: Option<Suffix>,
     /// Which of [`FLAGS`] the path sets.
     pub flags: [bool; 4],
@@ -218,10 +222,10 @@ pub struct UrlFeatures<'u> {
 }
 
 impl<'u> UrlFeatures<'u> {
-    /// Extracts them all. Allocates nothing; linear in the URL's length.
+    /// Extracts all features. Allocates nothing; linear in the URL's length.
     ///
     /// # Errors
-    /// [`UrlError`] when the URL is not one that can be fetched.
+    /// [`UrlError`] if the URL cannot be fetched.
     pub fn extract(url: &'u Url) -> Result<Self, UrlError> {
         fetchable(url)?;
         let host = url.host_str().unwrap_or_default();
@@ -232,7 +236,7 @@ impl<'u> UrlFeatures<'u> {
         };
         let mut features = Self { domain, site, suffix: None, flags: [false; 4], path_depth: 0, section: None };
         let path = url.path().strip_prefix('/').unwrap_or(url.path());
-        // Segments are short: stepping through their bytes is faster than any search that has to be set up.
+        // Segments are short: stepping through their bytes is faster than any search that needs a set-up.
         let (mut start, mut last) = (0, false);
         while !last {
             let end = path.as_bytes()[start..].iter().position(|&b| b == b'/').map_or(path.len(), |len| start + len);
@@ -255,17 +259,18 @@ impl<'u> UrlFeatures<'u> {
         Ok(features)
     }
 
-    /// Whether the domain is a site itself, not a part of one. The site's name is always the end of the domain's.
+    /// Returns whether the domain is a registrable domain itself, not a subdomain. The site's name is always the end of
+    /// the domain's, so this compares their lengths only.
     pub fn is_site(&self) -> bool {
         self.site.len() == self.domain.len()
     }
 
-    /// File or page, by the suffix, as shipped.
+    /// Returns file or page, by the suffix and the shipped list.
     pub fn kind(&self) -> ContentKind {
         self.suffix.map_or(ContentKind::Page, |suffix| suffix.kind())
     }
 
-    /// The features as heuristics, as an attempt is tagged with them: only what is true.
+    /// Returns the features as heuristics for an attempt: only flags that are set.
     pub fn heuristics(&self) -> Vec<Heuristic> {
         let mut out = Vec::with_capacity(8);
         out.push(Heuristic::new("domain", self.domain.to_owned()));
@@ -287,7 +292,7 @@ impl<'u> UrlFeatures<'u> {
     }
 }
 
-/// `host` as the `domain` heuristic has it: without `www.` and closing dots. `www.com` stays what it is.
+/// Returns `host` as the `domain` heuristic has it: without `www.` and trailing dots. `www.com` stays unchanged.
 pub fn domain_of(host: &str) -> &str {
     let host = host.trim_end_matches('.');
     match host.strip_prefix("www.") {
@@ -296,7 +301,8 @@ pub fn domain_of(host: &str) -> &str {
     }
 }
 
-/// The registrable domain of `domain`, or `domain` itself when it has none (`localhost`, a public suffix, an address).
+/// Returns the registrable domain of `domain`, or `domain` itself if it has none (`localhost`, a public suffix, an
+/// address).
 pub fn site_of(domain: &str) -> &str {
     if domain.starts_with('[') || domain.parse::<std::net::Ipv4Addr>().is_ok() {
         return domain;
@@ -304,19 +310,26 @@ pub fn site_of(domain: &str) -> &str {
     registrable(domain)
 }
 
-/// As [`site_of`], for what is no address.
+/// Returns what [`site_of`] does, for a name that is not an address.
 fn registrable(domain: &str) -> &str {
-    // By its length: as text it would be checked once more that it is text.
+    // By length, which avoids another UTF-8 check.
     let len = psl::domain(domain.as_bytes()).map_or(domain.len(), |site| site.trim().as_bytes().len());
     domain.get(domain.len() - len..).unwrap_or(domain)
 }
 
-/// The suffix in the text of a URL, without parsing it: for attempts, whose URL was parsed when they were made.
+/// Returns the suffix in the text of a URL without parsing it. For attempts, whose URL was parsed when they were made:
+/// it is the suffix that [`UrlFeatures::extract`] finds. Cost: linear in the length of the text.
+///
+/// ```
+/// use fetchwise_types::heuristic::url::suffix_of;
+/// assert_eq!(suffix_of("https://example.org/a.PDF?page=2").unwrap().as_str(), ".pdf");
+/// assert!(suffix_of("https://example.zip").is_none());
+/// ```
 pub fn suffix_of(url: &str) -> Option<Suffix> {
     let end = memchr::memchr2(b'?', b'#', url.as_bytes()).unwrap_or(url.len());
     let bytes = &url.as_bytes()[..end];
     let scheme = bytes.iter().position(|&b| b == b':').filter(|&colon| bytes[colon..].starts_with(b"://"));
-    // The authority is no path: a bare `https://example.zip` is a page.
+    // The authority is not part of the path: a bare `https://example.zip` is a page.
     let authority = scheme.map_or(0, |colon| colon + 3);
     let segment = match memchr::memrchr(b'/', &bytes[authority..]) {
         Some(slash) => &url[authority + slash + 1..end],
@@ -326,18 +339,19 @@ pub fn suffix_of(url: &str) -> Option<Suffix> {
     Suffix::of_segment(segment)
 }
 
-/// Whether a heuristic of this type is known before the fetch, a user's own types aside.
+/// Returns whether a heuristic of type `kind` is extracted from the URL by [`UrlFeatures`]. The types of custom
+/// extractors and those of responses are not.
 pub fn is_of_url(kind: &str) -> bool {
     matches!(kind, "domain" | "site" | "suffix" | "domain_suffix" | "domain_path" | "path_depth")
         || FLAGS.contains(&kind)
 }
 
-/// The URL without its fragment: what identifies the page.
+/// Returns the URL without its fragment: the identity of the page.
 pub fn identity(url: &Url) -> &str {
     &url[..Position::AfterQuery]
 }
 
-/// At most 80 characters of `text`, for a message.
+/// Returns at most 80 characters of `text`, for a message.
 pub fn shorten(text: &str) -> String {
     const MAX_CHARS: usize = 80;
     match text.char_indices().nth(MAX_CHARS) {
@@ -367,8 +381,8 @@ mod tests {
     }
 
     #[test]
-    fn the_suffix_list_is_sorted_for_its_search_and_a_url_can_have_each_of_them() {
-        assert!(FILE_SUFFIXES.is_sorted_by(|a, b| a < b), "sorted, and none twice");
+    fn the_suffix_list_is_sorted_and_a_url_can_have_each_suffix() {
+        assert!(FILE_SUFFIXES.is_sorted_by(|a, b| a < b), "sorted, without duplicates");
         assert!(FILE_SUFFIX_NUMBERS.is_sorted_by(|a, b| a < b));
         for suffix in FILE_SUFFIXES {
             let found = Suffix::of_segment(&format!("a.{}", suffix.to_uppercase()));
@@ -379,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn domain_drops_www_port_case_and_closing_dot() {
+    fn domain_drops_www_port_case_and_trailing_dot() {
         assert_eq!(features_of("HTTP://WWW.Example.ORG.:8080/").0, "example.org");
         assert_eq!(features_of("http://example.org../").0, "example.org");
         assert_eq!(features_of("http://www.com/").0, "www.com");
@@ -396,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn suffix_is_a_short_extension_with_a_letter_of_a_last_segment() {
+    fn suffix_is_a_short_extension_with_a_letter_in_the_last_segment() {
         assert_eq!(features_of("http://e.org/a/B.PDF?x=.html#y.js").2, owned(".pdf"));
         assert_eq!(features_of("http://e.org/a.tar.gz").2, owned(".gz"));
         for none in ["/v1.2", "/a.pdf/", "/.htaccess", "/a.b-c", "/a.abcdefghijk", "/a.", "/"] {
@@ -421,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_fetched_is_refused_with_its_name() {
+    fn a_url_that_cannot_be_fetched_is_named_in_the_error() {
         for (text, want) in [
             ("", "not a URL"),
             ("not a url", "not a URL"),

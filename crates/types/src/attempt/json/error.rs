@@ -1,34 +1,34 @@
-//! Why a line of JSON is no attempt, as it is said to whoever wrote the line.
+//! The reasons why a line of JSON is not a valid attempt, as its author sees them.
 
 use crate::heuristic::url::UrlError;
 
-/// Why a line is no attempt.
+/// The reason why a line is not a valid attempt.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// It is not JSON, or no JSON object.
+    /// It is not JSON, or not a JSON object.
     #[error("not a JSON object: {reason} (column {column})")]
     Json {
-        /// What the parser said.
+        /// The parser's message.
         reason: String,
-        /// Where, counted from 1.
+        /// The column, counted from 1.
         column: usize,
     },
-    /// It lacks a field that every attempt has.
-    #[error("`{field}` is missing; an attempt needs `url`, `fetcher`, `success` and `attempted_at`")]
+    /// It lacks a required field.
+    #[error("missing `{field}`: an attempt needs `url`, `fetcher`, `success` and `attempted_at`")]
     Missing {
         /// The field.
         field: &'static str,
     },
-    /// A field holds what it cannot hold.
+    /// A field has an invalid value.
     #[error("`{field}` {reason}")]
     Invalid {
         /// The field, as in `heuristics[0].type`.
         field: String,
-        /// What it must be, and what it is, shortened.
+        /// The expected and the actual value, shortened.
         reason: String,
     },
-    /// The URL is not one that can be fetched.
+    /// The URL cannot be fetched.
     #[error("`url`: {0}")]
     Url(#[source] UrlError),
     /// Two fields exclude each other.
@@ -39,12 +39,12 @@ pub enum ImportError {
         /// Its value.
         got: String,
     },
-    /// The two fields that tell of a block do not agree.
+    /// The two fields about a block contradict each other.
     #[error("`is_banned` is {is_banned} although `error_type` is {error_type:?}")]
     Ban {
-        /// What `is_banned` says.
+        /// The value of `is_banned`.
         is_banned: bool,
-        /// What `error_type` says.
+        /// The value of `error_type`.
         error_type: &'static str,
     },
 }

@@ -1,8 +1,9 @@
-//! What each field of an attempt's line can hold. `serde` reads it, `serde_path_to_error` says where it goes wrong, and
-//! `serde_ignored` which fields mean nothing here.
+//! The fields of an attempt's line and their valid values. `serde` reads a line, `serde_path_to_error` says where it is
+//! invalid, and `serde_ignored` which fields are unknown.
 //!
-//! Invariant: whatever a line holds, what is kept of it and what is said about it is bounded. Must not know how fields hang
-//! together: that is the module above.
+//! Invariants: the memory kept of a line, and the messages about it, are bounded.
+//!
+//! Must not know: how fields relate to each other. The module above does that.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -78,7 +79,7 @@ pub(super) struct TagFields {
     pub(super) importance: Option<f64>,
 }
 
-/// When an attempt was made.
+/// The time of an attempt.
 pub(super) struct At {
     pub(super) at: Timestamp,
     /// Whether it was given as a number.
@@ -86,16 +87,16 @@ pub(super) struct At {
 }
 
 impl Fields {
-    /// Reads a line, and names the fields in it that mean nothing here, each once.
+    /// Reads a line, and returns the unknown fields in it, each once.
     pub(super) fn read(line: &str) -> Result<(Self, Vec<String>), ImportError> {
         // A list would be read as the fields in their order.
         if !line.trim_start().starts_with('{') {
-            return Err(ImportError::Json { reason: "it begins with no {".to_owned(), column: 1 });
+            return Err(ImportError::Json { reason: "missing { at the start".to_owned(), column: 1 });
         }
         let mut unknown: Vec<String> = Vec::new();
         let mut note = |path: serde_ignored::Path<'_>| {
             let name = shorten(&field_of(&path));
-            // A line of nothing but odd names must not cost more than its length; so many are enough for a warning.
+            // A line full of unknown names must not cost more than its length; this number is enough for a warning.
             if unknown.len() < MAX_ITEMS && !unknown.contains(&name) {
                 unknown.push(name);
             }
@@ -108,7 +109,7 @@ impl Fields {
     }
 }
 
-/// The way to an unknown field, with `[]` for any place in a list.
+/// Returns the path of an unknown field, with `[]` for any position in a list.
 fn field_of(path: &serde_ignored::Path<'_>) -> String {
     use serde_ignored::Path;
     match path {
@@ -120,7 +121,7 @@ fn field_of(path: &serde_ignored::Path<'_>) -> String {
     }
 }
 
-/// A field that holds what it cannot, or a line that is no object.
+/// Returns the error of a field with an invalid value, or of a line that is not an object.
 fn wrong(error: serde_path_to_error::Error<serde_json::Error>) -> ImportError {
     let field = error.path().to_string();
     let error = error.into_inner();
@@ -140,14 +141,14 @@ fn not_an_object(error: &serde_json::Error) -> ImportError {
     ImportError::Json { reason: message(error), column: error.column() }
 }
 
-/// What the parser said. It counts lines from the start of its text, which is one line of a file: only the column means
-/// something.
+/// Returns the parser's message. Its line number is that within its text, a single line of a file: only the column is
+/// useful.
 fn message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason).to_owned()
 }
 
-/// Reads what is there as an `F`, and makes a `T` of it. An error says what it must be.
+/// Reads a value as an `F`, and converts it into a `T`. An error says what is expected.
 fn checked<'de, D: Deserializer<'de>, F: Deserialize<'de>, T>(
     from: D,
     check: impl FnOnce(F) -> Result<T, String>,
@@ -155,12 +156,12 @@ fn checked<'de, D: Deserializer<'de>, F: Deserialize<'de>, T>(
     Option::<F>::deserialize(from)?.map(check).transpose().map_err(D::Error::custom)
 }
 
-/// What a field must be, and what it is.
+/// Returns the expected and the actual value, as a message.
 fn must(be: impl fmt::Display, got: impl fmt::Debug) -> String {
     format!("must be {be}, got {}", shorten(&format!("{got:?}")))
 }
 
-/// Text of at most so many bytes, without NUL.
+/// Reads text of at most `MAX` bytes, without NUL.
 fn text<'de, D: Deserializer<'de>, const MAX: usize>(from: D) -> Result<Option<String>, D::Error> {
     checked(from, check_text::<MAX>)
 }
@@ -173,7 +174,7 @@ fn check_text<const MAX: usize>(text: String) -> Result<String, String> {
     }
 }
 
-/// Short text without control characters; empty counts as absent.
+/// Reads short text without control characters; empty text counts as absent.
 fn name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let name = checked(from, |text| match check_text::<MAX_NAME_BYTES>(text)? {
         text if text.chars().any(char::is_control) => Err(must("a name without control characters", text)),
@@ -200,7 +201,7 @@ fn arm<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arm>, D::Error> {
     arm.transpose().map_err(D::Error::custom)
 }
 
-/// A whole number, `200.0` being one too: tables with gaps are often written so.
+/// Reads a whole number. `200.0` is one too: tables with gaps are often written so.
 fn whole<'de, D: Deserializer<'de>, T: TryFrom<u32>, const MIN: u32, const MAX: u32>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
@@ -256,8 +257,8 @@ fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<At>, D::Error> {
     })
 }
 
-/// Response headers as an object or as a list of pairs, those of them that may be stored. HTTP libraries often give a list of
-/// values for a name.
+/// Reads response headers as an object or as a list of pairs, and keeps those that may be stored. HTTP libraries often
+/// give a list of values for a name.
 fn headers<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Header>>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "must be an object of names and values, or a list of [name, value] pairs")]

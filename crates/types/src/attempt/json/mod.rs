@@ -1,8 +1,12 @@
-//! An attempt as one JSON object on one line: what `export` writes and `import` reads.
+//! An attempt as one JSON object on one line: the format of `export` and `import`.
 //!
-//! Owns the field names, the defaults of what is absent, and what makes a line unfit; `fields` owns what each field can hold.
-//! Invariant: a line that is taken says nothing that contradicts itself, and the same line makes the same attempt, id included,
-//! whenever it is read. Must not know where lines come from or where attempts go.
+//! Owns: the field names, the defaults of absent fields, and the checks of a line; `fields` owns the valid values of
+//! each field.
+//!
+//! Invariants: an accepted line does not contradict itself. The same line makes the same attempt, id included, whenever
+//! it is read.
+//!
+//! Must not know: where lines come from, and where attempts go.
 //!
 //! | field | absent or null |
 //! |---|---|
@@ -11,14 +15,14 @@
 //! | `link` | the URL |
 //! | `error_type` | none |
 //! | `is_banned` | what `error_type` says |
-//! | `weight` | 1 for a success and for a failure of unknown kind, else what `error_type` says |
-//! | `heuristics` | extracted from the URL (an empty list, too: every URL has some) |
+//! | `weight` | 1 for a success and for a failure of unknown kind, otherwise the weight of `error_type` |
+//! | `heuristics` | extracted from the URL (also for an empty list: every URL has some) |
 //! | `duration_ms` | 0 |
 //! | `try_no` | 1 |
 //! | all others | none |
 //!
-//! A success with an `error_type` or with `is_banned` is refused, and so is an `is_banned` that the `error_type` denies: it
-//! would teach something wrong either way.
+//! A success with an `error_type` or with `is_banned` is refused, and so is an `is_banned` that contradicts the
+//! `error_type`: evidence would learn something wrong.
 
 use std::borrow::Cow;
 
@@ -43,24 +47,24 @@ mod fields;
 
 pub use error::ImportError;
 
-/// The longest line that is worth reading, in bytes: every [recorded](super::bounds) attempt fits.
+/// The longest line that is read, in bytes: every [recorded](super::bounds) attempt fits.
 pub const MAX_LINE_BYTES: usize = 4 << 20;
 
-/// Integer times before this (2000-01-01) are rather seconds than milliseconds.
+/// Integer times before this (2000-01-01) are probably seconds, not milliseconds.
 const LOOKS_LIKE_SECONDS_BEFORE: i64 = 946_684_800_000;
 
-/// What was odd about a line that was taken all the same.
+/// Warnings about a line that was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// Fields that mean nothing here and were left out.
+    /// Unknown fields, which were ignored.
     pub unknown_fields: Vec<String>,
-    /// The time lay in the future and was moved to now.
+    /// Whether the time lay in the future and was set to now.
     pub clamped: bool,
-    /// `attempted_at` was an integer so small that it may have been meant as seconds.
+    /// Whether `attempted_at` was an integer so small that it may be in seconds.
     pub looks_like_seconds: bool,
 }
 
-/// Writes `attempt` as one line, without the line break. All fields are there, those without a value as `null`.
+/// Writes `attempt` as one line, without the line break. It has all fields; those without a value are `null`.
 ///
 /// ```
 /// use fetchwise_types::attempt::{Attempt, json};
@@ -80,7 +84,7 @@ pub fn to_json_line(attempt: &Attempt) -> String {
 /// Reads one line. A time after `now` becomes `now`.
 ///
 /// # Errors
-/// [`ImportError`] names the field and what is wrong with it.
+/// [`ImportError`] names the field and the error in it.
 ///
 /// ```
 /// use fetchwise_types::attempt::json::from_json_line;
@@ -108,8 +112,8 @@ impl Serialize for AttemptJson<'_> {
     }
 }
 
-/// An attempt as its id is made from it: without the fields that came later, where they say nothing. So a line that was written
-/// before there were such fields is the same attempt as ever.
+/// An attempt as its id is computed from it: without the fields that were added later, unless they have a value. A line
+/// that was written before these fields existed keeps its id.
 struct Content<'a>(&'a Attempt);
 
 impl Serialize for Content<'_> {
@@ -150,7 +154,7 @@ fn write<S: Serializer>(a: &Attempt, serializer: S, is_brief: bool) -> Result<S:
     out.end()
 }
 
-/// Headers as one object; of a name that comes twice the values are joined, as HTTP allows for every header stored here.
+/// Headers as one object. Values of the same name are joined, as HTTP allows for every header stored here.
 struct HeadersJson<'a>(&'a [Header]);
 
 impl Serialize for HeadersJson<'_> {
@@ -223,7 +227,7 @@ fn attempt(fields: Fields, now: Timestamp, notes: &mut Notes) -> Result<Attempt,
     let error_type = fields.error_type.map(|name| ErrorType::from_name(&name));
     check_end(success, error_type.as_ref(), fields.is_banned)?;
     let kind = error_type.as_ref().and_then(ErrorType::kind);
-    // A link that is a URL loses its user info as the URL does; any other name is the caller's.
+    // A link that is a URL loses its user info, as the URL does; any other name is the caller's.
     let link = fields.link.filter(|link| !link.is_empty()).map(|link| parse_url(&link).map_or(link, String::from));
     let mut attempt = Attempt {
         id: Uuid::nil(),
@@ -248,7 +252,7 @@ fn attempt(fields: Fields, now: Timestamp, notes: &mut Notes) -> Result<Attempt,
         confidence: fields.confidence,
         arm: fields.arm,
     };
-    // Made before anything that depends on the time of reading or on this release's extraction is filled in.
+    // Computed before the fields that depend on the time of reading or on this release's extraction are filled in.
     attempt.id = fields.id.unwrap_or_else(|| content_id(&attempt));
     if attempt.heuristics.is_empty() {
         let features = UrlFeatures::extract(&url).map_err(ImportError::Url)?;
@@ -259,9 +263,9 @@ fn attempt(fields: Fields, now: Timestamp, notes: &mut Notes) -> Result<Attempt,
     Ok(attempt)
 }
 
-/// The UUIDv8 of what a line says, whatever the order and spelling of its fields.
+/// Returns the UUIDv8 of a line's content, whatever the order and spelling of its fields.
 fn content_id(attempt: &Attempt) -> Uuid {
-    // As `to_json_line`, this cannot fail.
+    // This cannot fail, as in `to_json_line`.
     let content = serde_json::to_string(&Content(attempt)).unwrap_or_default();
     Uuid::new_v8(xxh3_128(content.as_bytes()).to_be_bytes())
 }
@@ -279,7 +283,7 @@ fn check_end(success: bool, error_type: Option<&ErrorType>, is_banned: Option<bo
     }
 }
 
-/// The label as the crate's own text where it is one of its own.
+/// Returns the label, borrowed if this crate knows it.
 fn source(name: String) -> Cow<'static, str> {
     match Source::from_name(&name) {
         Some(source) => Cow::Borrowed(source.name()),
@@ -287,7 +291,7 @@ fn source(name: String) -> Cow<'static, str> {
     }
 }
 
-/// The same of a rule.
+/// Returns the rule, borrowed if this crate knows it.
 fn rule(name: String) -> Cow<'static, str> {
     match name.parse::<Rule>() {
         Ok(rule) => Cow::Borrowed(rule.name()),
@@ -295,7 +299,7 @@ fn rule(name: String) -> Cow<'static, str> {
     }
 }
 
-/// Tags, each once: twice the same would count twice.
+/// Returns each tag once: a duplicate would count twice.
 fn tags(list: Vec<TagFields>) -> Result<Vec<Tag>, ImportError> {
     let invalid = |field, reason| ImportError::Invalid { field, reason };
     if list.len() > MAX_ITEMS {
@@ -336,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_filled_in() {
+    fn absent_fields_get_their_defaults() {
         let a = read_ok(&line(r#","error_type":"timeout""#));
         assert_eq!((a.link.as_str(), a.weight, a.is_banned, a.try_no), ("https://e.org/a/b.html", 0.5, false, 1));
         assert_eq!(a.heuristic("domain_suffix"), Some("e.org|.html"));
@@ -349,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_rfc_3339_or_integer_milliseconds_and_none_lies_ahead() {
+    fn times_are_rfc_3339_or_integer_milliseconds_and_never_in_the_future() {
         let with = |time: &str| {
             from_json_line(
                 &format!(r#"{{"url":"http://e.org","fetcher":"f","success":true,"attempted_at":{time}}}"#),
@@ -376,14 +380,14 @@ mod tests {
             "attempted_at":"2026-09-21T14:13:20Z", "url":"https://e.org/a/b.html#top"}"#;
         assert_eq!(read_ok(reordered).id, a.id);
         assert_ne!(read_ok(&line(r#","duration_ms":1"#)).id, a.id);
-        // A time that lies ahead is clamped differently at each import, yet the attempt is the same.
+        // A time in the future is clamped differently at each import, yet the attempt is the same.
         let ahead = line("").replace("1790000000000", "1799000000000");
         let later = from_json_line(&ahead, NOW.saturating_add(std::time::Duration::from_secs(9))).unwrap().0;
         assert_eq!(read_ok(&ahead).id, later.id);
     }
 
     #[test]
-    fn a_line_without_the_fields_that_came_later_keeps_its_id() {
+    fn a_line_without_later_fields_keeps_its_id() {
         let text = concat!(
             r#"{"id":"00000000-0000-0000-0000-000000000000","link":"https://e.org/a/b.html","url":"https://e.org/a/b.html","#,
             r#""fetcher":"playwright","success":false,"is_banned":false,"error_type":null,"http_status":null,"#,
@@ -392,13 +396,13 @@ mod tests {
         );
         let plain = read_ok(&line("")).id;
         assert_eq!(plain, Uuid::new_v8(xxh3_128(text.as_bytes()).to_be_bytes()));
-        for said in [r#","rule":"index""#, r#","confidence":0"#, r#","arm":"legacy""#] {
-            assert_ne!(read_ok(&line(said)).id, plain, "{said}");
+        for field in [r#","rule":"index""#, r#","confidence":0"#, r#","arm":"legacy""#] {
+            assert_ne!(read_ok(&line(field)).id, plain, "{field}");
         }
     }
 
     #[test]
-    fn why_a_fetcher_was_chosen_is_read_and_rules_of_others_are_kept_as_text() {
+    fn rule_confidence_and_arm_are_read_and_foreign_rules_stay_text() {
         let a = read_ok(&line(r#","rule":"explore","confidence":0.25,"arm":"legacy""#));
         assert_eq!((a.rule.as_deref(), a.confidence, a.arm), (Some("explore"), Some(0.25), Some(Arm::Legacy)));
         assert_eq!(read_ok(&line(r#","rule":"my own""#)).rule.as_deref(), Some("my own"));
@@ -430,12 +434,12 @@ mod tests {
         for (missing, _) in full {
             let rest: Vec<&str> = full.iter().filter(|(name, _)| *name != missing).map(|(_, text)| *text).collect();
             let text = format!("{{{}}}", rest.join(","));
-            assert!(message(&text).starts_with(&format!("`{missing}` is missing")), "{}", message(&text));
+            assert!(message(&text).starts_with(&format!("missing `{missing}`")), "{}", message(&text));
         }
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_field() {
+    fn an_invalid_value_is_refused_with_its_field() {
         for (extra, want) in [
             (r#","weight":1.5"#, "`weight` must be a number from 0 to 1"),
             (r#","weight":-0.1"#, "`weight`"),
@@ -484,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn only_headers_that_may_be_stored_are_and_pairs_and_lists_are_read() {
+    fn only_allowed_headers_are_stored_and_pairs_and_lists_are_read() {
         for headers in [
             r#"{"Server":"nginx","Set-Cookie":"secret","via":["a","b"]}"#,
             r#"[["Server","nginx"],["Set-Cookie","secret"],["via","a"],["via","b"]]"#,
