@@ -39,7 +39,6 @@ pub(crate) use keys::Hashed;
 
 pub mod decay;
 
-mod block_days;
 #[cfg(feature = "journal")]
 pub(crate) mod columns;
 #[cfg(feature = "journal")]
