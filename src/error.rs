@@ -21,7 +21,7 @@ pub enum Error {
     #[error(transparent)]
     Fetchers(#[from] RegistryError),
     /// No fetcher has this name.
-    #[error("there is no fetcher called {name}; there are: {}", .known.join(", "))]
+    #[error("unknown fetcher {name}: expected one of {}", .known.join(", "))]
     UnknownFetcher {
         /// Unknown name.
         name: String,

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_told_without_user_info() {
+    fn urls_are_recorded_without_user_info() {
         let bare = |text: &str| Bare(&Url::parse(text).unwrap()).to_string();
         assert_eq!(bare("https://user:secret@e.org:8443/a?b#c"), "https://e.org:8443/a?b#c");
         assert_eq!(bare("https://user@e.org/"), "https://e.org/");

@@ -32,14 +32,14 @@ impl Config {
 
     fn check_numbers(&self, found: &mut Found) {
         let scoring = &self.scoring;
-        let share = "it can be 0 to 1";
-        found.within("half_life_days", self.half_life_days, 7.0..=365.0, "it can be 7 to 365");
+        let share = "expected 0 to 1";
+        found.within("half_life_days", self.half_life_days, 7.0..=365.0, "expected 7 to 365");
         found.within("split_share", self.split_share, 0.0..=1.0, share);
         found.within("importance.min", self.importance.min, 0.0..=1.0, share);
-        found.within("importance.full", self.importance.full, f64::MIN_POSITIVE..=1.0, "it can be above 0, up to 1");
-        found.within("detect.block_threshold", self.detect.block_threshold, 0.05..=1.0, "it can be 0.05 to 1");
-        found.within("scoring.success_discount", scoring.success_discount, 0.0..=1.0 - f64::EPSILON, "it can be 0 to just under 1");
-        found.within("scoring.max_attempts", scoring.max_attempts, 1..=u32::MAX, "it can be 1 or more");
+        found.within("importance.full", self.importance.full, f64::MIN_POSITIVE..=1.0, "expected a number above 0, up to 1");
+        found.within("detect.block_threshold", self.detect.block_threshold, 0.05..=1.0, "expected 0.05 to 1");
+        found.within("scoring.success_discount", scoring.success_discount, 0.0..=1.0 - f64::EPSILON, "expected 0 to just under 1");
+        found.within("scoring.max_attempts", scoring.max_attempts, 1..=u32::MAX, "expected 1 or more");
         for (key, value) in [
             ("scoring.min_confidence", scoring.min_confidence),
             ("scoring.explore_rate", scoring.explore_rate),
@@ -57,37 +57,37 @@ impl Config {
             ("scoring.host_signal_weight", scoring.host_signal_weight),
             ("scoring.min_attempts", scoring.min_attempts),
         ] {
-            found.within(key, value, 0.0..=1e9, "it can be any number from 0 up");
+            found.within(key, value, 0.0..=1e9, "expected a number from 0 up");
         }
-        found.within("rollout.confidence", self.rollout.confidence, 0.5..=0.9999, "it can be 0.5 to 0.9999");
+        found.within("rollout.confidence", self.rollout.confidence, 0.5..=0.9999, "expected 0.5 to 0.9999");
         found.within("rollout.margin", self.rollout.margin, 0.0..=1.0, share);
-        found.within("rollout.min_pages", self.rollout.min_pages, 1..=u64::MAX, "it can be 1 or more");
-        found.within("rollout.min_hosts", self.rollout.min_hosts, 1..=u64::MAX, "it can be 1 or more");
-        let deadline = "it can be \"1ms\" to \"1day\"";
+        found.within("rollout.min_pages", self.rollout.min_pages, 1..=u64::MAX, "expected 1 or more");
+        found.within("rollout.min_hosts", self.rollout.min_hosts, 1..=u64::MAX, "expected 1 or more");
+        let deadline = "expected \"1ms\" to \"1day\"";
         found.within("http.timeout", self.http.timeout, DEADLINES, deadline);
         found.within("http.probe_timeout", self.http.probe_timeout, DEADLINES, deadline);
-        found.within("http.max_body", self.http.max_body, 1..=u64::MAX, "it can be 1 or more");
-        found.within("max_keys", self.max_keys, 1..=usize::MAX, "it can be 1 or more");
-        let (rates, rate) = (1.0..=1e9, "it can be 1 to 1000000000 a second");
+        found.within("http.max_body", self.http.max_body, 1..=u64::MAX, "expected 1 or more");
+        found.within("max_keys", self.max_keys, 1..=usize::MAX, "expected 1 or more");
+        let (rates, rate) = (1.0..=1e9, "expected 1 to 1000000000 per second");
         found.within("fleet.max_attempts_per_second", self.fleet.max_attempts_per_second, rates.clone(), rate);
         found.within("fleet.max_new_keys_per_second", self.fleet.max_new_keys_per_second, rates, rate);
-        found.within("browser.tabs", self.browser.tabs, 1..=usize::MAX, "it can be 1 or more");
+        found.within("browser.tabs", self.browser.tabs, 1..=usize::MAX, "expected 1 or more");
     }
 
     fn check_log(&self, found: &mut Found) {
         let log = &self.log;
         // A segment holds many attempts. With one file per attempt the directory would overflow.
-        found.within("log.segment_bytes", log.segment_bytes, 64 << 10..=u64::MAX, "it can be \"64KiB\" or more");
-        found.within("log.retain_days", log.retain_days, 0..=36_500, "it can be 0 to 36500");
-        found.within("log.max_disk_bytes", log.max_disk_bytes, 1 << 20..=u64::MAX, "it can be \"1MiB\" or more");
+        found.within("log.segment_bytes", log.segment_bytes, 64 << 10..=u64::MAX, "expected \"64KiB\" or more");
+        found.within("log.retain_days", log.retain_days, 0..=36_500, "expected 0 to 36500");
+        found.within("log.max_disk_bytes", log.max_disk_bytes, 1 << 20..=u64::MAX, "expected \"1MiB\" or more");
         let share = log.compact_threshold.and_then(CompactThreshold::share);
-        found.within("log.compact_threshold", share, 0.01..=1.0, "it can be 0.01 to 1, or \"never\"");
+        found.within("log.compact_threshold", share, 0.01..=1.0, "expected 0.01 to 1, or \"never\"");
     }
 
     fn check_pace(&self, found: &mut Found) {
         let pace = &self.pace;
-        let (rates, rate) = (1e-4..=1e4, "it can be 0.0001 to 10000 requests a second");
-        let (at_once, number) = (1..=u8::MAX, "it can be 1 to 255");
+        let (rates, rate) = (1e-4..=1e4, "expected 0.0001 to 10000 requests per second");
+        let (at_once, number) = (1..=u8::MAX, "expected 1 to 255");
         found.within("pace.initial_rate", pace.initial_rate, rates.clone(), rate);
         found.within("pace.max_rate", pace.max_rate, rates.clone(), rate);
         found.within("pace.max_parallel", pace.max_parallel, at_once.clone(), number);
@@ -103,11 +103,11 @@ impl Config {
         for (place, name) in names.iter().enumerate() {
             let way = ["fetcher", &place.to_string(), "name"];
             if let Some(first) = names[..place].iter().position(|known| known == name) {
-                let expected = format!("each fetcher can be listed once, and number {} is the same one", first + 1);
+                let expected = format!("duplicate of fetcher number {}", first + 1);
                 found.bad(&way, format!("{:?}", self.fetchers[place].name), expected);
             }
             if place == MAX_CANDIDATES {
-                let expected = format!("there can be {MAX_CANDIDATES} fetchers, and this is one more");
+                let expected = format!("at most {MAX_CANDIDATES} fetchers are possible");
                 found.bad(&way, format!("{name:?}"), expected);
             }
         }
@@ -118,52 +118,52 @@ impl FetcherConfig {
     fn check(&self, place: usize, found: &mut Found) {
         let place = place.to_string();
         let mut bad = |key: &str, value: &dyn Debug, expected: &str| {
-            let expected = format!("for the fetcher {:?} {expected}", self.name);
+            let expected = format!("{expected} (fetcher {:?})", self.name);
             found.bad(&["fetcher", &place, key], format!("{value:?}"), expected);
         };
         if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || self.name.chars().any(char::is_control) {
-            bad("name", &self.name, "it must be 1 to 100 printable characters");
+            bad("name", &self.name, "expected 1 to 100 printable characters");
         }
         for (key, value) in [("quality", self.quality), ("prior", self.prior)] {
             if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
-                bad(key, &value, "it can be 0 to 1");
+                bad(key, &value, "expected 0 to 1");
             }
         }
         if let Some(CostConfig::Requests(cost)) = self.cost
             && !(cost.is_finite() && cost > 0.0)
         {
-            bad("cost", &cost, "it can be any number above 0");
+            bad("cost", &cost, "expected a number above 0");
         }
         if self.max_in_flight == Some(0) {
-            bad("max_in_flight", &0, "it can be 1 or more");
+            bad("max_in_flight", &0, "expected 1 or more");
         }
         if let Some(command) = self.command.as_ref().filter(|command| command.first().is_none_or(String::is_empty)) {
-            bad("command", &command.iter().take(1).collect::<Vec<_>>(), "it needs a program");
+            bad("command", &command.iter().take(1).collect::<Vec<_>>(), "missing program");
         }
         let mut ways = self.ways();
         if let (Some(first), Some(second)) = (ways.next(), ways.next()) {
-            bad(second, &"there", &format!("there is another way to get pages already, {first}"));
+            bad(second, &"set", &format!("conflicts with {first}"));
         }
         drop(ways);
         if let Some(like) = self.like.as_ref().filter(|like| !LIKENESSES.contains(&canonical(like))) {
-            bad("like", like, &format!("it can be {}", LIKENESSES.join(", ")));
+            bad("like", like, &format!("expected one of {}", LIKENESSES.join(", ")));
         }
         if let Some(variable) = self.proxy_user_env.as_ref().filter(|_| self.proxy.is_none()) {
-            bad("proxy_user_env", variable, "there is no proxy");
+            bad("proxy_user_env", variable, "missing proxy");
         }
         if let Some(search) = self.search.as_ref().filter(|_| canonical(&self.name) != "nytime_searcher") {
             if search.url.as_ref().is_none_or(|url| !url.0.contains("{url}")) {
-                bad("search", &search.url, "url is to say where {url} is asked for");
+                bad("search", &search.url, "url must contain {url}");
             }
             if search.title.is_none() {
-                bad("search", &search.title, "title is to say where the title is");
+                bad("search", &search.title, "missing title");
             }
         }
         for archive in self.archive.iter().flat_map(|archive| &archive.from) {
             let named = [("wayback", &archive.wayback), ("timegate", &archive.timegate)];
             let named: Vec<&str> = named.iter().filter(|(_, url)| url.is_some()).map(|(name, _)| *name).collect();
             if named.len() != 1 {
-                bad("archive", &named, "each archive has either wayback or timegate");
+                bad("archive", &named, "expected either wayback or timegate for each archive");
             }
         }
     }
@@ -187,8 +187,8 @@ impl PriorConfig {
     fn check(&self, place: usize, found: &mut Found) {
         let place = place.to_string();
         let key = |name| ["prior", &place, name];
-        found.within_at(&key("success_rate"), Some(self.success_rate), 0.0..=1.0, "it can be 0 to 1");
-        found.within_at(&key("samples"), self.samples, 0.0..=1e6, "it can be 0 to 1000000");
+        found.within_at(&key("success_rate"), Some(self.success_rate), 0.0..=1.0, "expected 0 to 1");
+        found.within_at(&key("samples"), self.samples, 0.0..=1e6, "expected 0 to 1000000");
     }
 }
 

@@ -62,9 +62,9 @@ pub(super) fn meaning<'k>(name: &str, keys: &'k [Key], settings: &Node) -> Resul
 fn element(settings: &Node, way: &[String], step: &str) -> Result<String, Unmeant> {
     let base = variable_of(way);
     let none = |names: Vec<String>| {
-        let has = if names.is_empty() { "has none".to_owned() } else { format!("has {}", names.join(", ")) };
+        let known = if names.is_empty() { "it is empty".to_owned() } else { format!("expected one of {}", names.join(", ")) };
         let what = way.join(".");
-        Unmeant::NoElement(format!("{what} {has}; {base} sets all of it, as TOML"))
+        Unmeant::NoElement(format!("unknown element of {what}: {known}; {base} sets all of it as TOML"))
     };
     match settings.get(way).map(|node| &node.held) {
         Some(Held::List(list)) => {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_means_the_key_of_its_steps() {
+    fn a_variable_sets_the_key_of_its_steps() {
         let (keys, settings) = (keys(), settings());
         let way = |name: &str| meaning(name, &keys, &settings).map(|(way, _)| way.join("."));
         for (name, want) in [
@@ -135,11 +135,11 @@ mod tests {
         }
         assert_eq!(way("FETCHWISE_LOG__DISC_MAX"), Err(Unmeant::NoKey(Some("FETCHWISE_LOG__MAX_DISK_BYTES".to_owned()))));
         let Err(Unmeant::NoElement(text)) = way("FETCHWISE_FETCHER__C__COST") else { panic!("there is no fetcher c") };
-        assert_eq!(text, "fetcher has BY_RESIDENTIAL, B; FETCHWISE_FETCHER sets all of it, as TOML");
+        assert_eq!(text, "unknown element of fetcher: expected one of BY_RESIDENTIAL, B; FETCHWISE_FETCHER sets all of it as TOML");
     }
 
     #[test]
-    fn every_key_has_a_variable_that_means_it() {
+    fn every_key_has_a_variable_that_sets_it() {
         let (keys, settings) = (keys(), settings());
         for key in keys.iter().filter(|key| !key.way.contains(&ANY.to_owned())) {
             let name = variable_of(&key.way);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_a_variable_is_what_the_key_takes() {
+    fn the_text_of_a_variable_is_parsed_by_the_kind_of_its_key() {
         for (text, kind, want) in [
             ("2026", Kind::Text, "\"2026\""),
             ("true", Kind::Switch, "true"),

@@ -264,7 +264,7 @@ impl<'de> SeqAccess<'de> for Only<'_> {
 
 /// Error that ends each deserialization.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing was answered")]
+#[error("no value")]
 struct Nothing;
 
 impl de::Error for Nothing {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_has_every_key_there_is_and_no_other() {
+    fn the_example_has_every_key_and_no_other() {
         let text = example();
         let path = std::path::Path::new("fetchwise.example.toml");
         // The shipped file changes nothing.

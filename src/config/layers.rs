@@ -231,9 +231,9 @@ fn shown(value: toml::Value) -> toml::Value {
 
 fn unmeant(name: &str, why: Unmeant) -> Problem {
     let (message, meant) = match why {
-        Unmeant::NoKey(None) => ("it means no setting".to_owned(), None),
-        Unmeant::NoKey(Some(meant)) => (format!("it means no setting; did you mean {meant}?"), Some(meant)),
-        Unmeant::NoElement(text) => (format!("it means no setting: {text}"), None),
+        Unmeant::NoKey(None) => ("unknown setting".to_owned(), None),
+        Unmeant::NoKey(Some(meant)) => (format!("unknown setting; did you mean {meant}?"), Some(meant)),
+        Unmeant::NoElement(text) => (text, None),
     };
     Problem { origin: Origin::Variable(name.to_owned()), key: String::new(), message, meant }
 }
@@ -254,7 +254,7 @@ fn found(tree: &Node, keys: &[Key], error: &serde_path_to_error::Error<toml::de:
     let is_secret = keys.iter().any(|key| key.is_secret && key.is_at(&way));
     let is_text = matches!(at.held, Held::One(toml::Value::String(_)));
     // The reader would show a value that is not text.
-    let mut message = if is_secret && !is_text { "it takes text".to_owned() } else { text.to_owned() };
+    let mut message = if is_secret && !is_text { "expected text".to_owned() } else { text.to_owned() };
     if matches!(origin, Origin::Variable(_)) && !is_key {
         message = format!("{}: {message}", way.join("."));
     }
@@ -277,7 +277,7 @@ fn step(segment: &Segment) -> Option<String> {
 fn placed(tree: &Node, bad: BadValue) -> Problem {
     let origin = tree.nearest(&bad.way).origin.clone();
     let key = bad.way.join(".");
-    Problem { origin, message: format!("{key} is {}; {}", bad.value, bad.expected), key, meant: None }
+    Problem { origin, message: format!("invalid {key} {}: {}", bad.value, bad.expected), key, meant: None }
 }
 
 /// Returns the name most similar to the unknown one, where `message` is serde's "unknown field `a`, expected one of

@@ -203,9 +203,9 @@ pub struct RobotsConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NetworkConfig {
-    /// Networks that may be dialed although they are not public, as CIDR.
+    /// Networks that may be dialled although they are not public, as CIDR.
     pub allow: Vec<String>,
-    /// Whether loopback and private ranges may be dialed.
+    /// Whether loopback and private ranges may be dialled.
     pub allow_private: bool,
 }
 

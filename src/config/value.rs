@@ -108,7 +108,7 @@ pub(super) fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CostConf
         Cost::Number(requests) => Ok(Some(CostConfig::Requests(requests))),
         Cost::Name(name) if name == "measured" => Ok(Some(CostConfig::Measured)),
         Cost::Name(name) => {
-            Err(D::Error::custom(format_args!("{name:?} is no cost; it can be a number or \"measured\"")))
+            Err(D::Error::custom(format_args!("invalid cost {name:?}: expected a number or \"measured\"")))
         }
     }
 }
@@ -116,7 +116,7 @@ pub(super) fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CostConf
 /// Parses a share, or `"never"`.
 pub(super) fn compact_threshold<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CompactThreshold>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a share of the log, as in 0.25, or \"never\"")]
+    #[serde(untagged, expecting = "expected a share of the log such as 0.25, or \"never\"")]
     enum At {
         Number(f64),
         Name(String),
@@ -124,7 +124,7 @@ pub(super) fn compact_threshold<'de, D: Deserializer<'de>>(from: D) -> Result<Op
     match At::deserialize(from)? {
         At::Number(share) => Ok(Some(CompactThreshold::Share(share))),
         At::Name(name) if name == "never" => Ok(Some(CompactThreshold::Never)),
-        At::Name(name) => Err(D::Error::custom(format_args!("{name:?} is no share, as 0.25 is, and not \"never\""))),
+        At::Name(name) => Err(D::Error::custom(format_args!("invalid share {name:?}: expected a number such as 0.25, or \"never\""))),
     }
 }
 
@@ -141,7 +141,7 @@ pub(super) fn milliseconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<
 /// Parses a date (`"2024-05-31"`, as text or as TOML has it), or a point in time with an offset.
 pub(super) fn date<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a day, as in \"2024-05-31\"")]
+    #[serde(untagged, expecting = "expected a date such as \"2024-05-31\"")]
     enum Date {
         Toml(toml::value::Datetime),
         Text(String),
@@ -150,7 +150,7 @@ pub(super) fn date<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestam
         Date::Toml(date) => date.to_string(),
         Date::Text(text) => text,
     };
-    let wrong = || D::Error::custom(format_args!("{text:?} is no day, as \"2024-05-31\" is, and no time in RFC 3339"));
+    let wrong = || D::Error::custom(format_args!("invalid date {text:?}: expected \"2024-05-31\" or RFC 3339"));
     let read: toml::value::Datetime = text.parse().map_err(|_| wrong())?;
     let date = read.date.ok_or_else(wrong)?;
     let days = days_from_epoch(i64::from(date.year), i64::from(date.month), i64::from(date.day));
@@ -178,20 +178,20 @@ fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
 pub(super) fn web_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error> {
     let text = String::deserialize(from)?;
     let shown = without_password(&text);
-    let address = Url::parse(&text).map_err(|error| D::Error::custom(format_args!("{shown:?} is no URL: {error}")))?;
+    let address = Url::parse(&text).map_err(|error| D::Error::custom(format_args!("invalid URL {shown:?}: {error}")))?;
     match address.scheme() {
         "http" | "https" if address.has_host() => Ok(Some(address)),
-        _ => Err(D::Error::custom(format_args!("{shown:?} is no http or https URL"))),
+        _ => Err(D::Error::custom(format_args!("invalid URL {shown:?}: expected http or https"))),
     }
 }
 
 /// Parses an http or https URL that may hold a password or a key. No message shows it.
 pub(super) fn secret_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Secret<Url>>, D::Error> {
     let Secret(text) = Secret::<String>::deserialize(from)?;
-    let address = Url::parse(&text).map_err(|error| D::Error::custom(format_args!("it is no URL: {error}")))?;
+    let address = Url::parse(&text).map_err(|error| D::Error::custom(format_args!("invalid URL: {error}")))?;
     match address.scheme() {
         "http" | "https" if address.has_host() => Ok(Some(Secret(address))),
-        _ => Err(D::Error::custom("it is no http or https URL")),
+        _ => Err(D::Error::custom("invalid URL: expected http or https")),
     }
 }
 
@@ -202,16 +202,16 @@ pub(super) fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D
 
 fn time<'de, D: Deserializer<'de>>(from: D, a_second: f64) -> Result<Option<Duration>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a time, as in \"30s\" or \"10m\", or a number")]
+    #[serde(untagged, expecting = "expected a time such as \"30s\" or \"10m\", or a number")]
     enum Time {
         Number(f64),
         Text(String),
     }
     let time = match Time::deserialize(from)? {
         Time::Number(number) => Duration::try_from_secs_f64(number / a_second)
-            .map_err(|_| D::Error::custom(format_args!("{number:?} is no time; it can be any number from 0 up")))?,
+            .map_err(|_| D::Error::custom(format_args!("invalid time {number:?}: expected a number from 0 up")))?,
         Time::Text(text) => humantime::parse_duration(&text)
-            .map_err(|error| D::Error::custom(format_args!("{text:?} is no time, as \"30s\" is: {error}")))?,
+            .map_err(|error| D::Error::custom(format_args!("invalid time {text:?}: {error}; expected a text such as \"30s\"")))?,
     };
     Ok(Some(time))
 }

@@ -43,7 +43,7 @@ pub enum JournalError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// The bytes of a record are intact, but this release cannot read what they hold.
-    #[error("record {seq} of the log: {source}")]
+    #[error("cannot read record {seq} of the log: {source}")]
     Record {
         /// Sequence number of the record.
         seq: u64,
@@ -51,7 +51,7 @@ pub enum JournalError {
         source: Arc<SchemaError>,
     },
     /// The bytes of a snapshot are intact, but this release cannot read what they hold.
-    #[error("the snapshot {file}: {what}")]
+    #[error("cannot read the snapshot {file}: {what}")]
     Snapshot {
         /// File of the snapshot.
         file: PathBuf,
@@ -60,7 +60,7 @@ pub enum JournalError {
     },
     /// The newest record is so old by an unconfirmed clock that the clock is probably wrong. Then the retention period
     /// would be wrong, too.
-    #[error("the newest record is {hours} hours old, and {witness}: has the clock jumped?")]
+    #[error("implausible clock: the newest record is {hours} hours old, and {witness}")]
     ClockJump {
         /// Age of the newest record in hours.
         hours: u64,
@@ -68,10 +68,10 @@ pub enum JournalError {
         witness: ClockWitness,
     },
     /// An attempt holds nothing that could be recorded.
-    #[error("cannot be recorded: {0}")]
+    #[error("cannot record the attempt: {0}")]
     Unrecordable(#[from] Unrecordable),
     /// An entry is too large to be encoded.
-    #[error("cannot be recorded: {0}")]
+    #[error("cannot record the entry: {0}")]
     Encode(Arc<SchemaError>),
     /// The log did not accept an entry.
     #[error(transparent)]

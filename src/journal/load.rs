@@ -71,7 +71,7 @@ pub fn inspect_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> 
     let mut names: BTreeSet<String> = start.contents.iter().flat_map(|c| c.image.fetchers.iter().cloned()).collect();
     let from = start.contents.as_ref().map_or(0, |contents| contents.covers_seq + 1);
     let shards = vec![Names::default(); threads()];
-    let reader = start.reader.as_ref().ok_or_else(|| LogError::Invalid("a start without a reader".into()))?;
+    let reader = start.reader.as_ref().ok_or_else(|| LogError::Invalid("missing reader of the log".into()))?;
     let (shards, summary) = reader.for_each_sharded(from, shards, |_, _| {}, Names::take, progress)?;
     if !summary.damage.is_empty() {
         return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());

@@ -249,9 +249,9 @@ pub(super) fn decode(snapshot: &Snapshot) -> Result<Contents, JournalError> {
     let meta = snapshot.meta();
     let half_life = std::time::Duration::from_millis(meta.half_life_ms);
     let decay = Decay::at_landmark(half_life, Timestamp::from_millis(meta.landmark_ms));
-    let contents = decode_sections(&sections, meta.covers_seq).ok_or_else(|| refused("its columns do not add up"))?;
+    let contents = decode_sections(&sections, meta.covers_seq).ok_or_else(|| refused("inconsistent columns"))?;
     if decay.is_none() && !contents.image.entries.is_empty() {
-        return Err(refused("its half-life is none"));
+        return Err(refused("invalid half-life"));
     }
     Ok(Contents { image: Image { decay, ..contents.image }, ..contents })
 }

@@ -73,7 +73,7 @@ fn pauses_come_back_and_links_without_risk_do_not() {
 }
 
 #[test]
-fn what_a_wrong_clock_wrote_counts_as_of_now() {
+fn times_in_the_future_count_as_now() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     let years_ahead = minutes(4 * 365 * 24 * 60);
@@ -114,7 +114,7 @@ fn a_tombstone_covers_what_came_before_it_only() {
 }
 
 #[test]
-fn there_is_one_writer_and_readers_do_not_mind() {
+fn there_is_one_writer_and_readers_take_no_lock() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     journal.append_attempt(&attempt("https://e.org/", "f", T0).delivered()).unwrap();
@@ -125,7 +125,7 @@ fn there_is_one_writer_and_readers_do_not_mind() {
 }
 
 #[test]
-fn an_embedder_says_how_long_attempts_are_gathered() {
+fn linger_sets_how_long_attempts_are_collected() {
     let dir = tempfile::tempdir().unwrap();
     let options = JournalOptions::default().linger(Duration::from_secs(60)).durability(Durability::Os);
     let (journal, _) = Journal::open(dir.path(), options).unwrap();
@@ -162,7 +162,7 @@ fn written(dir: &Path, attempts: usize) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_flipped_bit_in_the_middle_is_refused() {
+fn a_flipped_bit_in_the_middle_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let segment = written(dir.path(), 20);
     let mut bytes = std::fs::read(&segment).unwrap();
@@ -211,7 +211,7 @@ fn tags_of(selector: &Selector) -> crate::evidence::columns::Image {
 }
 
 #[test]
-fn a_replay_learns_of_tags_what_the_live_process_did_to_the_last_bit() {
+fn a_replay_restores_host_signals_bit_for_bit() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     let mut live = selector();
@@ -232,7 +232,7 @@ fn a_replay_learns_of_tags_what_the_live_process_did_to_the_last_bit() {
 }
 
 #[test]
-fn a_snapshot_carries_what_hosts_showed() {
+fn a_snapshot_holds_host_signals() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     let mut live = selector();
@@ -254,7 +254,7 @@ fn paced() -> Selector {
 }
 
 #[test]
-fn what_was_learned_of_paces_outlives_the_process_and_its_log_and_is_forgotten_on_request() {
+fn paces_survive_restarts_and_snapshots_and_are_forgotten_on_request() {
     use fetchwise_pace::{Admit, Response, Cost, Done, Signal, Level, Pace, PaceSettings, Scope};
 
     let dir = tempfile::tempdir().unwrap();
@@ -352,7 +352,7 @@ proptest::proptest! {
     /// Ban rates are the same live, after a replay, and through snapshots and compactions. They equal those computed
     /// from all attempts.
     #[test]
-    fn ban_rates_are_the_same_wherever_they_come_from(
+    fn ban_rates_are_the_same_live_replayed_and_from_snapshots(
         events in proptest::collection::vec(happened(), 1..50),
         days in 1..100u32,
     ) {
@@ -427,7 +427,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_snapshot_of_a_release_that_knew_nothing_of_days_is_made_up_for_from_the_log() {
+fn daily_counts_missing_from_an_old_snapshot_are_rebuilt_from_the_log() {
     use fetchwise_log::Maintenance;
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
@@ -467,7 +467,7 @@ fn a_snapshot_of_a_release_that_knew_nothing_of_days_is_made_up_for_from_the_log
 }
 
 #[test]
-fn a_pause_that_an_operator_ends_is_ended_for_every_process_after() {
+fn a_pause_ended_by_an_operator_stays_ended_after_restarts() {
     let dir = tempfile::tempdir().unwrap();
     let open = |now| {
         let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
@@ -524,7 +524,7 @@ fn a_pause_that_an_operator_ends_is_ended_for_every_process_after() {
 }
 
 #[test]
-fn what_is_looked_back_at_is_what_a_replay_shows_of_it() {
+fn a_query_returns_what_a_replay_returns() {
     use std::ops::ControlFlow;
     let dir = tempfile::tempdir().unwrap();
     for part in 0..6u64 {
@@ -602,7 +602,7 @@ fn what_is_looked_back_at_is_what_a_replay_shows_of_it() {
 }
 
 #[test]
-fn the_past_is_what_a_log_that_ends_there_teaches_and_nothing_that_was_forgotten_since() {
+fn evidence_as_of_a_time_equals_that_of_a_log_that_ends_there() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     let mut live = selector();

@@ -1,5 +1,4 @@
-//! The journal with its snapshots and its maintenance, through the library: what a start knows, what a compaction keeps, what is
-//! forgotten, what a check notices.
+//! The journal with its snapshots and its maintenance: restores, compaction, forgetting and verification.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -32,7 +31,7 @@ fn quiet() -> impl FnMut(Phase, Progress) {
     |_, _| {}
 }
 
-/// The attempt that `n` stands for, as old as `days`.
+/// Returns the attempt with number `n`, made `days` ago.
 fn attempt(n: u64, days: f64) -> Attempt {
     let (domain, path) = (n % 13, n / 13 % 3);
     let suffix = if n.is_multiple_of(5) { ".pdf" } else { "" };
@@ -57,7 +56,7 @@ fn open(dir: &Path) -> Journal {
     Journal::open(dir, JournalOptions::default().segment_bytes(64 << 10)).unwrap().0
 }
 
-/// A journal with these attempts, closed.
+/// Writes a journal with these attempts and closes it.
 fn write(dir: &Path, attempts: impl IntoIterator<Item = Attempt>) {
     let journal = open(dir);
     for attempt in attempts {
@@ -93,7 +92,7 @@ fn every_key() -> Vec<(String, String)> {
     keys
 }
 
-/// Whether two selectors have the same weights everywhere, to 1e-9.
+/// Asserts that two selectors have the same weights everywhere, to 1e-9.
 fn assert_same(a: &Selector, b: &Selector, what: &str) {
     for (kind, value) in every_key() {
         for (page, fetcher) in
@@ -104,7 +103,7 @@ fn assert_same(a: &Selector, b: &Selector, what: &str) {
             let near = |x: f64, y: f64| (x - y).abs() <= 1e-9 * x.abs().max(y.abs()).max(1.0);
             let same = x.attempts == y.attempts && near(x.total, y.total) && near(x.success, y.success);
             assert!(same && near(x.blocked, y.blocked), "{what}: {key:?} {page:?} {fetcher}: {x:?} and {y:?}");
-            // The recent pair of a site has forgotten what it was made of, so nothing exact can be taken back from it.
+            // The recent pair of a site mixes its attempts, so nothing exact can be retracted from it.
             let pairs =
                 [(x.recent_total, y.recent_total), (x.alert_total, y.alert_total), (x.alert_success, y.alert_success)];
             let recent = what.contains("forgot") || pairs.iter().all(|(x, y)| (x - y).abs() < 1e-3);
@@ -131,7 +130,7 @@ fn files(dir: &Path, end: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_start_from_a_snapshot_and_its_tail_knows_what_a_full_replay_knows() {
+fn a_start_from_a_snapshot_and_its_tail_equals_a_full_replay() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..3000).map(|n| attempt(n, n as f64 / 20.0)));
     let (whole, _) = start(dir.path());
@@ -146,7 +145,7 @@ fn a_start_from_a_snapshot_and_its_tail_knows_what_a_full_replay_knows() {
     let (with_tail, loaded) = start(dir.path());
     assert_eq!(loaded.replayed.attempts, 1000);
     assert_same(&whole, &with_tail, "snapshot and tail");
-    // A snapshot of a snapshot and a tail is as good, at any landmark.
+    // A snapshot taken from a snapshot and a tail is as good, at any landmark.
     take_snapshot(dir.path());
     let later = Selector::builder().around(ago(-200.0)).build().unwrap();
     journal::load(dir.path(), &later, NOW).unwrap();
@@ -190,7 +189,7 @@ fn a_snapshot_holds_pauses_risk_and_importance() {
 }
 
 #[test]
-fn a_damaged_snapshot_falls_back_to_the_one_before_and_says_so() {
+fn a_damaged_snapshot_is_reported_and_the_previous_one_used() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..1000).map(|n| attempt(n, 2.0)));
     take_snapshot(dir.path());
@@ -209,14 +208,14 @@ fn a_damaged_snapshot_falls_back_to_the_one_before_and_says_so() {
         assert_same(&whole, &fallen_back, "the older snapshot");
         assert!(!maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
     }
-    // Both gone, and nothing compacted: everything is replayed.
+    // Both are damaged, and nothing was compacted: everything is replayed.
     for file in files(dir.path(), ".fws") {
         std::fs::write(file, b"no snapshot").unwrap();
     }
     let (replayed, loaded) = start(dir.path());
     assert_eq!((loaded.replayed.attempts, loaded.snapshot.unwrap().rejected.len()), (1500, 2));
     assert_same(&whole, &replayed, "no snapshot");
-    // The next one takes the place of the bad ones.
+    // The next snapshot replaces the damaged ones.
     take_snapshot(dir.path());
     assert!(start(dir.path()).1.snapshot.unwrap().rejected.is_empty());
 }
@@ -241,7 +240,7 @@ fn compaction_drops_old_attempts_and_no_evidence() {
     assert_same(&before, &after, "compaction");
     assert_eq!(loaded.replayed.entries, 0);
     assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
-    // Once more there is nothing to do.
+    // A second compaction has nothing to do.
     let again = compact(dir.path());
     assert_eq!((again.attempts, again.bytes.0), ((2001, 2001), again.bytes.1));
     assert_eq!(journal::maintenance::cutoff(dir.path()).unwrap(), Some(ago(90.0)));
@@ -255,7 +254,7 @@ fn compaction_drops_old_attempts_and_no_evidence() {
 }
 
 #[test]
-fn a_clock_that_jumped_is_not_believed_unless_told_so() {
+fn an_implausible_clock_is_rejected_unless_trusted() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..500).map(|n| attempt(n, 10.0)));
     // The file system's clock is not ahead.
@@ -288,7 +287,7 @@ fn faded_evidence_is_left_out_of_a_snapshot() {
 }
 
 #[test]
-fn another_half_life_goes_on_from_what_the_snapshot_weighed() {
+fn a_changed_half_life_continues_from_the_snapshot_weights() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..200).map(|n| attempt(n, 30.0)).chain([attempt(200, 0.0)]));
     let key = ("domain", "d4.example.org");
@@ -327,7 +326,7 @@ fn a_forgotten_domain_leaves_evidence_at_once_and_the_disk_at_the_next_compactio
         });
         assert_eq!(found.unwrap().forgotten, 154);
         assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
-        // Twice is once.
+        // Forgetting twice is the same as once.
         assert!(forget(dir.path(), domain("d5.example.org")).attempts == 0);
         assert_same(&start(dir.path()).0, &without, "forgotten twice");
         let mut options = CompactOptions::default();
@@ -340,7 +339,7 @@ fn a_forgotten_domain_leaves_evidence_at_once_and_the_disk_at_the_next_compactio
             let bytes = std::fs::read(&file).unwrap();
             assert!(!bytes.windows(needle.len()).any(|window| window == needle), "{}", file.display());
         }
-        // It can be learned about anew.
+        // The domain can be learned again.
         write(dir.path(), [attempt(5, 0.0)]);
         let (again, _) = start(dir.path());
         assert_eq!(again.weights(("domain", "d5.example.org"), ContentKind::File, FETCHERS[0], NOW).attempts, 1);
@@ -370,7 +369,7 @@ fn a_forgotten_link_takes_its_attempts_and_its_risk_with_it() {
 }
 
 #[test]
-fn a_snapshot_that_is_not_what_the_records_teach_is_noticed() {
+fn verify_detects_a_snapshot_that_differs_from_its_records() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..500).map(|n| attempt(n, 1.0)));
     take_snapshot(dir.path());
@@ -378,7 +377,7 @@ fn a_snapshot_that_is_not_what_the_records_teach_is_noticed() {
     take_snapshot(dir.path());
     let verified = maintenance::verify(dir.path(), &mut quiet()).unwrap();
     assert_eq!((verified.attempts, verified.refold), (600, RefoldReport::Same { records: 100 }));
-    // One bit of one cell's count, in a snapshot whose checksums are right.
+    // One bit of one cell's count, in a snapshot with valid checksums.
     let found = fetchwise_log::load_snapshot(dir.path()).unwrap().snapshot.unwrap();
     let mut sections: Vec<(u32, u32, Vec<u8>)> =
         found.sections().map(|section| (section.kind, section.version, section.bytes.to_vec())).collect();
@@ -397,7 +396,7 @@ fn a_snapshot_that_is_not_what_the_records_teach_is_noticed() {
 }
 
 #[test]
-fn a_policy_with_a_memory_sees_the_attempts_behind_a_snapshot_too() {
+fn a_policy_with_memory_observes_attempts_covered_by_a_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..400).map(|n| attempt(n * 13, 0.1)));
     let published = || {
@@ -413,7 +412,7 @@ fn a_policy_with_a_memory_sees_the_attempts_behind_a_snapshot_too() {
 }
 
 #[test]
-fn a_snapshot_beside_a_writer_that_never_syncs_covers_what_is_on_disk() {
+fn a_snapshot_alongside_a_writer_without_syncs_covers_records_on_disk() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..100).map(|n| attempt(n, 1.0)));
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
@@ -430,9 +429,9 @@ fn a_snapshot_beside_a_writer_that_never_syncs_covers_what_is_on_disk() {
     assert_same(&naive, &known, "snapshot and tail of a living writer");
 }
 
-/// Half of a large log is older than it may be, and a writer appends as fast as it can meanwhile.
+/// Compacts a large log, half of which has expired, while a writer appends as fast as it can.
 #[test]
-fn compaction_beside_a_writer_at_full_speed_loses_nothing() {
+fn compaction_alongside_a_writer_at_full_speed_loses_nothing() {
     let count = match std::env::var("FETCHWISE_FAULTS").as_deref() {
         Ok("full") => 2_000_000,
         Ok("ci") => 200_000,
@@ -469,7 +468,7 @@ fn compaction_beside_a_writer_at_full_speed_loses_nothing() {
     let appended = appended.load(Ordering::Relaxed);
     assert!(done.beside_writer && appended > 0);
     assert!(done.attempts.0 - done.attempts.1 > count * 45 / 100, "{done:?}");
-    // What was there before; the writer has added to both sides meanwhile.
+    // The old attempts. The writer has added to both sides meanwhile.
     assert!(done.bytes.0 - done.bytes.1 > bytes * 4 / 10, "{done:?} of {bytes}");
     assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
     let (after, loaded) = start(dir.path());
@@ -484,7 +483,7 @@ fn compaction_beside_a_writer_at_full_speed_loses_nothing() {
     );
 }
 
-/// How many histories are tried.
+/// Returns the number of histories to try.
 fn cases() -> u32 {
     match std::env::var("FETCHWISE_FAULTS").as_deref() {
         Ok("full") => 1500,
@@ -517,7 +516,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever happens in whatever order, a start knows what a naive list of attempts teaches.
+    /// After any sequence of steps, a start has the evidence of a naive list of attempts.
     #[test]
     fn any_history_of_maintenance_keeps_evidence_exact(steps in prop::collection::vec(step(), 1..14)) {
         let dir = tempfile::tempdir().unwrap();
@@ -551,7 +550,7 @@ proptest! {
                     maintenance::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
                 }
                 Step::SpoilNewest => {
-                    // Only where another good one stands behind it.
+                    // Only if an older snapshot is good.
                     let search = fetchwise_log::load_snapshot(dir.path()).unwrap_or_default();
                     let previous = fetchwise_log::load_previous_snapshot(dir.path()).unwrap();
                     let both_good = search.rejected.is_empty() && previous.is_some();
@@ -572,7 +571,7 @@ proptest! {
 }
 
 #[test]
-fn why_a_fetcher_was_chosen_is_kept_beside_attempts_of_older_releases_that_do_not_say() {
+fn decision_reasons_are_kept_alongside_attempts_of_older_releases() {
     for (name, copy) in golden() {
         let dir = copy.path();
         let mut chosen = attempt(1, 0.0);
@@ -591,7 +590,7 @@ fn why_a_fetcher_was_chosen_is_kept_beside_attempts_of_older_releases_that_do_no
     }
 }
 
-/// The directories that releases wrote, one each, copied to where they can be written to.
+/// Copies the directories that releases wrote to a writable place.
 fn golden() -> Vec<(String, tempfile::TempDir)> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/journal");
     let mut copies = Vec::new();
@@ -607,7 +606,7 @@ fn golden() -> Vec<(String, tempfile::TempDir)> {
 }
 
 #[test]
-fn what_every_release_wrote_is_read_checked_and_gone_on_with() {
+fn logs_of_every_release_are_read_verified_and_continued() {
     let copies = golden();
     assert!(copies.iter().any(|(name, _)| name == "v1"));
     for (name, copy) in copies {
@@ -646,7 +645,7 @@ fn what_every_release_wrote_is_read_checked_and_gone_on_with() {
         take_snapshot(dir);
         assert!(maintenance::verify(dir, &mut quiet()).unwrap().is_sound(), "{name}");
         assert_eq!(journal::replay(dir, |_, _| {}).unwrap().attempts, count + 1, "{name}");
-        // Attempts of an older version grow old as those of this one do, and both lie in one log.
+        // Attempts of older versions expire like those of this one, and one log holds both.
         let mut options = CompactOptions::default();
         options.retain = 10 * DAY;
         let done = maintenance::compact(dir, &selector(), &options, NOW, &mut quiet()).unwrap();

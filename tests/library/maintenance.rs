@@ -1,5 +1,5 @@
-//! BackgroundMaintenance beside a running crawl: what it drops, what it keeps, how much room it leaves, and what a `kill -9` in the middle of it costs;
-//! and when a clock is believed that says attempts are old.
+//! Background maintenance alongside a running crawl: what it drops and keeps, the disk usage, `kill -9` during a
+//! compaction, and the check of the clock.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -23,16 +23,16 @@ const FETCHERS: [&str; 2] = ["direct_access", "playwright"];
 const DOMAINS: u64 = 13;
 const SEGMENT: u64 = 64 << 10;
 const MAX_DISK: u64 = 2 << 20;
-/// Longer than anything here takes on any machine.
+/// Longer than any step takes on any machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One time for the whole process, and for the children that it starts, so that weights can be compared.
+/// Present time of the process and of its children, so that weights can be compared.
 static NOW: LazyLock<Timestamp> = LazyLock::new(|| match std::env::var("FETCHWISE_TEST_NOW") {
     Ok(text) => Timestamp::from_millis(text.parse().unwrap()),
     Err(_) => Timestamp::now(),
 });
 
-/// The attempt that `n` stands for; each is later than the one before.
+/// Returns the attempt with number `n`; each is later than the one before.
 fn attempt(n: u64) -> Attempt {
     let at = NOW.as_millis() - 20 * 86_400_000 + i64::try_from(n).unwrap() * 1000;
     attempt_at(n, Timestamp::from_millis(at))
@@ -60,10 +60,10 @@ fn open(dir: &Path) -> Journal {
 }
 
 fn start(dir: &Path, options: UpkeepOptions) -> (BackgroundMaintenance, Receiver<MaintenanceEvent>) {
-    let (tell, told) = channel();
+    let (send, events) = channel();
     let blank = || Selector::builder().around(*NOW).build();
-    let upkeep = BackgroundMaintenance::start(dir, options, Arc::new(Clock::fixed(*NOW)), blank, move |did| drop(tell.send(did)));
-    (upkeep.unwrap(), told)
+    let background = BackgroundMaintenance::start(dir, options, Arc::new(Clock::fixed(*NOW)), blank, move |event| drop(send.send(event)));
+    (background.unwrap(), events)
 }
 
 fn loaded(dir: &Path) -> Selector {
@@ -72,7 +72,7 @@ fn loaded(dir: &Path) -> Selector {
     selector
 }
 
-/// Whether two selectors have the same masses everywhere, to 1e-9. Returns how many attempts they have.
+/// Asserts that two selectors have the same weights everywhere, to 1e-9. Returns the number of their attempts.
 fn assert_same(a: &Selector, b: &Selector) -> u64 {
     let domains = (0..DOMAINS).map(|n| ("domain", format!("d{n}.example.org")));
     let paths = (0..DOMAINS).flat_map(|n| (0..3).map(move |s| ("domain_path", format!("d{n}.example.org|s{s}"))));
@@ -91,7 +91,7 @@ fn assert_same(a: &Selector, b: &Selector) -> u64 {
     attempts
 }
 
-/// The numbers of the attempts that are still in the log, by their times.
+/// Returns the times of the attempts that are still in the log.
 fn raw(dir: &Path) -> Vec<Timestamp> {
     let mut times = Vec::new();
     journal::replay(dir, |_, entry| {
@@ -103,20 +103,20 @@ fn raw(dir: &Path) -> Vec<Timestamp> {
     times
 }
 
-/// How many attempts that compaction has dropped, which was to make room.
-fn dropped_to_make_room(did: &MaintenanceEvent) -> u64 {
-    let MaintenanceEvent::Compacted { cause: Cause::Full { .. }, done, .. } = did else { panic!("{did:?}") };
+/// Returns the number of attempts that a compaction for disk space has dropped.
+fn dropped_to_make_room(event: &MaintenanceEvent) -> u64 {
+    let MaintenanceEvent::Compacted { cause: Cause::Full { .. }, done, .. } = event else { panic!("{event:?}") };
     assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
     done.attempts.0 - done.attempts.1
 }
 
 #[test]
-fn the_log_stays_within_its_room_and_loses_no_evidence() {
+fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
     let mut options = options();
     options.max_disk_bytes = Some(MAX_DISK);
-    let (upkeep, told) = start(dir.path(), options);
+    let (background, events) = start(dir.path(), options);
     let mirror = selector();
     let (mut written, mut most, begun) = (0, 0, Instant::now());
     while written < 20_000 {
@@ -127,7 +127,8 @@ fn the_log_stays_within_its_room_and_loses_no_evidence() {
         }
         written += 50;
         journal.flush().wait().unwrap();
-        // A crawl is not faster than the disk; here it waits until upkeep has caught up, however slow this machine is.
+        // A crawl is not faster than the disk. Here it waits until maintenance has caught up, however slow this machine
+        // is.
         loop {
             let taken = DiskUsage::taken(dir.path()).unwrap().total;
             most = most.max(taken);
@@ -137,13 +138,13 @@ fn the_log_stays_within_its_room_and_loses_no_evidence() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    // A compaction that is stopped in its middle has dropped what it has not told of. So this waits for a time with none under way:
-    // nothing is written any more, so that none begins once there is room enough.
+    // A compaction that is stopped in the middle reports nothing of what it dropped. So this waits until none is
+    // running. Nothing is written any more, so none begins once the log is small enough.
     let (mut runs, mut dropped) = (Vec::new(), 0);
     loop {
-        for did in told.try_iter() {
-            dropped += dropped_to_make_room(&did);
-            runs.push(did);
+        for event in events.try_iter() {
+            dropped += dropped_to_make_room(&event);
+            runs.push(event);
         }
         let room = DiskUsage::taken(dir.path()).unwrap();
         let has_room = room.total + 3 * SEGMENT + room.snapshot <= MAX_DISK;
@@ -152,10 +153,10 @@ fn the_log_stays_within_its_room_and_loses_no_evidence() {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    upkeep.stop();
+    background.stop();
     journal.close().unwrap();
     assert!(most <= MAX_DISK, "{most} in {:?}: {runs:#?}", begun.elapsed());
-    // What is left is what came last, without a hole.
+    // The latest attempts are left, without a gap.
     let times = raw(dir.path());
     assert_eq!(times.len() as u64, written - dropped);
     assert!(dropped > written / 2 && times.len() > 1000, "{dropped} of {written}");
@@ -166,7 +167,7 @@ fn the_log_stays_within_its_room_and_loses_no_evidence() {
 }
 
 #[test]
-fn it_compacts_once_enough_of_the_log_is_old() {
+fn it_compacts_once_enough_of_the_log_has_expired() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
     let mirror = selector();
@@ -182,16 +183,16 @@ fn it_compacts_once_enough_of_the_log_is_old() {
     let run = |at: Option<f64>| {
         let mut options = options();
         options.compact_threshold = at;
-        let (upkeep, told) = start(dir.path(), options);
-        upkeep.look();
-        let did =
-            told.recv_timeout(if at.is_some_and(|at| at < share) { PATIENCE } else { Duration::from_millis(300) });
-        upkeep.stop();
-        did.ok()
+        let (background, events) = start(dir.path(), options);
+        background.look();
+        let event =
+            events.recv_timeout(if at.is_some_and(|at| at < share) { PATIENCE } else { Duration::from_millis(300) });
+        background.stop();
+        event.ok()
     };
     assert!(run(None).is_none() && run(Some(share + 0.05)).is_none());
     let Some(MaintenanceEvent::Compacted { cause: Cause::Old { .. }, done, .. }) = run(Some(share - 0.05)) else {
-        panic!("it did nothing")
+        panic!("no event")
     };
     assert!(done.beside_writer && done.attempts.0 - done.attempts.1 > 2000, "{done:?}");
     assert!(expired_share(dir.path(), *NOW, 90 * DAY).unwrap() < share / 4.0);
@@ -200,7 +201,7 @@ fn it_compacts_once_enough_of_the_log_is_old() {
 }
 
 #[test]
-fn it_stops_in_the_middle_and_leaves_everything_as_it_was() {
+fn a_stop_in_the_middle_of_a_compaction_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
     let mirror = selector();
@@ -212,29 +213,30 @@ fn it_stops_in_the_middle_and_leaves_everything_as_it_was() {
     for wait in [0, 1, 5, 20, 60, 150] {
         let mut options = options();
         options.max_disk_bytes = Some(MAX_DISK);
-        let (upkeep, _) = start(dir.path(), options);
+        let (background, _) = start(dir.path(), options);
         std::thread::sleep(Duration::from_millis(wait));
-        upkeep.stop();
+        background.stop();
         assert_eq!(assert_same(&mirror, &loaded(dir.path())), 20_000);
     }
     journal.close().unwrap();
     assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
 }
 
-/// The child: runs only when the parent says so. It writes beside upkeep, and tells each acknowledgement.
+/// Child process: runs only when the parent starts it. It writes alongside maintenance, and prints each
+/// acknowledgement.
 #[test]
-fn child_that_writes_beside_upkeep_until_it_is_killed() {
-    let Ok(dir) = std::env::var("FETCHWISE_TEST_UPKEEP") else { return };
+fn child_that_writes_alongside_maintenance_until_it_is_killed() {
+    let Ok(dir) = std::env::var("FETCHWISE_TEST_MAINTENANCE") else { return };
     let first: u64 = std::env::var("FETCHWISE_TEST_FIRST").unwrap().parse().unwrap();
     let dir = Path::new(&dir);
     let journal = open(dir);
     let mut options = options();
     options.max_disk_bytes = Some(MAX_DISK / 2);
-    let (_upkeep, told) = start(dir, options);
+    let (_background, events) = start(dir, options);
     let mut out = std::io::stderr();
     for batch in (first..).step_by(16) {
-        for did in told.try_iter() {
-            assert!(matches!(did, MaintenanceEvent::Compacted { .. }), "{did:?}");
+        for event in events.try_iter() {
+            assert!(matches!(event, MaintenanceEvent::Compacted { .. }), "{event:?}");
             writeln!(out, "compacted").unwrap();
         }
         for n in batch..batch + 16 {
@@ -242,19 +244,19 @@ fn child_that_writes_beside_upkeep_until_it_is_killed() {
         }
         journal.settled().wait().unwrap();
         writeln!(out, "{}", batch + 16).unwrap();
-        // As fast as crawls go, so that upkeep gets anywhere.
+        // Not faster than a crawl, so that maintenance makes progress.
         std::thread::sleep(Duration::from_millis(3));
     }
 }
 
-/// Whether a file is there that is not finished.
+/// Returns whether there is an unfinished file.
 fn is_writing(dir: &Path) -> bool {
     let unfinished = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("tmp-");
     std::fs::read_dir(dir).unwrap().flatten().any(unfinished)
 }
 
 #[test]
-fn kill_9_in_the_middle_of_it_loses_nothing() {
+fn kill_9_during_a_compaction_loses_nothing() {
     let kills = match std::env::var("FETCHWISE_FAULTS").as_deref() {
         Ok("full") => 200,
         Ok("ci") => 60,
@@ -265,8 +267,8 @@ fn kill_9_in_the_middle_of_it_loses_nothing() {
     let mirror = selector();
     for kill in 0..kills {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_that_writes_beside_upkeep_until_it_is_killed", "--nocapture"])
-            .env("FETCHWISE_TEST_UPKEEP", dir.path())
+            .args(["--exact", "maintenance::child_that_writes_alongside_maintenance_until_it_is_killed", "--nocapture"])
+            .env("FETCHWISE_TEST_MAINTENANCE", dir.path())
             .env("FETCHWISE_TEST_FIRST", known.to_string())
             .env("FETCHWISE_TEST_NOW", NOW.as_millis().to_string())
             .stdin(Stdio::null())
@@ -275,8 +277,8 @@ fn kill_9_in_the_middle_of_it_loses_nothing() {
             .spawn()
             .unwrap();
         let mut acknowledged = known;
-        // Each one lives for another number of attempts; most of the time upkeep is at it. Every third one lives until a snapshot or a
-        // segment is being written, every third one until it is done once.
+        // Each child lives for a different number of attempts, and maintenance is busy most of the time. Every third
+        // one lives until a snapshot or a segment is being written, every third one until a compaction has finished.
         let enough = known + 1000 + kill % 7 * 201;
         let mut is_done = false;
         for line in BufReader::new(child.stderr.take().unwrap()).lines() {
@@ -308,11 +310,11 @@ fn kill_9_in_the_middle_of_it_loses_nothing() {
     }
     assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
     let left = raw(dir.path()).len() as u64;
-    assert!(left < known, "upkeep has dropped raw attempts: {left} of {known}");
-    println!("FAULTS | + | kill -9 beside upkeep, {in_the_middle} in the middle of a file | {kills} | 0 | 0 |");
+    assert!(left < known, "maintenance has dropped raw attempts: {left} of {known}");
+    println!("FAULTS | + | kill -9 during maintenance, {in_the_middle} in the middle of a file | {kills} | 0 | 0 |");
 }
 
-/// A log whose newest record, and whose files, are so old.
+/// Writes a log whose newest record, and whose files, are `days` days old.
 fn idle(days: u64) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
@@ -333,7 +335,7 @@ fn compact(dir: &Path, now: Timestamp) -> Result<maintenance::CompactReport, Jou
 }
 
 #[test]
-fn a_log_that_was_idle_is_compacted_without_being_told_that_the_clock_is_right() {
+fn an_idle_log_is_compacted_without_trust_clock() {
     for days in [3, 100, 390] {
         let dir = idle(days);
         let before = loaded(dir.path());
@@ -341,13 +343,13 @@ fn a_log_that_was_idle_is_compacted_without_being_told_that_the_clock_is_right()
         assert_eq!(done.attempts, (2000, if days > 90 { 0 } else { 2000 }), "{days} days");
         assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
         assert_same(&before, &loaded(dir.path()));
-        // And the next day again, and so on.
+        // And again on the next day.
         compact(dir.path(), Timestamp::now()).unwrap();
     }
 }
 
 #[test]
-fn a_clock_that_nothing_bears_out_is_refused() {
+fn an_unconfirmed_clock_is_rejected() {
     let years = 3 * 365 * DAY;
     let refused = |dir: &Path, now: Timestamp| match compact(dir, now) {
         Err(JournalError::ClockJump { witness, .. }) => witness,
@@ -358,7 +360,7 @@ fn a_clock_that_nothing_bears_out_is_refused() {
     assert_eq!(refused(fresh.path(), Timestamp::now().saturating_add(years)), ClockWitness::FileSystem);
     let month = idle(30);
     assert_eq!(refused(month.path(), Timestamp::now().saturating_add(years)), ClockWitness::FileSystem);
-    // The machine's clock is ahead of all that the log has ever seen, and trying again changes nothing about that.
+    // The machine's clock is ahead of everything in the log. A second try does not change that.
     let long = idle(1100);
     for _ in 0..2 {
         assert_eq!(refused(long.path(), Timestamp::now()), ClockWitness::Idle { days: 400 });
@@ -370,16 +372,16 @@ fn a_clock_that_nothing_bears_out_is_refused() {
     assert_eq!(done.attempts, (2000, 0));
 }
 
-/// Latencies of selecting and of recording at an even pace, µs: at the median, at 99 and at 99.9 of 100.
-fn latencies(dir: &Path, upkeep: bool) -> [[u128; 3]; 2] {
+/// Returns the latencies of selecting and of recording at a steady rate, in µs: p50, p99 and p99.9.
+fn latencies(dir: &Path, is_on: bool) -> [[u128; 3]; 2] {
     let journal = Arc::new(open(dir));
     let mut learner = Selector::builder().around(*NOW).build().unwrap();
     journal::load(dir, &learner, *NOW).unwrap();
     learner.set_sink(Box::new(Arc::clone(&journal)));
     let mut options = options();
-    // All that is there is too much, so that there is work to do the whole time.
-    options.max_disk_bytes = upkeep.then_some(1 << 20);
-    let (running, told) = start(dir, options);
+    // The log always exceeds this limit, so that there is work to do the whole time.
+    options.max_disk_bytes = is_on.then_some(1 << 20);
+    let (running, events) = start(dir, options);
     let (mut select, mut record) = (Vec::new(), Vec::new());
     let begun = Instant::now();
     for n in 1_000_000.. {
@@ -397,7 +399,7 @@ fn latencies(dir: &Path, upkeep: bool) -> [[u128; 3]; 2] {
         std::thread::sleep(Duration::from_micros(200));
     }
     running.stop();
-    println!("upkeep {upkeep}: {} selects, {} compactions", select.len(), told.try_iter().count());
+    println!("maintenance {is_on}: {} selects, {} compactions", select.len(), events.try_iter().count());
     drop(learner);
     Arc::into_inner(journal).unwrap().close().unwrap();
     [select, record].map(|mut all| {
@@ -406,10 +408,10 @@ fn latencies(dir: &Path, upkeep: bool) -> [[u128; 3]; 2] {
     })
 }
 
-/// Prints what a crawl notices of it. Not a check: what it says is about the machine, too.
+/// Prints the latencies of a crawl with and without maintenance. Not a check, because they depend on the machine.
 #[test]
-#[ignore = "a measurement: cargo test --release --test upkeep -- --ignored --nocapture"]
-fn what_a_crawl_notices_of_it() {
+#[ignore = "a measurement: cargo test --release --test library latencies_of_a_crawl -- --ignored --nocapture"]
+fn latencies_of_a_crawl_during_maintenance() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
     for n in 0..300_000 {
@@ -417,9 +419,9 @@ fn what_a_crawl_notices_of_it() {
     }
     journal.close().unwrap();
     for round in 0..3 {
-        for upkeep in [false, true] {
-            let [select, record] = latencies(dir.path(), upkeep);
-            println!("round {round}, upkeep {upkeep}: select {select:?} us, record {record:?} us (p50, p99, p99.9)");
+        for is_on in [false, true] {
+            let [select, record] = latencies(dir.path(), is_on);
+            println!("round {round}, maintenance {is_on}: select {select:?} us, record {record:?} us (p50, p99, p99.9)");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted, seen from outside: through a registry of one's own, as text and as protobuf.
+//! Metrics as an embedder sees them: in its own registry, as text and as protobuf.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn registry(selector: &Arc<Selector>) -> Registry {
     registry
 }
 
-/// The samples of a page, by name and labels as they are written.
+/// Returns the samples of a page, by name and labels as they are written.
 fn samples(registry: &Registry) -> BTreeMap<String, f64> {
     let mut page = String::new();
     text::encode(&mut page, registry).unwrap();
@@ -68,14 +68,14 @@ fn a_visit_is_counted_from_its_decision_to_its_end() {
     assert_eq!(sum(&seen, "fetchwise_attempts_total"), 2.0);
     assert_eq!(sum(&seen, "fetchwise_decisions_total"), 2.0);
     assert_eq!(seen["fetchwise_visits_in_progress"], 0.0);
-    // Asking for more changes nothing, and neither does dropping what has ended.
+    // A further request for a step changes nothing, and neither does dropping a visit that ended.
     let _ = visit.next();
     drop(visit);
     assert_eq!(samples(&registry), seen);
 }
 
 #[test]
-fn a_visit_that_nobody_goes_on_with_ends_as_abandoned() {
+fn an_unfinished_visit_ends_as_abandoned() {
     let selector = Arc::new(Selector::builder().build().unwrap());
     let registry = registry(&selector);
     let page = url("https://e.org/page");
@@ -109,7 +109,7 @@ fn pauses_of_links_and_hosts_are_counted_as_they_begin() {
 }
 
 #[test]
-fn text_from_outside_is_the_value_of_a_label_and_nothing_else() {
+fn text_from_outside_appears_in_label_values_only() {
     let selector = Arc::new(Selector::builder().build().unwrap());
     let registry = registry(&selector);
     let now = Timestamp::now();
@@ -131,7 +131,7 @@ fn text_from_outside_is_the_value_of_a_label_and_nothing_else() {
 }
 
 #[test]
-fn what_is_given_is_what_is_listed() {
+fn exported_families_are_the_listed_ones() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = fetchwise::journal::Journal::open(dir.path(), Default::default()).unwrap();
     let journal = Arc::new(journal);
@@ -146,7 +146,7 @@ fn what_is_given_is_what_is_listed() {
     }
     journal.flush().wait().unwrap();
     let mut page = String::new();
-    // The writer thread tells of a sync a moment after it has told those who waited for it.
+    // The writer thread counts a sync a moment after it has acknowledged it.
     for _ in 0..500 {
         page.clear();
         text::encode(&mut page, &registry).unwrap();
@@ -162,7 +162,7 @@ fn what_is_given_is_what_is_listed() {
         let family = family.unwrap_or_else(|| panic!("{name} is given and not listed"));
         assert_eq!(format!("{:?}", family.kind).to_lowercase(), *kind, "{name}");
     }
-    // Nothing has been compacted here, and no snapshot was taken.
+    // This log has no compaction and no snapshot.
     let absent = ["fetchwise_log_last_snapshot_timestamp_seconds", "fetchwise_log_last_compaction_timestamp_seconds"];
     for family in Metrics::families().iter().filter(|family| !absent.contains(&family.name)) {
         assert!(given.iter().any(|(name, _)| *name == family.name), "{} is listed and not given:\n{page}", family.name);
@@ -215,7 +215,7 @@ fn counting_allocates_nothing() {
     let counted = allocation_counter::measure(|| step = Some(selector.visit(&page).unwrap().next()));
     assert_eq!(counted.count_total, 0);
     drop(step);
-    // Of an attempt that brings a vendor nobody has met, too: what evidence takes for it is the same with counting and without.
+    // The same holds for an attempt with an unknown vendor: evidence allocates the same with and without counting.
     let registry = registry(&selector);
     assert_eq!(sum(&samples(&registry), "fetchwise_attempts_total"), 20.0);
     assert_eq!(
@@ -225,7 +225,7 @@ fn counting_allocates_nothing() {
 }
 
 #[test]
-fn counts_of_attempts_go_on_where_the_log_stopped() {
+fn attempt_counts_continue_from_the_log() {
     use fetchwise::journal::maintenance;
     use fetchwise::journal::maintenance::CompactOptions;
     use std::time::Duration;
@@ -259,7 +259,7 @@ fn counts_of_attempts_go_on_where_the_log_stopped() {
     assert_eq!(sum(&before, "fetchwise_attempts_total"), 43.0);
     drop(selector);
 
-    // A compaction drops what is old, and what was counted stays counted.
+    // A compaction drops old attempts, but not their counts.
     let fresh = Selector::builder().build().unwrap();
     let mut options = CompactOptions::default();
     options.retain = Duration::from_secs(90 * 86_400);
@@ -270,7 +270,7 @@ fn counts_of_attempts_go_on_where_the_log_stopped() {
     record(&selector, "new.org", now, None);
     drop(selector);
 
-    // Nobody wants to hear of what was forgotten; what is gone already cannot be told apart.
+    // Forgotten attempts leave the counts. Compacted ones cannot be told apart, so they stay.
     let target = fetchwise::journal::TombstoneTarget::Domain("new.org".to_owned());
     maintenance::forget(dir.path(), target, now).unwrap();
     assert_eq!(sum(&counted(&start()), "fetchwise_attempts_total"), 37.0);

@@ -1,4 +1,4 @@
-//! What is recorded in a journal can be exported and imported again, whatever a server or a caller put into it.
+//! Records of a journal can be exported and imported again, whatever a server or a caller put into them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use proptest::prelude::*;
 const T0: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
 fn open(dir: &Path) -> Journal {
-    // Nobody but the flush waits: a case has a directory of its own.
+    // Only the flush waits: each case has a separate directory.
     Journal::open(dir, JournalOptions::default().linger(Duration::from_secs(60))).unwrap().0
 }
 
-/// The attempts as the journal has them after they were recorded.
+/// Returns the attempts as the journal has them after they were recorded.
 fn recorded(attempts: &[Attempt]) -> Vec<Attempt> {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
@@ -38,12 +38,12 @@ fn recorded(attempts: &[Attempt]) -> Vec<Attempt> {
     read
 }
 
-/// Exports and imports, and gives back what came in.
+/// Exports and imports an attempt, and returns the result.
 fn imported(attempt: &Attempt) -> Attempt {
     let line = to_json_line(attempt);
     assert!(line.len() <= MAX_LINE_BYTES, "a line of {} bytes", line.len());
     let (read, notes) = from_json_line(&line, MAX_TIME).unwrap_or_else(|error| panic!("{error}: {line:.300}"));
-    // A small number of milliseconds looks like seconds only where it is written as a number.
+    // A small number of milliseconds looks like seconds only if it is written as a number.
     assert_eq!(notes, Notes::default());
     read
 }
@@ -71,7 +71,7 @@ fn a_header_of_sixty_kilobytes_is_cut_and_the_rest_of_the_attempt_kept() {
 }
 
 #[test]
-fn links_that_are_too_long_stay_two_links() {
+fn links_that_are_too_long_stay_distinct() {
     let links = ["x", "y"].map(|end| format!("{}{end}", "l".repeat(MAX_LINK_BYTES)));
     let with = |link: &str| Attempt { link: link.to_owned(), ..one() };
     let kept = recorded(&[with(&links[0]), with(&links[1]), with(&links[0]), with("a\0b"), with("")]);
@@ -82,7 +82,7 @@ fn links_that_are_too_long_stay_two_links() {
 }
 
 #[test]
-fn a_link_is_forgotten_by_the_name_that_its_caller_has_for_it() {
+fn a_link_is_forgotten_by_its_callers_id() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
     for link in ["https://me:secret@e.org/#x".to_owned(), "l".repeat(MAX_LINK_BYTES + 9)] {
@@ -96,7 +96,7 @@ fn a_link_is_forgotten_by_the_name_that_its_caller_has_for_it() {
 }
 
 #[test]
-fn an_ordinary_attempt_is_recorded_as_it_is() {
+fn an_ordinary_attempt_is_recorded_unchanged() {
     let mut attempt = one().failed(ErrorKind::BlockedCaptcha);
     attempt.response_headers = vec![Header::new("cf-ray", "1"), Header::new("server", "nginx")];
     attempt.http_status = Some(403);
@@ -105,7 +105,7 @@ fn an_ordinary_attempt_is_recorded_as_it_is() {
 }
 
 #[test]
-fn what_cannot_be_recorded_at_all_is_refused_and_counted() {
+fn unrecordable_attempts_are_rejected_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
     let no_url = Attempt { url: "mailto:me@e.org".to_owned(), ..one() };
@@ -120,7 +120,7 @@ fn what_cannot_be_recorded_at_all_is_refused_and_counted() {
     journal.close().unwrap();
 }
 
-/// Text with all that may be in the way, and of any length.
+/// Text of any length, with every character that may cause trouble.
 fn text() -> impl Strategy<Value = String> {
     let wild = proptest::collection::vec(
         prop_oneof![any::<char>(), Just('\0'), Just('\u{1}'), Just('\u{85}'), Just('"'), Just('é'), Just('\u{10ffff}')],
@@ -204,8 +204,8 @@ fn attempts() -> impl Strategy<Value = Attempt> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The acceptance of this file: any attempt at all, recorded, exported and imported, is accepted and equal; and recording
-    /// what was imported changes nothing any more.
+    /// Any attempt, recorded, exported and imported, is accepted and equal. Recording it again after the import changes
+    /// nothing.
     #[test]
     fn any_attempt_recorded_exported_and_imported_is_the_same(attempt in attempts()) {
         let kept = recorded(std::slice::from_ref(&attempt)).remove(0);

@@ -186,7 +186,7 @@ fn settings_that_cannot_work_are_errors_in_plain_words() {
         ("[browser]\ntabs = 0", "browser.tabs is 0"),
         ("[log]\nsegment_bytes = 1", "log.segment_bytes is 1"),
         ("max_keys = 0", "max_keys is 0"),
-        ("[http]\ntimeout_s = -1.0", "line 2: -1.0 is no time;"),
+        ("[http]\ntimeout_s = -1.0", "line 2: invalid time -1.0:"),
         ("[[fetcher]]\nname = 'x'\ncost = -1.0", "cost is -1.0"),
         ("[http]\nca_file = 'missing.pem'", "missing.pem"),
     ] {

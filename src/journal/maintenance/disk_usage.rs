@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_do_not_fit() {
+    fn the_oldest_attempts_do_not_fit() {
         let sums = BTreeMap::from([(1, 10), (2, 20), (3, 30)]);
         assert_eq!(first_too_many(&sums, 60), None);
         assert_eq!(first_too_many(&sums, 59), Some((1, 9)));

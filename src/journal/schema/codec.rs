@@ -182,7 +182,7 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
             let target = match (v.domain.as_ref(), v.link.as_ref()) {
                 (Some(domain), None) => ReleaseTarget::Host(domain.as_str().to_owned()),
                 (None, Some(link)) => ReleaseTarget::Link(link.as_str().to_owned()),
-                _ => return Err(SchemaError::Code { what: "what was released", code: NONE }),
+                _ => return Err(SchemaError::Code { what: "an ended pause's target", code: NONE }),
             };
             Entry::Release(Release { target, at: time_of(v.at) })
         }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn all_attempts_of_a_domain_have_one_key_however_an_import_tagged_them() {
+    fn all_attempts_of_a_domain_have_one_key_whatever_tags_an_import_gives() {
         let attempt = |text: &str| Attempt::new(&url::Url::parse(text).unwrap(), "mine", T0).unwrap();
         let key = |attempt: Attempt| encode(&Entry::Attempt(attempt)).key_hash;
         let mut odd = attempt("https://blog.example.org/b");
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_of_version_1_are_read_and_say_nothing_of_what_came_later() {
+    fn attempts_of_version_1_lack_the_fields_of_version_2() {
         for (name, attempt) in attempts_v1() {
             let bytes = read_golden(&name);
             assert_eq!(&bytes_of(&AttemptV1::from(&attempt)).unwrap()[..], &bytes[..], "{name}");
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_newer_is_said_to_be() {
+    fn newer_versions_are_reported_as_newer() {
         let encoded = encode(&one_of_each()[0].1);
         assert!(matches!(decode(1, 3, &encoded.payload), Err(SchemaError::Newer { kind: 1, schema: 3 })));
         assert!(matches!(super::super::view::attempt(1, 3, &encoded.payload), Err(SchemaError::Newer { .. })));

@@ -39,7 +39,7 @@ pub(crate) const fn version_of(kind: u16) -> u16 {
 #[non_exhaustive]
 pub enum SchemaError {
     /// A newer release wrote the record.
-    #[error("kind {kind} in version {schema}, which this release does not know")]
+    #[error("unknown version {schema} of record kind {kind}: a newer release wrote it")]
     Newer {
         /// Kind of the record.
         kind: u16,
@@ -50,7 +50,7 @@ pub enum SchemaError {
     #[error("not a valid record: {0}")]
     Invalid(RkyvError),
     /// A number has no meaning that this release knows.
-    #[error("{what} has the number {code}, which this release does not know")]
+    #[error("unknown number {code} of {what}")]
     Code {
         /// Field of the number.
         what: &'static str,

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_finds_no_place_counts_together() {
+    fn names_without_a_slot_count_together() {
         let names = Names::<4>::default();
         for name in ["a", "b", "a", "c", "d", "e", "f", "a"] {
             names.add(name);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_meet_lose_no_count() {
+    fn concurrent_adds_lose_no_count() {
         let names = Names::<16>::default();
         thread::scope(|scope| {
             for _ in 0..8 {
