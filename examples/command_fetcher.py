@@ -20,12 +20,12 @@ import urllib.request
 import zlib
 
 THREADS = 8
-# A longer body goes by a file: base64 in a line costs memory on both sides.
+# A longer body goes into a file: base64 in a line costs memory on both sides.
 INLINE_MAX = 1 << 20
 
 
 class Failure(Exception):
-    """A request that brings no response, and fetchwise's name for the reason."""
+    """A request without a response, with fetchwise's name for the reason."""
 
     def __init__(self, kind, message):
         super().__init__(message)
@@ -46,7 +46,7 @@ class Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def get(request):
-    """One page: the fields of an answer."""
+    """Fetches one page and returns the fields of a response."""
     opener = urllib.request.build_opener(Redirects(request["max_redirects"]))
     opener.addheaders = [("User-Agent", "fetchwise-example/1"), ("Accept-Encoding", "gzip, deflate")]
     timeout = request["deadline_ms"] / 1000
@@ -68,7 +68,7 @@ def get(request):
 
 
 def read_body(response, max_body):
-    """The body without its content coding, and whether it ended too early."""
+    """Returns the body without its content coding, and whether it ended too early."""
     coding = (response.headers.get("content-encoding") or "").lower()
     decode = {
         "gzip": zlib.decompressobj(31),
@@ -81,7 +81,7 @@ def read_body(response, max_body):
         except http.client.IncompleteRead as broken:
             chunk, truncated = broken.partial, True
         if not chunk:
-            # read1 does not say that fewer bytes came than were announced.
+            # read1 does not report that fewer bytes came than were announced.
             truncated = truncated or bool(getattr(response, "length", 0))
             break
         # One byte more than allowed is enough to know.
@@ -94,7 +94,7 @@ def read_body(response, max_body):
 
 
 def place(body):
-    """A short body goes into the answer, a long one into the scratch folder."""
+    """Puts a short body into the response, a long one into the scratch folder."""
     if len(body) <= INLINE_MAX:
         return {"body_base64": base64.b64encode(body).decode("ascii")}
     descriptor, path = tempfile.mkstemp(dir=os.environ["FETCHWISE_SCRATCH"])
@@ -104,7 +104,7 @@ def place(body):
 
 
 def kind_of(error):
-    """fetchwise's name for a failure of urllib's."""
+    """Returns fetchwise's name for an error of urllib."""
     reason = getattr(error, "reason", error)
     if isinstance(error, Failure):
         return error.kind
@@ -120,7 +120,7 @@ def kind_of(error):
 
 
 def answer(request):
-    """The answer to one request; nothing that goes wrong with it ends the program."""
+    """Returns the response to one request; no error in it ends the program."""
     try:
         return {"id": request["id"], **get(request)}
     except Exception as error:  # pylint: disable=broad-except
@@ -129,7 +129,7 @@ def answer(request):
 
 def main():
     requests = queue.Queue()
-    waiting = set()  # Requests that were asked for, and neither answered nor cancelled.
+    waiting = set()  # Requests without a response that were not cancelled.
     lock = threading.Lock()
 
     def work():
@@ -140,7 +140,7 @@ def main():
             line = json.dumps(answer(request))
             with lock:
                 waiting.discard(request["id"])
-                # Flushed: otherwise the answer stays in a buffer.
+                # Flushed: otherwise the response stays in a buffer.
                 print(line, flush=True)
 
     for _ in range(THREADS):

@@ -1,10 +1,10 @@
-//! A complete crawler in one file, on the visit: a frontier with a queue for each host, no URL twice, robots.txt, links of every page,
-//! all cores. It crawls a town of web sites on this machine, first as a crawler without fetchwise would, always with the same fetcher,
-//! and then with fetchwise choosing. What was refused is counted by the town.
+//! A complete crawler in one file, on the visit: a frontier with a queue for each host, every URL once, robots.txt,
+//! links of every page, all cores. It crawls the demo sites on this machine: first with one fetcher for all pages, as a
+//! crawler without fetchwise does, and then with fetchwise choosing. The sites count the refused requests.
 //!
 //! `cargo run --release --example crawler --features browser -- [SECONDS]`
 //!
-//! Left out, since it is not about fetchwise: storing pages, and forgetting what was seen when memory gets short.
+//! Storing pages, and forgetting known URLs when memory gets short, are left out: fetchwise has no part in them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,25 +27,25 @@ use fetchwise_testsite::origin::{Origin, Site};
 use tokio::sync::{OnceCell, Semaphore};
 use url::{Position, Url};
 
-/// Requests to one host at once.
+/// Parallel requests to one host.
 const PER_HOST: usize = 4;
-/// How long a server takes for each answer. Without it a town on this machine would be a race of processors.
+/// Response time of a server. Without it, sites on this machine would measure the processors only.
 const LATENCY: Duration = Duration::from_millis(100);
-/// What this crawler calls itself in robots.txt.
+/// The crawler's name in robots.txt.
 const AGENT: &str = "examplebot";
 
-/// Who says which fetcher gets a page.
+/// The choice of the fetcher for a page.
 #[derive(Clone)]
 enum Chooser {
-    /// Always this one, and what comes with status 200 is a page.
+    /// Always this one; every response with status 200 counts as a page.
     Always(&'static str),
-    /// What was learned.
+    /// The selector's evidence.
     Fetchwise(Arc<Selector>, Arc<Detector>),
 }
 
 struct Crawler {
     chooser: Chooser,
-    /// With how many requests each may have under way at once.
+    /// The fetchers, each with its maximum of parallel requests.
     fetchers: HashMap<&'static str, (Arc<dyn Fetcher>, Semaphore)>,
     limits: Limits,
     until: Instant,
@@ -69,7 +69,7 @@ struct Counts {
 }
 
 impl Crawler {
-    /// Takes a link up, unless it is known. A host that is new gets workers.
+    /// Queues a link, unless it is known. A new host gets workers.
     fn add(self: &Arc<Self>, url: Url) {
         if !matches!(url.scheme(), "http" | "https")
             || !self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(url[..Position::AfterQuery].to_owned())
@@ -89,7 +89,7 @@ impl Crawler {
         host.links.add_permits(1);
     }
 
-    /// Gets one page of a host after the other.
+    /// Fetches one page of a host after the other.
     async fn work(self: Arc<Self>, host: Arc<Host>) {
         while let Ok(link) = host.links.acquire().await {
             link.forget();
@@ -103,7 +103,7 @@ impl Crawler {
                     return;
                 }
                 let body = response.body.head();
-                // This town's pages all say so; a wall and an application's shell do not.
+                // All pages of these sites contain it; a block and an application's shell do not.
                 let is_good = body.windows(7).any(|text| text == b"Read on");
                 let count = if is_good { &self.counts.good } else { &self.counts.wrong };
                 count.fetch_add(1, Relaxed);
@@ -123,7 +123,7 @@ impl Crawler {
         Rules::read(&text, AGENT, Timestamp::now())
     }
 
-    /// The page, however it can be had.
+    /// Returns the page, with the fetcher that the visit chooses.
     async fn get(&self, url: &Url) -> Option<Response> {
         let (selector, detector) = match &self.chooser {
             Chooser::Always(name) => {
@@ -132,7 +132,7 @@ impl Crawler {
             }
             Chooser::Fetchwise(selector, detector) => (selector, detector),
         };
-        // This is all there is to it: the visit says what to fetch with what, and hears what came.
+        // This is the whole integration: the visit returns the next fetch, and takes its result.
         let mut visit = Visit::new(Arc::clone(selector), url.clone()).ok()?;
         let mut page = None;
         loop {
@@ -171,7 +171,7 @@ impl Crawler {
     }
 }
 
-/// Where a page leads.
+/// Returns the links of a page.
 fn links(body: &[u8], base: &Url) -> Vec<Url> {
     let mut links = Vec::new();
     let each = lol_html::element!("a[href]", |element: &mut lol_html::html_content::Element<'_, '_>| {
@@ -183,12 +183,12 @@ fn links(body: &[u8], base: &Url) -> Vec<Url> {
         Ok(())
     });
     let settings = lol_html::RewriteStrSettings::new().append_element_content_handler(each);
-    // What is no HTML leads nowhere.
+    // Only HTML has links.
     let _ = lol_html::rewrite_str(&String::from_utf8_lossy(body), settings);
     links
 }
 
-/// A town: mostly plain pages, some applications, some walls, some limits.
+/// Returns the demo sites: mostly plain pages, some applications, some blocks, some limits.
 fn town() -> Vec<(String, Site)> {
     let mut sites = vec![Site::Static; 8];
     sites.extend(vec![Site::ReactShell; 2]);
@@ -204,7 +204,7 @@ fn town() -> Vec<(String, Site)> {
 
 type Fetchers = HashMap<&'static str, (Arc<dyn Fetcher>, Semaphore)>;
 
-/// A plain client, one that looks like a person's, and a browser.
+/// Returns a plain client, one that resembles a person's, and a browser.
 fn fetchers() -> Result<Fetchers, Box<dyn std::error::Error>> {
     let mut guard = AddressGuard::default();
     guard.allow_network(parse_network("127.0.0.0/8")?);
@@ -245,20 +245,20 @@ async fn crawl(what: &str, chooser: Chooser, time: Duration) -> Result<(), Box<d
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds = std::env::args().nth(1).map_or(Ok(20), |text| text.parse())?;
-    println!("{:<16} {:>6} {:>8} {:>6} {:>8} {:>8}", "", "good", "a second", "wrong", "renders", "refused");
+    println!("{:<16} {:>6} {:>8} {:>6} {:>8} {:>8}", "", "good", "per s", "wrong", "renders", "refused");
     for name in ["direct_access", "playwright", "fetchwise"] {
         let chooser = match name {
             "fetchwise" => {
                 let stealth = FetcherSpec { renders: false, ..FetcherSpec::stealth("stealth_http").cost(3.0) };
                 let fetchers = [FetcherSpec::by_name("direct_access"), stealth, FetcherSpec::by_name("playwright")];
-                // A town of this machine's own may be asked as fast as it answers, so there is no pace here.
+                // The demo sites are on this machine and may be fetched at full speed, so there is no pace here.
                 let selector =
                     fetchers.into_iter().fold(Selector::builder(), |builder, spec| builder.fetcher(spec)).build()?;
                 Chooser::Fetchwise(Arc::new(selector), Arc::new(Detector::new()))
             }
             name => Chooser::Always(name),
         };
-        // A runtime for each, which ends what is still under way.
+        // One runtime each, which ends what is still in flight.
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(crawl(name, chooser, Duration::from_secs(seconds)))?;
         runtime.shutdown_timeout(Duration::from_secs(5));

@@ -1,4 +1,4 @@
-//! A fetcher of one's own: pages that were saved earlier, tried before the network is asked for them.
+//! A custom fetcher: pages that were saved earlier, tried before the network.
 //!
 //! `cargo run --example custom_fetcher --features pipeline`
 
@@ -25,7 +25,7 @@ impl Fetcher for Saved {
     }
 
     fn renders(&self) -> bool {
-        // What was saved is what a browser had rendered.
+        // The saved pages were rendered by a browser.
         true
     }
 
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let morning = Saved { name: "morning", pages: (1..=3).map(page).collect() };
     let evening = Saved { name: "evening", pages: (2..=6).map(page).collect() };
 
-    // The class sets the defaults of cost and chance; both can be given instead.
+    // The class sets the defaults of cost and chance; both can be set instead.
     let cheap = FetcherSpec { cost: 1.0, ..FetcherSpec::new("morning", Class::Archive) };
     let dear = FetcherSpec { cost: 3.0, ..FetcherSpec::new("evening", Class::Archive) };
     let selector = Arc::new(Selector::builder().fetcher(cheap).fetcher(dear).build()?);

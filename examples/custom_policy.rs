@@ -1,4 +1,4 @@
-//! A policy of one's own, judged in an invented world beside the shipped ones.
+//! A custom policy, compared with the shipped ones in a simulated world.
 //!
 //! `cargo run --example custom_policy`
 
@@ -7,7 +7,7 @@ use fetchwise::policy::{Choice, Policy, View};
 use fetchwise::score::Scored;
 use fetchwise_simulate::{Contestant, SHIPPED, SimulateOptions, World, simulate, table};
 
-/// Never pays for a browser where a plain request has a fair chance, whatever the index says.
+/// Never pays for a browser if a plain request has a fair chance, whatever the index says.
 struct Frugal {
     fair_chance: f64,
 }
@@ -24,7 +24,7 @@ impl Policy for Frugal {
         let take = |c: &Scored<'_>| Choice { fetcher: c.id, rule: Rule::Custom, propensity: 1.0 };
         let fair = view.eligible().filter(|c| c.success >= self.fair_chance);
         let cheapest = fair.min_by(|a, b| a.spec.cost.total_cmp(&b.spec.cost));
-        // Nobody has a fair chance: the best by the index, while that is worth it.
+        // No fetcher has a fair chance: the best by the index, while that is worth it.
         let best = || view.eligible().filter(|c| c.index > 0.0).max_by(|a, b| a.index.total_cmp(&b.index));
         cheapest.or_else(best).map(take)
     }

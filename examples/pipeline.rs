@@ -1,5 +1,5 @@
-//! The pipeline: fetchwise decides, fetches, judges, retries, pauses and records by itself. It crawls a small web of this machine,
-//! whose sites behave differently.
+//! The pipeline: fetchwise decides, fetches, judges, retries, pauses and records on its own. It crawls small sites on
+//! this machine that behave differently.
 //!
 //! `cargo run --example pipeline --features pipeline`
 

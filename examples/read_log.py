@@ -80,13 +80,13 @@ class Segment:
 
 
 def chain(folder):
-    """The segments that count, oldest first."""
+    """Returns the valid segments, oldest first."""
     found = [Segment(path) for path in folder.iterdir() if re.fullmatch(r"seg-[0-9a-f]{8}-[0-9a-f]{16}\.fwl", path.name)]
     segments, wanted, end = [], max((s.stands_to for s in found), default=0), None
     while wanted:
         candidates = [s for s in found if s.number <= wanted <= s.stands_to]
         if not candidates:
-            break  # Under the floor.
+            break  # Below the floor.
         segment = max(candidates, key=lambda s: s.stands_to - s.number)
         segment.end = segment.end or end
         segments.insert(0, segment)
@@ -95,7 +95,7 @@ def chain(folder):
 
 
 class Archive:
-    """One struct of a record, at a position of its bytes."""
+    """Reads one struct of a record at a byte position."""
 
     def __init__(self, data, at):
         self.data, self.at = data, at
@@ -127,7 +127,7 @@ ATTEMPT_SIZES = {1: 144, 2: 176}
 
 
 def attempt(schema, data):
-    # Version 2 begins as version 1 does.
+    # Version 2 starts like version 1.
     root = len(data) - ATTEMPT_SIZES[schema]
     a = Archive(data, root)
     url = a.text(68)

@@ -1,10 +1,12 @@
-//! A program that fetches with `reqwest`, which keeps its clients, cookies and proxies and lets the visit choose between them. Two
-//! clients stand for a cheap way and a dear one; a browser or an unlocking service would be a third arm of `ask`.
+//! A program that fetches with `reqwest`. It keeps its clients, cookies and proxies, and lets the visit choose between
+//! the clients. Two clients stand for a cheap and an expensive one; a browser or an unlocking service would be a third
+//! arm of `ask`.
 //!
 //! `cargo run --example reqwest --features pipeline`
 //!
-//! Why this is no middleware of `reqwest` or `tower`: those stand around one client and see one request after the other, and what there
-//! is to choose is which client gets the next. So the visit stands outside, and whatever middleware a client has stays in it.
+//! This is not a middleware of `reqwest` or `tower`. A middleware wraps one client and sees one request after the
+//! other; here the choice is which client makes the next request. So the visit stands outside, and a client keeps its
+//! middleware.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +22,8 @@ use fetchwise_testsite::origin::{Origin, Site};
 use reqwest::Client;
 use url::Url;
 
-/// More than this of a page is not read.
-const BODY_MAX: usize = 8 << 20;
+/// The rest of a page is not read.
+const MAX_BODY: usize = 8 << 20;
 
 struct Fetchwise {
     selector: Arc<Selector>,
@@ -45,12 +47,12 @@ impl Fetchwise {
             selector: Arc::new(selector),
             detector: Detector::new(),
             plain: Client::builder().user_agent("examplebot/1.0").build()?,
-            // What makes it the dear one is up to you: a proxy, other headers, another TLS.
+            // The difference is up to you: a proxy, other headers, another TLS stack.
             stealth: Client::builder().user_agent("Mozilla/5.0 (stealth)").build()?,
         })
     }
 
-    /// What `client.get(url).send()` was before.
+    /// Replaces `client.get(url).send()`.
     async fn get(&self, url: &Url) -> Result<Delivered, String> {
         let mut visit = Visit::new(Arc::clone(&self.selector), url.clone()).map_err(|error| error.to_string())?;
         let mut page = Err(String::new());
@@ -73,7 +75,7 @@ impl Fetchwise {
                     page = response.map_err(|error| error.to_string());
                     visit.report(fetch, answer);
                 }
-                // The host was asked enough, or it is being tried out by another visit.
+                // The host has had enough requests, or another visit tries it out.
                 Step::Wait(mut wait) => {
                     let left = wait.until().since(Timestamp::now());
                     let _ = tokio::time::timeout(left, wait.notified()).await;
@@ -93,8 +95,8 @@ impl Fetchwise {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await? {
             body.extend_from_slice(&chunk);
-            if body.len() > BODY_MAX {
-                body.truncate(BODY_MAX);
+            if body.len() > MAX_BODY {
+                body.truncate(MAX_BODY);
                 break;
             }
         }
@@ -104,7 +106,7 @@ impl Fetchwise {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Where reqwest is built with TLS and without a provider for it, the program names one.
+    // If reqwest is built with TLS but without a provider, the program names one.
     let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
     let sites = [("127.0.0.2", Site::Static), ("127.0.0.3", Site::captcha(403)), ("127.0.0.4", Site::FORBIDDEN)];
     let hosts = sites.clone().map(|(host, _)| host);

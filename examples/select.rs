@@ -1,4 +1,4 @@
-//! Select and record: ask which fetcher to use, fetch in any way, and say what came of it.
+//! Select and record: choose a fetcher, fetch in any way, and record the result.
 //!
 //! `cargo run --example select`
 
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()?;
     let now = Timestamp::now();
 
-    // A shop whose pages are empty without scripts. Each URL is asked about until its content came.
+    // A shop whose pages are empty without scripts. Each URL is tried until its content came.
     for n in 1..=9 {
         let url = Url::parse(&format!("https://shop.example/items/{n}"))?;
         let mut situation = SelectContext::first_attempt(now);
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let fetcher = selector.fetcher_name(take.fetcher);
             println!("{url}  {fetcher}  {} (confidence {:.2})", take.source, take.confidence);
             let mut attempt = Attempt::new(&url, fetcher, now)?;
-            // What a crawler would find out by fetching. Label and propensity make the log worth judging later.
+            // A crawler learns this by fetching. Label and propensity make the log useful for later analysis.
             attempt.source = Some(take.source.name().into());
             attempt.propensity = Some(take.propensity);
             attempt.try_no = situation.attempts + 1;

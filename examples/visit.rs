@@ -1,5 +1,5 @@
-//! A visit with an HTTP client of one's own, which is a few lines over a TCP stream here: the visit says what to fetch and with
-//! what, the client fetches, the detector judges.
+//! A visit with a custom HTTP client, here a few lines over a TCP stream: the visit says what to fetch and with which
+//! fetcher, the client fetches, the detector judges.
 //!
 //! `cargo run --example visit`
 

@@ -1,4 +1,4 @@
-//! The hot path asks the allocator for nothing, whatever a domain has been through.
+//! The hot path must not allocate, whatever state a domain is in.
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint};
@@ -17,7 +17,7 @@ fn select_allocates_nothing() {
         let url = Url::parse(&format!("https://www.site{}.co.uk/section{}/static/{n}.pdf", n % 50, n % 97)).unwrap();
         let fetcher = ["direct_access", "playwright", "playwright_stealth"][n % 3];
         let attempt = Attempt::new(&url, fetcher, now).unwrap();
-        // What hosts showed, a vendor and a framework, takes part as well.
+        // Host signals, a vendor and a framework, are part of it.
         let (mut attempt, shown) = match n % 4 {
             0 => (attempt.failed(ErrorKind::BlockedCaptcha), Heuristic::flag("block_datadome")),
             _ => (attempt.delivered(), Heuristic::new("spa_framework", "next")),
@@ -37,7 +37,7 @@ fn select_allocates_nothing() {
     .to_vec();
     let situations =
         [SelectContext::first_attempt(now), SelectContext { attempts: 1, hint: Some(Hint::Blocked), ..SelectContext::first_attempt(now) }];
-    // The first look at the map from a thread sets that thread up for reading.
+    // The first read of the map from a thread prepares that thread.
     let _ = selector.select(&urls[0], &situations[0]);
     for url in &urls {
         for situation in &situations {
@@ -59,16 +59,16 @@ fn a_visit_of_a_learned_host_allocates_nothing_before_its_report() {
     for url in &urls {
         selector.record(Attempt::new(url, "direct_access", now).unwrap().delivered(), now).unwrap();
     }
-    // The first look at a map from a thread sets that thread up for reading.
+    // The first read of a map from a thread prepares that thread.
     drop(selector.visit(&urls[0]).unwrap().next());
     for url in &urls {
         let mut step = None;
         let counted = allocation_counter::measure(|| {
-            // Not dropped in here: what a fetch holds is given back with it.
+            // Not dropped in here: dropping a fetch returns its claims.
             let mut visit = selector.visit(url).unwrap();
             step = Some(visit.next());
         });
-        let Some(Step::Fetch(fetch)) = step else { panic!("a learned host is asked at once: {step:?}") };
+        let Some(Step::Fetch(fetch)) = step else { panic!("the request to a learned host goes out at once: {step:?}") };
         assert_eq!(fetch.decision().source.name(), "learned");
         assert_eq!(counted.count_total, 0, "{url}");
     }
@@ -85,7 +85,7 @@ fn a_visit_after_a_failure_decides_again_without_allocating() {
         }
     }
     let mut visit = selector.visit(&url).unwrap();
-    let Step::Fetch(fetch) = visit.next() else { panic!("a learned host is asked at once") };
+    let Step::Fetch(fetch) = visit.next() else { panic!("the request to a learned host goes out at once") };
     visit.report(fetch, Outcome::Empty);
     let mut step = None;
     let counted = allocation_counter::measure(|| step = Some(visit.next()));
@@ -93,7 +93,7 @@ fn a_visit_after_a_failure_decides_again_without_allocating() {
     assert_eq!(counted.count_total, 0);
 }
 
-/// With every feature on, metrics are counted on the way.
+/// With every feature on, metrics are counted too.
 #[test]
 fn recording_on_a_known_host_allocates_nothing() {
     let selector = Selector::builder().build().unwrap();

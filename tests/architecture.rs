@@ -1,8 +1,8 @@
-//! The house as docs/architecture.md draws it: no two files import each other, and folders import only what stands above them in the
+//! The layers of docs/architecture.md: no two files import each other, and folders import only those above them in the
 //! page's lists.
 //!
-//! Owns: reading `use` declarations and paths in the sources. A name that a folder re-exports counts as an import of the file that it
-//! comes from, and the re-export itself as none: that is what a folder's front is for. Tests inside the sources are left out.
+//! Owns: reading `use` declarations and paths in the sources. A name that a folder re-exports counts as an import of
+//! the file that defines it. The re-export itself does not count as an import. Tests inside the sources are ignored.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 type Module = Vec<String>;
 
-/// One file: what it imports, and what it re-exports from where.
+/// One file: its imports, and its re-exports with their sources.
 #[derive(Default)]
 struct Source {
     paths: Vec<(bool, Vec<String>)>,
@@ -26,13 +26,13 @@ fn names(path: &str) -> Vec<String> {
     path.split("::").map(|name| name.trim().to_owned()).collect()
 }
 
-/// Without comments, and without what is compiled for tests only.
+/// Returns the text without comments, and without the code that is compiled for tests only.
 fn bare(text: &str) -> String {
     let cut = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     text[..cut].lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// The paths of a `use` tree.
+/// Adds the paths of a `use` tree to `out`.
 fn open(prefix: &str, tree: &str, out: &mut Vec<String>) {
     let tree = tree.trim();
     let Some((head, group)) = tree.split_once('{') else {
@@ -78,7 +78,7 @@ impl Crate {
         Self { files }
     }
 
-    /// The file that a path within the crate leads to.
+    /// Returns the file that a path within the crate leads to.
     fn file_of(&self, path: &[String], depth: usize) -> Module {
         let mut length = path.len();
         while length > 0 && !self.files.contains_key(&path[..length]) {
@@ -121,12 +121,12 @@ fn read_folder(folder: &Path, module: &mut Module, texts: &mut BTreeMap<Module, 
     }
 }
 
-/// Files that are compiled for tests only.
+/// Returns whether a file is compiled for tests only.
 fn is_test(stem: &str) -> bool {
     matches!(stem, "tests" | "properties")
 }
 
-/// All paths that a source names: whether it re-exports them, and the path.
+/// Returns all paths that a source names, each with whether it is re-exported.
 fn paths(text: &str) -> Vec<(bool, String)> {
     let mut found = Vec::new();
     let mut rest = String::new();
@@ -171,7 +171,8 @@ fn absolute(known: &BTreeSet<Module>, module: &[String], path: &[String]) -> Opt
     }
 }
 
-/// The lists of docs/architecture.md: each source folder with its lines, from those that import nothing to those at the top.
+/// Returns the lists of docs/architecture.md: each source folder with its lines, from those that import nothing to
+/// those at the top.
 fn layers() -> Vec<(String, Vec<Vec<String>>)> {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md")).unwrap();
     let mut lists = Vec::new();
@@ -188,7 +189,7 @@ fn layers() -> Vec<(String, Vec<Vec<String>>)> {
 fn crates() -> Vec<(String, Crate, Vec<Vec<String>>)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let all = layers();
-    assert!(all.len() >= 5, "the page has lost its lists");
+    assert!(all.len() >= 5, "docs/architecture.md has no lists");
     all.into_iter().map(|(folder, lines)| (folder.clone(), Crate::read(&root.join(folder)), lines)).collect()
 }
 
@@ -197,8 +198,8 @@ fn no_two_files_import_each_other() {
     for (folder, sources, _) in crates() {
         let mut left = sources.imports();
         let edges: usize = left.values().map(BTreeSet::len).sum();
-        assert!(edges > 2, "{folder}: next to no imports were found, so that this test reads nothing");
-        // Who imports nobody that is left, or is imported by nobody, can go; what stays is in a circle, or between two.
+        assert!(edges > 2, "{folder}: too few imports found: this test reads nothing");
+        // Remove files without remaining imports or importers; the files that stay are in a cycle, or between two.
         loop {
             let importing: BTreeSet<Module> = left.keys().cloned().collect();
             let imported: BTreeSet<Module> = left.values().flatten().cloned().collect();
@@ -214,19 +215,19 @@ fn no_two_files_import_each_other() {
 }
 
 #[test]
-fn the_page_draws_every_folder_and_arrows_go_one_way() {
+fn the_page_lists_every_folder_and_imports_go_one_way() {
     for (folder, sources, lines) in crates() {
         let level = |name: &str| lines.iter().position(|line| line.iter().any(|other| other == name));
         let drawn: Vec<&String> = lines.iter().flatten().collect();
         let there: BTreeSet<&String> = sources.files.keys().filter_map(|module| module.first()).collect();
         let missing: Vec<_> = there.iter().filter(|name| level(name).is_none()).collect();
-        assert!(missing.is_empty(), "{folder}: not drawn in docs/architecture.md: {missing:?}");
+        assert!(missing.is_empty(), "{folder}: missing in docs/architecture.md: {missing:?}");
         let gone: Vec<_> = drawn.iter().filter(|name| !there.contains(*name)).collect();
-        assert!(gone.is_empty(), "{folder}: drawn in docs/architecture.md and not there: {gone:?}");
+        assert!(gone.is_empty(), "{folder}: in docs/architecture.md, but not in the sources: {gone:?}");
         for (from, targets) in sources.imports() {
             let Some(upper) = from.first() else { continue };
             for to in targets {
-                // The crate's root re-exports what stands at the front of its documentation.
+                // The crate's root re-exports the front of its documentation.
                 let Some(lower) = to.first().filter(|lower| *lower != upper) else { continue };
                 assert!(
                     level(lower) < level(upper),
@@ -240,7 +241,7 @@ fn the_page_draws_every_folder_and_arrows_go_one_way() {
 }
 
 #[test]
-fn the_readers_of_sources_read_what_is_written() {
+fn the_parser_reads_imports_correctly() {
     let text = "use crate::a::{B, c::{D as E, f}};\npub use g::H;\nlet x = crate::i::J::k(super::l);";
     let mut found = paths(text);
     found.sort();

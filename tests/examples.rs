@@ -1,13 +1,14 @@
-//! The examples run, and print what they are there to show. `cargo test` has built them; with `--test examples` alone nobody has.
+//! The examples run, and print what they demonstrate. `cargo test` builds them; `cargo test --test examples` alone does
+//! not.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What an example prints.
+/// Returns the output of an example.
 fn run(name: &str) -> String {
-    // This test is in `deps`, and they are in the folder beside.
+    // This test is in `deps`, and the examples are in the folder next to it.
     let mut program: PathBuf = std::env::current_exe().unwrap();
     program.pop();
     program.pop();
@@ -20,7 +21,7 @@ fn run(name: &str) -> String {
 }
 
 #[test]
-fn reqwest_gets_past_the_wall_after_one_refusal() {
+fn reqwest_gets_past_the_block_after_one_refusal() {
     let said = run("reqwest");
     for line in ["127.0.0.2  asked 3 times, refused 0", "127.0.0.3  asked 4 times, refused 1"] {
         assert!(said.lines().any(|said| said == line), "{said}");
@@ -28,19 +29,19 @@ fn reqwest_gets_past_the_wall_after_one_refusal() {
 }
 
 #[test]
-fn a_visit_delivers_behind_the_wall_and_leaves_a_limited_host_alone() {
+fn a_visit_delivers_past_the_block_and_pauses_a_limited_host() {
     let said = run("visit");
     assert_eq!(said.lines().filter(|line| line.starts_with("  delivered")).count(), 6, "{said}");
 }
 
 #[test]
-fn the_pipeline_delivers_what_can_be_had() {
+fn the_pipeline_delivers_every_deliverable_page() {
     let said = run("pipeline");
     assert!(said.lines().filter(|line| line.contains(" bytes by ")).count() >= 10, "{said}");
 }
 
 #[test]
-fn a_fetcher_of_ones_own_is_asked_and_the_next_one_where_it_has_nothing() {
+fn a_custom_fetcher_is_used_and_the_next_one_for_the_pages_that_it_lacks() {
     let said = run("custom_fetcher");
     assert!(said.contains("by morning") && said.contains("by evening"), "{said}");
 }

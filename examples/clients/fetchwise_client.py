@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A crawler that asks `fetchwise serve` what to fetch with, and tells it what came. It needs nothing but Python's own library.
+"""A crawler that gets its decisions from `fetchwise serve`, and reports its results. It needs only Python's standard library.
 
     fetchwise serve &
     python3 fetchwise_client.py https://example.org/ https://example.org/about
@@ -27,7 +27,7 @@ class Fetchwise:
         self.token = token or os.environ.get("FETCHWISE_TOKEN")
 
     def call(self, method, path, body=None):
-        """Sends a request and returns the JSON that comes. What the server refuses is raised, with its words."""
+        """Sends a request and returns the JSON response. Raises an error with the server's message if it refuses."""
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, method=method)
         request.add_header("Content-Type", "application/json")
@@ -53,7 +53,7 @@ class Fetchwise:
         return self.call("GET", f"/v1/visits/{visit}?wait_s={wait_s}")
 
     def attempts(self, attempts):
-        """Tells of attempts that were made without a visit."""
+        """Records attempts that were made without a visit."""
         lines = "".join(json.dumps(attempt) + "\n" for attempt in attempts)
         return self.call("POST", "/v1/attempts", lines.encode())
 
@@ -62,14 +62,14 @@ class Fetchwise:
 
 
 def plain(url, deadline):
-    """One request. Returns what a report says of it: a whole response to be judged, or the name of what went wrong."""
+    """Makes one request. Returns the fields of a report: the response to judge, or the name of the error."""
     begun = time.monotonic()
     request = urllib.request.Request(url, headers={"User-Agent": "fetchwise-example"})
     try:
         try:
             response = urllib.request.urlopen(request, timeout=deadline)
         except urllib.error.HTTPError as error:
-            response = error  # A status is an answer, too.
+            response = error  # An error status is a response, too.
         with response:
             body = response.read(1 << 20)
             said = {
@@ -96,7 +96,7 @@ FETCHERS = {"direct_access": plain}
 
 
 def visit(api, url):
-    """Takes a URL from the first decision to the end."""
+    """Fetches a URL, from the first decision to the end."""
     at = api.begin(url, fetchers=list(FETCHERS))
     while at["step"]["kind"] != "end":
         step = at["step"]

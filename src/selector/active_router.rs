@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_serve_is_refused_and_changes_nothing() {
+    fn an_invalid_router_is_refused_and_changes_nothing() {
         let selector = Selector::builder().build().unwrap();
         assert_eq!(selector.set_mode(Mode::Split), Err(RouterError::NoTable { mode: Mode::Split }));
         let mut wrong = RouteTable::default();
@@ -155,25 +155,25 @@ mod tests {
     }
 
     #[test]
-    fn a_fall_back_has_the_table_serve_what_it_knows_until_somebody_resumes() {
+    fn after_a_fallback_the_table_serves_its_domains_until_resume() {
         let router = Router { mode: Mode::Learning, table: table(&["a.org"]), split_share: 1.0 };
         let selector = Selector::builder().router(router).build().unwrap();
         selector.fall_back(why());
         assert_eq!(source(&selector, "http://a.org/"), (Mode::Legacy, "hard_coded"));
-        assert_eq!(source(&selector, "http://other.org/").0, Mode::Learning, "better than not at all");
+        assert_eq!(source(&selector, "http://other.org/").0, Mode::Learning, "learning still serves domains without a route");
         let routed = |text: &str| {
             selector.route(&Url::parse(text).unwrap(), &SelectContext::first_attempt(Timestamp::now()), None).unwrap().shadow
         };
-        assert!(routed("http://a.org/").is_some(), "what learning would take is asked on");
+        assert!(routed("http://a.org/").is_some(), "the choice of learning is still recorded");
         selector.set_mode(Mode::Split).unwrap();
-        assert!(selector.fallen_back().is_some(), "another mode is no word of resuming");
+        assert!(selector.fallen_back().is_some(), "a change of mode does not resume");
         assert_eq!(source(&selector, "http://a.org/").0, Mode::Legacy);
         selector.resume();
         assert_eq!(source(&selector, "http://a.org/").0, Mode::Learning);
     }
 
     #[test]
-    fn without_a_table_there_is_nothing_to_fall_back_on() {
+    fn without_a_table_a_fallback_has_no_effect() {
         let selector = Selector::builder().build().unwrap();
         selector.fall_back(why());
         assert!(selector.is_only_learning());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_go_on_while_the_mode_changes() {
+    fn decisions_continue_while_the_mode_changes() {
         let router = Router { mode: Mode::Legacy, table: table(&["a.org"]), split_share: 0.5 };
         let selector = Selector::builder().router(router).build().unwrap();
         std::thread::scope(|scope| {
@@ -192,7 +192,7 @@ mod tests {
                         assert_eq!(
                             arm == Mode::Legacy,
                             source == "hard_coded",
-                            "an arm and what it takes belong together"
+                            "arm and source must match"
                         );
                     }
                 });

@@ -6,7 +6,7 @@ use super::Selector;
 use crate::backoff::LinkState;
 use crate::evidence::{Breaker, Key};
 use crate::metrics::recorder::PauseCause;
-use crate::pause_coordination::Neighbours;
+use crate::pause_coordination::PauseCoordinator;
 use crate::state::host_pauses::{Pauses, Standing, PauseReason};
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
@@ -50,8 +50,8 @@ impl Selector {
 
     /// Sets the coordinator of the processes that share this one's address. From now on it receives pauses, and gives
     /// permission before a host is tried out. Returns `false`, and changes nothing, if one is set already.
-    pub fn set_neighbours(&self, neighbours: Arc<dyn Neighbours>) -> bool {
-        self.state.neighbours.set(neighbours).is_ok()
+    pub fn set_pause_coordinator(&self, pause_coordinator: Arc<dyn PauseCoordinator>) -> bool {
+        self.state.pause_coordinator.set(pause_coordinator).is_ok()
     }
 
     /// Counts a block that another node met on a link of the host at `at`; `link` is the hash of the link. It counts
@@ -81,14 +81,14 @@ impl Selector {
     }
 
     pub(crate) fn tell_paused(&self, domain: &str, until: Timestamp, now: Timestamp) {
-        if let Some(neighbours) = self.state.neighbours.get() {
-            neighbours.paused(domain, until, now);
+        if let Some(pause_coordinator) = self.state.pause_coordinator.get() {
+            pause_coordinator.paused(domain, until, now);
         }
     }
 
     pub(crate) fn tell_lifted(&self, domain: &str) {
-        if let Some(neighbours) = self.state.neighbours.get() {
-            neighbours.lifted(domain);
+        if let Some(pause_coordinator) = self.state.pause_coordinator.get() {
+            pause_coordinator.lifted(domain);
         }
     }
 

@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn links_pause_as_the_table_says_and_retry_after_wins_when_it_is_longer(ends in prop::collection::vec(end(), 1..30)) {
+    fn links_pause_as_the_table_says_and_a_longer_retry_after_wins(ends in prop::collection::vec(end(), 1..30)) {
         let settings = BackoffSettings::default();
         let (mut link, mut level, mut now) = (LinkState::default(), 0u8, 0u64);
         for End { end, wait_s, asked_s } in ends {
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn retry_after_reads_back_what_a_server_writes(seconds in 0..10_000_000u64, begin in 0..4_000_000_000u64) {
+    fn retry_after_reads_back_as_written(seconds in 0..10_000_000u64, begin in 0..4_000_000_000u64) {
         let now = Timestamp::from_millis(begin as i64 * 1000);
         prop_assert_eq!(retry_after(&seconds.to_string(), now), Some(Duration::from_secs(seconds)));
         let date = httpdate_of(begin + seconds);
@@ -210,7 +210,7 @@ fn httpdate_of(second: u64) -> String {
 }
 
 #[test]
-fn of_threads_that_ask_at_once_one_has_a_breakers_trial() {
+fn one_of_several_threads_claims_a_breakers_trial() {
     let selector = selector();
     let id = selector.fetcher_id("direct_access").unwrap();
     let url = Url::parse("https://e.org/").unwrap();
@@ -235,7 +235,7 @@ fn of_threads_that_ask_at_once_one_has_a_breakers_trial() {
 }
 
 #[test]
-fn a_trial_that_was_never_made_is_given_back() {
+fn an_unused_trial_is_returned() {
     let selector = selector();
     let id = selector.fetcher_id("direct_access").unwrap();
     let url = Url::parse("https://e.org/").unwrap();
@@ -248,7 +248,7 @@ fn a_trial_that_was_never_made_is_given_back() {
     let BreakerTrial::Claimed { seen, at: claimed } = claim(700) else { panic!("the breaker has run out") };
     assert_eq!(claim(701), BreakerTrial::Taken);
     selector.give_back_breaker_trial(DOMAIN, id, seen, claimed);
-    let BreakerTrial::Claimed { seen, at: claimed } = claim(702) else { panic!("it was given back") };
+    let BreakerTrial::Claimed { seen, at: claimed } = claim(702) else { panic!("it was returned") };
     block(703);
     selector.give_back_breaker_trial(DOMAIN, id, seen, claimed);
     assert_eq!(claim(704), BreakerTrial::Taken, "a block that came meanwhile stays");

@@ -5,7 +5,7 @@
 use super::Selector;
 use crate::error::Error;
 use crate::evidence::columns::How;
-use crate::evidence::{Fact, Share};
+use crate::evidence::{RemoteAttempt, EvidenceSnapshot};
 use fetchwise_types::heuristic::url::{ContentKind, suffix_of};
 use fetchwise_types::time::Timestamp;
 
@@ -40,32 +40,32 @@ impl Selector {
 
     /// Learns from an attempt of another process.
     #[doc(hidden)]
-    pub fn learn_fact(&self, fact: &Fact<'_>) {
+    pub fn learn_fact(&self, fact: &RemoteAttempt<'_>) {
         self.evidence.observe(fact, &self.registry);
     }
 
     /// Learns like [`learn_fact`](Self::learn_fact), but late attempts count as new: for a test that they must not.
     #[doc(hidden)]
-    pub fn learn_fact_as_news(&self, fact: &Fact<'_>) {
-        self.evidence.observe(&fact.as_news(), &self.registry);
+    pub fn learn_fact_as_news(&self, fact: &RemoteAttempt<'_>) {
+        self.evidence.observe(&fact.as_in_order(), &self.registry);
     }
 
     /// Learns only what an attempt says beyond its domain.
     #[doc(hidden)]
-    pub fn learn_general(&self, fact: &Fact<'_>) {
+    pub fn learn_general(&self, fact: &RemoteAttempt<'_>) {
         self.evidence.observe_general(fact, &self.registry);
     }
 
     /// Learns like [`learn_fact`](Self::learn_fact), from a process that adds more keys than its quota. If there are
     /// too many keys, those that no other process has attempted are evicted first.
     #[doc(hidden)]
-    pub fn learn_fact_doubted(&self, fact: &Fact<'_>) {
+    pub fn learn_fact_doubted(&self, fact: &RemoteAttempt<'_>) {
         self.evidence.observe_doubted(fact, &self.registry);
     }
 
     /// Gives all keys of a snapshot that this process has learned from the same eviction priority.
     #[doc(hidden)]
-    pub fn doubt_share(&self, share: &Share) {
+    pub fn doubt_share(&self, share: &EvidenceSnapshot) {
         self.evidence.doubt(&share.0);
     }
 
@@ -77,26 +77,26 @@ impl Selector {
 
     /// Retracts an attempt of another process. `with_domain` says whether its domain's own evidence still contains it.
     #[doc(hidden)]
-    pub fn take_back_fact(&self, fact: &Fact<'_>, with_domain: bool) {
+    pub fn take_back_fact(&self, fact: &RemoteAttempt<'_>, with_domain: bool) {
         self.evidence.take_back(fact, &self.registry, with_domain);
     }
 
     /// Adds another process's evidence.
     #[doc(hidden)]
-    pub fn take_share(&self, share: &Share) {
+    pub fn take_share(&self, share: &EvidenceSnapshot) {
         self.evidence.combine(&share.0, &self.registry, How::TakeIn);
     }
 
     /// Retracts another process's evidence.
     #[doc(hidden)]
-    pub fn give_share_back(&self, share: &Share) {
+    pub fn give_share_back(&self, share: &EvidenceSnapshot) {
         self.evidence.combine(&share.0, &self.registry, How::GiveBack);
     }
 
     /// Returns all its evidence, without entries whose weight at `as_of` is below `least`.
     #[doc(hidden)]
-    pub fn share(&self, as_of: Timestamp, least: f64) -> Share {
-        Share(self.evidence.image_over(&self.registry, as_of, &[], least))
+    pub fn share(&self, as_of: Timestamp, least: f64) -> EvidenceSnapshot {
+        EvidenceSnapshot(self.evidence.image_over(&self.registry, as_of, &[], least))
     }
 }
 
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_doubted_goes_before_all_others() {
+    fn keys_over_quota_are_evicted_first() {
         let (_, left) = flooded(|selector, attempt| selector.observe(attempt));
-        assert!(left < 100, "without doubts the least attempted keys go: {left}");
+        assert!(left < 100, "without marks the least attempted keys go: {left}");
         let (selector, left) =
             flooded(|selector, attempt| selector.evidence.observe_doubted(attempt, &selector.registry));
         assert_eq!(left, 200);
         assert!(selector.keys() <= 400 && selector.evicted_keys() > 1500);
-        assert!(selector.evidence.doubts() <= 400, "of what is gone nothing is kept");
+        assert!(selector.evidence.doubts() <= 400, "evicted keys are not kept");
         // A key that another process attempts too is like any other key.
         selector.observe(&attempt("flood1999.net", NOW));
         for n in 0..3000 {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_brought_before_is_doubted_later() {
+    fn keys_can_be_marked_after_they_were_added() {
         let (selector, apart) =
             [400, 10_000].map(|max| Selector::builder().around(NOW).max_keys(max).build().unwrap()).into();
         for n in 0..300 {

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn shadow_serves_the_table_and_names_what_learning_would_take() {
+    fn shadow_serves_the_table_and_names_the_choice_of_learning() {
         let routed = decide(&router(Mode::Shadow), "http://video.example/watch", None).unwrap();
         assert_eq!((routed.arm, source(&routed)), (Mode::Legacy, "hard_coded"));
         assert!(routed.shadow.is_some() && routed.shadow != routed.decision.selected().map(|take| take.fetcher));

@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(block("a", Standing::Ordinary, NOW), None, "the same link counts once");
         assert_eq!(block("b", Standing::Ordinary, NOW), None);
         assert_eq!(block("c", Standing::Ordinary, NOW), Some(600));
-        assert_eq!(block("z", Standing::Ordinary, after(599)), None, "it was under way when the pause began");
+        assert_eq!(block("z", Standing::Ordinary, after(599)), None, "it was in flight when the pause began");
         assert_eq!(block("d", Standing::Trial, after(600)), Some(1200));
         hosts.trial_delivered(&kept, "e.org");
         assert_eq!(kept.until("e.org"), None);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_asks_to_be_left_alone_is_from_its_first_answer_on() {
+    fn a_host_that_says_not_now_is_paused_from_its_first_response_on() {
         let (hosts, kept) = (Hosts::default(), Kept::default());
         let limit = |asked: Option<u64>, standing, now| {
             fail(&hosts, &kept, "a", standing, PauseReason::Limited(asked.map(Duration::from_secs)), now)
@@ -343,21 +343,21 @@ mod tests {
         assert_eq!(
             limit(Some(60), Standing::Ordinary, after(1)),
             None,
-            "a shorter wish of the same burst changes nothing"
+            "a shorter request of the same burst changes nothing"
         );
         assert_eq!(limit(Some(7200), Standing::Ordinary, after(1)), Some(7200), "a longer one does");
         assert_eq!(hosts.levels(), HashMap::from([("e.org".to_owned(), 1)]), "and both are one event");
         assert_eq!(limit(None, Standing::Trial, after(7201)), Some(60), "twice thirty seconds: the second in a row");
-        assert_eq!(limit(Some(1 << 40), Standing::Trial, after(8000)), Some(86_400), "no wish holds longer than a day");
+        assert_eq!(limit(Some(1 << 40), Standing::Trial, after(8000)), Some(86_400), "a request is cut to one day");
     }
 
     #[test]
-    fn a_short_page_that_comes_under_another_address_is_told() {
+    fn a_short_page_that_comes_under_another_address_is_recognised() {
         let hosts = Hosts::default();
         let page = ShortPage::new(20, 7);
         assert!(!hosts.short_page("e.org", 1, &page));
         assert!(!hosts.short_page("e.org", 1, &page), "the same link may show it again");
         assert!(hosts.short_page("e.org", 2, &page));
-        assert!(!hosts.short_page("f.org", 2, &page), "another host's pages are another matter");
+        assert!(!hosts.short_page("f.org", 2, &page), "pages of different hosts are independent");
     }
 }

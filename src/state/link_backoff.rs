@@ -166,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn of_this_process_and_its_neighbours_the_later_pause_holds() {
+    fn the_later_pause_of_this_process_and_other_nodes_holds() {
         let (links, hash) = (Links::default(), xxh3_64(LINK.as_bytes()));
         links.tell(hash, Some(paused(500, 2)));
         assert_eq!(links.get(LINK), paused(500, 2));
         assert_eq!(links.get("https://e.org/b"), LinkState::default());
-        assert!(links.all().is_empty(), "what others said is not this process's own");
+        assert!(links.all().is_empty(), "reported states are not this process's own");
         links.restore([(LINK.to_owned(), paused(700, 1))]);
         assert_eq!(links.get(LINK), paused(700, 2));
         links.tell(hash, Some(paused(800, 1)));
@@ -184,13 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_a_link_goes_on_from_what_neighbours_told() {
+    fn a_change_starts_from_the_state_that_other_nodes_report() {
         let (links, hash) = (Links::default(), xxh3_64(LINK.as_bytes()));
         links.tell(hash, Some(paused(500, 1)));
         let mut said = Vec::new();
         links.change(LINK, |state| paused(900, state.risk_level + 1), |state| said.push(*state));
         assert_eq!((links.get(LINK), &*said), (paused(900, 2), &[paused(900, 2)][..]));
-        assert_eq!(links.told_count.load(Ordering::Relaxed), 0, "this process knows better now");
+        assert_eq!(links.told_count.load(Ordering::Relaxed), 0, "this process has a newer state");
         // A healthy link is reported even if only another node had failures with it.
         links.tell(hash ^ 1, Some(paused(500, 1)));
         links.forget(|_| true);

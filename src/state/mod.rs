@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::pause_coordination::Neighbours;
+use crate::pause_coordination::PauseCoordinator;
 
 pub(crate) mod capacity_notify;
 pub(crate) mod host_pauses;
@@ -32,5 +32,5 @@ pub(crate) struct State {
     /// Repeated pages.
     pub(crate) pages: crate::state::repeated_pages::Pages,
     /// The coordinator of the processes that share this address.
-    pub(crate) neighbours: OnceLock<Arc<dyn Neighbours>>,
+    pub(crate) pause_coordinator: OnceLock<Arc<dyn PauseCoordinator>>,
 }

@@ -116,58 +116,58 @@ fn is_other(sketch: Option<u64>, than: Option<u64>) -> bool {
 mod tests {
     use super::*;
 
-    const WALL: u64 = 0x0123_4567_89ab_cdef;
+    const BLOCK_PAGE: u64 = 0x0123_4567_89ab_cdef;
 
     fn seen(link: u64, fetcher: u32, sketch: Option<u64>) -> Seen {
         Seen { link, fetcher, sketch }
     }
 
     #[test]
-    fn a_page_comes_again_with_the_third_address_and_a_little_noise() {
+    fn a_page_is_repeated_from_the_third_address_on_despite_noise() {
         let pages = Pages::default();
-        assert_eq!(pages.came("a.example", seen(1, 0, Some(WALL))), None);
-        assert_eq!(pages.came("a.example", seen(1, 0, Some(WALL))), None);
-        assert_eq!(pages.came("a.example", seen(2, 0, Some(WALL ^ 0b11))), None);
-        let again = pages.came("a.example", seen(3, 0, Some(WALL ^ 0b101)));
+        assert_eq!(pages.came("a.example", seen(1, 0, Some(BLOCK_PAGE))), None);
+        assert_eq!(pages.came("a.example", seen(1, 0, Some(BLOCK_PAGE))), None);
+        assert_eq!(pages.came("a.example", seen(2, 0, Some(BLOCK_PAGE ^ 0b11))), None);
+        let again = pages.came("a.example", seen(3, 0, Some(BLOCK_PAGE ^ 0b101)));
         assert_eq!(again, Some(Again { links: 3, differs: false }));
-        assert_eq!(pages.came("b.example", seen(4, 0, Some(WALL))), None, "another host");
-        assert_eq!(pages.came("a.example", seen(5, 0, Some(!WALL))), None, "another page");
+        assert_eq!(pages.came("b.example", seen(4, 0, Some(BLOCK_PAGE))), None, "another host");
+        assert_eq!(pages.came("a.example", seen(5, 0, Some(!BLOCK_PAGE))), None, "another page");
     }
 
     #[test]
-    fn what_another_fetcher_brought_for_one_of_them_tells_a_wall() {
-        for other in [None, Some(!WALL)] {
+    fn a_different_page_from_another_fetcher_reveals_a_block() {
+        for other in [None, Some(!BLOCK_PAGE)] {
             let pages = Pages::default();
             for link in 1..=3 {
-                pages.came("a.example", seen(link, 0, Some(WALL)));
+                pages.came("a.example", seen(link, 0, Some(BLOCK_PAGE)));
             }
             pages.came("a.example", seen(2, 1, other));
-            assert_eq!(pages.came("a.example", seen(4, 0, Some(WALL))), Some(Again { links: 4, differs: true }));
+            assert_eq!(pages.came("a.example", seen(4, 0, Some(BLOCK_PAGE))), Some(Again { links: 4, differs: true }));
         }
     }
 
     #[test]
-    fn a_stub_that_every_fetcher_brings_alike_is_no_disagreement() {
+    fn a_stub_that_every_fetcher_gets_is_not_a_difference() {
         let pages = Pages::default();
         for link in 1..=5 {
-            pages.came("a.example", seen(link, 0, Some(WALL)));
-            pages.came("a.example", seen(link, 1, Some(WALL)));
+            pages.came("a.example", seen(link, 0, Some(BLOCK_PAGE)));
+            pages.came("a.example", seen(link, 1, Some(BLOCK_PAGE)));
         }
-        assert_eq!(pages.came("a.example", seen(6, 0, Some(WALL))), Some(Again { links: 6, differs: false }));
+        assert_eq!(pages.came("a.example", seen(6, 0, Some(BLOCK_PAGE))), Some(Again { links: 6, differs: false }));
         // Much text for an address that never got the stub proves nothing.
         pages.came("a.example", seen(99, 1, None));
-        assert!(pages.came("a.example", seen(7, 0, Some(WALL))).is_some_and(|again| !again.differs));
+        assert!(pages.came("a.example", seen(7, 0, Some(BLOCK_PAGE))).is_some_and(|again| !again.differs));
     }
 
     #[test]
-    fn memory_is_bounded_by_host_and_in_all() {
+    fn memory_is_bounded_per_host_and_in_total() {
         let pages = Pages::default();
         for link in 0..1_000 {
-            pages.came("a.example", seen(link, 0, Some(WALL.wrapping_mul(link | 1))));
+            pages.came("a.example", seen(link, 0, Some(BLOCK_PAGE.wrapping_mul(link | 1))));
         }
         assert_eq!(pages.hosts.get("a.example").map(|answers| answers.len()), Some(MAX_ANSWERS));
         for host in 0..MAX_HOSTS + 10 {
-            pages.came(&format!("{host}.example"), seen(1, 0, Some(WALL)));
+            pages.came(&format!("{host}.example"), seen(1, 0, Some(BLOCK_PAGE)));
         }
         assert!(pages.hosts.len() <= MAX_HOSTS + 1);
         pages.came("full.example", seen(1, 0, None));

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_never_ends_is_given_up_in_time() {
+    fn a_leader_that_never_ends_is_given_up() {
         let flights = Flights::default();
         let Role::Leader(lost) = flights.join("e.org", NOW, LATER) else { panic!("the first one leads") };
         let Role::Follower(follower) = flights.join("e.org", NOW, LATER) else { panic!("the second one follows") };
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[derive(Clone, Copy, Debug)]
-    enum Happens {
+    enum FlightEvent {
         /// A visit joins the flight of one of three hosts.
         Join(u8),
         /// The n-th leader reaches a verdict, or is cancelled.
@@ -198,11 +198,11 @@ mod tests {
         Cancel(usize),
     }
 
-    fn happens() -> impl Strategy<Value = Happens> {
+    fn event() -> impl Strategy<Value = FlightEvent> {
         prop_oneof![
-            3 => (0..3u8).prop_map(Happens::Join),
-            1 => (0..4usize).prop_map(Happens::Verdict),
-            1 => (0..4usize).prop_map(Happens::Cancel),
+            3 => (0..3u8).prop_map(FlightEvent::Join),
+            1 => (0..4usize).prop_map(FlightEvent::Verdict),
+            1 => (0..4usize).prop_map(FlightEvent::Cancel),
         ]
     }
 
@@ -210,13 +210,13 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_host_has_one_leader_and_its_followers_learn_how_it_ended(events in prop::collection::vec(happens(), 1..60)) {
+        fn a_host_has_one_leader_and_its_followers_learn_its_end(events in prop::collection::vec(event(), 1..60)) {
             let flights = Flights::default();
             let mut leaders: Vec<(u8, usize, Lead)> = Vec::new();
             let mut followers: Vec<(usize, Follower)> = Vec::new();
             for (number, event) in events.iter().enumerate() {
                 match *event {
-                    Happens::Join(host) => match flights.join(&format!("h{host}.org"), NOW, LATER) {
+                    FlightEvent::Join(host) => match flights.join(&format!("h{host}.org"), NOW, LATER) {
                         Role::Leader(lead) => {
                             prop_assert!(leaders.iter().all(|(other, ..)| *other != host), "two leaders of one host");
                             leaders.push((host, number, lead));
@@ -227,9 +227,9 @@ mod tests {
                             followers.push((led_by.unwrap_or_default(), follower));
                         }
                     },
-                    Happens::Verdict(place) | Happens::Cancel(place) if place < leaders.len() => {
+                    FlightEvent::Verdict(place) | FlightEvent::Cancel(place) if place < leaders.len() => {
                         let (_, led, lead) = leaders.remove(place);
-                        let has_verdict = matches!(event, Happens::Verdict(_));
+                        let has_verdict = matches!(event, FlightEvent::Verdict(_));
                         match has_verdict {
                             true => lead.verdict(),
                             false => drop(lead),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn of_threads_that_come_at_once_one_leads_and_all_others_wait_for_it() {
+    fn one_of_several_threads_leads_and_the_others_wait_for_it() {
         for _ in 0..100 {
             let (flights, leading) = (Flights::default(), AtomicUsize::new(0));
             let told: HashSet<bool> = std::thread::scope(|scope| {

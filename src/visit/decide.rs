@@ -9,7 +9,7 @@ use url::Url;
 use super::step::{End, VisitOutcome, FetcherTrial, Held, HostTrial, Step, Wait, WaitScope, WaitReason};
 use super::{Next, Visit};
 use crate::backoff::LinkState;
-use crate::pause_coordination::MayTry;
+use crate::pause_coordination::TrialPermission;
 use crate::router::{Mode, Routed};
 use crate::selector::pauses::BreakerTrial;
 use crate::selector::{HostSeen, Selector, SelectContext};
@@ -234,14 +234,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Returns why this process may not try out the host itself, if other processes share its address.
     fn ask_neighbours(&self, domain: &str, ended: Timestamp, now: Timestamp) -> Option<Admission> {
-        match self.selector.state().neighbours.get()?.may_try(domain, ended, now) {
-            MayTry::Now => None,
-            MayTry::NotBefore(until) => {
+        match self.selector.state().pause_coordinator.get()?.may_try(domain, ended, now) {
+            TrialPermission::Now => None,
+            TrialPermission::NotBefore(until) => {
                 // No visit asks again before then, unless another one has reached a verdict meanwhile.
                 self.selector.claim_host_trial(domain, ended, until);
                 Some(Admission::Paused(until))
             }
-            MayTry::Asking(settled) => {
+            TrialPermission::Pending(settled) => {
                 let until = now.saturating_add(MAX_ASKING);
                 Some(Admission::Wait(Wait { until, why: WaitReason::Trial, listener: Some(settled.0) }))
             }

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn three_links_that_were_blocked_elsewhere_pause_the_host() {
+    fn three_links_that_another_process_saw_blocked_pause_the_host() {
         let selector = Selector::builder().around(NOW).build().unwrap();
         let tell = |attempt: &Attempt| selector.observe_remote_attempt(attempt, NOW).map(|until| until.since(NOW).as_secs());
         assert_eq!([tell(&blocked("a", 5)), tell(&blocked("a", 4)), tell(&blocked("b", 3))], [None; 3]);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_past_pauses_nobody() {
+    fn old_attempts_pause_no_host() {
         let selector = Selector::builder().around(NOW).build().unwrap();
         for link in ["a", "b", "c", "d"] {
             assert_eq!(selector.observe_remote_attempt(&blocked(link, 86_400), NOW), None);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_to_be_left_alone_counts_from_when_it_was_said() {
+    fn a_requested_pause_counts_from_the_time_of_the_response() {
         let selector = Selector::builder().around(NOW).build().unwrap();
         let mut limited = blocked("a", 20);
         limited.http_status = Some(429);

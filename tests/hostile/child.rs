@@ -1,11 +1,11 @@
-//! Children that answer what nobody may believe.
+//! Children of command fetchers with invalid responses.
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
 
 use crate::support::{bounded, dialer, get, within};
 
-/// A fetcher whose child answers each request with this line.
+/// Returns a fetcher whose child responds to each request with this line.
 fn answering(line: &str) -> CommandFetcher {
     let text = format!("while read -r request; do printf '%s\\n' '{line}'; done");
     let options = CommandOptions { max_in_flight: 1, ..CommandOptions::new("script", ["/bin/sh", "-c", &text]) };
@@ -13,7 +13,7 @@ fn answering(line: &str) -> CommandFetcher {
 }
 
 #[tokio::test]
-async fn a_header_that_would_be_two_is_refused() {
+async fn a_header_with_a_line_break_is_refused() {
     bounded(async {
         let url = "http://127.0.0.1:9/".parse().unwrap();
         for headers in

@@ -1,4 +1,4 @@
-//! What is written to disk: names, archives, and what a kill leaves behind.
+//! Files on disk: names, archives, and the state after a kill.
 
 use std::fs;
 use std::io::Write;
@@ -24,7 +24,7 @@ fn put(store: &dyn Store, url: &Url, response: &Response) -> std::path::PathBuf 
 }
 
 #[test]
-fn stored_names_are_no_options_and_keep_their_extension() {
+fn stored_names_are_not_options_and_keep_their_extension() {
     let dir = tempfile::tempdir().unwrap();
     let store = Files::new(dir.path()).unwrap();
     for (url, extension) in [
@@ -42,7 +42,7 @@ fn stored_names_are_no_options_and_keep_their_extension() {
 }
 
 #[test]
-fn a_page_that_is_being_stored_has_no_name_that_a_kill_could_leave_behind() {
+fn a_page_has_no_name_until_it_is_stored_completely() {
     let dir = tempfile::tempdir().unwrap();
     let store = Files::new(dir.path()).unwrap();
     let url: Url = "http://e.org/long".parse().unwrap();
@@ -51,7 +51,7 @@ fn a_page_that_is_being_stored_has_no_name_that_a_kill_could_leave_behind() {
     std::thread::scope(|scope| {
         let stored = scope.spawn(|| {
             let file = tempfile::tempfile().unwrap();
-            // Zeros that take no room until they are copied.
+            // Zeros that take no memory until they are copied.
             file.set_len(len).unwrap();
             let path = put(&store, &url, &page(&url, Vec::new(), Body::spilled(Vec::new(), len, file)));
             done.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -61,21 +61,21 @@ fn a_page_that_is_being_stored_has_no_name_that_a_kill_could_leave_behind() {
         while !done.load(std::sync::atomic::Ordering::SeqCst) {
             for entry in fs::read_dir(&host).into_iter().flatten().flatten() {
                 let seen = entry.metadata().map_or(len, |about| about.len());
-                assert_eq!(seen, len, "{} is there before it is whole", entry.path().display());
+                assert_eq!(seen, len, "{} exists before it is complete", entry.path().display());
             }
             looks += 1;
         }
-        assert!(looks > 10, "it was stored before anybody looked");
+        assert!(looks > 10, "it was stored before the first check");
         let path = stored.join().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), len);
-        // The same page again takes the place of the first.
+        // The same page again replaces the first one.
         let again = put(&store, &url, &page(&url, Vec::new(), Body::in_memory("short")));
         assert_eq!((again.clone(), fs::read(&again).unwrap()), (path, b"short".to_vec()));
         assert_eq!(fs::read_dir(&host).unwrap().count(), 1);
     });
 }
 
-/// The most memory that this process ever held, in bytes.
+/// Returns the peak memory of this process, in bytes.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -83,16 +83,16 @@ fn peak() -> u64 {
 }
 
 #[test]
-fn an_archive_takes_long_bodies_in_without_holding_them() {
+fn an_archive_streams_long_bodies() {
     if !is_alone() {
-        // Memory is the whole process's: other tests would be measured, too.
-        return alone("files::an_archive_takes_long_bodies_in_without_holding_them", ":");
+        // Memory is that of the whole process: other tests would be measured, too.
+        return alone("files::an_archive_streams_long_bodies", ":");
     }
     let dir = tempfile::tempdir().unwrap();
     let len = 100 << 20;
     let url: Url = "http://e.org/long".parse().unwrap();
     let chunk = noise(1 << 20);
-    // No two are the same, or the second would be no more than a reference to the first.
+    // All bodies differ, or the second would only be a reference to the first.
     let spilled = |n: u8| {
         let mut file = tempfile::tempfile_in(dir.path()).unwrap();
         file.write_all(&[n]).unwrap();
@@ -120,7 +120,7 @@ fn an_archive_takes_long_bodies_in_without_holding_them() {
 }
 
 #[test]
-fn a_body_that_became_shorter_leaves_no_half_record_behind() {
+fn a_truncated_body_leaves_no_partial_record() {
     let dir = tempfile::tempdir().unwrap();
     let url: Url = "http://e.org/short".parse().unwrap();
     for name in ["crawl.warc", "crawl.warc.gz"] {
@@ -150,7 +150,7 @@ fn a_header_with_a_line_break_in_its_name_does_not_get_into_an_archive() {
 }
 
 #[tokio::test]
-async fn a_long_body_has_no_name_that_a_kill_could_leave_behind() {
+async fn a_long_body_has_no_name_until_it_is_stored_completely() {
     bounded(async {
         let (dir, server) = (tempfile::tempdir().unwrap(), Hostile::start(Temper::GoesOnAndOn(3 << 20)).await);
         let fetcher = builder().temp_dir(dir.path()).build().unwrap();

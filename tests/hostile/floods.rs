@@ -1,4 +1,5 @@
-//! HTTP/2 servers that send frames for ever: each costs its deadline and little memory, and is hung up on afterwards.
+//! HTTP/2 servers that send frames for ever: each costs its deadline and little memory, and then its connection is
+//! closed.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use crate::tempers::{Flood, Flooder};
 /// Memory is measured for the whole process: one flood at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// More than buffers on both sides need, and less than any flood here sends.
+/// More than the buffers of both sides need, and less than any flood here sends.
 const MAX_MEMORY: u64 = 96 << 20;
 
 async fn survives(flood: Flood) {
@@ -31,7 +32,7 @@ async fn survives(flood: Flood) {
             ended.as_ref().is_err() || ended.as_ref().is_ok_and(|page| page.body.is_empty()),
             "{flood:?}: {ended:?}"
         );
-        assert!(!ended.is_err_and(|error| error.local), "{flood:?} is the server's fault");
+        assert!(!ended.is_err_and(|error| error.local), "{flood:?} is not a local fault");
         assert_eq!(server.requests(), 1, "{flood:?}: one attempt is one request");
         for _ in 0..100 {
             if server.hung_up() {
@@ -39,7 +40,7 @@ async fn survives(flood: Flood) {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        assert!(server.hung_up(), "{flood:?}: nobody asks for anything any more, and it still sends");
+        assert!(server.hung_up(), "{flood:?}: the connection is still open after the request");
         let grown = resident().saturating_sub(before);
         assert!(grown < MAX_MEMORY, "{flood:?}: {grown} bytes more after {} were sent", server.sent());
         println!("{flood:?}: {} MB sent, {} MB more memory", server.sent() >> 20, grown >> 20);
@@ -48,7 +49,7 @@ async fn survives(flood: Flood) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn floods_of_frames_cost_a_deadline_and_no_more() {
+async fn floods_of_frames_cost_only_a_deadline() {
     for flood in Flood::ALL {
         survives(flood).await;
     }

@@ -1,4 +1,4 @@
-//! What this machine runs out of is nobody else's fault.
+//! Exhausted resources of this machine are local faults.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use crate::support::{alone, bounded, builder, dialer, get, is_alone, within};
 use crate::tempers::{Hostile, Temper};
 
-/// Fetches `count` pages at once, by a name that the system looks up.
+/// Fetches `count` pages at once, by a name that the system resolves.
 async fn fetch_at_once(server: &Hostile, count: usize) -> Vec<Result<Response, FetchError>> {
     let guard = fetchwise::fetch::address_guard::AddressGuard::new([], true);
     let fetcher = fetchwise::fetch::http::HttpFetcher::new(guard).unwrap();
@@ -30,11 +30,11 @@ async fn too_few_descriptors_are_a_local_fault() {
         let server = Hostile::start(Temper::LeadsOn(0)).await;
         let ends = fetch_at_once(&server, 300).await;
         let failed: Vec<_> = ends.iter().filter_map(|end| end.as_ref().err()).collect();
-        assert!(failed.len() > 100, "{} of 300 failed: there were descriptors enough", failed.len());
+        assert!(failed.len() > 100, "{} of 300 failed: there were enough descriptors", failed.len());
         let blamed: Vec<_> = failed.iter().filter(|error| !error.local).collect();
         assert!(blamed.is_empty(), "{} of {} failures: {:?}", blamed.len(), failed.len(), blamed.first());
         drop(ends);
-        // And once there are some again, all is well.
+        // With descriptors available again, requests succeed.
         for end in fetch_at_once(&server, 3).await {
             end.unwrap();
         }
@@ -43,9 +43,9 @@ async fn too_few_descriptors_are_a_local_fault() {
 }
 
 #[tokio::test]
-async fn the_limit_of_descriptors_is_raised_as_far_as_may_be() {
+async fn the_descriptor_limit_is_raised_to_its_maximum() {
     if !is_alone() {
-        return alone("local_faults::the_limit_of_descriptors_is_raised_as_far_as_may_be", "ulimit -Sn 60");
+        return alone("local_faults::the_descriptor_limit_is_raised_to_its_maximum", "ulimit -Sn 60");
     }
     bounded(async {
         let now = local_faults::raise_descriptor_limit();
@@ -64,10 +64,10 @@ fn script(text: &str) -> CommandFetcher {
 }
 
 #[tokio::test]
-async fn a_missing_folder_for_temporary_files_is_a_local_fault_of_every_fetcher() {
+async fn a_missing_temporary_folder_is_a_local_fault_for_every_fetcher() {
     let missing = "export TMPDIR=/nonexistent/fetchwise";
     if !is_alone() {
-        return alone("local_faults::a_missing_folder_for_temporary_files_is_a_local_fault_of_every_fetcher", missing);
+        return alone("local_faults::a_missing_temporary_folder_is_a_local_fault_for_every_fetcher", missing);
     }
     bounded(async {
         let server = Hostile::start(Temper::GoesOnAndOn(100_000)).await;
@@ -85,7 +85,7 @@ async fn a_missing_folder_for_temporary_files_is_a_local_fault_of_every_fetcher(
 }
 
 #[tokio::test]
-async fn a_folder_without_room_is_a_local_fault() {
+async fn a_full_disk_is_a_local_fault() {
     bounded(async {
         let dir = tempfile::tempdir().unwrap();
         let mounted = std::process::Command::new("mount")
@@ -106,7 +106,7 @@ async fn a_folder_without_room_is_a_local_fault() {
     .await;
 }
 
-/// Has the shell run what follows in a network of its own, with nothing in it; none when that is not allowed here.
+/// Returns a command that runs `then` in an empty network namespace; `None` if that is not allowed here.
 fn without_network(then: &str) -> Option<String> {
     let allowed = std::process::Command::new("unshare").args(["-n", "true"]).output();
     let own = "if [ -z \"$OWN_NETWORK\" ]; then export OWN_NETWORK=1; exec unshare -n /bin/sh -c";
@@ -114,10 +114,10 @@ fn without_network(then: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_machine_without_a_network_blames_no_site() {
+async fn a_machine_without_a_network_is_a_local_fault() {
     if !is_alone() {
         return match without_network("") {
-            Some(setup) => alone("local_faults::a_machine_without_a_network_blames_no_site", &setup),
+            Some(setup) => alone("local_faults::a_machine_without_a_network_is_a_local_fault", &setup),
             None => println!("SKIPPED a machine without network: this one does not let us make one"),
         };
     }
@@ -132,12 +132,12 @@ async fn a_machine_without_a_network_blames_no_site() {
 }
 
 #[tokio::test]
-async fn used_up_ports_are_a_local_fault() {
+async fn exhausted_ports_are_a_local_fault() {
     if !is_alone() {
         let few = "ip link set lo up && echo \"50000 50003\" >/proc/sys/net/ipv4/ip_local_port_range || exit 77;";
         let has_ip = std::process::Command::new("ip").arg("-V").output().is_ok();
         return match without_network(few).filter(|_| has_ip) {
-            Some(setup) => alone("local_faults::used_up_ports_are_a_local_fault", &setup),
+            Some(setup) => alone("local_faults::exhausted_ports_are_a_local_fault", &setup),
             None => println!("SKIPPED used up ports: this machine does not let us make a network"),
         };
     }
@@ -148,13 +148,13 @@ async fn used_up_ports_are_a_local_fault() {
         let limits = within(10);
         let ends = join_all(urls.iter().map(|url| get(&fetcher, url, &limits))).await;
         let failed: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
-        assert!(!failed.is_empty(), "there were ports enough");
+        assert!(!failed.is_empty(), "there were enough ports");
         assert!(failed.iter().all(|error| error.local), "{failed:?}");
     })
     .await;
 }
 
-/// A program that does what a script says instead of starting Chromium.
+/// Returns a program that runs a script instead of starting Chromium.
 fn pretender(dir: &tempfile::TempDir, text: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt as _;
     let path = dir.path().join("chromium");
@@ -164,7 +164,7 @@ fn pretender(dir: &tempfile::TempDir, text: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_browser_that_is_slow_to_start_says_nothing_about_the_page() {
+async fn a_slow_browser_start_is_a_local_fault() {
     bounded(async {
         let (dir, server) = (tempfile::tempdir().unwrap(), Hostile::start(Temper::LeadsOn(0)).await);
         let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
@@ -173,7 +173,7 @@ async fn a_browser_that_is_slow_to_start_says_nothing_about_the_page() {
         let error = get(&browser, &server.url("/"), &within(1)).await.unwrap_err();
         assert!(error.local && !error.unavailable, "{error:?}");
         assert_eq!(server.requests().len(), 0);
-        // It goes on starting meanwhile, so that a later try finds it.
+        // It continues to start, so a later try finds it.
         tokio::time::sleep(Duration::from_secs(3)).await;
         get(&browser, &server.url("/"), &within(20)).await.unwrap();
         browser.close().await;
@@ -182,7 +182,7 @@ async fn a_browser_that_is_slow_to_start_says_nothing_about_the_page() {
 }
 
 #[tokio::test]
-async fn a_browser_that_cannot_start_is_not_to_be_had() {
+async fn a_browser_that_cannot_start_is_unavailable() {
     bounded(async {
         let (dir, server) = (tempfile::tempdir().unwrap(), Hostile::start(Temper::LeadsOn(0)).await);
         let broken = pretender(&dir, "echo 'libfoo.so: cannot open shared object file' >&2\nexit 127");

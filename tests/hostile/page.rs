@@ -14,12 +14,12 @@ fn browser(options: BrowserOptions, dialer: Dialer) -> BrowserFetcher {
 }
 
 #[tokio::test]
-async fn no_server_speaks_for_the_filtering_proxy() {
+async fn no_server_can_impersonate_the_filtering_proxy() {
     bounded(async {
         let certificate = Certificate::for_names(&["forger.example"]);
         let secure = Hostile::start_tls(Temper::SpeaksForTheProxy, &certificate).await;
         let plain = Hostile::start(Temper::SpeaksForTheProxy).await;
-        // The certificate is not what this is about.
+        // The certificate is not part of this test.
         let options =
             BrowserOptions { extra_args: vec!["--ignore-certificate-errors".to_owned()], ..BrowserOptions::default() };
         let browser = browser(options, Dialer::with_resolver(guard(), Rebinding::new(&["127.0.0.1"])));
@@ -35,7 +35,7 @@ async fn no_server_speaks_for_the_filtering_proxy() {
 }
 
 #[tokio::test]
-async fn the_proxys_own_word_still_counts() {
+async fn the_proxys_own_response_still_counts() {
     bounded(async {
         let browser = browser(BrowserOptions::default(), dialer());
         for url in ["http://127.0.0.2:9/", "https://127.0.0.2:9/", "http://0x7f000002:9/"] {
@@ -48,7 +48,7 @@ async fn the_proxys_own_word_still_counts() {
 }
 
 #[tokio::test]
-async fn who_asks_for_a_password_gets_none_and_holds_nobody_up() {
+async fn a_password_prompt_gets_no_password_and_does_not_block() {
     bounded(async {
         let server = Hostile::start(Temper::AsksForPasswords).await;
         let browser = browser(BrowserOptions::default(), dialer());
@@ -57,14 +57,14 @@ async fn who_asks_for_a_password_gets_none_and_holds_nobody_up() {
         assert_eq!(response.status, 401);
         assert!(header(&response.headers, "www-authenticate").is_some());
         assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
-        assert_eq!(server.requests(), ["/", "/image"], "nobody tried a password");
+        assert_eq!(server.requests(), ["/", "/image"], "no password was tried");
         browser.close().await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn nor_does_who_asks_for_one_in_a_frame_or_a_worker() {
+async fn a_password_prompt_in_a_frame_or_worker_does_not_block() {
     bounded(async {
         let asking = Hostile::start(Temper::AsksForPasswords).await;
         let port = asking.address.port();

@@ -1,4 +1,4 @@
-//! Servers that answer as nobody should.
+//! Servers that violate the protocol.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::support::{Rebinding, body, bounded, builder, get, within};
 use crate::tempers::{Certificate, Farewell, Hostile, Temper, farewell};
 
 #[tokio::test]
-async fn a_request_goes_out_again_only_when_not_a_byte_came_back() {
+async fn a_request_is_repeated_only_if_no_byte_came_back() {
     bounded(async {
         for (temper, again) in [
             (Temper::HangsUpOnTheSecond, true),
@@ -22,7 +22,7 @@ async fn a_request_goes_out_again_only_when_not_a_byte_came_back() {
             let second = get(&fetcher, &server.url("/2"), &within(10)).await;
             assert_eq!(second.is_ok(), again, "{temper:?}: {second:?}");
             let sent = server.requests().iter().filter(|path| *path == "/2").count();
-            assert_eq!(sent, if again { 2 } else { 1 }, "{temper:?}: each request that was looked at is an attempt");
+            assert_eq!(sent, if again { 2 } else { 1 }, "{temper:?}: each processed request is an attempt");
             assert_eq!(server.connections(), if again { 2 } else { 1 }, "{temper:?}");
         }
     })
@@ -30,7 +30,7 @@ async fn a_request_goes_out_again_only_when_not_a_byte_came_back() {
 }
 
 #[tokio::test]
-async fn the_same_holds_under_tls_whose_goodbye_is_no_answer() {
+async fn the_same_holds_with_tls_whose_close_notify_is_not_a_response() {
     bounded(async {
         let certificate = Certificate::for_names(&["tls.example"]);
         for (temper, again) in [(Temper::HangsUpOnTheSecond, true), (Temper::BreaksOffOnTheSecond, false)] {
@@ -52,7 +52,7 @@ async fn the_same_holds_under_tls_whose_goodbye_is_no_answer() {
 }
 
 #[tokio::test]
-async fn in_http_2_too_only_what_was_never_looked_at_goes_out_again() {
+async fn http_2_repeats_only_unprocessed_requests() {
     bounded(async {
         let certificate = Certificate::for_names(&["farewell.example"]);
         for (how, again) in [
@@ -69,7 +69,7 @@ async fn in_http_2_too_only_what_was_never_looked_at_goes_out_again() {
                 .unwrap();
             let url = format!("https://farewell.example:{}/", address.port()).parse().unwrap();
             get(&fetcher, &url, &within(10)).await.unwrap();
-            // What comes at the beginning of a connection comes before the second request.
+            // The first frames of a connection arrive before the second request.
             tokio::time::sleep(Duration::from_millis(100)).await;
             let second = get(&fetcher, &url, &within(10)).await;
             assert_eq!(second.is_ok(), again, "{how:?}: {second:?}");
@@ -87,7 +87,7 @@ async fn a_limit_that_ended_a_fetch_is_named_with_its_value() {
         let small = Limits { max_redirects: 5, ..within(10) };
         let error = get(&fetcher, &server.url("/0"), &small).await.unwrap_err();
         assert_eq!((error.kind, error.limit), (ErrorKind::RedirectLoop, Some(LimitMet::Redirects(5))));
-        assert!(error.limit.unwrap().is_wider_in(&within(10)), "the full limits go on");
+        assert!(error.limit.unwrap().is_wider_in(&within(10)), "wider limits allow another try");
         assert_eq!(body(&get(&fetcher, &server.url("/0"), &within(10)).await.unwrap()), b"<p>arrived");
 
         let server = Hostile::start(Temper::GoesOnAndOn(100_000)).await;
@@ -102,7 +102,7 @@ async fn a_limit_that_ended_a_fetch_is_named_with_its_value() {
 }
 
 #[tokio::test]
-async fn a_page_under_ten_codings_is_refused_and_not_taken_for_text() {
+async fn a_page_with_ten_codings_is_refused() {
     bounded(async {
         let server = Hostile::start(Temper::WrapsUp(10)).await;
         let error = get(&builder().build().unwrap(), &server.url("/"), &within(10)).await.unwrap_err();
@@ -113,16 +113,16 @@ async fn a_page_under_ten_codings_is_refused_and_not_taken_for_text() {
 }
 
 #[tokio::test]
-async fn a_name_that_changes_its_address_gets_nobody_in() {
+async fn dns_rebinding_does_not_reach_a_private_network() {
     bounded(async {
-        // The name leads outside while it is checked, and into a network that is shut when it is asked for again.
+        // The name resolves to a public address for the check, and to a forbidden network when it is resolved again.
         let names = Rebinding::new(&["127.0.0.1", "127.0.0.2"]);
         let server = Hostile::start(Temper::HangsUpOnTheSecond).await;
         let fetcher = builder().resolver(names.clone()).build().unwrap();
         let url = format!("http://rebind.example:{}/", server.address.port()).parse().unwrap();
         get(&fetcher, &url, &within(10)).await.unwrap();
-        assert_eq!(names.asked(), 1, "one question for the check and for the dialling");
-        // The kept connection is closed; the new one asks again, and is refused.
+        assert_eq!(names.asked(), 1, "one lookup for the check and for the connection");
+        // The kept connection is closed; the new one resolves the name again, and is refused.
         let error = get(&fetcher, &url, &within(10)).await.unwrap_err();
         assert_eq!((error.kind, names.asked()), (ErrorKind::RefusedAddress, 2), "{error}");
         assert_eq!(server.connections(), 1);
@@ -131,7 +131,7 @@ async fn a_name_that_changes_its_address_gets_nobody_in() {
 }
 
 #[tokio::test]
-async fn an_authority_of_ones_own_is_trusted_from_a_file() {
+async fn a_custom_certificate_authority_is_trusted_from_a_file() {
     bounded(async {
         let certificate = Certificate::for_names(&["own.example"]);
         let server = Hostile::start_tls(Temper::LeadsOn(0), &certificate).await;

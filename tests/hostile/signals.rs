@@ -1,4 +1,4 @@
-//! Kills: of us, of those who watch over our children, and what is left then.
+//! Kills of this process and of its watchers, and the state after them.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
 use crate::support::{bounded, dialer, get, is_alone, within};
 use crate::tempers::{Hostile, Temper};
 
-/// Processes whose command line has `text` in it, and their command lines.
+/// Returns processes whose command line contains `text`, with their command lines.
 fn processes(text: &str) -> Vec<(i32, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -39,7 +39,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("{what}");
 }
 
-/// Starts Chromium with its temporary files in `TMPDIR`, says so, and waits to be killed.
+/// Starts Chromium with its temporary files in `TMPDIR`, reports it, and waits to be killed.
 #[tokio::test]
 async fn a_process_that_holds_a_browser() {
     if !is_alone() {
@@ -54,7 +54,7 @@ async fn a_process_that_holds_a_browser() {
     tokio::time::sleep(Duration::from_secs(100)).await;
 }
 
-/// That process, with `dir` as its home and its folder for temporary files, and its browser up.
+/// Starts that process, with `dir` as its home and its folder for temporary files, and waits for its browser.
 async fn victim(dir: &Path) -> std::process::Child {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "signals::a_process_that_holds_a_browser", "--nocapture"])
@@ -76,7 +76,7 @@ fn profiles(dir: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn a_browser_whose_watcher_was_killed_first_ends_with_us() {
+async fn a_browser_ends_with_its_process_even_if_its_watcher_was_killed_first() {
     bounded(async {
         let dir = tempfile::tempdir().unwrap();
         let mut child = victim(dir.path()).await;
@@ -85,7 +85,7 @@ async fn a_browser_whose_watcher_was_killed_first_ends_with_us() {
         let first = watchers().map(|(pid, _)| pid).next().expect("there is a watcher");
         kill(first);
         until("the watcher is not replaced", || watchers().any(|(pid, _)| pid != first)).await;
-        // And all at once: nobody is left to kill the browser.
+        // All at once, so that no process is left to kill the browser.
         for (watcher, _) in watchers() {
             kill(watcher);
         }
@@ -100,7 +100,7 @@ async fn a_browser_whose_watcher_was_killed_first_ends_with_us() {
 }
 
 #[tokio::test]
-async fn what_a_killed_process_leaves_is_gone_and_its_home_is_as_it_was() {
+async fn files_of_a_killed_process_are_removed_and_its_home_is_unchanged() {
     bounded(async {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("home")).unwrap();

@@ -1,4 +1,4 @@
-//! Short ways to ask, a resolver that answers from a table, and tests that run again in a process of their own.
+//! Helpers: short requests, a resolver with a fixed table, and tests that run again in their own process.
 
 use std::future::Future;
 use std::io::{self, Read};
@@ -13,12 +13,12 @@ use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
 use url::Url;
 
-/// Every test ends within this time, whatever hangs.
+/// Every test ends within this time, even if something hangs.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(120), test).await.expect("the test hangs")
 }
 
-/// A guard that lets 127.0.0.1 pass and, of this machine, nothing else.
+/// Returns a guard that allows 127.0.0.1 and no other local address.
 pub(crate) fn guard() -> AddressGuard {
     AddressGuard::new([parse_network("127.0.0.1").unwrap()], false)
 }
@@ -45,7 +45,7 @@ pub(crate) fn body(response: &Response) -> Vec<u8> {
     bytes
 }
 
-/// Answers the n-th question for any name with the n-th of these addresses, and then with the last.
+/// Answers the n-th lookup of any name with the n-th of these addresses, and then with the last.
 pub(crate) struct Rebinding {
     answers: Vec<IpAddr>,
     asked: Mutex<usize>,
@@ -71,22 +71,22 @@ impl Resolve for Rebinding {
     }
 }
 
-/// The memory that this process holds now, in bytes.
+/// Returns the memory that this process uses now, in bytes.
 pub(crate) fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// What tells a test that it runs in a process of its own.
+/// Tells a test that it runs in its own process.
 const ALONE: &str = "FETCHWISE_TEST_ALONE";
 
-/// Whether this is the process of [`alone`].
+/// Returns whether this is the process of [`alone`].
 pub(crate) fn is_alone() -> bool {
     std::env::var_os(ALONE).is_some()
 }
 
-/// Runs the test `name` in a process of its own, after the shell has executed `setup` (limits, a mask, variables).
+/// Runs the test `name` in its own process, after the shell has executed `setup` (limits, a mask, variables).
 pub(crate) fn alone(name: &str, setup: &str) {
     let Output { status, stdout, stderr } = Command::new("/bin/sh")
         .args(["-c", &format!("{setup}\nexec \"$@\""), "sh"])

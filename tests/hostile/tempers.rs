@@ -1,5 +1,5 @@
-//! Hostile servers by name. A [`Temper`] says how a plain server behaves, a [`Flood`] what an HTTP/2 server sends for ever.
-//! Both listen on loopback, count what reaches them, and end with the runtime of their test.
+//! Hostile servers by name. A [`Temper`] is the behaviour of a plain server, a [`Flood`] the endless frames of an
+//! HTTP/2 server. Both listen on loopback, count what reaches them, and end with the runtime of their test.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -13,26 +13,26 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// How a server of plain HTTP/1.1 (or the same under TLS) behaves.
+/// The behaviour of a server of plain HTTP/1.1 (or the same with TLS).
 #[derive(Clone, Debug)]
 pub(crate) enum Temper {
-    /// Answers the first request of each connection, and closes it when the second one comes, without a word.
+    /// Responds to the first request of each connection, and closes it silently when the second one comes.
     HangsUpOnTheSecond,
-    /// Answers the first request of each connection, and only begins to answer the second one before it closes.
+    /// Responds to the first request of each connection, and closes in the middle of the second response.
     BreaksOffOnTheSecond,
-    /// Answers the first request of each connection, and resets it when the second one comes, having sent one byte.
+    /// Responds to the first request of each connection, and resets it after one byte when the second one comes.
     ResetsOnTheSecond,
-    /// `/0` leads to `/1` and so on; `/N` is the page.
+    /// `/0` redirects to `/1` and so on; `/N` is the page.
     LeadsOn(u32),
-    /// Says that its page is encoded so many times over; what it sends is text.
+    /// Announces this number of content codings; the body is plain text.
     WrapsUp(usize),
-    /// A 403 that speaks for the filtering proxy.
+    /// A 403 that impersonates the filtering proxy.
     SpeaksForTheProxy,
-    /// A page of so many bytes that no compression makes shorter.
+    /// A page of this number of incompressible bytes.
     GoesOnAndOn(usize),
-    /// Asks for a password, for its page and for what is in it.
+    /// Asks for a password, for its page and for the page's resources.
     AsksForPasswords,
-    /// Shows this page.
+    /// Serves this page.
     Shows(String),
 }
 
@@ -48,7 +48,7 @@ impl Hostile {
         Self::serve(temper, None).await
     }
 
-    /// The same under TLS, with a certificate of its own.
+    /// Starts the same with TLS, with its own certificate.
     pub(crate) async fn start_tls(temper: Temper, certificate: &Certificate) -> Self {
         Self::serve(temper, Some(certificate.acceptor(b"http/1.1"))).await
     }
@@ -101,7 +101,7 @@ where
                     count.fetch_add(1, Ordering::SeqCst);
                     tokio::spawn(serve(stream));
                 }
-                // The tests that run out of descriptors do so in this process, too.
+                // The tests that exhaust the descriptors do so in this process, too.
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         }
@@ -124,7 +124,7 @@ async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, temper: &Temp
                 let _ = stream.write_all(b"H").await;
                 let _ = stream.flush().await;
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                // What is left unread when a socket closes makes the close a reset.
+                // Unread data makes the close of a socket a reset.
                 return;
             }
             Temper::LeadsOn(last) => {
@@ -157,7 +157,7 @@ async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, temper: &Temp
     }
 }
 
-/// The path of the next request.
+/// Returns the path of the next request.
 async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -171,7 +171,7 @@ fn response(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Bytes without a pattern.
+/// Returns bytes without a pattern.
 pub(crate) fn noise(len: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -183,7 +183,7 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A certificate of a test's own, and the authority that is itself.
+/// A certificate of a test, and its own authority.
 pub(crate) struct Certificate {
     key: Vec<u8>,
     pub(crate) der: Vec<u8>,
@@ -215,24 +215,24 @@ impl Certificate {
     }
 }
 
-/// What an HTTP/2 server sends over and over, once it has been asked for a page.
+/// The frames that an HTTP/2 server repeats once a page was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flood {
-    /// Settings, each of which wants an acknowledgement.
+    /// Settings; each requires an acknowledgement.
     Settings,
-    /// Pings, each of which wants its echo.
+    /// Pings; each requires a reply.
     Pings,
-    /// A head of headers that goes on and on.
+    /// A header block without an end.
     Continuations,
-    /// Resets of the stream that was opened.
+    /// Resets of the opened stream.
     Resets,
-    /// Data frames with nothing in them.
+    /// Empty data frames.
     EmptyData,
-    /// Answers that announce an answer.
+    /// Informational responses that announce a response.
     EarlyHints,
-    /// Permission to send more.
+    /// Window updates.
     WindowUpdates,
-    /// Streams that it opens itself and resets at once.
+    /// Streams that it opens and resets at once.
     PushedResets,
 }
 
@@ -248,7 +248,7 @@ impl Flood {
         Self::PushedResets,
     ];
 
-    /// What comes first, and what then comes for ever, on `stream`.
+    /// Returns the frames that come first, and those that then repeat for ever, on `stream`.
     fn frames(self, stream: u32) -> (Vec<u8>, Vec<u8>) {
         const STATUS_200: &[u8] = &[0x88];
         // Status 103, as a literal with the name of index 8.
@@ -257,7 +257,7 @@ impl Flood {
         match self {
             Self::Settings => (Vec::new(), many(frame(4, 0, 0, &[0, 3, 0, 0, 0, 100]))),
             Self::Pings => (Vec::new(), many(frame(6, 0, 0, b"12345678"))),
-            // Headers without END_HEADERS, then literals `x: y` that are not to be indexed.
+            // Headers without END_HEADERS, then literals `x: y` without indexing.
             Self::Continuations => {
                 (frame(1, 0, stream, STATUS_200), many(frame(9, 0, stream, &[0, 1, b'x', 1, b'y'].repeat(100))))
             }
@@ -279,7 +279,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// An HTTP/2 server for `flood.example` that floods whoever asks it for a page.
+/// An HTTP/2 server for `flood.example` that floods every client that requests a page.
 pub(crate) struct Flooder {
     pub(crate) address: SocketAddr,
     pub(crate) certificate: Certificate,
@@ -315,7 +315,7 @@ impl Flooder {
         self.requests.load(Ordering::SeqCst)
     }
 
-    /// Whether the connection is over.
+    /// Returns whether the connection is over.
     pub(crate) fn hung_up(&self) -> bool {
         self.hung_up.load(Ordering::SeqCst)
     }
@@ -342,7 +342,7 @@ async fn flood_over(stream: impl AsyncRead + AsyncWrite, flood: Flood, sent: &At
         if write.write_all(&first).await.is_err() {
             return;
         }
-        // So much is enough to see what it does, and keeps a failing test from running for ever.
+        // Enough to see its effect; it keeps a failing test from running for ever.
         while sent.load(Ordering::SeqCst) < 4 << 30 {
             if write.write_all(&again).await.is_err() {
                 return;
@@ -350,27 +350,27 @@ async fn flood_over(stream: impl AsyncRead + AsyncWrite, flood: Flood, sent: &At
             sent.fetch_add(again.len() as u64, Ordering::SeqCst);
         }
     };
-    // Whoever stops reading, or closes, has hung up.
+    // The client has stopped reading, or has closed.
     tokio::select! {
         () = drain => {}
         () = pour => {}
     }
 }
 
-/// How an HTTP/2 server treats the second request of its first connection; all others are answered.
+/// The treatment of the second request on the first connection of an HTTP/2 server; all others get a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Farewell {
-    /// Says that it closes the connection and has not looked at the request.
+    /// Sends GOAWAY without having processed the request.
     SaysGoodbye,
-    /// Closes the connection without a word.
+    /// Closes the connection silently.
     HangsUp,
     /// Refuses the stream, and keeps the connection.
     RefusesTheStream,
-    /// Says that it closes the connection because of a fault of ours.
+    /// Sends GOAWAY with an error of the client.
     BlamesUs,
 }
 
-/// An HTTP/2 server for `farewell.example`, and how many requests reached it.
+/// Starts an HTTP/2 server for `farewell.example`, and returns the number of requests that reached it.
 pub(crate) async fn farewell(farewell: Farewell, certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>) {
     let acceptor = certificate.acceptor(b"h2");
     let requests = Arc::new(AtomicUsize::new(0));
@@ -405,7 +405,7 @@ pub(crate) async fn farewell(farewell: Farewell, certificate: &Certificate) -> (
     (address, requests)
 }
 
-/// The stream of the next request: its headers frame.
+/// Returns the stream of the next request: its headers frame.
 async fn next_request(read: &mut (impl AsyncRead + Unpin)) -> Option<u32> {
     let mut head = [0; 9];
     loop {

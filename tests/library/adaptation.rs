@@ -1,4 +1,4 @@
-//! A busy site that changes: how soon the better fetcher is used, through the calls that a crawler makes.
+//! A busy site that changes: the time until the better fetcher is used, through the calls that a crawler makes.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 const DAY_MS: u64 = 86_400_000;
 const A_DAY: u64 = 100_000;
 const DAYS: u64 = 60;
-/// A debug build learns every 25th of those attempts: what is remembered of the recent past is full either way, and so are
-/// the decayed weights by every measure that a decision goes by.
+/// A debug build learns every 25th of those attempts. That fills the memory of the recent past, and saturates the
+/// decayed weights by every measure that a decision uses.
 const EVERY: u64 = if cfg!(debug_assertions) { 25 } else { 1 };
 
 struct Site {
@@ -23,7 +23,8 @@ struct Site {
 }
 
 impl Site {
-    /// After 60 days of 100 000 attempts, all of which plain requests served; now and then the browser was used, too.
+    /// Returns a site after 60 days of 100 000 attempts. Plain requests served all of them; at times the browser was
+    /// used, too.
     fn warm() -> Self {
         let names = ["direct_access", "playwright", "playwright_stealth"];
         let builder = names.iter().fold(Selector::builder(), |b, name| b.fetcher(FetcherSpec::by_name(name)));
@@ -51,7 +52,7 @@ impl Site {
         self.selector.record(attempt, self.now()).unwrap();
     }
 
-    /// Fetches the next URL. Plain requests end as `direct` says, all others deliver. The first fetcher's name.
+    /// Fetches the next URL. Plain requests end as `direct` says, all others deliver. Returns the first fetcher's name.
     fn fetch(&mut self, direct: Option<ErrorKind>) -> String {
         self.n += 1;
         let mut situation = SelectContext::first_attempt(self.now());
@@ -70,7 +71,7 @@ impl Site {
     }
 }
 
-/// The attempts until the browser goes first for good: five URLs in a row.
+/// Returns the number of attempts until the browser goes first for good: five URLs in a row.
 fn attempts_until_moved(kind: ErrorKind) -> u64 {
     let mut site = Site::warm();
     assert_eq!(site.fetch(None), "direct_access");
@@ -106,7 +107,7 @@ fn a_busy_site_whose_plain_requests_fail_half_the_time_stays_with_them() {
 }
 
 #[test]
-fn a_site_that_is_served_by_the_browser_is_looked_at_again_and_moves_back_when_it_can() {
+fn a_site_served_by_the_browser_is_explored_and_moves_back_when_plain_requests_work() {
     let mut site = Site::warm();
     for _ in 0..2000 {
         site.fetch(Some(ErrorKind::WrongTool));
@@ -115,7 +116,7 @@ fn a_site_that_is_served_by_the_browser_is_looked_at_again_and_moves_back_when_i
     let mut waited = 0;
     while site.fetch(None) != "direct_access" {
         waited += 1;
-        assert!(waited < 400, "nobody looked");
+        assert!(waited < 400, "no exploration");
     }
     let after: Vec<String> = (0..10).map(|_| site.fetch(None)).collect();
     assert!(after.iter().filter(|name| *name == "direct_access").count() >= 9, "{after:?}");

@@ -1,5 +1,4 @@
-//! The same scripts through a visit alone, through the simulator's driver and through the pipeline: the attempts that they leave
-//! behind are the same, whoever drives.
+//! The same scripts run by a plain visit, by the simulator's driver and by the pipeline must record the same attempts.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,7 +21,7 @@ use url::Url;
 const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 const FETCHERS: [&str; 3] = ["direct_access", "playwright", "playwright_stealth"];
 
-/// What a request meets.
+/// The response of the server to one request.
 #[derive(Clone, Debug)]
 enum Meets {
     Article,
@@ -51,7 +50,7 @@ fn meets() -> impl Strategy<Value = Meets> {
 }
 
 impl Meets {
-    /// Status, headers and body; or why there are none.
+    /// Returns status, headers and body, or the error.
     fn response(&self) -> Result<(u16, Vec<Header>, String), ErrorKind> {
         let html = |status, text: String| Ok((status, vec![Header::new("Content-Type", "text/html")], text));
         match self {
@@ -89,7 +88,8 @@ impl Meets {
     }
 }
 
-/// One URL: its number, how long after the one before it comes, and what its requests meet in turn, the last for ever.
+/// One URL: its number, its delay after the previous one, and the responses to its requests in order; the last one
+/// repeats.
 #[derive(Clone, Debug)]
 struct Turn {
     url: u32,
@@ -111,7 +111,7 @@ struct Kept(Arc<Mutex<Vec<Attempt>>>);
 
 impl Sink for Kept {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
-        // Ids are drawn; all else must be the same.
+        // Ids are random; everything else must be equal.
         self.0.lock().unwrap().push(Attempt { id: uuid::Uuid::nil(), ..attempt.clone() });
         Ok(())
     }
@@ -141,7 +141,7 @@ impl World {
     }
 }
 
-/// What the requests of one URL meet, in turn.
+/// The responses to the requests of one URL, in order.
 #[derive(Default)]
 struct Script {
     meets: Vec<Meets>,
@@ -229,7 +229,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
-    fn whoever_drives_a_visit_leaves_the_same_attempts(turns in prop::collection::vec(turn(), 1..25)) {
+    fn every_driver_of_a_visit_leaves_the_same_attempts(turns in prop::collection::vec(turn(), 1..25)) {
         let want = alone(&turns);
         prop_assert_eq!(&simulated(&turns), &want, "the simulator's driver");
         prop_assert_eq!(&piped(&turns), &want, "the pipeline");
@@ -237,7 +237,7 @@ proptest! {
 }
 
 #[test]
-fn the_scripts_meet_every_kind_of_end() {
+fn the_scripts_reach_every_kind_of_end() {
     let turns: Vec<Turn> = [
         vec![Meets::Article],
         vec![Meets::Challenge, Meets::Article],

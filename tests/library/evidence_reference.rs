@@ -1,6 +1,6 @@
-//! Evidence and confidence against a naive reference that keeps every attempt and adds them up one by one.
+//! Evidence and confidence against a naive reference that keeps every attempt and sums them one by one.
 //!
-//! Any attempts, in any order, live or replayed, at any landmark: general weights and confidence agree to 1e-9.
+//! For any attempts, in any order, live or replayed, at any landmark, general weights and confidence agree to 1e-9.
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint};
@@ -61,7 +61,7 @@ fn attempt(raw: &Raw) -> Attempt {
     attempt
 }
 
-/// S and N of one heuristic and fetcher, the slow way: files and pages apart, priors added.
+/// Returns S and N of one heuristic and fetcher, the slow way: files and pages separate, priors added.
 fn naive_weights(all: &[Raw], kind: &str, value: &str, page: ContentKind, fetcher: usize) -> (f64, f64) {
     let (mut success, mut total) = (0.0, 0.0);
     for raw in all.iter().filter(|raw| raw.fetcher == fetcher) {
@@ -88,8 +88,9 @@ fn naive_prior(kind: &str, value: &str, fetcher: usize) -> (f64, f64) {
     prior.map_or((0.0, 0.0), |prior| (prior.success_rate * prior.samples, prior.samples))
 }
 
-/// Confidence and sample as `docs/concepts/decisions.md` describes them. `slack` moves what is compared: samples by the first, rates and
-/// confidences by the second, so that a tie can be tried on either side of its rounding.
+/// Returns confidence and sample size as `docs/concepts/decisions.md` describes them. `slack` moves the compared
+/// values, samples by its first part, rates and confidences by its second, so that a tie can be tried on either side of
+/// its rounding.
 fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) -> (f64, f64) {
     let url = Url::parse(URLS[url]).unwrap();
     let features = UrlFeatures::extract(&url).unwrap();
@@ -105,7 +106,7 @@ fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) 
         "domain_path",
     ];
     let confidence = |(success, total): (f64, f64)| success / total * f64::min(1.0, total / 10.0);
-    // What counts so far, and the nearest more general level.
+    // The level that counts so far, and the nearest more general one.
     let (mut counts, mut general) = (None, None);
     for kind in order {
         let Some(heuristic) = heuristics.iter().find(|h| h.kind == kind) else { continue };
@@ -150,7 +151,7 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
 }
 
-/// Samples that only differ by rounding can fall on either side of the threshold; such cases say nothing.
+/// Returns whether samples differ only by rounding: they can fall on either side of the threshold, and prove nothing.
 fn on_the_edge(all: &[Raw]) -> bool {
     (0..URLS.len()).any(|url| {
         let url = Url::parse(URLS[url]).unwrap();
@@ -186,7 +187,7 @@ proptest! {
                 let explanation = selector.explain(&parsed, &SelectContext::first_attempt(now)).unwrap();
                 for (fetcher, name) in FETCHERS.iter().enumerate() {
                     let view = explanation.candidates.iter().find(|c| c.fetcher == *name).unwrap();
-                    // The recent pair is kept in f32, so that a tie may be off by more than the exact weights are.
+                    // The recent pair is stored as f32, so a tie may differ by more than the exact weights do.
                     let slacks = [(-1e-5, -1e-5), (-1e-5, 1e-5), (1e-5, -1e-5), (1e-5, 1e-5)];
                     let naive = slacks.map(|slack| naive_confidence(&all, url, fetcher, slack));
                     let agrees = |(confidence, sample): &(f64, f64)| {

@@ -1,5 +1,5 @@
-//! The pipeline on real servers: each end of the attribution table, probe and reuse, single flight, retries, escalation,
-//! pauses. Browsers have a file of their own; here a plain fetcher with another user agent stands for stealth.
+//! The pipeline on real servers: each end of the attribution table, probe and reuse, single flight, retries,
+//! escalation, pauses. Browsers have their own file; here a plain fetcher with another user agent stands for stealth.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use fetchwise_testsite::origin::{Charset, Origin, Site};
 
 const HOST: &str = "127.0.0.1";
 
-/// Keeps what is recorded, in order.
+/// Keeps the recorded attempts, in order.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<Attempt>>>);
 
@@ -163,7 +163,7 @@ async fn each_site_ends_as_the_table_says() {
         ("/metadata", Site::RedirectOut, Some("refused_address"), 1, false),
         ("/silent", Site::Silent, Some("timeout"), 2, true),
     ];
-    // A host each, so that nothing learned from one case leads another.
+    // One host each, so that no case learns from another.
     let hosts: Vec<String> = (0..cases.len()).map(|n| format!("127.0.1.{}", n + 1)).collect();
     let sites = hosts.iter().zip(&cases).map(|(host, case)| (host.as_str(), case.1.clone())).collect();
     let world = World::new(sites);
@@ -177,7 +177,7 @@ async fn each_site_ends_as_the_table_says() {
         let made: Vec<_> = world.kept.all().into_iter().filter(|a| a.url.ends_with(path)).collect();
         assert_eq!(made.len() as u64, *requests, "{path}: one attempt a request");
         assert!(made.iter().all(|a| a.fetcher == "direct_access"));
-        // The first half of a retry moves nothing; what is left to the fetcher's account does.
+        // The first half of a retry has no weight; failures of the fetcher have.
         if *requests == 2 {
             let weights: Vec<f64> = made.iter().map(|a| a.weight).collect();
             assert_eq!(weights, [0.0, if *error == Some("timeout") { 0.5 } else { 1.0 }], "{path}");
@@ -201,7 +201,7 @@ async fn a_redirect_to_a_refused_address_is_not_dialled() {
 }
 
 #[tokio::test]
-async fn a_captcha_is_taken_to_stealth_under_its_own_name() {
+async fn a_captcha_escalates_to_stealth_under_its_own_name() {
     let world = World::with(vec![(HOST, Site::captcha(403))], &["direct_access", "playwright_stealth"], |b| b);
     let report = world.get("/news/1").await;
     assert!(report.success && report.is_banned && report.requests == 2, "{report:?}");
@@ -223,7 +223,7 @@ async fn the_strict_reading_ends_a_url_at_its_first_block() {
 }
 
 #[tokio::test]
-async fn a_blocked_link_is_paused_longer_each_time_and_let_go_when_content_comes() {
+async fn a_blocked_link_is_paused_longer_each_time_until_content_comes() {
     let world = World::new(vec![(HOST, Site::captcha(403))]);
     let minutes = |report: &Report| report.paused_until.unwrap().since(world.clock.now()).as_secs() / 60;
     let first = world.get("/a").await;
@@ -250,7 +250,7 @@ async fn a_longer_retry_after_sets_the_pause() {
 }
 
 #[tokio::test]
-async fn three_blocked_links_pause_the_host_until_one_trial_has_shown_better() {
+async fn three_blocked_links_pause_the_host_until_a_trial_succeeds() {
     let world = World::new(vec![(HOST, Site::FORBIDDEN)]);
     for n in 0..3 {
         assert_eq!(world.get(&format!("/{n}")).await.error_type, Some("blocked_403"));
@@ -261,7 +261,7 @@ async fn three_blocked_links_pause_the_host_until_one_trial_has_shown_better() {
     world.origin.set_site(HOST, Site::slow(Duration::from_millis(300)));
     world.wait(Duration::from_secs(600));
     let (a, b) = tokio::join!(world.get("/x"), world.get("/y"));
-    assert!(a.success && b.success, "who comes during the trial waits for its end: {a:?} {b:?}");
+    assert!(a.success && b.success, "a visit during the trial waits for its end: {a:?} {b:?}");
     let asked: Vec<_> = world.kept.all().into_iter().skip(3).map(|attempt| attempt.attempted_at).collect();
     assert_eq!(asked.len(), 2);
     assert_eq!(world.origin.hits(HOST), 5, "one request each");
@@ -269,7 +269,7 @@ async fn three_blocked_links_pause_the_host_until_one_trial_has_shown_better() {
 }
 
 #[tokio::test]
-async fn a_flaky_page_is_asked_for_once_more_and_nothing_is_held_against_the_fetcher() {
+async fn a_flaky_page_is_retried_once_and_not_attributed_to_the_fetcher() {
     let world = World::new(vec![(HOST, Site::flaky(2))]);
     for n in 0..12 {
         let report = world.get(&format!("/p/{n}")).await;
@@ -294,7 +294,7 @@ async fn the_table_serves_in_legacy_and_a_link_can_opt_out() {
 }
 
 #[tokio::test]
-async fn shadow_logs_what_learning_would_have_done() {
+async fn shadow_logs_the_choice_of_learning() {
     let mut router = Router { mode: Mode::Shadow, ..Router::default() };
     router.table.insert("127.0.0.1", "playwright_stealth").unwrap();
     let fetchers = ["direct_access", "playwright_stealth"];
@@ -305,7 +305,7 @@ async fn shadow_logs_what_learning_would_have_done() {
 }
 
 #[tokio::test]
-async fn a_callers_wish_is_followed_or_refused_with_a_reason() {
+async fn a_requested_fetcher_is_used_or_refused_with_a_reason() {
     let world = World::with(vec![(HOST, Site::Static)], &["direct_access", "playwright_stealth"], |builder| builder);
     let url = world.origin.url(HOST, "/a");
     let link = Link { fetcher: Some("playwright_stealth".to_owned()), ..Link::new(url.clone()) };
@@ -318,7 +318,7 @@ async fn a_callers_wish_is_followed_or_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn what_is_no_url_is_refused_and_nothing_is_recorded() {
+async fn an_invalid_url_is_refused_and_not_recorded() {
     let world = World::new(vec![(HOST, Site::Static)]);
     let long = format!("http://127.0.0.1/{}", "a".repeat(10 << 20));
     for text in ["", "not a url", "ftp://127.0.0.1/", "data:text/html,x", "http://", "\0\0", &long] {
@@ -331,7 +331,7 @@ async fn what_is_no_url_is_refused_and_nothing_is_recorded() {
 }
 
 #[tokio::test]
-async fn requests_are_the_attempts_in_the_log_whether_or_not_anybody_was_asked() {
+async fn the_report_counts_the_attempts_in_the_log() {
     let world = World::new(vec![(HOST, Site::RedirectLoop)]);
     let refused = world.pipeline.fetch(&Link::new("http://10.255.255.1/a")).await;
     assert_eq!((refused.error_type, refused.requests), (Some("refused_address"), 1), "{refused:?}");
@@ -341,12 +341,12 @@ async fn requests_are_the_attempts_in_the_log_whether_or_not_anybody_was_asked()
     assert!(world.origin.hits(HOST) > 1);
     let made = world.kept.all();
     let seen: Vec<_> = made.iter().map(|a| (a.error_type.as_ref().unwrap().name(), a.try_no, a.weight)).collect();
-    assert_eq!(seen, [("refused_address", 1, 0.0), ("redirect_loop", 1, 0.0)], "logged, and nothing is learned");
+    assert_eq!(seen, [("refused_address", 1, 0.0), ("redirect_loop", 1, 0.0)], "logged without learning");
     assert_eq!(world.pipeline.selector().link_state(&made[0].link).paused_until, None);
 }
 
 #[tokio::test]
-async fn user_info_is_neither_sent_on_nor_logged() {
+async fn user_info_is_neither_sent_nor_logged() {
     let world = World::new(vec![(HOST, Site::Static)]);
     let url = format!("http://me:secret@127.0.0.1:{}/a#top", world.origin.port());
     let report = world.pipeline.fetch(&Link::new(url)).await;
@@ -356,7 +356,7 @@ async fn user_info_is_neither_sent_on_nor_logged() {
 }
 
 #[tokio::test]
-async fn a_fetcher_that_does_not_start_is_nobodys_failure() {
+async fn a_fetcher_that_does_not_start_is_not_a_failure() {
     use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
     use fetchwise::fetch::dial::Dialer;
 
@@ -379,7 +379,7 @@ async fn a_fetcher_that_does_not_start_is_nobodys_failure() {
     };
     let report = pipeline(&["direct_access", "playwright_stealth"]).fetch(&Link::new(origin.url(HOST, "/a"))).await;
     assert_eq!((report.error_type, report.requests), (Some("blocked_captcha"), 1), "{report:?}");
-    assert_eq!(kept.all().len(), 1, "what was not asked is not recorded");
+    assert_eq!(kept.all().len(), 1, "a request that was not made is not recorded");
     let report = pipeline(&["playwright_stealth"]).fetch(&Link::new(origin.url(HOST, "/b"))).await;
     assert_eq!((report.error_type, report.requests), (Some("no_fetcher"), 0), "{report:?}");
     assert!(report.message.unwrap().contains("/nonexistent/fetcher"));
@@ -387,7 +387,7 @@ async fn a_fetcher_that_does_not_start_is_nobodys_failure() {
 }
 
 #[tokio::test]
-async fn a_fetcher_that_is_no_candidate_is_refused_by_name() {
+async fn a_fetcher_that_is_not_a_candidate_is_refused_by_name() {
     let selector = Selector::builder().fetcher(FetcherSpec::by_name("playwright")).build().unwrap();
     let plain = HttpFetcher::new(loopback()).unwrap();
     let error = Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(plain)).build().err().unwrap().to_string();
@@ -395,7 +395,7 @@ async fn a_fetcher_that_is_no_candidate_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_host_that_asks_for_an_hour_gets_it_from_every_link_and_fetcher() {
+async fn a_requested_pause_applies_to_every_link_and_fetcher_of_the_host() {
     let sites = vec![(HOST, Site::rate_limited(3600))];
     let world = World::with(sites, &["direct_access", "playwright_stealth"], |builder| builder);
     let first = world.get("/a").await;
@@ -462,7 +462,7 @@ async fn a_redirect_written_in_html_goes_through_the_guard_and_ends_after_ten() 
 }
 
 #[tokio::test]
-async fn a_pipeline_waits_for_paces_or_gives_links_back_that_cannot_go_now() {
+async fn a_pipeline_waits_for_paces_or_returns_links_that_cannot_go_now() {
     use fetchwise::pace::{Pace, PaceMode, PaceSettings};
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let pipeline = |wait: Duration| {

@@ -1,4 +1,5 @@
-//! robots.txt against servers on loopback: what is obeyed, what its absence means, and how often it is asked for.
+//! robots.txt against servers on loopback: which rules are obeyed, the meaning of a missing file, and the number of
+//! requests for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ const HOST: &str = "127.0.0.1";
 const ROBOTS: &str = "/robots.txt";
 const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
-/// Articles, and this at /robots.txt.
+/// Returns a site of articles with this robots.txt.
 fn site(robots: Site) -> Site {
     Site::Mixed(vec![("/".to_owned(), Site::Static), (ROBOTS.to_owned(), robots)])
 }
@@ -57,7 +58,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_page_that_robots_txt_forbids_is_not_asked_for_and_the_rule_is_named() {
+async fn a_forbidden_page_is_not_requested_and_the_rule_is_named() {
     let world = World::new(text("User-agent: *\nDisallow: /private/\nAllow: /private/open\nSitemap: http://x.org/map"));
     let report = world.fetch("/private/7?q=1").await;
     assert_eq!((report.error_type, report.success, report.requests), (Some("disallowed"), false, 0));
@@ -70,7 +71,7 @@ async fn a_page_that_robots_txt_forbids_is_not_asked_for_and_the_rule_is_named()
 }
 
 #[tokio::test]
-async fn the_group_that_names_the_crawler_goes_before_the_one_for_all() {
+async fn the_crawlers_own_group_takes_precedence() {
     let world =
         World::new(text("User-agent: *\nDisallow: /\n\nUser-agent: Fetchwise\nDisallow: /a$\nDisallow: /*.zip"));
     for (path, allowed) in [("/a", false), ("/a/b", true), ("/x/y.zip", false), ("/b", true)] {
@@ -79,7 +80,7 @@ async fn the_group_that_names_the_crawler_goes_before_the_one_for_all() {
 }
 
 #[tokio::test]
-async fn of_many_links_that_come_at_once_one_asks_for_the_rules() {
+async fn concurrent_links_request_the_rules_once() {
     let world = World::new(site(Site::Slow {
         wait: Duration::from_millis(100),
         behind: Box::new(Site::Html("User-agent: *\nDisallow: /1".to_owned())),
@@ -93,7 +94,7 @@ async fn of_many_links_that_come_at_once_one_asks_for_the_rules() {
 }
 
 #[tokio::test]
-async fn a_robots_txt_that_is_not_there_allows_everything() {
+async fn a_missing_robots_txt_allows_everything() {
     for status in [400, 401, 403, 404, 410, 451] {
         let world = World::new(site(Site::Status(status)));
         assert!(world.fetch("/a").await.success, "{status}");
@@ -101,7 +102,7 @@ async fn a_robots_txt_that_is_not_there_allows_everything() {
 }
 
 #[tokio::test]
-async fn a_host_whose_robots_txt_cannot_be_had_is_left_alone_for_a_while() {
+async fn a_host_with_an_unreadable_robots_txt_is_paused() {
     for broken in [Site::Status(500), Site::SERVER_ERROR, Site::Status(429), Site::Reset] {
         let world = World::new(site(broken.clone()));
         let report = world.fetch("/a").await;
@@ -109,7 +110,7 @@ async fn a_host_whose_robots_txt_cannot_be_had_is_left_alone_for_a_while() {
         let until = report.paused_until.unwrap();
         assert!(report.message.unwrap().contains(ROBOTS));
         world.fetch("/a").await;
-        assert_eq!(world.asked(ROBOTS), 1, "{broken:?}: it is not asked again at once");
+        assert_eq!(world.asked(ROBOTS), 1, "{broken:?}: it is not requested again at once");
         world.origin.set_site(HOST, text("User-agent: *\nDisallow: /b"));
         world.clock.set(until);
         assert!(world.fetch("/a").await.success);
@@ -119,7 +120,7 @@ async fn a_host_whose_robots_txt_cannot_be_had_is_left_alone_for_a_while() {
 }
 
 #[tokio::test]
-async fn rules_are_asked_for_again_after_a_day() {
+async fn rules_are_requested_again_after_a_day() {
     let world = World::new(text("User-agent: *\nDisallow: /a"));
     assert_eq!(world.fetch("/a").await.error_type, Some("disallowed"));
     world.origin.set_site(HOST, text(""));
@@ -129,7 +130,7 @@ async fn rules_are_asked_for_again_after_a_day() {
     assert!(world.fetch("/a").await.success);
 }
 
-/// Redirects from /robots.txt, so many, to rules that forbid everything.
+/// Returns a robots.txt behind this number of redirects that forbids everything.
 fn behind_redirects(many: usize) -> Site {
     let to = |n: usize| format!("/r{n}");
     let hop = |at: String, n| (at, Site::Redirect { status: 301, to: to(n) });
@@ -143,13 +144,13 @@ fn behind_redirects(many: usize) -> Site {
 async fn five_redirects_lead_to_rules_and_the_sixth_to_none() {
     assert_eq!(World::new(behind_redirects(5)).fetch("/a").await.error_type, Some("disallowed"));
     assert!(World::new(behind_redirects(6)).fetch("/a").await.success);
-    // Out of the networks that may be dialled: the guard holds for robots.txt as for pages.
+    // Outside the networks that may be dialled: the guard applies to robots.txt as to pages.
     let report = World::new(site(Site::RedirectOut)).fetch("/a").await;
     assert_eq!(report.error_type, Some("refused_address"), "{report:?}");
 }
 
 #[tokio::test]
-async fn five_hundred_kibibytes_are_read_and_no_more() {
+async fn at_most_five_hundred_kibibytes_are_read() {
     let filler = "# nothing to see here\n".repeat(500 * 1024 / 22);
     let world = World::new(text(&format!("User-agent: *\nDisallow: /early\n{filler}\n{filler}Disallow: /late\n")));
     assert_eq!(world.fetch("/early").await.error_type, Some("disallowed"));
@@ -157,7 +158,7 @@ async fn five_hundred_kibibytes_are_read_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_pipeline_without_a_way_to_ask_says_so() {
+async fn a_pipeline_without_a_robots_fetcher_reports_it() {
     let selector = Arc::new(Selector::builder().build().unwrap());
     let pipeline = Pipeline::builder(selector).build().unwrap();
     let report = pipeline.fetch(&Link { robots: RobotsUse::Obey, ..Link::new("http://127.0.0.1:9/") }).await;

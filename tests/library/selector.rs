@@ -1,5 +1,5 @@
-//! Decisions through the public API: the published examples, the sides taken where the published rules contradict themselves, the
-//! rules of the choice.
+//! Decisions through the public API: the published examples, the interpretations chosen where the published rules
+//! contradict each other, and the rules of the choice.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn first(selector: &Selector, text: &str) -> (String, &'static str, f64) {
 }
 
 #[test]
-fn a_site_is_all_its_domains_together_and_forgetting_one_leaves_what_the_others_have_shown() {
+fn a_site_sums_its_domains_and_forgetting_one_keeps_the_evidence_of_the_others() {
     let site = |selector: &Selector, fetcher: &str| {
         selector.weights(("site", "example.org"), ContentKind::Page, fetcher, NOW).total.round() as u32
     };
@@ -89,7 +89,7 @@ fn a_site_is_all_its_domains_together_and_forgetting_one_leaves_what_the_others_
 }
 
 #[test]
-fn a_section_of_another_domain_than_the_attempts_own_teaches_nothing() {
+fn a_section_of_a_foreign_domain_teaches_nothing() {
     let selector = selector();
     let mut attempt = Attempt::new(&url("https://a.org/wiki/x"), "playwright", NOW).unwrap().delivered();
     let own = attempt.heuristics.iter().find(|tag| tag.heuristic.kind == "domain_path").unwrap().clone();
@@ -197,7 +197,7 @@ fn three_blocks_in_a_row_open_the_breaker_until_its_pause_ends() {
 }
 
 #[test]
-fn pauses_come_first_and_a_callers_wish_second() {
+fn pauses_come_first_and_the_callers_request_second() {
     let selector = selector();
     let until = NOW.saturating_add(Duration::from_secs(60));
     let wanted = selector.fetcher_id("archive_proxy");
@@ -214,9 +214,9 @@ fn pauses_come_first_and_a_callers_wish_second() {
 }
 
 #[test]
-fn exploration_is_rare_labelled_and_the_same_at_each_replay() {
+fn exploration_is_rare_labelled_and_repeatable() {
     let selector = selector();
-    // The browser is learned here, but everywhere else the plain request works: worth a look now and then.
+    // The browser is learned here, but the plain request works on all other hosts: worth exploring at times.
     for n in 0..300 {
         learn(&selector, &format!("https://s{n}.org/a/b"), "direct_access", NOW, 1, None);
     }
@@ -248,14 +248,14 @@ fn every_shipped_policy_decides_through_the_same_call() {
         let selector = Selector::builder().around(NOW).policy(policy::by_name(name).unwrap()).build().unwrap();
         learn(&selector, "https://wikipedia.org/wiki/A", "playwright", NOW, 10, None);
         let (fetcher, source, _) = first(&selector, "https://wikipedia.org/wiki/B");
-        // By the index alone a plain request is still worth a try: it costs a twentieth.
+        // By its index alone a plain request is still worth a try: it costs a twentieth.
         let want = if name == "index" { ("direct_access", "probe") } else { ("playwright", "learned") };
         assert_eq!((fetcher.as_str(), source), want, "{name}");
     }
 }
 
 #[test]
-fn a_users_own_heuristic_is_learned_from_its_first_attempt_on() {
+fn a_custom_heuristic_is_learned_from_its_first_attempt_on() {
     struct Video;
     impl fetchwise::heuristic::UrlExtractor for Video {
         fn extract(&self, url: &Url, emit: &mut dyn FnMut(&str, &str)) {
@@ -277,8 +277,8 @@ fn a_users_own_heuristic_is_learned_from_its_first_attempt_on() {
     assert!(explanation.heuristics.iter().any(|h| h.kind == "video_platform"));
 }
 
-/// How many of 2000 URLs would explore at `now`, and the chance that each had of it.
-fn looks(selector: &Selector, now: Timestamp) -> (usize, f64) {
+/// Returns how many of 2000 URLs would explore at `now`, and the chance of each.
+fn explorations(selector: &Selector, now: Timestamp) -> (usize, f64) {
     let takes: Vec<Selection> = (0..2000)
         .map(|n| take(selector, &format!("https://spa.org/app/{n}"), &SelectContext::first_attempt(now)))
         .inspect(|take| assert!(take.propensity < 1.0, "{take:?}"))
@@ -292,31 +292,31 @@ fn looks(selector: &Selector, now: Timestamp) -> (usize, f64) {
 }
 
 #[test]
-fn a_host_that_has_rested_is_looked_at_again_more_often_and_a_busy_one_is_not() {
+fn a_stale_host_is_explored_more_often_and_a_busy_one_is_not() {
     let selector = selector();
     learn(&selector, "https://s.org/a/b", "direct_access", days_ago(60), 500, None);
     for day in 5..30 {
         learn(&selector, "https://spa.org/app/x", "playwright", days_ago(day), 4, None);
     }
-    // Never tried here: one in fifty, however long the rest.
-    let (count, chance) = looks(&selector, NOW);
+    // Never tried here: one in fifty, however stale the host.
+    let (count, chance) = explorations(&selector, NOW);
     assert!(chance == 0.02 && (20..70).contains(&count), "{count} {chance}");
 
     learn(&selector, "https://spa.org/app/x", "direct_access", days_ago(20), 8, Some(ErrorKind::WrongTool));
-    let (count, rested) = looks(&selector, NOW);
+    let (count, rested) = explorations(&selector, NOW);
     assert!(rested > 0.1 && rested <= 0.2, "{rested}");
     assert!((count as f64 - 2000.0 * rested).abs() < 120.0, "{count} {rested}");
 
     learn(&selector, "https://spa.org/app/x", "playwright", NOW, 1, None);
-    assert_eq!(looks(&selector, NOW).1, 0.02, "in the middle of a burst");
+    assert_eq!(explorations(&selector, NOW).1, 0.02, "in a burst");
 
     learn(&selector, "https://spa.org/app/x", "direct_access", NOW, 1, Some(ErrorKind::WrongTool));
     let in_ten_hours = NOW.saturating_add(Duration::from_secs(36_000));
-    assert_eq!(looks(&selector, in_ten_hours).1, 0.02, "it has just failed again");
+    assert_eq!(explorations(&selector, in_ten_hours).1, 0.02, "it has just failed again");
 }
 
 #[test]
-fn who_switches_exploration_off_gets_none() {
+fn exploration_can_be_switched_off() {
     let settings = Settings { explore_rate: 0.0, ..Settings::default() };
     let selector = Selector::builder().around(NOW).settings(settings).build().unwrap();
     learn(&selector, "https://s.org/a/b", "direct_access", days_ago(60), 500, None);
@@ -329,7 +329,7 @@ fn who_switches_exploration_off_gets_none() {
 }
 
 #[test]
-fn importance_scales_general_evidence_and_leaves_a_domains_own_alone() {
+fn importance_scales_general_evidence_only() {
     let with = |importance: ImportanceUse| {
         let settings = Settings { importance, ..Settings::default() };
         let selector = Selector::builder().around(NOW).settings(settings).build().unwrap();
@@ -365,7 +365,7 @@ fn memory_is_bounded_and_the_least_attempted_go_first() {
     }
     learn(&selector, "https://paused.org/a", "direct_access", days_ago(300), 1, Some(ErrorKind::BlockedCaptcha));
     selector.set_host_pause("paused.org", Some(NOW.saturating_add(Duration::from_secs(600))));
-    // Ten times as many as there may be.
+    // Ten times the limit.
     for n in 0..10_000 {
         learn(&selector, &format!("https://once{n}.org/a"), "direct_access", days_ago(1), 1, None);
         assert!(selector.keys() <= 1000, "{}", selector.keys());
@@ -379,7 +379,7 @@ fn memory_is_bounded_and_the_least_attempted_go_first() {
 }
 
 #[test]
-fn eviction_beside_other_recorders_and_deciders_keeps_the_bound() {
+fn concurrent_eviction_keeps_the_bound() {
     let selector = Selector::builder().around(NOW).max_keys(2000).build().unwrap();
     std::thread::scope(|scope| {
         for thread in 0..3 {
@@ -393,15 +393,15 @@ fn eviction_beside_other_recorders_and_deciders_keeps_the_bound() {
             });
         }
     });
-    // Whoever adds while another thread evicts goes a little beyond.
+    // Keys added during an eviction may exceed the limit a little.
     assert!(selector.keys() < 2200, "{}", selector.keys());
 }
 
 #[test]
-fn what_the_caller_knows_is_learned_from_and_decided_by_like_what_the_url_shows() {
+fn caller_heuristics_count_like_those_of_the_url() {
     let selector = Selector::builder().build().unwrap();
     let vimeo = [Heuristic::of_caller("video_platform", "vimeo").unwrap()];
-    // Each page is on a host of its own, so that only what the caller says tells them apart.
+    // Each page is on its own host, so that only the caller's heuristic distinguishes them.
     for n in 0..40 {
         for known in [&vimeo[..], &[]] {
             let page = url(&format!("https://h{n}-{}.org/v/1", known.len()));
@@ -426,7 +426,7 @@ fn what_the_caller_knows_is_learned_from_and_decided_by_like_what_the_url_shows(
             .filter(|n| take(&selector, &format!("https://unseen{n}.org/v/1"), &situation).source != Source::Probe)
             .count()
     };
-    assert!(decides(&vimeo) > 15, "a plain probe would be in vain: {}", decides(&vimeo));
+    assert!(decides(&vimeo) > 15, "a plain probe would fail: {}", decides(&vimeo));
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn suffixes_that_mean_a_file_can_be_configured() {
 }
 
 #[test]
-fn a_measured_cost_follows_how_long_requests_take_on_the_host_and_stays_within_its_bounds() {
+fn a_measured_cost_follows_request_duration_within_its_bounds() {
     let browser = fetchwise::registry::FetcherSpec::by_name("playwright");
     let plain = fetchwise::registry::FetcherSpec::by_name("direct_access");
     let build = |browser| Selector::builder().fetcher(plain.clone()).fetcher(browser).around(NOW).build().unwrap();
@@ -480,8 +480,8 @@ fn a_measured_cost_follows_how_long_requests_take_on_the_host_and_stays_within_i
     }
     let (quick, slow) = (cost(&measured, "https://quick.org/new"), cost(&measured, "https://slow.org/new"));
     assert!(quick.1 && (10.0..11.0).contains(&quick.0), "a tenth of a second is the unit: {quick:?}");
-    assert_eq!(slow, (80.0, true), "300 plain requests, cut to four times what was configured");
+    assert_eq!(slow, (80.0, true), "300 plain requests, cut to four times the configured cost");
     let unknown = cost(&measured, "https://other.org/");
-    assert!(unknown.0 > quick.0 && unknown.0 <= slow.0, "elsewhere it is the mean: {unknown:?}");
+    assert!(unknown.0 > quick.0 && unknown.0 <= slow.0, "on other hosts it is the mean: {unknown:?}");
     assert_eq!(cost(&fixed, "https://slow.org/new"), (20.0, false));
 }

@@ -1,8 +1,8 @@
 //! The `spider` crate with fetchwise choosing plain HTTP or Chrome for each page.
 //!
-//! spider keeps what it does: the frontier, robots.txt, budgets, links, the subscription. Its hook for fetchers of one's own
-//! (`with_remote_fetcher`) gets each URL, and fetchwise's pipeline decides, fetches, judges, waits and learns. The same crawl is made
-//! with spider's own client before, and what either was served is counted by the sites.
+//! spider keeps its part: the frontier, robots.txt, budgets, links, the subscription. Its hook for custom fetchers
+//! (`with_remote_fetcher`) gets each URL, and fetchwise's pipeline decides, fetches, judges, waits and learns. The same
+//! crawl runs first with spider's own client, and the sites count what each was served.
 //!
 //! `cargo run --release --manifest-path examples/spider/Cargo.toml`
 
@@ -24,7 +24,7 @@ use spider::website::Website;
 
 const PAGES_OF_EACH: u32 = 12;
 
-/// What spider asks instead of its own client.
+/// The fetcher that replaces spider's client.
 struct Fetchwise(Pipeline);
 
 #[async_trait::async_trait]
@@ -38,7 +38,8 @@ impl RemoteFetcher for Fetchwise {
                 page.final_url = Some(response.final_url.to_string());
                 page.content = Some(response.body.head().to_vec());
             }
-            // A wall or an empty shell is no page: spider takes no links from it, and its subscribers see that it failed.
+            // A block or an empty shell is not a page: spider takes no links from it, and its subscribers see the
+            // failure.
             None => page.status_code = StatusCode::BAD_GATEWAY,
         }
         page
@@ -47,7 +48,7 @@ impl RemoteFetcher for Fetchwise {
 
 /// The pipeline: plain HTTP at one unit, Chrome at twenty.
 fn fetchwise() -> Result<Fetchwise, Box<dyn std::error::Error>> {
-    // These sites are on loopback, which is refused otherwise.
+    // These sites are on loopback, which is refused by default.
     let mut guard = AddressGuard::default();
     guard.allow_network(parse_network("127.0.0.0/8")?);
     let plain = HttpFetcher::builder().guard(guard.clone()).build()?;
@@ -60,7 +61,7 @@ fn fetchwise() -> Result<Fetchwise, Box<dyn std::error::Error>> {
     Ok(Fetchwise(pipeline.build()?))
 }
 
-/// Crawls one site and counts pages with their text, and those without.
+/// Crawls one site, and counts pages with their text and those without.
 async fn crawl(front: &str, fetcher: Option<SharedRemoteFetcher>) -> (u32, u32) {
     let mut website = Website::new(front);
     website.with_respect_robots_txt(true).with_limit(PAGES_OF_EACH);
@@ -72,7 +73,7 @@ async fn crawl(front: &str, fetcher: Option<SharedRemoteFetcher>) -> (u32, u32) 
     website.unsubscribe();
     let (mut good, mut other) = (0, 0);
     while let Ok(page) = pages.try_recv() {
-        // The pages of these sites all say so.
+        // All pages of these sites contain it.
         if page.get_html().contains("Read on") {
             good += 1;
         } else {

@@ -1,5 +1,5 @@
-//! The visit against scripts: what each answer leads to, what is recorded, what is given back, and any interleaving of many visits of
-//! one host.
+//! The visit against scripts: the effect of each result, the records, the returned claims, and any interleaving of many
+//! visits of one host.
 
 #[cfg(test)]
 pub(crate) mod pace;
@@ -22,7 +22,7 @@ use fetchwise_types::time::Clock;
 
 const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
-/// A domain, and until when it is paused.
+/// A domain, and the end of its pause.
 type HostPause = (String, Option<Timestamp>);
 
 #[derive(Clone, Default)]
@@ -76,7 +76,7 @@ impl World {
         self.kept.attempts.lock().unwrap().clone()
     }
 
-    /// Visits `path`, answering in turn with `answers`; the last one for ever.
+    /// Visits `path` with `answers` in turn; the last one repeats.
     fn run(&self, path: &str, answers: &[FetchResult]) -> (Vec<String>, End) {
         drive(self.visit(path), answers)
     }
@@ -92,7 +92,7 @@ fn drive(mut visit: Own, answers: &[FetchResult]) -> (Vec<String>, End) {
                 visit.report(fetch, answer);
                 turn += 1;
             }
-            Step::Wait(wait) => panic!("nobody else is there to wait for: {wait:?}"),
+            Step::Wait(wait) => panic!("there is no other visit to wait for: {wait:?}"),
             Step::End(end) => return (asked, end),
         }
     }
@@ -124,7 +124,7 @@ fn failed(kind: ErrorKind) -> Ended {
 }
 
 #[test]
-fn each_attempt_is_recorded_with_all_that_a_later_judge_needs() {
+fn each_attempt_is_recorded_with_everything_that_analysis_needs() {
     let world = World::new();
     let (asked, end) = world.run("/a", &[Outcome::Blocked(Block::challenge()).into(), Outcome::Content.into()]);
     assert_eq!(asked, ["direct_access", "playwright_stealth"]);
@@ -140,11 +140,11 @@ fn each_attempt_is_recorded_with_all_that_a_later_judge_needs() {
     assert_eq!(made.iter().map(|attempt| attempt.rule.as_deref()).collect::<Vec<_>>(), [Some("index"), Some("index")]);
     assert_eq!(made[1].confidence, Some(end.confidence));
     assert!(made.iter().all(|attempt| attempt.confidence.is_some_and(|share| (0.0..=1.0).contains(&share))));
-    assert!(made.iter().all(|attempt| attempt.arm.is_none()), "there was no choice of arms");
+    assert!(made.iter().all(|attempt| attempt.arm.is_none()), "there was no choice of arm");
 }
 
 #[test]
-fn the_arm_that_served_is_recorded_wherever_there_was_a_choice() {
+fn the_serving_arm_is_recorded_if_there_was_a_choice() {
     let world = |mode, split_share| {
         World::with(|builder| {
             let mut router = Router { mode, split_share, ..Router::default() };
@@ -168,14 +168,14 @@ fn the_arm_that_served_is_recorded_wherever_there_was_a_choice() {
         world.run("/a", &[Outcome::Content.into()]);
         assert_eq!(told(&world), (arm, rule, shadow), "{mode} {share}");
     }
-    // A link's own wish is a choice too.
+    // A link's own mode is a choice too.
     let world = world(Mode::Learning, 0.0);
     drive(world.visit("/a").mode(Mode::Legacy), &[Outcome::Content.into()]);
     assert_eq!(told(&world), (Some(Arm::Legacy), "router_table".to_owned(), None));
 }
 
 #[test]
-fn a_failure_that_may_pass_is_tried_once_more_with_the_full_time() {
+fn a_transient_failure_is_retried_once_with_the_full_time() {
     let world = World::new();
     let mut visit = world.visit("/a");
     let probe = fetch(&mut visit);
@@ -189,11 +189,11 @@ fn a_failure_that_may_pass_is_tried_once_more_with_the_full_time() {
     visit.report(retry, Outcome::Content);
     assert_eq!(ended(visit.next()), Ended::Delivered);
     let weights: Vec<f64> = world.attempts().iter().map(|attempt| attempt.weight).collect();
-    assert_eq!(weights, [0.0, 1.0], "the first half of a retry moves nothing");
+    assert_eq!(weights, [0.0, 1.0], "the first half of a retry has no weight");
 }
 
 #[test]
-fn two_timeouts_end_a_visit_whoever_had_them() {
+fn two_timeouts_of_any_fetchers_end_a_visit() {
     let (asked, end) = World::new().run("/a", &[Outcome::Timeout.into()]);
     assert_eq!(asked, ["direct_access"; 2]);
     assert_eq!(end.how, failed(ErrorKind::Timeout));
@@ -203,7 +203,7 @@ fn two_timeouts_end_a_visit_whoever_had_them() {
 }
 
 #[test]
-fn a_host_that_says_not_now_is_held_from_its_first_word_on() {
+fn a_host_that_says_not_now_is_paused_from_its_first_response_on() {
     for (answer, asked_s, error) in [
         (
             FetchResult::from(Outcome::Http(429)).with_status(429).with_retry_after(Duration::from_secs(3600)),
@@ -249,14 +249,14 @@ fn a_block_without_retry_after_goes_on_to_another_fetcher() {
     assert!(world.kept.hosts.lock().unwrap().is_empty());
 }
 
-/// An empty page with as much to read as `page` says.
+/// Returns an empty page with this short text.
 fn with_short(page: ShortPage) -> FetchResult {
     let mut answer = FetchResult::from(Outcome::Empty);
     answer.short = Some(page);
     answer
 }
 
-/// A page with content, whose text has this SimHash.
+/// Returns a page with content whose text has this SimHash.
 fn content(sketch: Option<u64>) -> FetchResult {
     let mut answer = FetchResult::from(Outcome::Content);
     answer.sketch = sketch;
@@ -264,7 +264,7 @@ fn content(sketch: Option<u64>) -> FetchResult {
 }
 
 #[test]
-fn a_short_page_that_a_rendering_shows_no_more_of_is_content() {
+fn a_short_page_is_content_if_its_rendering_shows_no_more() {
     let world = World::new();
     let short = |chars, hash| with_short(ShortPage::new(chars, hash));
     let (asked, end) = world.run("/a", &[short(40, 1), short(40, 1)]);
@@ -276,20 +276,20 @@ fn a_short_page_that_a_rendering_shows_no_more_of_is_content() {
         world.selector.weights(("domain", "e.org"), fetchwise_types::heuristic::url::ContentKind::Page, name, BEGIN)
     };
     let plain = exact("direct_access");
-    assert!(plain.success == plain.total && (plain.total - 1.0).abs() < 1e-9, "it is credited: {plain:?}");
+    assert!(plain.success == plain.total && (plain.total - 1.0).abs() < 1e-9, "it gets the credit: {plain:?}");
     // The host's other short pages cost one request each.
     for (n, path) in ["/b", "/c"].into_iter().enumerate() {
         let (asked, end) = world.run(path, &[short(30, 10 + n as u64)]);
         assert_eq!((asked, end.is_delivered()), (vec!["direct_access".to_owned()], true));
     }
     assert_eq!(world.attempts().last().unwrap().heuristic("thin"), Some("true"));
-    // The same words under another address are a wall's.
+    // The same words under another address are a block's.
     let (asked, end) = world.run("/d", &[short(30, 10)]);
     assert!(!end.is_delivered() && asked.len() > 1, "{asked:?} {end:?}");
 }
 
 #[test]
-fn a_short_page_is_not_believed_when_it_hints_at_a_wall_or_shows_nothing_or_more_when_rendered() {
+fn a_short_page_is_not_content_if_it_hints_at_a_block_or_is_empty_or_its_rendering_shows_more() {
     let short = with_short;
     for (plain, rendered) in [
         (ShortPage::new(40, 1).suspect(), ShortPage::new(40, 1)),
@@ -320,11 +320,11 @@ fn a_redirect_written_in_html_goes_on_at_its_target_within_the_attempt() {
     assert_eq!(world.run("/self", &[to("/self")]).1.how, failed(ErrorKind::RedirectLoop));
     let (asked, _) = world.run("/mail", &[to("mailto:a@b.c"), Outcome::Content.into()]);
     assert_eq!(asked[0], "direct_access");
-    assert_eq!(world.attempts().iter().filter(|a| a.url.ends_with("/mail")).count(), 2, "nowhere to go: an empty page");
+    assert_eq!(world.attempts().iter().filter(|a| a.url.ends_with("/mail")).count(), 2, "no target: an empty page");
 }
 
 #[test]
-fn a_local_fault_is_recorded_against_nobody_and_tried_again_until_it_stays() {
+fn a_local_fault_is_not_recorded_and_is_retried_until_the_limit() {
     let world = World::new();
     let mut visit = world.visit("/a");
     for _ in 0..6 {
@@ -342,7 +342,7 @@ fn a_local_fault_is_recorded_against_nobody_and_tried_again_until_it_stays() {
 }
 
 #[test]
-fn one_probes_and_the_others_share_its_verdict() {
+fn one_visit_probes_and_the_others_share_its_verdict() {
     let world = World::new();
     let (mut a, mut b, mut c) = (world.visit("/a"), world.visit("/b"), world.visit("/c"));
     let probe = fetch(&mut a);
@@ -355,7 +355,7 @@ fn one_probes_and_the_others_share_its_verdict() {
 }
 
 #[test]
-fn a_dropped_fetch_or_visit_gives_back_the_lead() {
+fn a_dropped_fetch_or_visit_returns_the_lead() {
     let world = World::new();
     let (mut a, mut b) = (world.visit("/a"), world.visit("/b"));
     drop(fetch(&mut a));
@@ -376,7 +376,7 @@ fn a_paused_host_is_tried_out_by_one_visit_and_the_others_wait_for_it() {
     let trial = fetch(&mut a);
     assert_eq!(why(b.next()), Why::Trial);
     drop(trial);
-    assert_eq!(why(b.next()), Why::Trial, "the visit has the trial, not the fetch");
+    assert_eq!(why(b.next()), Why::Trial, "the visit owns the trial, not the fetch");
     drop(a);
     let trial = fetch(&mut b);
     b.report(
@@ -393,7 +393,7 @@ fn a_paused_host_is_tried_out_by_one_visit_and_the_others_wait_for_it() {
 }
 
 #[test]
-fn an_unknown_fetcher_is_named_and_one_that_is_not_to_be_had_passed_over() {
+fn an_unknown_fetcher_is_named_and_an_unavailable_one_skipped() {
     let world = World::new();
     let error = world.visit("/a").prefer("lynx").unwrap_err().to_string();
     assert!(error.contains("lynx") && error.contains("playwright_stealth"), "{error}");
@@ -418,7 +418,7 @@ fn an_older_fetch_that_is_reported_late_is_recorded_and_changes_nothing() {
     assert_eq!(world.attempts().len(), 1);
     visit.report(second, Outcome::Content);
     assert_eq!(ended(visit.next()), Ended::Delivered);
-    // A local fault is nobody's, however late.
+    // A local fault is not recorded, however late it is reported.
     let mut visit = world.visit("/b").prefer("playwright").unwrap();
     let (first, second) = (fetch(&mut visit), fetch(&mut visit));
     visit.report(second, Outcome::Content);
@@ -426,23 +426,23 @@ fn an_older_fetch_that_is_reported_late_is_recorded_and_changes_nothing() {
     assert_eq!(world.attempts().len(), 3);
 }
 
-/// What happens to one of many visits of one host.
+/// An event of one of many visits of one host.
 #[derive(Clone, Debug)]
-enum Happens {
+enum VisitEvent {
     /// The n-th visit is asked for its next step.
     Next(usize),
-    /// Its fetch that is out is reported.
+    /// Its fetch in flight is reported.
     Report(usize, Outcome, Option<u64>),
-    /// Its fetch that is out is dropped.
+    /// Its fetch in flight is dropped.
     DropFetch(usize),
-    /// It is dropped, with all it has, and another begins in its place.
+    /// It is dropped with all its claims, and another one takes its place.
     Cancel(usize),
     Pass(u64),
 }
 
 const VISITS: usize = 6;
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn event() -> impl Strategy<Value = VisitEvent> {
     let visit = || 0..VISITS;
     let outcome = prop_oneof![
         4 => Just(Outcome::Content),
@@ -459,11 +459,11 @@ fn happens() -> impl Strategy<Value = Happens> {
     ];
     let asked = prop_oneof![4 => Just(None), 1 => (1..5000u64).prop_map(Some)];
     prop_oneof![
-        8 => visit().prop_map(Happens::Next),
-        6 => (visit(), outcome, asked).prop_map(|(n, outcome, asked)| Happens::Report(n, outcome, asked)),
-        1 => visit().prop_map(Happens::DropFetch),
-        1 => visit().prop_map(Happens::Cancel),
-        1 => prop_oneof![1..30u64, Just(600u64), 500..4000u64].prop_map(Happens::Pass),
+        8 => visit().prop_map(VisitEvent::Next),
+        6 => (visit(), outcome, asked).prop_map(|(n, outcome, asked)| VisitEvent::Report(n, outcome, asked)),
+        1 => visit().prop_map(VisitEvent::DropFetch),
+        1 => visit().prop_map(VisitEvent::Cancel),
+        1 => prop_oneof![1..30u64, Just(600u64), 500..4000u64].prop_map(VisitEvent::Pass),
     ]
 }
 
@@ -472,7 +472,7 @@ struct Place {
     out: Option<Fetch<Arc<Selector>>>,
 }
 
-fn check(events: &[Happens]) -> Result<(), TestCaseError> {
+fn check(events: &[VisitEvent]) -> Result<(), TestCaseError> {
     let world = World::new();
     let mut begun = 0;
     let mut begin = || {
@@ -483,7 +483,7 @@ fn check(events: &[Happens]) -> Result<(), TestCaseError> {
     for event in events {
         let before = world.attempts().len();
         match event {
-            Happens::Next(n) => {
+            VisitEvent::Next(n) => {
                 let now = world.clock.now();
                 let paused = world.selector.host_pause("e.org").filter(|until| *until > now);
                 let place = &mut places[*n];
@@ -502,7 +502,7 @@ fn check(events: &[Happens]) -> Result<(), TestCaseError> {
                             );
                         }
                     }
-                    Step::Wait(wait) => prop_assert!(wait.until() > now, "nobody waits for what is over"),
+                    Step::Wait(wait) => prop_assert!(wait.until() > now, "no wait ends in the past"),
                     Step::End(end) => {
                         if let Ended::Paused { until, .. } = end.how {
                             prop_assert!(until > now);
@@ -512,7 +512,7 @@ fn check(events: &[Happens]) -> Result<(), TestCaseError> {
                 }
                 prop_assert_eq!(world.attempts().len(), before);
             }
-            Happens::Report(n, outcome, asked) => {
+            VisitEvent::Report(n, outcome, asked) => {
                 let Some(fetch) = places[*n].out.take() else { continue };
                 let status = if let Outcome::Http(status) = outcome { Some(*status) } else { None };
                 let mut answer = FetchResult::from(outcome.clone());
@@ -528,22 +528,22 @@ fn check(events: &[Happens]) -> Result<(), TestCaseError> {
                     prop_assert_eq!(made[before].attempted_at, at);
                 }
             }
-            Happens::DropFetch(n) => {
+            VisitEvent::DropFetch(n) => {
                 places[*n].out = None;
                 prop_assert_eq!(world.attempts().len(), before);
             }
-            Happens::Cancel(n) => {
+            VisitEvent::Cancel(n) => {
                 places[*n] = begin();
                 prop_assert_eq!(world.attempts().len(), before);
             }
-            Happens::Pass(seconds) => world.pass(Duration::from_secs(*seconds)),
+            VisitEvent::Pass(seconds) => world.pass(Duration::from_secs(*seconds)),
         }
         let trials = places.iter().filter(|place| place.visit.host_trial.is_some()).count();
         let held: Vec<_> = places.iter().filter_map(|p| p.visit.host_trial.as_ref()).collect();
         let current = held.iter().filter(|t| Some(t.held_until) == world.selector.host_pause("e.org")).count();
         prop_assert!(current <= 1, "{} trials, of which {} hold the pause", trials, current);
     }
-    // Whatever was under way, once all of it is dropped nobody waits for it.
+    // Once everything in flight is dropped, no visit waits for it.
     drop(places);
     let mut visit = world.visit("/after");
     match visit.next() {
@@ -556,7 +556,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_interleaving_of_visits_of_one_host_keeps_its_promises(events in prop::collection::vec(happens(), 1..150)) {
+    fn any_interleaving_of_visits_of_one_host_keeps_the_invariants(events in prop::collection::vec(event(), 1..150)) {
         check(&events)?;
     }
 
@@ -607,23 +607,23 @@ proptest! {
 }
 
 #[test]
-fn a_visit_can_be_told_how_far_a_block_goes() {
+fn the_reach_of_a_block_is_a_setting() {
     let visits = VisitSettings { escalate_after_block: false, ..VisitSettings::default() };
     let world = World::with(|builder| builder.visits(visits));
     let (asked, end) = world.run("/a", &[Outcome::Blocked(Block::challenge()).into()]);
     assert_eq!((asked.len(), end.how), (1, failed(ErrorKind::BlockedCaptcha)));
 }
 
-/// A block whose page shows this vendor.
+/// Returns a block whose page shows this vendor.
 fn blocked_by(vendor: &str) -> FetchResult {
     let mut answer = FetchResult::from(Outcome::Blocked(Block::challenge()));
     answer.heuristics.push(Heuristic::flag(format!("block_{vendor}")));
     answer
 }
 
-/// Sixty other hosts have met this vendor, and each fetcher was tried there after that: `passes` says who got past at one host in
-/// so many.
-fn met_elsewhere(world: &World, vendor: &str, passes: &[&str], one_in: usize) {
+/// Records this vendor on sixty other hosts, and each fetcher there afterwards: those in `passes` get past at one host
+/// in `one_in`.
+fn block_other_hosts(world: &World, vendor: &str, passes: &[&str], one_in: usize) {
     for host in 0..60 {
         for (n, name) in ["direct_access", "direct_access", "playwright", "playwright_stealth"].into_iter().enumerate()
         {
@@ -642,54 +642,54 @@ fn met_elsewhere(world: &World, vendor: &str, passes: &[&str], one_in: usize) {
     }
 }
 
-/// Many hosts without a wall, so that the plain fetcher is the one to begin with.
-fn met_no_wall(world: &World) {
+/// Records many hosts without a block, so that the plain fetcher goes first.
+fn deliver_other_hosts(world: &World) {
     for n in 0..2000 {
         let url = Url::parse(&format!("https://open{}.net/{n}", n % 200)).unwrap();
         world.selector.record(Attempt::new(&url, "direct_access", BEGIN).unwrap().delivered(), BEGIN).unwrap();
     }
 }
 
-fn carried(attempt: &Attempt, kind: &str) -> Vec<String> {
+fn signal_tags(attempt: &Attempt, kind: &str) -> Vec<String> {
     let tags = attempt.heuristics.iter().filter(|tag| tag.heuristic.kind == kind);
     tags.map(|tag| tag.heuristic.value.to_string()).collect()
 }
 
 #[test]
-fn what_a_wall_shows_counts_for_the_next_step_of_the_same_visit() {
+fn the_vendor_of_a_block_counts_for_the_next_step_of_the_same_visit() {
     let world = World::new();
-    met_no_wall(&world);
-    met_elsewhere(&world, "tarpit", &["playwright"], 1);
-    met_elsewhere(&world, "gate", &["playwright_stealth"], 1);
+    deliver_other_hosts(&world);
+    block_other_hosts(&world, "tarpit", &["playwright"], 1);
+    block_other_hosts(&world, "gate", &["playwright_stealth"], 1);
     let (asked, _) = world.run("/a", &[blocked_by("tarpit"), Outcome::Content.into()]);
-    assert_eq!(asked, ["direct_access", "playwright"], "elsewhere a browser gets past this one");
+    assert_eq!(asked, ["direct_access", "playwright"], "a browser gets past this vendor on other hosts");
     let other = Visit::new(Arc::clone(&world.selector), Url::parse("https://f.org/").unwrap()).unwrap();
     let (asked, _) = drive(other, &[blocked_by("gate"), Outcome::Content.into()]);
-    assert_eq!(asked, ["direct_access", "playwright_stealth"], "and past that one stealth does");
+    assert_eq!(asked, ["direct_access", "playwright_stealth"], "and stealth gets past that one");
 }
 
 #[test]
-fn an_attempt_carries_what_its_host_had_shown_before_it_and_what_it_shows_from_then_on() {
+fn an_attempt_has_the_earlier_signals_of_its_host_and_the_new_ones() {
     let world = World::new();
     world.run("/a", &[blocked_by("gate"), Outcome::Content.into()]);
     world.run("/b", &[blocked_by("wall"), Outcome::Content.into()]);
     let made = world.attempts();
-    let of = |kind| made.iter().map(|attempt| carried(attempt, kind)).collect::<Vec<_>>();
+    let of = |kind| made.iter().map(|attempt| signal_tags(attempt, kind)).collect::<Vec<_>>();
     assert_eq!(of("host_shows")[0], ["block_gate"]);
     let showed = of("host_showed");
-    assert!(showed[0].is_empty(), "the attempt that shows it did not know it");
+    assert!(showed[0].is_empty(), "the attempt that shows the signal does not have it as an earlier one");
     assert!(showed[1..].iter().all(|names| !names.is_empty()));
     assert!(showed[1] == ["block_gate"], "{showed:?}");
     let url = Url::parse("https://www.app.e.org/").unwrap();
     let situation = crate::selector::SelectContext::first_attempt(world.clock.now());
     let shown = world.selector.explain(&url, &situation).unwrap().shown;
-    assert_eq!(shown.len(), 1, "a host that showed no vendor has its site's: {shown:?}");
+    assert_eq!(shown.len(), 1, "a host without a vendor signal has that of its site: {shown:?}");
 }
 
 #[test]
-fn where_nobody_gets_past_a_vendor_no_request_is_made_and_the_link_waits() {
+fn no_request_is_made_and_the_link_pauses_if_no_fetcher_gets_past_a_vendor() {
     let world = World::new();
-    met_elsewhere(&world, "fortress", &[], 1);
+    block_other_hosts(&world, "fortress", &[], 1);
     world.run("/first", &[blocked_by("fortress")]);
     world.pass(Duration::from_secs(86_400));
     let visit = |n| {
@@ -698,7 +698,7 @@ fn where_nobody_gets_past_a_vendor_no_request_is_made_and_the_link_waits() {
     };
     let ends: Vec<End> = (0..200).map(visit).collect();
     let given_up: Vec<&End> = ends.iter().filter(|end| matches!(end.how, Ended::NoFetcherGetsPast { .. })).collect();
-    assert!((150..200).contains(&given_up.len()), "one in twenty is tried all the same: {}", given_up.len());
+    assert!((150..200).contains(&given_up.len()), "one in twenty is tried anyway: {}", given_up.len());
     for end in given_up {
         assert_eq!(end.how, Ended::NoFetcherGetsPast { vendor: "block_fortress".to_owned() });
         assert_eq!(end.requests, 0);
@@ -710,9 +710,9 @@ fn where_nobody_gets_past_a_vendor_no_request_is_made_and_the_link_waits() {
 }
 
 #[test]
-fn a_wall_without_a_known_vendor_or_with_one_that_somebody_passes_is_never_given_up_before_a_request() {
+fn a_block_by_an_unknown_or_passable_vendor_always_gets_a_request() {
     let world = World::new();
-    met_elsewhere(&world, "mixed", &["playwright_stealth"], 2);
+    block_other_hosts(&world, "mixed", &["playwright_stealth"], 2);
     let nameless = FetchResult::from(Outcome::Blocked(Block::challenge()));
     for (place, answer) in [blocked_by("mixed"), nameless].into_iter().enumerate() {
         for host in 0..30 {
@@ -727,7 +727,8 @@ fn a_wall_without_a_known_vendor_or_with_one_that_somebody_passes_is_never_given
     }
 }
 
-/// Visits `path`; the plain fetcher brings a page with this sketch, or none where it is to fail, and those that render another page.
+/// Visits `path`. The plain fetcher gets a page with the SimHash `plain`, or fails if `None`; those that render get
+/// another page.
 fn run_by_fetcher(world: &World, path: &str, plain: Option<u64>, rendered: Option<u64>) -> End {
     let mut visit = world.visit(path);
     loop {
@@ -740,14 +741,14 @@ fn run_by_fetcher(world: &World, path: &str, plain: Option<u64>, rendered: Optio
                 };
                 visit.report(fetch, answer);
             }
-            Step::Wait(wait) => panic!("nobody else is there to wait for: {wait:?}"),
+            Step::Wait(wait) => panic!("there is no other visit to wait for: {wait:?}"),
             Step::End(end) => return end,
         }
     }
 }
 
-/// What the attempts of the plain fetcher say of pages that come again, by URL.
-fn said_again(world: &World) -> Vec<(String, String, Option<String>)> {
+/// Returns the repeated-page tags of the plain fetcher's attempts, by URL.
+fn repeated_page_tags(world: &World) -> Vec<(String, String, Option<String>)> {
     let of_plain = world.attempts().into_iter().filter(|attempt| attempt.fetcher == "direct_access");
     let said = of_plain.filter_map(|attempt| {
         let tag =
@@ -761,32 +762,32 @@ fn said_again(world: &World) -> Vec<(String, String, Option<String>)> {
 const SKETCH: u64 = 0x5555_3333_0f0f_00ff;
 
 #[test]
-fn the_same_page_for_several_addresses_is_a_wall_once_another_fetcher_brought_something_else_for_one() {
+fn a_page_for_several_addresses_is_a_block_once_another_fetcher_got_a_different_one() {
     let world = World::new();
     run_by_fetcher(&world, "/1", Some(SKETCH), None);
     run_by_fetcher(&world, "/2", Some(SKETCH), None);
-    assert!(said_again(&world).is_empty(), "two addresses are no pattern");
-    // The plain fetcher fails for an address that it brought the page for, and a browser brings something else.
+    assert!(repeated_page_tags(&world).is_empty(), "two addresses are not a pattern");
+    // The plain fetcher fails for an address for which it got the page, and a browser gets something else.
     run_by_fetcher(&world, "/2", None, None);
     run_by_fetcher(&world, "/3", Some(SKETCH ^ 1), None);
-    let said = said_again(&world);
+    let said = repeated_page_tags(&world);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].0.ends_with("/3") && said[0].1 == "blocked", "{said:?}");
     assert_eq!(said[0].2.as_deref(), Some("blocked_403"));
     let last = world.attempts().pop().unwrap();
-    assert!(last.fetcher != "direct_access" && last.success, "somebody else brought the page: {last:?}");
+    assert!(last.fetcher != "direct_access" && last.success, "another fetcher got the page: {last:?}");
 }
 
 #[test]
-fn a_stub_that_everybody_gets_alike_stays_content_however_often_it_comes() {
+fn a_stub_that_every_fetcher_gets_stays_content() {
     let world = World::new();
     for n in 0..6 {
         run_by_fetcher(&world, &format!("/{n}"), Some(SKETCH), Some(SKETCH));
     }
-    // Fetchers agree on one address, and on another a browser has been somewhere that the plain fetcher has not.
+    // Fetchers agree on one address; on another one, a browser has reached a page that the plain fetcher has not.
     run_by_fetcher(&world, "/2", None, Some(SKETCH));
     run_by_fetcher(&world, "/far", None, None);
     run_by_fetcher(&world, "/7", Some(SKETCH), Some(SKETCH));
-    let said = said_again(&world);
+    let said = repeated_page_tags(&world);
     assert!(said.len() >= 4 && said.iter().all(|(_, value, error)| value == "true" && error.is_none()), "{said:?}");
 }

@@ -1,4 +1,5 @@
-//! The visit and its host's pace: when it waits, what it tells the pace, what it gives back, and that holds are the host's pauses.
+//! The visit and its host's pace: its waits, its reports to the pace, its returned permits, and holds as pauses of the
+//! host.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -50,7 +51,7 @@ impl World {
         Self { selector: Arc::new(builder.pace(Pace::new(settings)).build().unwrap()), clock, kept }
     }
 
-    /// At one request a second, of which `n` have been answered well.
+    /// Returns a world at one request per second, with `n` good responses.
     fn known(n: u32) -> Self {
         let world = Self::new(PaceSettings { mode: PaceMode::Fixed, start: 1.0, ..PaceSettings::default() });
         for page in 0..n {
@@ -65,11 +66,11 @@ impl World {
     }
 
     fn wait_until(&self, until: Timestamp) {
-        assert!(until > self.clock.now(), "nobody waits for what is over");
+        assert!(until > self.clock.now(), "no wait ends in the past");
         self.clock.set(until);
     }
 
-    /// Its next fetch, whatever has to be waited for.
+    /// Returns its next fetch, after all waits.
     fn fetch(&self, visit: &mut Own) -> Fetch<Arc<Selector>> {
         loop {
             match visit.next() {
@@ -97,7 +98,7 @@ fn limited(seconds: Option<u64>) -> FetchResult {
     seconds.map_or(answer.clone(), |seconds| answer.with_retry_after(Duration::from_secs(seconds)))
 }
 
-fn wall() -> FetchResult {
+fn block() -> FetchResult {
     FetchResult::from(Outcome::Blocked(Block::challenge())).with_status(403)
 }
 
@@ -117,7 +118,7 @@ fn requests_of_a_host_go_out_evenly_and_others_do_not_wait_for_it() {
     assert_eq!(why, Why::Pace);
     assert!((900..=1100).contains(&until.since(world.clock.now()).as_millis()), "one a second");
     a.report(first, Outcome::Content);
-    assert_eq!(waits(b.next()), (Why::Pace, until), "an answer does not make the next one earlier");
+    assert_eq!(waits(b.next()), (Why::Pace, until), "a response does not make the next request earlier");
     let other = Url::parse("https://f.org/").unwrap();
     assert!(matches!(Visit::new(Arc::clone(&world.selector), other).unwrap().next(), Step::Fetch(_)));
     world.clock.set(until);
@@ -125,7 +126,7 @@ fn requests_of_a_host_go_out_evenly_and_others_do_not_wait_for_it() {
 }
 
 #[test]
-fn a_dropped_fetch_gives_its_place_back_and_a_retry_takes_one_of_its_own() {
+fn a_dropped_fetch_returns_its_permit_and_a_retry_takes_its_own() {
     let world = World::known(8);
     let mut a = world.visit("/a");
     let first = world.fetch(&mut a);
@@ -142,20 +143,20 @@ fn a_dropped_fetch_gives_its_place_back_and_a_retry_takes_one_of_its_own() {
 }
 
 #[test]
-fn a_fetcher_that_is_not_to_be_had_leaves_the_next_one_its_turn() {
+fn an_unavailable_fetcher_leaves_its_permit_to_the_next_one() {
     let world = World::new(PaceSettings::default());
     let mut visit = world.visit("/a").prefer("playwright").unwrap();
     let Step::Fetch(fetch) = visit.next() else { panic!("the first request of a host goes out at once") };
     assert_eq!(fetch.fetcher(), "playwright");
     visit.unavailable(fetch, "its program is not there");
-    let Step::Fetch(fetch) = visit.next() else { panic!("nobody was asked, so there is nothing to wait for") };
+    let Step::Fetch(fetch) = visit.next() else { panic!("no request was made, so there is nothing to wait for") };
     assert_eq!(fetch.fetcher(), "direct_access");
     visit.report(fetch, Outcome::Content);
     assert!(matches!(visit.next(), Step::End(end) if end.is_delivered()));
 }
 
 #[test]
-fn a_limit_holds_the_host_ends_the_link_and_is_held_against_nobody() {
+fn a_limit_holds_the_host_ends_the_link_and_is_not_attributed_to_a_fetcher() {
     let world = World::known(8);
     let before = world.selector.link_state("https://e.org/a");
     let end = world.run("/a", limited(Some(60)));
@@ -168,7 +169,7 @@ fn a_limit_holds_the_host_ends_the_link_and_is_held_against_nobody() {
     let attempt = world.kept.attempts.lock().unwrap().last().unwrap().clone();
     assert_eq!((attempt.weight, attempt.is_banned), (0.0, true));
     assert_eq!(world.selector.link_state("https://e.org/a").risk_level, before.risk_level);
-    // Others wait for the end of the hold, and then for the one that tries the host out.
+    // Others wait for the end of the hold, and then for the visit that tries out the host.
     let (mut b, mut c) = (world.visit("/b"), world.visit("/c"));
     assert_eq!(waits(b.next()), (Why::Pace, until));
     world.clock.set(until);
@@ -180,7 +181,7 @@ fn a_limit_holds_the_host_ends_the_link_and_is_held_against_nobody() {
 }
 
 #[test]
-fn nobody_is_turned_away_by_a_trial_that_ends_meanwhile() {
+fn a_trial_that_ends_meanwhile_rejects_no_visit() {
     for _ in 0..300 {
         let world = World::known(8);
         world.run("/a", limited(Some(60)));
@@ -203,7 +204,7 @@ fn nobody_is_turned_away_by_a_trial_that_ends_meanwhile() {
 }
 
 #[test]
-fn requests_that_were_under_way_at_a_limit_are_part_of_it() {
+fn requests_in_flight_at_a_limit_are_part_of_it() {
     let world = World::new(PaceSettings { mode: PaceMode::Fixed, start: 20.0, ..PaceSettings::default() });
     for page in 0..3 {
         world.run(&format!("/known/{page}"), Outcome::Content);
@@ -222,52 +223,52 @@ fn requests_that_were_under_way_at_a_limit_are_part_of_it() {
     assert_eq!(world.kept.hosts.lock().unwrap().len(), 1, "one event, one record");
 }
 
-/// A host that delivers at its first pace, and a visit of it that has just met a wall.
-fn walled() -> (World, Own) {
+/// Returns a host that delivers at its initial pace, and a visit of it that has just been blocked.
+fn visit_in_doubt() -> (World, Own) {
     let world = World::new(PaceSettings::default());
     for page in 0..20 {
         world.run(&format!("/known/{page}"), Outcome::Content);
     }
-    let mut walled = world.visit("/walled");
-    let fetch = world.fetch(&mut walled);
-    walled.report(fetch, wall());
-    assert_eq!(waits(walled.next()).0, Why::Doubt);
+    let mut blocked = world.visit("/walled");
+    let fetch = world.fetch(&mut blocked);
+    blocked.report(fetch, block());
+    assert_eq!(waits(blocked.next()).0, Why::Doubt);
     assert_eq!(world.kept.attempts.lock().unwrap().last().unwrap().weight, 0.0);
-    (world, walled)
+    (world, blocked)
 }
 
 #[test]
-fn a_wall_that_another_url_does_not_meet_is_the_pages() {
-    let (world, mut walled) = walled();
+fn a_block_of_one_url_only_concerns_the_page() {
+    let (world, mut blocked) = visit_in_doubt();
     assert!(world.run("/other", Outcome::Content).is_delivered());
-    let next = world.fetch(&mut walled);
+    let next = world.fetch(&mut blocked);
     assert_eq!(next.fetcher(), "playwright");
 }
 
 #[test]
-fn a_wall_that_another_url_meets_too_is_the_paces_and_ends_both() {
-    let (world, mut walled) = walled();
+fn a_block_of_two_urls_concerns_the_pace_and_ends_both() {
+    let (world, mut blocked) = visit_in_doubt();
     let limited = Ended::Failed(ErrorType::Known(ErrorKind::RateLimited));
-    assert_eq!(world.run("/other", wall()).how, limited);
-    let Step::End(end) = walled.next() else { panic!("its doubt is settled") };
+    assert_eq!(world.run("/other", block()).how, limited);
+    let Step::End(end) = blocked.next() else { panic!("its doubt is settled") };
     assert_eq!((end.how, end.paused_until), (limited, world.selector.host_pause("e.org")));
     let left = world.selector.host_pause("e.org").unwrap().since(world.clock.now());
     assert!(left > Duration::from_secs(60), "{left:?}");
 }
 
 #[test]
-fn a_doubt_that_nobody_settles_ends_by_itself() {
-    let (world, mut walled) = walled();
-    world.clock.set(waits(walled.next()).1);
-    assert_eq!(world.fetch(&mut walled).fetcher(), "playwright");
+fn a_doubt_without_a_verdict_ends_by_itself() {
+    let (world, mut blocked) = visit_in_doubt();
+    world.clock.set(waits(blocked.next()).1);
+    assert_eq!(world.fetch(&mut blocked).fetcher(), "playwright");
 }
 
 #[test]
-fn whoever_does_not_wait_gets_the_time_back_and_leaves_nothing_behind() {
+fn a_driver_that_does_not_wait_gets_the_time_and_leaves_no_state() {
     let world = World::known(8);
     let first = world.fetch(&mut world.visit("/a"));
     let mut b = world.visit("/b");
-    let Step::Wait(wait) = b.next() else { panic!("the host has no place") };
+    let Step::Wait(wait) = b.next() else { panic!("the pace admits no request") };
     let end = b.give_up(&wait);
     assert_eq!((end.how.clone(), end.requests), (Ended::Paused { until: wait.until(), whom: Whom::Pace }, 0));
     assert!(matches!(b.next(), Step::End(again) if again == end));
@@ -276,7 +277,7 @@ fn whoever_does_not_wait_gets_the_time_back_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn without_a_pace_nothing_waits_and_a_limit_is_a_block_as_ever() {
+fn without_a_pace_nothing_waits_and_a_limit_is_a_block() {
     for mode in [None, Some(PaceMode::Off)] {
         let clock = Arc::new(Clock::fixed(BEGIN));
         let mut builder = Selector::builder().around(BEGIN).clock(clock).fetcher(FetcherSpec::by_name("direct_access"));
@@ -300,7 +301,7 @@ fn without_a_pace_nothing_waits_and_a_limit_is_a_block_as_ever() {
 }
 
 #[test]
-fn a_wall_for_one_fetcher_only_counts_against_it_from_the_second_blocked_trial_on() {
+fn a_block_of_one_fetcher_counts_against_it_from_the_second_blocked_trial_on() {
     let world = World::new(PaceSettings::default());
     for page in 0..20 {
         world.run(&format!("/known/{page}"), Outcome::Content);
@@ -313,7 +314,7 @@ fn a_wall_for_one_fetcher_only_counts_against_it_from_the_second_blocked_trial_o
         for visit in &mut visits {
             match visit.next() {
                 Step::Fetch(fetch) if fetch.fetcher() == "playwright" => visit.report(fetch, Outcome::Content),
-                Step::Fetch(fetch) => visit.report(fetch, wall()),
+                Step::Fetch(fetch) => visit.report(fetch, block()),
                 Step::Wait(wait) => {
                     earliest = earliest.min(wait.until());
                     continue;
