@@ -1,29 +1,85 @@
-//! Changing the router of a selector that decides, and deciding by the one that is in force.
+//! The router of a selector that decides: mode, share and table, and whether learning was taken out of service. All of
+//! it can be exchanged while other threads decide.
 //!
-//! Invariant: a decision sees one router from beginning to end. Where nobody but learning is asked that costs one atomic read. Must not
-//! know why somebody changes the mode.
+//! Owns: the active router, its exchange, and the routed decision by it.
+//!
+//! Invariants: a decision sees one router from beginning to end, the old one or the new one. If only learning serves,
+//! that costs one atomic read.
+//!
+//! Must not know: why the mode changes.
 
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwap;
 use url::Url;
 
 use super::{Selector, SelectContext};
 use crate::router::{Fallback, Mode, RouteError, Routed, Router, RouterError};
-use crate::selector::router_state::InForce;
 use crate::trace;
 
-impl Selector {
-    /// The router that is in force. A copy: it stays what it is when another one takes its place.
-    pub fn router(&self) -> Arc<Router> {
-        Arc::clone(&self.steering.now.load().router)
+/// The router of a selector that can be exchanged while other threads decide.
+pub(super) struct ActiveRouter {
+    state: ArcSwap<RouterState>,
+    /// Whether only learning serves; nearly every decision reads it. Written after `state`. A reader of an old `true`
+    /// decides as if it had come a moment earlier; a reader of an old `false` finds the truth in `state`.
+    is_plain: AtomicBool,
+}
+
+/// The active router, and the fallback if learning is out of service.
+#[derive(Clone)]
+struct RouterState {
+    router: Arc<Router>,
+    fallback: Option<Arc<Fallback>>,
+}
+
+impl RouterState {
+    /// Returns whether learning is out of service. Without a table a fallback has no effect.
+    fn has_fallen_back(&self) -> bool {
+        self.fallback.is_some() && !self.router.table.is_empty()
+    }
+}
+
+impl fmt::Debug for ActiveRouter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ActiveRouter").field("router", &self.state.load().router).finish_non_exhaustive()
+    }
+}
+
+impl ActiveRouter {
+    pub(super) fn new(router: Router) -> Self {
+        let is_plain = AtomicBool::new(router.is_plain());
+        Self { state: ArcSwap::from_pointee(RouterState { router: Arc::new(router), fallback: None }), is_plain }
     }
 
-    /// Puts another router in force, from the next decision on, while other threads decide. Visits that have made an attempt stay
-    /// with the arm that they began with. A fall-back stays in force.
+    fn change(&self, change: impl Fn(&RouterState) -> RouterState) {
+        self.state.rcu(|state| change(state));
+        // Two threads that change at once may get here in either order: each writes the state that it finds, and the later
+        // one finds both changes. Release pairs with the Acquire in `is_only_learning`: a reader of `false` finds the
+        // router that it was written for.
+        let state = self.state.load();
+        self.is_plain.store(state.router.is_plain() && !state.has_fallen_back(), Ordering::Release);
+        drop(state);
+        let latest = self.state.load();
+        if !latest.router.is_plain() || latest.has_fallen_back() {
+            self.is_plain.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl Selector {
+    /// Returns the active router. It is a copy: it stays unchanged if another one replaces it.
+    pub fn router(&self) -> Arc<Router> {
+        Arc::clone(&self.active_router.state.load().router)
+    }
+
+    /// Replaces the router, from the next decision on, while other threads decide. A visit that has made an attempt stays
+    /// with its first arm. A fallback stays active.
     ///
     /// # Errors
-    /// [`RouterError`] when its mode needs a table and it has none, or a route leads to no candidate; the old one stays.
+    /// [`RouterError`] if the mode needs a table and there is none, or if a route names a fetcher that is not a candidate;
+    /// the old router stays.
     ///
     /// ```
     /// use fetchwise::Selector;
@@ -41,7 +97,7 @@ impl Selector {
         router.check(self.candidates().map(|(_, spec)| &*spec.name))?;
         let router = Arc::new(router);
         trace::router(&router);
-        self.steering.change(|now| InForce { router: Arc::clone(&router), fallen: now.fallen.clone() });
+        self.active_router.change(|state| RouterState { router: Arc::clone(&router), fallback: state.fallback.clone() });
         Ok(())
     }
 
@@ -53,8 +109,8 @@ impl Selector {
         self.set_router(Router { mode, ..(*self.router()).clone() })
     }
 
-    /// Changes the share of domains that [`Mode::Split`] gives to learning, 0 to 1. A domain that has learning at a share has it at
-    /// every larger one.
+    /// Changes the share of domains that [`Mode::Split`] gives to learning, 0 to 1. A domain that learning serves at one
+    /// share is served by it at every larger one.
     ///
     /// # Errors
     /// [`RouterError::Share`]; the old share stays.
@@ -62,26 +118,29 @@ impl Selector {
         self.set_router(Router { split_share: share, ..(*self.router()).clone() })
     }
 
-    /// Why learning is out of service, if it is.
+    /// Returns why learning is out of service, if it is.
     pub fn fallen_back(&self) -> Option<Arc<Fallback>> {
-        self.steering.now.load().fallen.clone()
+        self.active_router.state.load().fallback.clone()
     }
 
-    /// Takes learning out of service: the table serves every domain that it knows, whatever the mode, until
-    /// [`resume`](Self::resume). What learning would have taken is asked and recorded on. Without a table nothing changes, and it is
-    /// remembered for when there is one.
-    pub fn fall_back(&self, why: Fallback) {
-        trace::fell_back(&why);
-        let why = Arc::new(why);
-        self.steering.change(|now| InForce { router: Arc::clone(&now.router), fallen: Some(Arc::clone(&why)) });
+    /// Takes learning out of service: the table serves every domain that it contains, whatever the mode, until
+    /// [`resume`](Self::resume). The choices of learning are still recorded. Without a table nothing changes until there
+    /// is one.
+    pub fn fall_back(&self, fallback: Fallback) {
+        trace::fell_back(&fallback);
+        let fallback = Arc::new(fallback);
+        self.active_router.change(|state| RouterState {
+            router: Arc::clone(&state.router),
+            fallback: Some(Arc::clone(&fallback)),
+        });
     }
 
     /// Puts learning back into service.
     pub fn resume(&self) {
-        self.steering.change(|now| InForce { router: Arc::clone(&now.router), fallen: None });
+        self.active_router.change(|state| RouterState { router: Arc::clone(&state.router), fallback: None });
     }
 
-    /// Decides about a first attempt by the router that is in force, as a visit does. `learning` is the link's own wish.
+    /// Decides about a first attempt by the active router, as a visit does. `learning` is the link's own mode.
     ///
     /// # Errors
     /// As [`Router::decide`].
@@ -91,20 +150,20 @@ impl Selector {
         Ok(routed)
     }
 
-    /// The same for a visit, whose requests are counted as they are handed out.
+    /// Does the same for a visit, whose requests are counted when they are handed out.
     pub(crate) fn route_uncounted(
         &self,
         url: &Url,
         situation: &SelectContext<'_>,
         learning: Option<bool>,
     ) -> Result<Routed, RouteError> {
-        let now = self.steering.now.load();
-        now.router.decide_as(self, url, situation, learning, now.has_fallen())
+        let state = self.active_router.state.load();
+        state.router.decide_as(self, url, situation, learning, state.has_fallen_back())
     }
 
-    /// Whether learning serves everything, links with a wish of their own apart. One atomic read.
+    /// Returns whether learning serves every link that sets no mode of its own. One atomic read.
     pub(crate) fn is_only_learning(&self) -> bool {
-        self.steering.is_plain.load(Ordering::Acquire)
+        self.active_router.is_plain.load(Ordering::Acquire)
     }
 }
 
@@ -126,7 +185,7 @@ mod tests {
         (routed.arm, routed.decision.selected().unwrap().source.name())
     }
 
-    fn why() -> Fallback {
+    fn fallback() -> Fallback {
         Fallback { at: Timestamp::now(), from: Mode::Split, split_share: 0.5, reason: "worse".to_owned() }
     }
 
@@ -158,7 +217,7 @@ mod tests {
     fn after_a_fallback_the_table_serves_its_domains_until_resume() {
         let router = Router { mode: Mode::Learning, table: table(&["a.org"]), split_share: 1.0 };
         let selector = Selector::builder().router(router).build().unwrap();
-        selector.fall_back(why());
+        selector.fall_back(fallback());
         assert_eq!(source(&selector, "http://a.org/"), (Mode::Legacy, "hard_coded"));
         assert_eq!(source(&selector, "http://other.org/").0, Mode::Learning, "learning still serves domains without a route");
         let routed = |text: &str| {
@@ -175,7 +234,7 @@ mod tests {
     #[test]
     fn without_a_table_a_fallback_has_no_effect() {
         let selector = Selector::builder().build().unwrap();
-        selector.fall_back(why());
+        selector.fall_back(fallback());
         assert!(selector.is_only_learning());
         assert_eq!(source(&selector, "http://a.org/"), (Mode::Learning, "probe"));
     }

@@ -15,7 +15,7 @@ use crate::router::Router;
 use crate::score::Settings;
 use crate::score::estimate::{Prior, Priors};
 use crate::score::importance::Importances;
-use crate::selector::router_state::Steering;
+use crate::selector::active_router::ActiveRouter;
 use crate::state::State;
 use fetchwise_pace::{Pace, PaceMode};
 use fetchwise_types::heuristic::UrlExtractor;
@@ -228,7 +228,7 @@ impl SelectorBuilder {
             sink: self.sink,
             clamped: AtomicU64::new(0),
             visits: self.visits,
-            steering: Steering::new(self.router),
+            active_router: ActiveRouter::new(self.router),
             clock: self.clock,
             state: Arc::new(State::default()),
             pace: self.pace,

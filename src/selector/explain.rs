@@ -8,7 +8,7 @@ use super::{Selector, SelectContext};
 use crate::backoff::LinkState;
 use crate::explain::{self, CandidateView, Counterfactual, Explanation, Steps};
 use crate::score::Settings;
-use crate::score::estimate::{Beside, Candidates, NoTrace, Walk};
+use crate::score::estimate::{HeuristicSources, Candidates, NoTrace, Walk};
 use fetchwise_types::decision::Decision;
 use fetchwise_types::heuristic::url::{UrlError, UrlFeatures, identity};
 
@@ -20,7 +20,7 @@ impl Selector {
     pub fn explain(&self, url: &Url, situation: &SelectContext<'_>) -> Result<Explanation, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
-        let mut steps = Steps::new(&self.registry, self.evidence.tags(), features.path_depth);
+        let mut steps = Steps::new(&self.registry, self.evidence.signals(), features.path_depth);
         let decision = self.decide(url, &features, situation, &mut candidates, &mut steps);
         let link = LinkState { paused_until: None, ..situation.link };
         let awake = SelectContext { link, host_trial: true, ..*situation };
@@ -51,8 +51,8 @@ impl Selector {
         self.enlist(&mut candidates, None, situation);
         let (priors, importances) = (&self.priors, &self.importances);
         let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, situation.now);
-        let beside = Beside { url, extractors: &self.extractors, heuristics: situation.heuristics };
-        walk.run(&mut candidates, beside, situation.hint, None, &mut NoTrace);
+        let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: situation.heuristics };
+        walk.run(&mut candidates, sources, situation.hint, None, &mut NoTrace);
         let decision = self.choose(url, &candidates, &settings, (0, false), situation);
         let taken = decision.selected().and_then(|take| candidates.get(take.fetcher.index()));
         Counterfactual::WithoutDomain { decision, candidate: taken.map(|c| CandidateView::of(c, &settings)) }

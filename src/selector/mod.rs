@@ -19,7 +19,7 @@ use crate::backoff::{BackoffSettings, LinkState};
 use crate::evidence::{Breaker, Entry, Evidence, Weights};
 use crate::metrics::recorder::Meter;
 use crate::policy::{Policy, View};
-use crate::score::estimate::{Beside, Candidates, Local, NoTrace, Priors, Trace, Walk};
+use crate::score::estimate::{HeuristicSources, Candidates, Local, NoTrace, Priors, Trace, Walk};
 use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
 use crate::state::State;
@@ -44,14 +44,13 @@ mod replay;
 #[cfg(feature = "journal")]
 mod replication;
 mod route;
-mod router_state;
 mod sink;
 mod vendor_outlook;
 
-pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, MeasuredCost, TagFetcher, TagView};
+pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, MeasuredCost, HostSignalFetcher, HostSignalView};
 pub use crate::score::estimate::Prior;
 pub use crate::selector::admin::{LinkAtRisk, PausedHost, RiskReason};
-use crate::selector::router_state::Steering;
+use crate::selector::active_router::ActiveRouter;
 pub use builder::SelectorBuilder;
 pub use sink::{Released, Sink, SinkError};
 
@@ -158,7 +157,7 @@ pub struct Selector {
     meter: Meter,
     clamped: AtomicU64,
     visits: VisitSettings,
-    steering: Steering,
+    active_router: ActiveRouter,
     clock: Arc<Clock>,
     state: Arc<State>,
     pace: Option<Box<Pace>>,
@@ -254,7 +253,7 @@ impl Selector {
         };
         let is_of_url =
             |heuristic: &Heuristic| is_of_url(&heuristic.kind) || own.contains(heuristic) || known.contains(heuristic);
-        let carried = self.evidence.carried(attempt, &self.registry, is_of_url);
+        let carried = self.evidence.signal_heuristics(attempt, &self.registry, is_of_url);
         attempt.heuristics.extend(carried.into_iter().map(Tag::from));
     }
 
@@ -433,7 +432,7 @@ impl Selector {
         let guard = self.evidence.guard();
         let mut local = Local::find(&self.evidence, features, &guard);
         if self.settings.host_signal_weight > 0.0 {
-            local = local.showing(&self.evidence, situation.now);
+            local = local.with_host_signals(&self.evidence, situation.now);
         }
         let domain = local.domain;
         if domain.is_some_and(|entry| entry.paused_until().is_some() || entry.has_breakers()) {
@@ -446,14 +445,14 @@ impl Selector {
         self.enlist(candidates, domain, situation);
         let (priors, importances) = (&self.priors, &self.importances);
         let walk = Walk::new(&self.evidence, priors, importances, &self.settings, &guard, features, situation.now);
-        let beside = Beside { url, extractors: &self.extractors, heuristics: situation.heuristics };
-        walk.run(candidates, beside, situation.hint, Some(local), trace);
+        let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: situation.heuristics };
+        walk.run(candidates, sources, situation.hint, Some(local), trace);
         if let Some(wanted) = situation.wanted.and_then(|id| candidates.get(id.index())) {
             return Decision::Selected(take(wanted, Source::Requested, Rule::Requested, 1.0));
         }
         // Relaxed: it seeds a hash.
         let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
-        let behind_vendor = situation.attempts == 0 && local.shown.knows_the_vendor(candidates, walk.kind, walk.down);
+        let behind_vendor = situation.attempts == 0 && local.shown.has_vendor_evidence(candidates, walk.kind, walk.down);
         self.choose(url, candidates, &self.settings, (domain_attempts, behind_vendor), situation)
     }
 

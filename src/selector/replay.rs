@@ -1,14 +1,14 @@
 //! The functions with which a journal restores evidence. Nothing here decides.
 
 use super::Selector;
-use crate::evidence::{Evidence, Voice};
+use crate::evidence::{Evidence, SignalObservation};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::time::Timestamp;
 
 impl Selector {
     /// Learns from an attempt in place, without the evidence that domains share; the policy does not see it. Returns
     /// what it says about the signals of its host, for [`hear`](Self::hear).
-    pub(crate) fn learn(&self, shared: &Evidence, attempt: &impl crate::evidence::Observed) -> Option<Voice> {
+    pub(crate) fn learn(&self, shared: &Evidence, attempt: &impl crate::evidence::Observation) -> Option<SignalObservation> {
         self.evidence.observe_apart(shared, attempt, &self.registry)
     }
 
@@ -19,8 +19,8 @@ impl Selector {
     }
 
     /// Learns what attempts say about host signals, in the order of the log.
-    pub(crate) fn hear(&self, voices: impl IntoIterator<Item = Voice>) {
-        voices.into_iter().for_each(|voice| self.evidence.hear(&voice));
+    pub(crate) fn hear(&self, voices: impl IntoIterator<Item = SignalObservation>) {
+        voices.into_iter().for_each(|voice| self.evidence.observe_signals(&voice));
     }
 
     /// Prefetches the entries of the sites with these hashes.
@@ -39,8 +39,8 @@ impl Selector {
     }
 
     /// Retracts an attempt. `with_domain` says whether its domain's own evidence still contains it.
-    pub(crate) fn take_back(&self, attempt: &impl crate::evidence::Observed, with_domain: bool) {
-        self.evidence.take_back(attempt, &self.registry, with_domain);
+    pub(crate) fn take_back(&self, attempt: &impl crate::evidence::Observation, with_domain: bool) {
+        self.evidence.retract(attempt, &self.registry, with_domain);
     }
 
     /// Counts an attempt in the daily counts of its domain only.
@@ -54,12 +54,12 @@ impl Selector {
     }
 
     /// Returns all evidence that has not faded by `as_of`.
-    pub(crate) fn image(&self, as_of: Timestamp, fetchers: &[String]) -> crate::evidence::columns::Image {
+    pub(crate) fn image(&self, as_of: Timestamp, fetchers: &[String]) -> crate::evidence::columns::EvidenceImage {
         self.evidence.image(&self.registry, as_of, fetchers)
     }
 
     /// Adds the evidence of an image.
-    pub(crate) fn absorb(&self, image: &crate::evidence::columns::Image) {
+    pub(crate) fn absorb(&self, image: &crate::evidence::columns::EvidenceImage) {
         self.evidence.absorb(image, &self.registry);
     }
 

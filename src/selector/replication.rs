@@ -4,7 +4,7 @@
 
 use super::Selector;
 use crate::error::Error;
-use crate::evidence::columns::How;
+use crate::evidence::columns::CombineMode;
 use crate::evidence::{RemoteAttempt, EvidenceSnapshot};
 use fetchwise_types::heuristic::url::{ContentKind, suffix_of};
 use fetchwise_types::time::Timestamp;
@@ -60,13 +60,13 @@ impl Selector {
     /// too many keys, those that no other process has attempted are evicted first.
     #[doc(hidden)]
     pub fn learn_fact_doubted(&self, fact: &RemoteAttempt<'_>) {
-        self.evidence.observe_doubted(fact, &self.registry);
+        self.evidence.observe_low_priority(fact, &self.registry);
     }
 
     /// Gives all keys of a snapshot that this process has learned from the same eviction priority.
     #[doc(hidden)]
     pub fn doubt_share(&self, share: &EvidenceSnapshot) {
-        self.evidence.doubt(&share.0);
+        self.evidence.mark_low_priority(&share.0);
     }
 
     /// Returns the maximum number of keys, if there is a limit.
@@ -78,19 +78,19 @@ impl Selector {
     /// Retracts an attempt of another process. `with_domain` says whether its domain's own evidence still contains it.
     #[doc(hidden)]
     pub fn take_back_fact(&self, fact: &RemoteAttempt<'_>, with_domain: bool) {
-        self.evidence.take_back(fact, &self.registry, with_domain);
+        self.evidence.retract(fact, &self.registry, with_domain);
     }
 
     /// Adds another process's evidence.
     #[doc(hidden)]
     pub fn take_share(&self, share: &EvidenceSnapshot) {
-        self.evidence.combine(&share.0, &self.registry, How::TakeIn);
+        self.evidence.combine(&share.0, &self.registry, CombineMode::Add);
     }
 
     /// Retracts another process's evidence.
     #[doc(hidden)]
     pub fn give_share_back(&self, share: &EvidenceSnapshot) {
-        self.evidence.combine(&share.0, &self.registry, How::GiveBack);
+        self.evidence.combine(&share.0, &self.registry, CombineMode::Subtract);
     }
 
     /// Returns all its evidence, without entries whose weight at `as_of` is below `least`.
@@ -135,14 +135,14 @@ mod tests {
         let (_, left) = flooded(|selector, attempt| selector.observe(attempt));
         assert!(left < 100, "without marks the least attempted keys go: {left}");
         let (selector, left) =
-            flooded(|selector, attempt| selector.evidence.observe_doubted(attempt, &selector.registry));
+            flooded(|selector, attempt| selector.evidence.observe_low_priority(attempt, &selector.registry));
         assert_eq!(left, 200);
         assert!(selector.keys() <= 400 && selector.evicted_keys() > 1500);
-        assert!(selector.evidence.doubts() <= 400, "evicted keys are not kept");
+        assert!(selector.evidence.low_priority_keys() <= 400, "evicted keys are not kept");
         // A key that another process attempts too is like any other key.
         selector.observe(&attempt("flood1999.net", NOW));
         for n in 0..3000 {
-            selector.evidence.observe_doubted(&attempt(&format!("more{n}.net"), NOW), &selector.registry);
+            selector.evidence.observe_low_priority(&attempt(&format!("more{n}.net"), NOW), &selector.registry);
         }
         assert!(of(&selector, "flood1999.net").total > 1.9);
     }
@@ -157,7 +157,7 @@ mod tests {
             apart.observe(&brought);
         }
         selector.observe(&attempt("flood7.net", NOW));
-        selector.evidence.doubt(&apart.share(NOW, 0.0).0);
+        selector.evidence.mark_low_priority(&apart.share(NOW, 0.0).0);
         let long_ago = Timestamp::from_millis(NOW.as_millis() - 30 * 86_400_000);
         (0..250).for_each(|n| selector.observe(&attempt(&format!("own{n}.org"), long_ago)));
         let left = (0..250).filter(|n| of(&selector, &format!("own{n}.org")).total > 0.0).count();

@@ -8,8 +8,8 @@ use std::fmt;
 use url::Url;
 
 use super::{Selector, SelectContext};
-use crate::evidence::{Side, Tags, day_of};
-use crate::explain::{TagFetcher, TagView};
+use crate::evidence::{SignalSide, HostSignals, day_of};
+use crate::explain::{HostSignalFetcher, HostSignalView};
 use crate::score::estimate::Local;
 use fetchwise_types::heuristic::url::{UrlError, UrlFeatures};
 use fetchwise_types::registry::FetcherId;
@@ -55,33 +55,33 @@ impl Selector {
 
     /// Returns the signals that the host of `url` showed, and the success of the fetchers on other hosts that showed
     /// the same.
-    pub(super) fn shown_by_host(&self, url: &Url, now: Timestamp) -> Result<Vec<TagView>, UrlError> {
+    pub(super) fn shown_by_host(&self, url: &Url, now: Timestamp) -> Result<Vec<HostSignalView>, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let guard = self.evidence.guard();
         let local = Local::find(&self.evidence, &features, &guard);
-        let (tags, today, down) = (self.evidence.tags(), day_of(now), self.evidence.decay().down(now));
-        let known = if self.settings.host_signal_weight > 0.0 { local.known(today) } else { [None; 2] };
+        let (signals, today, down) = (self.evidence.signals(), day_of(now), self.evidence.decay().down(now));
+        let known = if self.settings.host_signal_weight > 0.0 { local.shown_signals(today) } else { [None; 2] };
         let mut views = Vec::new();
-        for (side, (id, day)) in Side::BOTH.into_iter().zip(known).filter_map(|(side, known)| Some((side, known?))) {
-            let (Some(tag), Some(row)) = (tags.name_of(id), tags.row(id)) else { continue };
+        for (side, (id, day)) in SignalSide::BOTH.into_iter().zip(known).filter_map(|(side, known)| Some((side, known?))) {
+            let (Some(tag), Some(row)) = (signals.name_of(id), signals.row(id)) else { continue };
             let of = |(fetcher, name): (FetcherId, &str)| {
                 let heard = row.cell(fetcher, self.evidence.kind(&features))?.read(down);
-                let all = tags.category(side)?.cell(fetcher, self.evidence.kind(&features))?.read(down);
+                let all = signals.category(side)?.cell(fetcher, self.evidence.kind(&features))?.read(down);
                 let at = |seconds: u32| Timestamp::from_millis(i64::from(seconds) * 1000);
-                (heard.total > 0.0).then(|| TagFetcher {
+                (heard.total > 0.0).then(|| HostSignalFetcher {
                     fetcher: name.to_owned(),
                     success_rate: heard.success / heard.total,
                     attempts: heard.total,
                     hosts: heard.hosts,
                     category_rate: all.success / all.total.max(f64::MIN_POSITIVE),
-                    weight: if side == Side::Blocked { heard.alike } else { self.settings.level_weight },
+                    weight: if side == SignalSide::Blocked { heard.alike } else { self.settings.level_weight },
                     turned_at: (heard.turned_s > 0).then(|| at(heard.turned_s)),
                 })
             };
             let fetchers = self.registry.candidates().map(|(id, spec)| (id, &*spec.name)).filter_map(of).collect();
-            views.push(TagView {
+            views.push(HostSignalView {
                 tag: tag.into(),
-                is_vendor: side == Side::Blocked && !Tags::is_category(id),
+                is_vendor: side == SignalSide::Blocked && !HostSignals::is_category(id),
                 last_shown: Timestamp::from_millis(i64::from(day) * 86_400_000),
                 fetchers,
             });
