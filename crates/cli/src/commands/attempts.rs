@@ -14,7 +14,7 @@ use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::json::to_json_line;
 use fetchwise::heuristic::url::parse;
-use fetchwise::journal::{self, OutcomeFilter, QueryStats, Order, AttemptQuery};
+use fetchwise::journal::{self, AttemptQuery, Order, OutcomeFilter, QueryStats};
 use fetchwise::rfc3339;
 use fetchwise::unknown_name::UnknownName;
 

@@ -10,7 +10,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{DIM, Out, percent, plain, styled};
 use fetchwise::analytics::{BanRate, DayHistory};
-use fetchwise::journal::{self, Order, AttemptQuery};
+use fetchwise::journal::{self, AttemptQuery, Order};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use fetchwise_serve::json::BanRateJson;

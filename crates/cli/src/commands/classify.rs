@@ -25,8 +25,7 @@ use fetchwise_serve::json::{VerdictJson, headers};
 #[derive(Debug, Args)]
 #[command(
     after_help = "A line of a batch is {\"url\", \"status\", \"headers\", \"body_path\"}; a relative body_path is \
-    relative \
-    to the batch file.\n\n\
+    relative to the batch file.\n\n\
     Examples:\n  \
     fetchwise classify page.html --status 403 --header 'Server: cloudflare' --explain\n  \
     curl -s https://example.org/ | fetchwise classify -\n  \

@@ -17,8 +17,7 @@ use fetchwise_serve::json::HostJson;
 #[derive(Debug, Args)]
 #[command(
     after_help = "rate is the rate at which a host would be asked now; after a restart it begins below the limit. All \
-    values come from \
-    the log: a running crawl's changes appear within a moment.\n\n\
+    values come from the log: a running crawl's changes appear within a moment.\n\n\
     Examples:\n  fetchwise hosts\n  fetchwise hosts --paused --json"
 )]
 pub(crate) struct HostsArgs {

@@ -20,12 +20,10 @@ use fetchwise::heuristic::url::domain_of;
 #[derive(Debug, Args)]
 #[command(
     after_help = "attempts are all matches; counted are those whose outcome counts, without failures that the fetcher \
-    did not cause (such as \
-    a 404). Both rates are over the counted ones. success_rate weighs each of them alike. decayed_success_rate weighs \
-    as evidence does: an \
-    attempt counts half after each half-life, and a timeout half as much as others. In a fleet, separate columns show \
-    the attempts of \
-    peers, which do not publish failures that the fetcher did not cause.\n\n\
+    did not cause (such as a 404). Both rates are over the counted ones. success_rate weighs each of them alike. \
+    decayed_success_rate weighs as evidence does: an attempt counts half after each half-life, and a timeout half as \
+    much as others. In a fleet, separate columns show the attempts of peers, which do not publish failures that the \
+    fetcher did not cause.\n\n\
     Examples:\n  \
     fetchwise query --where domain=example.org --where suffix=.pdf\n  \
     fetchwise query --where status_403=true --json"

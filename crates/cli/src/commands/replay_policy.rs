@@ -18,10 +18,9 @@ use fetchwise::policy;
 #[derive(Debug, Args)]
 #[command(
     after_help = "estimate is doubly robust: the selector's own expectation, corrected by the log where both chose \
-    the same \
-    fetcher. ips is inverse propensity scoring alone; logged is the value of the log itself. Intervals are 95 %. \
-    Warnings \
-    say why the log cannot support the estimate: it has no data about requests that its policy never made.\n\n\
+    the same fetcher. ips is inverse propensity scoring alone; logged is the value of the log itself. Intervals are \
+    95 %. Warnings say why the log cannot support the estimate: it has no data about requests that its policy never \
+    made.\n\n\
     Policies: default, index, confident, published.\n\n\
     Examples:\n  fetchwise replay-policy --policy index\n  fetchwise replay-policy --policy default,published --json"
 )]

@@ -159,8 +159,7 @@ fn show(rollout: &Rollout, guard: &GuardSettings, out: &mut Out) -> Result<(), F
     out.line(styled(
         DIM,
         "95 % intervals for one look, with hosts as the sample: shares by Wilson, cost and requests by a bootstrap \
-         over hosts, \
-         latency by Woodruff, differences by Newcombe",
+         over hosts, latency by Woodruff, differences by Newcombe",
     ))?;
     let left_out = rollout.comparison.named + rollout.comparison.unknown;
     if left_out > 0 {

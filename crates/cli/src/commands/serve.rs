@@ -52,15 +52,12 @@ const UPKEEP_TICK: Duration = Duration::from_secs(2);
 /// A crawler in any language asks which fetcher to use, fetches with its own client, and reports the result: by a
 /// visit, or by single decisions and attempts. The server has exclusive access to the data directory while it runs.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Tokens come from --token-file (one per line, in plain text or as `sha256:HASH`) or from \
-    $FETCHWISE_TOKEN. A server \
-    needs one unless it listens on loopback only.\n\n\
+#[command(after_help = "Tokens come from --token-file (one per line, in plain text or as `sha256:HASH`) or from \
+    $FETCHWISE_TOKEN. A server needs one unless it listens on loopback only.\n\n\
     Examples:\n  fetchwise serve --listen 127.0.0.1:7117\n  \
     curl -d '{\"urls\": [\"https://example.org/\"]}' http://127.0.0.1:7117/v1/select\n  \
     fetchwise serve --new-token --token-file tokens.txt       print a new token and store its hash\n  \
-    fetchwise serve --listen 0.0.0.0:7117 --token-file tokens.txt"
-)]
+    fetchwise serve --listen 0.0.0.0:7117 --token-file tokens.txt")]
 pub(crate) struct ServeArgs {
     /// Listen on this address; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = LISTEN)]
@@ -165,7 +162,8 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
             fleet.end().await;
         }
         if cut > 0 {
-            note(format_args!("{cut} requests did not finish within {} and were cut off", humantime::format_duration(args.grace)));
+            let grace = humantime::format_duration(args.grace);
+            note(format_args!("{cut} requests did not finish within {grace} and were cut off"));
         }
         Ok(journal)
     });
@@ -182,8 +180,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
 
 /// Prints a new token and stores its hash.
 fn new_token(file: &Path, out: &mut Out) -> Result<Exit, Failure> {
-    let token =
-        Tokens::random().map_err(|error| Failure::failed(format_args!("cannot create a token: {error}")))?;
+    let token = Tokens::random().map_err(|error| Failure::failed(format_args!("cannot create a token: {error}")))?;
     Tokens::append(file, &token)
         .map_err(|error| Failure::failed(format_args!("cannot write to {}: {error}", file.display())))?;
     match out.json {
@@ -198,10 +195,7 @@ fn new_token(file: &Path, out: &mut Out) -> Result<Exit, Failure> {
 fn tell(dir: &Path, address: SocketAddr) -> Told {
     let file = dir.join(ADDRESS_FILE);
     if let Err(error) = std::fs::write(&file, format!("http://{address}\n")) {
-        note(format_args!(
-            "warning: cannot write {}, so commands cannot find the server: {error}",
-            file.display()
-        ));
+        note(format_args!("warning: cannot write {}, so commands cannot find the server: {error}", file.display()));
     }
     Told(file)
 }
@@ -290,8 +284,7 @@ fn options(args: &ServeArgs, address: SocketAddr) -> Options {
     if files < most {
         note(format_args!(
             "warning: at most {files} connections instead of {most}: this process may open no more files; raise the \
-             limit \
-             (ulimit -n)"
+             limit (ulimit -n)"
         ));
     }
     let default = if address.ip().to_canonical().is_loopback() { 0 } else { RATE };

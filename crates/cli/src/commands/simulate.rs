@@ -177,8 +177,8 @@ fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
 #[cfg(not(feature = "fleet"))]
 fn run_fleet(args: &SimulateArgs, _: &mut Out) -> Result<Exit, Failure> {
     let SimulateArgs { delay: _, egress: _, own: _, plots: _, .. } = args;
-    Err(Failure::usage("simulate --fleet is missing in this build").advise("build fetchwise-cli with the feature \
-                                                                            `fleet`"))
+    Err(Failure::usage("simulate --fleet is missing in this build")
+        .advise("build fetchwise-cli with the feature `fleet`"))
 }
 
 /// Runs the command for worlds of rate limits.
@@ -292,8 +292,7 @@ fn shipped(name: &str) -> Option<&'static str> {
 
 fn no_such_world(name: &str) -> Failure {
     let names: Vec<&str> = SHIPPED.iter().chain(&MORE).chain(&PACE_WORLDS).chain(&JOINT_WORLDS).map(|w| w.0).collect();
-    Failure::usage(format_args!("unknown world {name:?}"))
-        .advise(format!("choose one of {}", names.join(", ")))
+    Failure::usage(format_args!("unknown world {name:?}")).advise(format!("choose one of {}", names.join(", ")))
 }
 
 /// Returns the requested worlds: files, or built-in ones by name. A file takes precedence over a name.
@@ -362,8 +361,9 @@ fn parse_seeds(text: &str) -> Result<SeedRange, String> {
     const MAX_SEEDS: u64 = 1000;
     let (first, last) = text.split_once("..").map_or((text, text), |(a, b)| (a, b.strip_prefix('=').unwrap_or(b)));
     let number = |text: &str| {
-        text.trim().parse::<u64>().map_err(|_| format!("{text:?} is not a valid seed: expected A..B, such as \
-                                                        9001..9005"))
+        text.trim()
+            .parse::<u64>()
+            .map_err(|_| format!("{text:?} is not a valid seed: expected A..B, such as 9001..9005"))
     };
     let range = SeedRange { first: number(first)?, last: number(last)? };
     match range.last.checked_sub(range.first) {

@@ -18,12 +18,9 @@ use fetchwise_serve::json::StatsJson;
 #[derive(Debug, Args)]
 #[command(
     after_help = "success_rate and ban_rate are shares of all attempts; learned, inferred, probed and explored are \
-    shares of \
-    the attempts with a known decision. By day or week they show the progress of learning: probes become learned \
-    decisions, \
-    and requests per page fall towards one. In a fleet, separate columns show the attempts of peers, and how many of \
-    them \
-    delivered or were blocked. Peers do not publish their decisions.\n\n\
+    shares of the attempts with a known decision. By day or week they show the progress of learning: probes become \
+    learned decisions, and requests per page fall towards one. In a fleet, separate columns show the attempts of \
+    peers, and how many of them delivered or were blocked. Peers do not publish their decisions.\n\n\
     Examples:\n  fetchwise stats --by domain\n  fetchwise stats --by day --json"
 )]
 pub(crate) struct StatsArgs {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use fetchwise_testsite::benchmark_sites::{BenchmarkSites, Ledger, SitePlan, RENDER_COST, Score, default_plans};
+use fetchwise_testsite::benchmark_sites::{BenchmarkSites, Ledger, RENDER_COST, Score, SitePlan, default_plans};
 use fetchwise_testsite::submission_server::SubmissionServer;
 use serde::{Deserialize, Serialize};
 

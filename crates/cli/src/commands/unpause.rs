@@ -23,9 +23,8 @@ use fetchwise_serve::json::ReleasedJson;
 #[derive(Debug, Args)]
 #[command(
     after_help = "If `fetchwise serve` uses the data directory, or with --server, the command asks the server, which \
-    ends the pause at \
-    once. Alongside any other running crawler the command fails with exit code 3, because the crawler has exclusive \
-    access to the log.\n\n\
+    ends the pause at once. Alongside any other running crawler the command fails with exit code 3, because the \
+    crawler has exclusive access to the log.\n\n\
     Examples:\n  fetchwise release example.org\n  fetchwise release --link https://example.org/a\n  \
     FETCHWISE_TOKEN=... fetchwise release example.org --server http://10.0.0.7:7117"
 )]
@@ -116,8 +115,8 @@ fn ask(server: &str, args: &ReleaseArgs, target: &ReleaseTarget, out: &mut Out) 
     }
     let failed = |what: String| Failure::failed(format_args!("the server at {}: {what}", plain(base.as_str())));
     let mut response = request.send(&body).map_err(|error| {
-        failed(error.to_string()).advise("check that the server runs; if it has ended, run this command without \
-                                          --server")
+        failed(error.to_string())
+            .advise("check that the server runs; if it has ended, run this command without --server")
     })?;
     let status = response.status().as_u16();
     let body = response
@@ -149,13 +148,12 @@ fn token(args: &ReleaseArgs) -> Result<Option<String>, Failure> {
         .map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", path.display())))?;
     let token = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with(HASHED));
     match token {
-        None if text.contains(HASHED) => Err(Failure::usage(format_args!(
-            "{} contains hashes, not tokens",
-            plain(&path.display().to_string())
-        ))
-        .advise(
-            "put the token itself, as `serve --new-token` printed it, into FETCHWISE_TOKEN or a separate file",
-        )),
+        None if text.contains(HASHED) => {
+            Err(Failure::usage(format_args!("{} contains hashes, not tokens", plain(&path.display().to_string())))
+                .advise(
+                    "put the token itself, as `serve --new-token` printed it, into FETCHWISE_TOKEN or a separate file",
+                ))
+        }
         token => Ok(token.map(str::to_owned)),
     }
 }

@@ -19,8 +19,9 @@ use crate::commands::{
     name = "fetchwise",
     version,
     about = "Learns which fetcher works for which URL, and keeps a crawler from getting its IP address banned",
-    long_about = "Learns which fetcher (a plain request, a browser, a stealth browser, an archive, ...) works for which URL, \
-        from the attempts that it makes or receives, and keeps a crawler from getting its IP address banned.\n\n\
+    long_about = "Learns which fetcher (a plain request, a browser, a stealth browser, an archive, ...) works for \
+        which URL, from the attempts that it makes or receives, and keeps a crawler from getting its IP address \
+        banned.\n\n\
         Results go to stdout, progress and messages to stderr. With --json, each result is one JSON object on one \
         line.",
     after_help = "Examples:\n  \

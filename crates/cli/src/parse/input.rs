@@ -123,9 +123,8 @@ pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Failure {
 pub(crate) fn read_domain(text: &str) -> Result<String, Failure> {
     let text = text.trim();
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
-    let bad = || {
-        Failure::usage(format_args!("{text:?} is not a valid domain")).advise("expected a name such as example.org")
-    };
+    let bad =
+        || Failure::usage(format_args!("{text:?} is not a valid domain")).advise("expected a name such as example.org");
     let url = parse(&url).map_err(|_| bad())?;
     Ok(UrlFeatures::extract(&url).map_err(|_| bad())?.domain.to_owned())
 }

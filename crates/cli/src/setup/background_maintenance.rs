@@ -12,7 +12,9 @@ use indicatif::HumanBytes;
 use super::settings::Settings;
 use crate::terminal::exit::Failure;
 use fetchwise::journal::SEGMENT_BYTES_DEFAULT;
-use fetchwise::journal::maintenance::{COMPACT_THRESHOLD_DEFAULT, Cause, CompactReport, BackgroundMaintenance, UpkeepOptions, MaintenanceEvent};
+use fetchwise::journal::maintenance::{
+    BackgroundMaintenance, COMPACT_THRESHOLD_DEFAULT, Cause, CompactReport, MaintenanceEvent, UpkeepOptions,
+};
 
 /// Background maintenance that is running, and its messages.
 pub(crate) struct Running {
@@ -45,7 +47,8 @@ pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<Running>, 
         let _ = words(&did).map(|words| tell.send(words));
     };
     let upkeep = BackgroundMaintenance::start(dir, options, Arc::clone(&settings.clock), blank, tell);
-    let upkeep = upkeep.map_err(|error| Failure::failed(format_args!("cannot start background maintenance: {error}")))?;
+    let upkeep =
+        upkeep.map_err(|error| Failure::failed(format_args!("cannot start background maintenance: {error}")))?;
     Ok(Some(Running { upkeep, said }))
 }
 
@@ -92,7 +95,9 @@ fn words(did: &MaintenanceEvent) -> Option<String> {
             HumanBytes(*taken),
             HumanBytes(*max_disk_bytes)
         )),
-        MaintenanceEvent::Failed(error) => Some(format!("fetchwise: warning: the attempt log was not compacted: {error}")),
+        MaintenanceEvent::Failed(error) => {
+            Some(format!("fetchwise: warning: the attempt log was not compacted: {error}"))
+        }
         _ => None,
     }
 }

@@ -19,7 +19,7 @@ use fetchwise::journal::LoadReport;
 use fetchwise::registry::{FetcherId, FetcherSet, FetcherSpec};
 use fetchwise::rfc3339;
 use fetchwise::router::{RouteError, Routed, Router};
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::unknown_name::UnknownName;
 use fetchwise_serve::json::{DecisionJson, ProblemJson, Unavailable};
 
@@ -195,7 +195,8 @@ impl<'s> Decider<'s> {
         let mut unavailable = None;
         if !self.missing.is_empty() {
             let with_all = self.selector.route(url, &self.situation_with_all(url), None)?;
-            unavailable = with_all.decision.selected().map(|take| take.fetcher).filter(|id| self.missing.contains_key(id));
+            unavailable =
+                with_all.decision.selected().map(|take| take.fetcher).filter(|id| self.missing.contains_key(id));
         }
         if let Some(id) = unavailable.filter(|id| self.told.insert(*id)) {
             note(format_args!(
@@ -250,7 +251,7 @@ impl<'s> Decider<'s> {
                 format!("{} until {}", styled(ERROR, what), rfc3339::format(until))
             }
             Decision::GiveUp => styled(ERROR, "no fetcher is worth a try"),
-            Decision::NoFetcherGetsPast => styled(ERROR, "no viable fetcher: none gets past this host's vendor"),
+            Decision::NoViableFetcher => styled(ERROR, "no viable fetcher: none gets past this host's vendor"),
         }
     }
 }

@@ -12,7 +12,7 @@ use clap::Args;
 
 use super::settings::Settings;
 use crate::terminal::exit::Failure;
-use fetchwise::config::{DownloadConfig, FetcherConfig, Means, SearchConfig};
+use fetchwise::config::{DownloadConfig, FetchMethod, FetcherConfig, SearchConfig};
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::registry::{BUILT_IN, PROBE_FETCHER, canonical};
 
@@ -79,7 +79,7 @@ impl<'s> Available<'s> {
         let is_off = wanted.no_browser || wanted.chromium.is_none() && config.browser.enabled == Some(false);
         let mut likenesses = config.fetchers.iter().map(FetcherConfig::means);
         let is_wanted = BROWSERS.iter().any(|name| found.is_shipped_and_wanted(name))
-            || likenesses.any(|means| matches!(means, Means::Like(like) if BROWSERS.contains(&like)));
+            || likenesses.any(|method| matches!(method, FetchMethod::Like(like) if BROWSERS.contains(&like)));
         if is_off || !is_wanted {
             return Ok(found);
         }
@@ -96,7 +96,7 @@ impl<'s> Available<'s> {
     pub(crate) fn is_shipped_and_wanted(&self, name: &str) -> bool {
         let mut configured = self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
         self.configured.is_empty()
-            || configured.any(|fetcher| matches!(fetcher.means(), Means::Direct | Means::Browser))
+            || configured.any(|fetcher| matches!(fetcher.method(), FetchMethod::Direct | FetchMethod::Browser))
     }
 
     /// Returns the fetchers of the config that `fetch` leaves out, with the reason. A missing browser is not among
@@ -109,7 +109,7 @@ impl<'s> Available<'s> {
     /// Returns why `fetch` leaves out the candidate `name`; none if it uses it.
     pub(crate) fn why_left_out(&self, name: &str) -> Option<&str> {
         let mut configured = self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
-        let is_elsewhere = configured.any(|fetcher| fetcher.means() == Means::Provenance);
+        let is_elsewhere = configured.any(|fetcher| fetcher.method() == FetchMethod::External);
         self.why_not(name).or_else(|| is_elsewhere.then_some(ELSEWHERE))
     }
 
@@ -125,7 +125,7 @@ impl<'s> Available<'s> {
             _ if !self.configured.is_empty() => {
                 let is_browser = |fetcher: &FetcherConfig| {
                     canonical(&fetcher.name) == name
-                        && matches!(fetcher.means(), Means::Like(like) if BROWSERS.contains(&like))
+                        && matches!(fetcher.method(), FetchMethod::Like(like) if BROWSERS.contains(&like))
                 };
                 let browser = self.browser.as_ref().err().filter(|_| self.configured.iter().any(is_browser));
                 self.lacking.get(name).map(String::as_str).or_else(|| browser.map(NoBrowser::reason))
@@ -139,10 +139,12 @@ impl<'s> Available<'s> {
 /// Returns what a fetcher of the config lacks here; none if it lacks nothing that can be checked offline.
 fn lack(fetcher: &FetcherConfig) -> Option<String> {
     let of_proxy = || no_variable(fetcher.proxy_user_env.as_deref()?, "the user and password of its proxy");
-    let own = match fetcher.means() {
-        Means::Command(argv) => no_program(argv.first()?),
-        Means::Download(download) => no_program(&download_program(&download).to_string_lossy()),
-        Means::Search(search) => key_variable(&fetcher.name, &search).and_then(|name| no_variable(name, "its key")),
+    let own = match fetcher.method() {
+        FetchMethod::Command(argv) => no_program(argv.first()?),
+        FetchMethod::Download(download) => no_program(&download_program(&download).to_string_lossy()),
+        FetchMethod::Search(search) => {
+            key_variable(&fetcher.name, &search).and_then(|name| no_variable(name, "its key"))
+        }
         _ => None,
     };
     own.or_else(of_proxy)

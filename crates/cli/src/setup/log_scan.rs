@@ -9,13 +9,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::settings::say_torn;
 use crate::terminal::exit::Failure;
 use fetchwise::attempt::Attempt;
-use fetchwise::journal::{self, Entry, Replayed};
+use fetchwise::journal::{self, Entry, ReplayReport};
 
 /// The number of entries between two updates of the spinner.
 const STEP: u64 = 4096;
 
 /// Calls `f` with every attempt of the log in `dir`, oldest first. Shows a counter on stderr if that is a terminal.
-pub(crate) fn attempts(dir: &Path, mut f: impl FnMut(Attempt)) -> Result<Replayed, Failure> {
+pub(crate) fn attempts(dir: &Path, mut f: impl FnMut(Attempt)) -> Result<ReplayReport, Failure> {
     let bar = spinner();
     let mut seen = 0u64;
     let replayed = journal::replay(dir, |_, entry| {

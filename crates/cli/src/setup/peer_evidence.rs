@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::settings::Settings;
 use crate::terminal::exit::Failure;
-use fetchwise::evidence::{Fact, Said, Share};
+use fetchwise::evidence::{EvidenceSnapshot, FetcherTotals, RemoteAttempt};
 
 /// Peer attempts that are known as evidence only.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Foreign {
     /// The number of nodes whose evidence comes from a snapshot.
     pub(crate) nodes: usize,
     /// The sum of this evidence.
-    pub(crate) share: Share,
+    pub(crate) share: EvidenceSnapshot,
 }
 
 /// Sums over attempts that are known as evidence only.
@@ -49,13 +49,13 @@ impl Folded {
     }
 }
 
-impl<'s> FromIterator<&'s Said> for Folded {
-    fn from_iter<T: IntoIterator<Item = &'s Said>>(all: T) -> Self {
-        all.into_iter().fold(Self::default(), |sum, said| Self {
-            attempts: sum.attempts + said.attempts,
-            success: sum.success + said.success,
-            blocked: sum.blocked + said.blocked,
-            total: sum.total + said.total,
+impl<'s> FromIterator<&'s FetcherTotals> for Folded {
+    fn from_iter<T: IntoIterator<Item = &'s FetcherTotals>>(all: T) -> Self {
+        all.into_iter().fold(Self::default(), |sum, fetcher_totals| Self {
+            attempts: sum.attempts + fetcher_totals.attempts,
+            success: sum.success + fetcher_totals.success,
+            blocked: sum.blocked + fetcher_totals.blocked,
+            total: sum.total + fetcher_totals.total,
         })
     }
 }
@@ -74,7 +74,7 @@ impl Foreign {
 pub(crate) fn facts(
     dir: &Path,
     settings: &Settings,
-    mut show: impl FnMut(&Fact<'_>),
+    mut show: impl FnMut(&RemoteAttempt<'_>),
 ) -> Result<Option<Foreign>, Failure> {
     let rest = settings.blank()?;
     let shown = fetchwise_fleet::peer_store::facts(dir, Some(&rest), |_, fact| show(fact));
@@ -85,6 +85,6 @@ pub(crate) fn facts(
 /// Returns none: without the feature there are no peers.
 #[cfg(not(feature = "fleet"))]
 #[allow(clippy::unnecessary_wraps, reason = "the signature is the same as with the feature fleet")]
-pub(crate) fn facts(_: &Path, _: &Settings, _: impl FnMut(&Fact<'_>)) -> Result<Option<Foreign>, Failure> {
+pub(crate) fn facts(_: &Path, _: &Settings, _: impl FnMut(&RemoteAttempt<'_>)) -> Result<Option<Foreign>, Failure> {
     Ok(None)
 }

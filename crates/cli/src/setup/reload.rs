@@ -185,7 +185,7 @@ pub(crate) fn watch(guard: &Arc<Guard>, selector: &Arc<Selector>) -> JoinHandle<
 pub(crate) fn say(event: &Event) {
     let words = plain(&event.to_string());
     match event {
-        Event::FellBack(_) | Event::StillFallen(_) | Event::NotKept(_) => {
+        Event::FellBack(_) | Event::StillFallen(_) | Event::NotSaved(_) => {
             note(format_args!("{}: {words}", styled(ERROR, "warning")));
         }
         _ => note(format_args!("fetchwise: {words}")),

@@ -17,11 +17,11 @@ use crate::terminal::progress::ByteBar;
 use fetchwise::config::{Config, Layers, Origin, Resolved, built_in_fetchers, read_route_table};
 use fetchwise::detect::{Detector, DetectorOptions};
 use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
-use fetchwise::journal::{self, LoadReport, AsOf, TornTail};
+use fetchwise::journal::{self, AsOf, LoadReport, TornTail};
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy::Policy;
-use fetchwise::registry::{MAX_CANDIDATES, FetcherSpec, canonical};
-use fetchwise::rollout::{Event, Kept, KeptError};
+use fetchwise::registry::{FetcherSpec, MAX_CANDIDATES, canonical};
+use fetchwise::rollout::{Event, RolloutState, RolloutStateError};
 use fetchwise::router::{Mode, Router, RouterError, TableError};
 use fetchwise::selector::{Selector, SelectorBuilder};
 use fetchwise::time::{Clock, Timestamp};
@@ -179,10 +179,10 @@ impl Settings {
     }
 
     /// Returns the state of the rollout in the data directory.
-    pub(crate) fn rollout(&self) -> Result<Option<Kept>, Failure> {
+    pub(crate) fn rollout(&self) -> Result<Option<RolloutState>, Failure> {
         let dir = self.data_dir()?;
-        match Kept::read(&dir) {
-            Err(error @ KeptError::Content { .. }) => Err(Failure::usage(error)),
+        match RolloutState::read(&dir) {
+            Err(error @ RolloutStateError::Content { .. }) => Err(Failure::usage(error)),
             kept => kept.map_err(Failure::failed),
         }
     }

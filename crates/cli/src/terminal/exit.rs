@@ -139,10 +139,9 @@ impl From<WarcError> for Failure {
             WarcError::Busy { .. } => {
                 (Exit::Refused, Some("wait until the other process ends, or choose another archive with --warc"))
             }
-            WarcError::Damaged { .. } => (
-                Exit::Refused,
-                Some("nothing was changed: move the archive away, or choose another one with --warc"),
-            ),
+            WarcError::Damaged { .. } => {
+                (Exit::Refused, Some("nothing was changed: move the archive away, or choose another one with --warc"))
+            }
             _ => (Exit::Failed, None),
         };
         Self { exit, message: error.to_string(), advice: advice.map(str::to_owned) }

@@ -122,7 +122,7 @@ fn look_further(resolved: Resolved, global: &GlobalArgs, found: &mut Found) {
     }
     let fetchers = &settings.config.fetchers;
     if !fetchers.is_empty() {
-            // Without a list, the log adds candidates.
+        // Without a list, the log adds candidates.
         let known: Vec<&str> = fetchers.iter().map(|fetcher| canonical(&fetcher.name)).collect();
         found.others.extend(settings.unknown_names(&known).iter().map(ToString::to_string));
     }

@@ -1,5 +1,5 @@
-//! The crawlers that learn nothing: one that always asks directly, one that always uses a browser. Each visits a town of its own, so
-//! that its requests change nothing for the others, and the town counts them.
+//! Crawlers that learn nothing, for comparison: one always makes plain requests, one always uses a browser. Each has
+//! its own copy of the demo sites, which count its requests, so it affects no other crawler.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::serve;
 use crate::commands::demo::model::Counted;
 use crate::terminal::exit::Failure;
 
-/// A crawler that does the same for every page.
+/// A crawler that treats every page alike.
 pub(super) struct Rival {
     pub(super) name: &'static str,
     fetcher: Arc<dyn Fetcher>,
@@ -26,7 +26,7 @@ pub(super) struct Rival {
 }
 
 impl Rival {
-    /// Builds a town for `name`, who asks with `fetcher`.
+    /// Serves the sites for `name`, which requests with `fetcher`.
     pub(super) fn new(
         name: &'static str,
         fetcher: Arc<dyn Fetcher>,
@@ -37,7 +37,7 @@ impl Rival {
         Ok(Self { name, fetcher, detector, places, origin: serve(town)?, pages: 0 })
     }
 
-    /// Asks for page number `round` of each place, whatever came of it before.
+    /// Requests page number `round` of each site, regardless of earlier results.
     pub(super) async fn round(&mut self, town: &[DemoSite], round: usize) {
         let mut asked = Vec::with_capacity(town.len());
         for place in town {
@@ -48,13 +48,13 @@ impl Rival {
         self.pages += came.into_iter().filter(|came| *came).count() as u64;
     }
 
-    /// What its town has counted. `plain` is how a plain client calls itself.
+    /// Returns the counts of its sites. `plain` is the user agent of a plain client.
     pub(super) fn counted(&self, town: &[DemoSite], plain: &str) -> Counted {
         Counted { pages: self.pages, ..count(&self.origin, town, plain) }
     }
 }
 
-/// Whether a page came that somebody can read.
+/// Returns whether a readable page arrived.
 async fn delivers(fetcher: &dyn Fetcher, detector: &Detector, places: &Semaphore, url: String) -> bool {
     let Ok(url) = Url::parse(&url) else { return false };
     let Ok(_place) = places.acquire().await else { return false };
@@ -64,7 +64,7 @@ async fn delivers(fetcher: &dyn Fetcher, detector: &Detector, places: &Semaphore
     }
 }
 
-/// What the places have counted: a page counts as a browser's unless the client calls itself `plain`.
+/// Returns the counts of the sites. A page counts as rendered unless the client's user agent is `plain`.
 pub(super) fn count(origin: &Origin, town: &[DemoSite], plain: &str) -> Counted {
     let mut counted = Counted::default();
     for seen in origin.requests().iter().filter(|seen| town.iter().any(|place| place.host == seen.host)) {

@@ -1,6 +1,6 @@
-//! The dashboard over the demo's crawl: the server of `serve`, in the same process and over the same selector and log.
+//! The dashboard of the demo: the server of `serve` in the same process, with the same selector and log.
 //!
-//! Must not know what is crawled, nor how it is shown.
+//! Must not know: what is crawled, and how the demo shows it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use crate::commands::fetch::crawl_options::Wishes;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 
-/// Where it is, unless somebody else is there.
+/// The default port.
 const PORT: u16 = 7117;
 
-/// A server that runs beside a crawl.
+/// A server that runs alongside a crawl.
 pub(super) struct Served {
-    /// Where the dashboard is.
+    /// The address of the dashboard.
     pub(super) url: String,
     stop: oneshot::Sender<()>,
     task: JoinHandle<std::io::Result<usize>>,
 }
 
 impl Served {
-    /// Lets what is under way come to its end.
+    /// Stops after open requests have finished.
     pub(super) async fn close(self) {
         let _ = self.stop.send(());
-        // What it could not write, the crawler's own end says.
+        // The crawler's own end reports what could not be written.
         let _ = self.task.await;
     }
 }
 
-/// Opens a crawler, and the dashboard over it if that is wanted. Called within a runtime.
+/// Opens a crawler, and its dashboard if `is_wanted`. Called within a runtime.
 pub(super) async fn open(
     is_wanted: bool,
     settings: &Settings,
@@ -77,6 +77,8 @@ async fn listen() -> Result<TcpListener, Failure> {
     let at = |port| TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     match at(PORT).await {
         Ok(listener) => Ok(listener),
-        Err(_) => at(0).await.map_err(|error| Failure::failed(format_args!("no port for the dashboard: {error}"))),
+        Err(_) => {
+            at(0).await.map_err(|error| Failure::failed(format_args!("cannot listen for the dashboard: {error}")))
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! The demo for somebody who watches: makes the story happen, round after round, and says at the end what came of it.
+//! The interactive demo: crawls the sites round after round and prints a summary at the end.
 //!
-//! Three crawlers go round, each in a town of its own that counts their requests; a fourth town would only repeat what these show.
-//! Times are short here: a blocked site is left alone for seconds, where a real one is left alone for minutes.
+//! Up to three crawlers run, each with its own copy of the sites, which count its requests. Pauses are short: a blocked
+//! site is paused for seconds, a real one for minutes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use fetchwise::fetch::http::{DEFAULT_USER_AGENT, HttpFetcher};
 use fetchwise::heuristic::url::domain_of;
 use fetchwise::pace::PaceMode;
 use fetchwise::pipeline::{Link, Pipeline, Report};
-use fetchwise_testsite::demo_sites::{MILL, DemoSite, interactive_demo_sites};
+use fetchwise_testsite::demo_sites::{DemoSite, MILL, interactive_demo_sites};
 use fetchwise_testsite::origin::Origin;
 use tokio::task::JoinSet;
 
@@ -33,24 +33,26 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{DIM, Out, Table, styled};
 
-/// Pages of each site, unless somebody wants another number.
+/// The default number of pages of each site.
 const ROUNDS: u16 = 48;
-/// A round takes so long at least: faster than that nobody can follow.
+/// The minimum duration of a round, so that a person can follow.
 const ROUND_TIME: Duration = Duration::from_millis(700);
 /// The first pause of a link that was blocked.
 const PAUSE: Duration = Duration::from_secs(8);
-/// Links of the mill that are under way at once.
+/// The number of parallel links of the mill.
 const MILLERS: usize = 6;
-/// The mill's links wait so long before they ask for a place again, where nobody says until when.
+/// The wait of the mill's links before the next request, if the report has no time.
 const MILL_WAIT: Duration = Duration::from_millis(50);
-/// The rate of the sites whose pace is not what is shown: as fast as can be.
+/// The rate of the sites other than the mill: practically no limit.
 const UNPACED: f64 = 10_000.0;
 
 /// Runs the command.
 pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let (mill, town): (Vec<DemoSite>, Vec<DemoSite>) = interactive_demo_sites().into_iter().partition(|place| place.name == MILL);
+    let (mill, town): (Vec<DemoSite>, Vec<DemoSite>) =
+        interactive_demo_sites().into_iter().partition(|place| place.name == MILL);
     let origin = serve(&[town.clone(), mill.clone()].concat())?;
-    let dir = tempfile::tempdir().map_err(|error| Failure::failed(format_args!("no temporary directory: {error}")))?;
+    let dir = tempfile::tempdir()
+        .map_err(|error| Failure::failed(format_args!("cannot create a temporary directory: {error}")))?;
     let settings = hurried(&settings.in_dir_unless_named(dir.path()), &town);
     let wishes = Wishes {
         allow_private_network: true,
@@ -92,14 +94,15 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
     });
     runtime.shutdown_timeout(Duration::from_millis(500));
     drawn.map_err(|error| {
-        Failure::failed(format_args!("cannot draw on this terminal: {error}")).advise("--plain prints a table")
+        Failure::failed(format_args!("cannot draw on this terminal: {error}"))
+            .advise("use --plain to print a table instead")
     })?;
     closed?;
     sum_up(&show.story(), out)?;
     Ok(Exit::Done)
 }
 
-/// The same settings with pauses of seconds, and with a pace to find at the mill only.
+/// Returns the settings with pauses of seconds, and with a learned pace for the mill only.
 fn hurried(settings: &Settings, town: &[DemoSite]) -> Settings {
     let mut settings = settings.clone();
     settings.config.backoff.blocked_base.get_or_insert(PAUSE);
@@ -110,7 +113,7 @@ fn hurried(settings: &Settings, town: &[DemoSite]) -> Settings {
     settings
 }
 
-/// What a page of the cheapest browser costs, in plain requests.
+/// Returns the cost of a page of the cheapest browser, in plain requests.
 fn render_cost(pipeline: &Pipeline) -> f64 {
     let costs = pipeline.selector().candidates().filter(|(_, spec)| spec.renders).map(|(_, spec)| spec.cost);
     costs.fold(f64::INFINITY, f64::min)
@@ -119,7 +122,7 @@ fn render_cost(pipeline: &Pipeline) -> f64 {
 /// The crawlers that learn nothing.
 struct Rivals {
     all: Vec<Rival>,
-    /// The program that one of them runs.
+    /// The browser that one of them uses.
     browser: Option<Arc<BrowserFetcher>>,
 }
 
@@ -147,18 +150,18 @@ impl Rivals {
     }
 }
 
-/// What a crawl of the town needs.
+/// The parts that a crawl of the demo sites needs.
 #[derive(Clone)]
 struct Crawl {
     pipeline: Arc<Pipeline>,
     origin: Arc<Origin>,
     town: Vec<DemoSite>,
-    /// How the plain fetcher calls itself.
+    /// The user agent of the plain fetcher.
     agent: String,
 }
 
 impl Crawl {
-    /// Goes round until all rounds are done, then ends the show.
+    /// Runs all rounds, then ends the show.
     async fn go(self, mut rivals: Rivals, show: Arc<Show>) {
         let rounds = show.story().rounds;
         for round in 0..rounds {
@@ -174,13 +177,13 @@ impl Crawl {
         if let Some(browser) = &rivals.browser {
             browser.close().await;
         }
-        // With a dashboard there is still something to look at.
+        // The dashboard stays until the user ends the demo.
         if show.story().dashboard.is_none() {
             show.end();
         }
     }
 
-    /// One page of each site.
+    /// Fetches one page of each site.
     async fn round(&self, round: usize, show: &Arc<Show>) {
         let mut pages = JoinSet::new();
         for (index, place) in self.town.iter().enumerate() {
@@ -196,7 +199,7 @@ impl Crawl {
         while pages.join_next().await.is_some() {}
     }
 
-    /// Writes down what the towns have counted.
+    /// Records the counts of the sites.
     fn settle(&self, round: usize, rivals: &Rivals, show: &Show) {
         let mut counted = vec![count(&self.origin, &self.town, &self.agent)];
         counted.extend(rivals.all.iter().map(|rival| rival.counted(&self.town, &self.agent)));
@@ -213,7 +216,7 @@ impl Crawl {
     }
 }
 
-/// Asks the mill as fast as its pace lets, and notes the pace once a second.
+/// Requests pages of the mill as fast as its pace allows, and records the pace once per second.
 async fn grind(crawl: Crawl, mill: Vec<DemoSite>, show: Arc<Show>) {
     let Some(mill) = mill.into_iter().next() else { return };
     let mill = Arc::new(mill);
@@ -239,7 +242,7 @@ async fn grind(crawl: Crawl, mill: Vec<DemoSite>, show: Arc<Show>) {
     }
 }
 
-/// One page of the mill, asked for until it comes.
+/// Requests one page of the mill until it arrives.
 async fn sack(crawl: &Crawl, mill: &DemoSite, number: usize, show: &Show) {
     let link = Link::new(crawl.origin.url(mill.host, &mill.path(number)));
     while !show.is_over() {
@@ -254,7 +257,7 @@ async fn sack(crawl: &Crawl, mill: &DemoSite, number: usize, show: &Show) {
     }
 }
 
-/// What was learned, and what it saved.
+/// Prints what was learned and what it saved.
 fn sum_up(story: &Story, out: &mut Out) -> Result<(), Failure> {
     let mut table = Table::new(&["site", ">pages", ">requests", "now"]);
     for site in &story.sites {
@@ -266,7 +269,7 @@ fn sum_up(story: &Story, out: &mut Out) -> Result<(), Failure> {
                 format!("{}, {source} (confidence {:.2})", way.name(), site.confidence)
             }
             Some(Beat::Page { way: None, .. }) => "delivered".to_owned(),
-            Some(Beat::Paused) => "left alone for a while".to_owned(),
+            Some(Beat::Paused) => "paused".to_owned(),
             Some(Beat::Failed { .. }) => "no page".to_owned(),
             None => String::new(),
         };
@@ -274,7 +277,7 @@ fn sum_up(story: &Story, out: &mut Out) -> Result<(), Failure> {
     }
     out.line(table)?;
     let mut table =
-        Table::new(&["crawler", ">pages", ">plain requests", ">rendered", ">refused", ">cost", ">cost a page"]);
+        Table::new(&["crawler", ">pages", ">plain requests", ">rendered", ">refused", ">cost", ">cost per page"]);
     for crawler in &story.crawlers {
         let Counted { pages, plain, rendered, refused, .. } = crawler.counted;
         let cost = crawler.counted.cost(story.render_cost);
@@ -293,17 +296,17 @@ fn sum_up(story: &Story, out: &mut Out) -> Result<(), Failure> {
     let mill = &story.mill;
     if let Some(pace) = &mill.pace {
         let limit = pace.ceiling.map_or_else(String::new, |(ceiling, window)| {
-            format!(", its limit found to be near {ceiling:.1} a second, counted over {window}")
+            format!(", its limit is near {ceiling:.1} per second, over a window of {window}")
         });
         out.line(format_args!(
-            "\nmill: {} pages, {} requests refused{limit}; asked {:.1} times a second at the end.",
+            "\nmill: {} pages, {} requests refused{limit}; {:.1} requests per second at the end.",
             mill.pages, mill.refused, pace.rate
         ))?;
     }
     out.line(styled(
         DIM,
         format_args!(
-            "\nCounted by the sites after {} rounds; a rendered page is charged as {:.0} plain requests.",
+            "\nCounted by the sites after {} rounds; a rendered page costs {:.0} plain requests.",
             story.round, story.render_cost
         ),
     ))

@@ -1,8 +1,9 @@
-//! `demo`: a town of web sites on loopback, crawled for real, round after round, so that one sees learning happen.
+//! `demo`: web sites on loopback, crawled round after round, so that a person sees learning happen.
 //!
-//! One page of each site a round, all sites at once. What is shown is what the pipeline reports and what the sites have counted;
-//! nothing is acted out. `story` is what happened so far and `show` who shares it, `watched` makes it happen for somebody who watches,
-//! `view` draws it, `screen` has the terminal; `plain` does all of it for a file or a pipe. `served` is the dashboard over either.
+//! Each round fetches one page of each site, all sites at once. The demo shows only what the pipeline reports and what
+//! the sites count. `model` holds the progress and `shared_model` shares it; `interactive` crawls for a terminal,
+//! `view` draws, `screen` owns the terminal; `plain` does all of it for a file or a pipe. `dashboard` serves the
+//! dashboard for both.
 
 use std::io::IsTerminal;
 
@@ -24,31 +25,32 @@ mod screen;
 mod shared_model;
 mod view;
 
-/// Crawl a small town of web sites on this machine and watch learning happen
+/// Crawl demo sites on this machine and watch learning happen
 ///
-/// Sites of every temper (static, a React app, behind a challenge, PDF, flaky, drifting, closed, rate-limited) are served on
-/// loopback and crawled for real, round after round. On a terminal the town is drawn as it is crawled: probes fade, a site is
-/// rebuilt and learned anew, a host is paused and tried again, a pace is found; beside it a crawler that always asks directly and
-/// one that always uses a browser visit a town of their own, and at the end one sees what each of them cost. Provenance, and with
-/// --plain, it is a table. What is learned is thrown away at the end, unless --data-dir says where to keep it.
+/// Serves sites of many kinds on loopback (static, a React app, behind a challenge, PDF, flaky, drifting, closed,
+/// rate-limited) and crawls them round after round. On a terminal it draws the crawl: probes fade, a rebuilt site is
+/// learned again, a host is paused and tried again, a pace is found. Two other crawlers, one that always makes plain
+/// requests and one that always uses a browser, get their own copies of the sites, and the end shows the cost of each.
+/// Elsewhere, and with --plain, it prints a table. What it learns is discarded at the end unless --data-dir is given.
 #[derive(Debug, Args)]
-#[command(after_help = "Keys: q ends it, p stops and goes on.\n\n\
-    Examples:\n  fetchwise demo\n  fetchwise demo --serve\n  fetchwise demo --plain --rounds 12\n  fetchwise demo --json | jq -c '[.round, .place, .fetcher, .source]'")]
+#[command(after_help = "Keys: q quits, p pauses and continues.\n\n\
+    Examples:\n  fetchwise demo\n  fetchwise demo --serve\n  fetchwise demo --plain --rounds 12\n  \
+    fetchwise demo --json | jq -c '[.round, .place, .fetcher, .source]'")]
 pub(crate) struct DemoArgs {
-    /// Pages of each site [default: 24; 48 for the picture]
+    /// Fetch N pages of each site [default: 24, or 48 on a terminal]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) rounds: Option<u16>,
-    /// Print a table instead of the picture
+    /// Print a table instead of drawing on the terminal
     #[arg(long)]
     pub(crate) plain: bool,
-    /// Serve the dashboard over it on this machine, until q or Ctrl-C
+    /// Serve the dashboard on this machine until q or Ctrl-C
     #[arg(long)]
     pub(crate) serve: bool,
     #[command(flatten)]
     pub(crate) browser: BrowserArgs,
 }
 
-/// The town's bank takes a browser for a person when it says this word: what makes a browser stealthy is no part of the demo.
+/// The user agent that the demo's bank accepts as a person: real stealth is not part of the demo.
 const STEALTH_AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64) stealth";
 
 /// Runs the command.
@@ -60,14 +62,14 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
     }
 }
 
-/// Whether there is a terminal that can be drawn on, and somebody at its keys.
+/// Returns whether there is a terminal to draw on, and a keyboard.
 fn can_draw() -> bool {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && !is_dumb
 }
 
-/// Serves the places on loopback.
+/// Serves the sites on loopback.
 fn serve(places: &[DemoSite]) -> Result<Origin, Failure> {
     Origin::start(places.iter().map(|place| (place.host, place.site.clone())))
-        .map_err(|error| Failure::failed(format_args!("cannot serve the town on loopback: {error}")))
+        .map_err(|error| Failure::failed(format_args!("cannot serve the demo sites: {error}")))
 }

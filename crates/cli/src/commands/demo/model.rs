@@ -1,6 +1,6 @@
-//! What happened in the town so far: who brought each page, what is learned, what it cost, and what others paid for the same.
+//! The progress of the demo: pages, evidence, costs, and the costs of the other crawlers.
 //!
-//! Only data and how it changes, so that it can be drawn at any moment. Must not know terminals, nor fetch anything.
+//! Must not know: terminals and fetching. It is plain data that can be drawn at any moment.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use fetchwise::pace::Explained;
 use fetchwise::pipeline::Report;
 use fetchwise_testsite::demo_sites::DemoSite;
 
-/// Lines of news that are kept.
+/// The number of news lines that are kept.
 const NEWS: usize = 64;
-/// Seconds of the mill that are kept.
+/// The number of seconds of the mill that are kept.
 const SECONDS: usize = 240;
 
-/// The ways to get a page that the town needs.
+/// The kinds of fetchers that the demo needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Direct,
@@ -33,7 +33,7 @@ impl Way {
         }
     }
 
-    /// What it is called where there is little room.
+    /// Returns the short name.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -43,14 +43,14 @@ impl Way {
     }
 }
 
-/// What became of one page.
+/// The result of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beat {
-    /// It came, by this way, and this is how the way was chosen.
+    /// The page arrived: by which fetcher, and how that was chosen.
     Page { way: Option<Way>, source: Option<Source>, requests: u32 },
-    /// It did not come.
+    /// The page did not arrive.
     Failed { requests: u32 },
-    /// Nobody was asked: the host is left alone.
+    /// Nothing was requested, because the host is paused.
     Paused,
 }
 
@@ -67,7 +67,7 @@ impl Beat {
         }
     }
 
-    /// Requests that it took.
+    /// Returns the number of requests.
     pub(super) const fn requests(self) -> u32 {
         match self {
             Self::Page { requests, .. } | Self::Failed { requests } => requests,
@@ -80,42 +80,42 @@ impl Beat {
     }
 }
 
-/// A site and what is known of it.
+/// A site and what is known about it.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
-    /// A page each round, the oldest first.
+    /// The result of each round, the oldest first.
     pub(super) beats: Vec<Beat>,
-    /// How sure the last choice was.
+    /// The confidence of the last choice.
     pub(super) confidence: f64,
-    /// Until when it is left alone.
+    /// The end of its pause.
     pub(super) paused_until: Option<Instant>,
 }
 
-/// What a town has counted of one crawler's requests.
+/// The counts of one crawler's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// Pages that were delivered.
+    /// Delivered pages.
     pub(super) pages: u64,
-    /// Pages asked for by a plain client.
+    /// Pages requested by a plain client.
     pub(super) plain: u64,
-    /// Pages asked for by a browser.
+    /// Pages requested by a browser.
     pub(super) rendered: u64,
-    /// Requests of any kind, also for scripts and data.
+    /// Requests of any kind, including scripts and data.
     pub(super) requests: u64,
-    /// Requests that were refused.
+    /// Refused requests.
     pub(super) refused: u64,
 }
 
 impl Counted {
-    /// What it cost in plain requests, where a browser's page costs `render` of them.
+    /// Returns the cost in plain requests, if a rendered page costs `render` of them.
     pub(super) fn cost(&self, render: f64) -> f64 {
         self.plain as f64 + self.rendered as f64 * render
     }
 }
 
-/// A crawler of the town.
+/// A crawler of the demo.
 #[derive(Clone, Debug)]
 pub(super) struct Crawled {
     pub(super) name: &'static str,
@@ -124,7 +124,7 @@ pub(super) struct Crawled {
     pub(super) costs: Vec<f64>,
 }
 
-/// The mill, whose pace is found.
+/// The mill, the site with a rate limit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mill {
     pub(super) pages: u64,
@@ -134,7 +134,7 @@ pub(super) struct Mill {
     pub(super) rates: VecDeque<f64>,
 }
 
-/// Everything that there is to draw.
+/// Everything that is drawn.
 #[derive(Clone, Debug)]
 pub(super) struct Story {
     pub(super) began: Instant,
@@ -146,10 +146,10 @@ pub(super) struct Story {
     pub(super) mill: Mill,
     /// The latest first.
     pub(super) news: VecDeque<(Duration, String)>,
-    /// What a browser's page costs, in plain requests.
+    /// The cost of a rendered page, in plain requests.
     pub(super) render_cost: f64,
     pub(super) is_stopped: bool,
-    /// Where the dashboard is, if there is one.
+    /// The address of the dashboard, if there is one.
     pub(super) dashboard: Option<String>,
 }
 
@@ -177,7 +177,7 @@ impl Story {
         }
     }
 
-    /// A page of site number `index` ended.
+    /// Records the result of a page of site number `index`.
     pub(super) fn page(&mut self, index: usize, report: &Report, paused_for: Option<Duration>) {
         let Some(site) = self.sites.get_mut(index) else { return };
         let (before, beat) = (site.beats.last().copied(), Beat::of(report));
@@ -192,13 +192,13 @@ impl Story {
         }
     }
 
-    /// Something worth a line happened.
+    /// Adds a line of news.
     pub(super) fn tell(&mut self, what: String) {
         self.news.push_front((self.began.elapsed(), what));
         self.news.truncate(NEWS);
     }
 
-    /// A second of the mill passed.
+    /// Records the pace of the mill, once per second.
     pub(super) fn second(&mut self, pace: Option<Explained>) {
         let rate = match &pace {
             Some(pace) if pace.hold_until.is_some_and(|until| until > pace.now) => 0.0,
@@ -211,9 +211,9 @@ impl Story {
             let ceiling = pace.as_ref().and_then(|pace| pace.ceiling);
             self.tell(match ceiling {
                 Some((ceiling, window)) => {
-                    format!("mill: asked too fast; from now on at most {ceiling:.1}/s, counted over {window}")
+                    format!("mill: rate limit hit; from now on at most {ceiling:.1}/s, over a window of {window}")
                 }
-                None => "mill: asked too fast; held for a moment".to_owned(),
+                None => "mill: rate limit hit; held for a moment".to_owned(),
             });
         }
         self.mill.pace = pace;
@@ -223,8 +223,8 @@ impl Story {
         }
     }
 
-    /// Shares of the decisions of round number `index` that were probes, guesses from other evidence, and learned: none where
-    /// nobody was asked.
+    /// Returns how many decisions of round number `index` were probes, inferred and learned; none if nothing was
+    /// requested.
     pub(super) fn mix(&self, index: usize) -> Option<Mix> {
         let mut mix = Mix::default();
         for beat in self.sites.iter().filter_map(|site| site.beats.get(index)) {
@@ -240,7 +240,7 @@ impl Story {
     }
 }
 
-/// How the pages of a round were decided.
+/// The decisions of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mix {
     pub(super) probed: u32,
@@ -255,7 +255,7 @@ impl Mix {
     }
 }
 
-/// What is worth a line about the newest page of a site.
+/// Returns a line of news about the newest page of a site, if there is any.
 fn news(name: &str, beats: &[Beat], before: Option<Beat>, now: Beat) -> Option<String> {
     let way = |beat: Beat| match beat {
         Beat::Page { way, .. } => way,
@@ -263,19 +263,19 @@ fn news(name: &str, beats: &[Beat], before: Option<Beat>, now: Beat) -> Option<S
     };
     let last_way = beats[..beats.len().saturating_sub(1)].iter().rev().find_map(|beat| way(*beat));
     match (before, now) {
-        (Some(Beat::Paused), Beat::Failed { .. }) => Some(format!("{name}: one trial, and it is still closed")),
+        (Some(Beat::Paused), Beat::Failed { .. }) => Some(format!("{name}: the trial failed, still closed")),
         (Some(Beat::Paused), Beat::Page { .. }) => Some(format!("{name}: open again after its pause")),
         (Some(Beat::Paused), Beat::Paused) => None,
-        (_, Beat::Paused) => Some(format!("{name}: left alone for a while")),
+        (_, Beat::Paused) => Some(format!("{name}: paused")),
         (_, beat) if beat.is_learned() && !beats[..beats.len() - 1].iter().any(|beat| beat.is_learned()) => {
             Some(format!("{name}: learned, {} from now on", way(beat)?.name()))
         }
         (_, beat) => match (last_way, way(beat)) {
             (Some(old), Some(new)) if old != new => {
-                Some(format!("{name}: {} no longer does, {} it is", old.name(), new.name()))
+                Some(format!("{name}: {} no longer works, {} does", old.name(), new.name()))
             }
             (None, Some(Way::Browser | Way::Stealth)) => {
-                Some(format!("{name}: a plain request brings no page, {} does", way(beat)?.name()))
+                Some(format!("{name}: a plain request gets no page, {} does", way(beat)?.name()))
             }
             _ => None,
         },
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_at_a_site_is_told_once() {
+    fn each_change_of_a_site_is_news_once() {
         let mut story = story();
         for report in [
             came("direct_access", Source::Probe),
@@ -321,17 +321,17 @@ mod tests {
             news,
             [
                 "library: learned, direct from now on",
-                "library: direct no longer does, browser it is",
-                "library: left alone for a while",
-                "library: one trial, and it is still closed",
-                "library: left alone for a while",
+                "library: direct no longer works, browser does",
+                "library: paused",
+                "library: the trial failed, still closed",
+                "library: paused",
                 "library: open again after its pause",
             ]
         );
     }
 
     #[test]
-    fn a_round_in_which_nobody_was_asked_has_no_mix() {
+    fn a_round_without_requests_has_no_decisions() {
         let mut story = story();
         story.page(0, &ended(Report::PAUSED, 0), None);
         story.page(0, &came("direct_access", Source::Probe), None);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browsers_page_costs_what_it_costs() {
+    fn a_rendered_page_has_its_cost() {
         let counted = Counted { plain: 3, rendered: 2, ..Counted::default() };
         assert_eq!(counted.cost(20.0), 43.0);
     }

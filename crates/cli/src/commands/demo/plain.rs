@@ -1,4 +1,4 @@
-//! The demo as a table, a line a round, or as JSON lines.
+//! The demo as a table with a line per round, or as JSON lines.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use fetchwise::decision::Source;
 use fetchwise::pace::PaceMode;
 use fetchwise::pipeline::{Link, Pipeline, Report};
 
-/// Rounds that the two halves of the closing comparison take.
+/// The number of rounds at the start and at the end that the final comparison covers.
 const COMPARED: usize = 4;
-/// Pages of each site, unless somebody wants another number.
+/// The default number of pages of each site.
 const ROUNDS: u16 = 24;
-/// Width of a column.
+/// The width of a column.
 const WIDTH: usize = 12;
 
-/// One fetch, as JSON has it.
+/// A fetch, as JSON.
 #[derive(Serialize)]
 struct FetchJson<'a> {
     round: usize,
@@ -39,13 +39,14 @@ struct FetchJson<'a> {
 pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let places = demo_sites();
     let origin = serve(&places)?;
-    let dir = tempfile::tempdir().map_err(|error| Failure::failed(format_args!("no temporary directory: {error}")))?;
+    let dir = tempfile::tempdir()
+        .map_err(|error| Failure::failed(format_args!("cannot create a temporary directory: {error}")))?;
     let settings = settings.in_dir_unless_named(dir.path());
     let wishes = Wishes {
         allow_private_network: true,
         browser: args.browser.clone(),
         stealth_agent: Some(STEALTH_AGENT.to_owned()),
-        // The town is this machine's own, and has all the time there is.
+        // The demo sites run on this machine, so no pace is needed.
         pace: PaceArgs { mode: Some(PaceMode::Off), ..PaceArgs::default() },
         ..Wishes::default()
     };
@@ -54,7 +55,7 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
         let mut stop = shutdown::listen().map_err(Failure::failed)?;
         let (crawler, served) = dashboard::open(args.serve, &settings, &wishes).await?;
         if let Some(served) = &served {
-            note(format_args!("the dashboard is at {}", served.url));
+            note(format_args!("serving the dashboard at {}", served.url));
         }
         let ended = tokio::select! {
             ended = crawl(&crawler.pipeline, &places, &origin, usize::from(args.rounds.unwrap_or(ROUNDS)), out) => ended,
@@ -73,7 +74,7 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
     ended.map(|()| Exit::Done)
 }
 
-/// Goes round the town.
+/// Crawls all rounds.
 async fn crawl(
     pipeline: &Arc<Pipeline>,
     places: &[DemoSite],
@@ -94,7 +95,7 @@ async fn crawl(
             })
             .collect();
         for ((task, place), past) in tasks.into_iter().zip(places).zip(&mut history) {
-            let report = task.await.map_err(|error| Failure::failed(format_args!("a bug in fetchwise: {error}")))?;
+            let report = task.await.map_err(|error| Failure::failed(format_args!("bug in fetchwise: {error}")))?;
             if out.json {
                 let report = ReportJson::new(None, None, &report);
                 out.object(&FetchJson { round: round + 1, place: place.name, report })?;
@@ -122,13 +123,14 @@ fn introduce(places: &[DemoSite], out: &mut Out) -> Result<(), Failure> {
     out.line(table)?;
     out.line(styled(
         DIM,
-        "\nOne page of each site a round: who brought it, in how many requests. ? probe, - inferred, ~ exploring, ! learned.\n",
+        "\nOne page of each site per round: the fetcher that delivered, and the number of requests. ? probe, - \
+         inferred, ~ exploring, ! learned.\n",
     ))?;
     let heads: String = places.iter().map(|place| format!("{:<WIDTH$}", place.name)).collect();
     out.line(styled(HEADING, format_args!("round  {}", heads.trim_end())))
 }
 
-/// A fetch in a column's width.
+/// Returns a fetch in the width of a column.
 fn cell(report: &Report) -> String {
     let fetcher = match report.fetcher.as_deref() {
         Some("direct_access") => "direct",
@@ -156,9 +158,9 @@ fn cell(report: &Report) -> String {
     format!("{}{:pad$}", styled(style, &text), "", pad = WIDTH - text.chars().count())
 }
 
-/// What the first rounds cost, what the last ones do, and what is known now.
+/// Prints the cost of the first and the last rounds, and the latest choice.
 fn compare(places: &[DemoSite], history: &[Vec<Report>], out: &mut Out) -> Result<(), Failure> {
-    let heads = ["site", ">requests a page, at first", ">at last", "now"];
+    let heads = ["site", ">requests per page, at first", ">at last", "now"];
     let mut table = Table::new(&heads);
     for (place, past) in places.iter().zip(history) {
         let half = COMPARED.min(past.len() / 2);
@@ -167,9 +169,9 @@ fn compare(places: &[DemoSite], history: &[Vec<Report>], out: &mut Out) -> Resul
             pages => format!("{:.2}", requests(reports.iter()) as f64 / pages as f64),
         };
         let now = past.last().map_or_else(String::new, |last| match last {
-            Report { error_type: Some(Report::PAUSED), .. } => "left alone for a while".to_owned(),
+            Report { error_type: Some(Report::PAUSED), .. } => "paused".to_owned(),
             last => {
-                let fetcher = last.fetcher.as_deref().unwrap_or("nobody");
+                let fetcher = last.fetcher.as_deref().unwrap_or("none");
                 let source = last.source.map_or("", Source::name);
                 format!("{fetcher}, {source} (confidence {:.2})", last.confidence)
             }

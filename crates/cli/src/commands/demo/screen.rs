@@ -1,6 +1,8 @@
-//! The terminal: drawn some times a second, and two keys. Must not know what the picture shows.
+//! The terminal of the demo: draws ten times per second, and reads two keys.
 //!
-//! However it ends, a panic among the ways, the terminal is as it was before.
+//! Invariants: the terminal is restored at the end, even after a panic.
+//!
+//! Must not know: what is drawn.
 
 use std::io;
 use std::time::Duration;
@@ -11,15 +13,15 @@ use super::view;
 use crate::commands::demo::shared_model::Show;
 use crate::commands::fetch::shutdown::Stop;
 
-/// Time between two pictures.
+/// The time between two frames.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// Draws the show until it is over, or somebody wants to leave.
+/// Draws until the show is over or the user quits.
 pub(super) fn run(show: &Show, stop: &Stop) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let drawn = (|| {
         while !show.is_over() && *stop.borrow() == 0 {
-            // The story goes on while the picture is drawn.
+            // The model keeps changing while a copy is drawn.
             let story = show.story().clone();
             terminal.draw(|frame| view::draw(frame, &story))?;
             if event::poll(FRAME)? {
@@ -44,13 +46,13 @@ enum Key {
     Stop,
 }
 
-/// What a key means. In this mode Ctrl-C is a key, and no signal.
+/// Returns the meaning of a key. In this mode Ctrl-C is a key, not a signal.
 fn pressed(event: &Event) -> Option<Key> {
     let Event::Key(key) = event else { return None };
     if key.kind != KeyEventKind::Press {
         return None;
     }
-    // A terminal without a keyboard behind it sends Ctrl with something, and means nothing by it.
+    // A terminal without a keyboard sends Ctrl with some keys, without a meaning.
     match (key.code, key.modifiers) {
         (KeyCode::Char('c'), KeyModifiers::CONTROL) => Some(Key::Leave),
         (KeyCode::Char('q') | KeyCode::Esc, KeyModifiers::NONE) => Some(Key::Leave),

@@ -1,11 +1,11 @@
-//! The story while it happens: told by the tasks that crawl, drawn by the screen, ended by either.
+//! The shared progress of the demo: crawl tasks write it, the screen draws it, both can end it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::commands::demo::model::Story;
 
-/// What is going on, for the tasks that make it happen and for the screen.
+/// The progress of the demo, shared by the crawl tasks and the screen.
 pub(super) struct Show {
     story: Mutex<Story>,
     is_over: AtomicBool,
@@ -16,12 +16,12 @@ impl Show {
         Self { story: Mutex::new(story), is_over: AtomicBool::new(false) }
     }
 
-    /// The story so far. A task that panicked while it told something leaves a story that can still be read.
+    /// Returns the progress. It stays readable after a panic of a task that wrote it.
     pub(super) fn story(&self) -> MutexGuard<'_, Story> {
         self.story.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing more will happen. Relaxed: who sees it late asks for one more page, or draws one more picture.
+    /// Ends the demo. Relaxed: a task that sees it late makes one more request or draws one more frame.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }

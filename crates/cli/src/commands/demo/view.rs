@@ -1,6 +1,7 @@
-//! The picture: the town as a table with a mark for each page, what the crawlers cost, how pages were decided, the mill's pace, news.
+//! The picture of the demo: sites with a mark per page, costs of the crawlers, decisions, the mill's pace, and news.
 //!
-//! Colour says which way a page came, shape how the way was chosen, so that it can be read without colour too. Only draws.
+//! The colour shows the fetcher, the shape how it was chosen, so the picture is readable without colour too. Only
+//! draws.
 
 use std::time::Instant;
 
@@ -15,22 +16,22 @@ use fetchwise::decision::Source;
 
 use crate::commands::demo::model::{Beat, Mix, Story, Way};
 
-/// Smaller than this there is no picture.
+/// The smallest window for the picture.
 const LEAST: (u16, u16) = (72, 20);
-/// Width of a site's name, and of what is said of it.
+/// The widths of a site's name and of its state.
 const NAME: u16 = 11;
 const STATE: u16 = 30;
 
 const QUIET: Style = Style::new().fg(Color::DarkGray);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-/// One for each crawler.
+/// One colour per crawler.
 const CRAWLERS: [Color; 3] = [Color::Green, Color::Yellow, Color::Blue];
 
-/// Draws the story as it is.
+/// Draws the current progress.
 pub(super) fn draw(frame: &mut Frame<'_>, story: &Story) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
-        let wanted = format!("The town needs a window of {} by {} characters, or --plain.", LEAST.0, LEAST.1);
+        let wanted = format!("The demo needs a window of {} by {} characters, or --plain.", LEAST.0, LEAST.1);
         frame.render_widget(Paragraph::new(wanted), area);
         return;
     }
@@ -53,7 +54,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, story: &Story) {
         self::news(frame, news, story);
     }
     let legend = Line::from(vec![
-        Span::styled(" ? probe  - inferred  ~ exploring  ● learned  ✕ no page  · left alone    ", QUIET),
+        Span::styled(" ? probe  - inferred  ~ exploring  ● learned  ✕ no page  · paused    ", QUIET),
         Span::styled("direct ", way_style(Way::Direct)),
         Span::styled("browser ", way_style(Way::Browser)),
         Span::styled("stealth", way_style(Way::Stealth)),
@@ -63,18 +64,18 @@ pub(super) fn draw(frame: &mut Frame<'_>, story: &Story) {
 
 fn head(frame: &mut Frame<'_>, area: Rect, story: &Story) {
     let passed = story.began.elapsed().as_secs();
-    let stopped = if story.is_stopped { "   stopped" } else { "" };
+    let stopped = if story.is_stopped { "   paused" } else { "" };
     let left = Line::from(vec![
         Span::styled(" fetchwise ", BOLD),
-        Span::raw("learns a town on this machine"),
+        Span::raw("learns demo sites on this machine"),
         Span::styled(
             format!("   round {}/{}   {:02}:{:02}{stopped}", story.round, story.rounds, passed / 60, passed % 60),
             QUIET,
         ),
     ]);
     let keys = match &story.dashboard {
-        Some(url) => format!("dashboard {url}   q ends "),
-        None => "p stops and goes on, q ends ".to_owned(),
+        Some(url) => format!("dashboard {url}   q quits "),
+        None => "p pauses and continues, q quits ".to_owned(),
     };
     let right = Line::from(Span::styled(keys, QUIET)).right_aligned();
     frame.render_widget(left, area);
@@ -92,7 +93,7 @@ fn panel(title: &str) -> Block<'_> {
 }
 
 fn town(frame: &mut Frame<'_>, area: Rect, story: &Story) {
-    let block = panel("the town, a page of each site a round");
+    let block = panel("demo sites, one page per round");
     let inside = block.inner(area);
     frame.render_widget(block, area);
     let columns = [Constraint::Length(NAME), Constraint::Min(10), Constraint::Length(STATE)];
@@ -141,7 +142,7 @@ fn mark(beat: Beat) -> Span<'static> {
 fn state(beat: Option<Beat>, confidence: f64, pause: Option<u64>) -> Line<'static> {
     match (beat, pause) {
         (Some(Beat::Paused | Beat::Failed { .. }), Some(left)) if left > 0 => {
-            Line::styled(format!("left alone, {left} s to go"), QUIET)
+            Line::styled(format!("paused, {left} s left"), QUIET)
         }
         (Some(Beat::Page { way: Some(way), .. }), _) => {
             let full = (confidence.clamp(0.0, 1.0) * 10.0).round() as usize;
@@ -153,7 +154,7 @@ fn state(beat: Option<Beat>, confidence: f64, pause: Option<u64>) -> Line<'stati
             ])
         }
         (Some(Beat::Failed { .. }), _) => Line::styled("no page", Style::new().fg(Color::Red)),
-        (Some(Beat::Paused), _) => Line::styled("a trial is due", QUIET),
+        (Some(Beat::Paused), _) => Line::styled("trial is due", QUIET),
         _ => Line::default(),
     }
 }
@@ -177,7 +178,7 @@ fn cost(frame: &mut Frame<'_>, area: Rect, story: &Story) {
             )
         })
         .collect();
-    let block = panel("what it cost, in plain requests");
+    let block = panel("cost in plain requests");
     let inside = block.inner(area);
     frame.render_widget(block, area);
     let [lines, plot] = Layout::vertical([Constraint::Length(labels.len() as u16), Constraint::Min(1)]).areas(inside);
@@ -204,15 +205,15 @@ fn axes<'a>(sets: Vec<Dataset<'a>>, across: [f64; 2], most: f64, top: String) ->
 
 fn mill(frame: &mut Frame<'_>, area: Rect, story: &Story) {
     let mill = &story.mill;
-    let block = panel("the mill: a pace that is found");
+    let block = panel("the mill: learning a pace");
     let inside = block.inner(area);
     frame.render_widget(block, area);
     let [words, plot] = Layout::vertical([Constraint::Length(2), Constraint::Min(1)]).areas(inside);
     let ceiling = mill.pace.as_ref().and_then(|pace| pace.ceiling);
     let rate = mill.pace.as_ref().map_or(0.0, |pace| pace.rate);
     let limit = ceiling.map_or_else(
-        || "no limit met yet".to_owned(),
-        |(ceiling, window)| format!("limit near {ceiling:.1}/s, counted over {window}"),
+        || "no limit hit yet".to_owned(),
+        |(ceiling, window)| format!("limit near {ceiling:.1}/s, window {window}"),
     );
     let counted = format!("{} pages, {} refused", mill.pages, mill.refused);
     let now = match mill.rates.back() {
@@ -234,14 +235,14 @@ fn mill(frame: &mut Frame<'_>, area: Rect, story: &Story) {
     frame.render_widget(axes(sets, across, most, format!("{most:.0}")), plot);
 }
 
-/// A column a round, filled from below: learned, then guessed, probed, and what brought no page.
+/// Draws a column per round, filled from below: learned, then inferred, probed, and failed pages.
 fn mix(frame: &mut Frame<'_>, area: Rect, story: &Story) {
-    let block = panel("how pages were decided");
+    let block = panel("decisions");
     let inside = block.inner(area);
     frame.render_widget(block, area);
     let [words, plot] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(inside);
     let colours =
-        [(Color::Green, "learned"), (Color::Cyan, "guessed"), (Color::Yellow, "probed"), (Color::Red, "no page")];
+        [(Color::Green, "learned"), (Color::Cyan, "inferred"), (Color::Yellow, "probed"), (Color::Red, "no page")];
     let words_of = colours.iter().map(|(colour, name)| Span::styled(format!("█ {name}  "), Style::new().fg(*colour)));
     frame.render_widget(Line::from(words_of.collect::<Vec<_>>()), words);
     let kept = usize::from(plot.width);
@@ -259,7 +260,7 @@ fn mix(frame: &mut Frame<'_>, area: Rect, story: &Story) {
     }
 }
 
-/// Which kind of decision stands at this share of a column's height.
+/// Returns the colour of the decision at this share of a column's height.
 fn colour_at(mix: &Mix, share: f64) -> Color {
     let at = share * f64::from(mix.all());
     let (learned, guessed, probed) = (mix.learned, mix.learned + mix.guessed, mix.learned + mix.guessed + mix.probed);
@@ -322,13 +323,13 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_names_every_site_and_says_what_is_known_of_it() {
+    fn the_picture_shows_every_site_and_its_state() {
         let picture = drawn(&story(), 120, 40);
         for site in &story().sites {
             assert!(picture.contains(site.name), "{picture}");
         }
         for text in
-            ["direct  ▰▰▰▰▰▰▰▰▱▱ 0.80", "left alone, 99 s to go", "library: learned, direct from now on", "round 1/48"]
+            ["direct  ▰▰▰▰▰▰▰▰▱▱ 0.80", "paused, 99 s left", "library: learned, direct from now on", "round 1/48"]
         {
             assert!(picture.contains(text), "{text}\n{picture}");
         }

@@ -10,7 +10,7 @@ use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Out, Table, note, pla
 use fetchwise::attempt::json::AttemptJson;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::decision::{Rule, Source};
-use fetchwise::journal::{self, LoadReport, AsOf};
+use fetchwise::journal::{self, AsOf, LoadReport};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
@@ -156,8 +156,7 @@ impl Then {
             }
             taken => format!(
                 "the evidence of that time and today's settings select {}: the attempt was an exploration, the \
-                 settings or the available \
-                 fetchers were different, or other attempts were running",
+                 settings or the available fetchers were different, or other attempts were running",
                 taken.map_or_else(|| "no fetcher".to_owned(), plain)
             ),
         };
@@ -193,8 +192,7 @@ pub(crate) fn show_rebuilt(loaded: &LoadReport, at: Timestamp, out: &mut Out) ->
         out.flush()?;
         note(format_args!(
             "{label}: attempts before {} were compacted away, and no snapshot is old enough: the evidence below is \
-             from later attempts \
-             only",
+             from later attempts only",
             rfc3339::format(before)
         ));
     }

@@ -119,8 +119,10 @@ fn explain(
             out.line(format_args!("{:.0} % of it comes from other nodes of the fleet", 100.0 * foreign))?;
         }
     } else if !explanation.candidates.is_empty() {
-        out.line(format_args!("\n{}", styled(DIM, "no evidence yet: the numbers are the defaults of the fetchers' \
-                                                   classes")))?;
+        out.line(format_args!(
+            "\n{}",
+            styled(DIM, "no evidence yet: the numbers are the defaults of the fetchers' classes")
+        ))?;
     }
     if !explanation.candidates.is_empty() {
         out.line(format_args!("\n{}", candidates(&explanation, chosen, &decider)))?;

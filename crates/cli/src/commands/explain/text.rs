@@ -4,7 +4,7 @@
 
 use crate::terminal::output::plain;
 use fetchwise::rfc3339;
-use fetchwise::selector::{CandidateView, Counterfactual, TagFetcher, TagView};
+use fetchwise::selector::{CandidateView, Counterfactual, HostSignalFetcher, HostSignalView};
 use fetchwise::time::Timestamp;
 
 /// Returns how a measured cost was computed.
@@ -24,13 +24,12 @@ pub(crate) fn measured_cost(c: &CandidateView) -> Option<String> {
 }
 
 /// Returns what the host showed, one line per fetcher that was tried on other hosts with the same signal.
-pub(crate) fn tag_lines(view: &TagView) -> Vec<String> {
+pub(crate) fn tag_lines(view: &HostSignalView) -> Vec<String> {
     let head = format!("host_showed {} (last on {})", plain(&view.tag), day(view.last_shown));
     let does = if view.is_vendor { "got past it" } else { "delivered" };
     let category = if view.is_vendor { "all blocks" } else { "all such hosts" };
-    let line = |of: &TagFetcher| {
-        let turned =
-            of.turned_at.map(|at| format!("; changed on {}: earlier attempts here do not count", day(at)));
+    let line = |of: &HostSignalFetcher| {
+        let turned = of.turned_at.map(|at| format!("; changed on {}: earlier attempts here do not count", day(at)));
         format!(
             "{head}: {} {does} in {:.0} % of {:.0} attempts on {} hosts ({category}: {:.0} %); weight {:.1} against \
              this host's own{}",

@@ -84,10 +84,8 @@ pub(crate) fn run(
         return database.finish().map(|()| Exit::Done);
     }
     if format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
-        return Err(
-            Failure::usage("refusing to write Parquet to a terminal").advise("redirect it to a file: ... > \
-                                                                              attempts.parquet")
-        );
+        return Err(Failure::usage("refusing to write Parquet to a terminal")
+            .advise("redirect it to a file: ... > attempts.parquet"));
     }
     out.as_it_is()?;
     let mut parquet = match format {
@@ -111,7 +109,11 @@ fn wish<'p>(args: &ExportArgs, path: &'p Path) -> Result<router_table::Wish<'p>,
         Some(ExportFormat::Toml) => true,
         Some(ExportFormat::Csv) => false,
         None => path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")),
-        Some(_) => return Err(Failure::usage("invalid format: a router table is CSV or TOML").advise("use --format csv or toml")),
+        Some(_) => {
+            return Err(
+                Failure::usage("invalid format: a router table is CSV or TOML").advise("use --format csv or toml")
+            );
+        }
     };
     if args.sqlite.is_some() {
         return Err(Failure::usage("--router and --sqlite exclude each other"));

@@ -21,7 +21,7 @@ use fetchwise::decision::Source;
 use fetchwise::heuristic::url::parse;
 use fetchwise::pace::{Level, Pace};
 use fetchwise::score;
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 
 /// The options of the export.

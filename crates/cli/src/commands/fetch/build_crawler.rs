@@ -1,4 +1,4 @@
-//! Putting a crawler together from settings: journal, selector, fetchers, store, pipeline.
+//! Construction of a crawler from settings: journal, selector, fetchers, store, pipeline.
 
 use std::fs;
 use std::io;
@@ -34,20 +34,20 @@ use fetchwise::store::files::Files;
 use fetchwise::store::warc::{Warc, WarcOptions};
 use fetchwise::time::Clock;
 
-/// A crawler, ready to go.
+/// A crawler that is ready to run.
 pub(crate) struct Crawler {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) journal: Arc<Journal>,
-    /// Who decides, for those who only look.
+    /// The selector, for reading.
     pub(crate) selector: Arc<Selector>,
     children: Children,
     guard: Arc<Guard>,
-    /// Those who ask the guard and wait for SIGHUP.
+    /// The tasks that tick the automatic rollback and wait for SIGHUP.
     watching: [tokio::task::JoinHandle<()>; 2],
 }
 
 impl Crawler {
-    /// Opens the data directory for writing, learns what is in it, and puts everything together. Called within a runtime.
+    /// Opens the data directory for writing, loads its evidence, and builds all parts. Called within a runtime.
     pub(crate) fn open(settings: &Settings, wishes: &Wishes, store: Option<Arc<dyn Store>>) -> Result<Self, Failure> {
         Self::open_around(settings, wishes, store, |mut selector, journal, _, over_arms| {
             selector.set_sink(Box::new(over_arms.watched(Arc::clone(journal))));
@@ -55,7 +55,7 @@ impl Crawler {
         })
     }
 
-    /// As [`Crawler::open`], where `share` sees to it that what the selector records gets into the journal.
+    /// Does the same as [`Crawler::open`]; `share` must make the selector record to the journal.
     pub(crate) fn open_around(
         settings: &Settings,
         wishes: &Wishes,
@@ -103,28 +103,28 @@ impl Crawler {
         Ok(Self { pipeline, journal, selector, children, guard: over_arms, watching })
     }
 
-    /// The browsers, for those who want to know how they are.
+    /// Returns the browsers.
     pub(crate) fn browsers(&self) -> &[Arc<BrowserFetcher>] {
         &self.children.browsers
     }
 
-    /// Ends other programs, then writes and syncs what is left.
+    /// Ends child processes, then writes and syncs the rest of the log.
     pub(crate) async fn close(self) -> Result<(), Failure> {
         for task in self.watching {
             task.abort();
             let _ = task.await;
         }
-        // A run that was short has been looked at, too.
+        // A short run may not have been checked yet.
         self.guard.tick(self.pipeline.selector()).iter().for_each(reload::say);
         if let Some(pace) = self.pipeline.selector().pace() {
-            // Where hosts stand now is where the next run begins.
+            // Records the current paces, with which the next run starts.
             pace.close(self.pipeline.selector().now());
         }
         drop((self.pipeline, self.selector));
         self.children.close().await;
         match Arc::try_unwrap(self.journal) {
             Ok(journal) => Ok(journal.close()?),
-            // A task that was abandoned still holds it for a moment; dropping the last one closes it.
+            // An abandoned task may hold it for a moment; the last owner closes it on drop.
             Err(journal) => journal.flush().wait().map_err(Failure::failed),
         }
     }
@@ -137,13 +137,13 @@ pub(crate) fn about_guard(error: RolloutError) -> Failure {
     }
 }
 
-/// Where delivered pages go, if anywhere.
+/// Returns the store for delivered pages, if there is one.
 pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure> {
     let cannot = |option: &str, path: &Path, error: io::Error| {
-        let failure = Failure::failed(format_args!("{option} {}: cannot write there: {error}", path.display()));
+        let failure = Failure::failed(format_args!("{option}: cannot write to {}: {error}", path.display()));
         match error.kind() {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-                failure.advise("a file is in the way: name another folder")
+                failure.advise("choose another folder: a file has this name")
             }
             _ => failure,
         }
@@ -166,13 +166,13 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
     })
 }
 
-/// What a request may cost, its time and redirects apart.
+/// Returns the limits of a request, without its time and redirects.
 pub(crate) fn limits(settings: &Settings, wishes: &Wishes) -> Limits {
     let base = Limits::default();
     Limits { max_body: wishes.max_body.or(settings.config.http.max_body).unwrap_or(base.max_body), ..base }
 }
 
-/// How a visit goes.
+/// Returns the settings of visits.
 pub(crate) fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
     let (http, base) = (&settings.config.http, VisitSettings::default());
     let deadline = wishes.timeout.or(http.timeout).unwrap_or(base.deadline);
@@ -185,7 +185,7 @@ pub(crate) fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
     }
 }
 
-/// How fast hosts are asked. A clock that stands still lets no time pass between two requests.
+/// Returns the pace of hosts. With a fixed clock the pace is off, because no time passes between requests.
 pub(crate) fn pace(settings: &Settings, wishes: &Wishes) -> PaceSettings {
     let pace = wishes.pace.over(settings.config.pace());
     match *settings.clock {
@@ -214,18 +214,18 @@ pub(crate) fn journal_options(settings: &Settings) -> JournalOptions {
         Some(DurabilityName::Sync) => Durability::Sync,
         Some(DurabilityName::Interval) | None => log.interval.map(Durability::Interval).unwrap_or_default(),
     };
-    // Everything is replayed right after the open, which reads it all.
+    // The replay right after the open reads everything.
     let options = JournalOptions::default().durability(durability).check(OpenCheck::Tail);
     options.segment_bytes(background_maintenance::segment_bytes(settings))
 }
 
-/// Whether there is a fetcher called `name`. It is what to try first, not the only one to try: one that is not to be had is said
-/// once, and the others are left.
+/// Checks that there is a fetcher called `name`. It is only the first one to try, so an unavailable one is a warning,
+/// and others are tried.
 fn is_known(available: &Available<'_>, selector: &Selector, name: &str) -> Result<(), Failure> {
     let name = canonical(name);
     candidate(selector, name)?;
     if let Some(reason) = available.why_left_out(name) {
-        note(format_args!("warning: --fetcher {name} is not available, others are tried: {reason}"));
+        note(format_args!("warning: --fetcher {name} is unavailable, trying others: {reason}"));
     }
     Ok(())
 }

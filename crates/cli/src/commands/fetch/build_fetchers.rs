@@ -1,4 +1,6 @@
-//! Making the fetchers that are to be had: the shipped ones, and those of the config. Starts none of them.
+//! Construction of the available fetchers: the built-in ones and those of the config.
+//!
+//! Invariants: starts no process.
 
 use std::env;
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use crate::setup::fetcher_availability::{Available, NoBrowser, download_program,
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::note;
-use fetchwise::config::{ArchiveConfig, DownloadConfig, FetcherConfig, Means, SearchConfig};
+use fetchwise::config::{ArchiveConfig, DownloadConfig, FetchMethod, FetcherConfig, SearchConfig};
 use fetchwise::fetch::Fetcher;
 use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::archive::{Archive, ArchiveFetcher, ArchiveOptions};
@@ -23,22 +25,22 @@ use fetchwise::fetch::upstream::Upstream;
 use fetchwise::fetch::yt_dlp::{DownloadFetcher, DownloadOptions};
 use fetchwise::registry::{PROBE_FETCHER, canonical};
 
-/// Other programs get so long to end.
+/// The time in which child processes must end.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
 
 /// The fetchers of a crawler.
 pub(crate) struct Made {
-    /// The plain one, which also asks for what is no page.
+    /// The plain fetcher, which also requests robots.txt.
     pub(crate) plain: Arc<HttpFetcher>,
-    /// All that are to be had.
+    /// All available fetchers.
     pub(crate) fetchers: Vec<Arc<dyn Fetcher>>,
-    /// Those that are not, and why.
+    /// The unavailable ones, each with the reason.
     pub(crate) missing: Vec<(String, String)>,
-    /// Those of them that run other programs.
+    /// The fetchers that run child processes.
     pub(crate) children: Children,
 }
 
-/// Fetchers that run other programs, which are ended in good order.
+/// The fetchers that run child processes, for an orderly end.
 #[derive(Default)]
 pub(crate) struct Children {
     pub(crate) browsers: Vec<Arc<BrowserFetcher>>,
@@ -46,7 +48,7 @@ pub(crate) struct Children {
 }
 
 impl Children {
-    /// Ends them. A program that does not end in time is killed when its fetcher is dropped.
+    /// Ends the child processes. One that does not end in time is killed when its fetcher is dropped.
     pub(crate) async fn close(&self) {
         let _ = tokio::time::timeout(CLOSE_TIME, async {
             for browser in &self.browsers {
@@ -61,7 +63,7 @@ impl Children {
 }
 
 impl Made {
-    /// Makes every fetcher that is to be had, and says on stderr which are not.
+    /// Builds every available fetcher, and reports the others on stderr.
     pub(crate) fn of(
         settings: &Settings,
         wishes: &Wishes,
@@ -98,7 +100,7 @@ impl Made {
             }
         }
         for (name, why) in available.left_out() {
-            note(format_args!("warning: the fetcher {name} is left out: {why}"));
+            note(format_args!("warning: fetcher {name} is unavailable: {why}"));
             made.missing.push((name.to_owned(), why.to_owned()));
         }
         for fetcher in
@@ -115,7 +117,7 @@ impl Made {
         Ok(made)
     }
 
-    /// Adds a fetcher of the config that is no shipped one.
+    /// Adds a fetcher of the config that is not a built-in one.
     fn add(
         &mut self,
         fetcher: &FetcherConfig,
@@ -125,50 +127,50 @@ impl Made {
         (http, dialer): (HttpFetcherBuilder, Dialer),
     ) -> Result<(), Failure> {
         let name = canonical(&fetcher.name);
-        match fetcher.means() {
-            Means::Command(argv) => {
+        match fetcher.method() {
+            FetchMethod::Command(argv) => {
                 let mut options = CommandOptions::new(name, argv);
                 options.renders = fetcher.spec().renders;
                 options.max_in_flight = fetcher.max_in_flight.unwrap_or(options.max_in_flight);
-                // A program that knows of proxies knows these variables.
+                // Programs with proxy support read these variables.
                 let proxy = fetcher.proxy.iter().flat_map(|proxy| PROXY_VARIABLES.map(|name| (name, &proxy.0)));
                 options.env.extend(proxy.map(|(name, value)| (name.into(), value.into())));
                 let command = Arc::new(CommandFetcher::new(options, dialer));
                 self.children.commands.push(Arc::clone(&command));
                 self.fetchers.push(command);
             }
-            Means::Archive(archive) => {
+            FetchMethod::Archive(archive) => {
                 let options = archives(name, &archive, fetcher.max_in_flight);
                 self.fetchers.push(Arc::new(ArchiveFetcher::new(options, http).map_err(Failure::usage)?));
             }
-            Means::Search(search) => {
+            FetchMethod::Search(search) => {
                 let options = search_options(name, &search, fetcher.max_in_flight);
                 self.fetchers.push(Arc::new(SearchFetcher::new(options, http).map_err(Failure::usage)?));
             }
-            Means::Download(download) => {
+            FetchMethod::Download(download) => {
                 let options = downloads(name, &download, fetcher.max_in_flight);
                 self.fetchers.push(Arc::new(DownloadFetcher::new(options, dialer)));
             }
-            Means::Solver(address) => {
+            FetchMethod::Solver(address) => {
                 let base = SolverOptions::new(name, address.0.clone());
                 let max_in_flight = fetcher.max_in_flight.unwrap_or(base.max_in_flight);
                 let options = SolverOptions { max_in_flight, ..base };
                 self.fetchers.push(Arc::new(SolverFetcher::new(options, dialer).map_err(Failure::usage)?));
             }
-            Means::Remote(address) => {
+            FetchMethod::Remote(address) => {
                 let base = BrowserOptions::default();
                 let tabs = fetcher.max_in_flight.unwrap_or(base.tabs);
                 let options = BrowserOptions { name: name.to_owned(), tabs, ..base };
                 let browser = BrowserFetcher::remote(&address.0, options, dialer)
-                    .map_err(|error| Failure::usage(format_args!("the browser of the fetcher {name}: {error}")))?;
+                    .map_err(|error| Failure::usage(format_args!("browser of fetcher {name}: {error}")))?;
                 let browser = Arc::new(browser);
                 self.children.browsers.push(Arc::clone(&browser));
                 self.fetchers.push(browser);
             }
-            Means::Like(PROBE_FETCHER) => {
+            FetchMethod::Like(PROBE_FETCHER) => {
                 self.fetchers.push(Arc::new(http.name(name).build().map_err(Failure::usage)?));
             }
-            Means::Like(like) => {
+            FetchMethod::Like(like) => {
                 let Some(shipped) = browsers(wishes).into_iter().find(|options| options.name == like) else {
                     return Ok(());
                 };
@@ -185,19 +187,19 @@ impl Made {
     }
 }
 
-/// The variables that tell a program which proxy to use.
+/// The environment variables that tell a program its proxy.
 const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
 
-/// The proxy that a fetcher of the config goes through.
+/// Returns the proxy of a fetcher of the config.
 fn upstream(fetcher: &FetcherConfig) -> Result<Option<Upstream>, Failure> {
     let Some(proxy) = &fetcher.proxy else { return Ok(None) };
     let user = fetcher.proxy_user_env.as_ref().and_then(|name| env::var(name).ok());
     Upstream::parse(&proxy.0, user.as_deref())
         .map(Some)
-        .map_err(|error| Failure::usage(format_args!("the proxy of the fetcher {}: {error}", fetcher.name)))
+        .map_err(|error| Failure::usage(format_args!("proxy of fetcher {}: {error}", fetcher.name)))
 }
 
-/// What a search interface is asked, and where the parts of its records are.
+/// Returns the requests of a search API, and where its records have their parts.
 fn search_options(name: &str, config: &SearchConfig, max_in_flight: Option<usize>) -> SearchOptions {
     let key = key_variable(name, config).and_then(|variable| env::var(variable).ok());
     let shipped = SearchOptions::new_york_times(key.clone());
@@ -245,7 +247,7 @@ fn downloads(name: &str, config: &DownloadConfig, max_in_flight: Option<usize>) 
     }
 }
 
-/// How plain requests are made.
+/// Returns the builder of the plain HTTP client.
 fn http(settings: &Settings, wishes: &Wishes, guard: AddressGuard) -> Result<HttpFetcherBuilder, Failure> {
     let config = &settings.config.http;
     let mut http = HttpFetcher::builder().guard(guard).keep_exchange(wishes.keep_exchange);
@@ -258,7 +260,7 @@ fn http(settings: &Settings, wishes: &Wishes, guard: AddressGuard) -> Result<Htt
     }
 }
 
-/// The browsers that are shipped.
+/// Returns the options of the built-in browsers.
 fn browsers(wishes: &Wishes) -> [BrowserOptions; 2] {
     let mut stealth = BrowserOptions::stealth();
     if let Some(agent) = &wishes.stealth_agent {

@@ -1,4 +1,4 @@
-//! What a crawl needs, whoever asks for it: `fetch`, `try` and `demo` say it here, and a crawler is put together from it.
+//! Options of a crawl, shared by `fetch`, `try`, `serve` and `demo`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use ipnet::IpNet;
 use super::args::{FetchArgs, PaceArgs};
 use crate::setup::fetcher_availability::BrowserArgs;
 
-/// What a crawl needs, whoever asks for it.
+/// The options of a crawl.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wishes {
-    /// Networks that may be dialled although they are not public.
+    /// Networks that requests may reach although they are not public.
     pub(crate) allow_network: Vec<IpNet>,
-    /// Whether loopback and private networks may.
+    /// Whether requests may reach loopback and private networks.
     pub(crate) allow_private_network: bool,
-    /// Which browser.
+    /// The choice of the browser.
     pub(crate) browser: BrowserArgs,
-    /// The fetcher that is tried first, for every URL.
+    /// The fetcher that is tried first for every URL.
     pub(crate) fetcher: Option<String>,
-    /// What the stealthy browser says it is, unless it says what any browser does.
+    /// The user agent of the stealth browser, if it differs from its default.
     pub(crate) stealth_agent: Option<String>,
-    /// Time for one request.
+    /// The time limit of one request.
     pub(crate) timeout: Option<Duration>,
-    /// The longest body.
+    /// The size limit of a body in bytes.
     pub(crate) max_body: Option<u64>,
-    /// Certificate authorities to trust beside Mozilla's.
+    /// A file of certificate authorities to trust in addition to Mozilla's.
     pub(crate) ca_file: Option<PathBuf>,
     /// Whether requests and redirects are kept for an archive.
     pub(crate) keep_exchange: bool,
-    /// How fast hosts are asked.
+    /// The pace of hosts.
     pub(crate) pace: PaceArgs,
-    /// Whoever asks has a queue of its own, and wants nothing to wait inside.
+    /// Whether the caller has its own queue, so that the pipeline must not wait.
     pub(crate) has_queue: bool,
 }
 

@@ -1,6 +1,6 @@
-//! What the paces of hosts come to: how long the rest takes, and which host takes longest.
+//! The remaining time of a crawl, from the paces of its hosts.
 //!
-//! Must not know how links are queued or shown.
+//! Must not know: how links are queued or displayed.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::terminal::pace_text::{rate, span};
 use fetchwise::pace::{Explained, Pace};
 use fetchwise::time::Timestamp;
 
-/// So many hosts are looked at, those with the most links first: more would take longer than it is worth.
+/// The number of hosts included, those with the most links first; more would take too long.
 const MAX_HOSTS: usize = 256;
 
-/// A host with links that wait.
+/// A host with waiting links.
 struct Waiting {
     name: String,
     links: usize,
@@ -20,8 +20,8 @@ struct Waiting {
     left: Duration,
 }
 
-/// In a few words: how long it takes until everything is done, and the host that is done last. `unread` links are yet to be read; they
-/// are taken for what the others are.
+/// Returns the remaining time and the host that takes longest, as text. `unread` links are not read yet and are assumed
+/// to be distributed like the others.
 pub(super) fn words<'h>(
     pace: &Pace,
     hosts: impl Iterator<Item = (&'h str, usize)>,
@@ -52,7 +52,7 @@ mod tests {
     use fetchwise::pace::{Admit, Cost, PaceMode, PaceSettings, Scope};
 
     #[test]
-    fn the_host_that_takes_longest_says_how_long_it_takes() {
+    fn the_slowest_host_determines_the_remaining_time() {
         let now = Timestamp::from_millis(1_790_000_000_000);
         let settings = PaceSettings { mode: PaceMode::Fixed, initial_rate: 2.0, ..PaceSettings::default() };
         let pace = Pace::new(settings);

@@ -1,5 +1,7 @@
-//! What to fetch, in order: from the command line, a file or stdin, read by a thread of its own so that a slow pipe holds
-//! up nothing else. Each item knows where it stands in the input, because results come in another order.
+//! The input of `fetch`: arguments, a file or stdin, in order.
+//!
+//! A separate thread reads it, so that a slow pipe delays nothing else. Each item has its place in the input, because
+//! results appear in another order.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,56 +19,56 @@ use fetchwise::heuristic::Heuristic;
 use fetchwise::pipeline::Link;
 use fetchwise::robots::RobotsUse;
 
-/// The longest line of input: enough to say of any URL what is wrong with it.
+/// The maximum length of an input line in bytes: enough for a message about any URL.
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// Links read ahead.
+/// The number of links that are read ahead.
 const AHEAD: usize = 256;
 
-/// Where an item stands in the input, counted from 1.
+/// The place of an item in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// So many arguments of the command line stand before it, and it is one itself.
+    /// The position among the arguments, counted from 1.
     Position(u64),
-    /// It is this line of a file or of stdin.
+    /// The line of a file or of stdin, counted from 1.
     Line(u64),
 }
 
 impl Place {
-    /// The line, for an item that is one.
+    /// Returns the line number; none for an argument.
     pub(crate) fn line(self) -> Option<u64> {
         if let Self::Line(line) = self { Some(line) } else { None }
     }
 
-    /// The position, for an argument.
+    /// Returns the position; none for a line.
     pub(crate) fn position(self) -> Option<u64> {
         if let Self::Position(position) = self { Some(position) } else { None }
     }
 }
 
-/// One item of the input.
+/// An item of the input.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// Something to fetch.
+    /// A link to fetch.
     Link(Place, Link),
-    /// A line that is nothing to fetch.
+    /// An invalid line.
     Bad {
-        /// Where it stands, counted from 1.
+        /// The line number, counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Why it is invalid.
         error: String,
     },
-    /// The input ended early.
+    /// A read error, which ends the input early.
     Broken(String),
 }
 
-/// The links of a run.
+/// The stream of input items.
 pub(super) struct Feed {
     items: mpsc::Receiver<Item>,
-    /// How many there are, where that can be told.
+    /// The number of items, if known.
     pub(super) total: Option<u64>,
 }
 
-/// A line that is a JSON object.
+/// A line with a JSON object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinkJson {
@@ -82,7 +84,7 @@ struct LinkJson {
 }
 
 impl Feed {
-    /// Opens all sources and starts reading.
+    /// Opens all sources and starts to read.
     pub(super) fn start(args: &FetchArgs, settings: &Settings) -> Result<Self, Failure> {
         let total = total(args);
         let wish = args.robots.or(settings.config.robots.wish);
@@ -112,7 +114,7 @@ impl Feed {
         Ok(Self { items, total })
     }
 
-    /// The next item.
+    /// Returns the next item; none at the end.
     pub(super) async fn next(&mut self) -> Option<Item> {
         self.items.recv().await
     }
@@ -123,7 +125,7 @@ enum Source {
     Lines(Lines, PathBuf),
 }
 
-/// Reads until the end, or until nobody wants more.
+/// Reads until the end of the input, or until the receiver is dropped.
 fn read(sources: Vec<Source>, named: &Link, listed: &Link, to: &mpsc::Sender<Item>) {
     for source in sources {
         let (mut lines, path) = match source {
@@ -160,7 +162,7 @@ fn read(sources: Vec<Source>, named: &Link, listed: &Link, to: &mpsc::Sender<Ite
     }
 }
 
-/// The link of a line; none when it is empty or a comment.
+/// Returns the link of a line; none for an empty line or a comment.
 fn link(line: &str, base: &Link) -> Option<Result<Link, String>> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -174,7 +176,7 @@ fn link(line: &str, base: &Link) -> Option<Result<Link, String>> {
     Some(read.map_err(|error| format!("not a JSON object {expected}: {error}")).and_then(|json| of_json(json, base)))
 }
 
-/// The link of a line that is an object; what it says itself goes before what holds for all.
+/// Returns the link of a JSON line; its own fields take precedence over the common ones.
 fn of_json(json: LinkJson, base: &Link) -> Result<Link, String> {
     let fetcher = json.fetcher.or_else(|| base.fetcher.clone());
     let mut heuristics = Vec::new();
@@ -185,7 +187,7 @@ fn of_json(json: LinkJson, base: &Link) -> Result<Link, String> {
     Ok(Link { url: json.url, id: json.id, learning: json.learning, fetcher, heuristics, ..base.clone() })
 }
 
-/// How many items there will be, comments counted too: for the progress bar.
+/// Returns the number of items, including comments, for the progress bar.
 fn total(args: &FetchArgs) -> Option<u64> {
     if args.urls.iter().any(|url| url == "-") || args.input.as_deref().is_some_and(is_stdin) {
         return None;

@@ -1,6 +1,6 @@
-//! The metrics of a crawl for Prometheus, for as long as it lasts: `--metrics`.
+//! The Prometheus endpoint of a crawl: `--metrics`.
 //!
-//! Must not know how a crawl goes: it is told how far it is.
+//! Must not know: how the crawl works; it receives the counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,30 +15,31 @@ use crate::setup::listen::{Advice, listen, tokens};
 use crate::terminal::exit::Failure;
 use crate::terminal::output::note;
 
-/// A scrape that is under way at the end may take so long.
+/// The time for an open scrape at the end.
 const GRACE: Duration = Duration::from_secs(2);
-/// When it cannot listen.
+/// The hints for an address that cannot be used.
 const ADVICE: Advice = Advice { example: "--metrics 127.0.0.1:9117", token: "set FETCHWISE_TOKEN" };
-/// Scrapers are few.
+/// The limit of connections; scrapers are few.
 const MAX_CONNECTIONS: usize = 64;
 
-/// An address that is listened on, where nobody answers yet.
+/// A listener that does not respond yet.
 pub(super) struct Listening {
     listener: TcpListener,
     tokens: Tokens,
 }
 
-/// Metrics that are there to be scraped.
+/// A running metrics endpoint.
 pub(super) struct Exported {
     crawl: Crawl,
-    /// How many links there are, where that is known.
+    /// The number of links, if known.
     total: Option<u64>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Listening {
-    /// Listens on `address`, if there is one: before anything is fetched, so that a wrong one is said at once.
+    /// Listens on `address`, if there is one. Called before the first request, so that an invalid address is reported
+    /// at once.
     pub(super) async fn open(address: Option<&str>) -> Result<Option<Self>, Failure> {
         let Some(address) = address else { return Ok(None) };
         let tokens = tokens(None)?;
@@ -46,7 +47,7 @@ impl Listening {
         Ok(Some(Self { listener, tokens }))
     }
 
-    /// Begins to answer, of the fleet too where the crawl is in one. Called within a runtime.
+    /// Starts to respond, including fleet metrics in a fleet. Called within a runtime.
     pub(super) fn begin(
         self,
         crawler: &Crawler,
@@ -63,13 +64,13 @@ impl Listening {
         let task = tokio::spawn(exporter.run(self.listener, async {
             let _ = stopped.await;
         }));
-        note(format_args!("fetchwise: metrics are at http://{address}/metrics"));
+        note(format_args!("fetchwise: serving metrics at http://{address}/metrics"));
         Ok(Exported { crawl, total, stop, task })
     }
 }
 
 impl Exported {
-    /// So many links wait, so many are being fetched, of so many hosts; so many of the input are done.
+    /// Sets the numbers of waiting links, of links in progress, of their hosts, and of finished input items.
     pub(super) fn count(&self, queued: usize, in_progress: usize, hosts: usize, done: u64) {
         self.crawl.set_queue(queued, in_progress, hosts);
         if let Some(total) = self.total {
@@ -77,7 +78,7 @@ impl Exported {
         }
     }
 
-    /// Lets a scrape that is under way come to its end.
+    /// Stops after an open scrape has finished.
     pub(super) async fn close(self) {
         let _ = self.stop.send(());
         let _ = self.task.await;

@@ -1,11 +1,11 @@
-//! `fetch`: the main job, for many URLs at once.
+//! `fetch`: many URLs at once, with a result for each.
 //!
-//! A result is shown as soon as it is there, with its place in the input, so that one server that answers nothing holds up
-//! no other result; with `--ordered` results come in the order of the input. A result is shown once its attempts outlive the
-//! process, and its link is noted as through once the result is flushed, so that a run which is killed loses nothing that was
-//! shown, and shows every result at least once when it is taken up again.
+//! A result appears as soon as it is available, so that a hanging server delays no other result; with `--ordered`
+//! results appear in the order of the input. A result is printed once its attempts survive the end of the process. Its
+//! link is recorded as done once the result is flushed. A killed run therefore loses no printed result, and prints
+//! every result at least once when it is resumed.
 //!
-//! Links are read ahead, and those of a host that has to wait stand in a queue of their own: they take no place from the others.
+//! Links are read ahead. Those of a host that has to wait stay in its own queue and take no slot from others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -50,15 +50,15 @@ pub(crate) mod report;
 mod resume;
 pub(crate) mod shutdown;
 
-/// The log gets so long to take what a result rests on.
+/// The time for the log to take the attempts of a result.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
-/// How often the log's health is looked at.
+/// The interval at which the health of the log is checked.
 const HEALTH_TIME: Duration = Duration::from_millis(250);
-/// A link waits so long for its host, unless the config says otherwise.
+/// The default limit of a link's wait for its host.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
-/// A link that its host refused because the crawl was too fast is asked for so often in all.
+/// The maximum number of requests for a link that its host refused because the crawl was too fast.
 const MAX_TRIES: u8 = 4;
-/// Links that are read and not begun; with `--ordered` also those that are read and not shown.
+/// The limit of links that are read and not started; with `--ordered` also of those that are read and not printed.
 const READ_AHEAD: usize = 10_000;
 
 /// Runs the command.
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
         let metrics = Listening::open(args.metrics.as_deref()).await?;
         let crawler = Crawler::open(settings, &Wishes::from(args), store)?;
         let resume = Resume::open(crawler.journal.dir(), args, args.restart)
-            .map_err(|error| Failure::failed(format_args!("cannot read where the last run stopped: {error}")))?;
+            .map_err(|error| Failure::failed(format_args!("cannot read the state of the last run: {error}")))?;
         let total = feed.total;
         #[cfg(feature = "fleet")]
         let fleet = fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector).await?;
@@ -119,14 +119,14 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
         closed?;
         settings.snapshot_if_due(&dir);
         match health {
-            _ if !lost.is_nothing() => Err(Failure::failed(format_args!("the attempt log has lost {lost}"))),
+            _ if !lost.is_nothing() => Err(Failure::failed(format_args!("the attempt log lost {lost}"))),
             Health::Degraded { reason, .. } => {
                 Err(Failure::failed(format_args!("the attempt log was failing: {reason}")))
             }
             _ => Ok(exit),
         }
     });
-    // A name that is being looked up holds a thread that nobody can stop.
+    // A name lookup blocks a thread that cannot be stopped.
     runtime.shutdown_timeout(Duration::from_millis(500));
     if let (Some(archive), Some(cdx)) = (&args.warc, &args.cdx) {
         index(archive, cdx)?;
@@ -134,22 +134,22 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
     ended
 }
 
-/// Brings the index of an archive up to date. What an interrupted run wrote is in it, too.
+/// Updates the index of an archive, including what an interrupted run wrote.
 fn index(archive: &Path, cdx: &Path) -> Result<(), Failure> {
     cdxj::update(&Warc::files(archive), cdx).map(drop).map_err(|error| {
-        Failure::failed(format_args!("cannot bring the index {} up to date: {error}", cdx.display()))
-            .advise("the archive is whole; the next run with --cdx makes up for it")
+        Failure::failed(format_args!("cannot update the index {}: {error}", cdx.display()))
+            .advise("run again with --cdx to update it; the archive is complete")
     })
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'o> {
     pipeline: Arc<Pipeline>,
     journal: Arc<Journal>,
     concurrency: usize,
-    /// Links of a host under way at once.
+    /// The limit of parallel links per host.
     per_host: Option<u8>,
-    /// A link waits so long for its host.
+    /// The limit of a link's wait for its host.
     max_wait: Duration,
     /// Whether results come in the order of the input.
     is_ordered: bool,
@@ -158,34 +158,34 @@ struct Run<'o> {
     show: Show<'o>,
     stop: Stop,
     queue: Queue<Waiting>,
-    /// Somebody asked to stop: what has to wait is left for the next run.
+    /// Whether the run is stopping: what has to wait is left to the next run.
     is_stopping: bool,
     under_way: JoinSet<Report>,
-    /// The links under way, with their hosts.
+    /// The links in progress, with their hosts.
     links: HashMap<Id, (Arc<str>, Waiting)>,
-    /// What is done and not shown yet, by the order in which it was read.
+    /// Finished items that are not printed yet, in the order of reading.
     done: BTreeMap<u64, Done>,
     read: u64,
     shown: u64,
-    /// Whether somebody was told that the log is failing.
+    /// Whether the failing log was reported.
     is_degraded: bool,
     browsers: Vec<Arc<BrowserFetcher>>,
-    /// Whether somebody was told that the browser does not start.
+    /// Whether the failing browser was reported.
     browser_said: bool,
-    /// BackgroundMaintenance of the log.
+    /// Background maintenance of the log.
     upkeep: Option<background_maintenance::Running>,
-    /// Who is told how far it is.
+    /// The endpoint that receives the counts.
     metrics: Option<Exported>,
 }
 
-/// A link that was read.
+/// A link that was read and is not finished.
 #[derive(Debug)]
 struct Waiting {
-    /// Its number among those read.
+    /// Its number in the order of reading.
     number: u64,
     place: Place,
     link: Link,
-    /// How often its host has refused it because the crawl was too fast.
+    /// The number of refusals by its host because the crawl was too fast.
     refused: u8,
 }
 
@@ -197,10 +197,10 @@ enum Done {
 impl Run<'_> {
     async fn go(mut self) -> Result<Exit, Failure> {
         let ended = self.work().await;
-        // Whatever is still under way is dropped before the journal closes.
+        // Drop what is still in progress before the journal closes.
         self.under_way.shutdown().await;
         self.look_at_upkeep();
-        // At the journal's end nobody else is to be at it.
+        // Only this task may use the journal when it closes.
         if let Some(upkeep) = self.upkeep.take() {
             upkeep.stop();
         }
@@ -214,7 +214,9 @@ impl Run<'_> {
         let sum = show.finish();
         match interrupted {
             Some(Interrupted::Asked) => {
-                return Err(Failure::failed("interrupted").advise("the same command takes it up where it stopped"));
+                return Err(
+                    Failure::failed("interrupted").advise("run the same command again to continue where it stopped")
+                );
             }
             Some(Interrupted::Input(error)) => return Err(Failure::failed(error)),
             None => resume.complete(),
@@ -222,7 +224,7 @@ impl Run<'_> {
         Ok(if sum.unclassified > 0 { Exit::Failed } else { Exit::Done })
     }
 
-    /// Goes through the input, or until somebody asks to stop.
+    /// Works until the end of the input or an interruption.
     async fn work(&mut self) -> Result<Option<Interrupted>, Failure> {
         let (mut more, mut interrupted, mut give_up_at, mut listening) = (true, None, None, true);
         let mut health = tokio::time::interval(HEALTH_TIME);
@@ -249,7 +251,7 @@ impl Run<'_> {
                     self.is_stopping = true;
                     give_up_at = Some(Instant::now() + GRACE);
                     if !self.under_way.is_empty() {
-                        self.show.note("stopping: waiting for what is under way (Ctrl-C again to leave it)");
+                        self.show.note("stopping: waiting for open requests (Ctrl-C again to abandon them)");
                     }
                 }
                 () = sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
@@ -263,7 +265,7 @@ impl Run<'_> {
                 }
                 Some(ended) = self.under_way.join_next_with_id(), if !self.under_way.is_empty() => {
                     self.ended(ended);
-                    // Those that ended meanwhile share one wait for the log.
+                    // All that ended in the meantime share one wait for the log.
                     while let Some(ended) = self.under_way.try_join_next_with_id() {
                         self.ended(ended);
                     }
@@ -292,7 +294,7 @@ impl Run<'_> {
         }
     }
 
-    /// Says how far it is to whoever counts.
+    /// Passes the counts to the metrics endpoint.
     fn count(&self) {
         if let Some(metrics) = &self.metrics {
             let done = self.shown + self.show.sum.skipped;
@@ -300,32 +302,33 @@ impl Run<'_> {
         }
     }
 
-    /// Says when the log begins to fail, and when it is well again. Fetching goes on in between: attempts wait in memory.
+    /// Reports when the log begins to fail, and when it recovers. Fetching continues, and attempts wait in memory.
     fn look_at_log(&mut self) {
         match self.journal.health() {
             Health::Degraded { reason, storage_full } if !self.is_degraded => {
                 self.is_degraded = true;
-                let advice = if storage_full { ": make room on its file system" } else { "" };
+                let advice = if storage_full { ": free space on its file system" } else { "" };
                 self.show.note(&format!(
-                    "fetchwise: warning: the attempt log is degraded ({reason}); fetching goes on, and attempts wait in memory{advice}"
+                    "fetchwise: warning: the attempt log is degraded ({reason}); fetching continues, and attempts \
+                     wait in memory{advice}"
                 ));
             }
             Health::Good if self.is_degraded => {
                 self.is_degraded = false;
-                self.show.note("fetchwise: the attempt log is being written again");
+                self.show.note("fetchwise: the attempt log has recovered");
             }
             _ => {}
         }
     }
 
-    /// Says what upkeep of the log did.
+    /// Prints the messages of background maintenance.
     fn look_at_upkeep(&mut self) {
         for words in self.upkeep.iter().flat_map(background_maintenance::Running::said) {
             self.show.note(&plain(&words));
         }
     }
 
-    /// Says on the bar how long it takes, by the paces of the hosts that have links left.
+    /// Shows the remaining time on the bar, from the paces of hosts with waiting links.
     fn look_at_paces(&mut self) {
         let Some(pace) = self.pipeline.selector().pace().filter(|_| self.show.is_seen()) else { return };
         let read = self.queue.len() as u64 + self.under_way.len() as u64;
@@ -334,7 +337,7 @@ impl Run<'_> {
         self.show.pace(words);
     }
 
-    /// Says once that the browser does not start, and why.
+    /// Reports once why the browser does not start.
     fn look_at_browsers(&mut self) {
         if self.browser_said {
             return;
@@ -342,18 +345,18 @@ impl Run<'_> {
         if let Some(why) = self.browsers.iter().find_map(|browser| browser.why_not_started()) {
             self.browser_said = true;
             let why = plain(&why);
-            self.show.note(&format!("fetchwise: warning: the browser does not start, and pages go without it: {why}"));
+            self.show.note(&format!("fetchwise: warning: the browser does not start, continuing without it: {why}"));
         }
     }
 
-    /// Whether more may be read. Results that have to wait for an earlier one take room, too.
+    /// Returns whether more may be read. Results that wait for an earlier one count too.
     fn has_room(&self) -> bool {
         let held = if self.is_ordered { self.read - self.shown } else { 0 };
         self.queue.len() < READ_AHEAD && held < READ_AHEAD as u64
     }
 
-    /// Begins links for as long as there are places and hosts that may be asked. Returns when to look again, unless something ends
-    /// before.
+    /// Starts links as long as there are free slots and hosts that are ready. Returns when to try again unless
+    /// something ends earlier.
     fn begin_those_that_may(&mut self) -> Option<Instant> {
         let now = self.pipeline.selector().now();
         while self.under_way.len() < self.concurrency {
@@ -369,7 +372,7 @@ impl Run<'_> {
         let (pipeline, own) = (Arc::clone(&self.pipeline), waiting.link.clone());
         let handle = self.under_way.spawn(async move {
             let mut report = pipeline.fetch(&own).await;
-            // Without a store nobody wants the body, which may be large.
+            // Without a store nothing uses the body, which may be large.
             report.response = None;
             report
         });
@@ -380,7 +383,7 @@ impl Run<'_> {
         let (id, report) = match ended {
             Ok((id, report)) => (id, report),
             Err(error) => {
-                let message = Some(format!("a bug in fetchwise: {error}"));
+                let message = Some(format!("bug in fetchwise: {error}"));
                 (error.id(), Report { error_type: Some(report::INTERNAL), message, ..Report::default() })
             }
         };
@@ -398,7 +401,8 @@ impl Run<'_> {
         self.done.insert(number, Done::Fetched(place, link, Box::new(report)));
     }
 
-    /// Puts a link back whose host has no place for it yet, or refused it because the crawl was too fast. Gives back what has ended.
+    /// Returns a link to the queue if its host has no slot for it yet, or refused it because the crawl was too fast.
+    /// Otherwise returns the finished report and link.
     fn again(&mut self, host: &Arc<str>, mut report: Report, mut waiting: Waiting) -> Option<(Report, Waiting)> {
         let is_paced = report.error_type == Some(Report::PACED);
         let is_refused = report.error_type == Some(ErrorKind::RateLimited.name());
@@ -423,7 +427,7 @@ impl Run<'_> {
         Some((report, waiting))
     }
 
-    /// Shows what is done: all of it, or, where the order counts, what waits for nothing earlier.
+    /// Prints finished items: all of them, or with `--ordered` those that wait for no earlier one.
     async fn show_done(&mut self) -> Result<(), Failure> {
         if self.next_to_show().is_some() {
             self.settle().await;
@@ -440,13 +444,13 @@ impl Run<'_> {
         (!self.is_ordered || first == self.shown).then_some(first)
     }
 
-    /// Shows everything that is done, at the end of a run that leaves some undone.
+    /// Prints all finished items, at the end of a run that is incomplete.
     async fn show_all_done(&mut self) -> Result<(), Failure> {
         self.is_ordered = false;
         self.show_done().await
     }
 
-    /// Waits for the log. One that fails, or stands still, says so at the end; results are shown all the same.
+    /// Waits for the log. If it fails or stalls, the end of the run reports that; results are printed anyway.
     async fn settle(&self) {
         let _ = tokio::time::timeout(SETTLE_TIME, self.journal.settled()).await;
     }

@@ -1,8 +1,11 @@
-//! Links that were read and not begun: a queue for each host, and the hosts by when they may go next.
+//! Links that are read and not started: one queue per host, and the hosts ordered by the time at which they may be
+//! asked.
 //!
-//! Invariants: a host is listed at most once, and only when it has a link to give. Of the hosts whose time has come the one with the
-//! fewest links under way goes next, in turns where they have equally many: so hosts that hang cannot take every place. A link that
-//! comes back goes to the front of its host. Whoever owns it bounds how much goes in. Must not know how a link is fetched, nor how a host's pace is found: it is told until when a host has to wait.
+//! Invariants: a host is listed at most once, and only if it has a link to give. Among the ready hosts, the one with
+//! the fewest open links goes next, in turns among equals, so hosts that hang cannot take every slot. A link that is
+//! put back goes to the front of its host.
+//!
+//! Must not know: how a link is fetched, how a host's pace is computed, and how many links the owner allows.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,19 +14,19 @@ use std::time::Duration;
 use fetchwise::heuristic::url::{domain_of, parse};
 use fetchwise::time::Timestamp;
 
-/// A host that has to wait for longer is tried out by one link when its time has come.
+/// After a longer wait than this, a host is probed by a single link.
 const LONG: Duration = Duration::from_secs(2);
 
-/// Links by host.
+/// A queue of links by host.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     hosts: HashMap<Arc<str>, Host<T>>,
-    /// Hosts by when they may go.
+    /// Hosts by the time at which they are ready.
     waiting: BTreeSet<(Timestamp, Arc<str>)>,
-    /// Hosts whose time has come, by how many of their links are under way, and by turns.
+    /// Ready hosts by the number of their open links, then by turn.
     ready: BTreeSet<(usize, u64, Arc<str>)>,
     turns: u64,
-    /// When it was last asked for a link.
+    /// The time of the last request for a link.
     time: Timestamp,
     len: usize,
 }
@@ -31,19 +34,19 @@ pub(super) struct Queue<T> {
 #[derive(Debug)]
 struct Host<T> {
     links: VecDeque<T>,
-    /// Not before then.
+    /// The time before which the host is not asked.
     at: Timestamp,
     listed: Listed,
     under_way: usize,
-    /// So many at once.
+    /// The limit of open links.
     at_once: usize,
-    /// One at a time, until one has ended: of a host that is new, or that was left alone, the others would only wait for what the first
-    /// one meets, and take places meanwhile. So many were under way before: they do not count, since they may wait for what that one
-    /// meets, too.
+    /// While this is set, one link goes at a time until one has ended. The host is new or had a long wait, so other
+    /// links would only take slots and wait for what the first one finds out. The value is the number of links that
+    /// were already open: they do not count, because they may wait for the same answer.
     tried_out_beside: Option<usize>,
 }
 
-/// Where a host stands.
+/// The list that a host is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listed {
     Nowhere,
@@ -51,7 +54,7 @@ enum Listed {
     Ready(usize, u64),
 }
 
-/// The host of a URL, as pauses and paces are kept; what is no URL has none, and waits for nobody.
+/// Returns the host of a URL in the form of pauses and paces; an empty one for an invalid URL.
 pub(super) fn host_of(url: &str) -> Arc<str> {
     parse(url).ok().and_then(|url| url.host_str().map(|host| domain_of(host).into())).unwrap_or_default()
 }
@@ -70,25 +73,26 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// How many links wait.
+    /// Returns the number of waiting links.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds a link of `host`, after those that are there.
+    /// Appends a link of `host`.
     pub(super) fn push(&mut self, host: &Arc<str>, link: T) {
         self.host(host).links.push_back(link);
         self.len += 1;
         self.list(host);
     }
 
-    /// Takes back a link that was begun and has to wait: it is the next one of its host, which is not asked before `until`.
+    /// Puts back a link that was started and has to wait. It is the next one of its host, which is not asked before
+    /// `until`.
     pub(super) fn back(&mut self, host: &Arc<str>, link: T, until: Timestamp) {
         self.returned(host, until).links.push_front(link);
         self.list(host);
     }
 
-    /// The same for a link that its host has refused: others of the host go first.
+    /// Puts back a link that its host refused: other links of the host go first.
     pub(super) fn refused(&mut self, host: &Arc<str>, link: T, until: Timestamp) {
         self.returned(host, until).links.push_back(link);
         self.list(host);
@@ -107,7 +111,8 @@ impl<T> Queue<T> {
         entry
     }
 
-    /// The next link whose host may be asked at `now`. It counts as under way until [`ended`](Self::ended) or [`back`](Self::back).
+    /// Returns the next link whose host is ready at `now`. It counts as open until [`ended`](Self::ended) or
+    /// [`back`](Self::back).
     pub(super) fn pop(&mut self, now: Timestamp) -> Option<(Arc<str>, T)> {
         self.time = now;
         while let Some((at, _)) = self.waiting.first()
@@ -130,7 +135,7 @@ impl<T> Queue<T> {
         Some((host, link?))
     }
 
-    /// When the next link can be begun, unless one that is under way has to end first.
+    /// Returns when the next link can start; none if an open one has to end first.
     pub(super) fn next_at(&self) -> Option<Timestamp> {
         match self.ready.is_empty() {
             true => self.waiting.first().map(|(at, _)| *at),
@@ -138,39 +143,39 @@ impl<T> Queue<T> {
         }
     }
 
-    /// A link of `host` has ended.
+    /// Records that a link of `host` has ended.
     pub(super) fn ended(&mut self, host: &Arc<str>) {
         let Some(entry) = self.hosts.get_mut(host) else { return };
         entry.under_way = entry.under_way.saturating_sub(1);
         if entry.at.since(self.time) <= LONG {
-            // Its place may be what the others have waited for: they ask again.
+            // The others may have waited for its slot: let them ask again.
             (entry.tried_out_beside, entry.at) = (None, Timestamp::default());
         }
         if entry.under_way == 0 && entry.links.is_empty() {
-            // Whoever comes next is told anew until when to wait. It is listed nowhere, for want of links.
+            // The next link of the host gets a new time to wait. Without links the host is in no list.
             self.hosts.remove(host);
         } else {
             self.list(host);
         }
     }
 
-    /// From now on so many links of `host` may be under way at once.
+    /// Limits the open links of `host`.
     pub(super) fn set_at_once(&mut self, host: &Arc<str>, at_once: usize) {
         self.host(host).at_once = at_once.max(1);
         self.list(host);
     }
 
-    /// Drops everything that waits.
+    /// Drops all waiting links.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The hosts with links that wait, and how many those are.
+    /// Returns the hosts with waiting links, with the number of these.
     pub(super) fn hosts(&self) -> impl Iterator<Item = (&str, usize)> {
         self.hosts.iter().filter(|(_, host)| !host.links.is_empty()).map(|(name, host)| (&**name, host.links.len()))
     }
 
-    /// How many hosts have links that wait or are under way.
+    /// Returns the number of hosts with waiting or open links.
     pub(super) fn host_count(&self) -> usize {
         self.hosts.len()
     }
@@ -186,7 +191,7 @@ impl<T> Queue<T> {
         })
     }
 
-    /// Puts the host where it belongs: nowhere, when it has nothing to give.
+    /// Moves the host to the right list; to none if it has nothing to give.
     fn list(&mut self, host: &Arc<str>) {
         let Some(entry) = self.hosts.get_mut(host) else { return };
         let may_go = !entry.links.is_empty() && entry.under_way < entry.limit();
@@ -247,13 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn hosts_take_turns_and_each_is_asked_in_the_order_of_the_input() {
+    fn hosts_take_turns_and_each_keeps_the_order_of_its_links() {
         let mut queue = queue(&[("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("b", 6)]);
         assert_eq!((all(&mut queue, NOW), queue.len()), (vec![1, 4, 5, 2, 6, 3], 0));
     }
 
     #[test]
-    fn a_host_that_hangs_takes_no_more_places_than_its_share() {
+    fn a_hanging_host_takes_only_its_share_of_slots() {
         let mut queue = Queue::default();
         for n in 0..100 {
             queue.push(&Arc::from("hangs"), 0);
@@ -273,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_has_to_wait_holds_up_nobody_else() {
+    fn a_waiting_host_delays_no_other_host() {
         let mut queue = queue(&[("slow", 1), ("slow", 2), ("b", 3), ("b", 4)]);
         let (slow, link) = queue.pop(NOW).unwrap();
         queue.back(&slow, link, after(500));
@@ -281,11 +286,11 @@ mod tests {
         assert_eq!(queue.next_at(), Some(after(500)));
         assert_eq!(queue.pop(after(499)), None);
         queue.ended(&Arc::from("b"));
-        assert_eq!(all(&mut queue, after(500)), [1, 2], "what came back goes first");
+        assert_eq!(all(&mut queue, after(500)), [1, 2], "a link that was put back goes first");
     }
 
     #[test]
-    fn a_host_that_may_go_at_last_is_not_passed_over_by_those_that_always_may() {
+    fn a_host_that_becomes_ready_gets_its_turn() {
         let mut queue = queue(&[("slow", 1), ("free", 2), ("free", 3), ("free", 4)]);
         let (slow, link) = queue.pop(NOW).unwrap();
         queue.back(&slow, link, after(10));
@@ -294,12 +299,12 @@ mod tests {
     }
 
     #[test]
-    fn no_more_of_a_host_are_under_way_than_may_be() {
+    fn open_links_of_a_host_stay_within_the_limit() {
         let mut queue = queue(&[("a", 1), ("a", 2), ("a", 3), ("b", 4)]);
         let a = Arc::from("a");
         queue.set_at_once(&a, 1);
         assert_eq!(all(&mut queue, NOW), [1, 4]);
-        assert_eq!(queue.next_at(), None, "one that is under way has to end first");
+        assert_eq!(queue.next_at(), None, "an open link has to end first");
         queue.ended(&a);
         assert_eq!(all(&mut queue, NOW), [2]);
         queue.set_at_once(&a, 2);
@@ -307,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_new_or_was_left_alone_is_tried_out_by_one_link() {
+    fn a_new_or_paused_host_is_probed_by_one_link() {
         let mut queue = Queue::default();
         let a = Arc::from("a");
         (1..=4).for_each(|link| queue.push(&a, link));
@@ -315,24 +320,24 @@ mod tests {
         queue.refused(&a, 1, after(60_000));
         assert_eq!((all(&mut queue, after(59_999)), all(&mut queue, after(60_000))), (vec![], vec![2]));
         queue.ended(&a);
-        assert_eq!(all(&mut queue, after(60_000)), [3, 4, 1], "what was refused goes last");
+        assert_eq!(all(&mut queue, after(60_000)), [3, 4, 1], "a refused link goes last");
     }
 
     #[test]
-    fn a_link_that_waits_for_what_others_meet_does_not_keep_them_from_it() {
+    fn a_waiting_link_does_not_block_the_probe_that_it_waits_for() {
         let mut queue = queue(&[("a", 1), ("a", 2), ("a", 3), ("a", 4)]);
         let a = Arc::from("a");
         assert_eq!((queue.pop(NOW).unwrap().1, queue.pop(NOW).unwrap().1), (1, 2));
-        // The first one has met a wall, and waits to hear whether another one meets it; the second one is told to wait.
+        // The first link was blocked and waits for another one to confirm the block; the second one has to wait.
         queue.back(&a, 2, after(3_000));
         assert_eq!((all(&mut queue, after(2_999)), all(&mut queue, after(3_000))), (vec![], vec![2]));
         queue.refused(&a, 2, after(20_000));
         queue.refused(&a, 1, after(20_000));
-        assert_eq!(all(&mut queue, after(20_000)), [3], "now there is nobody else");
+        assert_eq!(all(&mut queue, after(20_000)), [3], "no other link is open now");
     }
 
     #[test]
-    fn a_host_without_links_takes_no_room() {
+    fn a_host_without_links_takes_no_memory() {
         let mut queue = queue(&[("a", 1)]);
         let (a, link) = queue.pop(NOW).unwrap();
         queue.back(&a, link, after(100));

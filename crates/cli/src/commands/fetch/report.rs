@@ -1,4 +1,4 @@
-//! Results of a run as they are shown: a line a URL, a bar while it goes on, a sum at the end.
+//! Display of results: a line per URL, a progress bar, and a summary at the end.
 
 use std::borrow::Cow;
 use std::io::IsTerminal;
@@ -19,13 +19,13 @@ use fetchwise::rfc3339;
 
 /// The error type of a link whose task panicked.
 pub(super) const INTERNAL: &str = "internal_error";
-/// The error type of a line of input that is nothing to fetch.
+/// The error type of an invalid line of input.
 const INVALID_LINE: &str = "invalid_line";
 
-/// A result as JSON has it.
+/// A result as JSON.
 #[derive(Serialize)]
 pub(crate) struct ReportJson<'a> {
-    /// None for a line that is nothing to fetch.
+    /// Null for an invalid line.
     url: Option<Cow<'a, str>>,
     id: Option<&'a str>,
     line: Option<u64>,
@@ -43,14 +43,14 @@ pub(crate) struct ReportJson<'a> {
     duration_ms: u64,
     file: Option<&'a Path>,
     paused_until: Option<String>,
-    /// Who delivered in the site's place.
+    /// The host that delivered instead of the site.
     served_by: Option<&'a str>,
-    /// From when an archive's copy is.
+    /// The date of an archive's copy.
     archived_at: Option<String>,
 }
 
 impl<'a> ReportJson<'a> {
-    /// The result of the link that the caller calls `id`, with its place in the input where there is one.
+    /// Returns the result of the link with the caller's `id`, with its place in the input if there is one.
     pub(crate) fn new(place: Option<Place>, id: Option<&'a str>, report: &'a Report) -> Self {
         Self {
             url: Some(url(report)),
@@ -59,7 +59,7 @@ impl<'a> ReportJson<'a> {
             position: place.and_then(Place::position),
             fetcher: report.fetcher.as_deref(),
             source: report.source.map(Source::name),
-            // Confidence is that of a fetcher: where none was chosen there is none.
+            // Confidence belongs to a fetcher: without one there is none.
             confidence: report.fetcher.as_ref().map(|_| report.confidence),
             status: report.status,
             success: report.success,
@@ -77,7 +77,7 @@ impl<'a> ReportJson<'a> {
     }
 }
 
-/// The URL as it was given, but for one that is longer than any that is taken.
+/// Returns the URL as given, shortened if it exceeds the limit for URLs.
 fn url(report: &Report) -> Cow<'_, str> {
     match report.url.len() > MAX_URL_BYTES {
         true => Cow::Owned(shorten(&report.url)),
@@ -85,13 +85,13 @@ fn url(report: &Report) -> Cow<'_, str> {
     }
 }
 
-/// What a run adds up to.
+/// The totals of a run.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     pub(super) delivered: u64,
     pub(super) failed: u64,
     pub(super) paused: u64,
-    /// Not fetched for want of a route, a fetcher, a place to store, or a URL.
+    /// Not fetched: no route, fetcher, store or valid URL.
     pub(super) unclassified: u64,
     pub(super) skipped: u64,
     pub(super) requests: u64,
@@ -113,18 +113,18 @@ impl Sum {
     }
 }
 
-/// Shows results as they come.
+/// The display of a run.
 pub(super) struct Show<'o> {
     out: &'o mut Out,
     bar: ProgressBar,
     begun: Instant,
-    /// What the paces of hosts come to, in a few words.
+    /// The remaining time, as text.
     pace: String,
     pub(super) sum: Sum,
 }
 
 impl<'o> Show<'o> {
-    /// A bar on a terminal, unless results go to the same one.
+    /// Returns a display with a progress bar, which shows on a terminal only.
     pub(super) fn new(out: &'o mut Out, total: Option<u64>) -> Self {
         let bar = match std::io::stderr().is_terminal() {
             true => ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr()),
@@ -141,7 +141,7 @@ impl<'o> Show<'o> {
         Self { out, bar, begun: Instant::now(), pace: String::new(), sum: Sum::default() }
     }
 
-    /// One result.
+    /// Prints a result.
     pub(super) fn report(&mut self, place: Place, id: Option<&str>, report: &Report) -> Result<(), Failure> {
         self.sum.add(report);
         if self.out.json {
@@ -149,13 +149,13 @@ impl<'o> Show<'o> {
         } else {
             let line = words(place, &url(report), report);
             let out = &mut *self.out;
-            // Flushed while the bar is away, so that the two do not write over each other.
+            // Flush while the bar is hidden, so that the two do not overwrite each other.
             self.bar.suspend(|| out.line(line).and_then(|()| out.flush()))?;
         }
         self.step()
     }
 
-    /// A line of input that is nothing to fetch.
+    /// Prints an invalid line of input.
     pub(super) fn bad_line(&mut self, line: u64, error: &str) -> Result<(), Failure> {
         self.sum.unclassified += 1;
         match self.out.json {
@@ -174,28 +174,28 @@ impl<'o> Show<'o> {
         self.step()
     }
 
-    /// A link that an earlier run finished.
+    /// Counts a link that an earlier run finished.
     pub(super) fn skipped(&mut self) {
         self.sum.skipped += 1;
         self.bar.inc(1);
     }
 
-    /// A host wants to be left alone for longer than the settings believe.
+    /// Reports that a host's Crawl-delay exceeds the limit.
     pub(super) fn crawl_delay_cut(&self, cut: &CrawlDelayCut) {
         self.note(&format!(
-            "{} asks for {} between requests, of which {} are kept: `[pace] max_crawl_delay` is the longest that is believed",
+            "{} requests a Crawl-delay of {}, limited to {} (`[pace] max_crawl_delay`)",
             plain(&cut.host),
             span(cut.asked),
             span(cut.believed)
         ));
     }
 
-    /// A message, beside the bar.
+    /// Prints a message above the bar.
     pub(super) fn note(&self, text: &str) {
         self.bar.suspend(|| note(text));
     }
 
-    /// The sum, on stderr.
+    /// Prints the summary on stderr.
     pub(super) fn finish(self) -> Sum {
         self.bar.finish_and_clear();
         let sum = self.sum;
@@ -213,18 +213,18 @@ impl<'o> Show<'o> {
         sum
     }
 
-    /// What the paces of hosts come to now.
+    /// Sets the remaining time.
     pub(super) fn pace(&mut self, pace: String) {
         self.pace = pace;
         self.say();
     }
 
-    /// Whether anybody sees the bar.
+    /// Returns whether the bar is visible.
     pub(super) fn is_seen(&self) -> bool {
         !self.bar.is_hidden()
     }
 
-    /// How many results are to come, where that can be told.
+    /// Returns the number of remaining results, if known.
     pub(super) fn left(&self) -> Option<u64> {
         self.bar.length().map(|all| all.saturating_sub(self.bar.position()))
     }
@@ -237,12 +237,12 @@ impl<'o> Show<'o> {
     fn step(&mut self) -> Result<(), Failure> {
         self.bar.inc(1);
         self.say();
-        // Whoever reads the results sees each one when it is there.
+        // A reader sees each result as soon as it is available.
         self.out.flush()
     }
 }
 
-/// A result in words.
+/// Returns a result as text.
 fn words(place: Place, url: &str, report: &Report) -> String {
     let fetcher = report.fetcher.as_deref().unwrap_or("-");
     let source = report.source.map_or("-", Source::name);

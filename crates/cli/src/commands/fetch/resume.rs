@@ -1,10 +1,12 @@
-//! Taking up an interrupted run where it stopped: which of its links are through.
+//! The state of an interrupted run: the links that are done.
 //!
-//! A run is known by its inputs and outputs. While it goes on, a small file in the data directory gets one line for each
-//! link whose result has been written; when it completes, the file is removed, so that the same command fetches again.
-//! Invariant: a link is noted after its result was handed on, never before, and only when that result is the link's own: what
-//! failed for want of disk, of a fetcher or of a pause's end is fetched again. A line that a crash cut short counts for
-//! nothing. The data directory's lock keeps two runs apart.
+//! The inputs and outputs of a run identify it. During the run, a small file in the data directory gets one line for
+//! each link whose result was written. When the run completes, the file is removed, so that the same command fetches
+//! everything again.
+//!
+//! Invariants: a link is recorded only after its result was passed on, and only if the result is the link's own. A link
+//! that failed for lack of disk space, of a fetcher or because of a pause is fetched again. An incomplete line of a
+//! crash is ignored. The lock of the data directory keeps two runs apart.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -17,22 +19,22 @@ use super::FetchArgs;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::pipeline::{Link, Report};
 
-/// Hex digits of a link's hash.
+/// The number of hex digits of a link's hash.
 const DIGITS: usize = 32;
 
-/// What is known of a run.
+/// The state of a run.
 #[derive(Debug)]
 pub(super) struct Resume {
     path: PathBuf,
-    /// Links that an earlier run finished, and how often.
+    /// The links that an earlier run finished, and how often.
     earlier: HashMap<u128, u32>,
-    /// Opened when the first link is through.
+    /// Opened when the first link is done.
     file: Option<File>,
     failed: bool,
 }
 
 impl Resume {
-    /// Looks for an earlier run with the same inputs and outputs in `dir`; with `restart` it is forgotten.
+    /// Looks in `dir` for an earlier run with the same inputs and outputs; with `restart` removes it.
     pub(super) fn open(dir: &Path, args: &FetchArgs, restart: bool) -> io::Result<Self> {
         let path = dir.join(format!("run-{:032x}", key(args)));
         let mut earlier = HashMap::new();
@@ -54,8 +56,7 @@ impl Resume {
         Ok(Self { path, earlier, file: None, failed: false })
     }
 
-    /// Whether an earlier run finished this link; each of several that are alike is skipped once for each time it was
-    /// finished.
+    /// Returns whether an earlier run finished this link. Equal links are skipped as often as they were finished.
     pub(super) fn skips(&mut self, link: &Link) -> bool {
         match self.earlier.get_mut(&hash(link)) {
             Some(times) if *times > 0 => {
@@ -66,20 +67,20 @@ impl Resume {
         }
     }
 
-    /// Notes that a link is through. A note that cannot be written costs that link's second fetch after an interruption, no
-    /// more; it is tried no further.
+    /// Records that a link is done. A failed write only means that the link is fetched again after an interruption; no
+    /// further write is tried.
     pub(super) fn note(&mut self, hash: u128) {
         if self.failed {
             return;
         }
         let written = self.file().and_then(|mut file| {
-            // The break comes first, so that a line which a crash cut short does not spoil the next one.
+            // The line break comes first, so that an incomplete line of a crash does not affect the next one.
             file.write_all(format!("\n{hash:0width$x}\n", width = DIGITS).as_bytes())
         });
         self.failed = written.is_err();
     }
 
-    /// The run is complete: the next one fetches everything again.
+    /// Ends a complete run: the next one fetches everything again.
     pub(super) fn complete(self) {
         let _ = remove(&self.path);
     }
@@ -92,21 +93,21 @@ impl Resume {
     }
 }
 
-/// Whether a link is through: it was delivered, or ended in one of the outcomes of the table. All else says something about this
-/// machine, this moment or the crawl's speed, not about the link.
+/// Returns whether a link is done: it was delivered, or ended in an outcome of the table. Any other result describes
+/// this machine, this moment or the speed of the crawl, not the link.
 pub(super) fn is_through(report: &Report) -> bool {
     let later = [ErrorKind::LocalFault, ErrorKind::RateLimited];
     let own = |error_type| ErrorKind::from_name(error_type).is_some_and(|kind| !later.contains(&kind));
     report.success || report.error_type.is_some_and(own)
 }
 
-/// What a link is noted by.
+/// Returns the hash by which a link is recorded.
 pub(super) fn hash(link: &Link) -> u128 {
     let id = link.id.as_deref().unwrap_or_default();
     xxh3_128(format!("{id}\0{}", link.url).as_bytes())
 }
 
-/// What a run is known by.
+/// Returns the hash that identifies a run.
 fn key(args: &FetchArgs) -> u128 {
     let absolute =
         |path: &PathBuf| fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or(path.clone());
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_finished_is_skipped_as_often_as_it_was() {
+    fn finished_links_are_skipped_as_often_as_they_were_finished() {
         let dir = tempfile::tempdir().unwrap();
         let run = args("http://e.org/ --out pages");
         let (a, b) = (Link::new("http://e.org/a"), Link::new("http://e.org/b"));
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_ended_as_the_links_own_outcome_is_through() {
+    fn only_a_links_own_outcome_counts_as_done() {
         let ended = |error_type| is_through(&Report { error_type: Some(error_type), ..Report::default() });
         assert!(is_through(&Report { success: true, ..Report::default() }));
         for &kind in ErrorKind::ALL {
@@ -173,17 +174,17 @@ mod tests {
             Report::STORE_ERROR,
             Report::NO_ROUTE,
             Report::NO_FETCHER,
-            Report::NO_FETCHER_GETS_PAST,
+            Report::NO_VIABLE_FETCHER,
             Report::PAUSED,
             "internal_error",
         ];
         assert!(later.into_iter().all(|error_type| !ended(error_type)));
-        // A page that came and could not be stored is not there.
+        // A page that arrived and could not be stored is not done.
         assert!(!is_through(&Report { success: false, status: Some(200), ..Report::default() }));
     }
 
     #[test]
-    fn a_note_that_was_cut_short_counts_for_nothing_and_spoils_nothing() {
+    fn an_incomplete_line_is_ignored_and_affects_no_other() {
         let dir = tempfile::tempdir().unwrap();
         let run = args("http://e.org/");
         let link = Link::new("http://e.org/a");
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn other_inputs_or_outputs_are_another_run_and_restart_forgets() {
+    fn other_inputs_or_outputs_are_another_run_and_restart_removes_it() {
         let lines = ["http://e.org/", "http://f.org/", "http://e.org/ --out a", "http://e.org/ --warc a", "--input a"];
         let keys: std::collections::HashSet<u128> = lines.iter().map(|line| key(&args(line))).collect();
         assert_eq!(keys.len(), lines.len());

@@ -1,5 +1,6 @@
-//! Ctrl-C: the first time a run comes to a clean end, the second time it ends at once, the third time the process does. A reader
-//! of the results that stalls changes nothing about that.
+//! Ctrl-C: the first one ends a run cleanly, the second one ends it at once, the third one ends the process.
+//!
+//! Invariants: a stalled reader of the results does not change this.
 
 use std::time::Duration;
 
@@ -7,13 +8,13 @@ use tokio::sync::watch;
 
 use crate::terminal::interruptible_writer;
 
-/// What is under way may take so long after Ctrl-C.
+/// The time for open requests after Ctrl-C.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// How often somebody asked the run to stop.
+/// The number of requests to stop.
 pub(crate) type Stop = watch::Receiver<u32>;
 
-/// Starts listening to Ctrl-C and to a request to terminate. Called within a runtime.
+/// Starts to listen to Ctrl-C and SIGTERM. Called within a runtime.
 pub(crate) fn listen() -> std::io::Result<Stop> {
     let (asked, stop) = watch::channel(0u32);
     #[cfg(unix)]

@@ -1,6 +1,9 @@
-//! A crawler's or a server's part in a fleet: joining at its start, telling beside it how it goes, and saying what is left at its end.
+//! Membership of a crawler or server in a fleet: joining at the start, a status file during the run, publishing the
+//! rest at the end.
 //!
-//! Owns what a failure to join means for the command. Must not know what is shared.
+//! Owns: which exit code a failure to join has.
+//!
+//! Must not know: what the nodes share.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,19 +24,19 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, plain};
 
-/// A broker gets so long to answer at the start.
+/// The time for a broker to respond at the start.
 const READY: Duration = Duration::from_secs(5);
-/// What is left gets so long to be published at the end.
+/// The time to publish the rest at the end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How often the file of the status is written anew.
+/// The interval at which the status file is rewritten.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
-/// The file in the data directory with the status of whoever crawls there.
+/// The status file of the process that uses the data directory.
 pub(super) const STATUS_FILE: &str = "fleet.status.json";
 
-/// Where the fleet is.
+/// The fleet to join.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FleetArgs {
-    /// Learn with other nodes, over these brokers of NATS: nats://127.0.0.1:4222, tls://nats1:4222; several with commas
+    /// Learn with other nodes over these NATS brokers, such as nats://127.0.0.1:4222,tls://nats1:4222
     #[arg(
         long = "fleet",
         value_name = "URL[,URL]",
@@ -42,12 +45,12 @@ pub(crate) struct FleetArgs {
         hide_env_values = true
     )]
     pub(crate) brokers: Vec<String>,
-    /// The pool of nodes to learn with [default: that of the config, or default]
+    /// Learn with this pool of nodes [default: that of the config, or default]
     #[arg(long, value_name = "NAME")]
     pub(crate) pool: Option<String>,
 }
 
-/// The settings of the broker; none where nobody wants a fleet.
+/// Returns the settings of the broker; none if no fleet is configured.
 pub(super) fn nats(settings: &Settings, args: &FleetArgs) -> Result<Option<NatsSettings>, Failure> {
     let config = &settings.config.fleet;
     let urls = if args.brokers.is_empty() { &config.url } else { &args.brokers };
@@ -57,7 +60,7 @@ pub(super) fn nats(settings: &Settings, args: &FleetArgs) -> Result<Option<NatsS
     let certificate = match (&config.certificate, &config.key) {
         (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
         (None, None) => None,
-        _ => return Err(Failure::usage("fleet.certificate and fleet.key belong together: one of them is missing")),
+        _ => return Err(Failure::usage("missing fleet.certificate or fleet.key: set both")),
     };
     let mut nats = NatsSettings::new(urls.iter(), &pool(settings, args));
     nats.credentials.clone_from(&config.credentials);
@@ -72,7 +75,7 @@ fn pool(settings: &Settings, args: &FleetArgs) -> String {
     args.pool.clone().or_else(|| settings.config.fleet.pool.clone()).unwrap_or_else(|| "default".to_owned())
 }
 
-/// How this node takes part.
+/// Returns the options of this node.
 pub(super) fn options(settings: &Settings, args: &FleetArgs) -> Options {
     let config = &settings.config.fleet;
     let mut options = Options::default();
@@ -85,13 +88,13 @@ pub(super) fn options(settings: &Settings, args: &FleetArgs) -> Options {
     options.max_age = config.max_age.unwrap_or(options.max_age);
     options.version = env!("CARGO_PKG_VERSION").to_owned();
     let limits = &mut options.limits;
-    limits.facts_per_s = config.max_attempts_per_second.unwrap_or(limits.facts_per_s);
-    limits.keys_per_s = config.max_new_keys_per_second.unwrap_or(limits.keys_per_s);
+    limits.attempts_per_s = config.max_attempts_per_second.unwrap_or(limits.attempts_per_s);
+    limits.new_keys_per_s = config.max_new_keys_per_second.unwrap_or(limits.new_keys_per_s);
     limits.max_snapshot_bytes = config.max_snapshot_bytes.unwrap_or(limits.max_snapshot_bytes);
     options
 }
 
-/// What is wrong, and whose it is to mend.
+/// Returns the failure for an error of the fleet.
 pub(super) fn about(error: FleetError) -> Failure {
     match error {
         FleetError::Transport(error) => about_broker(&error),
@@ -109,12 +112,12 @@ pub(super) fn about_broker(error: &TransportError) -> Failure {
     match error {
         TransportError::Invalid(_) => Failure::usage(words),
         TransportError::Away(_) => Failure::failed(words)
-            .advise("start one with `nats-server -js`, or name where it is with --fleet; docs/guides/fleet.md tells more"),
+            .advise("start one with `nats-server -js`, or give its address with --fleet; see docs/guides/fleet.md"),
         _ => Failure::failed(words),
     }
 }
 
-/// A part in a fleet.
+/// The membership in a fleet.
 pub(crate) struct Joined {
     fleet: Arc<Fleet>,
     hosts: Option<Arc<SharedHosts>>,
@@ -124,8 +127,8 @@ pub(crate) struct Joined {
     file: PathBuf,
 }
 
-/// Joins the fleet that the settings name, if they name one. A broker that is away is waited for while the crawl goes on, unless the
-/// settings require one.
+/// Joins the fleet that the settings name, if there is one. If the broker is unavailable, the crawl starts anyway and
+/// connects later, unless the settings require the broker.
 pub(crate) async fn join(
     settings: &Settings,
     args: &FleetArgs,
@@ -138,19 +141,20 @@ pub(crate) async fn join(
     let egress = options.egress_group.clone();
     let joining = Fleet::join(Arc::clone(journal), Arc::clone(selector), Arc::clone(&transport), options);
     let fleet = Arc::new(joining.await.map_err(about)?);
-    let hosts = SharedHosts::share(Arc::clone(selector), Arc::clone(&transport), fleet.origin(), &egress).map(Arc::new);
+    let hosts =
+        SharedHosts::share(Arc::clone(selector), Arc::clone(&transport), fleet.node_id(), &egress).map(Arc::new);
     let file = journal.dir().join(STATUS_FILE);
     let telling = tokio::spawn(tell(Arc::clone(&fleet), file.clone()));
     Ok(Some(Joined { fleet, hosts, transport, journal: Arc::clone(journal), telling, file }))
 }
 
-/// A connection, which a broker that is away gets later.
+/// Returns a connection. If the broker is unavailable, the connection is made later.
 pub(super) async fn connect(nats: NatsSettings, is_required: bool) -> Result<Arc<dyn Transport>, Failure> {
     let nats = Nats::connect(nats).await.map_err(|error| about_broker(&error))?;
     match nats.ready(READY).await {
         Ok(_) => {}
         Err(error @ TransportError::Away(_)) if !is_required => {
-            note(format_args!("warning: {}; this node goes on alone until there is one", plain(&error.to_string())))
+            note(format_args!("warning: {}; this node continues alone until it can connect", plain(&error.to_string())))
         }
         Err(error) => return Err(about_broker(&error)),
     }
@@ -158,18 +162,18 @@ pub(super) async fn connect(nats: NatsSettings, is_required: bool) -> Result<Arc
 }
 
 impl Joined {
-    /// What a server is told of it.
+    /// Returns the view of the fleet for a server.
     pub(crate) fn told(&self) -> Arc<dyn Membership> {
         let hosts = self.hosts.as_ref().map(Arc::downgrade).unwrap_or_default();
         Arc::new(Told { fleet: Arc::downgrade(&self.fleet), hosts, transport: Arc::clone(&self.transport) })
     }
 
-    /// How often a domain was forgotten because some node was told to.
+    /// Returns how often a domain was forgotten on request of any node.
     pub(crate) fn forgot(&self) -> u64 {
         self.fleet.status().forgot
     }
 
-    /// Says what is left, and leaves go of everything.
+    /// Publishes the rest and leaves.
     pub(crate) async fn end(self) {
         let Self { fleet, hosts, journal, telling, file, .. } = self;
         if journal.flush().await.is_ok() && fleet.status().broker {
@@ -179,7 +183,7 @@ impl Joined {
                 }
             };
             if tokio::time::timeout(LAST_WORDS, said).await.is_err() {
-                note("the broker has not taken all that was learned: the rest follows with the next run");
+                note("the broker has not accepted everything: the rest follows in the next run");
             }
         }
         telling.abort();
@@ -194,13 +198,13 @@ impl Joined {
     }
 }
 
-/// Keeps the status in a file, for `fleet status` beside this process.
+/// Keeps the status in a file, for `fleet status` alongside this process.
 async fn tell(fleet: Arc<Fleet>, file: PathBuf) {
     let mut every = tokio::time::interval(STATUS_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        // The directory may be full; the next one may get there.
+        // If the file system is full, the next write may succeed.
         let _ = write(&file, &fleet.status());
     }
 }

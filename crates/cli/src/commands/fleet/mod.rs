@@ -1,7 +1,7 @@
-//! `fleet`: the broker of a fleet, and how its nodes are.
+//! `fleet`: the broker of a fleet, and the state of its nodes.
 //!
-//! Owns what an operator does with a fleet: making its streams, looking at it, leaving nodes out. What nodes share, and how, is the
-//! crate `fetchwise-fleet`'s.
+//! Owns: what an operator does with a fleet: creating its streams, showing its state, excluding nodes. The crate
+//! `fetchwise-fleet` owns what nodes share.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use fetchwise_fleet::peer_store;
 use fetchwise_fleet::peer_store::node_state::State;
 use fetchwise_fleet::sync::forget::tell_forgotten;
 use fetchwise_fleet::transport::Table;
-use fetchwise_fleet::transport::nats::{How, Made, Nats, NatsSettings, permissions};
-use fetchwise_fleet::{Fleet, Origin, Status};
+use fetchwise_fleet::transport::nats::{Nats, NatsSettings, StreamReport, StreamState, permissions};
+use fetchwise_fleet::{Fleet, NodeId, Status};
 use serde::Serialize;
 
 use crate::setup::settings::Settings;
@@ -34,14 +34,14 @@ mod outliers;
 mod server_status;
 mod session;
 
-/// A status that is older was left behind by a process that has gone.
+/// An older status file was left by a process that has ended.
 const FRESH: Duration = Duration::from_secs(5);
-/// A node that begins gets so long to look around.
+/// The time for a new node to learn the state of the fleet.
 const FIRST_LOOK: Duration = Duration::from_secs(3);
 
-/// Many nodes that learn as one: look at them, and at their broker
+/// Manage a fleet: many nodes that learn together
 ///
-/// `fetch --fleet URL`, `serve --fleet URL` and `import --fleet URL` take part; these commands are for who looks after it.
+/// `fetch --fleet URL`, `serve --fleet URL` and `import --fleet URL` join a fleet; these commands are for its operator.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fetchwise fleet init --fleet nats://127.0.0.1:4222\n  \
     fetchwise fetch --fleet nats://127.0.0.1:4222 https://example.org/\n  \
@@ -62,88 +62,88 @@ pub(crate) enum What {
     Permissions(PermissionsArgs),
 }
 
-/// Make the streams that a fleet needs, and say how those that are there differ
+/// Create the streams that a fleet needs, and report how existing ones differ
 ///
-/// Doing it again changes nothing, and what is there stays as it is without --change.
+/// Running it again changes nothing. Existing streams stay as they are without --change.
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
-    /// So many brokers keep each message [default: 3 in a cluster, 1 where a broker is alone]
+    /// Keep each message on N brokers [default: 3 in a cluster, 1 on a single broker]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     pub(crate) replicas: Option<u8>,
-    /// The stream keeps messages for so long, 10min to 90days [default: that of the config, or 7days]
+    /// Keep messages for this long, 10min to 90days [default: that of the config, or 7days]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) max_age: Option<Duration>,
-    /// The stream grows to this at most, such as 20GB; the oldest go first
+    /// Limit the size of the stream, such as 20GB; the oldest messages go first
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) max_bytes: Option<u64>,
-    /// Change what differs
+    /// Change existing streams that differ
     #[arg(long)]
     pub(crate) change: bool,
 }
 
-/// Say how this data directory's node is, and how the others are, seen from it
+/// Show the state of this data directory's node, and its view of the others
 ///
-/// Beside a crawler or server that runs it tells what that one knows. Where none runs, it takes part itself for as long as it
-/// looks.
+/// Alongside a running crawler or server it shows the state of that process. Otherwise it joins the fleet while it
+/// runs.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
-    /// Wait until all is published, read and learned, for so long at most
+    /// Wait until everything is published, read and learned, at most for this long
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) wait: Option<Duration>,
-    /// Name nodes whose attempts of the last week say something else than those of all others on the sites that they share
+    /// Show nodes whose attempts of the last week disagree with those of all others
     #[arg(long)]
     pub(crate) suspicious: bool,
 }
 
-/// Take a node's evidence back out of all others
+/// Remove a node's evidence from all others
 #[derive(Debug, Args)]
 pub(crate) struct NodeArgs {
-    /// The node, as `fleet status` prints it
+    /// Exclude this node, as `fleet status` prints it
     #[arg(value_name = "NODE")]
-    pub(crate) node: Origin,
+    pub(crate) node: NodeId,
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
 }
 
-/// Count a node's evidence again that was excluded
+/// Count the evidence of an excluded node again
 #[derive(Debug, Args)]
 pub(crate) struct IncludeArgs {
-    /// The node, as `fleet status` prints it
+    /// Include this node, as `fleet status` prints it
     #[arg(value_name = "NODE")]
-    pub(crate) node: Origin,
+    pub(crate) node: NodeId,
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
 }
 
-/// Publish what this data directory's node has left, and a last share
+/// Publish the rest of this data directory, and a last evidence snapshot
 #[derive(Debug, Args)]
 pub(crate) struct LeaveArgs {
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
 }
 
-/// Say which node a URL's site belongs to, for a crawl that is divided by site
+/// Show which node owns a URL's site, for a crawl that is divided by site
 ///
-/// Sites are divided among the nodes that were there within the last ten minutes.
+/// Sites are divided among the nodes that were seen within the last ten minutes.
 #[derive(Debug, Args)]
 pub(crate) struct OwnerArgs {
-    /// URLs
+    /// Show the owners of these URLs
     #[arg(value_name = "URL", required = true)]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
 }
 
-/// Print what a broker's configuration has to allow a node, and an operator
+/// Print the permissions that a broker must grant to a node, and to an operator
 #[derive(Debug, Args)]
 pub(crate) struct PermissionsArgs {
-    /// The node [default: this data directory's]
+    /// Print the permissions of this node [default: this data directory's]
     #[arg(value_name = "NODE")]
-    pub(crate) node: Option<Origin>,
+    pub(crate) node: Option<NodeId>,
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
 }
@@ -201,11 +201,11 @@ pub(crate) fn run(command: &FleetCommand, settings: &Settings, out: &mut Out) ->
     ended
 }
 
-/// The broker that the settings name.
+/// Returns the broker that the settings name.
 fn broker(settings: &Settings, args: &FleetArgs) -> Result<NatsSettings, Failure> {
     nats(settings, args)?.ok_or_else(|| {
-        Failure::usage("no broker is named")
-            .advise("name one with --fleet nats://127.0.0.1:4222, or as fleet.url in the config")
+        Failure::usage("missing broker")
+            .advise("give one with --fleet nats://127.0.0.1:4222, or with fleet.url in the config")
     })
 }
 
@@ -214,13 +214,13 @@ async fn init(args: &InitArgs, settings: &Settings, out: &mut Out) -> Result<Exi
     nats.replicas = args.replicas.map(usize::from);
     nats.max_age = args.max_age.unwrap_or(nats.max_age);
     nats.max_bytes = args.max_bytes;
-    // What is missing is made by what follows, and counted.
+    // `init` creates missing streams and counts them, so the connection must not.
     nats.make = false;
     let nats = Nats::connect(nats).await.map_err(|error| about_broker(&error))?;
     let begun = Instant::now();
     let made = loop {
         match nats.init(args.change).await {
-            // A cluster that has just begun has no leader for a moment.
+            // A new cluster has no leader for a moment.
             Err(fetchwise_fleet::transport::TransportError::Away(_)) if begun.elapsed() < Duration::from_secs(20) => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -228,12 +228,12 @@ async fn init(args: &InitArgs, settings: &Settings, out: &mut Out) -> Result<Exi
         }
     };
     let mut differs = false;
-    for Made { name, how } in &made {
+    for StreamReport { name, how } in &made {
         let (state, differences): (_, &[String]) = match how {
-            How::Made => ("made", &[]),
-            How::There => ("there", &[]),
-            How::Differs(what) => ("differs", what),
-            How::Changed(what) => ("changed", what),
+            StreamState::Created => ("made", &[]),
+            StreamState::Exists => ("there", &[]),
+            StreamState::Differs(what) => ("differs", what),
+            StreamState::Changed(what) => ("changed", what),
             _ => ("unknown", &[]),
         };
         differs |= state == "differs";
@@ -244,8 +244,8 @@ async fn init(args: &InitArgs, settings: &Settings, out: &mut Out) -> Result<Exi
         }
     }
     if differs {
-        return Err(Failure::failed("some streams differ from what was asked for, and were left as they are")
-            .advise("`fetchwise fleet init --change` with the same options changes them"));
+        return Err(Failure::failed("some streams differ from the settings and were not changed")
+            .advise("change them with `fetchwise fleet init --change` and the same options"));
     }
     Ok(Exit::Done)
 }
@@ -268,34 +268,35 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result
         return Ok(Exit::Done);
     }
     let yes = |is: bool| if is { "yes" } else { "no" };
-    // One that an older release beside this one has written does not say.
+    // An older version of a running process may not report the scope.
     let scope = if status.scope == "own" { ", scope own" } else { "" };
     out.line(format_args!("node {} of pool {}{scope}", status.node, plain(&status.pool)))?;
-    out.line(format_args!("  broker: {}, quiet: {}", if status.broker { "there" } else { "away" }, yes(status.converged)))?;
+    let broker = if status.broker { "connected" } else { "unavailable" };
+    out.line(format_args!("  broker: {broker}, converged: {}", yes(status.converged)))?;
     out.line(format_args!(
-        "  log: position {}, published {}, share {}, withheld {}",
+        "  log: position {}, published {}, snapshot {}, withheld {}",
         status.position, status.published, status.snapshot_position, status.withheld
     ))?;
     if status.links > 0 {
         let (waiting, links) = (status.links_waiting, status.links);
-        out.line(format_args!("  links: {waiting} wait here, of {links} that others have spoken of"))?;
+        out.line(format_args!("  links: {waiting} wait here, of {links} that other nodes reported"))?;
     }
     if let Some(why) = &status.stopped {
         out.line(format_args!("  publishes nothing: {}", plain(why)))?;
     }
     for peer in &status.peers {
         out.line(format_args!(
-            "peer {}: position {} of {}, share {}, holes {} ({} for ever), {:.1} s behind, version {}, {}{}",
+            "peer {}: position {} of {}, snapshot {}, missing {} ({} lost), {:.1} s behind, version {}, {}{}",
             plain(&peer.origin),
             peer.position,
-            // It says so every few seconds, and may have been killed before it did.
+            // The node reports it every few seconds, and may have ended before that.
             peer.published.max(peer.position),
             peer.snapshot_position,
             peer.missing_records,
             peer.lost,
             peer.lag_s,
             plain(&peer.version),
-            if peer.present { "there" } else { "gone" },
+            if peer.present { "present" } else { "absent" },
             if peer.excluded { ", excluded" } else { "" },
         ))?;
     }
@@ -303,7 +304,7 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result
     Ok(Exit::Done)
 }
 
-/// What the process knows that has the directory.
+/// Returns the state of the process that uses the directory.
 async fn beside(dir: &Path, wait: Duration) -> Result<Status, Failure> {
     let (file, begun) = (dir.join(STATUS_FILE), Instant::now());
     loop {
@@ -315,15 +316,18 @@ async fn beside(dir: &Path, wait: Duration) -> Result<Status, Failure> {
         match status.filter(|_| is_fresh) {
             Some(status) if status.converged || begun.elapsed() >= wait => return Ok(status),
             None if is_over => {
-                return Err(Failure::refused(format_args!("whoever has {} is in no fleet", dir.display()))
-                    .advise("start it with --fleet URL, or name the brokers in its config"));
+                return Err(Failure::refused(format_args!(
+                    "the process that uses {} is not in a fleet",
+                    dir.display()
+                ))
+                .advise("start it with --fleet URL, or set fleet.url in its config"));
             }
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
 }
 
-/// Takes part, for as long as it looks.
+/// Joins the fleet to find out its state.
 async fn by_itself(
     journal: Journal,
     wait: Duration,
@@ -361,7 +365,7 @@ async fn leave(args: &LeaveArgs, settings: &Settings) -> Result<Exit, Failure> {
 }
 
 async fn count(
-    node: &Origin,
+    node: &NodeId,
     args: &FleetArgs,
     is_excluded: bool,
     settings: &Settings,
@@ -376,13 +380,13 @@ async fn count(
     done.map_err(|error| about_broker(&error))?;
     match (out.json, is_excluded) {
         (true, excluded) => out.object(&CountsJson { node: &name, excluded })?,
-        (false, true) => out.line(format_args!("{name} counts for nobody else any more"))?,
-        (false, false) => out.line(format_args!("{name} counts"))?,
+        (false, true) => out.line(format_args!("{name}: excluded"))?,
+        (false, false) => out.line(format_args!("{name}: included"))?,
     }
     Ok(Exit::Done)
 }
 
-/// Has all nodes forget a domain. False where there is no fleet.
+/// Makes all nodes forget a domain. Returns false without a fleet.
 pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until: Timestamp) -> Result<bool, Failure> {
     let Some(nats) = nats(settings, args)? else { return Ok(false) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
@@ -391,11 +395,12 @@ pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until:
         tell_forgotten(&*transport, domain, until).await.map_err(|error| about_broker(&error))
     });
     told.map(|()| true)
-        .map_err(|failure| failure.advise("it is forgotten here; the same command tells the other nodes"))
+        .map_err(|failure| failure.advise("run the same command again to notify the other nodes; it is forgotten here"))
 }
 
-/// Forgets a domain in what others have told the node in a directory. How many of their attempts, and of how many nodes older evidence,
-/// counted until then; none where nobody has told it anything. `has_stone` where the node's own log has a tombstone of it.
+/// Forgets a domain in what peers sent to the node of a directory. Returns the number of their attempts, and of nodes
+/// whose evidence snapshot covered the domain; none if no peer has sent anything. `has_stone` tells whether the node's
+/// own log has the tombstone.
 pub(crate) fn forget_foreign(
     dir: &Path,
     domain: &str,
@@ -406,7 +411,7 @@ pub(crate) fn forget_foreign(
         return Ok(None);
     }
     if !has_stone {
-        // By it the node tells the others when it joins, who make shares without the domain then.
+        // With the tombstone the node notifies the others when it joins, and their snapshots leave out the domain.
         let (journal, _) = Journal::open(dir, JournalOptions::default())?;
         let target = TombstoneTarget::Domain(domain.to_owned());
         journal.append_tombstone(&Tombstone { target, at: until })?;
@@ -420,7 +425,7 @@ async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<
     let own = State::load(&settings.data_dir()?).map_err(about)?.map(|state| state.origin);
     let transport = connect(broker(settings, &args.fleet)?, true).await?;
     let listed = transport.cells().list(Table::Nodes).await.map_err(|error| about_broker(&error))?;
-    let nodes: Vec<Origin> = listed.iter().filter_map(|(name, _)| name.parse().ok()).collect();
+    let nodes: Vec<NodeId> = listed.iter().filter_map(|(name, _)| name.parse().ok()).collect();
     let (selector, _) = settings.learned()?;
     for text in &args.urls {
         let url = fetchwise::heuristic::url::parse(text).map_err(Failure::usage)?;
@@ -432,7 +437,7 @@ async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<
             true => out.object(&OwnerJson { url: text, owner: owner.map(|owner| owner.to_string()), own: is_own })?,
             false => match owner {
                 Some(owner) => out.line(format_args!("{owner} {}", plain(text)))?,
-                None => out.line(format_args!("nobody {}", plain(text)))?,
+                None => out.line(format_args!("none {}", plain(text)))?,
             },
         }
     }
@@ -442,8 +447,8 @@ async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<
 fn print_permissions(args: &PermissionsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let own = State::load(&settings.data_dir()?).map_err(about)?.map(|state| state.origin);
     let node = args.node.or(own).ok_or_else(|| {
-        Failure::usage("this data directory has joined no fleet yet, and no node is named")
-            .advise("name one, as `fetchwise fleet status` prints it")
+        Failure::usage("missing node: this data directory has never joined a fleet")
+            .advise("give a node, as `fetchwise fleet status` prints it")
     })?;
     let options = options(settings, &args.fleet);
     out.line(permissions(&options.pool, node).map_err(|error| about_broker(&error))?)?;

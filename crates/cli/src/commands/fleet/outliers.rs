@@ -1,12 +1,12 @@
-//! `fleet status --suspicious`: nodes that say something else than all others.
+//! `fleet status --outliers`: nodes whose attempts disagree with those of all others.
 //!
-//! Owns which attempts are compared. How is the crate `fetchwise-fleet`'s.
+//! Owns: which attempts are compared. The crate `fetchwise-fleet` compares them.
 
 use std::path::Path;
 use std::time::Duration;
 
-use fetchwise_fleet::model::outliers::{Compare, Comparison, Difference};
-use fetchwise_fleet::{Origin, Status, peer_store};
+use fetchwise_fleet::model::outliers::{OutlierDetector, OutlierReport, RateDifference};
+use fetchwise_fleet::{NodeId, Status, peer_store};
 use serde::Serialize;
 
 use super::join::about;
@@ -15,12 +15,12 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{Out, plain};
 
-/// Attempts that are older say more of how sites were than of nodes.
+/// The age limit of compared attempts: older ones say more about sites than about nodes.
 const NEWS: Duration = Duration::from_secs(7 * 86_400);
 
 #[derive(Serialize)]
 pub(super) struct ComparedJson<'a> {
-    /// Nodes with attempts to compare.
+    /// The number of nodes with attempts to compare.
     compared_nodes: usize,
     shared_sites: usize,
     suspicious: Vec<SuspectJson<'a>>,
@@ -44,11 +44,11 @@ struct DifferenceJson<'a> {
     others_success_rate: f64,
 }
 
-/// Compares the attempts of the last week that the directory has one by one: the node's own, and what others have told it.
-pub(super) fn compare(dir: &Path, status: &Status, settings: &Settings) -> Result<Comparison, Failure> {
-    let own: Origin = status.node.parse().map_err(Failure::failed)?;
+/// Compares the single attempts of the last week in the directory: the node's own and those of peers.
+pub(super) fn compare(dir: &Path, status: &Status, settings: &Settings) -> Result<OutlierReport, Failure> {
+    let own: NodeId = status.node.parse().map_err(Failure::failed)?;
     let now = settings.clock.now();
-    let mut compare = Compare::default();
+    let mut compare = OutlierDetector::default();
     log_scan::attempts(dir, |attempt| {
         let domain =
             attempt.heuristic("domain").filter(|_| attempt.weight > 0.0 && now.since(attempt.attempted_at) <= NEWS);
@@ -65,9 +65,9 @@ pub(super) fn compare(dir: &Path, status: &Status, settings: &Settings) -> Resul
     Ok(compare.compare())
 }
 
-pub(super) fn json(compared: &Comparison) -> ComparedJson<'_> {
+pub(super) fn json(compared: &OutlierReport) -> ComparedJson<'_> {
     let difference = |of| {
-        let Difference { domain, fetcher, attempts, success_rate, others_attempts, others_success_rate, .. }: &Difference = of;
+        let RateDifference { domain, fetcher, attempts, success_rate, others_attempts, others_success_rate, .. }: &RateDifference = of;
         DifferenceJson {
             domain,
             fetcher,
@@ -77,37 +77,38 @@ pub(super) fn json(compared: &Comparison) -> ComparedJson<'_> {
             others_success_rate: *others_success_rate,
         }
     };
-    let suspects = compared.suspects.iter().map(|suspect| SuspectJson {
+    let outliers = compared.outliers.iter().map(|suspect| SuspectJson {
         origin: suspect.origin.to_string(),
         sigma: suspect.sigma,
         sites: suspect.sites,
         differences: suspect.differences.iter().map(difference).collect(),
     });
-    ComparedJson { compared_nodes: compared.nodes, shared_sites: compared.shared_sites, suspicious: suspects.collect() }
+    ComparedJson { compared_nodes: compared.nodes, shared_sites: compared.shared_sites, suspicious: outliers.collect() }
 }
 
-pub(super) fn show(compared: &Comparison, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn show(compared: &OutlierReport, out: &mut Out) -> Result<(), Failure> {
     if compared.nodes < 3 {
         out.line(format_args!(
-            "{} nodes have attempts of the last week here: it takes three to say which of them is off",
+            "{} nodes have attempts of the last week here: a comparison needs three",
             compared.nodes
         ))?;
         return Ok(());
     }
-    if compared.suspects.is_empty() {
+    if compared.outliers.is_empty() {
         out.line(format_args!(
             "{} nodes agree on the {} sites that they share",
             compared.nodes, compared.shared_sites
         ))?;
     }
-    for suspect in &compared.suspects {
+    for suspect in &compared.outliers {
         out.line(format_args!(
-            "suspicious: {} is {:.1} sigma off the others on {} sites; `fetchwise fleet exclude {0}` leaves it out",
+            "outlier: {} differs from the others by {:.1} sigma on {} sites; `fetchwise fleet exclude {0}` removes \
+             its evidence",
             suspect.origin, suspect.sigma, suspect.sites
         ))?;
         for of in &suspect.differences {
             out.line(format_args!(
-                "  {} by {}: {:.0} % of {} deliver, of the others' {} {:.0} %",
+                "  {} by {}: {:.0} % of {} attempts delivered; of the others' {} attempts {:.0} %",
                 plain(&of.domain),
                 plain(&of.fetcher),
                 100.0 * of.success_rate,

@@ -1,7 +1,10 @@
-//! What a server, and a crawl's metrics, are told of the fleet that the process is in.
+//! The view of the fleet for a server and for the metrics of a crawl.
 //!
-//! Owns how a node's status becomes the answer of the server. Invariant: whoever is told holds nothing back from ending. Must not know
-//! routes.
+//! Owns: how a node's status becomes a response of the server.
+//!
+//! Invariants: holds only weak references to the fleet, so it delays no shutdown.
+//!
+//! Must not know: the routes of the server.
 
 use std::sync::{Arc, Weak};
 
@@ -16,7 +19,7 @@ use fetchwise_serve::{Answer, Membership};
 
 use crate::terminal::output::plain;
 
-/// A part in a fleet, for as long as somebody else keeps it.
+/// A membership that another part of the process owns.
 pub(super) struct Told {
     pub(super) fleet: Weak<Fleet>,
     pub(super) hosts: Weak<SharedHosts>,
@@ -105,7 +108,7 @@ fn counted(counts: &Counts) -> FleetCountsJson {
         wants: counts.retransmit_requests,
         rewinds: counts.stream_resets,
         shares: counts.snapshots_applied,
-        // All ends, so that whoever adds up over time finds the same ones each time.
+        // All bounds, so that sums over time always have the same ones.
         delays: DELAYS_MS.iter().map(|end| (*end, counts.delays.get(end).copied().unwrap_or(0))).collect(),
         delayed_ms: counts.delayed_ms,
     }

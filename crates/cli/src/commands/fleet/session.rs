@@ -1,6 +1,9 @@
-//! The part in a fleet of a command that writes to the log and does not crawl: it says what it has written, and leaves.
+//! Short membership in a fleet, for a command that writes to the log and does not crawl: it publishes what it wrote and
+//! leaves.
 //!
-//! Invariant: who may not join is told so before anything is written. Must not know what is written.
+//! Invariants: a node that may not join fails before it writes anything.
+//!
+//! Must not know: what is written.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -16,20 +19,20 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, plain};
 
-/// A broker that takes nothing for so long is not waited for.
+/// The time limit for a broker that accepts nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often somebody looks how far it is.
+/// The interval at which the progress is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A part in a fleet. What the log has on disk is published while it lasts.
+/// A short membership. While it lasts, the node publishes what the log has on disk.
 pub(crate) struct Part {
     runtime: Runtime,
     fleet: Fleet,
     journal: Arc<Journal>,
 }
 
-/// Joins the fleet that the settings name, if they name one. A broker that is away hears of it when the node joins the next time, unless
-/// the settings require one.
+/// Joins the fleet that the settings name, if there is one. If the broker is unavailable, the node publishes when it
+/// next joins, unless the settings require the broker.
 pub(crate) fn part(settings: &Settings, args: &FleetArgs, journal: &Arc<Journal>) -> Result<Option<Part>, Failure> {
     let Some(nats) = nats(settings, args)? else { return Ok(None) };
     let (selector, _) = settings.learned()?;
@@ -43,7 +46,8 @@ pub(crate) fn part(settings: &Settings, args: &FleetArgs, journal: &Arc<Journal>
 }
 
 impl Part {
-    /// Says what is left, and lets go of the log. Whether the broker has all of it; where it has not, why is said.
+    /// Publishes the rest and releases the log. Returns whether the broker has everything; otherwise reports the
+    /// reason.
     pub(crate) fn end(self) -> bool {
         let Self { runtime, fleet, journal } = self;
         let told = runtime.block_on(async {
@@ -53,16 +57,13 @@ impl Part {
         });
         runtime.shutdown_timeout(Duration::from_millis(500));
         if let Err(why) = &told {
-            note(format_args!(
-                "warning: {}: the fleet hears of the rest when this node is in it the next time",
-                plain(why)
-            ));
+            note(format_args!("warning: {}: the rest follows when this node next joins the fleet", plain(why)));
         }
         told.is_ok()
     }
 }
 
-/// Waits until all that is on disk is published.
+/// Waits until everything on disk is published.
 async fn say_all(fleet: &Fleet, journal: &Journal) -> Result<(), String> {
     journal.flush().await.map_err(|error| error.to_string())?;
     let end = journal.durable_seq();
@@ -83,19 +84,19 @@ async fn say_all(fleet: &Fleet, journal: &Journal) -> Result<(), String> {
             return Err(format!("this node publishes nothing ({why})"));
         }
         if moved.elapsed() >= PATIENCE || !status.broker && moved.elapsed() >= PATIENCE / 4 {
-            return Err("the broker does not take what was imported".to_owned());
+            return Err("the broker does not accept the imported attempts".to_owned());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
-/// A bar on a terminal, nothing elsewhere.
+/// Returns a progress bar, which shows on a terminal only.
 fn bar(len: u64) -> ProgressBar {
     let bar = match std::io::stderr().is_terminal() {
         true => ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr()),
         false => ProgressBar::hidden(),
     };
-    if let Ok(style) = ProgressStyle::with_template("telling the fleet {bar:40} {human_pos}/{human_len} {eta}") {
+    if let Ok(style) = ProgressStyle::with_template("notifying the fleet {bar:40} {human_pos}/{human_len} {eta}") {
         bar.set_style(style);
     }
     bar

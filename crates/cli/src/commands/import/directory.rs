@@ -20,10 +20,7 @@ pub(super) struct Directory {
 
 impl Directory {
     /// Opens the directory, and joins the fleet if the settings name one.
-    #[cfg_attr(
-        not(feature = "fleet"),
-        allow(unused_variables, reason = "used only with the feature fleet")
-    )]
+    #[cfg_attr(not(feature = "fleet"), allow(unused_variables, reason = "used only with the feature fleet"))]
     pub(super) fn open(args: &ImportArgs, settings: &Settings) -> Result<Self, Failure> {
         let dir = settings.data_dir()?;
         // The later scan of all ids reads everything, so the open need not.

@@ -53,7 +53,7 @@ struct DamageJson<'a> {
     offset: u64,
     bytes: u64,
     first_seq: Option<u64>,
-        /// Null also if it is unknown.
+    /// Null also if it is unknown.
     last_seq: Option<u64>,
     what: &'a str,
 }

@@ -8,7 +8,7 @@ use crate::setup::settings::{Settings, say_torn};
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, ERROR, Out, note, styled};
 use fetchwise::journal::maintenance;
-use fetchwise::journal::maintenance::{RefoldReport, Verified};
+use fetchwise::journal::maintenance::{RefoldReport, VerificationReport};
 
 /// Check every byte of the data directory without changing it
 ///
@@ -82,7 +82,7 @@ pub(crate) fn run(_: &VerifyArgs, settings: &Settings, out: &mut Out) -> Result<
     Ok(Exit::Refused)
 }
 
-fn show_refold(found: &Verified, out: &mut Out) -> Result<(), Failure> {
+fn show_refold(found: &VerificationReport, out: &mut Out) -> Result<(), Failure> {
     let Some(seq) = found.log.snapshot_seq else { return out.line("no snapshot") };
     match &found.refold {
         RefoldReport::Same { records } => {
@@ -92,9 +92,9 @@ fn show_refold(found: &Verified, out: &mut Out) -> Result<(), Failure> {
             "{} the snapshot of records up to {seq} does not match them: {what}",
             styled(ERROR, "differs")
         )),
-        RefoldReport::NoBase => out.line(format_args!(
-            "snapshot of records up to {seq}, not recomputed: the snapshot before it is damaged"
-        )),
+        RefoldReport::NoBase => {
+            out.line(format_args!("snapshot of records up to {seq}, not recomputed: the snapshot before it is damaged"))
+        }
         _ => out.line(format_args!("snapshot of records up to {seq}")),
     }
 }
