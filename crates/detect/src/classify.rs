@@ -300,7 +300,7 @@ fn read_thin(
             && !table.always.contains(index)
     };
     if scratch.facts.to_challenge || found.touched.iter().any(lost) {
-        verdict.wall_cues = true;
+        verdict.block_cues = true;
         return;
     }
     // A page with a form to fill in does not redirect its visitor.
@@ -309,7 +309,7 @@ fn read_thin(
     if let Some(target) = redirect {
         // A client without scripts does not keep the cookie, so it would get this page again.
         if sets_cookie(&scratch.lower) && redirect::leads_back(&target, page.final_url.or(page.url)) {
-            verdict.wall_cues = true;
+            verdict.block_cues = true;
             return;
         }
         // The visitor leaves the application, if there is one.
@@ -328,7 +328,7 @@ fn read_thin(
         let rule = &table.rules[*index as usize];
         rule.grade == Grade::Cue && holds(rule, scratch.found.bits[*index as usize], page, scratch)
     };
-    verdict.wall_cues = scratch.found.touched.iter().any(cue);
+    verdict.block_cues = scratch.found.touched.iter().any(cue);
 }
 
 /// Returns whether something in a lower-case page sets a cookie.

@@ -65,7 +65,7 @@ impl Verdict {
         answer.heuristics = shown;
         answer.short = (self.is_empty && self.text_complete).then(|| {
             let short = ShortPage::new(self.text_chars, self.text_hash);
-            if self.wall_cues { short.suspect() } else { short }
+            if self.block_cues { short.suspect() } else { short }
         });
         answer
     }
@@ -114,7 +114,7 @@ impl Detector {
             (verdict, sketch)
         });
         let mut answer = verdict.answer(page);
-        answer.sketch = sketch;
+        answer.simhash = sketch;
         for extractor in extractors {
             extractor.extract(page, &verdict, &mut answer.heuristics);
         }

@@ -139,7 +139,7 @@ pub struct Verdict {
     /// Short, non-empty HTML with hints at a block but no proof: words of a refusal or about robots, a captcha, a
     /// challenge marker that did not count, a request number, or a demand for cookies or scripts. No rule may know this
     /// block page, so do not take it for a genuine short page.
-    pub wall_cues: bool,
+    pub block_cues: bool,
 }
 
 impl Verdict {

@@ -1,7 +1,9 @@
-//! Ending a hold before its time, and forgetting a host, because an operator says so.
+//! Operator actions: ending a hold early, and forgetting a host.
 //!
-//! Invariants: with a hold nothing else is forgotten: the rate stays what was learned, and the request after it is one alone, as ever.
-//! Of a host that is forgotten only what is under way stays. Must not know who asks.
+//! Invariants: ending a hold forgets nothing else: the learned rate stays, and the next request is a trial as usual. Of a
+//! forgotten host only the requests in flight stay.
+//!
+//! Must not know: who requests it.
 
 use super::Pace;
 use crate::limiter::admission::Round;
@@ -11,8 +13,8 @@ use crate::signals::response::{Cause, Level};
 use fetchwise_types::time::Timestamp;
 
 impl Pace {
-    /// Ends every hold that keeps `host` from being asked, its site's and its address's among them. Returns until when the longest of
-    /// them would have been; none when there was none. The keeper is told.
+    /// Ends every hold of `host`, including those of its site and its address. Returns the latest time until which they
+    /// would have lasted; `None` if there was none. The store gets a record.
     pub fn end_hold(&self, host: &str, now: Timestamp) -> Option<Timestamp> {
         let mut ended = Vec::new();
         {
@@ -33,15 +35,15 @@ impl Pace {
             }
         }
         let longest = ended.iter().map(|(until, ..)| *until).max();
-        // With no lock held.
+        // Without any lock.
         for (_, level, name, state) in ended {
             self.keep(level, &name, state, Cause::Released, now);
         }
         longest.map(Timestamp::from_millis)
     }
 
-    /// Forgets what was learned of a host itself: it begins as one that was never asked, and nothing of it goes to the keeper any more.
-    /// Requests that are under way still count as such. What its site and its address have shown is not its own, and stays.
+    /// Forgets what was learned about a host itself: it starts like an unknown one, and no further records of it go to
+    /// the store. Requests in flight still count. The state of its site and its address stays, because it is shared.
     pub fn forget(&self, host: &str, now: Timestamp) {
         let key = self.key(host);
         let is_under_way = |entry: &HostEntry| entry.hot().is_some_and(|hot| hot.in_flight > 0);

@@ -1,6 +1,6 @@
-//! The pace of a host as a person reads it.
+//! The pace of a host for a person to read.
 //!
-//! Must not change anything.
+//! Invariants: reading changes nothing.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,54 +10,54 @@ use crate::limiter::window::{NAMES, SECONDS, WINDOWS};
 use crate::signals::response::{Cause, Level};
 use fetchwise_types::time::Timestamp;
 
-/// The pace of a host: what it is, what limits it, what was counted, and when it is looked at again.
+/// The pace of a host: its rate, its limits, the counts, and the next ceiling probe.
 ///
-/// Its `Display` is some lines, each with a word in front.
+/// Its `Display` is a few lines, each with a keyword in front.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Explained {
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
-    /// Requests at once, at most.
+    /// Maximum parallel requests.
     pub parallel: u8,
-    /// Requests under way.
+    /// Requests in flight.
     pub in_flight: u8,
-    /// Whose limit is the lowest.
+    /// The level with the lowest limit.
     pub level: Level,
-    /// The rate is given, not learned.
+    /// The rate is configured, not learned.
     pub is_fixed: bool,
-    /// The gap that is kept because the host's `Crawl-delay` asks for it, or for a longer one.
+    /// The gap that is kept because of the host's `Crawl-delay`: the delay, or the maximum.
     pub floor: Option<Duration>,
-    /// The gap that its `Crawl-delay` asked for when its robots.txt was read last.
+    /// The `Crawl-delay` of the host when its robots.txt was last read.
     pub crawl_delay: Option<Duration>,
-    /// That gap is longer than the settings believe, and is or would be kept only up to this.
+    /// The maximum of the settings, if the `Crawl-delay` is longer: the gap is kept only up to it.
     pub crawl_delay_cut: Option<Duration>,
-    /// The lowest ceiling and the window that it is of.
+    /// The lowest ceiling, with its window.
     pub ceiling: Option<(f64, &'static str)>,
-    /// Where the limit was met, in requests a second.
+    /// The rate at which the limit was hit, in requests per second.
     pub limit: Option<f64>,
-    /// The limit was met twice.
-    pub is_sure: bool,
-    /// When the host limited last, and by what.
+    /// The limit was hit twice.
+    pub is_confirmed: bool,
+    /// The last limit hit, with its cause.
     pub event: Option<(Timestamp, Cause)>,
-    /// Until when the host is held.
+    /// The end of the hold.
     pub hold_until: Option<Timestamp>,
-    /// How long it refused last.
+    /// How long the host last refused requests.
     pub penalty: Option<Duration>,
-    /// So many requests within this window were too many.
+    /// The number of requests that were too many, with their window.
     pub too_many: Option<(u64, &'static str)>,
-    /// Windows that are not to blame.
+    /// Windows that were cleared of suspicion.
     pub cleared: Vec<&'static str>,
-    /// When it is tried whether more is allowed, and what would be tried.
+    /// The next ceiling probe, with the rate that it tries.
     pub next_look: Option<(Timestamp, f64)>,
-    /// The average latency, and how many times that of the quiet host it is.
+    /// The average latency, and its ratio to the latency of the quiet host.
     pub latency: Option<(Duration, f64)>,
-    /// When this was so.
+    /// The time of this explanation.
     pub now: Timestamp,
 }
 
 impl Round<'_> {
-    /// The pace of the host, or of its site or address where that is what limits it.
+    /// Returns the pace of the host, or of its site or address if that limits it.
     pub(super) fn explain(&mut self) -> Explained {
         self.wake();
         let mut level = Level::Host;
@@ -92,7 +92,7 @@ impl Round<'_> {
             crawl_delay_cut: wish.filter(|wish| *wish > most).map(|_| Duration::from_secs_f64(most)),
             ceiling: None,
             limit: None,
-            is_sure: false,
+            is_confirmed: false,
             event: None,
             hold_until: holds.into_iter().flatten().max().map(Timestamp::from_millis),
             penalty: None,
@@ -110,7 +110,7 @@ impl Round<'_> {
             explained.rate = explained.rate.min(1.0 / floor.as_secs_f64());
         }
         explained.penalty = cold.penalty.some().map(Duration::from_secs_f64);
-        explained.is_sure = cold.is_sure(now);
+        explained.is_confirmed = cold.is_confirmed(now);
         if cold.event > 0 {
             explained.event = Some((Timestamp::from_millis(i64::from(cold.event) * 1000), cold.cause()));
         }
@@ -137,7 +137,7 @@ impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pace     {} requests/s, {} at once", Figure(self.rate), self.parallel)?;
         match (self.is_fixed, &self.event) {
-            (true, _) => f.write_str(": given")?,
+            (true, _) => f.write_str(": configured")?,
             (false, Some((at, cause))) => {
                 write!(f, ": lowered {} ago after {cause}", Span(self.now.since(*at)))?;
                 if let Some(limit) = self.limit {
@@ -148,28 +148,28 @@ impl fmt::Display for Explained {
         }
         match self.level {
             Level::Host => {}
-            level => write!(f, " (with all others of its {level})")?,
+            level => write!(f, " (shared with its {level})")?,
         }
         if let Some(until) = self.hold_until {
             write!(f, "\nheld     for {} more", Span(until.since(self.now)))?;
         }
         if let Some(wish) = self.crawl_delay {
-            write!(f, "\nwish     its Crawl-delay is {}", Span(wish))?;
+            write!(f, "\ndelay    its Crawl-delay is {}", Span(wish))?;
             if let Some(cut) = self.crawl_delay_cut {
                 write!(f, ", of which {} are kept (max_crawl_delay)", Span(cut))?;
             }
         }
         if let Some((count, window)) = self.too_many {
             write!(f, "\ncounted  {count} requests within {window} were too many")?;
-            if self.is_sure {
-                f.write_str(" (twice: sure)")?;
+            if self.is_confirmed {
+                f.write_str(" (twice: confirmed)")?;
             }
             if !self.cleared.is_empty() {
-                write!(f, "; not to blame: {}", self.cleared.join(", "))?;
+                write!(f, "; cleared: {}", self.cleared.join(", "))?;
             }
         }
         if let Some((at, rate)) = self.next_look {
-            write!(f, "\nnext     looks for {}/s in {}", Figure(rate), Span(at.since(self.now)))?;
+            write!(f, "\nnext     probes {}/s in {}", Figure(rate), Span(at.since(self.now)))?;
             if let Some(penalty) = self.penalty {
                 write!(f, "; a block here costs about {}", Span(penalty))?;
             }
@@ -181,7 +181,7 @@ impl fmt::Display for Explained {
     }
 }
 
-/// A rate with two or three digits that mean something.
+/// A rate with two or three significant digits.
 struct Figure(f64);
 
 impl fmt::Display for Figure {
@@ -194,7 +194,7 @@ impl fmt::Display for Figure {
     }
 }
 
-/// A length of time in its largest unit.
+/// A duration in its largest unit.
 struct Span(Duration);
 
 impl fmt::Display for Span {

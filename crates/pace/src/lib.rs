@@ -1,35 +1,90 @@
-//! Pace: how fast, and how many at once, a host lets itself be asked; learned from what it answers.
+//! Adaptive rate limiting for crawlers: how fast, and with how many parallel requests, a host may be requested. The
+//! limits are learned from its responses.
 //!
-//! Requests go out evenly, so that every kind of limiter comes down to one number, a rate; what differs is the window that it counts
-//! over. Requests are counted over five windows at once, and a block is charged to one of them. The ceiling that comes of it is raised
-//! by rare looks only, whose cost is known beforehand.
+//! A [`Pace`] does no I/O, starts no task and reads no clock: the caller passes the time and does its own waiting. It
+//! works with any HTTP client, blocking or asynchronous, and in simulated time.
 //!
-//! No I/O, no clock, no task: whoever asks hands in the time, and waits by itself. Invariants: never more than `par` requests of a
-//! host at once; nothing while it is held, and then one alone; the same calls at the same times have the same results. Files:
-//! `window` counts, `live` is the gate, `hear` what single answers add up to, `event` what a block does, `look` growth, `latency`,
-//! `told` what the host says by itself, `host`, `levels` and `round` host, site and address together, `remembered` what is kept.
+//! # Start here
+//!
+//! Call [`Pace::admit`] before each request and [`Pace::record_response`] after it:
 //!
 //! ```
-//! use fetchwise_pace::{Admit, Response, Cost, Signal, Pace, PaceSettings, Scope};
-//! use fetchwise_types::time::Timestamp;
+//! use fetchwise_pace::registry::FetcherId;
+//! use fetchwise_pace::time::Timestamp;
+//! use fetchwise_pace::{Admit, Cost, Pace, PaceSettings, Response, Scope, Signal};
 //!
-//! # let selector = fetchwise::Selector::builder().build()?;
-//! # let fetcher = selector.fetcher_id("direct_access").unwrap();
 //! let pace = Pace::new(PaceSettings::default());
+//! let client = FetcherId(0); // a crawler with several clients numbers them
 //! let (scope, mut now) = (Scope::host("example.org"), Timestamp::from_millis(0));
 //! for _ in 0..10 {
 //!     match pace.admit(scope, Cost::Plain, now) {
 //!         Admit::Go(permit) => {
-//!             // Here the host is asked.
-//!             let _ = pace.record_response(permit, &Response::new(Signal::Content, fetcher), now);
+//!             // Send the request here.
+//!             let _ = pace.record_response(permit, &Response::new(Signal::Content, client), now);
 //!         }
-//!         Admit::Wait(until) => now = until,
-//!         Admit::AtCapacity => unreachable!("nothing is under way"),
+//!         Admit::Wait(until) => now = until, // sleep until then
+//!         Admit::AtCapacity => unreachable!("nothing is in flight"),
 //!     }
 //! }
-//! assert_eq!(now.as_millis() / 1000, 2); // two requests a second at first
-//! # Ok::<(), fetchwise::Error>(())
+//! assert_eq!(now.as_millis() / 1000, 2); // two requests per second at first
 //! ```
+//!
+//! A [`Permit`] counts as a request in flight until it is passed to `record_response` or [`Pace::cancel`]. Nothing is
+//! reserved for a waiting caller; it calls `admit` again.
+//!
+//! # What a host says
+//!
+//! [`Signal`] is the part of a response that matters here: content, 429, 503, a block, an error. `Signal::of` derives
+//! it from an [`Outcome`](fetch_result::Outcome); the detector of `fetchwise-detect` returns one. [`Response`] adds
+//! what is known besides: `Retry-After`, latency, rate-limit headers ([`RateLimit::read`]).
+//!
+//! A 429 holds the host. The hold ends with one trial request; if the host refuses it, the hold grows:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use fetchwise_pace::registry::FetcherId;
+//! use fetchwise_pace::time::Timestamp;
+//! use fetchwise_pace::{Admit, Cost, Done, Pace, PaceSettings, Response, Scope, Signal};
+//!
+//! let pace = Pace::new(PaceSettings::default());
+//! let (scope, now) = (Scope::host("example.org"), Timestamp::from_millis(0));
+//! let Admit::Go(permit) = pace.admit(scope, Cost::Plain, now) else { unreachable!("the first request goes out") };
+//! let mut response = Response::new(Signal::Limited, FetcherId(0));
+//! response.retry_after = Some(Duration::from_secs(20));
+//!
+//! let Done::Event { hold_until, .. } = pace.record_response(permit, &response, now) else { unreachable!("a 429") };
+//! assert_eq!(hold_until.as_millis(), 21_000); // a second more, for differing clocks
+//! assert_eq!(pace.admit(scope, Cost::Plain, now), Admit::Wait(hold_until));
+//! ```
+//!
+//! A single block (403, captcha) is ambiguous: it may concern the page only. `record_response` then returns
+//! [`Done::Doubt`], holds the host for three seconds, and decides by the next URL ([`Pace::doubt_verdict`]).
+//!
+//! # How limits are learned
+//!
+//! Requests go out evenly, so every kind of limiter reduces to a rate; limiters differ only in their window. Requests
+//! are counted over five windows at once (10 s to 1 h), and a limit hit is charged to one of them. That window's
+//! ceiling rises again only by rare probes, whose cost is known beforehand. Hosts of one site, or at one address, share
+//! a limit if their blocks show it.
+//!
+//! # Persistence
+//!
+//! [`Pace::with_keeper`] takes a [`PaceStore`], which receives 64 bytes per host whenever something was learned.
+//! [`Pace::restore`] reads them in the next process.
+//!
+//! # Guarantees
+//!
+//! * A host never has more parallel requests than its limit.
+//! * No request goes out while a host is held; after the hold, one goes out alone.
+//! * The same calls at the same times have the same results.
+//!
+//! # Features
+//!
+//! `metrics` adds `Pace::summary`: the paces of all hosts in a few numbers.
+//!
+//! Must not know: how requests are sent.
+//!
 
 use std::collections::HashMap;
 use std::fmt;
@@ -66,68 +121,70 @@ pub use settings::{CrawlDelay, HostPace, PaceMode, PaceSettings};
 #[cfg(feature = "metrics")]
 pub use summary::Summary;
 
+pub use fetchwise_types::{fetch_result, registry, response, time};
+
 use crate::limiter::active_state::Hot;
 use crate::limiter::admission::Round;
 use crate::limiter::host::HostEntry;
 use crate::limiter::shared_levels::{Company, Kept, SharedEntry, is_remembered};
 use crate::persistence::persisted_state::{RENDER_COST, Remembered};
 
-/// Whom a request is for.
+/// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope<'s> {
-    /// The host, as evidence knows it ([`domain_of`](fetchwise_types::heuristic::url::domain_of)).
+    /// The domain of the host, as [`domain_of`](fetchwise_types::heuristic::url::domain_of) returns it.
     pub host: &'s str,
-    /// What it belongs to: its registrable domain.
+    /// Its site: the registrable domain.
     pub site: &'s str,
-    /// The address that is dialled, if the caller wants hosts of one address paced together. While requests of a host are under way,
-    /// the address of the first of them counts.
+    /// The dialled address, if hosts of one address share a pace. While a host has requests in flight, the address of
+    /// the first of them counts.
     pub address: Option<&'s str>,
 }
 
 impl<'s> Scope<'s> {
-    /// A host with its registrable domain.
+    /// Creates the scope of a host and its registrable domain.
     pub fn host(host: &'s str) -> Self {
         Self { host, site: site_of(host), address: None }
     }
 }
 
-/// How many requests to the host a request will be. What it was in the end is said with the [`Response`].
+/// Expected number of requests to the host. The [`Response`] has the actual one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cost {
-    /// One.
+    /// One request.
     #[default]
     Plain,
-    /// As many as rendered pages of this host have made so far; twelve while that is not known.
+    /// As many as rendered pages of this host have made so far; twelve while that is unknown.
     Rendered,
 }
 
-/// What a [`Pace::set_min_interval`] came to.
+/// The effect of [`Pace::set_min_interval`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Floor {
-    /// The gap that is kept from now on; none when the settings say that it is not.
+    /// The gap that is kept from now on; `None` if the settings ignore it.
     pub kept: Option<Duration>,
-    /// The gap asked for was longer than the settings believe.
+    /// The requested gap was longer than the maximum of the settings.
     pub is_cut: bool,
-    /// The host had not asked for this gap before, since this was made.
+    /// The host has not declared this gap before in this process.
     pub is_new: bool,
 }
 
-/// The paces of all hosts. See the [module](self).
+/// The paces of all hosts. See the [crate page](self).
 pub struct Pace {
     settings: PaceSettings,
     hosts: Map<HostEntry>,
     sites: Map<SharedEntry>,
     addresses: Map<SharedEntry>,
     keeper: Option<Box<dyn PaceStore>>,
-    /// Entries made since whoever is not asked any more was looked for.
+    /// Entries created since idle ones were last removed.
     made: AtomicUsize,
-    /// So many make it worth looking again.
+    /// Number of new entries after which idle ones are removed again.
     sweep_at: AtomicUsize,
 }
 
 type Map<V> = DashMap<u64, V, BuildHasherDefault<Unhashed>>;
 
-/// With fewer entries than this nobody is looked for who could go.
+/// Minimum of `sweep_at`.
 const SWEEP_LEAST: usize = 4096;
 
 impl fmt::Debug for Pace {
@@ -146,7 +203,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// With nothing learned.
+    /// Creates a pace with nothing learned.
     pub fn new(settings: PaceSettings) -> Self {
         Self {
             settings: settings.clamped(),
@@ -159,18 +216,19 @@ impl Pace {
         }
     }
 
-    /// The same, and what is learned is given to `keeper`: at events, when a ceiling moves by a quarter, and by [`Pace::close`].
+    /// Passes what is learned to `keeper`: at limit hits, when a ceiling moves by a quarter, and by [`Pace::close`].
     #[must_use]
     pub fn with_keeper(self, keeper: Box<dyn PaceStore>) -> Self {
         Self { keeper: Some(keeper), ..self }
     }
 
-    /// The settings, as they are used.
+    /// Returns the settings in effect.
     pub fn settings(&self) -> &PaceSettings {
         &self.settings
     }
 
-    /// Whether a request may go out now, or when to ask again. Ask when it could go out at once: nothing is reserved for who waits.
+    /// Returns whether a request may go out now, or when to call again. Call it when the request could go out at once:
+    /// nothing is reserved for a waiting caller.
     pub fn admit(&self, scope: Scope<'_>, cost: Cost, now: Timestamp) -> Admit {
         if self.settings.mode == PaceMode::Off {
             return Admit::Go(Permit::new(0, now.as_millis(), Default::default(), 0, 0, 0));
@@ -185,7 +243,7 @@ impl Pace {
         })
     }
 
-    /// What came of a request.
+    /// Records the response to a request.
     pub fn record_response(&self, permit: Permit, answer: &Response, now: Timestamp) -> Done {
         let round = self.round_of(&permit, now, |round| {
             let let_through = if answer.renders { render_cost(round.host.cold()) } else { permit.cost() };
@@ -203,12 +261,12 @@ impl Pace {
         done
     }
 
-    /// The request of this permit never went out.
+    /// Records that the request of this permit never went out.
     pub fn cancel(&self, permit: Permit, now: Timestamp) {
         self.round_of(&permit, now, |round| round.give_back(&permit));
     }
 
-    /// The host wants a gap between requests: its `Crawl-delay`. What is done about it is a setting.
+    /// Sets the minimum gap between requests that the host declares: its `Crawl-delay`. The settings decide its effect.
     pub fn set_min_interval(&self, scope: Scope<'_>, gap: Duration, now: Timestamp) -> Floor {
         let most = Duration::from_secs_f64(self.settings.max_crawl_delay_s);
         let (is_cut, kept) = (gap > most, gap.min(most));
@@ -223,7 +281,7 @@ impl Pace {
         })
     }
 
-    /// Until when the host is held, by itself or with others; none when it is not.
+    /// Returns the end of the hold of the host, its site or its address; `None` without a hold.
     pub fn hold(&self, scope: Scope<'_>, now: Timestamp) -> Option<Timestamp> {
         let host = self.hosts.get(&self.key(scope.host))?;
         let of = |cold: &Remembered, hot: Option<&Hot>| {
@@ -244,7 +302,7 @@ impl Pace {
         holds.into_iter().flatten().max().map(Timestamp::from_millis)
     }
 
-    /// Whether the host has let this fetcher through within the last ten minutes, or, without one, any fetcher.
+    /// Returns whether this fetcher (any fetcher, if `None`) had a success at the host in the last ten minutes.
     pub fn has_delivered(&self, host: &str, fetcher: Option<FetcherId>, now: Timestamp) -> bool {
         let now = now.as_millis();
         self.hosts.get(&self.key(host)).is_some_and(|entry| {
@@ -255,7 +313,7 @@ impl Pace {
         })
     }
 
-    /// How a doubt came out that [`Pace::record_response`] told of.
+    /// Returns the result of a doubt that [`Pace::record_response`] reported.
     pub fn doubt_verdict(&self, host: &str, doubt: u32, now: Timestamp) -> DoubtVerdict {
         let Some(mut entry) = self.hosts.get_mut(&self.key(host)) else { return DoubtVerdict::Page };
         let entry = &mut *entry;
@@ -264,7 +322,7 @@ impl Pace {
         round.live(Level::Host).map_or(DoubtVerdict::Page, |live| live.verdict(doubt))
     }
 
-    /// The pace of a host in words and numbers; none for one that was never asked.
+    /// Returns the pace of the host for a person; `None` for an unknown host.
     pub fn explain(&self, host: &str, now: Timestamp) -> Option<Explained> {
         let mut entry = self.hosts.get_mut(&self.key(host))?;
         let mut site = self.sites.get_mut(&entry.who().site);
@@ -275,7 +333,7 @@ impl Pace {
         Some(round.explain())
     }
 
-    /// What is remembered of a host, a site or an address; none when nothing is.
+    /// Returns the persisted state of a host, a site or an address; `None` if it is unknown.
     pub fn state(&self, level: Level, name: &str) -> Option<State> {
         let key = self.key(name);
         let state = match level {
@@ -286,8 +344,8 @@ impl Pace {
         Some(State(state.to_bytes()))
     }
 
-    /// Takes up what was remembered, as of `now`: counts are empty, holds go on. For whom requests are under way nothing changes, nor
-    /// does it for whom nothing is remembered any more because it was not asked for ninety days.
+    /// Restores a persisted state as of `now`: counts are empty, holds continue. It has no effect while requests are in
+    /// flight, or if the state is older than ninety days.
     pub fn restore(&self, level: Level, name: &str, state: &State, now: Timestamp) {
         let cold = Remembered::from_bytes(&state.0);
         if !is_remembered(&cold, now.as_millis()) {
@@ -316,7 +374,7 @@ impl Pace {
         }
     }
 
-    /// Everybody of whom something is remembered.
+    /// Returns every host, site and address with a state.
     pub fn hosts(&self) -> Vec<(Level, Box<str>)> {
         let mut all: Vec<_> = self.hosts.iter().map(|entry| (Level::Host, entry.who().name.clone())).collect();
         for (level, map) in [(Level::Site, &self.sites), (Level::Address, &self.addresses)] {
@@ -325,7 +383,7 @@ impl Pace {
         all
     }
 
-    /// Gives the keeper what is remembered of everybody who was asked in this process, for the next one.
+    /// Passes the state of every host used in this process to the store, for the next process.
     pub fn close(&self, now: Timestamp) {
         if self.keeper.is_some() {
             for ((level, name), state) in self.active_states() {
@@ -334,7 +392,7 @@ impl Pace {
         }
     }
 
-    /// What is remembered of everybody who was asked within the hour.
+    /// Returns the state of every host, site and address with a request in the last hour.
     pub fn active_states(&self) -> HashMap<(Level, Box<str>), State> {
         let mut all = HashMap::new();
         for entry in self.hosts.iter().filter(|entry| entry.hot().is_some()) {
@@ -356,8 +414,8 @@ impl Pace {
         }
     }
 
-    /// Locks a request's levels, the host first: whoever locks several of them does so in this order. A host that is alone is locked
-    /// alone.
+    /// Locks the levels of a request, the host first. Code that locks several levels uses this order. Only the host is
+    /// locked if it is alone.
     fn round<T>(&self, scope: Scope<'_>, now: Timestamp, run: impl FnOnce(&mut Round<'_>) -> T) -> T {
         let (key, settings, now) = (self.key(scope.host), &self.settings, now.as_millis());
         loop {
@@ -368,7 +426,7 @@ impl Pace {
             }
             let site_key = self.key(scope.site);
             host.who_mut().site = site_key;
-            // Requests under way will come back to the address that they went out to.
+            // Requests in flight will return to the address to which they were sent.
             if host.hot().is_none_or(|hot| hot.in_flight == 0) {
                 host.who_mut().address = scope.address.map_or(0, |address| self.key(address));
             }
@@ -377,7 +435,7 @@ impl Pace {
                 Company::Alone => host.who_mut().set_alone(Some(now)),
                 Company::Shared => host.who_mut().set_alone(None),
                 Company::With(other) => {
-                    // Nobody is locked while the other one is: it may be on its way here itself.
+                    // No lock is held while the other host is locked: it may be on its way here itself.
                     host.who_mut().set_alone(None);
                     drop(site);
                     drop(guard);
@@ -402,7 +460,7 @@ impl Pace {
         }
     }
 
-    /// The same for a request that is under way.
+    /// Does the same for a request in flight.
     fn round_of<T>(&self, permit: &Permit, now: Timestamp, run: impl FnOnce(&mut Round<'_>) -> T) -> Option<T> {
         if self.settings.mode == PaceMode::Off {
             return None;
@@ -420,7 +478,8 @@ impl Pace {
         Some(run(&mut Round { settings, key, host, site, address, now }))
     }
 
-    /// Another host of its site has come, or something is known of the site: `other` looks there from now on. Nothing may be locked.
+    /// Tells `other` that its site has another host, or has a state, so that it reads the site from now on. No lock may
+    /// be held.
     fn join(&self, site: u64, other: u64) {
         let Some(mut host) = self.hosts.get_mut(&other) else { return };
         host.who_mut().set_alone(None);
@@ -442,13 +501,13 @@ impl Pace {
     }
 
     fn key(&self, name: &str) -> u64 {
-        // Zero stands for nobody.
+        // Zero means no host.
         xxh3_64_with_seed(name.as_bytes(), self.settings.seed).max(1)
     }
 
-    /// Once there are twice as many as there were, looks for those who are not asked any more. Nothing may be locked.
+    /// Removes idle entries once their number has doubled. No lock may be held.
     fn sweep(&self, now: Timestamp) {
-        // Relaxed: it does not matter which thread does it, nor whether it is late by some entries.
+        // Relaxed: any thread may do it, and some entries later is fine.
         let made = self.made.load(Ordering::Relaxed);
         if made < self.sweep_at.load(Ordering::Relaxed)
             || self.made.compare_exchange(made, 0, Ordering::Relaxed, Ordering::Relaxed).is_err()
@@ -468,7 +527,7 @@ fn render_cost(cold: &Remembered) -> u16 {
     u16::from(if cold.render_cost == 0 { RENDER_COST } else { cold.render_cost })
 }
 
-/// Keys are hashes already.
+/// Identity hasher: keys are hashes already.
 #[derive(Debug, Default)]
 struct Unhashed(u64);
 

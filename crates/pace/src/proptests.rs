@@ -1,4 +1,4 @@
-//! What holds whatever a host answers, in whatever order, and whatever was remembered of it.
+//! Property tests: invariants for any responses in any order, and for any restored state.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use fetchwise_types::registry::FetcherId;
 const BEGIN: i64 = 1_790_000_000_000;
 const HOSTS: [&str; 3] = ["a.org", "b.example.org", "c.example.org"];
 
-/// One thing that a caller does.
+/// One action of a caller.
 #[derive(Clone, Debug)]
 enum Do {
     /// Lets time pass, in milliseconds.
     Pass(i64),
-    /// Asks for so many permits of a host.
+    /// Requests a number of permits for a host.
     Ask(usize, u8, bool),
-    /// Answers one of the permits that are out.
+    /// Responds to one of the permits in flight.
     Answer(usize, Signal, Option<u64>, u64),
-    /// Gives one back.
+    /// Cancels one of them.
     GiveBack(usize),
 }
 
@@ -54,7 +54,7 @@ fn answer(heard: Signal, wait: Option<u64>, ms: u64) -> Response {
     }
 }
 
-/// Asks until the host lets one request through, telling good of it; false if it never does.
+/// Requests permits until the host admits a request, which succeeds; returns `false` if it never does.
 fn reaches(pace: &Pace, host: &str, now: &mut i64) -> bool {
     for _ in 0..64 {
         match pace.admit(Scope::host(host), Cost::Plain, Timestamp::from_millis(*now)) {
@@ -72,10 +72,10 @@ fn reaches(pace: &Pace, host: &str, now: &mut i64) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Holds are kept, no more are under way than may be, a trial is alone, rates are finite, and when all is answered every host can
-    /// be asked again.
+    /// Holds are kept, parallel requests stay within the limit, a trial is alone, rates are finite, and once all
+    /// requests have ended, every host admits requests again.
     #[test]
-    fn whatever_happens_holds_are_kept_and_nobody_is_locked_out(
+    fn holds_are_kept_and_no_host_is_locked_out(
         steps in prop::collection::vec(step(), 1..250),
         max_parallel in 1_u8..20,
     ) {
@@ -130,9 +130,9 @@ proptest! {
         }
     }
 
-    /// Answers to requests that went out before an event change nothing, in whatever order they come.
+    /// Responses to requests sent before a limit hit change nothing, in any order.
     #[test]
-    fn the_order_of_answers_after_an_event_does_not_matter(
+    fn the_order_of_responses_after_a_limit_hit_does_not_matter(
         answers in prop::collection::vec(heard(), 3..8),
         order in any::<prop::sample::Index>(),
     ) {
@@ -164,7 +164,7 @@ proptest! {
         prop_assert_eq!(run(0), run(order.index(8)));
     }
 
-    /// Whatever bytes are restored, the host is asked at a finite rate; and what is restored is what is remembered.
+    /// With any restored bytes, the host has a finite rate; and the restored state is the persisted state.
     #[test]
     fn any_state_can_be_restored_and_restoring_it_twice_changes_nothing(low in any::<[u8; 32]>(), high in any::<[u8; 32]>()) {
         let state = State(std::array::from_fn(|at| if at < 32 { low[at] } else { high[at - 32] }));

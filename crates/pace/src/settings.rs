@@ -1,64 +1,66 @@
-//! How pace behaves where people differ: the mode, where a host starts, what bounds it, and what is known of single hosts.
+//! Settings of pace: the mode, the initial rate, the limits, and known hosts.
 //!
-//! Everything else is a constant beside the rule that uses it. Must not know how a host's pace is learned.
+//! Everything else is a constant next to the rule that uses it.
+//!
+//! Must not know: how a host's pace is learned.
 
 use std::collections::HashMap;
 
-/// How a host's pace is found.
+/// The source of a host's pace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "lowercase")]
 pub enum PaceMode {
-    /// From what the host answers.
+    /// Learned from the host's responses.
     #[default]
     Learn,
-    /// It is [`PaceSettings::initial_rate`] for every host. Holds are kept.
+    /// [`PaceSettings::initial_rate`] for every host. Holds are kept.
     Fixed,
-    /// There is none: every request goes out at once.
+    /// No pace: every request goes out at once.
     Off,
 }
 
-/// What a `Crawl-delay` does.
+/// The effect of a `Crawl-delay`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "lowercase")]
 pub enum CrawlDelay {
-    /// Requests are never closer than that, and never two at once.
+    /// It is the minimum gap between requests, which are never parallel.
     #[default]
     Minimum,
-    /// It is where the host starts; what the host answers decides from there on.
+    /// It gives the initial rate; responses decide from there on.
     Initial,
-    /// Nothing.
+    /// No effect.
     Ignore,
 }
 
-/// What somebody who knows a host says of it.
+/// Configured pace of one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostPace {
-    /// Requests a second, which are then not learned. Holds are kept.
+    /// Requests per second; the rate is then not learned. Holds are kept.
     pub rate: Option<f64>,
-    /// Requests at once, at most.
+    /// Maximum parallel requests.
     pub parallel: Option<u8>,
 }
 
-/// How pace behaves.
+/// Settings of a [`Pace`](crate::Pace).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PaceSettings {
-    /// How a host's pace is found.
+    /// The source of a host's pace.
     pub mode: PaceMode,
-    /// Requests a second that a host nobody knows is asked at first.
+    /// Initial rate of an unknown host, in requests per second.
     pub initial_rate: f64,
-    /// Requests a second that no host is asked more than.
+    /// Maximum rate of any host, in requests per second.
     pub max_rate: f64,
-    /// Requests at once that no host is asked more than.
+    /// Maximum parallel requests of any host.
     pub max_parallel: u8,
-    /// What a `Crawl-delay` does.
+    /// The effect of a `Crawl-delay`.
     pub crawl_delay: CrawlDelay,
-    /// A longer `Crawl-delay` counts as this many seconds.
+    /// Maximum `Crawl-delay`, in seconds; a longer one counts as this.
     pub max_crawl_delay_s: f64,
-    /// `Retry-After` is believed up to this many seconds.
+    /// Maximum `Retry-After`, in seconds; a longer one counts as this.
     pub max_retry_after_s: f64,
-    /// What is known of single hosts, by domain.
+    /// Configured hosts, by domain.
     pub hosts: HashMap<String, HostPace>,
-    /// Which numbers chance comes to.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
@@ -78,11 +80,11 @@ impl Default for PaceSettings {
     }
 }
 
-/// The least and the most requests a second that make sense.
+/// Minimum and maximum of sensible rates, in requests per second.
 const RATES: (f64, f64) = (1e-5, 1e5);
 
 impl PaceSettings {
-    /// The same with every number within what can be kept: no setting makes a rate infinite, or a host wait forever.
+    /// Clamps every number to its valid range: no setting makes a rate infinite, or a host wait forever.
     #[must_use]
     pub fn clamped(mut self) -> Self {
         let bounded = |value: f64, or: f64| if value.is_finite() { value.clamp(RATES.0, RATES.1) } else { or };

@@ -1,24 +1,27 @@
 //! The paces of all hosts in a few numbers.
 //!
-//! Must not change anything, nor name any host.
+//! Invariants: reading changes nothing.
+//!
+//! Must not know: the name of any host.
 
 use super::Pace;
 use fetchwise_types::time::Timestamp;
 
-/// The hosts that were asked within the hour.
+/// Summary of the hosts with a request in the last hour.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// The requests a second that each of them may be asked by what is known of it alone, the slowest first.
+    /// The rates of the hosts themselves (without their sites and addresses), in requests per second, in ascending
+    /// order.
     pub rates: Vec<f32>,
-    /// Those of them that are held.
+    /// The number of hosts on hold.
     pub held: usize,
-    /// Their requests under way.
+    /// Their requests in flight.
     pub in_flight: usize,
 }
 
 impl Summary {
-    /// The rate that so large a share of the hosts, from 0 to 1, does not exceed; none without hosts.
+    /// Returns the quantile `share` (from 0 to 1) of the rates; `None` without hosts.
     pub fn quantile(&self, share: f64) -> Option<f32> {
         let last = self.rates.len().checked_sub(1)?;
         self.rates.get((share.clamp(0.0, 1.0) * last as f64).round() as usize).copied()
@@ -26,7 +29,7 @@ impl Summary {
 }
 
 impl Pace {
-    /// Looks at every host: some tens of nanoseconds each.
+    /// Reads every host, at some tens of nanoseconds each.
     pub fn summary(&self, now: Timestamp) -> Summary {
         let mut summary = Summary::default();
         for entry in &self.hosts {

@@ -1,4 +1,4 @@
-//! The rules of pace, one test each, by what a caller sees.
+//! Tests of the rules of pace through its public API, one per rule.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use fetchwise_types::registry::FetcherId;
 
 const FETCHER: FetcherId = FetcherId(0);
 
-/// A host under a pace, and a clock.
+/// A host under a pace, with a clock.
 struct Crawl {
     pace: Pace,
     now: i64,
@@ -40,7 +40,7 @@ impl Crawl {
         self.pace.record_response(permit, &answer, self.at())
     }
 
-    /// So many good answers, one after the other, each after 100 ms.
+    /// Sends `count` requests one after the other, each with a good response after 100 ms.
     fn good(&mut self, host: &str, count: usize) {
         for _ in 0..count {
             let permit = self.permit(host);
@@ -56,7 +56,7 @@ impl Crawl {
 }
 
 #[test]
-fn a_host_starts_at_two_requests_a_second_and_doubles_in_ten() {
+fn a_host_starts_at_two_requests_per_second_and_doubles_in_ten_seconds() {
     let mut crawl = Crawl::new(PaceSettings::default());
     let begin = crawl.now;
     while crawl.now < begin + 10_500 {
@@ -67,7 +67,7 @@ fn a_host_starts_at_two_requests_a_second_and_doubles_in_ten() {
 }
 
 #[test]
-fn a_429_holds_the_host_and_sixteen_at_once_are_one_event() {
+fn a_429_holds_the_host_and_sixteen_parallel_ones_are_one_limit_hit() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 100);
     let mut permits = Vec::new();
@@ -95,7 +95,7 @@ fn a_429_holds_the_host_and_sixteen_at_once_are_one_event() {
 }
 
 #[test]
-fn how_soon_a_request_goes_through_after_a_429_tells_a_short_window_from_a_minute() {
+fn the_time_until_the_next_success_after_a_429_reveals_the_window() {
     for (blocked, window, held) in [(0, "10 s", 11_000), (1, "1 min", 30_000)] {
         let mut crawl = Crawl::new(PaceSettings::default());
         crawl.good("a.org", 40);
@@ -114,7 +114,7 @@ fn how_soon_a_request_goes_through_after_a_429_tells_a_short_window_from_a_minut
 }
 
 #[test]
-fn how_long_the_host_refused_last_is_waited_for_and_no_longer() {
+fn a_hold_lasts_as_long_as_the_host_refused_last_time() {
     let mut crawl = Crawl::new(PaceSettings::default());
     // A limit that closes for 200 s: when the trials went out after it had closed, in seconds.
     let mut closed = || {
@@ -139,7 +139,7 @@ fn how_long_the_host_refused_last_is_waited_for_and_no_longer() {
 }
 
 #[test]
-fn one_wall_is_a_doubt_that_another_url_settles() {
+fn a_single_block_is_a_doubt_that_another_url_decides() {
     let wall = Response::new(Signal::Wall, FETCHER);
     for (second, verdict) in [(Signal::Content, DoubtVerdict::Page), (Signal::Wall, DoubtVerdict::Pace)] {
         let mut crawl = Crawl::new(PaceSettings::default());
@@ -156,7 +156,7 @@ fn one_wall_is_a_doubt_that_another_url_settles() {
 }
 
 #[test]
-fn a_wall_of_a_fetcher_that_has_delivered_nothing_lately_is_its_own() {
+fn a_block_of_a_fetcher_without_recent_success_concerns_that_fetcher() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 50);
     let permit = crawl.permit("a.org");
@@ -164,7 +164,7 @@ fn a_wall_of_a_fetcher_that_has_delivered_nothing_lately_is_its_own() {
 }
 
 #[test]
-fn a_host_that_keeps_refusing_is_asked_ever_more_rarely() {
+fn a_host_that_keeps_refusing_gets_ever_fewer_requests() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 100);
     let mut holds = Vec::new();
@@ -180,7 +180,7 @@ fn a_host_that_keeps_refusing_is_asked_ever_more_rarely() {
 }
 
 #[test]
-fn an_error_now_and_then_is_nothing_and_three_in_a_row_are_an_event() {
+fn occasional_errors_are_ignored_and_three_in_a_row_are_a_limit_hit() {
     let mut crawl = Crawl::new(PaceSettings::default());
     for _ in 0..40 {
         crawl.good("a.org", 25);
@@ -199,7 +199,7 @@ fn an_error_now_and_then_is_nothing_and_three_in_a_row_are_an_event() {
 }
 
 #[test]
-fn a_limit_of_one_host_is_its_own_and_one_that_two_hosts_meet_in_turn_is_their_sites() {
+fn a_limit_that_two_hosts_hit_in_turn_is_charged_to_their_site() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.example.org", 30);
     let permit = crawl.permit("a.example.org");
@@ -242,7 +242,7 @@ fn sites_of_one_address_are_held_together_only_when_two_of_them_are_blocked() {
 }
 
 #[test]
-fn a_crawl_delay_is_a_floor_unless_the_settings_say_otherwise() {
+fn a_crawl_delay_is_a_minimum_gap_unless_the_settings_say_otherwise() {
     let gaps = |settings: PaceSettings, delay: u64| {
         let mut crawl = Crawl::new(settings);
         let floor = crawl.pace.set_min_interval(Scope::host("a.org"), Duration::from_secs(delay), crawl.at());
@@ -265,7 +265,7 @@ fn a_crawl_delay_is_a_floor_unless_the_settings_say_otherwise() {
 }
 
 #[test]
-fn a_crawl_delay_that_is_cut_is_told_once_and_remembered_as_it_was() {
+fn a_shortened_crawl_delay_is_reported_once_and_persisted_as_declared() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 1);
     let floor = |seconds| crawl.pace.set_min_interval(Scope::host("a.org"), Duration::from_secs(seconds), crawl.at());
@@ -275,8 +275,8 @@ fn a_crawl_delay_that_is_cut_is_told_once_and_remembered_as_it_was() {
     let explained = crawl.pace.explain("a.org", crawl.at()).unwrap();
     let seconds = |span: Option<Duration>| span.map(|span| span.as_secs());
     assert_eq!((seconds(explained.floor), seconds(explained.crawl_delay)), (Some(60), Some(240)));
-    assert!(explained.to_string().contains("wish     its Crawl-delay is 4 min, of which 60 s are kept"), "{explained}");
-    // The next process knows what was asked for, and keeps it only once it has read it itself.
+    assert!(explained.to_string().contains("delay    its Crawl-delay is 4 min, of which 60 s are kept"), "{explained}");
+    // The next process knows the declared gap, and keeps it only once it has read it itself.
     let next = Pace::default();
     next.restore(Level::Host, "a.org", &crawl.pace.state(Level::Host, "a.org").unwrap(), crawl.at());
     let explained = next.explain("a.org", crawl.at()).unwrap();
@@ -286,7 +286,7 @@ fn a_crawl_delay_that_is_cut_is_told_once_and_remembered_as_it_was() {
 }
 
 #[test]
-fn what_the_host_says_of_its_limit_is_kept_without_meeting_it() {
+fn a_declared_limit_is_respected_without_hitting_it() {
     let mut crawl = Crawl::new(PaceSettings::default());
     let policy = RateLimit { quota: Some(60.0), window_s: Some(60.0), ..RateLimit::default() };
     for _ in 0..200 {
@@ -338,13 +338,13 @@ fn a_rendered_page_counts_as_many_requests_as_pages_of_the_host_have_made() {
 }
 
 #[test]
-fn what_is_given_is_not_learned_and_off_is_off() {
+fn a_configured_rate_is_not_learned_and_off_is_off() {
     let hosts = HashMap::from([("a.org".to_owned(), HostPace { rate: Some(5.0), parallel: Some(1) })]);
     let mut crawl = Crawl::new(PaceSettings { hosts, ..PaceSettings::default() });
     crawl.good("a.org", 100);
     let explained = crawl.explain("a.org");
     assert_eq!((explained.rate, explained.parallel, explained.is_fixed), (5.0, 1, true));
-    let mut fixed = Crawl::new(PaceSettings { mode: PaceMode::Fixed, start: 3.0, ..PaceSettings::default() });
+    let mut fixed = Crawl::new(PaceSettings { mode: PaceMode::Fixed, initial_rate: 3.0, ..PaceSettings::default() });
     fixed.good("a.org", 100);
     assert_eq!(fixed.explain("a.org").rate, 3.0);
     let permit = fixed.permit("a.org");
@@ -357,10 +357,10 @@ fn what_is_given_is_not_learned_and_off_is_off() {
 }
 
 #[test]
-fn a_host_that_grows_slow_is_asked_less() {
+fn a_host_that_becomes_slow_gets_fewer_requests() {
     let mut crawl = Crawl::new(PaceSettings::default());
     let mut under_way = std::collections::VecDeque::new();
-    // As many at once as may be, each answered after `ms`.
+    // The maximum of parallel requests, each with a response after `ms`.
     let mut answer_after = |ms: i64| {
         loop {
             match crawl.pace.admit(Scope::host("a.org"), Cost::Plain, crawl.at()) {
@@ -383,7 +383,7 @@ fn a_host_that_grows_slow_is_asked_less() {
 }
 
 #[test]
-fn the_keeper_is_told_of_events_and_of_what_was_learned_at_the_end() {
+fn the_store_receives_limit_hits_and_the_final_state() {
     struct Book(std::sync::Mutex<Vec<(Level, String, Cause)>>);
     impl PaceStore for Book {
         fn keep(&self, note: &PaceRecord<'_>) {
@@ -403,7 +403,7 @@ fn the_keeper_is_told_of_events_and_of_what_was_learned_at_the_end() {
 }
 
 #[test]
-fn what_was_learned_is_taken_up_by_the_next_process() {
+fn the_next_process_continues_with_the_learned_state() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 100);
     let permit = crawl.permit("a.org");
@@ -426,7 +426,7 @@ fn what_was_learned_is_taken_up_by_the_next_process() {
 }
 
 #[test]
-fn whoever_is_not_asked_any_more_is_kept_as_64_bytes_and_then_not_at_all() {
+fn an_idle_host_is_kept_in_64_bytes_and_later_forgotten() {
     let crawl = Crawl::new(PaceSettings::default());
     let ask = |number: usize, ms: i64| {
         let host = format!("h{number}.org");
@@ -444,7 +444,7 @@ fn whoever_is_not_asked_any_more_is_kept_as_64_bytes_and_then_not_at_all() {
 }
 
 #[test]
-fn walls_that_were_met_together_are_one_doubt_and_another_fetchers_page_does_not_settle_it() {
+fn parallel_blocks_are_one_doubt_and_another_fetchers_page_does_not_decide_it() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 60);
     let mut permits = vec![crawl.permit("a.org")];
@@ -472,7 +472,7 @@ fn walls_that_were_met_together_are_one_doubt_and_another_fetchers_page_does_not
 }
 
 #[test]
-fn a_doubt_about_a_fetcher_that_nobody_sends_any_more_ends() {
+fn a_doubt_about_a_fetcher_without_further_requests_ends() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 60);
     let permit = crawl.permit("a.org");
@@ -486,7 +486,7 @@ fn a_doubt_about_a_fetcher_that_nobody_sends_any_more_ends() {
 }
 
 #[test]
-fn a_host_that_was_alone_shares_its_site_from_the_moment_that_another_comes() {
+fn a_lone_host_shares_its_site_once_another_host_appears() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.site.org", 60);
     assert!(crawl.pace.hosts.iter().all(|entry| entry.who().is_alone(crawl.now)));
@@ -501,7 +501,7 @@ fn a_host_that_was_alone_shares_its_site_from_the_moment_that_another_comes() {
 }
 
 #[test]
-fn what_the_first_request_of_a_second_host_meets_holds_that_host() {
+fn a_limit_hit_by_the_first_request_of_a_second_host_holds_that_host() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.site.org", 60);
     let permit = crawl.permit("b.site.org");
@@ -511,7 +511,7 @@ fn what_the_first_request_of_a_second_host_meets_holds_that_host() {
 }
 
 #[test]
-fn hosts_of_one_site_that_come_at_the_same_time_wait_for_nobody() {
+fn hosts_of_one_site_that_appear_concurrently_do_not_deadlock() {
     let pace = Pace::default();
     let at = Timestamp::from_millis(1_790_000_000_000);
     std::thread::scope(|scope| {
@@ -532,7 +532,7 @@ fn hosts_of_one_site_that_come_at_the_same_time_wait_for_nobody() {
 }
 
 #[test]
-fn a_host_that_is_forgotten_begins_anew_while_requests_under_way_still_count() {
+fn a_forgotten_host_starts_again_and_its_requests_in_flight_still_count() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 40);
     let (fast, under_way) = (crawl.explain("a.org").rate, crawl.permit("a.org"));
@@ -544,7 +544,7 @@ fn a_host_that_is_forgotten_begins_anew_while_requests_under_way_still_count() {
     let after = crawl.explain("a.org");
     assert!(fast > 3.0 && (after.rate - 2.0).abs() < 1e-6, "{fast}, then {}", after.rate);
     assert_eq!((after.hold_until, after.event, after.limit, after.in_flight), (None, None, None, 1));
-    // Its answer is one like any other.
+    // Its response counts like any other.
     assert_eq!(crawl.say(under_way, Response::new(Signal::Content, FETCHER)), Done::Nothing);
     assert_eq!(crawl.explain("a.org").in_flight, 0);
     crawl.pace.forget("a.org", crawl.at());

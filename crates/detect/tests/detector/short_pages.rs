@@ -38,7 +38,7 @@ fn a_refresh_in_a_page_with_next_to_no_text_is_a_redirect() {
         let verdict = read(&page);
         assert_eq!(verdict.redirect.as_deref(), Some("B.html"), "{meta}");
         assert!(
-            verdict.is_empty && !verdict.has_spa && !verdict.is_blocked && !verdict.wall_cues,
+            verdict.is_empty && !verdict.has_spa && !verdict.is_blocked && !verdict.block_cues,
             "{meta}: {verdict:?}"
         );
         assert!(verdict.reason().contains("B.html"));
@@ -189,7 +189,7 @@ fn a_target_is_a_challenge_by_path_segments_and_query_keys() {
         for page in stub(to) {
             let verdict = read(&page);
             assert_eq!(verdict.redirect.as_deref(), Some(to), "{page}: {verdict:?}");
-            assert!(!verdict.is_blocked && !verdict.wall_cues, "{page}: {verdict:?}");
+            assert!(!verdict.is_blocked && !verdict.block_cues, "{page}: {verdict:?}");
         }
     }
 }
@@ -201,7 +201,7 @@ fn a_refresh_to_the_same_page_with_a_script_cookie_hints_at_a_block() {
         let refresh = format!("<meta http-equiv=refresh content=\"1;url={to}\">");
         let verdict = read(&format!("<html><head>{refresh}</head><body>{cookie}</body></html>"));
         assert!(verdict.redirect.is_none(), "{to}: {verdict:?}");
-        assert!(verdict.is_blocked || verdict.wall_cues, "{to}: {verdict:?}");
+        assert!(verdict.is_blocked || verdict.block_cues, "{to}: {verdict:?}");
         // Without the script, or with another target, the redirect is followed; whether it repeats is the caller's
         // concern.
         assert!(target(&format!("<html><head>{refresh}</head><body></body></html>")).is_some(), "{to}");
@@ -233,7 +233,7 @@ fn every_stub_of_the_rust_documentation_is_a_redirect_and_nothing_else_is() {
         let verdict = detector.inspect(&page, &mut scratch);
         assert_eq!(verdict.redirect.is_some(), is_stub, "{}: {}", path.display(), verdict.reason());
         stubs += usize::from(is_stub);
-        if verdict.wall_cues {
+        if verdict.block_cues {
             doubted.push(path);
         }
     }
@@ -290,7 +290,7 @@ fn a_short_page_with_words_of_a_block_has_cues() {
         "<form><input type=email><input type=password><div class=\"g-recaptcha\"></div></form><p>Hello",
     ] {
         let verdict = read(&format!("<html><body>{page}</body></html>"));
-        assert!(verdict.is_blocked || verdict.wall_cues, "{page}: {verdict:?}");
+        assert!(verdict.is_blocked || verdict.block_cues, "{page}: {verdict:?}");
     }
 }
 
@@ -313,7 +313,7 @@ fn a_short_page_without_words_of_a_block_has_no_cues() {
         "<h1>Botticelli</h1><p>Näyttely avataan maanantaina, ja siltä se näyttää.",
     ] {
         let verdict = read(&format!("<html><body>{page}</body></html>"));
-        assert!(!verdict.is_blocked && !verdict.wall_cues, "{page}: {verdict:?}");
+        assert!(!verdict.is_blocked && !verdict.block_cues, "{page}: {verdict:?}");
     }
 }
 
@@ -321,5 +321,5 @@ fn a_short_page_without_words_of_a_block_has_no_cues() {
 fn a_page_with_enough_text_has_no_cues() {
     let page = "<p>Access to the garden is denied to robots, and a captcha stands at its door.</p>".repeat(8);
     let verdict = read(&format!("<html><body><nav></nav>{page}</body></html>"));
-    assert!(!verdict.wall_cues && verdict.is_content(), "{verdict:?}");
+    assert!(!verdict.block_cues && verdict.is_content(), "{verdict:?}");
 }

@@ -1,7 +1,10 @@
-//! One request's way through its levels: its host, the host's site, and its address.
+//! Admission of one request at its levels: its host, the host's site, and its address.
 //!
-//! Owns that all levels agree before a request goes out, and which of them an answer is told to. Invariant: what is booked on one level
-//! is booked on all. Must not know where the levels are kept.
+//! Owns: the agreement of all levels before a request goes out, and the choice of the level that a response affects.
+//!
+//! Invariants: a request that is booked on one level is booked on all.
+//!
+//! Must not know: where the levels are stored.
 
 use super::host::HostEntry;
 use super::permit::{ADDRESS_TRIAL, PACED, Permit, SHARED_PACED, SITE_TRIAL, TRIAL, wrapped};
@@ -15,17 +18,17 @@ use crate::signals::failure_accumulator::Sum;
 use crate::signals::response::{Admit, Response, Cause, Done, Signal, Level};
 use fetchwise_types::time::Timestamp;
 
-/// What several hosts have in common may be asked as fast as they may be together.
+/// Rate limit of shared levels, in requests per second: no limit in practice.
 const MAX_SHARED_RATE: f64 = 1e5;
-/// A host that was asked before begins at this share of what it was asked at.
+/// Share of the previous rate at which a known host resumes.
 const RESUMED: f64 = 0.7;
-/// A ceiling, or without one a rate, that has moved by this factor is kept.
+/// Factor by which a ceiling (or a rate, without one) must change before it is stored.
 const MOVED: f64 = 1.25;
 
-/// The levels with the marks that their trials have on a permit.
+/// The levels, with the flags of their trials on a permit.
 const LEVELS: [(Level, u8); 3] = [(Level::Host, TRIAL), (Level::Site, SITE_TRIAL), (Level::Address, ADDRESS_TRIAL)];
 
-/// The levels of one request, at one moment.
+/// The levels of one request at one moment.
 pub(crate) struct Round<'r> {
     pub(crate) settings: &'r PaceSettings,
     pub(crate) key: u64,
@@ -36,12 +39,12 @@ pub(crate) struct Round<'r> {
 }
 
 impl Round<'_> {
-    /// The levels that have anything to say: of a host that is alone, itself.
+    /// Returns the levels that take part: for a host that is alone, only itself.
     fn levels(&self) -> &'static [(Level, u8)] {
         if self.site.is_none() && self.address.is_none() { &LEVELS[..1] } else { &LEVELS }
     }
 
-    /// Whether the request may go out; if so, it is booked.
+    /// Returns whether the request may go out, and books it if so.
     pub(crate) fn admit(&mut self, cost: u16) -> Admit {
         self.wake();
         let (mut wait, mut is_full, mut flags) = (i64::MIN, false, 0);
@@ -86,7 +89,7 @@ impl Round<'_> {
         Permit::new(key, now, counts, in_flight, flags, cost).with_next(next)
     }
 
-    /// The request never went out.
+    /// Takes back a request that never went out.
     pub(crate) fn give_back(&mut self, permit: &Permit) {
         let sent = permit.sent(self.now);
         for (&(level, trial), next) in self.levels().iter().zip(permit.next) {
@@ -98,7 +101,8 @@ impl Round<'_> {
         }
     }
 
-    /// What came of a request. Returns what the caller has to know, and on which level something is to be kept, and why.
+    /// Records the response to a request. Returns what the caller must know, and the level and cause of a record for
+    /// the store.
     pub(crate) fn done(
         &mut self,
         permit: &Permit,
@@ -142,14 +146,14 @@ impl Round<'_> {
         }
     }
 
-    /// Whether the fetcher has lately delivered what shows that it is no worse than others here: on the host, or on what the host has in
-    /// common with others.
+    /// Returns whether the fetcher had a recent success on the host or on its shared levels, so that it is no worse
+    /// than others here.
     fn delivers(&mut self, fetcher: u16) -> bool {
         let now = self.now;
         self.levels().iter().any(|&(level, _)| self.live(level).is_some_and(|live| live.hot.delivers(fetcher, now)))
     }
 
-    /// The answer to a trial, where it is one: what it ends with, unless the answer has to be looked at like any other, too.
+    /// Handles the response to a trial. Returns its effect, unless the response must also count like any other.
     fn trials(&mut self, permit: &Permit, answer: &Response, delivers: bool) -> Option<(Done, Option<(Level, Cause)>)> {
         let asked_to_wait = answer.retry_after.is_some_and(|span| !span.is_zero());
         let mut ended = None;
@@ -169,7 +173,7 @@ impl Round<'_> {
                 }
             }
         }
-        // A level above that is still closed explains the wall; the doubt stays open.
+        // A level above that is still on hold explains the block; the doubt stays open.
         if ended.is_some() || asked_to_wait || answer.heard != Signal::Wall {
             return ended;
         }
@@ -179,10 +183,10 @@ impl Round<'_> {
         })
     }
 
-    /// Charges an event to one of the levels.
+    /// Charges a limit hit to one of the levels.
     fn charge(&mut self, found: Found) -> (Done, Option<(Level, Cause)>) {
         let (key, site, now) = (self.key, self.host.who().site, self.now);
-        // Both are asked, since both count who was blocked.
+        // Both are called, because both count who was blocked.
         let by_site = self.site.as_mut().is_some_and(|entry| entry.is_to_blame(Level::Site, key, now));
         let by_address = self.address.as_mut().is_some_and(|entry| entry.is_to_blame(Level::Address, site, now));
         let level = match (by_address, by_site) {
@@ -190,7 +194,7 @@ impl Round<'_> {
             (false, true) => Level::Site,
             (false, false) => Level::Host,
         };
-        // Of a site whose second host has just come nothing is counted yet; that must not swallow what its first request met.
+        // A site whose second host is new has no counts yet; the limit hit of its first request must not get lost.
         let level = if self.live(level).is_some() { level } else { Level::Host };
         if level != Level::Host
             && let Some(mut host) = self.live(Level::Host)
@@ -208,7 +212,7 @@ impl Round<'_> {
         (Done::Event { hold_until, level }, Some((level, found.cause)))
     }
 
-    /// An answer as it should be, told to all levels.
+    /// Records a good response on all levels.
     fn good(&mut self, permit: &Permit, answer: &Response) -> Option<(Level, Cause)> {
         let mut kept = None;
         for &(level, _) in self.levels() {
@@ -240,7 +244,7 @@ impl Round<'_> {
         kept.or_else(|| self.moved())
     }
 
-    /// The level whose ceiling, or rate without one, has moved far enough to be kept.
+    /// Returns the level whose ceiling (or rate, without one) has changed enough to be stored.
     fn moved(&mut self) -> Option<(Level, Cause)> {
         self.levels().iter().find_map(|&(level, _)| {
             let mut live = self.live(level)?;
@@ -251,7 +255,7 @@ impl Round<'_> {
         })
     }
 
-    /// What is remembered of a level, and whose it is.
+    /// Returns the persisted state of a level, with its name.
     pub(crate) fn remembered(&self, level: Level) -> Option<(&str, Remembered)> {
         let of = |entry: &Option<&mut SharedEntry>| {
             entry.as_ref().and_then(|entry| entry.kept.as_ref().map(|kept| kept.remembered()))
@@ -263,7 +267,7 @@ impl Round<'_> {
         }
     }
 
-    /// A level under the hand, if anything is kept of it.
+    /// Returns the gate of a level, if it is active.
     pub(crate) fn live(&mut self, level: Level) -> Option<Live<'_>> {
         let (rules, now) = (self.rules(level), self.now);
         match level {
@@ -273,7 +277,7 @@ impl Round<'_> {
         }
     }
 
-    /// Makes sure that everything is there that a request needs which is asked now.
+    /// Creates the state that a request needs.
     pub(crate) fn wake(&mut self) {
         let now = self.now;
         let shared = [self.rules(Level::Site), self.rules(Level::Address)];
@@ -310,7 +314,7 @@ impl Round<'_> {
         Rules { level, is_fixed, max_rate, max_retry_after_s, max_crawl_delay_s }
     }
 
-    /// A number in [0, 1) that is the same whenever the same came before.
+    /// Returns a number in [0, 1) that is the same for the same history.
     fn chance(&self) -> f64 {
         let next = self.host.hot().map_or(0, |hot| hot.next ^ hot.at.rotate_left(20));
         let hash = mixed(self.key ^ self.settings.seed ^ next.cast_unsigned());
@@ -319,7 +323,7 @@ impl Round<'_> {
 }
 
 impl Live<'_> {
-    /// The log knows the ceiling, or without one the rate, as it is now.
+    /// Remembers the ceiling (or the rate, without one) as stored.
     fn note_ceiling(&mut self) {
         self.cold.noted = Small::new(self.notable());
     }
@@ -336,7 +340,7 @@ impl Live<'_> {
         }
     }
 
-    /// There is nothing to try out on this level any more.
+    /// Ends the trials on this level.
     fn end_trial(&mut self) {
         if let Some(trouble) = &mut self.hot.trouble {
             trouble.trial = crate::limiter::active_state::Trial::No;
@@ -344,11 +348,11 @@ impl Live<'_> {
         }
     }
 
-    /// A rendered page made `cost` requests.
+    /// Records that a rendered page made `cost` requests.
     fn rendered(&mut self, cost: u16) {
         let known = if self.cold.render_cost == 0 { f64::from(cost) } else { f64::from(self.cold.render_cost) };
         let moved = known + 0.2 * (f64::from(cost) - known);
-        // Rounded towards the new one, so that small differences are learned, too.
+        // Rounded towards the new value, so that small differences also count.
         let rounded = if f64::from(cost) > known { moved.ceil() } else { moved.floor() };
         self.cold.render_cost = rounded.clamp(1.0, 255.0) as u8;
     }
@@ -370,7 +374,7 @@ fn host_start(cold: &Remembered, start: f64, site_rate: Option<f64>, max_rate: f
     rate.clamp(crate::limiter::rate_gate::RATE_MIN, max_rate)
 }
 
-/// The finaliser of a good 64-bit hash: neighbouring numbers come out unrelated.
+/// Mixes the bits of a number, like the finaliser of a good 64-bit hash.
 fn mixed(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,7 +1,9 @@
-//! Growth up to the ceiling, and the rare looks whether the ceiling could be higher.
+//! Growth up to the ceiling, and rare probes above it.
 //!
-//! Invariant: a look is not begun before it is due, and what it costs when it fails is a small share of the time until the next.
-//! Must not know what an event is.
+//! Invariants: a probe does not begin before it is due. The cost of a failed probe is a small share of the time until
+//! the next one.
+//!
+//! Must not know: what a limit hit is.
 
 use super::permit::{PACED, Permit, SHARED_PACED};
 use super::window::{Counts, SECONDS};
@@ -11,28 +13,30 @@ use crate::limiter::rate_gate::{Live, RATE_MIN, rate_of};
 use crate::persistence::float16::Small;
 use crate::signals::response::{Cause, Level};
 
-/// Latency that is higher than this share of the quiet host's keeps the rate from growing.
+/// Above this ratio to the quiet host's latency the rate does not grow.
 pub(crate) const CALM: f64 = 1.3;
-/// The rate doubles in so many seconds.
+/// Time in which the rate doubles, in seconds.
 const DOUBLING_S: f64 = 10.0;
-/// A ceiling that nothing is known to speak against is raised by this.
+/// Factor by which a ceiling without known limit is raised.
 const RAISED: f64 = 1.5;
-/// Looks at one more at once are this far apart, and further with each that fails: one request is refused, and little gained.
+/// Seconds between probes of one more parallel request, longer after each failure: a failure costs one request, and the
+/// gain is small.
 const PAR_PAUSE_S: f64 = 1800.0;
 
 impl Live<'_> {
-    /// What went out with this one is known to be allowed.
+    /// Records as allowed what was counted when this request went out.
     pub(crate) fn clean(&mut self, counts: &Counts, in_flight: u8) {
         for (window, clean) in self.cold.clean.iter_mut().enumerate() {
             *clean = (*clean).max(Small::new(rate_of(counts, window)));
         }
-        // Those that are refused come back sooner: while there are such, fewer are under way at the host than here.
+        // Refused requests end sooner; while there are any, the host has fewer in flight than this count.
         if self.hot.trouble.as_ref().is_none_or(|trouble| trouble.errors == 0.0) {
             self.cold.par_clean = self.cold.par_clean.max(in_flight);
         }
     }
 
-    /// A good answer to a request of the pace's own making: the rate grows, or the ceiling is looked at. Returns what happened to it.
+    /// Handles a good response to a request that waited for the pace: grows the rate, or probes the ceiling. Returns
+    /// the change.
     pub(crate) fn grow(&mut self, permit: &Permit, counts: &Counts) -> Option<Cause> {
         let since = self.answered();
         if self.rules.is_fixed {
@@ -46,7 +50,7 @@ impl Live<'_> {
         looked
     }
 
-    /// When the next look is due, from what one would cost and gain.
+    /// Schedules the next probe by its cost and its gain.
     pub(crate) fn schedule(&mut self) {
         let Some(window) = self.ceiling().1 else {
             let pause = PAR_PAUSE_S.max(20.0 * (self.cold.penalty.get() + 20.0));
@@ -55,10 +59,10 @@ impl Live<'_> {
         };
         let cap = self.cold.cap[window].get();
         let cost = self.cold.penalty.get() + 20.0;
-        // If the window turns out not to be to blame, the next suspect's ceiling is what is gained.
+        // If the window is cleared, the gain is the ceiling of the next suspect.
         let next = self.next_suspect(window).map_or(0.0, |next| safe(0.9, self.cold.hi[next].get(), next));
         let gain = (self.next_cap(window).max(next) / cap - 1.0).clamp(0.1, 3.0);
-        let pause = if self.cold.is_sure(self.now) {
+        let pause = if self.cold.is_confirmed(self.now) {
             (20.0 * 60.0_f64).max(20.0 * cost)
         } else {
             (4.0 * cost / gain).max(SECONDS[window].min(300.0)).max(60.0)
@@ -66,15 +70,15 @@ impl Live<'_> {
         self.cold.probe_at = self.after(self.cold.fails(self.now), pause);
     }
 
-    /// The look at `window` met the limit again.
+    /// Handles a probe of `window` that hit the limit again.
     pub(crate) fn look_failed(&mut self, window: usize, before: f64, rate: f64) {
         self.lower_hi(window, rate);
         let hi = self.cold.hi[window].get();
         self.cold.failed = self.cold.failed.saturating_add(1);
         if hi < 1.3 * before {
-            self.cold.set_sure(true);
+            self.cold.set_confirmed(true);
         }
-        let cap = if self.cold.is_sure(self.now) {
+        let cap = if self.cold.is_confirmed(self.now) {
             before.min(hi).max(safe(0.94, hi, window))
         } else {
             before.min(safe(0.9, hi, window))
@@ -83,19 +87,19 @@ impl Live<'_> {
         self.set_rate(self.rate());
     }
 
-    /// The mark of a permit whose request had to wait for this level.
+    /// Returns the flag of a permit whose request had to wait for this level.
     fn paced(&self) -> u8 {
         if self.rules.level == Level::Host { PACED } else { SHARED_PACED }
     }
 
-    /// The window that would be blamed if this one were not.
+    /// Returns the window that would be blamed after this one.
     fn next_suspect(&self, window: usize) -> Option<usize> {
         let is_suspect = |other: &usize| {
             *other != window
                 && !self.cold.hi[*other].is_none()
                 && self.cold.cap[*other].is_none()
                 && self.cold.hi[*other] >= self.cold.clean[*other]
-                // What this one allows will clear those that are lower.
+                // The rate of this window will clear lower ones.
                 && self.cold.hi[*other] > self.cold.cap[window]
         };
         in_order(window).find(is_suspect)
@@ -106,7 +110,7 @@ impl Live<'_> {
         seconds(self.now.saturating_add((pause * 1000.0) as i64))
     }
 
-    /// What a look at this window would try.
+    /// Returns the rate that a probe of this window would try.
     pub(crate) fn next_cap(&self, window: usize) -> f64 {
         let (cap, hi) = (self.cold.cap[window].get(), self.cold.hi[window].get());
         match hi {
@@ -117,7 +121,8 @@ impl Live<'_> {
         }
     }
 
-    /// Twice the rate at which all that may be under way is under way: more would say nothing of the host.
+    /// Returns twice the rate at which all parallel requests are in flight: a higher rate would prove nothing about the
+    /// host.
     fn usable(&self) -> f64 {
         match f64::from(self.hot.fast).exp() {
             latency if latency.is_nan() => f64::INFINITY,
@@ -125,7 +130,7 @@ impl Live<'_> {
         }
     }
 
-    /// The number of those at once, not the rate, was what held the request back.
+    /// Returns whether the parallel limit, not the rate, held the request back.
     fn is_crowded(&self, permit: &Permit) -> bool {
         let most = if self.cold.par_cap > 0 { self.cold.par_cap.min(self.hot.max_par) } else { self.hot.max_par };
         permit.in_flight >= most
@@ -142,7 +147,7 @@ impl Live<'_> {
             if let Some(trouble) = &mut self.hot.trouble {
                 trouble.top_since = 0;
             }
-            // The rate has room: it is the number of those at once that holds requests back.
+            // The rate has room: the parallel limit holds requests back.
             if self.cold.par_cap > 0 && due && is_crowded && permit.in_flight >= self.cold.par_cap {
                 let before = f64::from(self.cold.par_cap);
                 self.hot.trouble().look = Some(Look { window: None, tried: before + 1.0, before, since: now });
@@ -167,8 +172,8 @@ impl Live<'_> {
         None
     }
 
-    /// Whether a look under way has passed, and what that means. It lasts two windows: a limiter whose windows begin with the clock
-    /// must have had one of them whole.
+    /// Checks whether the current probe has passed, and applies that. A probe lasts two windows: a limiter with fixed
+    /// windows must have counted one of them completely.
     fn look_on(&mut self, look: Look, permit: &Permit, counts: &Counts) -> Option<Cause> {
         let long_s = |window: Option<usize>| window.map_or(60.0, |window| 2.0 * SECONDS[window].max(60.0));
         let is_over = self.now - look.since >= (1000.0 * long_s(look.window)) as i64;
@@ -185,7 +190,7 @@ impl Live<'_> {
         }
         if rate_of(counts, window) < 0.96 * look.tried.min(ceiling) {
             if self.is_crowded(permit) {
-                // The rate cannot follow, so that this says nothing.
+                // The rate cannot follow, so the probe proves nothing.
                 self.hot.trouble().look = None;
                 self.schedule();
             }
@@ -194,7 +199,7 @@ impl Live<'_> {
         self.hot.trouble().look = None;
         let is_beyond = self.cold.hi[window].some().is_none_or(|hi| look.tried.min(self.cold.cap[window].get()) > hi);
         let has_followed = top == Some(window) || look.tried <= ceiling;
-        let is_known = self.cold.is_sure(self.now) || self.cold.hi[window].is_none();
+        let is_known = self.cold.is_confirmed(self.now) || self.cold.hi[window].is_none();
         if is_beyond && has_followed && is_known {
             self.raised(window);
             return Some(Cause::Exonerated);
@@ -208,19 +213,20 @@ impl Live<'_> {
         None
     }
 
-    /// More than what was blocked goes through, and the window was sure to be the one that is counted over: the host allows more than it
-    /// did. How much more is found step by step, so that it costs one refusal and not two.
+    /// Raises the ceiling: more than the blocked rate passes, and the window was confirmed, so the host allows more
+    /// than before. The ceiling rises step by step, so that finding it costs one refusal and not two.
     fn raised(&mut self, window: usize) {
         (self.cold.hi[window], self.cold.failed) = (Small::NONE, 0);
-        self.cold.set_sure(false);
+        self.cold.set_confirmed(false);
         self.cold.probe_at = self.after(0, SECONDS[window].clamp(60.0, 300.0));
     }
 
-    /// More than what was blocked goes through: this window is not what the host counts over. The next suspect takes its place.
+    /// Clears the window: more than the blocked rate passes, so the host does not count over it. The next suspect takes
+    /// its place.
     fn exonerate(&mut self, window: usize) {
         let next = self.next_suspect(window);
         (self.cold.cap[window], self.cold.hi[window], self.cold.failed) = (Small::NONE, Small::NONE, 0);
-        self.cold.set_sure(false);
+        self.cold.set_confirmed(false);
         self.cold.lo = Small::NONE;
         for other in 0..SECONDS.len() {
             if self.cold.hi[other] < self.cold.clean[other] {

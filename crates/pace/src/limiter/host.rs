@@ -1,37 +1,40 @@
-//! The entry of a host: who it is, what is remembered of it, and, while it is asked, what that takes, in one piece of memory.
+//! The entry of a host: identity, persisted state and, while in use, active state, in one allocation.
 //!
-//! A request costs one look-up in a table of pointers and what that pointer leads to. A host that nobody else of its site was seen
-//! beside is *alone*: its site has nothing to say about it and is not even looked up. Invariants: an entry of a host that is not asked
-//! has no room for what only those have that are; a host counts as alone for fifty minutes at most before its site, which keeps what it
-//! knows for an hour, is asked again. Must not know the rules.
+//! A request costs one look-up in a table of pointers, and the entry behind the pointer. A host without active
+//! neighbours on its site is *alone*: its site has no effect and is not looked up.
+//!
+//! Invariants: the entry of an idle host has no room for active state. A host counts as alone for at most fifty
+//! minutes; then it asks its site again, which keeps its state for an hour.
+//!
+//! Must not know: the rules.
 
 use crate::limiter::active_state::Hot;
 use crate::limiter::rate_gate::{Live, Rules};
 use crate::limiter::shared_levels::{Kept, end_hold, is_remembered};
 use crate::persistence::persisted_state::Remembered;
 
-/// A host believes so long that it is alone: less than its site keeps who was asked.
+/// How long a host counts as alone: less than its site keeps track of hosts.
 const ALONE_MS: i64 = crate::limiter::active_state::HOT_MS * 5 / 6;
 
-/// Who a host is.
+/// The identity of a host.
 #[derive(Debug, Default)]
 pub(crate) struct Who {
     pub(crate) name: Box<str>,
-    /// Its site, and the address that it was asked at last (0 for none), by the hashes of their names.
+    /// Its site and its last address (0 for none), as hashes of their names.
     pub(crate) site: u64,
     pub(crate) address: u64,
-    /// When its site last knew of no other host; `i64::MIN` when it does.
+    /// When its site last knew no other host; `i64::MIN` if it knows one.
     alone: i64,
 }
 
-/// A host's own piece of memory.
+/// The allocation of a host.
 #[derive(Debug)]
 pub(crate) struct Host<K> {
     who: Who,
     kept: K,
 }
 
-/// What is kept of a host that was asked within the hour.
+/// The state of a host with a request in the last hour.
 #[derive(Debug)]
 pub(crate) struct Warm {
     cold: Remembered,
@@ -72,7 +75,7 @@ impl HostEntry {
         }
     }
 
-    /// What is kept of it only while it is asked.
+    /// Returns its active state, if it is in use.
     pub(crate) fn hot(&self) -> Option<&Hot> {
         match self {
             Self::Cold(_) => None,
@@ -80,12 +83,12 @@ impl HostEntry {
         }
     }
 
-    /// What is remembered, with the rate of now.
+    /// Returns its persisted state, with the current rate.
     pub(crate) fn remembered(&self) -> Remembered {
         Kept::with_rate(*self.cold(), self.hot())
     }
 
-    /// Makes sure that there is what is kept while it is asked; `rate` is where it starts if it was not asked lately.
+    /// Creates the active state if it is missing; `rate` is the initial rate if there was no recent request.
     pub(crate) fn wake(&mut self, max_par: u8, rate: impl FnOnce(&Remembered) -> f64, now: i64) {
         match self {
             Self::Warm(host) if !host.kept.hot.is_idle(now) => {}
@@ -102,7 +105,7 @@ impl HostEntry {
         }
     }
 
-    /// The host under the hand, if it is asked.
+    /// Returns the gate of the host, if it is in use.
     pub(crate) fn awake(&mut self, rules: Rules, now: i64) -> Option<Live<'_>> {
         match self {
             Self::Cold(_) => None,
@@ -114,21 +117,21 @@ impl HostEntry {
         }
     }
 
-    /// Takes up what was remembered. Nothing changes while requests are under way.
+    /// Restores a persisted state. Nothing changes while requests are in flight.
     pub(crate) fn restore(&mut self, cold: Remembered) {
         if self.hot().is_none_or(|hot| hot.in_flight == 0) {
             self.cool_to(cold.with_wish_of(self.cold()));
         }
     }
 
-    /// Forgets everything but who it is. Returns how many requests were under way.
+    /// Forgets everything but its identity. Returns the number of requests in flight.
     pub(crate) fn forget(&mut self) -> u8 {
         let in_flight = self.hot().map_or(0, |hot| hot.in_flight);
         self.cool_to(Remembered::default());
         in_flight
     }
 
-    /// Ends a hold that lasts beyond `now`, and says until when it would have been.
+    /// Ends a hold that lasts beyond `now`, and returns its previous end.
     pub(crate) fn end_hold(&mut self, now: i64) -> Option<i64> {
         match self {
             Self::Cold(host) => end_hold(&mut host.kept, None, now),
@@ -136,7 +139,7 @@ impl HostEntry {
         }
     }
 
-    /// Keeps only what is remembered of whom is not asked any more. Returns whether that is anything.
+    /// Drops the active state of an idle host. Returns whether the rest is worth keeping.
     pub(crate) fn cool(&mut self, now: i64) -> bool {
         if self.hot().is_some_and(|hot| hot.is_idle(now)) {
             self.cool_to(self.remembered());
@@ -151,12 +154,12 @@ impl HostEntry {
 }
 
 impl Who {
-    /// Whether no other host of its site, and no address, has to be looked at.
+    /// Returns whether no other host of its site, and no address, matters.
     pub(crate) fn is_alone(&self, now: i64) -> bool {
         self.address == 0 && self.alone != i64::MIN && (0..ALONE_MS).contains(&now.saturating_sub(self.alone))
     }
 
-    /// Its site knows of no other host at this time, or else it does.
+    /// Records whether its site knows no other host at this time.
     pub(crate) fn set_alone(&mut self, at: Option<i64>) {
         self.alone = at.unwrap_or(i64::MIN);
     }
@@ -167,14 +170,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_one_piece_of_memory_and_a_pointer_to_it() {
+    fn a_host_is_one_allocation_and_a_pointer() {
         let who = size_of::<Who>();
         assert_eq!((who, size_of::<HostEntry>()), (40, 16));
         assert_eq!((size_of::<Host<Remembered>>(), size_of::<Host<Warm>>()), (who + 64, who + 64 + 96));
     }
 
     #[test]
-    fn a_host_is_alone_until_its_site_says_otherwise_and_not_for_long() {
+    fn a_host_is_alone_for_a_limited_time_or_until_its_site_knows_another() {
         let mut who = Who { alone: i64::MIN, ..Who::default() };
         assert!(!who.is_alone(0));
         who.set_alone(Some(1000));

@@ -1,7 +1,8 @@
-//! An event: which window is to blame, how low its ceiling is set, and how long nothing goes out.
+//! Limit hits: which window is to blame, how far its ceiling falls, and how long the host is held.
 //!
-//! Invariant: an event lowers no ceiling that was not tried, and after it nothing goes out before its hold has ended. Must not know
-//! how an event is recognised.
+//! Invariants: a limit hit lowers no ceiling that was not tried. Nothing goes out before the end of its hold.
+//!
+//! Must not know: how a limit hit is recognised.
 
 use std::time::Duration;
 
@@ -11,21 +12,22 @@ use crate::limiter::rate_gate::{Live, RATE_MIN, rate_of};
 use crate::persistence::float16::Small;
 use crate::signals::response::Cause;
 
-/// Cuts within this are of one fall.
+/// Cuts within this time belong to one fall.
 const CUTS_MS: i64 = 15 * 60_000;
-/// No hold grows beyond this by itself.
+/// Maximum length of a hold that the host did not ask for.
 const MAX_HOLD_S: f64 = 320.0 * 60.0;
-/// Limits below this many requests a second are rare.
+/// Limits below this rate, in requests per second, are rare.
 const LIKELY: f64 = 0.5;
-/// A first 429 without a time holds the host so briefly: a limit of ten seconds lets requests through again then, one of a minute rarely.
+/// Hold of a first 429 without a time: after it, a limit over ten seconds admits requests again, and one over a minute
+/// rarely does.
 const BRIEF_S: f64 = 11.0;
-/// What is left of a ceiling that has become too high, and of that when it is blocked again within [`CUTS_MS`].
+/// Remaining share of a ceiling that became too high, and of that share when it is hit again within [`CUTS_MS`].
 const FALL: f64 = 0.85;
 const FALL_AGAIN: f64 = 0.7;
-/// So few answers after a hold mean that it was too short.
+/// A limit hit within this number of responses after a hold means that the hold was too short.
 const TOO_EARLY: u16 = 10;
 
-/// What was found to be an event.
+/// A limit hit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) cause: Cause,
@@ -35,13 +37,13 @@ pub(crate) struct Found {
 }
 
 impl Live<'_> {
-    /// Draws the consequences of an event. Returns when its hold ends.
+    /// Applies a limit hit. Returns the end of its hold.
     pub(crate) fn event(&mut self, found: &Found) -> i64 {
         self.touch();
-        // What time has forgiven stays forgiven: from now on it is counted from this event.
-        let (fails, is_sure) = (self.cold.fails(self.now), self.cold.is_sure(self.now));
+        // Forgiven probes stay forgiven: time counts from this limit hit on.
+        let (fails, is_confirmed) = (self.cold.fails(self.now), self.cold.is_confirmed(self.now));
         (self.cold.failed, self.cold.event) = (fails, seconds(self.now));
-        self.cold.set_sure(is_sure);
+        self.cold.set_confirmed(is_confirmed);
         if !self.rules.is_fixed {
             self.blame(found);
         }
@@ -69,7 +71,7 @@ impl Live<'_> {
         self.hold_for(hold_s, Trial::Wanted)
     }
 
-    /// The trial of a hold was blocked: the hold goes on, half as long again.
+    /// Extends the hold by half after a blocked trial.
     pub(crate) fn trial_blocked(&mut self, retry_after: Option<Duration>) -> i64 {
         self.touch();
         let grown = self.longer();
@@ -77,7 +79,7 @@ impl Live<'_> {
         self.hold_for(hold_s, Trial::Wanted)
     }
 
-    /// How long the hold goes on after a trial that was blocked, unless the host says it.
+    /// Returns the length of the hold after a blocked trial, unless the host states it.
     fn longer(&mut self) -> f64 {
         let now = self.now;
         let penalty = self.cold.penalty.get();
@@ -87,12 +89,12 @@ impl Live<'_> {
             return (hold_s(Cause::Limited) - held).max(held);
         }
         let passed = now.saturating_sub(trouble.event) as f64 / 1000.0;
-        // What the host took last time is waited for first; after that the whole wait grows by more than half each time.
+        // Waits for the previous length first; after that, the whole wait grows by more than half each time.
         let left = 1.02 * penalty - passed;
         if left > 0.05 * penalty { left.max(1.0) } else { (1.5 * held).max(0.7 * passed).min(MAX_HOLD_S) }
     }
 
-    /// The trial of a hold was answered as it should be.
+    /// Ends the hold after a good response to its trial.
     pub(crate) fn trial_good(&mut self) {
         self.touch();
         if std::mem::take(&mut self.hot.trouble().is_brief) {
@@ -110,7 +112,7 @@ impl Live<'_> {
         self.schedule();
     }
 
-    /// Nothing goes out for so long, and then one request alone if `trial` says so.
+    /// Holds the host for `hold_s` seconds. Afterwards one request goes out alone if `trial` says so.
     pub(crate) fn hold_for(&mut self, hold_s: f64, trial: Trial) -> i64 {
         let until = self.now.saturating_add((hold_s * 1000.0).round() as i64);
         self.cold.hold_until = seconds(until.saturating_add(999));
@@ -121,16 +123,16 @@ impl Live<'_> {
         until
     }
 
-    /// The hold that the host asked for, with a second for clocks that differ.
+    /// Returns the hold that the host asked for, plus a second for differing clocks.
     fn asked(&self, retry_after: Option<Duration>) -> Option<f64> {
         let asked = retry_after.map(|span| span.as_secs_f64()).filter(|seconds| *seconds > 0.0);
         asked.map(|seconds| (seconds + 1.0).min(self.rules.max_retry_after_s.max(1.0)))
     }
 
-    /// Finds the window that is to blame and lowers its ceiling.
+    /// Finds the window to blame and lowers its ceiling.
     fn blame(&mut self, found: &Found) {
         let counts = &found.counts;
-        // Good answers to requests that went out a little later may have been quicker: they clear nothing.
+        // Good responses to slightly later requests may have arrived first: they clear nothing.
         let overtaken = f64::from(found.in_flight.max(1));
         let suspects: [bool; WINDOWS] = std::array::from_fn(|window| {
             rate_of(counts, window) + overtaken / SECONDS[window] > self.cold.clean[window].get()
@@ -153,7 +155,7 @@ impl Live<'_> {
                 self.cold.set_why(None, found.cause);
                 return;
             }
-            // The look had not begun to show; its ceiling goes back to what it was.
+            // The probe had no effect yet; its ceiling returns to the previous value.
             Some(Look { window: Some(window), before, .. }) => self.cold.cap[window] = Small::new(before),
             Some(Look { window: None, before, .. }) => self.cold.par_cap = before as u8,
             None => {}
@@ -172,7 +174,7 @@ impl Live<'_> {
         self.blame_those_at_once(found);
     }
 
-    /// That many at once may be what was refused, rather than that many a second; or it is now known not to be.
+    /// Decides whether the parallel requests were refused, rather than the rate.
     fn blame_those_at_once(&mut self, found: &Found) {
         let crowd = self.hot.trouble().crowd;
         if found.cause != Cause::Unavailable || found.retry_after.is_some() || crowd == 0 {
@@ -185,8 +187,8 @@ impl Live<'_> {
         }
     }
 
-    /// A 503 without a time, and none so far that would make it an event. Returns whether it ends a look higher: that the look has met
-    /// the limit is known then, and needs no hold.
+    /// Handles a 503 without a time that is no limit hit. Returns whether it ends a ceiling probe: the probe has then
+    /// found the limit, and needs no hold.
     pub(crate) fn look_refused(&mut self, counts: &Counts, in_flight: u8) -> bool {
         match self.hot.trouble.as_ref().and_then(|trouble| trouble.look) {
             Some(Look { window: Some(window), tried, before, .. }) if rate_of(counts, window) > 0.85 * tried => {
@@ -207,15 +209,15 @@ impl Live<'_> {
         true
     }
 
-    /// A longer window that holds as many requests as when it was blocked before, where the one that was blamed does not: that is the
-    /// one that the host counts over.
+    /// Returns a longer window that holds as many requests as when it was blocked before, if the blamed window does
+    /// not: the host counts over the longer one.
     fn met_again(&self, top: usize, old_hi: &Counts, counts: &Counts) -> Option<usize> {
         let is_met = |window: usize| {
             let (before, count) = (old_hi[window].get() * SECONDS[window], counts[window].get());
             before > 0.0 && (count - before).abs() <= (0.05 * before).max(1.5)
         };
         let is_lower = |window: usize| safe(0.9, rate_of(counts, window), window) < self.cold.cap[top].get();
-        // Much is within an hour that has nothing to do with limits.
+        // An hour contains many requests that have nothing to do with the limit.
         (top + 1..WINDOWS - 1).find(|window| is_met(*window) && is_lower(*window)).filter(|_| !is_met(top))
     }
 
@@ -225,7 +227,7 @@ impl Live<'_> {
         self.set_rate(self.rate());
     }
 
-    /// The ceiling itself was too high: the host allows less than it did.
+    /// Cuts a ceiling that was too high: the host allows less than before.
     fn cut(&mut self, window: usize, ceiling: f64, counts: &Counts, cause: Cause, old_hi: f64) {
         let now = self.now;
         let trouble = self.hot.trouble();
@@ -235,7 +237,7 @@ impl Live<'_> {
         let lo = self.cold.lo.get();
         let is_close = old_hi > 0.0 && (old_hi - rate_of(counts, window)) * SECONDS[window] <= 1.5;
         let cap = if cuts == 1 && is_close {
-            // The limit is where it was met before; the ceiling was a request too close to it.
+            // The limit is the same as before; the ceiling was one request too close to it.
             (0.97 * ceiling).min(safe(0.9, rate_of(counts, window), window))
         } else if cuts == 1 && lo > 0.0 && lo < 0.93 * ceiling {
             lo
@@ -247,10 +249,10 @@ impl Live<'_> {
                 Some(longer) => 0.9 * (longer / rate).sqrt(),
                 None => FALL,
             };
-            // Whoever is blocked again soon has come down further than that.
+            // After another limit hit so soon, the limit has fallen further.
             let again = FALL * FALL_AGAIN.powi(i32::from(cuts) - 1);
             let share = if cuts > 1 { share.min(again) } else { share }.clamp(0.5, 0.9);
-            // A window that was empty after a hold, and is not full yet, shows what is too many by itself.
+            // After a hold the window was empty. Before it is full again, its own count shows the limit.
             (ceiling * share).min(safe(0.9, rate, window)).max(0.3 * ceiling)
         };
         self.cold.cap[window] = Small::new(cap.max(RATE_MIN));
@@ -266,17 +268,17 @@ impl Live<'_> {
         self.set_rate(self.rate());
     }
 
-    /// A ramp has met a limit: the likeliest of the windows that were never so full takes the blame.
+    /// Blames the most likely of the windows that were never so full: the growing rate has hit a limit.
     fn blame_a_suspect(&mut self, suspects: &[bool; WINDOWS], found: &Found) {
         let mut guess = guess(found);
-        // Rates below this are hardly ever a limit: the ramp was short, and a shorter window is likelier.
+        // Limits below this rate are rare: growth was short, so a shorter window is more likely.
         while guess > 0 && found.retry_after.is_none() && rate_of(&found.counts, guess) < LIKELY {
             guess -= 1;
         }
         match in_order(guess).find(|window| suspects[*window]) {
             Some(window) => {
                 self.cap_below(window, rate_of(&found.counts, window), found.cause);
-                // Nothing but the guess speaks for the minute: how soon a request goes through again will tell.
+                // Only the guess supports the minute: the next admitted request decides.
                 let is_bare = found.cause == Cause::Limited && found.retry_after.is_none();
                 self.hot.trouble().is_brief =
                     is_bare && SECONDS[window] == 60.0 && suspects[0] && self.cold.penalty.is_none();
@@ -288,7 +290,8 @@ impl Live<'_> {
         }
     }
 
-    /// A minute's limit would hardly have let a request through again so soon: it counts over the shortest window, or is a bucket.
+    /// Blames the shortest window: a limit over a minute would hardly admit a request so soon. It is a short window, or
+    /// a bucket.
     fn blame_the_shortest(&mut self) {
         let cause = self.cold.cause();
         if let Some(blamed) = self.cold.blamed() {
@@ -304,12 +307,13 @@ impl Live<'_> {
     }
 }
 
-/// A ceiling below a rate that was blocked: by a share, and by a request and a half, since few requests are counted coarsely.
+/// Returns a ceiling below a blocked rate: lower by a share, and by 1.5 requests, because few requests make coarse
+/// counts.
 pub(crate) fn safe(share: f64, rate: f64, window: usize) -> f64 {
     (rate / 4.0).max((share * rate).min(rate - 1.5 / SECONDS[window]))
 }
 
-/// The windows in the order in which they are suspected: from the guess upward, then downward from it, the hour last.
+/// Returns the windows by suspicion: from the guess upward, then downward from it, the hour last.
 pub(crate) fn in_order(guess: usize) -> impl Iterator<Item = usize> {
     let hour = WINDOWS - 1;
     let first = (guess == hour).then_some(hour);
@@ -317,7 +321,7 @@ pub(crate) fn in_order(guess: usize) -> impl Iterator<Item = usize> {
     first.into_iter().chain(guess..hour).chain((0..guess.min(hour)).rev()).chain(last)
 }
 
-/// The window that a host's answer points to.
+/// Returns the window that the host's response suggests.
 fn guess(found: &Found) -> usize {
     match (found.retry_after.map(|span| span.as_secs()).filter(|seconds| *seconds > 0), found.cause) {
         (Some(0..=60), _) => 1,
@@ -330,7 +334,7 @@ fn guess(found: &Found) -> usize {
     }
 }
 
-/// How long nothing goes out when the host does not say.
+/// Returns the length of a hold if the host does not state it, in seconds.
 fn hold_s(cause: Cause) -> f64 {
     match cause {
         Cause::Limited => 30.0,
@@ -339,7 +343,7 @@ fn hold_s(cause: Cause) -> f64 {
     }
 }
 
-/// Whole seconds since the epoch, from 1970 to 2106.
+/// Returns whole seconds since the epoch, from 1970 to 2106.
 pub(crate) fn seconds(ms: i64) -> u32 {
     u32::try_from(ms.div_euclid(1000).max(0)).unwrap_or(u32::MAX)
 }

@@ -1,26 +1,28 @@
-//! The permit of one request: what was so when it went out, so that its answer is judged by that and not by what is so now.
+//! The permit of one request: the state when it went out, so that its response is judged by that state and not by the
+//! current one.
 
 use super::window::Counts;
 
-/// A request that may go out. Give it to [`Pace::record_response`](crate::Pace::record_response) with what came, or to
-/// [`Pace::cancel`](crate::Pace::cancel) when it did not go out; until then it counts as one under way.
+/// Permission for one request, which counts as in flight while the permit exists. Pass it to
+/// [`Pace::record_response`](crate::Pace::record_response) with the response, or to
+/// [`Pace::cancel`](crate::Pace::cancel) if the request did not go out.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a permit that is neither done nor given back holds a place of its host for good"]
 pub struct Permit {
-    /// The host, by the hash of its name.
+    /// The hash of the host's name.
     pub(crate) host: u64,
-    /// When it went out: milliseconds, modulo 2^32.
+    /// When it went out, in milliseconds modulo 2^32.
     pub(crate) at: u32,
-    /// How many requests went out to the host within each window, this one included.
+    /// Requests to the host within each window, including this one.
     pub(crate) counts: Counts,
-    /// How many were under way, this one included.
+    /// Requests in flight, including this one.
     pub(crate) in_flight: u8,
-    /// [`TRIAL`] and the like.
+    /// [`TRIAL`] and others.
     flags: u8,
-    /// How many requests it was let through for.
+    /// The number of requests that it was admitted for.
     cost: u16,
-    /// When the next request could go out once this one was booked, level by level, modulo 2^32: as long as that is so, no other was
-    /// booked after it.
+    /// Earliest time of the next request after this one was booked, for each level, modulo 2^32. While it is unchanged,
+    /// no other request was booked.
     pub(crate) next: [u32; LEVELS],
 }
 
@@ -29,13 +31,13 @@ pub(crate) const LEVELS: usize = 3;
 
 /// It is the trial of a hold of its host.
 pub(crate) const TRIAL: u8 = 1;
-/// The same of its site.
+/// It is the trial of a hold of its site.
 pub(crate) const SITE_TRIAL: u8 = 2;
-/// The same of its address.
+/// It is the trial of a hold of its address.
 pub(crate) const ADDRESS_TRIAL: u8 = 4;
-/// The caller had more to ask than the host's pace let through.
+/// The caller had more requests than the host's pace admitted.
 pub(crate) const PACED: u8 = 8;
-/// The same of what the host has in common with others.
+/// The caller had more requests than a shared level admitted.
 pub(crate) const SHARED_PACED: u8 = 16;
 
 impl Permit {
@@ -55,14 +57,14 @@ impl Permit {
         self.cost
     }
 
-    /// When it went out, if it is not older than 24 days.
+    /// Returns when it went out, if it is not older than 24 days.
     pub(crate) fn sent(&self, now: i64) -> i64 {
         let age = wrapped(now).wrapping_sub(self.at).cast_signed();
         now - i64::from(age.max(0))
     }
 }
 
-/// A time modulo 2^32 milliseconds.
+/// Returns a time modulo 2^32 milliseconds.
 pub(crate) fn wrapped(ms: i64) -> u32 {
     ms as u32
 }
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_permit_is_small_and_knows_when_it_was_given() {
+    fn a_permit_is_small_and_knows_when_it_went_out() {
         assert_eq!(size_of::<Permit>(), 40);
         let now = 1_790_000_000_123;
         let permit = Permit::new(1, now, Counts::default(), 1, TRIAL | PACED, 200);

@@ -1,7 +1,11 @@
-//! A host, a site or an address at one moment: whether a request may go out, and the bookkeeping of those that do.
+//! The gate of a host, site or address at one moment: whether a request may go out, and the bookkeeping of those that
+//! do.
 //!
-//! Owns the gate and the gap between requests. Invariants: requests go out evenly; never more than `par` at once; nothing before a hold
-//! has ended, and then one alone. The rules that move its rate are in files of their own, as further methods.
+//! Owns: the gate, and the gap between requests.
+//!
+//! Invariants: requests go out evenly; at most `par` in parallel; none before a hold has ended, and then one alone.
+//!
+//! The rules that change its rate are further methods in other files.
 
 use super::permit::wrapped;
 use super::window::{Counts, SECONDS};
@@ -9,36 +13,36 @@ use crate::limiter::active_state::{Hot, Trial};
 use crate::persistence::persisted_state::Remembered;
 use crate::signals::response::Level;
 
-/// Nobody is asked less often than this by what is learned: rarer limits are held, not learned.
+/// Minimum learned rate, in requests per second: the host is held for rarer limits.
 pub(crate) const RATE_MIN: f64 = 0.005;
-/// Requests at once before the first answer.
+/// Parallel requests before the first response.
 const PAR_FIRST: f64 = 4.0;
-/// The rate counts as being at the ceiling from this share on.
+/// Share of the ceiling from which the rate counts as at the ceiling.
 const AT_CEILING: f64 = 0.97;
 
-/// What holds for whom it is about.
+/// Settings for a host, site or address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) level: Level,
-    /// The rate is given: nothing is learned but holds.
+    /// The rate is configured: only holds are learned.
     pub(crate) is_fixed: bool,
     pub(crate) max_rate: f64,
     pub(crate) max_retry_after_s: f64,
     pub(crate) max_crawl_delay_s: f64,
 }
 
-/// Whether a request may go out.
+/// The decision of a gate about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     Go,
-    /// As the trial.
+    /// The request may go out, as the trial.
     Trial,
-    /// Not before then.
+    /// Not before this time.
     Wait(i64),
     Full,
 }
 
-/// One host, site or address under the hand.
+/// The gate of one host, site or address.
 #[derive(Debug)]
 pub(crate) struct Live<'l> {
     pub(crate) cold: &'l mut Remembered,
@@ -48,7 +52,7 @@ pub(crate) struct Live<'l> {
 }
 
 impl Live<'_> {
-    /// The least of the rates that the windows allow, and the window that it is of; `max_rate` when none is capped lower.
+    /// Returns the lowest rate that a window allows, with that window; `max_rate` if no window is lower.
     pub(crate) fn ceiling(&self) -> (f64, Option<usize>) {
         let mut least = (self.rules.max_rate, None);
         for (window, cap) in self.cold.cap.iter().enumerate() {
@@ -65,20 +69,20 @@ impl Live<'_> {
         f64::from(self.hot.rate)
     }
 
-    /// Sets the rate, within the ceiling and what can be kept.
+    /// Sets the rate, clamped to the ceiling and to what can be stored.
     pub(crate) fn set_rate(&mut self, rate: f64) {
         if !self.rules.is_fixed {
             self.hot.rate = rate.max(RATE_MIN).min(self.ceiling().0.max(RATE_MIN)) as f32;
         }
     }
 
-    /// Whether the rate is as high as the windows let it be, and which one it is that does not.
+    /// Returns the window that limits the rate, if the rate is at the ceiling.
     pub(crate) fn at_ceiling(&self) -> Option<usize> {
         let (ceiling, window) = self.ceiling();
         window.filter(|_| self.rate() >= AT_CEILING * ceiling)
     }
 
-    /// How many may be under way.
+    /// Returns the maximum of parallel requests.
     pub(crate) fn par(&self) -> u8 {
         if self.cold.kept_wish().is_some() {
             return 1;
@@ -97,7 +101,7 @@ impl Live<'_> {
         cap.min(needed.clamp(1.0, 255.0) as u8).max(1)
     }
 
-    /// Until when nothing goes out, if that is still to come.
+    /// Returns the end of the hold, if it is in the future.
     pub(crate) fn hold(&self) -> Option<i64> {
         self.hot.trouble.as_ref().map(|trouble| trouble.hold).filter(|hold| *hold > self.now)
     }
@@ -123,13 +127,13 @@ impl Live<'_> {
         if self.hot.next > self.now { Gate::Wait(self.hot.next) } else { Gate::Go }
     }
 
-    /// Books a request that the gate let through. `even` is a number from 0.9 to 1.1. Returns whether the caller had more to ask than
-    /// went out: it came for this one as soon as it could.
+    /// Books a request that the gate admitted. `even` is a number from 0.9 to 1.1. Returns whether the caller had more
+    /// requests than went out: this one came as soon as it could.
     pub(crate) fn book(&mut self, cost: u16, is_trial: bool, even: f64) -> bool {
         let gap_ms = self.gap_ms(cost) * even;
         let idle = self.now.saturating_sub(self.hot.next) as f64;
         let is_paced = idle <= 2.0 * gap_ms;
-        // A late caller catches up a fifth of a gap, no more: requests saved up would go out as a burst.
+        // A late caller catches up at most a fifth of a gap: saved requests would go out as a burst.
         let from = self.hot.next.max(self.now.saturating_sub((gap_ms / 5.0) as i64));
         self.hot.next = from.saturating_add(gap_ms.round() as i64);
         self.touch();
@@ -141,7 +145,7 @@ impl Live<'_> {
         is_paced
     }
 
-    /// The request has come back, or never went out.
+    /// Records that the request has ended, or never went out.
     pub(crate) fn unbook(&mut self, is_trial: bool) {
         self.hot.in_flight = self.hot.in_flight.saturating_sub(1);
         if is_trial {
@@ -152,15 +156,15 @@ impl Live<'_> {
         }
     }
 
-    /// A request that was booked at `sent`, after which the next one could go out at `next`, never went out: its turn is free again.
-    /// When others were booked after it, their turns stay as they are, so that requests still go out evenly.
+    /// Frees the turn of a request that was booked at `sent`, with the next one at `next`, and never went out. If
+    /// others were booked after it, their turns stay, so that requests still go out evenly.
     pub(crate) fn free_turn(&mut self, next: u32, sent: i64) {
         if wrapped(self.hot.next) == next {
             self.hot.next = self.hot.next.min(sent);
         }
     }
 
-    /// Counts what a request cost beyond what it was let through for, or takes back what it did not cost.
+    /// Counts the actual cost of a request instead of the admitted one.
     pub(crate) fn correct(&mut self, let_through: u16, cost: u16) {
         self.touch();
         if cost > let_through {
@@ -172,9 +176,9 @@ impl Live<'_> {
         }
     }
 
-    /// Brings the rings up to now.
+    /// Advances the rings to now.
     pub(crate) fn touch(&mut self) {
-        // Clocks that go back count as standing still.
+        // A clock that goes back counts as standing still.
         self.now = self.now.max(self.hot.at);
         self.hot.rings.advance(self.hot.at, self.now);
         self.hot.at = self.now;
@@ -185,24 +189,24 @@ impl Live<'_> {
         self.hot.rings.counts(self.now)
     }
 
-    /// How long `cost` requests take at the pace of now, in milliseconds.
+    /// Returns the duration of `cost` requests at the current rate, in milliseconds.
     pub(crate) fn gap_ms(&self, cost: u16) -> f64 {
         let gap = f64::from(cost.max(1)) / self.rate();
         // Infinite rates have no gap; no gap is longer than a day.
         (gap.max(self.floor_s().unwrap_or(0.0) * f64::from(cost.min(1))) * 1000.0).clamp(0.0, 86_400_000.0)
     }
 
-    /// The least gap between requests that is kept, in seconds.
+    /// Returns the minimum gap between requests that is kept, in seconds.
     pub(crate) fn floor_s(&self) -> Option<f64> {
         self.cold.kept_wish().map(|wish| wish.min(self.rules.max_crawl_delay_s))
     }
 
-    /// Whether a request sent then went out before the last event: its answer belongs to what is known already.
+    /// Returns whether a request went out before the last limit hit, so that its response proves nothing new.
     pub(crate) fn is_before_event(&self, sent: i64) -> bool {
         self.hot.trouble.as_ref().is_some_and(|trouble| trouble.event > 0 && sent <= trouble.event)
     }
 
-    /// How long it is since the last good answer, in seconds; from now on since this one.
+    /// Returns the seconds since the last good response, and records this one.
     pub(crate) fn answered(&mut self) -> f64 {
         let now = wrapped(self.now);
         let since = now.wrapping_sub(self.hot.answered);
@@ -211,7 +215,7 @@ impl Live<'_> {
     }
 }
 
-/// The rate that a count within a window is.
+/// Returns the rate of a count within a window.
 pub(crate) fn rate_of(counts: &Counts, window: usize) -> f64 {
     counts[window].get() / SECONDS[window]
 }

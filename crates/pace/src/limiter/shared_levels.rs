@@ -1,20 +1,22 @@
-//! The entries of sites and addresses, with the hosts that they were asked through.
+//! The entries of sites and addresses, with the hosts behind them.
 //!
-//! Owns which of several levels an event is charged to. Must not know how requests are admitted.
+//! Owns: the choice of the level that a limit hit is charged to.
+//!
+//! Must not know: how requests are admitted.
 
 use crate::limiter::active_state::Hot;
 use crate::limiter::rate_gate::{Live, Rules};
 use crate::persistence::persisted_state::{FORGET_DAYS, Remembered};
 use crate::signals::response::Level;
 
-/// Other hosts asked within this are asked at the same time.
+/// Hosts with requests within this time are active together.
 const TOGETHER_MS: i64 = 60_000;
-/// Another site was blocked at the same time when that was within this.
+/// Sites with blocks within this time were blocked together.
 const BLOCKED_MS: i64 = 600_000;
-/// A host that is blocked so often running, and no other between, is to blame itself.
+/// A host with this number of blocks in a row, and none of other hosts between them, is to blame itself.
 const RUNNING: u8 = 2;
 
-/// What there is of one site or address.
+/// The state of one site or address.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) cold: Remembered,
@@ -22,7 +24,8 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// With what is kept while it is asked; `rate` is where it starts if it was not asked lately.
+    /// Returns its gate, and creates its active state if needed; `rate` is the initial rate if there was no recent
+    /// request.
     pub(crate) fn live(
         &mut self,
         rules: Rules,
@@ -40,7 +43,7 @@ impl Kept {
         Live { cold, hot, rules, now }
     }
 
-    /// The same without waking it.
+    /// Returns its gate if it is active.
     pub(crate) fn awake(&mut self, rules: Rules, now: i64) -> Option<Live<'_>> {
         let Self { cold, hot } = self;
         hot.as_deref_mut().map(|hot| {
@@ -49,12 +52,12 @@ impl Kept {
         })
     }
 
-    /// What is remembered, with the rate of now.
+    /// Returns its persisted state, with the current rate.
     pub(crate) fn remembered(&self) -> Remembered {
         Self::with_rate(self.cold, self.hot.as_deref())
     }
 
-    /// What is remembered, with the rate of whom is asked.
+    /// Returns a persisted state with the rate of the active state.
     pub(crate) fn with_rate(mut cold: Remembered, hot: Option<&Hot>) -> Remembered {
         if let Some(hot) = hot
             && hot.rate.is_finite()
@@ -64,7 +67,7 @@ impl Kept {
         cold
     }
 
-    /// Keeps only what is remembered of whom is not asked any more. Returns whether that is anything.
+    /// Drops the active state if it is idle. Returns whether the rest is worth keeping.
     pub(crate) fn cool(&mut self, now: i64) -> bool {
         if self.hot.as_ref().is_some_and(|hot| hot.is_idle(now)) {
             self.cold = self.remembered();
@@ -74,43 +77,43 @@ impl Kept {
     }
 }
 
-/// Whether whom this was remembered of has been asked lately enough for it.
+/// Returns whether the last request is recent enough to keep this state.
 pub(crate) fn is_remembered(cold: &Remembered, now: i64) -> bool {
     now.div_euclid(86_400_000) - i64::from(cold.asked) <= FORGET_DAYS
 }
 
-/// Who was asked or blocked, and when.
+/// A host or site that sent a request or was blocked, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
     who: u64,
     at: i64,
 }
 
-/// Whom a host finds at its site.
+/// What a host finds at its site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Company {
-    /// Nobody: the site has nothing to say.
+    /// No other host: the site has no effect.
     Alone,
-    /// This host, which still believes that it is alone.
+    /// This host, which still counts as alone.
     With(u64),
-    /// Others.
+    /// Other hosts.
     Shared,
 }
 
-/// A site, or an address: what several hosts (or sites) may have in common.
+/// A site or an address: several hosts (or sites) may share it.
 #[derive(Debug)]
 pub(crate) struct SharedEntry {
     pub(crate) name: Box<str>,
-    /// There from the moment on that a second one is asked through it.
+    /// Exists once a second host is active.
     pub(crate) kept: Option<Box<Kept>>,
     asked: [Seen; 2],
     blocked: Seen,
     running: u8,
-    /// The host that believes it is alone here; 0 for none, [`SHARED`] when none may believe that.
+    /// The host that counts as alone here; 0 for none, [`SHARED`] if none may.
     alone: u64,
 }
 
-/// More than one host was seen here.
+/// More than one host was active here.
 const SHARED: u64 = u64::MAX;
 
 impl SharedEntry {
@@ -125,7 +128,8 @@ impl SharedEntry {
         }
     }
 
-    /// `who` is about to be asked here: whether it is alone, or whom it has to tell that it is not.
+    /// Registers a coming request of `who`: returns whether it is alone, or which host must be told that it no longer
+    /// is.
     pub(crate) fn come(&mut self, who: u64, now: i64) -> Company {
         if self.kept.is_some() {
             self.alone = SHARED;
@@ -134,7 +138,7 @@ impl SharedEntry {
             SHARED => Company::Shared,
             other if other == 0 || other == who => {
                 self.alone = who;
-                // Whoever is alone is not looked at here again for a while, and must not be forgotten meanwhile.
+                // A host that is alone does not come back here for a while, and must not be forgotten meanwhile.
                 self.asked[0] = Seen { who, at: now };
                 Company::Alone
             }
@@ -145,13 +149,13 @@ impl SharedEntry {
         }
     }
 
-    /// Nobody is alone here any more. Returns who was.
+    /// Records that no host here is alone. Returns the one that was.
     pub(crate) fn part(&mut self) -> Option<u64> {
         let other = std::mem::replace(&mut self.alone, SHARED);
         (other != 0 && other != SHARED).then_some(other)
     }
 
-    /// Takes up when a host that was alone here was asked and blocked last.
+    /// Takes over the last request and block of a host that was alone here.
     pub(crate) fn catch_up(&mut self, who: u64, asked: i64, blocked: Option<i64>) {
         if let Some(seen) = self.asked.iter_mut().find(|seen| seen.who == who) {
             seen.at = seen.at.max(asked);
@@ -161,7 +165,7 @@ impl SharedEntry {
         }
     }
 
-    /// `who` is asked through it.
+    /// Records a request of `who`.
     pub(crate) fn ask(&mut self, who: u64, now: i64) {
         if self.asked[0].who != who {
             self.asked.swap(0, 1);
@@ -172,14 +176,14 @@ impl SharedEntry {
         self.asked[0] = Seen { who, at: now };
     }
 
-    /// `who` met a limit: whether it is the limit of all that are asked here.
+    /// Records that `who` hit a limit. Returns whether all hosts here share the limit.
     pub(crate) fn is_to_blame(&mut self, level: Level, who: u64, now: i64) -> bool {
         let other = self.asked.iter().find(|seen| seen.who != who && seen.who != 0);
         let together = other.is_some_and(|seen| now.saturating_sub(seen.at) <= TOGETHER_MS);
         let before = self.blocked;
         self.running = if before.who == who { self.running.saturating_add(1) } else { 1 };
         self.blocked = Seen { who, at: now };
-        // Sites that have nothing but an address in common are not joined by guess: two of them have to be blocked.
+        // Sites that share only an address are not blamed together by guess: two of them must be blocked.
         let is_common = match level {
             Level::Address => before.who != who && before.who != 0 && now.saturating_sub(before.at) <= BLOCKED_MS,
             _ => self.running < RUNNING,
@@ -187,7 +191,7 @@ impl SharedEntry {
         together && is_common && self.kept.is_some()
     }
 
-    /// Whether anything of it is worth keeping.
+    /// Returns whether any of its state is worth keeping.
     pub(crate) fn cool(&mut self, now: i64) -> bool {
         if let Some(kept) = &mut self.kept
             && !kept.cool(now)
@@ -198,7 +202,7 @@ impl SharedEntry {
     }
 }
 
-/// Ends a hold that lasts beyond `now`, and says until when it would have been.
+/// Ends a hold that lasts beyond `now`, and returns its previous end.
 pub(crate) fn end_hold(cold: &mut Remembered, hot: Option<&mut Hot>, now: i64) -> Option<i64> {
     let trouble = hot.and_then(|hot| hot.trouble.as_deref_mut());
     let until = trouble.as_ref().map_or(i64::from(cold.hold_until) * 1000, |trouble| trouble.hold);

@@ -1,28 +1,30 @@
-//! The five windows that requests are counted over, and the rings that count them.
+//! The five windows over which requests are counted, and the rings that count them.
 //!
-//! Invariant: a count covers exactly its window, up to the spread of requests within the oldest quarter. Must not know limits.
+//! Invariants: a count covers exactly its window, up to the spread of requests within the oldest quarter.
+//!
+//! Must not know: limits.
 
 use crate::persistence::float16::Small;
 
-/// How many windows there are.
+/// Number of windows.
 pub(crate) const WINDOWS: usize = 5;
-/// The windows in seconds. Most limiters of the web count over one of these; the others are met by the nearest.
+/// The windows in seconds. Most limiters on the web count over one of these; the nearest one works for the others.
 pub(crate) const SECONDS: [f64; WINDOWS] = [10.0, 60.0, 300.0, 900.0, 3600.0];
-/// The windows as a person reads them.
+/// The windows for a person to read.
 pub(crate) const NAMES: [&str; WINDOWS] = ["10 s", "1 min", "5 min", "15 min", "1 h"];
-/// A quarter of the shortest window, in milliseconds, and how many of those are a quarter of each.
+/// A quarter of the shortest window in milliseconds, and the number of these in a quarter of each window.
 const QUARTER_MS: i64 = 2_500;
 const QUARTERS: [i64; WINDOWS] = [1, 6, 30, 90, 360];
 
-/// Requests within each window, or within each window's share of something.
+/// Requests within each window, or another number for each window.
 pub(crate) type Counts = [Small; WINDOWS];
 
-/// The counts of the last quarters of each window, the running one among them.
+/// Counts of the last quarters of each window, including the current one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rings([[u16; WINDOWS]; WINDOWS]);
 
 impl Rings {
-    /// Empties the quarters that began after `from` and no later than `to`.
+    /// Empties the quarters that began after `from` and up to `to`.
     pub(crate) fn advance(&mut self, from: i64, to: i64) {
         let (last, now) = (from.div_euclid(QUARTER_MS), to.div_euclid(QUARTER_MS));
         // Within the shortest quarter no other begins either, and most requests of a busy host are that close.
@@ -41,7 +43,7 @@ impl Rings {
         }
     }
 
-    /// Counts `cost` requests at `now`, to which it has been advanced.
+    /// Counts `cost` requests at `now`. The rings must be advanced to it.
     pub(crate) fn add(&mut self, cost: u16, now: i64) {
         let now = now.div_euclid(QUARTER_MS);
         for (ring, quarter) in self.0.iter_mut().zip(QUARTERS) {
@@ -50,7 +52,7 @@ impl Rings {
         }
     }
 
-    /// Takes `cost` requests back that were counted lately.
+    /// Takes back `cost` requests that were counted recently.
     pub(crate) fn subtract(&mut self, cost: u16, now: i64) {
         if cost == 0 {
             return;
@@ -62,7 +64,7 @@ impl Rings {
         }
     }
 
-    /// How many requests were made within window `window` up to `now`, to which it has been advanced.
+    /// Returns the number of requests in window `window` up to `now`. The rings must be advanced to it.
     pub(crate) fn count(&self, window: usize, now: i64) -> f64 {
         let (ring, quarter) = (&self.0[window], QUARTER_MS * QUARTERS[window]);
         let number = now.div_euclid(quarter);
@@ -72,7 +74,7 @@ impl Rings {
         f64::from(all - u32::from(oldest)) + f64::from(oldest) * (1.0 - passed)
     }
 
-    /// The counts of all windows.
+    /// Returns the counts of all windows.
     pub(crate) fn counts(&self, now: i64) -> Counts {
         std::array::from_fn(|window| Small::new(self.count(window, now)))
     }
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn even_requests_are_counted_as_many_as_the_window_holds() {
+    fn even_requests_are_counted_exactly() {
         let (mut rings, mut last) = (Rings::default(), 0);
         for step in 0..20_000i64 {
             let now = 1_000_000 + step * 400;
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_a_window_is_forgotten_and_time_that_goes_back_changes_nothing() {
+    fn old_requests_leave_the_window_and_a_clock_that_goes_back_changes_nothing() {
         let mut rings = Rings::default();
         rings.add(7, 50_000);
         rings.advance(50_000, 10_000);

@@ -1,40 +1,40 @@
-//! What outlives the process: the state of a host as 64 bytes, and who keeps it.
+//! Persistence: the state of a host in 64 bytes, and the trait of its store.
 //!
-//! Must not know where it is kept.
+//! Must not know: where the state is stored.
 
 pub(crate) mod float16;
 pub(crate) mod persisted_state;
 use crate::signals::response::{Cause, Level};
 use fetchwise_types::time::Timestamp;
 
-/// What is remembered of a host, a site or an address: 64 bytes, whose layout `log/FORMAT.md` describes.
+/// The persisted state of a host, site or address: 64 bytes, whose layout `log/FORMAT.md` describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State(pub [u8; 64]);
 
-/// What is to be kept of whom.
+/// One record for a [`PaceStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaceRecord<'n> {
     /// Whether `name` is a host, a site or an address.
     pub level: Level,
-    /// Who.
+    /// The name.
     pub name: &'n str,
-    /// What is remembered.
+    /// Its state.
     pub state: State,
-    /// Why it is to be kept now.
+    /// The reason for the record.
     pub cause: Cause,
-    /// When.
+    /// The time of the record.
     pub at: Timestamp,
 }
 
-/// A keeper that somebody else holds on to as well.
+/// Stores may be shared.
 impl<K: PaceStore + ?Sized> PaceStore for std::sync::Arc<K> {
     fn keep(&self, note: &PaceRecord<'_>) {
         K::keep(self, note);
     }
 }
 
-/// Keeps what is learned. The journal is one; it is called with no lock held that a request could wait for.
+/// Store of learned state; fetchwise's journal is one. It is called without any lock that a request could wait for.
 pub trait PaceStore: Send + Sync {
-    /// Keeps this, if it can.
+    /// Stores the record, if possible.
     fn keep(&self, note: &PaceRecord<'_>);
 }

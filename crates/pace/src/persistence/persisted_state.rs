@@ -1,88 +1,91 @@
-//! What is remembered of a host, a site or an address between crawls: 64 bytes.
+//! The persisted state of a host, site or address: 64 bytes.
 //!
-//! Owns the fields, how they are laid out in a log, and what time takes from them. Invariant: any 64 bytes are a state that the rules
-//! can work with. Must not know the rules.
+//! Owns: the fields, their layout in the log, and how they age.
+//!
+//! Invariants: any 64 bytes are a state that the rules can work with.
+//!
+//! Must not know: the rules.
 
 use crate::limiter::window::{Counts, WINDOWS};
 use crate::persistence::float16::Small;
 use crate::signals::response::Cause;
 
-/// Looks that failed are forgiven at one a week.
+/// One failed ceiling probe is forgiven per week.
 const WEEK_S: i64 = 7 * 86_400;
-/// Without an event for so long, a ceiling is no longer sure.
+/// A ceiling is no longer confirmed after this time without a limit hit.
 const SURE_S: i64 = 30 * 86_400;
-/// Requests that a rendered page makes to its host, until the host has shown how many.
+/// Default number of requests that a rendered page makes to its host.
 pub(crate) const RENDER_COST: u8 = 12;
-/// A host that was not asked for so many days is forgotten.
+/// Days without a request after which a host is forgotten.
 pub(crate) const FORGET_DAYS: i64 = 90;
 
-/// In `why`: the wish is kept. Not in the log: whether it is, is said anew in each crawl.
+/// Flag in `why`: the declared gap is kept. Not in the log: each crawl reads the declaration again.
 const KEPT: u8 = 0x80;
-const SURE: u8 = 1;
+const CONFIRMED: u8 = 1;
 const TRIAL: u8 = 2;
 const LONE_SHIFT: u8 = 2;
 const GIVEN_SHIFT: u8 = 4;
 
-/// The state of one host, site or address, as it is kept in memory while nothing is asked, in the log and in snapshots.
+/// The state of one host, site or address: in memory while it is idle, in the log, and in snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remembered {
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) rate: Small,
-    /// The highest rate that was kept up at the ceiling.
+    /// The highest rate that was sustained at the ceiling.
     pub(crate) lo: Small,
-    /// For each window the rate that is allowed; none when it is not to blame.
+    /// The ceiling of each window; none if the window is cleared.
     pub(crate) cap: Counts,
-    /// For each window the lowest rate that was blocked.
+    /// The lowest blocked rate of each window.
     pub(crate) hi: Counts,
-    /// For each window the highest rate whose answer was good.
+    /// The highest rate of each window with a good response.
     pub(crate) clean: Counts,
     /// The latency of the quiet host, in seconds.
     pub(crate) base: Small,
-    /// How long the host refused last, in seconds.
+    /// How long the host last refused requests, in seconds.
     pub(crate) penalty: Small,
-    /// The ceiling, or without one the rate, that the log knows. Not in the log itself.
+    /// The ceiling (or the rate, without one) in the last record. Not in the log itself.
     pub(crate) noted: Small,
-    /// The gap between requests that the host's `Crawl-delay` asked for last, in seconds, however long it is.
+    /// The host's last `Crawl-delay`, in seconds, without the maximum.
     pub(crate) wish: Small,
     /// The day of the last request.
     pub(crate) asked: u16,
-    /// Seconds since the epoch of the last event, the end of its hold, and of the next look higher.
+    /// Seconds since the epoch of the last limit hit, of the end of its hold, and of the next ceiling probe.
     pub(crate) event: u32,
     pub(crate) hold_until: u32,
     pub(crate) probe_at: u32,
-    /// Requests at once at most; 0 when nothing speaks against more.
+    /// Maximum parallel requests; 0 for no limit.
     pub(crate) par_cap: u8,
-    /// The most at once whose answers were good.
+    /// The most parallel requests with good responses.
     pub(crate) par_clean: u8,
-    /// Looks that failed. Read it by [`Remembered::fails`].
+    /// Failed ceiling probes. Use [`Remembered::fails`] to read it.
     pub(crate) failed: u8,
-    /// The window that was blamed last (low three bits) and for what.
+    /// The window that was blamed last (low three bits), and the cause.
     why: u8,
     flags: u8,
-    /// Requests that a rendered page makes; 0 when not known.
+    /// Requests that a rendered page makes; 0 if unknown.
     pub(crate) render_cost: u8,
-    /// Shares of answers that are walls and errors without being limits, in 1/2550.
+    /// Usual shares of blocks and errors that are no limits, in units of 1/2550.
     pub(crate) walls: u8,
     pub(crate) errors: u8,
 }
 
 impl Remembered {
-    /// Looks that failed and are not forgiven yet.
+    /// Returns the number of failed probes that are not forgiven yet.
     pub(crate) fn fails(&self, now: i64) -> u8 {
         let weeks = (now / 1000 - i64::from(self.event)).max(0) / WEEK_S;
         self.failed.saturating_sub(u8::try_from(weeks).unwrap_or(u8::MAX))
     }
 
-    /// Whether the ceiling was found twice, and not too long ago.
-    pub(crate) fn is_sure(&self, now: i64) -> bool {
-        self.flags & SURE != 0 && now / 1000 - i64::from(self.event) < SURE_S
+    /// Returns whether the ceiling was found twice, and recently enough.
+    pub(crate) fn is_confirmed(&self, now: i64) -> bool {
+        self.flags & CONFIRMED != 0 && now / 1000 - i64::from(self.event) < SURE_S
     }
 
-    pub(crate) fn set_sure(&mut self, sure: bool) {
-        self.set(SURE, sure);
+    pub(crate) fn set_confirmed(&mut self, sure: bool) {
+        self.set(CONFIRMED, sure);
     }
 
-    /// A hold has not been lifted by a good answer yet.
+    /// Returns whether no good response has ended a hold yet.
     pub(crate) fn has_trial(&self) -> bool {
         self.flags & TRIAL != 0
     }
@@ -91,7 +94,7 @@ impl Remembered {
         self.set(TRIAL, trial);
     }
 
-    /// How many walls have turned out to be a page's own; two stands for more.
+    /// Returns how many blocks turned out to concern a single page; 2 means two or more.
     pub(crate) fn lone(&self) -> u8 {
         self.flags >> LONE_SHIFT & 3
     }
@@ -101,7 +104,7 @@ impl Remembered {
         self.flags = self.flags & !(3 << LONE_SHIFT) | lone << LONE_SHIFT;
     }
 
-    /// The window for which the host itself has said what it allows.
+    /// Returns the window for which the host declared its limit.
     pub(crate) fn given(&self) -> Option<usize> {
         usize::from(self.flags >> GIVEN_SHIFT).checked_sub(1).filter(|window| *window < WINDOWS)
     }
@@ -122,17 +125,17 @@ impl Remembered {
         self.why = window.map_or(7, |window| window as u8) | (cause as u8) << 3 | self.why & KEPT;
     }
 
-    /// What the host wishes is kept from now on.
+    /// Keeps this declared gap from now on.
     pub(crate) fn keep_wish(&mut self, wish: Small) {
         (self.wish, self.why) = (wish, self.why | KEPT);
     }
 
-    /// The gap that the host wishes and that is kept, in seconds, before it is cut.
+    /// Returns the declared gap in seconds if it is kept, before the maximum.
     pub(crate) fn kept_wish(&self) -> Option<f64> {
         self.wish.some().filter(|_| self.why & KEPT != 0)
     }
 
-    /// The same with the wish of `other` where that is kept.
+    /// Takes the declared gap over from `other` if it is kept there.
     pub(crate) fn with_wish_of(self, other: &Self) -> Self {
         if other.why & KEPT == 0 { self } else { Self { wish: other.wish, why: self.why | KEPT, ..self } }
     }
@@ -141,7 +144,7 @@ impl Remembered {
         self.flags = if on { self.flags | flag } else { self.flags & !flag };
     }
 
-    /// The layout of the log: all fields in the order of their sizes, little-endian; what is not remembered is zero.
+    /// Encodes the log layout: all fields by descending size, little-endian, the rest zero.
     pub(crate) fn to_bytes(self) -> [u8; 64] {
         let mut bytes = [0; 64];
         let halves = [self.rate, self.lo].into_iter().chain(self.cap).chain(self.hi).chain(self.clean);
@@ -167,7 +170,7 @@ impl Remembered {
         let half = |at: usize| u16::from_le_bytes([bytes[2 * at], bytes[2 * at + 1]]);
         let small = |at: usize| Small::from_bits(half(at));
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[44 + 4 * at + byte]));
-        let flags = bytes[60] & (SURE | TRIAL | 3 << LONE_SHIFT | 15 << GIVEN_SHIFT);
+        let flags = bytes[60] & (CONFIRMED | TRIAL | 3 << LONE_SHIFT | 15 << GIVEN_SHIFT);
         Self {
             rate: small(0),
             lo: small(1),
@@ -200,21 +203,21 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_host_that_is_not_asked_costs_64_bytes() {
+    fn an_idle_host_costs_64_bytes() {
         assert_eq!(size_of::<Remembered>(), 64);
     }
 
     #[test]
-    fn failed_looks_are_forgiven_one_a_week_and_certainty_goes_after_a_month() {
+    fn failed_probes_are_forgiven_weekly_and_certainty_ends_after_a_month() {
         let mut state = Remembered { failed: 3, event: 1_000_000, ..Remembered::default() };
-        state.set_sure(true);
+        state.set_confirmed(true);
         let after = |days: i64| (1_000_000 + days * 86_400) * 1000;
         assert_eq!([0, 6, 7, 20, 21, 400].map(|days| state.fails(after(days))), [3, 3, 2, 1, 0, 0]);
-        assert_eq!([0, 29, 30].map(|days| state.is_sure(after(days))), [true, true, false]);
+        assert_eq!([0, 29, 30].map(|days| state.is_confirmed(after(days))), [true, true, false]);
     }
 
     #[test]
-    fn what_a_host_wishes_is_remembered_and_that_it_is_kept_is_not() {
+    fn a_declared_gap_is_persisted_and_whether_it_is_kept_is_not() {
         let mut state = Remembered::default();
         state.set_why(Some(2), Cause::Close);
         state.keep_wish(Small::new(120.0));
@@ -228,7 +231,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_state_that_stays_the_same(low in any::<[u8; 32]>(), high in any::<[u8; 32]>()) {
+        fn any_bytes_are_a_state_that_round_trips(low in any::<[u8; 32]>(), high in any::<[u8; 32]>()) {
             let bytes: [u8; 64] = std::array::from_fn(|at| if at < 32 { low[at] } else { high[at - 32] });
             let state = Remembered::from_bytes(&bytes);
             prop_assert_eq!(Remembered::from_bytes(&state.to_bytes()), state);

@@ -1,6 +1,6 @@
-//! What is known of a host beforehand or by its own word: `Crawl-delay`, and the limits that it names in headers.
+//! Limits that are known beforehand or declared by the host: `Crawl-delay`, and rate limits in headers.
 //!
-//! Must not know what is learned from blocks.
+//! Must not know: what is learned from blocks.
 
 use super::headers::RateLimit;
 use crate::limiter::active_state::Trial;
@@ -9,17 +9,17 @@ use crate::limiter::window::{SECONDS, WINDOWS};
 use crate::persistence::float16::Small;
 use crate::signals::response::Cause;
 
-/// Of what the host says it allows, so much is used.
+/// Share of the declared limit that is used.
 const USED: f64 = 0.9;
-/// With less than this share of its quota left, the rest is spread over the time until there is more.
+/// Below this share of its quota, the rest is spread over the time until the reset.
 const LOW: f64 = 0.1;
-/// Quotas over more than this (a day's, a month's) are no pace.
+/// Quotas over longer windows (a day, a month) are no pace.
 const MAX_WINDOW_S: f64 = 3600.0;
-/// Longer waits for more are not believed.
+/// Longer times until the reset are ignored.
 const MAX_RESET_S: f64 = 3600.0;
 
 impl Live<'_> {
-    /// The host has said what it allows. Returns whether that changed a ceiling.
+    /// Applies a declared limit. Returns whether that changed a ceiling.
     pub(crate) fn told(&mut self, limit: &RateLimit) -> bool {
         if self.rules.is_fixed {
             return false;
@@ -39,8 +39,8 @@ impl Live<'_> {
         changed
     }
 
-    /// The gap that the host wants between requests, in seconds; `is_start` if it is only where an unknown host begins. Returns whether
-    /// that is news.
+    /// Applies the declared gap between requests, in seconds; with `is_start` it only gives the initial rate of an
+    /// unknown host. Returns whether the gap is new.
     pub(crate) fn floor(&mut self, gap_s: f64, is_start: bool) -> bool {
         let wish = Small::new(gap_s);
         let is_new = self.cold.wish != wish || self.cold.kept_wish().is_none() && !is_start;

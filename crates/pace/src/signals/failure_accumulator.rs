@@ -1,6 +1,10 @@
-//! What single answers add up to: errors and walls come now and then from any host, and are a limit only when there are more of them.
+//! Accumulation of failures: any host has occasional errors and blocks, and only an excess of them is a limit.
 //!
-//! Owns the sums and the doubt. Invariant: one wall, or one error, is never an event by itself. Must not know what an event does.
+//! Owns: the CUSUM-style sums, and the doubt.
+//!
+//! Invariants: a single block or a single error is never a limit hit.
+//!
+//! Must not know: the consequences of a limit hit.
 
 use crate::limiter::active_state::{Doubt, Trial};
 use crate::limiter::limit_hit::Found;
@@ -9,30 +13,31 @@ use crate::limiter::rate_gate::Live;
 use crate::persistence::float16::Small;
 use crate::signals::response::{Response, Cause, Signal, DoubtVerdict};
 
-/// What a sum loses with each answer, beside one and a half times the usual share.
+/// Decrease of a sum per response, in addition to 1.5 times the usual share.
 const SLACK: f64 = 0.03;
-/// The usual share is no higher than this.
+/// Maximum usual share.
 const MAX_USUAL: f64 = 0.06;
-/// Remembered shares are in these.
+/// Unit of persisted shares.
 const UNIT: f64 = 1.0 / 2550.0;
-/// Errors are an event above this sum: three in a row.
+/// Errors are a limit hit above this sum: three in a row.
 const ERRORS: f64 = 2.0;
-/// Walls begin a doubt above these sums, once one, and once two walls have turned out to be a page's own.
+/// Blocks begin a doubt above these sums: at first, after one, and after two blocks that concerned single pages.
 const WALLS: [f64; 3] = [0.0, 1.8, 2.4];
-/// A doubt holds the host so long.
+/// Hold of a doubt, in seconds.
 const DOUBT_S: f64 = 3.0;
-/// So many pages that other fetchers bring as trials end a doubt about one that nobody sends any more.
+/// Number of other fetchers' pages in trials that end a doubt about a fetcher that no longer sends requests.
 const OTHERS: u8 = 5;
-/// Taken off the ceiling for a 503 that is no event; twice as much, so often at most, for each that comes within a time of the last.
+/// Cut of the ceiling for a 503 that is no limit hit. It doubles, at most `DOUBLINGS` times, for each further 503
+/// within `SHEDS_MS`.
 const SHED: f64 = 0.02;
 const SHEDS_MS: i64 = 15 * 60_000;
 const DOUBLINGS: u8 = 3;
 
-/// What an answer adds up to with those before it.
+/// The result of a response together with the ones before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sum {
     Nothing,
-    /// Another URL will tell. Until then nothing goes out.
+    /// The response to another URL will decide. Until then nothing goes out.
     Doubt {
         hold_until: i64,
         doubt: u32,
@@ -41,7 +46,7 @@ pub(crate) enum Sum {
 }
 
 impl Live<'_> {
-    /// An answer that is no trial's.
+    /// Accumulates a response that is not a trial's.
     pub(crate) fn hear(&mut self, permit: &Permit, answer: &Response, delivers: bool) -> Sum {
         let found = |cause| Found {
             cause,
@@ -59,7 +64,7 @@ impl Live<'_> {
             Signal::Limited => Sum::Event(found(Cause::Limited)),
             Signal::Unavailable if has_time => Sum::Event(found(Cause::Unavailable)),
             Signal::Wall if has_time => Sum::Event(found(Cause::Wall)),
-            // A fetcher that has shown nothing here lately may be the one that is walled.
+            // A fetcher without recent successes here may be the only one that is blocked.
             Signal::Wall if !delivers => Sum::Nothing,
             Signal::Wall => self.wall(permit, answer.fetcher.0),
             Signal::Unavailable if self.look_refused(&permit.counts, permit.in_flight) => Sum::Nothing,
@@ -77,7 +82,7 @@ impl Live<'_> {
         }
     }
 
-    /// A 503 that is no event, at the ceiling: the limit is near, or coming nearer.
+    /// Lowers the ceiling after a 503 that is no limit hit: the limit is near, or comes closer.
     fn shed(&mut self) {
         let Some(window) = self.at_ceiling() else { return };
         let now = self.now;
@@ -93,11 +98,11 @@ impl Live<'_> {
         self.set_rate(self.rate());
     }
 
-    /// A wall at the trial of a doubt. Returns the event, if that settles it.
+    /// Handles a blocked trial of a doubt. Returns the limit hit, if that decides the doubt.
     pub(crate) fn walled_again(&mut self, fetcher_delivers: bool) -> Option<Found> {
         let trouble = self.hot.trouble();
         let doubt = trouble.doubt.as_mut()?;
-        // The wall of a fetcher that has shown nothing here yet is its own.
+        // A block of a fetcher without successes here concerns that fetcher.
         if fetcher_delivers {
             doubt.trials = doubt.trials.saturating_sub(1);
         }
@@ -109,8 +114,8 @@ impl Live<'_> {
         Some(Found { cause: Cause::Wall, counts: doubt.counts, in_flight: doubt.in_flight, retry_after: None })
     }
 
-    /// Another URL came by this fetcher: the wall was the page's own. That another fetcher gets pages says little, since the wall may be
-    /// for the one alone that met it; when nobody sends that one any more, nothing better is to be had.
+    /// Decides that the block concerned the page, if this fetcher got another URL. Pages of another fetcher prove
+    /// little, because the block may concern only one fetcher; they decide when that fetcher sends no more requests.
     pub(crate) fn acquit(&mut self, fetcher: u16) {
         let trouble = self.hot.trouble();
         if let Some(doubt) = trouble.doubt.as_mut().filter(|doubt| doubt.fetcher != fetcher) {
@@ -125,7 +130,7 @@ impl Live<'_> {
         self.cold.add_lone();
     }
 
-    /// The host is blamed on a level above it: its own doubt is settled.
+    /// Ends the host's own doubt because a level above was blamed.
     pub(crate) fn settle(&mut self) {
         if let Some(trouble) = &mut self.hot.trouble
             && trouble.doubt.take().is_some()
@@ -134,7 +139,7 @@ impl Live<'_> {
         }
     }
 
-    /// How the doubt came out; those that are over were the pace's if the last of them was.
+    /// Returns the result of a doubt. Earlier doubts were about pace if the last one was.
     pub(crate) fn verdict(&self, doubt: u32) -> DoubtVerdict {
         let Some(trouble) = &self.hot.trouble else { return DoubtVerdict::Page };
         match (trouble.doubts == doubt, &trouble.doubt) {
@@ -144,7 +149,7 @@ impl Live<'_> {
     }
 
     fn wall(&mut self, permit: &Permit, fetcher: u16) -> Sum {
-        // What was under way when the doubt began and met the same wall waits for the same verdict.
+        // Requests in flight at the beginning of the doubt with the same block wait for the same verdict.
         let open = self.hot.trouble().doubt.is_some_and(|doubt| doubt.fetcher == fetcher);
         if open && self.hot.trouble().hold > self.now {
             let trouble = self.hot.trouble();
@@ -162,13 +167,13 @@ impl Live<'_> {
         let (counts, in_flight) = (permit.counts, permit.in_flight);
         trouble.doubt = Some(Doubt { counts, in_flight, trials: 1 + lone as u8, fetcher, others: 0 });
         let doubt = trouble.doubts;
-        // What is under way is answered as before: only requests that go out from now on can tell.
+        // Requests in flight are unaffected; only requests sent from now on can decide.
         let hold_until = self.hold_for(DOUBT_S, Trial::Wanted);
         Sum::Doubt { hold_until, doubt }
     }
 
     fn errors(&mut self, weight: f64, heard: Signal, in_flight: u8) -> bool {
-        // A 503 is what a limit looks like, so however often it comes it never becomes usual.
+        // A 503 is what a limit looks like, so it never becomes usual.
         let usual = self.usual(if heard == Signal::Unavailable { 0.0 } else { weight }, 0.0).0;
         let trouble = self.hot.trouble();
         let sum = (f64::from(trouble.errors) + weight - SLACK - 1.5 * usual).max(0.0);
@@ -179,7 +184,7 @@ impl Live<'_> {
         sum > ERRORS
     }
 
-    /// An answer like most: the sums shrink.
+    /// Decreases the sums after an ordinary response.
     fn ordinary(&mut self) {
         if self.hot.trouble.is_none() {
             return;
@@ -194,7 +199,7 @@ impl Live<'_> {
         trouble.fresh = trouble.fresh.saturating_sub(1);
     }
 
-    /// Brings the usual shares of errors and walls up to date. Returns them as they were before.
+    /// Updates the usual shares of errors and blocks. Returns their previous values.
     fn usual(&mut self, errors: f64, walls: f64) -> (f64, f64) {
         let before = (UNIT * f64::from(self.cold.errors), UNIT * f64::from(self.cold.walls));
         let trouble = self.hot.trouble();
@@ -203,7 +208,7 @@ impl Live<'_> {
         let part = f64::from(trouble.answers % 32) / 32.0;
         let moved = |share: f64, x: f64| {
             let units = ((share + weight * (x - share)) / UNIT).clamp(0.0, 255.0);
-            // Steps smaller than a unit are taken now and then, or a share would never come down.
+            // Steps below one unit are taken now and then, or a share would never decrease.
             (units + part).floor().min(255.0) as u8
         };
         (self.cold.errors, self.cold.walls) = (moved(before.0, errors), moved(before.1, walls));

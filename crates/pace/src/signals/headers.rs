@@ -1,37 +1,40 @@
-//! `RateLimit`, `RateLimit-Policy` and their older relatives: what a host says of its limit in headers.
+//! Parser of `RateLimit`, `RateLimit-Policy` and their older relatives.
 //!
-//! Reads the structured fields of the current draft (`"default";q=100;w=60`, `"default";r=9;t=20`), the older form of one header
-//! with commas (`limit=100, remaining=9, reset=20`, policy `100;w=60`), one header each (`RateLimit-Limit: 100, 100;w=60`), and
-//! `X-RateLimit-*`. A header that makes no sense is as good as none. Must not know what is done about it.
+//! It reads the structured fields of the current draft (`"default";q=100;w=60`, `"default";r=9;t=20`), the older form
+//! of one header with commas (`limit=100, remaining=9, reset=20`, policy `100;w=60`), one header each
+//! (`RateLimit-Limit: 100, 100;w=60`), and `X-RateLimit-*`. Invalid headers are ignored.
+//!
+//! Must not know: the effect of the limit.
 
 use fetchwise_types::response::Header;
 use fetchwise_types::time::Timestamp;
 
 /// An `X-RateLimit-Reset` above this is a point in time, not a number of seconds.
 const EPOCH_FROM: f64 = 1e8;
-/// A reset further away than this belongs to a quota (a day's, a month's), not to a pace.
+/// A later reset belongs to a quota (per day, per month), not to a pace.
 const MAX_RESET_S: f64 = 3600.0;
 
-/// What a host says of its limit.
+/// Rate limit that a host declares in its headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RateLimit {
-    /// Requests that are allowed within [`RateLimit::window_s`].
+    /// Requests allowed within [`RateLimit::window_s`].
     pub quota: Option<f64>,
     /// The window, in seconds.
     pub window_s: Option<f64>,
-    /// Requests that are left.
+    /// Requests left.
     pub remaining: Option<f64>,
-    /// Seconds until there are more.
+    /// Seconds until the reset.
     pub reset_s: Option<f64>,
 }
 
 impl RateLimit {
-    /// What `headers` say, if they say anything.
+    /// Returns the limit in `headers`, if there is one.
     ///
     /// ```
     /// use fetchwise_pace::RateLimit;
-    /// use fetchwise_types::response::Header;
-    /// use fetchwise_types::time::Timestamp;
+    /// use fetchwise_pace::response::Header;
+    /// use fetchwise_pace::time::Timestamp;
+    ///
     /// let headers = [Header::new("RateLimit-Policy", "\"a\";q=100;w=60"), Header::new("RateLimit", "\"a\";r=9;t=20")];
     /// let limit = RateLimit::read(&headers, Timestamp::now()).unwrap();
     /// assert_eq!((limit.quota, limit.window_s, limit.remaining, limit.reset_s), (Some(100.0), Some(60.0), Some(9.0), Some(20.0)));
@@ -53,7 +56,7 @@ impl RateLimit {
         (limit != Self::default()).then_some(limit)
     }
 
-    /// A list of policies, of which the strictest rate counts.
+    /// Reads a list of policies; the one with the lowest rate counts.
     fn read_policies(&mut self, value: &str) {
         for item in value.split(',') {
             let quota = parameter(item, "q").or_else(|| number(item.split(';').next().unwrap_or_default()));
@@ -69,7 +72,8 @@ impl RateLimit {
         }
     }
 
-    /// `"a";r=9;t=20`, of which the item with the least left counts, or `limit=100, remaining=9, reset=20`.
+    /// Reads `"a";r=9;t=20`, of which the item with the fewest requests left counts, or `limit=100, remaining=9,
+    /// reset=20`.
     fn read_state(&mut self, value: &str) {
         let mut limit = None;
         for item in value.split(',') {
@@ -103,7 +107,7 @@ impl RateLimit {
             "reset" => {
                 let seconds = number(value).map(|reset| match reset {
                     _ if reset < EPOCH_FROM => reset,
-                    // Milliseconds are seen, too.
+                    // Some servers send milliseconds.
                     _ if reset > EPOCH_FROM * 1000.0 => reset / 1000.0 - now.as_millis() as f64 / 1000.0,
                     _ => reset - now.as_millis() as f64 / 1000.0,
                 });
@@ -118,7 +122,7 @@ fn tail<'n>(name: &'n str, head: &str) -> Option<&'n str> {
     name.get(..head.len()).filter(|front| front.eq_ignore_ascii_case(head)).and_then(|_| name.get(head.len()..))
 }
 
-/// The value of `name=...` among the parameters of an item.
+/// Returns the value of `name=...` in the parameters of an item.
 fn parameter(item: &str, name: &str) -> Option<f64> {
     item.split(';').find_map(|part| {
         let (key, value) = part.split_once('=')?;
@@ -126,7 +130,7 @@ fn parameter(item: &str, name: &str) -> Option<f64> {
     })
 }
 
-/// A number that is not negative and not out of all proportion.
+/// Parses a number that is neither negative nor absurdly large.
 fn number(text: &str) -> Option<f64> {
     let text = text.trim().trim_matches('"');
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -144,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn all_the_forms_that_are_in_use_are_read() {
+    fn all_common_forms_are_read() {
         let all = Some([Some(100.0), Some(60.0), Some(9.0), Some(20.0)]);
         assert_eq!(read(&[("RateLimit-Policy", "\"default\";q=100;w=60"), ("RateLimit", "\"default\";r=9;t=20")]), all);
         assert_eq!(read(&[("ratelimit-policy", "100;w=60"), ("ratelimit", "limit=100, remaining=9, reset=20")]), all);
@@ -170,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_says_nothing() {
+    fn invalid_headers_are_ignored() {
         assert_eq!(read(&[("Server", "nginx")]), None);
         assert_eq!(
             read(&[("RateLimit-Policy", "soon"), ("RateLimit", "r=;t=-3"), ("X-RateLimit-Reset", "99999999999999")]),

@@ -1,37 +1,40 @@
-//! Latency: a host that answers more slowly than when it was asked one thing at a time has more to do than it can.
+//! Latency: a host that responds more slowly than under single requests is overloaded.
 //!
-//! Averages are of logarithms, so that one slow answer does not weigh as much as twenty quick ones. Invariant: latency moves the rate
-//! and never the ceiling, since a busy hour is no limit. Must not know limits.
+//! Averages are of logarithms, so that one slow response does not outweigh twenty quick ones.
+//!
+//! Invariants: latency changes the rate and never the ceiling, because a busy hour is no limit.
+//!
+//! Must not know: limits.
 
 use crate::limiter::ceiling_probe::CALM;
 use crate::limiter::permit::Permit;
 use crate::limiter::rate_gate::Live;
 use crate::persistence::float16::Small;
 
-/// How much one answer weighs in the average of late, and in that of the quiet host.
+/// Weight of one response in the recent average, and in that of the quiet host.
 const FAST: f32 = 0.04;
 const BASE: f32 = 0.03;
-/// How much the quiet host's is drawn to a lower average of late.
+/// Weight by which the quiet host's average follows a lower recent one.
 const DRAWN: f32 = 0.005;
-/// The host is swamped when latency is above this share of the quiet host's.
+/// The host is overloaded above this ratio to the quiet host's latency.
 const SWAMPED: f64 = 1.6;
-/// The rate is lowered to this share, not again before ten answers and two latencies.
+/// The rate is lowered by this factor, at most once per ten responses and two latencies.
 const LESS: f64 = 0.8;
 const ANSWERS: u8 = 10;
-/// Nothing is answered in less.
+/// Minimum latency.
 const LEAST_S: f64 = 0.001;
-/// Answers count as no slower than this many times the quiet host's.
+/// Maximum ratio to the quiet host's latency that is counted.
 const MUCH: f32 = 4.0;
-/// Answers to requests with at most one other under way are those of the quiet host.
+/// Maximum requests in flight (this one included) for a response of the quiet host.
 const QUIET: u8 = 2;
 
 impl Live<'_> {
-    /// An answer took `seconds`.
+    /// Records a response that took `seconds`.
     pub(crate) fn latency(&mut self, permit: &Permit, seconds: f64) {
         let log = seconds.clamp(LEAST_S, 3600.0).ln() as f32;
         let hot = &mut *self.hot;
-        // One that takes much longer than the quiet host's says no more than one that takes four times as long; but it would be
-        // remembered for longer, and keep the rate down when all is well again.
+        // Beyond four times the quiet host's latency, slower responses prove no more, but they would stay in the
+        // average for longer and keep the rate down after the host has recovered.
         let log = if hot.base.is_nan() { log } else { log.min(hot.base + MUCH.ln()) };
         hot.fast = if hot.fast.is_nan() { log } else { hot.fast + FAST * (log - hot.fast) };
         if permit.in_flight <= QUIET {
@@ -46,7 +49,7 @@ impl Live<'_> {
         self.slow_down(log);
     }
 
-    /// Latency against that of the quiet host; 1 while nothing is known.
+    /// Returns the ratio of the latency to the quiet host's; 1 while unknown.
     pub(crate) fn slowness(&self) -> f64 {
         let ratio = f64::from(self.hot.fast - self.hot.base).exp();
         if ratio.is_nan() { 1.0 } else { ratio }
@@ -56,16 +59,16 @@ impl Live<'_> {
         self.hot.fast.is_nan() || self.hot.base.is_nan() || f64::from(self.hot.fast - self.hot.base) <= CALM.ln()
     }
 
-    /// `log` is that of the latest answer.
+    /// Lowers the rate if the host is overloaded; `log` is the latest response's.
     fn slow_down(&mut self, log: f32) {
-        // What is not known yet is not slow.
+        // An unknown latency is not slow.
         if self.slowness() <= SWAMPED {
             if let Some(trouble) = &mut self.hot.trouble {
                 trouble.slow = 0;
             }
             return;
         }
-        // The average still has in it what was before the rate was lowered: only answers that are slow themselves count.
+        // The average still contains responses from before the rate was lowered, so only slow responses count.
         if f64::from(log - self.hot.base) <= CALM.ln() {
             return;
         }

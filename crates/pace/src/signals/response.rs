@@ -1,6 +1,8 @@
-//! What pace is told of an answer, in its own few words, and what it says back.
+//! Responses as pace sees them, and what it returns for them.
 //!
-//! Owns the mapping from an [`Outcome`] to what it means for a host's pace. Must not know what a host's pace is.
+//! Owns: the mapping from an [`Outcome`] to its meaning for a host's pace.
+//!
+//! Must not know: how a pace is learned.
 
 use std::time::Duration;
 
@@ -11,33 +13,33 @@ use fetchwise_types::time::Timestamp;
 use super::headers::RateLimit;
 use crate::limiter::permit::Permit;
 
-/// What the host said, as far as its pace is concerned.
+/// The host's reaction to a request, as far as its pace is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Signal {
-    /// It answered as it should, with a page of any kind.
+    /// A page of any kind, as expected.
     Content,
-    /// It answered at once that there is nothing: 404, 410, 401 and other statuses of the 400s. Says nothing of latency.
+    /// A quick negative response: 404, 410, 401 and other 4xx. Its latency does not count.
     Nothing,
-    /// "Too many requests": 429.
+    /// Too many requests: 429.
     Limited,
-    /// "Not now": 503.
+    /// Temporarily unavailable: 503.
     Unavailable,
-    /// A wall: 403, a captcha, a challenge.
+    /// A block: 403, a captcha, a challenge.
     Wall,
-    /// The connection broke or the answer did not come in time.
+    /// A broken connection, or no response in time.
     Broken,
-    /// Another status of the 500s.
+    /// Another 5xx status.
     ServerError,
-    /// The host was not asked, or what came says nothing of it: name, certificate, proxy, this machine.
+    /// The request did not reach the host, or its end says nothing about the host: DNS, certificate, proxy, this
+    /// machine.
     NotAsked,
 }
 
 impl Signal {
-    /// What an outcome means for the host's pace; `status` is the response's, when there was one.
-    ///
+    /// Returns the meaning of an outcome for the host's pace; `status` is that of the response, if there was one.
     /// ```
-    /// use fetchwise_types::fetch_result::{Block, Outcome};
+    /// use fetchwise_pace::fetch_result::{Block, Outcome};
     /// use fetchwise_pace::Signal;
     /// assert_eq!(Signal::of(&Outcome::Content, Some(200)), Signal::Content);
     /// assert_eq!(Signal::of(&Outcome::Blocked(Block::refusal()), Some(429)), Signal::Limited);
@@ -60,8 +62,8 @@ impl Signal {
             Outcome::RateLimited => Self::Limited,
             Outcome::Http(status) => Self::of_status(*status),
             Outcome::Timeout | Outcome::Network | Outcome::Truncated => Self::Broken,
-            // A waiting room counts its guests itself; whoever is let in is not slower or quicker for our pace.
-            // Everything else never reached the host, or says nothing about its pace.
+            // A waiting room controls its own rate; the pace makes no difference to it. Everything else did not reach
+            // the host, or says nothing about its pace.
             _ => Self::NotAsked,
         }
     }
@@ -80,27 +82,27 @@ impl Signal {
     }
 }
 
-/// What came of a request.
+/// The response to one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Response {
-    /// What the host said.
+    /// The host's reaction.
     pub heard: Signal,
-    /// Who asked.
+    /// The fetcher that made the request.
     pub fetcher: FetcherId,
-    /// How long it asks to be left alone.
+    /// The time that the host asks to wait.
     pub retry_after: Option<Duration>,
-    /// How long the answer took, up to its first byte where that is known.
+    /// Latency, up to the first byte if that is known.
     pub latency: Option<Duration>,
-    /// How many requests it was for the host in the end, where that is known: redirects on the host, and what a page asked it for.
+    /// Actual number of requests to the host, if known: redirects on the host, and the page's own requests.
     pub cost: Option<u16>,
-    /// A rendering fetcher asked, so that what it cost is remembered for the next one.
+    /// The fetcher renders pages, so its cost is remembered for the next page.
     pub renders: bool,
-    /// What its headers say of its limit.
+    /// The rate limit in the response's headers.
     pub policy: Option<RateLimit>,
 }
 
 impl Response {
-    /// An answer of which nothing else is known.
+    /// Creates a response without further details.
     pub fn new(heard: Signal, fetcher: FetcherId) -> Self {
         Self { heard, fetcher, retry_after: None, latency: None, cost: None, renders: false, policy: None }
     }
@@ -110,66 +112,67 @@ impl Response {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Admit {
-    /// Now. The permit goes to [`Pace::record_response`](crate::Pace::record_response) or [`Pace::cancel`](crate::Pace::cancel).
+    /// The request may go out now. Pass the permit to [`Pace::record_response`](crate::Pace::record_response) or
+    /// [`Pace::cancel`](crate::Pace::cancel).
     Go(Permit),
-    /// Not before then.
+    /// Not before this time.
     Wait(Timestamp),
-    /// As many as may be are under way: when one of them has ended.
+    /// The maximum number of requests is in flight; request again when one of them has ended.
     AtCapacity,
 }
 
-/// What an answer came to.
+/// The effect of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Done {
-    /// Nothing that the caller has to know.
+    /// Nothing for the caller to do.
     Nothing,
-    /// A wall that may be the page's or the pace's. The host is held for a moment, and another URL of it will tell:
+    /// A block that may concern the page or the pace. The host is held briefly, and another URL of it will decide:
     /// [`Pace::doubt_verdict`](crate::Pace::doubt_verdict).
     Doubt {
-        /// Until when nothing is asked.
+        /// The end of the hold.
         hold_until: Timestamp,
-        /// Which doubt of this host it is.
+        /// The number of this host's doubt.
         doubt: u32,
     },
-    /// The host limits. Everything that it answers to requests sent before now is part of this.
+    /// The host limits requests. Its responses to requests sent before now belong to this limit hit.
     Event {
-        /// Until when nothing is asked.
+        /// The end of the hold.
         hold_until: Timestamp,
-        /// Whose limit it is taken for.
+        /// The level that is blamed.
         level: Level,
     },
 }
 
-/// How a doubt came out.
+/// The result of a doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DoubtVerdict {
-    /// It is not known yet.
+    /// Undecided.
     Pending,
-    /// The wall is the page's: another fetcher may try it.
+    /// The block concerns the page: another fetcher may try it.
     Page,
-    /// The host limits; see its hold.
+    /// The host limits requests; see its hold.
     Pace,
 }
 
-/// Whose pace it is.
+/// The level of a pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::FromRepr)]
 #[strum(serialize_all = "lowercase")]
 #[repr(u8)]
 pub enum Level {
-    /// One host's.
+    /// One host.
     Host = 0,
-    /// That of all hosts of one registrable domain.
+    /// All hosts of one registrable domain.
     Site = 1,
-    /// That of all hosts behind one address.
+    /// All hosts at one address.
     Address = 2,
 }
 
-/// Why a host's pace changed.
+/// The reason of a change to a pace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::FromRepr)]
 #[repr(u8)]
 pub enum Cause {
-    /// It grew or shrank by itself.
+    /// The rate grew or shrank by itself.
     #[default]
     #[strum(to_string = "growth")]
     Growth = 0,
@@ -179,22 +182,22 @@ pub enum Cause {
     /// A 503 with a time, or several without.
     #[strum(to_string = "503")]
     Unavailable = 2,
-    /// Walls.
-    #[strum(to_string = "a wall")]
+    /// Blocks.
+    #[strum(to_string = "a block")]
     Wall = 3,
     /// Errors.
     #[strum(to_string = "errors")]
     Errors = 4,
-    /// A window was found not to be the one that is counted over.
-    #[strum(to_string = "a look higher that passed")]
+    /// A ceiling probe passed and cleared a window.
+    #[strum(to_string = "a ceiling probe that passed")]
     Exonerated = 5,
-    /// The host says in headers what it allows.
+    /// The host declared its limit in headers.
     #[strum(to_string = "its headers")]
     Told = 6,
-    /// The crawl ends.
+    /// The crawl ended.
     #[strum(to_string = "close")]
     Close = 7,
     /// An operator ended the hold.
-    #[strum(to_string = "release")]
+    #[strum(to_string = "unpause")]
     Released = 8,
 }
