@@ -56,7 +56,7 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Completions(args) => return crate::commands::completions::completions(args, Cli::command(), out),
         Command::Man(args) => return crate::commands::completions::man(args, Cli::command(), out),
         Command::Simulate(args) => return crate::commands::simulate::run(args, out),
-        Command::Town(args) => return crate::commands::testbed::run(args, out),
+        Command::Testbed(args) => return crate::commands::testbed::run(args, out),
         // `config` reports every problem of the settings, not only the first one.
         Command::Config(args) => return crate::commands::config::run(args, &cli.global, out),
         _ => {}
@@ -74,7 +74,7 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Attempts(args) => crate::commands::attempts::run(args, &settings, out),
         Command::Hosts(args) => crate::commands::hosts::run(args, &settings, out),
         Command::Links(args) => crate::commands::links::run(args, &settings, out),
-        Command::Release(args) => crate::commands::unpause::run(args, &settings, out),
+        Command::Unpause(args) => crate::commands::unpause::run(args, &settings, out),
         Command::Classify(args) => crate::commands::classify::run(args, &settings, out),
         Command::Import(args) => crate::commands::import::run(args, &settings, out),
         Command::Export(args) => crate::commands::export::run(args, table.as_deref(), &settings, out),
@@ -89,7 +89,7 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Fleet(args) => crate::commands::fleet::run(args, &settings, out),
         Command::Demo(args) => crate::commands::demo::run(args, &settings, out),
         Command::Maintain(command) => crate::commands::maintenance::run(command, &settings, out),
-        Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) | Command::Town(_) => {
+        Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) | Command::Testbed(_) => {
             Ok(Exit::Done)
         }
     }

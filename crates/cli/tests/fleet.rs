@@ -125,16 +125,16 @@ fn what_one_node_fetches_another_one_knows() {
     let page = format!("{site}/page.html");
     assert_eq!(json(&run(&a, &url, &fetch(&page, &[])))["success"], true);
     let status = json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
-    assert!(status["quiet"].as_bool().unwrap() && status["broker"].as_bool().unwrap() && status["withheld"] == 0);
+    assert!(status["converged"].as_bool().unwrap() && status["broker"].as_bool().unwrap() && status["withheld"] == 0);
     let peer = &status["peers"][0];
-    assert!(peer["position"].as_u64().unwrap() > 0 && peer["holes"] == 0, "{status}");
-    assert!(["origin", "share", "lag_s", "version"].iter().all(|field| !peer[field].is_null()), "{peer}");
+    assert!(peer["position"].as_u64().unwrap() > 0 && peer["missing_records"] == 0, "{status}");
+    assert!(["node", "snapshot_position", "lag_s", "version"].iter().all(|field| !peer[field].is_null()), "{peer}");
     let explained = json(&run(&b, &url, &["explain", &page, "--no-browser"]));
     let steps = explained["steps"].as_array().unwrap();
     let of = |field: &str| steps.iter().filter_map(|step| step[field].as_f64()).sum::<f64>();
-    assert!(of("foreign_total") > 0.5 && of("own_total") == 0.0, "{explained}");
+    assert!(of("peer_total") > 0.5 && of("own_total") == 0.0, "{explained}");
     // Left out, and counted again.
-    let node = peer["origin"].as_str().unwrap();
+    let node = peer["node"].as_str().unwrap();
     for (word, counts) in [("exclude", false), ("include", true)] {
         assert_eq!(code(&run(&b, &url, &["fleet", word, node])), 0);
         let status = json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
@@ -167,7 +167,7 @@ fn who_may_not_join_is_told_so() {
     let page = format!("{site}/page.html");
     let serving = Serving::start(&a, &url);
     let status = json(&run(&a, &url, &["fleet", "status", "--wait", "20s"]));
-    assert_eq!(status["quiet"], true, "beside a server it tells what that one knows: {status}");
+    assert_eq!(status["converged"], true, "beside a server it tells what that one knows: {status}");
     let copied = place.dir("copied");
     copy(&a, &copied);
     let _ = std::fs::remove_file(copied.join("fleet.status.json"));
@@ -185,7 +185,7 @@ fn who_may_not_join_is_told_so() {
     let nobody = format!("nats://127.0.0.1:{}", free_port());
     let alone = run(&place.dir("alone"), &nobody, &fetch(&page, &[]));
     assert_eq!(json(&alone)["success"], true);
-    assert!(said(&alone).contains("goes on alone"), "{}", said(&alone));
+    assert!(said(&alone).contains("continues alone"), "{}", said(&alone));
     let required = place.dir("required.toml");
     std::fs::write(&required, "[fleet]\nrequired = true\n").unwrap();
     let failed = run(&place.dir("alone"), &nobody, &fetch(&page, &["--config", required.to_str().unwrap()]));
@@ -207,12 +207,12 @@ fn a_pool_of_scope_own_shares_what_belongs_to_no_one_site() {
     let left = run(&a, &url, &["fleet", "leave", "--config", config]);
     assert_eq!(code(&left), 0, "{}", said(&left));
     let status = json(&run(&b, &url, &["fleet", "status", "--wait", "90s", "--config", config]));
-    assert!(status["scope"] == "own" && status["quiet"] == true && status["moving"] == 0, "{status}");
-    assert!(status["peers"][0]["position"].as_u64().unwrap() > 0 && status["counts"]["generals"] == 1, "{status}");
+    assert!(status["scope"] == "own" && status["converged"] == true && status["handover_pending"] == 0, "{status}");
+    assert!(status["peers"][0]["position"].as_u64().unwrap() > 0 && status["counts"]["global_snapshots_applied"] == 1, "{status}");
     let explained = json(&run(&b, &url, &["explain", "https://another.example/page.html", "--no-browser"]));
     let steps = explained["steps"].as_array().unwrap();
     let of = |field: &str| steps.iter().filter_map(|step| step[field].as_f64()).sum::<f64>();
-    assert!(of("foreign_total") > 0.5 && of("own_total") == 0.0, "{explained}");
+    assert!(of("peer_total") > 0.5 && of("own_total") == 0.0, "{explained}");
     // Who reads everything is of another pool.
     let other = run(&place.dir("other"), &url, &fetch(&page, &[]));
     assert_eq!(code(&other), 2, "{}", said(&other));
@@ -257,30 +257,30 @@ fn what_is_imported_at_one_node_others_know() {
     let place = Place::new();
     let (url, b) = (place.url(), place.dir("b"));
     let foreign = |dir: &Path| -> u64 {
-        assert_eq!(json(&run(dir, &url, &["fleet", "status", "--wait", "30s"]))["quiet"], true);
+        assert_eq!(json(&run(dir, &url, &["fleet", "status", "--wait", "30s"]))["converged"], true);
         let rows = rows(&run(dir, &url, &["stats"]));
-        rows.first().map_or(0, |row| row["foreign_attempts"].as_u64().unwrap())
+        rows.first().map_or(0, |row| row["peer_attempts"].as_u64().unwrap())
     };
     // By the option, and by the environment.
     let (a, first) = (place.dir("a"), attempts(&place, "first", &[("imported.example", 40, 10)]));
     let mut command = fetchwise(&a, "", &["import", first.to_str().unwrap(), "--fleet", &url]);
     let done = json(&command.env_remove("FETCHWISE_FLEET").output().unwrap());
-    assert_eq!((&done["imported"], &done["fleet_told"]), (&50.into(), &true.into()), "{done}");
-    assert_eq!(foreign(&b), 50);
+    assert_eq!((&done["imported"], &done["fleet_notified"]), (&50.into(), &true.into()), "{done}");
+    assert_eq!(load_peers(&b), 50);
     let explained = json(&run(&b, &url, &["explain", "https://imported.example/x", "--no-browser"]));
     let of_domain = explained["steps"].as_array().unwrap().iter().find(|step| step["type"] == "domain").unwrap();
-    assert!(of_domain["foreign_total"].as_f64().unwrap() > 49.0, "{explained}");
+    assert!(of_domain["peer_total"].as_f64().unwrap() > 49.0, "{explained}");
     let again = json(&run(&a, &url, &["import", first.to_str().unwrap()]));
     assert_eq!((&again["imported"], &again["duplicates"]), (&0.into(), &50.into()), "{again}");
     // Without a broker it is imported, and told later.
     let nobody = format!("nats://127.0.0.1:{}", free_port());
     let second = attempts(&place, "second", &[("later.example", 7, 0)]);
     let alone = run(&a, &nobody, &["import", second.to_str().unwrap()]);
-    assert_eq!((&json(&alone)["imported"], &json(&alone)["fleet_told"]), (&7.into(), &false.into()));
-    assert!(said(&alone).contains("the next time"), "{}", said(&alone));
-    assert_eq!(foreign(&b), 50);
-    foreign(&a);
-    assert_eq!(foreign(&b), 57);
+    assert_eq!((&json(&alone)["imported"], &json(&alone)["fleet_notified"]), (&7.into(), &false.into()));
+    assert!(said(&alone).contains("next joins the fleet"), "{}", said(&alone));
+    assert_eq!(load_peers(&b), 50);
+    load_peers(&a);
+    assert_eq!(load_peers(&b), 57);
     // Who may not join imports nothing.
     let config = place.dir("other.toml");
     std::fs::write(&config, "half_life_days = 90\n").unwrap();
@@ -297,21 +297,21 @@ fn what_others_have_told_is_counted_apart() {
     let a = import(&place, "a", &[("shared.example", 6, 2), ("theirs.example", 3, 0)]);
     let b = import(&place, "b", &[("shared.example", 1, 3)]);
     let before = rows(&run(&b, &url, &["stats"]));
-    assert!(before[0].get("foreign_attempts").is_none(), "a directory that has been in no fleet: {before:?}");
+    assert!(before[0].get("peer_attempts").is_none(), "a directory that has been in no fleet: {before:?}");
     for dir in [&a, &b, &a] {
-        assert_eq!(json(&run(dir, &url, &["fleet", "status", "--wait", "30s"]))["quiet"], true);
+        assert_eq!(json(&run(dir, &url, &["fleet", "status", "--wait", "30s"]))["converged"], true);
     }
     let by_domain = |dir: &Path| rows(&run(dir, &url, &["stats", "--by", "domain"]));
     // Whether they come one by one or in a share, they are as many, and have gone as well.
     let figures =
-        |row: &Value| ["attempts", "own_attempts", "foreign_attempts"].map(|field| row[field].as_u64().unwrap());
+        |row: &Value| ["attempts", "own_attempts", "peer_attempts"].map(|field| row[field].as_u64().unwrap());
     let is_about = |row: &Value, field: &str, rate: f64| {
         assert!((row[field].as_f64().unwrap() - rate).abs() < 0.01, "{field}: {row}");
     };
     let of_b = by_domain(&b);
     assert_eq!((of_b[0]["key"].as_str(), figures(&of_b[0])), (Some("shared.example"), [4, 4, 8]));
-    is_about(&of_b[0], "foreign_success_rate", 0.75);
-    is_about(&of_b[0], "foreign_ban_rate", 0.25);
+    is_about(&of_b[0], "peer_success_rate", 0.75);
+    is_about(&of_b[0], "peer_ban_rate", 0.25);
     assert_eq!(figures(&by_domain(&a)[0]), [8, 8, 4]);
     let all = rows(&run(&a, &url, &["stats"]));
     assert_eq!((all.len(), figures(&all[0])), (1, [11, 11, 4]));
@@ -320,14 +320,14 @@ fn what_others_have_told_is_counted_apart() {
 
     let query = |dir: &Path, heuristic: &str| rows(&run(dir, &url, &["query", "--where", heuristic]));
     let [row] = query(&b, "domain=shared.example").try_into().unwrap();
-    assert_eq!(["attempts", "own_attempts", "foreign_attempts"].map(|f| row[f].as_u64().unwrap()), [4, 4, 8], "{row}");
+    assert_eq!(["attempts", "own_attempts", "peer_attempts"].map(|f| row[f].as_u64().unwrap()), [4, 4, 8], "{row}");
     is_about(&row, "success_rate", 0.25);
-    is_about(&row, "foreign_success_rate", 0.75);
-    let weight = row["foreign_decayed_attempts"].as_f64().unwrap();
+    is_about(&row, "peer_success_rate", 0.75);
+    let weight = row["peer_decayed_attempts"].as_f64().unwrap();
     assert!((weight - 8.0).abs() < 0.01, "{row}");
     let [row] = query(&b, "domain=theirs.example").try_into().unwrap();
     assert_eq!(
-        (row["fetcher"].as_str(), row["attempts"].as_u64(), row["foreign_attempts"].as_u64()),
+        (row["fetcher"].as_str(), row["attempts"].as_u64(), row["peer_attempts"].as_u64()),
         (Some("direct_access"), Some(0), Some(3))
     );
 
@@ -335,15 +335,15 @@ fn what_others_have_told_is_counted_apart() {
     let late = import(&place, "late", &[("shared.example", 1, 0)]);
     json(&run(&late, &url, &["fleet", "status", "--wait", "30s"]));
     let of_late = by_domain(&late);
-    assert_eq!((of_late[0]["own_attempts"].as_u64(), of_late[0]["foreign_attempts"].as_u64()), (Some(1), Some(12)));
-    let rate = of_late[0]["foreign_success_rate"].as_f64().unwrap();
+    assert_eq!((of_late[0]["own_attempts"].as_u64(), of_late[0]["peer_attempts"].as_u64()), (Some(1), Some(12)));
+    let rate = of_late[0]["peer_success_rate"].as_f64().unwrap();
     assert!((rate - 7.0 / 12.0).abs() < 0.01, "{of_late:?}");
     for by in ["all", "fetcher"] {
         let all = match by {
             "all" => rows(&run(&late, &url, &["stats"])),
             by => rows(&run(&late, &url, &["stats", "--by", by])),
         };
-        assert_eq!((all.len(), all[0]["foreign_attempts"].as_u64()), (1, Some(15)), "{by}: {all:?}");
+        assert_eq!((all.len(), all[0]["peer_attempts"].as_u64()), (1, Some(15)), "{by}: {all:?}");
     }
 
     // A domain is forgotten on a directory while no node runs, as is said without a broker: of facts, and of shares.
@@ -354,8 +354,8 @@ fn what_others_have_told_is_counted_apart() {
             forget.args(["forget", "--domain", "theirs.example", "--json", "--data-dir"]).arg(dir).output().unwrap();
         let told: Value = serde_json::from_slice(&done.stdout).unwrap();
         let figures =
-            ["attempts", "foreign_attempts", "foreign_folded_nodes"].map(|field| told[field].as_u64().unwrap());
-        assert_eq!((figures, &told["fleet_told"]), ([0, attempts, nodes], &Value::Bool(false)), "{told}");
+            ["attempts", "peer_attempts", "peer_snapshot_nodes"].map(|field| told[field].as_u64().unwrap());
+        assert_eq!((figures, &told["fleet_notified"]), ([0, attempts, nodes], &Value::Bool(false)), "{told}");
         assert!(query(dir, "domain=theirs.example").is_empty(), "{dir:?}");
         assert!(by_domain(dir).iter().all(|row| row["key"] != "theirs.example"));
         let explained = json(&run(dir, &url, &["explain", "https://theirs.example/1"]));
@@ -372,10 +372,10 @@ fn what_others_have_told_is_counted_apart() {
     json(&run(&a, &url, &["fleet", "status", "--wait", "30s"]));
     assert!(by_domain(&a).iter().all(|row| row["key"] != "theirs.example"));
     let again = json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
-    assert_eq!(again["quiet"], true, "nothing of it is waited for: {again}");
+    assert_eq!(again["converged"], true, "nothing of it is waited for: {again}");
 
     // What is left out counts no more.
-    let node = json(&run(&a, &url, &["fleet", "status"]))["origin"].as_str().unwrap().to_owned();
+    let node = json(&run(&a, &url, &["fleet", "status"]))["node"].as_str().unwrap().to_owned();
     assert_eq!(code(&run(&b, &url, &["fleet", "exclude", &node])), 0);
     json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
     let left = by_domain(&b);
@@ -404,7 +404,7 @@ fn a_liar_is_named_and_sites_are_divided_among_all_who_were_there() {
     let dirs = ["a", "b", "c"].map(|name| place.dir(name));
     let serving = dirs.each_ref().map(|dir| Serving::start(dir, &url));
     // All have begun before anything is recorded, so that it comes one by one and not in a share.
-    let status = |dir: &Path| json(&run(dir, &url, &["fleet", "status", "--suspicious", "--wait", "30s"]));
+    let status = |dir: &Path| json(&run(dir, &url, &["fleet", "status", "--outliers", "--wait", "30s"]));
     let begun = std::time::Instant::now();
     let once = |is: &dyn Fn(&Value) -> bool| {
         dirs.each_ref().map(|dir| {
@@ -418,7 +418,7 @@ fn a_liar_is_named_and_sites_are_divided_among_all_who_were_there() {
             }
         })
     };
-    once(&|status| status["starting"] == false && status["peers"].as_array().unwrap().len() == 2);
+    once(&|status| status["syncing"] == false && status["peers"].as_array().unwrap().len() == 2);
     for (dir, hosts) in dirs.iter().zip([&honest, &honest, &lies]) {
         let file = attempts(&place, dir.file_name().unwrap().to_str().unwrap(), hosts);
         post(dir, "/v1/attempts", &std::fs::read_to_string(file).unwrap());
@@ -426,17 +426,17 @@ fn a_liar_is_named_and_sites_are_divided_among_all_who_were_there() {
     let all = once(&|status| {
         status["compared_nodes"] == 3
             && status["peers"].as_array().unwrap().iter().all(|peer| peer["position"].as_u64() >= Some(240))
-            && status["quiet"] == true
+            && status["converged"] == true
     });
-    let origins: Vec<&str> = all.iter().map(|status| status["origin"].as_str().unwrap()).collect();
+    let origins: Vec<&str> = all.iter().map(|status| status["node"].as_str().unwrap()).collect();
     let alone = &all[0];
     assert_eq!((&alone["compared_nodes"], &alone["shared_sites"]), (&3.into(), &12.into()), "{alone}");
-    let suspects = alone["suspicious"].as_array().unwrap();
-    assert_eq!(suspects.iter().map(|of| of["origin"].as_str().unwrap()).collect::<Vec<_>>(), [origins[2]], "{alone}");
+    let suspects = alone["outliers"].as_array().unwrap();
+    assert_eq!(suspects.iter().map(|of| of["node"].as_str().unwrap()).collect::<Vec<_>>(), [origins[2]], "{alone}");
     assert!(suspects[0]["sigma"].as_f64().unwrap() > 5.0 && suspects[0]["sites"] == 12, "{alone}");
     assert_eq!(suspects[0]["differences"][0]["success_rate"].as_f64(), Some(0.1), "{alone}");
     let asked = json(&run(&dirs[0], &url, &["fleet", "status"]));
-    assert!(asked.get("suspicious").is_none(), "only who asks is told");
+    assert!(asked.get("outliers").is_none(), "only who asks is told");
     drop(serving);
     // None of the three runs any more, and all of them have been there within ten minutes.
     let urls: Vec<String> = (0..60).map(|n| format!("https://site{n}.example/")).collect();

@@ -159,7 +159,7 @@ fn what_is_in_the_way_is_said_with_the_option_that_leads_there() {
     for (option, path) in [("--out", "pages"), ("--out", "pages/below"), ("--warc", "pages/below/x.warc")] {
         let ran = place.run(&[&["fetch", "http://127.0.0.1:9/", option, path][..], &PLAIN].concat());
         assert_eq!(ran.code, 1, "{}", ran.stderr);
-        assert!(ran.stderr.contains(option) && ran.stderr.contains("in the way"), "{}", ran.stderr);
+        assert!(ran.stderr.contains(option) && ran.stderr.contains("a file has this name"), "{}", ran.stderr);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{HEADING, Out, Table, note, styled};
-use fetchwise::analytics::{Importance, ImportanceFold, SAMPLE_MIN};
+use fetchwise::analytics::{Importance, ImportanceFold, MIN_SAMPLE};
 use fetchwise::journal::{ImportanceEntry, Journal, JournalOptions};
 
 /// Show how much each heuristic reveals about success
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Out) -> 
             out.object(&json(row))?;
         }
     } else if rows.is_empty() {
-        out.line(format_args!("no heuristic has more than {SAMPLE_MIN} attempts yet"))?;
+        out.line(format_args!("no heuristic has more than {MIN_SAMPLE} attempts yet"))?;
     } else {
         let baseline = rows.first().map_or(0.0, |row| row.baseline);
         out.line(styled(HEADING, format_args!("{:.1} % of all attempts succeed", 100.0 * baseline)))?;

@@ -51,15 +51,15 @@ struct ConditionalJson<'a> {
 #[derive(Serialize)]
 struct ToldJson {
     own_attempts: u64,
-    foreign_attempts: u64,
+    peer_attempts: u64,
     /// The part of them that is known as evidence only; counted if the query asks for one domain and nothing else.
-    foreign_folded_attempts: u64,
-    foreign_success_rate: Option<f64>,
-    foreign_decayed_success_rate: Option<f64>,
-    foreign_decayed_success: f64,
-    foreign_decayed_attempts: f64,
+    peer_snapshot_attempts: u64,
+    peer_success_rate: Option<f64>,
+    peer_decayed_success_rate: Option<f64>,
+    peer_decayed_success: f64,
+    peer_decayed_attempts: f64,
     /// The number of nodes with such evidence.
-    foreign_folded_nodes: usize,
+    peer_snapshot_nodes: usize,
 }
 
 /// A fetcher's row: the node's own attempts and those of peers.
@@ -90,13 +90,13 @@ impl Both {
     fn json(&self, told: &Foreign) -> ToldJson {
         ToldJson {
             own_attempts: self.own.attempts,
-            foreign_attempts: self.attempts(),
-            foreign_folded_attempts: self.folded.attempts,
-            foreign_success_rate: self.success_rate(),
-            foreign_decayed_success_rate: self.decayed_success_rate(),
-            foreign_decayed_success: self.theirs.success + self.folded.success,
-            foreign_decayed_attempts: self.total(),
-            foreign_folded_nodes: told.nodes,
+            peer_attempts: self.attempts(),
+            peer_snapshot_attempts: self.folded.attempts,
+            peer_success_rate: self.success_rate(),
+            peer_decayed_success_rate: self.decayed_success_rate(),
+            peer_decayed_success: self.theirs.success + self.folded.success,
+            peer_decayed_attempts: self.total(),
+            peer_snapshot_nodes: told.nodes,
         }
     }
 }

@@ -221,8 +221,8 @@ fn sides(rollout: &Rollout) -> Table {
         ("cost per page", |arm| &arm.cost_per_page, apart.map(|d| &d.cost_per_page), Unit::Number),
         ("requests per page", |arm| &arm.requests_per_page, apart.map(|d| &d.requests_per_page), Unit::Number),
         ("blocked visits", |arm| &arm.ban_rate, apart.map(|d| &d.ban_rate), Unit::Share),
-        ("latency, median", |arm| &arm.latency_p50_ms, apart.map(|d| &d.latency_p50_ms), Unit::Time),
-        ("latency, 95th percentile", |arm| &arm.latency_p95_ms, apart.map(|d| &d.latency_p95_ms), Unit::Time),
+        ("latency, p50", |arm| &arm.latency_p50_ms, apart.map(|d| &d.latency_p50_ms), Unit::Time),
+        ("latency, p95", |arm| &arm.latency_p95_ms, apart.map(|d| &d.latency_p95_ms), Unit::Time),
     ];
     for (name, of, apart, unit) in figures {
         let apart = apart.map_or_else(String::new, |figure| unit.words(figure, true));

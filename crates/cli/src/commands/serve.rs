@@ -93,7 +93,7 @@ pub(crate) struct ServeArgs {
     pub(crate) max_visits: u32,
     /// End a visit that nobody continues for this long after its deadline
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
-    pub(crate) visit_patience: Duration,
+    pub(crate) visit_timeout: Duration,
     /// Let open requests finish within this time after SIGTERM
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     pub(crate) grace: Duration,
@@ -293,7 +293,7 @@ fn options(args: &ServeArgs, address: SocketAddr) -> Options {
     options.rate = NonZeroU32::new(args.client_rate.unwrap_or(default));
     options.max_connections = most.min(files);
     options.max_visits = args.max_visits as usize;
-    options.visit_patience = args.visit_patience;
+    options.visit_timeout = args.visit_timeout;
     options.grace = args.grace;
     options.hosts.clone_from(&args.host);
     options

@@ -73,10 +73,11 @@ pub(crate) struct SimulateArgs {
     /// Give the nodes one IP address together, so that a ban applies to all, or one each
     #[arg(long, value_name = "WHICH", value_parser = ["one", "each"], default_value = "one", requires = "fleet")]
     pub(crate) egress: String,
-    /// Let fleets crawl in scope own, too: each site has its node, and nodes learn from each other what belongs to no one site. Fleets of
-    /// more than 100 nodes always do
-    #[arg(long, requires = "fleet")]
-    pub(crate) own: bool,
+    /// Run fleets in scope own too: each site has one node, and nodes exchange evidence that belongs to no site
+    ///
+    /// Fleets of more than 100 nodes always run in it.
+    #[arg(long, value_name = "SCOPE", value_parser = ["all", "own"], default_value = "all", requires = "fleet")]
+    pub(crate) scope: String,
     /// Write a fleet's plots into this folder as SVG files
     #[arg(long, value_name = "DIR", requires = "fleet")]
     pub(crate) plots: Option<PathBuf>,
@@ -148,7 +149,7 @@ fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
         out,
         |world, progress| {
             let (nodes, delays) = (nodes.clone(), delays.clone());
-            let (threads, own) = (args.threads, args.own);
+            let (threads, own) = (args.threads, args.scope == "own");
             let options = FleetOptions { nodes, delays, egress, own, threads, progress: Some(progress) };
             simulate_fleet(world, &contestant, &seeds, &options).map_err(Failure::usage)
         },
@@ -176,7 +177,7 @@ fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
 /// Fails: this build has no fleets.
 #[cfg(not(feature = "fleet"))]
 fn run_fleet(args: &SimulateArgs, _: &mut Out) -> Result<Exit, Failure> {
-    let SimulateArgs { delay: _, egress: _, own: _, plots: _, .. } = args;
+    let SimulateArgs { delay: _, egress: _, scope: _, plots: _, .. } = args;
     Err(Failure::usage("simulate --fleet is missing in this build")
         .advise("build fetchwise-cli with the feature `fleet`"))
 }

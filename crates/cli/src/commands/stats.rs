@@ -55,16 +55,16 @@ struct RowJson<'a> {
 #[derive(Serialize)]
 struct ToldJson {
     own_attempts: u64,
-    foreign_attempts: u64,
+    peer_attempts: u64,
     /// The part of them that is known as evidence only.
-    foreign_folded_attempts: u64,
+    peer_snapshot_attempts: u64,
     /// Delivered among the other ones.
-    foreign_delivered: u64,
-    foreign_banned: u64,
-    foreign_success_rate: Option<f64>,
-    foreign_ban_rate: Option<f64>,
+    peer_delivered: u64,
+    peer_banned: u64,
+    peer_success_rate: Option<f64>,
+    peer_ban_rate: Option<f64>,
     /// The number of nodes with such evidence.
-    foreign_folded_nodes: usize,
+    peer_snapshot_nodes: usize,
 }
 
 /// A row: the node's own attempts and those of peers.
@@ -91,13 +91,13 @@ impl Both {
     fn json(&self, told: &Foreign) -> ToldJson {
         ToldJson {
             own_attempts: self.own.attempts,
-            foreign_attempts: self.attempts(),
-            foreign_folded_attempts: self.folded.attempts,
-            foreign_delivered: self.theirs.delivered,
-            foreign_banned: self.theirs.banned,
-            foreign_success_rate: self.success_rate(),
-            foreign_ban_rate: self.ban_rate(),
-            foreign_folded_nodes: told.nodes,
+            peer_attempts: self.attempts(),
+            peer_snapshot_attempts: self.folded.attempts,
+            peer_delivered: self.theirs.delivered,
+            peer_banned: self.theirs.banned,
+            peer_success_rate: self.success_rate(),
+            peer_ban_rate: self.ban_rate(),
+            peer_snapshot_nodes: told.nodes,
         }
     }
 }

@@ -19,9 +19,9 @@ use crate::terminal::output::{HEADING, Out, Table, note};
 /// submit the content of each page. The sites count requests, blocks and rendered pages; the ledger tells which pages
 /// are good. Ctrl-C ends the testbed and prints the score.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  fetchwise town\n  fetchwise town --pages 50 --seed 7 --ledger ledger.json\n  \
-    fetchwise town --sites sites.toml        [[site]] kind = \"static\", count = 3, pages = 100")]
-pub(crate) struct TownArgs {
+#[command(after_help = "Examples:\n  fetchwise testbed\n  fetchwise testbed --pages 50 --seed 7 --ledger ledger.json\n  \
+    fetchwise testbed --sites sites.toml        [[site]] kind = \"static\", count = 3, pages = 100")]
+pub(crate) struct TestbedArgs {
     /// Read the sites from tables [[site]]: kind, and optionally count and pages [default: 22 sites of all kinds]
     #[arg(long, value_name = "FILE.toml")]
     sites: Option<PathBuf>,
@@ -52,7 +52,7 @@ struct WhereJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &TownArgs, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &TestbedArgs, out: &mut Out) -> Result<Exit, Failure> {
     let plans = match &args.sites {
         Some(file) => read(file)?,
         None => default_plans(),

@@ -104,7 +104,7 @@ async fn try_all(
     let detector = settings.detector()?;
     let limits = Limits {
         deadline: visits(settings, wishes).deadline,
-        max_redirects: visits(settings, wishes).redirects_max,
+        max_redirects: visits(settings, wishes).max_redirects,
         ..limits(settings, wishes)
     };
     let mut table = Table::new(&["fetcher", "outcome", ">status", ">size", ">time", "details"]);
@@ -162,8 +162,8 @@ fn came(response: &Response, spec: &FetcherSpec, url: &Url, detector: &Detector)
     if response.truncated {
         answer.outcome = answer.outcome.truncated();
     }
-    if let Some(elsewhere) = &response.elsewhere {
-        answer = answer.from_elsewhere(elsewhere.clone());
+    if let Some(provenance) = &response.provenance {
+        answer = answer.with_provenance(provenance.clone());
     }
     let error = answer.outcome.counts_as(spec).err();
     let leads_on = matches!(answer.outcome, Outcome::Redirect { .. });
@@ -176,8 +176,8 @@ fn came(response: &Response, spec: &FetcherSpec, url: &Url, detector: &Detector)
         content_type: header(&response.headers, "content-type").map(str::to_owned),
         bytes: response.body.len(),
         final_url: Some(response.final_url.to_string()),
-        served_by: response.elsewhere.as_ref().map(|elsewhere| elsewhere.by.to_string()),
-        archived_at: response.elsewhere.as_ref().and_then(|elsewhere| elsewhere.captured).map(rfc3339::format),
+        served_by: response.provenance.as_ref().map(|provenance| provenance.by.to_string()),
+        archived_at: response.provenance.as_ref().and_then(|provenance| provenance.captured).map(rfc3339::format),
         ..TriedJson::default()
     }
 }

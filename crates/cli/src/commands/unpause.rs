@@ -14,7 +14,7 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Out, plain};
 use fetchwise::journal::{JournalError, LogError, ReleaseTarget, maintenance};
 use fetchwise::rfc3339;
-use fetchwise_serve::json::ReleasedJson;
+use fetchwise_serve::json::UnpausedJson;
 
 /// End the pause of a host or a link now
 ///
@@ -25,10 +25,10 @@ use fetchwise_serve::json::ReleasedJson;
     after_help = "If `fetchwise serve` uses the data directory, or with --server, the command asks the server, which \
     ends the pause at once. Alongside any other running crawler the command fails with exit code 3, because the \
     crawler has exclusive access to the log.\n\n\
-    Examples:\n  fetchwise release example.org\n  fetchwise release --link https://example.org/a\n  \
-    FETCHWISE_TOKEN=... fetchwise release example.org --server http://10.0.0.7:7117"
+    Examples:\n  fetchwise unpause example.org\n  fetchwise unpause --link https://example.org/a\n  \
+    FETCHWISE_TOKEN=... fetchwise unpause example.org --server http://10.0.0.7:7117"
 )]
-pub(crate) struct ReleaseArgs {
+pub(crate) struct UnpauseArgs {
     /// End the pause of this domain, with or without www.
     #[arg(value_name = "DOMAIN", required_unless_present = "link", conflicts_with = "link")]
     pub(crate) domain: Option<String>,
@@ -52,9 +52,9 @@ const MAX_ANSWER: u64 = 64 << 10;
 const HASHED: &str = "sha256:";
 
 #[derive(Serialize)]
-struct ReleaseJson<'a> {
+struct UnpauseJson<'a> {
     #[serde(flatten)]
-    released: ReleasedJson<'a>,
+    unpaused: UnpausedJson<'a>,
     /// The server that did it; null if it was done in the log.
     server: Option<&'a str>,
 }
@@ -63,13 +63,13 @@ struct ReleaseJson<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Answer {
-    released: Option<bool>,
+    unpaused: Option<bool>,
     was_paused_until: Option<String>,
     error: Option<String>,
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ReleaseArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &UnpauseArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let target = match (&args.domain, &args.link) {
         (Some(domain), _) => ReleaseTarget::Host(read_domain(domain)?),
         (None, Some(link)) => ReleaseTarget::Link(link.clone()),
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &ReleaseArgs, settings: &Settings, out: &mut Out) -> Res
         return ask(server, args, &target, out);
     }
     let dir = settings.existing_dir()?;
-    match maintenance::release(&dir, settings.blank_with_pace()?, &target, settings.clock.now()) {
+    match maintenance::unpause(&dir, settings.blank_with_pace()?, &target, settings.clock.now()) {
         Ok(until) => show(out, &target, until.is_some(), until.map(rfc3339::format), None),
         Err(JournalError::Log(LogError::Locked { .. })) if server_of(&dir).is_some() => {
             let server = server_of(&dir).unwrap_or_default();
@@ -94,14 +94,14 @@ pub(crate) fn run(args: &ReleaseArgs, settings: &Settings, out: &mut Out) -> Res
 }
 
 /// Asks a server to end the pause.
-fn ask(server: &str, args: &ReleaseArgs, target: &ReleaseTarget, out: &mut Out) -> Result<Exit, Failure> {
+fn ask(server: &str, args: &UnpauseArgs, target: &ReleaseTarget, out: &mut Out) -> Result<Exit, Failure> {
     let base = url::Url::parse(server)
         .map_err(|error| Failure::usage(format_args!("{} is not a valid server address: {error}", plain(server))))?;
     let mut address = base.clone();
     // A domain is one segment of the path, whatever is in it; a link would be one that proxies take apart.
     let (path, body) = match target {
-        ReleaseTarget::Host(domain) => (vec!["v1", "hosts", domain, "release"], String::new()),
-        ReleaseTarget::Link(link) => (vec!["v1", "links", "release"], serde_json::json!({ "link": link }).to_string()),
+        ReleaseTarget::Host(domain) => (vec!["v1", "hosts", domain, "unpause"], String::new()),
+        ReleaseTarget::Link(link) => (vec!["v1", "links", "unpause"], serde_json::json!({ "link": link }).to_string()),
     };
     match address.path_segments_mut() {
         Ok(mut segments) => drop(segments.pop_if_empty().extend(path)),
@@ -128,8 +128,8 @@ fn ask(server: &str, args: &ReleaseArgs, target: &ReleaseTarget, out: &mut Out) 
     let answer: Answer = serde_json::from_str(&body).unwrap_or_default();
     match status {
         200..=299 => {
-            let released = answer.released.unwrap_or(true);
-            show(out, target, released, answer.was_paused_until, Some(server))
+            let unpaused = answer.unpaused.unwrap_or(true);
+            show(out, target, unpaused, answer.was_paused_until, Some(server))
         }
         401 | 403 => Err(failed("it rejected the token, or requires one".to_owned())
             .advise("give it with --token-file, or in FETCHWISE_TOKEN")),
@@ -140,7 +140,7 @@ fn ask(server: &str, args: &ReleaseArgs, target: &ReleaseTarget, out: &mut Out) 
     }
 }
 
-fn token(args: &ReleaseArgs) -> Result<Option<String>, Failure> {
+fn token(args: &UnpauseArgs) -> Result<Option<String>, Failure> {
     let Some(path) = &args.token_file else {
         return Ok(std::env::var("FETCHWISE_TOKEN").ok().filter(|token| !token.trim().is_empty()));
     };
@@ -161,7 +161,7 @@ fn token(args: &ReleaseArgs) -> Result<Option<String>, Failure> {
 fn show(
     out: &mut Out,
     target: &ReleaseTarget,
-    released: bool,
+    unpaused: bool,
     was_paused_until: Option<String>,
     server: Option<&str>,
 ) -> Result<Exit, Failure> {
@@ -170,12 +170,12 @@ fn show(
         ReleaseTarget::Link(link) => (None, Some(link.as_str())),
     };
     if out.json {
-        let released = ReleasedJson::new(host, link, released, was_paused_until);
-        out.object(&ReleaseJson { released, server })?;
+        let unpaused = UnpausedJson::new(host, link, unpaused, was_paused_until);
+        out.object(&UnpauseJson { unpaused, server })?;
         return Ok(Exit::Done);
     }
     let name = plain(host.or(link).unwrap_or_default());
-    match (released, was_paused_until) {
+    match (unpaused, was_paused_until) {
         (true, Some(until)) => out.line(format_args!("{name}: unpaused; it was paused until {}", plain(&until)))?,
         (true, None) => out.line(format_args!("{name}: unpaused"))?,
         (false, _) => out.line(format_args!("{name}: not paused"))?,

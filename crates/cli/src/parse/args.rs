@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Attempts(attempts::AttemptsArgs),
     Hosts(hosts::HostsArgs),
     Links(links::LinksArgs),
-    Release(unpause::ReleaseArgs),
+    Unpause(unpause::UnpauseArgs),
     Classify(classify::ClassifyArgs),
     Import(import::ImportArgs),
     Export(export::ExportArgs),
@@ -67,7 +67,7 @@ pub(crate) enum Command {
     #[cfg(feature = "fleet")]
     Fleet(crate::commands::fleet::FleetCommand),
     Demo(demo::DemoArgs),
-    Town(testbed::TownArgs),
+    Testbed(testbed::TestbedArgs),
     #[command(flatten)]
     Maintain(maintenance::MaintainCommand),
     Simulate(simulate::SimulateArgs),

@@ -11,9 +11,9 @@ use indicatif::HumanBytes;
 
 use super::settings::Settings;
 use crate::terminal::exit::Failure;
-use fetchwise::journal::SEGMENT_BYTES_DEFAULT;
+use fetchwise::journal::DEFAULT_SEGMENT_BYTES;
 use fetchwise::journal::maintenance::{
-    BackgroundMaintenance, COMPACT_THRESHOLD_DEFAULT, Cause, CompactReport, MaintenanceEvent, UpkeepOptions,
+    BackgroundMaintenance, DEFAULT_COMPACT_THRESHOLD, CompactCause, CompactReport, MaintenanceEvent, MaintenanceOptions,
 };
 
 /// Background maintenance that is running, and its messages.
@@ -52,13 +52,13 @@ pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<Running>, 
     Ok(Some(Running { upkeep, said }))
 }
 
-fn options(settings: &Settings) -> UpkeepOptions {
+fn options(settings: &Settings) -> MaintenanceOptions {
     let log = &settings.config.log;
-    let mut options = UpkeepOptions::default();
+    let mut options = MaintenanceOptions::default();
     if let Some(days) = log.retain_days {
         options.retain = Duration::from_secs(u64::from(days) * 86_400);
     }
-    options.compact_threshold = log.compact_threshold.map_or(Some(COMPACT_THRESHOLD_DEFAULT), |at| at.share());
+    options.compact_threshold = log.compact_threshold.map_or(Some(DEFAULT_COMPACT_THRESHOLD), |at| at.share());
     options.max_disk_bytes = log.max_disk_bytes;
     options.segment_bytes = segment_bytes(settings);
     options
@@ -67,16 +67,16 @@ fn options(settings: &Settings) -> UpkeepOptions {
 /// Returns the size of a log segment: small enough for the log's disk limit.
 pub(crate) fn segment_bytes(settings: &Settings) -> u64 {
     let log = &settings.config.log;
-    UpkeepOptions::segment_bytes_within(log.segment_bytes.unwrap_or(SEGMENT_BYTES_DEFAULT), log.max_disk_bytes)
+    MaintenanceOptions::segment_bytes_within(log.segment_bytes.unwrap_or(DEFAULT_SEGMENT_BYTES), log.max_disk_bytes)
 }
 
 fn words(did: &MaintenanceEvent) -> Option<String> {
     match did {
-        MaintenanceEvent::Compacted { cause, done, took } => {
+        MaintenanceEvent::CompactionFinished { cause, done, took } => {
             let CompactReport { attempts, bytes, .. } = done;
             let why = match cause {
-                Cause::Old { share } => format!("{:.0} % of it had expired", share * 100.0),
-                Cause::Full { taken } => format!("it took {}", HumanBytes(*taken)),
+                CompactCause::Expired { share } => format!("{:.0} % of it had expired", share * 100.0),
+                CompactCause::Full { taken } => format!("it took {}", HumanBytes(*taken)),
                 _ => "it was due".to_owned(),
             };
             Some(format!(
@@ -89,7 +89,7 @@ fn words(did: &MaintenanceEvent) -> Option<String> {
                 took.as_secs_f64()
             ))
         }
-        MaintenanceEvent::Beyond { taken, max_disk_bytes } => Some(format!(
+        MaintenanceEvent::OverLimit { taken, max_disk_bytes } => Some(format!(
             "fetchwise: warning: the attempt log takes {}, more than log.max_disk_bytes ({}): the evidence alone needs \
              that much, and is never dropped",
             HumanBytes(*taken),

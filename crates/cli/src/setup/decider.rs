@@ -125,7 +125,7 @@ fn with_peers(settings: &Settings, selector: &Selector) -> Result<Option<Selecto
         return Ok(None);
     }
     let (own, _) = settings.learned()?;
-    let told = fetchwise_fleet::peer_store::foreign(&dir, selector);
+    let told = fetchwise_fleet::peer_store::load_peers(&dir, selector);
     let told = told.map_err(|error| Failure::failed(plain(&error.to_string())))?;
     Ok(if told > 0 { Some(own) } else { None })
 }

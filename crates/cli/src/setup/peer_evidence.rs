@@ -77,7 +77,7 @@ pub(crate) fn facts(
     mut show: impl FnMut(&RemoteAttempt<'_>),
 ) -> Result<Option<Foreign>, Failure> {
     let rest = settings.blank()?;
-    let shown = fetchwise_fleet::peer_store::facts(dir, Some(&rest), |_, fact| show(fact));
+    let shown = fetchwise_fleet::peer_store::scan_attempts(dir, Some(&rest), |_, fact| show(fact));
     let shown = shown.map_err(|error| Failure::failed(crate::terminal::output::plain(&error.to_string())))?;
     Ok(shown.map(|shown| Foreign { nodes: shown.folded, share: rest.share(settings.clock.now(), 0.0) }))
 }

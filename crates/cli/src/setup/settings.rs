@@ -16,7 +16,7 @@ use crate::terminal::output::{note, plain};
 use crate::terminal::progress::ByteBar;
 use fetchwise::config::{Config, Layers, Origin, Resolved, built_in_fetchers, read_route_table};
 use fetchwise::detect::{Detector, DetectorOptions};
-use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
+use fetchwise::evidence::decay::{Decay, DEFAULT_HALF_LIFE_DAYS};
 use fetchwise::journal::{self, AsOf, LoadReport, TornTail};
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy::Policy;
@@ -375,7 +375,7 @@ impl Settings {
 
     /// Returns the half-life by which evidence decays.
     pub(crate) fn decay(&self) -> Result<Decay, Failure> {
-        let days = self.config.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT);
+        let days = self.config.half_life_days.unwrap_or(DEFAULT_HALF_LIFE_DAYS);
         Decay::new(days, self.clock.now()).map_err(Failure::usage)
     }
 

@@ -140,7 +140,7 @@ impl From<WarcError> for Failure {
                 (Exit::Refused, Some("wait until the other process ends, or choose another archive with --warc"))
             }
             WarcError::Damaged { .. } => {
-                (Exit::Refused, Some("nothing was changed: move the archive away, or choose another one with --warc"))
+                (Exit::Refused, Some("nothing was changed: move the archive away, or choose another archive with --warc"))
             }
             _ => (Exit::Failed, None),
         };

@@ -215,5 +215,5 @@ fn an_exported_database_answers_the_usual_queries_as_the_commands_do() {
         );
     }
     let again = place.run(&["export", "--sqlite", "attempts.db"]);
-    assert!(again.code == 2 && again.stderr.contains("is there already"), "{}", again.stderr);
+    assert!(again.code == 2 && again.stderr.contains("already exists"), "{}", again.stderr);
 }

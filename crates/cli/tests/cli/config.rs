@@ -60,13 +60,13 @@ fn check_looks_at_what_the_settings_name() {
         "none.toml",
         "routes.csv, line 2: the route of a.org: unknown fetcher \"playwrite\"; did you mean \"playwright\"?",
         "unknown fetcher \"playwrit\"; did you mean \"playwright\"?",
-        "warning: the fetcher x is left out: there is no program /no/such/program",
+        "warning: fetcher x is unavailable: program /no/such/program not found",
     ] {
         assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
     }
     let good = place.write("good.toml", "[log]\nretain_days = 30\n");
     let ran = config(&place, &["config", "check", &good], &[]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "good.toml: good\n"), "{}", ran.stderr);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "good.toml: valid\n"), "{}", ran.stderr);
 }
 
 #[test]

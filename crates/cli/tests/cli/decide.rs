@@ -90,7 +90,7 @@ fn a_fetcher_that_the_log_speaks_for_and_nobody_has_is_named_and_not_chosen() {
         );
         assert!(line["unavailable_reason"].is_string());
     }
-    assert_eq!(ran.stderr.matches("is called for, and is not available").count(), 2, "each once: {}", ran.stderr);
+    assert_eq!(ran.stderr.matches("would be selected but is unavailable").count(), 2, "each once: {}", ran.stderr);
     let line = place.run_with_browser(&["select", "--json", "https://b.org/y"]).one();
     assert_eq!((line["fetcher"].as_str(), line["unavailable_fetcher"].is_null()), (Some("playwright"), true));
     let explained = place.run(&["explain", "--json", "--no-browser", "https://b.org/y"]).one();
@@ -112,11 +112,11 @@ fn a_wish_for_a_fetcher_that_fetch_cannot_use_is_said_and_others_are_tried() {
     for (more, want) in [
         (
             &["--fetcher", "playwright"][..],
-            "--fetcher playwright is not available, others are tried: there is to be no browser",
+            "--fetcher playwright is unavailable, trying others: the browser is turned off",
         ),
         (
             &["--fetcher", "archive_proxy"],
-            "--fetcher archive_proxy is not available, others are tried: it is used when a config",
+            "--fetcher archive_proxy is unavailable, trying others: a config must list it",
         ),
         (&["--fetcher", "my_fetcher", "--config", &config], "the config does not say how it gets pages"),
     ] {
@@ -132,7 +132,7 @@ fn a_wish_for_a_fetcher_that_fetch_cannot_use_is_said_and_others_are_tried() {
     assert!(ran.code == 2 && ran.stderr.contains("lynx"), "{}", ran.stderr);
     let empty = place.write("urls.txt", "");
     let ran = place.run(&["fetch", "--no-browser", "--input", &empty, "--config", &config]);
-    assert!(ran.code == 0 && ran.stderr.contains("the fetcher my_fetcher is left out"), "{}", ran.stderr);
+    assert!(ran.code == 0 && ran.stderr.contains("fetcher my_fetcher is unavailable"), "{}", ran.stderr);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn fetchers_in_the_log_beyond_the_most_that_there_can_be_are_named() {
     place.import((0..70).map(|n| attempts("https://e.org/", &format!("fetcher{n}"), true, 1, now()).remove(0)));
     let ran = place.run(&["select", "--all-fetchers", "--json", "https://e.org/"]);
     // Six names are built in.
-    assert!(ran.code == 0 && ran.stderr.contains("12 of the fetchers in the log are no candidates"), "{}", ran.stderr);
+    assert!(ran.code == 0 && ran.stderr.contains("12 of the fetchers in the log cannot be candidates"), "{}", ran.stderr);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn the_same_fault_has_the_same_exit_code_in_every_command() {
         &["verify"],
     ] {
         let ran = place.run(&[command, &["--data-dir", &file]].concat());
-        assert!(ran.code == 2 && ran.stderr.contains("no directory"), "{command:?}: {} {}", ran.code, ran.stderr);
+        assert!(ran.code == 2 && ran.stderr.contains("not a directory"), "{command:?}: {} {}", ran.code, ran.stderr);
     }
     let bad_lines = b"\xff\n";
     for command in [&["select", "-"][..], &["fetch", "--no-browser", "-"], &["import", "-"]] {
@@ -237,7 +237,7 @@ fn a_data_directory_that_is_not_there_is_named_by_every_command_that_reads() {
     }
     for command in [&["select", "https://e.org/"][..], &["explain", "https://e.org/"]] {
         let ran = place.run(&[command, &absent].concat());
-        assert!(ran.code == 0 && ran.stderr.contains("no data directory mistyped"), "{command:?}: {}", ran.stderr);
+        assert!(ran.code == 0 && ran.stderr.contains("data directory mistyped does not exist"), "{command:?}: {}", ran.stderr);
     }
     assert!(!place.path("mistyped").exists());
 }
@@ -359,7 +359,7 @@ fn an_explanation_marks_what_decided_and_says_what_would_be_otherwise() {
 
     let text = place.run_with_browser(&["explain", "https://spa.org/app/new"]).stdout;
     for want in
-        ["without the domain's evidence: direct_access", "cheapest alternative: direct_access", "decided by what"]
+        ["without the domain's evidence: direct_access", "cheapest alternative: direct_access", "decided by the evidence"]
     {
         assert!(text.contains(want), "{want}: {text}");
     }

@@ -101,7 +101,7 @@ fn a_pace_is_kept_shown_and_known_to_the_next_run() {
     assert_eq!(known.iter().map(|line| line["host"].as_str().unwrap()).collect::<Vec<_>>(), [HOST, OTHER]);
     assert!(known[0]["pace"]["rate"].as_f64().unwrap() > 0.0 && known[0]["paused_until"].is_null(), "{}", known[0]);
     assert!(known[1]["paused_until"].is_string() && known[1]["pace"]["hold_until"].is_string(), "{}", known[1]);
-    assert_eq!(known[1]["pace"]["lowered_after"].as_str(), Some("429"));
+    assert_eq!(known[1]["pace"]["lowered_reason"].as_str(), Some("429"));
     let paused = place.run(&["hosts", "--paused"]);
     assert!(paused.stdout.contains(OTHER) && !paused.stdout.contains(HOST), "{}", paused.stdout);
     let explained = place.run(&["explain", "--json", &origin.url(HOST, "/new")]).one();
@@ -129,7 +129,7 @@ fn a_crawl_delay_that_is_cut_is_said_once_a_host_and_shown_afterwards() {
         ["--config", &config, "fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--input", &input];
     let ran = place.run(&base);
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
-    let said = format!("{HOST} asks for 5 min between requests, of which 1 s are kept");
+    let said = format!("{HOST} requests a Crawl-delay of 5 min, limited to 1 s");
     assert_eq!(ran.stderr.matches(&said).count(), 1, "{}", ran.stderr);
     let known = place.run(&["--config", &config, "hosts", "--json"]).one();
     assert_eq!(known["pace"]["crawl_delay_asked_s"].as_f64(), Some(300.0), "{known}");
@@ -432,7 +432,7 @@ fn on_a_terminal_the_demo_is_a_picture_and_ends_with_what_it_cost() {
     let ran = script.stdin(Stdio::null()).output().unwrap();
     let shown = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{shown}");
-    for text in ["the town, a page of each site a round", "the mill: a pace that is found", "\x1b[?1049l"] {
+    for text in ["demo sites, one page per round", "the mill: learning a pace", "\x1b[?1049l"] {
         assert!(shown.contains(text), "{text}\n{shown}");
     }
     // The picture is gone when it ends; the sum stays.
@@ -465,11 +465,11 @@ fn rules_are_read_again_while_pages_are_fetched() {
     ask(1);
     place.write("rules.toml", rule("second"));
     hang_up();
-    wait_for(&messages, "rules.toml again");
+    wait_for(&messages, "reloaded");
     ask(2);
     place.write("rules.toml", "no rules");
     hang_up();
-    wait_for(&messages, "the rules stay as they are");
+    wait_for(&messages, "rules are unchanged");
     ask(3);
     drop(input);
     assert_eq!(child.wait().unwrap().code(), Some(0));

@@ -65,7 +65,7 @@ fn fetching_goes_on_while_the_log_has_no_room_and_nothing_is_lost() {
     wait_for(&messages, "the attempt log is degraded");
     drop(filler);
     fs::remove_file(place.path("small/filler")).unwrap();
-    wait_for(&messages, "is being written again");
+    wait_for(&messages, "has recovered");
     ask(5);
     delivered(5);
     drop(input);

@@ -169,7 +169,7 @@ fn a_crawler_that_was_killed_is_looked_back_at() {
     // Beside it: it is read, and only it may change it.
     let beside = place.run(&["attempts", "--json"]);
     assert_eq!(beside.code, 0, "{}", beside.stderr);
-    let refused = place.run(&["release", "127.0.0.1"]);
+    let refused = place.run(&["unpause", "127.0.0.1"]);
     assert!(refused.code == 3 && refused.stderr.contains("--server"), "{} {}", refused.code, refused.stderr);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -329,16 +329,16 @@ fn paused_links_and_hosts_are_shown_with_their_reason_and_are_released() {
     assert_eq!(names(&["hosts", "--paused", "--json"], "host"), ["e.org", "f.org"]);
     assert!(place.run(&["links"]).stdout.contains("its host asked for a pause"));
 
-    let released = place.run(&["release", "www.e.org", "--json"]).one();
-    assert_eq!((&released["host"], &released["released"]), (&json!("e.org"), &json!(true)), "{released}");
+    let released = place.run(&["unpause", "www.e.org", "--json"]).one();
+    assert_eq!((&released["host"], &released["unpaused"]), (&json!("e.org"), &json!(true)), "{released}");
     assert!(released["was_paused_until"].is_string() && released["server"].is_null());
     assert_eq!(names(&["hosts", "--paused", "--json"], "host"), ["f.org"]);
-    assert_eq!(place.run(&["release", "e.org", "--json"]).one()["released"], json!(false));
-    let link = place.run(&["release", "--link", "https://e.org/a"]);
-    assert!(link.code == 0 && link.stdout.contains("released; it was paused until"), "{}{}", link.stdout, link.stderr);
+    assert_eq!(place.run(&["unpause", "e.org", "--json"]).one()["unpaused"], json!(false));
+    let link = place.run(&["unpause", "--link", "https://e.org/a"]);
+    assert!(link.code == 0 && link.stdout.contains("unpaused; it was paused until"), "{}{}", link.stdout, link.stderr);
     let row = place.run(&["links", "https://e.org/a", "--json"]).one();
     assert_eq!((&row["paused_until"], row["risk_level"].as_u64()), (&Value::Null, Some(2)), "it stays at risk: {row}");
-    for args in [&["release"][..], &["release", "a b"], &["release", "e.org", "--link", "x"]] {
+    for args in [&["unpause"][..], &["unpause", "a b"], &["unpause", "e.org", "--link", "x"]] {
         assert_eq!(place.run(args).code, 2, "{args:?}");
     }
     // The same after a snapshot and a compaction.
@@ -369,7 +369,7 @@ fn answering(answer: &'static str) -> (String, std::sync::mpsc::Receiver<String>
 #[test]
 fn beside_a_server_a_release_goes_to_it() {
     const DONE: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 72\r\nconnection: close\r\n\r\n\
-        {\"host\":\"e.org\",\"released\":true,\"was_paused_until\":\"2026-01-31T12:00:00Z\"}";
+        {\"host\":\"e.org\",\"unpaused\":true,\"was_paused_until\":\"2026-01-31T12:00:00Z\"}";
     let place = Place::new();
     paused(&place);
     // A server has the log for itself, and says where it listens.
@@ -377,29 +377,29 @@ fn beside_a_server_a_release_goes_to_it() {
     let (address, asked) = answering(DONE);
     std::fs::write(place.data().join("SERVE"), format!("{address}\n")).unwrap();
     let ran =
-        Place::command(&place, &["release", "e.org", "--json"]).env("FETCHWISE_TOKEN", "secret").output().unwrap();
+        Place::command(&place, &["unpause", "e.org", "--json"]).env("FETCHWISE_TOKEN", "secret").output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     let released: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
-    assert_eq!((&released["released"], &released["server"]), (&json!(true), &json!(address)), "{released}");
+    assert_eq!((&released["unpaused"], &released["server"]), (&json!(true), &json!(address)), "{released}");
     let request = asked.recv().unwrap().to_lowercase();
     assert!(
-        request.starts_with("post /v1/hosts/e.org/release ") && request.contains("authorization: bearer secret"),
+        request.starts_with("post /v1/hosts/e.org/unpause ") && request.contains("authorization: bearer secret"),
         "{request}"
     );
     // It has gone, and its file is still there.
-    let gone = place.run(&["release", "e.org"]);
-    assert!(gone.code == 1 && gone.stderr.contains("is it running there?"), "{}", gone.stderr);
+    let gone = place.run(&["unpause", "e.org"]);
+    assert!(gone.code == 1 && gone.stderr.contains("check that the server runs"), "{}", gone.stderr);
     drop(holder);
     let (address, asked) = answering("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-    let refused = place.run(&["release", "--link", "https://e.org/a?b=c/d", "--server", &address]);
+    let refused = place.run(&["unpause", "--link", "https://e.org/a?b=c/d", "--server", &address]);
     assert!(refused.code == 1 && refused.stderr.contains("FETCHWISE_TOKEN"), "{}", refused.stderr);
     let request = asked.recv().unwrap();
     assert!(
-        request.starts_with("POST /v1/links/release ") && request.ends_with("{\"link\":\"https://e.org/a?b=c/d\"}"),
+        request.starts_with("POST /v1/links/unpause ") && request.ends_with("{\"link\":\"https://e.org/a?b=c/d\"}"),
         "{request}"
     );
     // Without a server it is done in the log.
-    assert_eq!(place.run(&["release", "e.org", "--json"]).one()["released"], json!(true));
+    assert_eq!(place.run(&["unpause", "e.org", "--json"]).one()["unpaused"], json!(true));
 }
 
 #[test]

@@ -209,7 +209,7 @@ fn analytics_over_the_log_agree_with_sql_over_the_database() {
 fn what_is_no_such_database_is_said() {
     let place = Place::new();
     let ran = place.run(&["import", "--pocketbase", "nowhere.db"]);
-    assert!(ran.code == 2 && ran.stderr.contains("there is no database at nowhere.db"), "{}", ran.stderr);
+    assert!(ran.code == 2 && ran.stderr.contains("database nowhere.db not found"), "{}", ran.stderr);
     place.write("text.db", "this is no database, but long enough to look like something else entirely");
     let ran = place.run(&["import", "--pocketbase", "text.db"]);
     assert!(ran.code == 1 && ran.stderr.contains("cannot read text.db"), "{}", ran.stderr);

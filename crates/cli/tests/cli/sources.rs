@@ -31,15 +31,15 @@ fn fetchers_says_what_there_is_and_why_something_is_not() {
     let rows = place.run(&["fetchers", "--no-browser", "--json"]).json();
     for (name, class, is_there, why) in [
         (names[0], "plain", true, ""),
-        (names[1], "rendering", false, "there is to be no browser"),
-        (names[2], "stealth", false, "there is to be no browser"),
-        (names[3], "archive", false, "when a config lists it"),
-        (names[4], "special", false, "when a config lists it"),
+        (names[1], "rendering", false, "the browser is turned off"),
+        (names[2], "stealth", false, "the browser is turned off"),
+        (names[3], "archive", false, "a config must list it"),
+        (names[4], "special", false, "a config must list it"),
     ] {
         let row = by_name(&rows, "name", name);
         assert_eq!((&row["class"], &row["available"]), (&json!(class), &json!(is_there)), "{row}");
-        assert!(row["why"].as_str().unwrap_or_default().contains(why), "{row}");
-        assert_eq!(row["why"].is_null(), is_there, "{row}");
+        assert!(row["unavailable_reason"].as_str().unwrap_or_default().contains(why), "{row}");
+        assert_eq!(row["unavailable_reason"].is_null(), is_there, "{row}");
         assert!(row["cost"].as_f64().unwrap() > 0.0, "{row}");
         assert_eq!((&row["attempts"], &row["median_ms"]), (&json!(0), &Value::Null), "{row}");
     }
@@ -52,7 +52,7 @@ fn fetchers_says_what_there_is_and_why_something_is_not() {
     assert_eq!(rows.len(), 4);
     assert_eq!(by_name(&rows, "name", "archive_proxy")["available"], true);
     assert_eq!(by_name(&rows, "name", "mine")["available"], false);
-    assert!(by_name(&rows, "name", "mine")["why"].as_str().unwrap().contains("no-such-program-here"));
+    assert!(by_name(&rows, "name", "mine")["unavailable_reason"].as_str().unwrap().contains("no-such-program-here"));
     assert_eq!(
         (&by_name(&rows, "name", "theirs")["cost"], &by_name(&rows, "name", "theirs")["available"]),
         (&json!(3.5), &json!(false))
@@ -179,7 +179,7 @@ fn a_fetcher_through_a_proxy_has_a_name_and_evidence_of_its_own() {
     let rows = place.run(&["fetchers", "--config", "c.toml", "--json"]).json();
     let row = by_name(&rows, "name", "by_socks");
     assert_eq!((&row["class"], &row["cost"], &row["available"]), (&json!("plain"), &json!(2.5), &json!(false)));
-    assert!(row["why"].as_str().unwrap().contains("PROXY_USER"), "{row}");
+    assert!(row["unavailable_reason"].as_str().unwrap().contains("PROXY_USER"), "{row}");
 
     let url = origin.url(SITE, "/a");
     let line = ["fetch", "--config", "c.toml", "--json", &url];
@@ -218,7 +218,7 @@ fn a_search_interface_of_the_config_is_asked_with_the_key_of_the_environment_whi
     for (name, variable) in [("other_press", "PRESS_KEY"), ("nytime_searcher", "NYTIMES_API_KEY")] {
         let row = by_name(&rows, "name", name);
         assert_eq!((&row["class"], &row["available"]), (&json!("special"), &json!(false)), "{row}");
-        assert!(row["why"].as_str().unwrap().contains(variable), "{row}");
+        assert!(row["unavailable_reason"].as_str().unwrap().contains(variable), "{row}");
     }
     let line = ["fetch", "--config", "c.toml", "--json", "--out", "pages", "http://127.0.0.31:9/a"];
     let output = place.command(&line).env("PRESS_KEY", "hush-hush").output().unwrap();
@@ -250,7 +250,7 @@ fn a_downloader_and_a_solver_of_the_config_are_there_when_their_programs_are() {
     let rows = place.run(&["fetchers", "--config", "c.toml", "--json"]).json();
     let downloader = by_name(&rows, "name", "youtube_downloader");
     assert_eq!((&downloader["class"], &downloader["available"]), (&json!("special"), &json!(false)), "{downloader}");
-    assert!(downloader["why"].as_str().unwrap().contains("no-such-program-here"), "{downloader}");
+    assert!(downloader["unavailable_reason"].as_str().unwrap().contains("no-such-program-here"), "{downloader}");
     let solver = by_name(&rows, "name", "solver");
     assert_eq!((&solver["class"], &solver["renders"]), (&json!("stealth"), &json!(true)), "{solver}");
     assert_eq!(solver["available"], true, "{solver}");

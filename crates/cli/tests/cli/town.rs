@@ -25,7 +25,7 @@ fn a_crawl_of_the_town_is_counted_and_what_is_handed_in_is_read() {
     let sites: String = kinds.iter().map(|kind| format!("[[site]]\nkind = \"{kind}\"\n")).collect();
     let sites = place.write("sites.toml", sites);
     let mut town =
-        place.spawn(&["town", "--json", "--sites", &sites, "--pages", "4", "--seed", "5", "--ledger", "ledger.json"]);
+        place.spawn(&["testbed", "--json", "--sites", &sites, "--pages", "4", "--seed", "5", "--ledger", "ledger.json"]);
     let said = lines(town.stdout.take().unwrap());
     let places: Value = serde_json::from_str(&said.recv_timeout(PATIENCE).unwrap()).unwrap();
     let links = place.write("links.txt", ask("GET", places["links"].as_str().unwrap(), ""));
@@ -67,7 +67,7 @@ fn a_crawl_of_the_town_is_counted_and_what_is_handed_in_is_read() {
 fn sites_that_make_no_sense_are_told() {
     let place = Place::new();
     let sites = place.write("sites.toml", "[[site]]\nkind = \"casino\"\n");
-    let ran = place.run(&["town", "--sites", &sites]);
+    let ran = place.run(&["testbed", "--sites", &sites]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("casino") && ran.stderr.contains("cloudflare"), "{}", ran.stderr);
 }

@@ -2,8 +2,8 @@
 //!
 //! Owns also the picture of it in the docs.
 
-use fetchwise_fleet::Origin;
-use fetchwise_fleet::model::heartbeat::Presence;
+use fetchwise_fleet::NodeId;
+use fetchwise_fleet::model::heartbeat::Heartbeat;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::transport::{Table, Transport};
 use serde_json::{Value, json};
@@ -36,13 +36,13 @@ impl Fleet {
             server
         });
         for server in [&a, &b] {
-            until(server, |fleet| fleet["quiet"] == true && fleet["peers"][0]["position"].as_u64() >= Some(40));
+            until(server, |fleet| fleet["converged"] == true && fleet["peers"][0]["position"].as_u64() >= Some(40));
         }
         Self { place, brokers, a, b }
     }
 
     /// Says in the table of nodes that there is another one.
-    fn say(&self, name: Origin, presence: &Presence) {
+    fn say(&self, name: NodeId, presence: &Heartbeat) {
         let url = self.brokers.urls();
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
@@ -86,34 +86,34 @@ fn tile(chrome: &mut Chrome, name: &str) -> String {
 #[test]
 fn it_shows_the_other_nodes_and_the_broker_as_text() {
     let mut fleet = Fleet::start();
-    let (a, other) = (&fleet.a, fleet.b.get("/v1/dashboard")["fleet"]["origin"].as_str().unwrap().to_owned());
+    let (a, other) = (&fleet.a, fleet.b.get("/v1/dashboard")["fleet"]["node"].as_str().unwrap().to_owned());
     let half_life_ms = 30 * 86_400_000;
-    let third = Origin::from_bytes([7; 16]);
-    let said = Presence {
+    let third = NodeId::from_bytes([7; 16]);
+    let said = Heartbeat {
         epoch: 1,
         position: UNHEARD,
         version: HOSTILE.to_owned(),
         egress: HOSTILE.to_owned(),
         scope: "all".to_owned(),
         half_life_ms,
-        ..Presence::default()
+        ..Heartbeat::default()
     };
     fleet.say(third, &said);
     let known =
-        until(a, |fleet| fleet["peers"].as_array().is_some_and(|peers| peers.iter().any(|p| p["holes"] == UNHEARD)));
+        until(a, |fleet| fleet["peers"].as_array().is_some_and(|peers| peers.iter().any(|p| p["missing_records"] == UNHEARD)));
     let mut chrome = open(a, 1400);
     assert_eq!(
         chrome.eval("document.querySelector('#nav-fleet').hidden || document.querySelector('#fleet').hidden"),
         json!(false)
     );
     let head = chrome.eval("document.querySelector('#fleet-node').textContent");
-    assert_eq!(head, json!(format!("Node {} of pool default", known["origin"].as_str().unwrap())));
+    assert_eq!(head, json!(format!("Node {} of pool default", known["node"].as_str().unwrap())));
     assert_eq!(
         (tile(&mut chrome, "Broker"), tile(&mut chrome, "Up to date")),
         ("There".to_owned(), "Not yet".to_owned())
     );
     assert_eq!((tile(&mut chrome, "Nodes there"), tile(&mut chrome, "Withheld")), ("2".to_owned(), "0".to_owned()));
-    let of = |origin: &str| known["peers"].as_array().unwrap().iter().find(|p| p["origin"] == origin).unwrap().clone();
+    let of = |origin: &str| known["peers"].as_array().unwrap().iter().find(|p| p["node"] == origin).unwrap().clone();
     let cells = row(&mut chrome, "fleet-nodes", &other);
     let want = of(&other);
     assert_eq!((cells[1].as_str(), cells[2].as_str()), ("There", env!("CARGO_PKG_VERSION")), "{cells:?}");
@@ -174,15 +174,15 @@ fn a_keyboard_and_a_screen_reader_find_the_nodes_and_a_narrow_screen_has_room() 
 fn pictures_of_a_fleet() {
     let fleet = Fleet::start();
     let half_life_ms = 30 * 86_400_000;
-    let said = Presence {
+    let said = Heartbeat {
         epoch: 1,
         version: "0.1.0".to_owned(),
         scope: "all".to_owned(),
         half_life_ms,
         position: UNHEARD,
-        ..Presence::default()
+        ..Heartbeat::default()
     };
-    fleet.say(Origin::random(), &said);
+    fleet.say(NodeId::random(), &said);
     until(&fleet.a, |fleet| fleet["peers"].as_array().is_some_and(|peers| peers.len() == 2));
     let mut chrome = open(&fleet.a, 1400);
     chrome.size(1400, 470);

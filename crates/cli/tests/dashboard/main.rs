@@ -318,31 +318,31 @@ fn a_keyboard_is_enough_to_explain_a_url_and_to_release_a_host() {
     let rows = chrome.eval("document.querySelector('#explained details').querySelectorAll('tbody tr').length");
     assert_eq!(rows, json!(steps));
 
-    let release = "document.activeElement.getAttribute('aria-label') === 'Release barracks.example'";
+    let unpause = "document.activeElement.getAttribute('aria-label') === 'Unpause barracks.example'";
     for _ in 0..60 {
-        if chrome.eval(release) == json!(true) {
+        if chrome.eval(unpause) == json!(true) {
             break;
         }
         chrome.key("Tab");
     }
-    assert_eq!(chrome.eval(release), json!(true));
+    assert_eq!(chrome.eval(unpause), json!(true));
     // The next answer draws the table anew, and the focus stays where it was.
     let before = chrome.seen("Network.loadingFinished").len();
     while chrome.seen("Network.loadingFinished").len() < before + 3 {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    assert_eq!(chrome.eval(release), json!(true));
+    assert_eq!(chrome.eval(unpause), json!(true));
     chrome.key("Enter");
-    chrome.until("document.querySelector('#release-dialog').open");
-    assert_eq!(chrome.eval("document.activeElement.id"), json!("release-no"));
+    chrome.until("document.querySelector('#unpause-dialog').open");
+    assert_eq!(chrome.eval("document.activeElement.id"), json!("unpause-no"));
     chrome.key("Escape");
-    chrome.until("!document.querySelector('#release-dialog').open");
+    chrome.until("!document.querySelector('#unpause-dialog').open");
     assert_eq!(server.get("/v1/hosts?state=paused").as_array().unwrap().len(), 1);
     chrome.key("Enter");
-    chrome.until("document.querySelector('#release-dialog').open");
+    chrome.until("document.querySelector('#unpause-dialog').open");
     chrome.key("Tab");
     chrome.key("Enter");
-    chrome.until("document.querySelector('#said').textContent === 'barracks.example is released.'");
+    chrome.until("document.querySelector('#said').textContent === 'barracks.example is unpaused.'");
     chrome.until("!document.querySelector('#paused').textContent.includes('barracks.example')");
     assert_eq!(server.get("/v1/hosts?state=paused"), json!([]));
     kept_to_itself(&mut chrome, &server);

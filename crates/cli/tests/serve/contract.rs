@@ -173,10 +173,10 @@ fn blocks_that_are_told_of_pause_their_host_and_a_release_ends_it() {
     let visit = server.post("/v1/visits", &json!({ "url": "https://wall.example/9" })).of(201);
     assert_eq!((&visit["step"]["kind"], &visit["step"]["end"]), (&json!("end"), &json!("paused")));
     assert!(visit["step"]["paused_until"].is_string());
-    let released = server.ask("POST", "/v1/hosts/wall.example/release", b"").of(200);
-    assert_eq!((&released["host"], &released["released"]), (&json!("wall.example"), &json!(true)));
+    let released = server.ask("POST", "/v1/hosts/wall.example/unpause", b"").of(200);
+    assert_eq!((&released["host"], &released["unpaused"]), (&json!("wall.example"), &json!(true)));
     assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]));
-    assert_eq!(server.ask("POST", "/v1/hosts/wall.example/release", b"").of(200)["released"], false);
+    assert_eq!(server.ask("POST", "/v1/hosts/wall.example/unpause", b"").of(200)["unpaused"], false);
     let (dir, ..) = server.end("-KILL");
     let server = Server::start_in(dir, &[], &[]);
     assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]), "the release is in the log");

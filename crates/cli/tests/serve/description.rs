@@ -105,7 +105,7 @@ fn every_route_answers_as_it_is_described() {
     post("/v1/visits/0/report", "/v1/visits/{id}/report", &json!({}));
     post("/v1/visits/report", "/v1/visits/report", &json!([{ "visit": id, "outcome": "content" }]));
     post("/v1/visits/report", "/v1/visits/report", &json!({}));
-    post("/v1/links/release", "/v1/links/release", &json!({ "link": "https://e.org/" }));
+    post("/v1/links/unpause", "/v1/links/unpause", &json!({ "link": "https://e.org/" }));
     post("/v1/mode", "/v1/mode", &json!({ "mode": "learning" }));
     post("/v1/mode", "/v1/mode", &json!({ "mode": "split" }));
     for body in [lines(&told), lines(&blocks), b"nonsense".to_vec()] {
@@ -140,7 +140,7 @@ fn every_route_answers_as_it_is_described() {
     described.check("get", "/v1/visits/{id}", &server.get(&path));
     described.check("delete", "/v1/visits/{id}", &server.ask("DELETE", &path, b""));
     described.check("delete", "/v1/visits/{id}", &server.ask("DELETE", &path, b""));
-    described.check("post", "/v1/hosts/{domain}/release", &server.ask("POST", "/v1/hosts/wall.org/release", b""));
+    described.check("post", "/v1/hosts/{domain}/unpause", &server.ask("POST", "/v1/hosts/wall.org/unpause", b""));
     described.check("post", "/v1/forget", &server.post("/v1/forget", &json!({ "domain": "e.org" })));
     described.check("post", "/v1/forget", &server.post("/v1/forget", &json!({})));
     for (path, methods) in described.all["paths"].as_object().unwrap() {

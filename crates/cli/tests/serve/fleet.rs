@@ -47,9 +47,9 @@ fn fleet_once(server: &Server, what: &str, is: impl Fn(&Value) -> bool) -> Value
 fn has_all(fleet: &Value) -> bool {
     let is_there = fleet["peers"][0]["present"] == true;
     is_there
-        && fleet["quiet"] == true
+        && fleet["converged"] == true
         && fleet["peers"][0]["position"].as_u64() >= Some(12)
-        && fleet["peers"][0]["holes"] == 0
+        && fleet["peers"][0]["missing_records"] == 0
 }
 
 /// Waits until nothing of the domain is left: neither evidence nor figures.
@@ -72,7 +72,7 @@ fn servers_of_a_fleet_show_each_other_and_forget_together() {
     let mut brokers = Servers::start(1);
     let (a, b) = (node(&brokers, "here"), node(&brokers, "there"));
     let (of_a, of_b) = (fleet_once(&a, "quiet", has_all), fleet_once(&b, "quiet", has_all));
-    assert_eq!((&of_a["peers"][0]["origin"], &of_b["peers"][0]["origin"]), (&of_b["origin"], &of_a["origin"]));
+    assert_eq!((&of_a["peers"][0]["node"], &of_b["peers"][0]["node"]), (&of_b["node"], &of_a["node"]));
     assert_eq!((of_a["broker"].clone(), of_a["withheld"].clone()), (json!(true), json!(0)));
     assert!(of_a["counts"]["received"].as_u64() >= Some(12), "{of_a}");
     let mut described = Described::of(&a);
@@ -94,21 +94,21 @@ fn servers_of_a_fleet_show_each_other_and_forget_together() {
 
     let forgot = a.post("/v1/forget", &json!({ "domain": "gone.example" }));
     described.check("post", "/v1/forget", &forgot);
-    assert_eq!(forgot.of(200)["fleet_told"], true);
+    assert_eq!(forgot.of(200)["fleet_notified"], true);
     forgets(&a, "gone.example");
     forgets(&b, "gone.example");
     let kept = b.get("/v1/stats?by=domain").of(200).to_string();
     assert!(kept.contains("there.example"), "{kept}");
     // Of links nobody is told: their names do not travel.
     let link = a.post("/v1/forget", &json!({ "link": "https://here.example/0" })).of(200);
-    assert_eq!(link["fleet_told"], false);
+    assert_eq!(link["fleet_notified"], false);
 
     // Without a broker it is forgotten here, which is said, and the same request tells the others when there is one again.
     brokers.kill(0);
-    fleet_once(&a, "without a broker", |fleet| fleet["broker"] == false && fleet["quiet"] == false);
+    fleet_once(&a, "without a broker", |fleet| fleet["broker"] == false && fleet["converged"] == false);
     let alone = a.post("/v1/forget", &json!({ "domain": "there.example" }));
     described.check("post", "/v1/forget", &alone);
-    assert_eq!(alone.of(503)["error_type"], "fleet_not_told");
+    assert_eq!(alone.of(503)["error_type"], "fleet_not_notified");
     forgets(&a, "there.example");
     brokers.revive(0);
     until("told", || {
@@ -127,5 +127,5 @@ fn a_server_alone_says_that_it_is_in_no_fleet() {
     assert_eq!(server.get("/v1/dashboard").of(200)["fleet"], Value::Null);
     assert!(!server.get("/metrics").body.contains("fetchwise_fleet_"));
     server.ask("POST", "/v1/attempts", &lines([&attempt("https://gone.example/", "playwright", true)])).of(200);
-    assert_eq!(server.post("/v1/forget", &json!({ "domain": "gone.example" })).of(200)["fleet_told"], false);
+    assert_eq!(server.post("/v1/forget", &json!({ "domain": "gone.example" })).of(200)["fleet_notified"], false);
 }

@@ -25,7 +25,7 @@ fn memory_kb(server: &Server) -> u64 {
 fn bad_bodies_are_refused_with_words() {
     let server = Server::start(&[]);
     for path in
-        ["/v1/select", "/v1/visits", "/v1/visits/report", "/v1/classify", "/v1/forget", "/v1/links/release", "/v1/mode"]
+        ["/v1/select", "/v1/visits", "/v1/visits/report", "/v1/classify", "/v1/forget", "/v1/links/unpause", "/v1/mode"]
     {
         for body in
             [&b"{"[..], b"", b"[[[[", b"\xff\xfe", b"nonsense", b"{\"urls\": 5}", b"{\"url\": [1]}", b"7", b"null"]
@@ -155,7 +155,7 @@ fn a_client_that_reads_no_answers_is_none_of_the_others_business() {
 
 #[test]
 fn visits_without_end_take_a_bounded_room_and_end_by_themselves() {
-    let server = Server::start(&["--visit-patience", "1s", "--max-visits", "100000"]);
+    let server = Server::start(&["--visit-timeout", "1s", "--max-visits", "100000"]);
     let before = memory_kb(&server);
     let mut begun = 0;
     for call in 0..30 {

@@ -1,4 +1,4 @@
-//! `fetchwise release` beside a server: it finds the server by the data directory, and the pause ends at once and in the log.
+//! `fetchwise unpause` beside a server: it finds the server by the data directory, and the pause ends at once and in the log.
 
 use std::process::Output;
 
@@ -17,7 +17,7 @@ fn paused(server: &Server) {
 
 fn release(server: &Server, args: &[&str], token: Option<&str>) -> Output {
     let mut command = program(&server.dir);
-    command.args(["release", "--json"]).args(args);
+    command.args(["unpause", "--json"]).args(args);
     token.map(|token| command.env("FETCHWISE_TOKEN", token));
     command.output().unwrap()
 }
@@ -32,11 +32,11 @@ fn a_host_and_a_link_are_released_through_the_server_of_the_directory() {
     let server = Server::start(&["--pace", "off"]);
     paused(&server);
     let said = one(&release(&server, &["www.wall.example"], None));
-    assert_eq!((&said["host"], &said["released"]), (&json!("wall.example"), &json!(true)));
+    assert_eq!((&said["host"], &said["unpaused"]), (&json!("wall.example"), &json!(true)));
     assert_eq!(said["server"], format!("http://{}", server.address));
     assert!(said["was_paused_until"].is_string());
     assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]));
-    assert_eq!(one(&release(&server, &["wall.example"], None))["released"], false, "it is not paused any more");
+    assert_eq!(one(&release(&server, &["wall.example"], None))["unpaused"], false, "it is not paused any more");
 
     // As it was given; it is kept as URLs are.
     let link = "https://shut.example/a?b=c d#e";
@@ -45,7 +45,7 @@ fn a_host_and_a_link_are_released_through_the_server_of_the_directory() {
     server.post(&path, &json!({ "outcome": "blocked_403", "status": 429, "retry_after": 600 })).of(200);
     assert_eq!(server.get("/v1/links?state=paused").of(200)[0]["link"], "https://shut.example/a?b=c%20d");
     let said = one(&release(&server, &["--link", link], None));
-    assert_eq!((&said["link"], &said["released"]), (&json!(link), &json!(true)));
+    assert_eq!((&said["link"], &said["unpaused"]), (&json!(link), &json!(true)));
     assert_eq!(server.get("/v1/links?state=paused").of(200), json!([]));
     let (dir, ..) = server.end("-KILL");
     let server = Server::start_in(dir, &[], &[]);
@@ -66,8 +66,8 @@ fn a_server_with_tokens_wants_one_of_them() {
     let words = String::from_utf8(hashes.stderr).unwrap();
     assert!(hashes.status.code() == Some(2) && words.contains("hashes.txt has hashes"), "{words}");
     std::fs::write(server.dir.path().join("token.txt"), format!("{TOKEN}\n")).unwrap();
-    assert_eq!(one(&release(&server, &["wall.example", "--token-file", "token.txt"], None))["released"], true);
-    assert_eq!(one(&release(&server, &["wall.example"], Some(TOKEN)))["released"], false);
+    assert_eq!(one(&release(&server, &["wall.example", "--token-file", "token.txt"], None))["unpaused"], true);
+    assert_eq!(one(&release(&server, &["wall.example"], Some(TOKEN)))["unpaused"], false);
     assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]));
 }
 
@@ -76,7 +76,7 @@ fn a_server_that_is_not_there_is_said() {
     let server = Server::start(&[]);
     let address = format!("http://{}", server.address);
     let (dir, ..) = server.end("-TERM");
-    let output = program(&dir).args(["release", "wall.example", "--server", &address]).output().unwrap();
+    let output = program(&dir).args(["unpause", "wall.example", "--server", &address]).output().unwrap();
     let words = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && words.contains("is it running there?"), "{words}");
+    assert!(output.status.code() == Some(1) && words.contains("check that the server runs"), "{words}");
 }

@@ -55,7 +55,7 @@ fn what_is_good_is_in_force_and_what_is_not_changes_nothing() {
     files.rules("second");
     files.write("routes.csv", "domain,fetcher\ne.org,playwright_stealth\nf.org,playwright\n");
     let said = server.hang_up("mode shadow; 2 routes");
-    assert!(said.contains("read c.toml, routes.csv, rules.toml again"), "{said}");
+    assert!(said.contains("reloaded c.toml, routes.csv, rules.toml"), "{said}");
     let good = [json!("playwright_stealth"), json!("shadow"), json!("second"), json!(2)];
     assert_eq!(in_force(&server), good);
     // A visit's reports are read by the same rules.
@@ -131,10 +131,10 @@ fn reloads_under_load_drop_no_request() {
         for turn in 0..12 {
             let before = answered.load(Ordering::Relaxed);
             let (text, words) = match turn % 4 {
-                0 => ("mode = 'shadow'", "again: mode shadow"),
-                1 => ("mode = 'split'\nsplit_share = 0.5", "again: mode split"),
+                0 => ("mode = 'shadow'", ": mode shadow"),
+                1 => ("mode = 'split'\nsplit_share = 0.5", ": mode split"),
                 2 => ("mode = 'nonsense'", "stay as they are"),
-                _ => ("mode = 'legacy'", "again: mode legacy"),
+                _ => ("mode = 'legacy'", ": mode legacy"),
             };
             files.config(text);
             files.rules(if turn % 2 == 0 { "even" } else { "odd" });

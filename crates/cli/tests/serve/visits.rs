@@ -55,8 +55,8 @@ fn a_block_leads_to_another_fetcher_and_ends_failed_when_none_is_left() {
     );
     assert!(step["paused_until"].is_string(), "{step}");
     assert_eq!(server.get("/v1/links?state=paused").of(200)[0]["link"], "https://e.org/a");
-    let released = server.post("/v1/links/release", &json!({ "link": "https://e.org/a" })).of(200);
-    assert_eq!(released["released"], true);
+    let released = server.post("/v1/links/unpause", &json!({ "link": "https://e.org/a" })).of(200);
+    assert_eq!(released["unpaused"], true);
     assert_eq!(server.get("/v1/links?state=paused").of(200), json!([]));
     assert_eq!(server.get("/v1/links").of(200)[0]["reason"], "blocked");
 }
@@ -109,7 +109,7 @@ fn a_host_that_asks_to_be_left_alone_is() {
     let end = report(&server, &visit, &json!({ "outcome": "blocked_403", "status": 429, "retry_after": 120 }));
     assert_eq!((&end["kind"], &end["end"]), (&json!("end"), &json!("failed")));
     let (_, next) = begin(&server, "https://e.org/b");
-    assert!(next["kind"] == "wait" && next["why"] == "pace" || next["end"] == "paused", "{next}");
+    assert!(next["kind"] == "wait" && next["reason"] == "pace" || next["end"] == "paused", "{next}");
     assert_eq!(server.get("/v1/hosts?state=paused").of(200)[0]["host"], "e.org");
 }
 
@@ -120,7 +120,7 @@ fn a_visit_waits_for_its_hosts_pace_and_goes_on() {
     assert_eq!(step["kind"], "fetch");
     let (second, step) = begin(&server, "https://e.org/b");
     assert_eq!(step["kind"], "wait", "{step}");
-    assert!(step["until"].as_str().unwrap().ends_with('Z') && step["why"].is_string());
+    assert!(step["until"].as_str().unwrap().ends_with('Z') && step["reason"].is_string());
     report(&server, &first, &json!({ "outcome": "content" }));
     let refused = server.post(&format!("/v1/visits/{second}/report"), &json!({ "outcome": "content" })).of(409);
     assert_eq!((&refused["error_type"], &refused["step"]["kind"]), (&json!("nothing_to_report"), &json!("wait")));
@@ -212,12 +212,12 @@ fn a_fetcher_that_is_not_to_be_had_is_passed_over() {
 
 #[test]
 fn a_visit_that_nobody_comes_back_to_ends_by_itself_and_gives_back_what_it_held() {
-    let server = Server::start(&["--visit-patience", "100ms", "--pace", "off"]);
+    let server = Server::start(&["--visit-timeout", "100ms", "--pace", "off"]);
     let (first, step) = begin(&server, "https://e.org/a");
     assert_eq!(step["is_probe"], true);
     // While the first one probes the host the second one waits for what it finds.
     let (second, step) = begin(&server, "https://e.org/b");
-    assert_eq!((&step["kind"], &step["why"]), (&json!("wait"), &json!("probe")));
+    assert_eq!((&step["kind"], &step["reason"]), (&json!("wait"), &json!("probe")));
     let step = server.get(&format!("/v1/visits/{second}?wait_s=60")).of(200)["step"].clone();
     assert_eq!(step["kind"], "fetch", "{step}");
     assert_eq!(

@@ -8,12 +8,12 @@ use fetchwise::ab_test::GuardSettings;
 use fetchwise::backoff::BackoffSettings;
 use fetchwise::config::{Config, DurabilityName, FetcherConfig, ImportanceMode};
 use fetchwise::detect::DetectorOptions;
-use fetchwise::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
+use fetchwise::evidence::decay::DEFAULT_HALF_LIFE_DAYS;
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::BrowserOptions;
 use fetchwise::fetch::http::DEFAULT_USER_AGENT;
-use fetchwise::journal::maintenance::{COMPACT_THRESHOLD_DEFAULT, RETAIN_DAYS_DEFAULT};
-use fetchwise::journal::{Durability, SEGMENT_BYTES_DEFAULT};
+use fetchwise::journal::maintenance::{DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS};
+use fetchwise::journal::{Durability, DEFAULT_SEGMENT_BYTES};
 use fetchwise::pace::PaceSettings;
 use fetchwise::policy;
 use fetchwise::robots::DEFAULT_AGENT;
@@ -96,7 +96,7 @@ fn top(key: &str, settings: &Settings) -> Option<Fallback> {
             Err(_) => return words("none: there is no home directory"),
         },
         "router" | "rules" => return words("none"),
-        "half_life_days" => json!(HALF_LIFE_DAYS_DEFAULT),
+        "half_life_days" => json!(DEFAULT_HALF_LIFE_DAYS),
         "max_keys" => return words("no limit"),
         "file_suffixes" | "page_suffixes" => json!([]),
         "built_in_priors" => json!(true),
@@ -176,7 +176,7 @@ fn http(key: &str) -> Option<Fallback> {
         "timeout" => time(base.deadline),
         "probe_timeout" => time(base.probe_deadline),
         "max_body" => size(Limits::default().max_body),
-        "max_redirects" => json!(base.redirects_max),
+        "max_redirects" => json!(base.max_redirects),
         "user_agent" => json!(DEFAULT_USER_AGENT),
         "ca_file" => return words("Mozilla's authorities only"),
         _ => return None,
@@ -191,9 +191,9 @@ fn log(key: &str) -> Option<Fallback> {
     Some(Fallback::Value(match key {
         "durability" => json!(format!("{name:?}").to_lowercase()),
         "interval" => time(interval),
-        "segment_bytes" => size(SEGMENT_BYTES_DEFAULT),
-        "retain_days" => json!(RETAIN_DAYS_DEFAULT),
-        "compact_threshold" => json!(COMPACT_THRESHOLD_DEFAULT),
+        "segment_bytes" => size(DEFAULT_SEGMENT_BYTES),
+        "retain_days" => json!(DEFAULT_RETAIN_DAYS),
+        "compact_threshold" => json!(DEFAULT_COMPACT_THRESHOLD),
         "max_disk_bytes" => return words("no limit"),
         _ => return None,
     }))

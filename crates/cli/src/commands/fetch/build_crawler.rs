@@ -179,7 +179,7 @@ pub(crate) fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
     VisitSettings {
         deadline,
         probe_deadline: http.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
-        redirects_max: http.max_redirects.unwrap_or(base.redirects_max),
+        max_redirects: http.max_redirects.unwrap_or(base.max_redirects),
         escalate_after_block: settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
         ..base
     }

@@ -87,7 +87,7 @@ impl Feed {
     /// Opens all sources and starts to read.
     pub(super) fn start(args: &FetchArgs, settings: &Settings) -> Result<Self, Failure> {
         let total = total(args);
-        let wish = args.robots.or(settings.config.robots.wish);
+        let wish = args.robots.or(settings.config.robots.mode);
         let named = Link {
             fetcher: args.fetcher.clone(),
             heuristics: args.tag.clone(),

@@ -71,8 +71,8 @@ impl<'a> ReportJson<'a> {
             duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
             file: report.file.as_deref(),
             paused_until: report.paused_until.map(rfc3339::format),
-            served_by: report.elsewhere.as_ref().map(|elsewhere| &*elsewhere.by),
-            archived_at: report.elsewhere.as_ref().and_then(|elsewhere| elsewhere.captured).map(rfc3339::format),
+            served_by: report.provenance.as_ref().map(|provenance| &*provenance.by),
+            archived_at: report.provenance.as_ref().and_then(|provenance| provenance.captured).map(rfc3339::format),
         }
     }
 }
@@ -251,9 +251,9 @@ fn words(place: Place, url: &str, report: &Report) -> String {
     if report.success {
         let file = report.file.as_ref().map(|file| format!(" -> {}", plain(&file.to_string_lossy())));
         let bytes = HumanBytes(report.bytes);
-        let copy = report.elsewhere.as_ref().map(|elsewhere| match elsewhere.day() {
-            Some(day) => format!(", {}'s copy of {day}", plain(&elsewhere.by)),
-            None => format!(", from {}", plain(&elsewhere.by)),
+        let copy = report.provenance.as_ref().map(|provenance| match provenance.day() {
+            Some(day) => format!(", {}'s copy of {day}", plain(&provenance.by)),
+            None => format!(", from {}", plain(&provenance.by)),
         });
         let how = format!("{how}{}", copy.unwrap_or_default());
         let tail = styled(DIM, format_args!("({how}, {bytes}, {:.2} s)", report.duration.as_secs_f64()));

@@ -12,8 +12,8 @@ use fetchwise::journal::{Journal, JournalError, JournalOptions, LogError, Tombst
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::model::rendezvous::owner;
 use fetchwise_fleet::peer_store;
-use fetchwise_fleet::peer_store::node_state::State;
-use fetchwise_fleet::sync::forget::tell_forgotten;
+use fetchwise_fleet::peer_store::node_state::NodeState;
+use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::Table;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings, StreamReport, StreamState, permissions};
 use fetchwise_fleet::{Fleet, NodeId, Status};
@@ -96,7 +96,7 @@ pub(crate) struct StatusArgs {
     pub(crate) wait: Option<Duration>,
     /// Show nodes whose attempts of the last week disagree with those of all others
     #[arg(long)]
-    pub(crate) suspicious: bool,
+    pub(crate) outliers: bool,
 }
 
 /// Remove a node's evidence from all others
@@ -259,7 +259,7 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result
         Err(error) => return Err(error.into()),
     };
     let compared =
-        if args.suspicious { Some(crate::commands::fleet::outliers::compare(&dir, &status, settings)?) } else { None };
+        if args.outliers { Some(crate::commands::fleet::outliers::compare(&dir, &status, settings)?) } else { None };
     if out.json {
         out.object(&StatusJson {
             status: &status,
@@ -392,7 +392,7 @@ pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until:
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     let told = runtime.block_on(async {
         let transport = connect(nats, true).await?;
-        tell_forgotten(&*transport, domain, until).await.map_err(|error| about_broker(&error))
+        notify_forgotten(&*transport, domain, until).await.map_err(|error| about_broker(&error))
     });
     told.map(|()| true)
         .map_err(|failure| failure.advise("run the same command again to notify the other nodes; it is forgotten here"))
@@ -401,7 +401,7 @@ pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until:
 /// Forgets a domain in what peers sent to the node of a directory. Returns the number of their attempts, and of nodes
 /// whose evidence snapshot covered the domain; none if no peer has sent anything. `has_stone` tells whether the node's
 /// own log has the tombstone.
-pub(crate) fn forget_foreign(
+pub(crate) fn forget_peer_evidence(
     dir: &Path,
     domain: &str,
     until: Timestamp,
@@ -422,7 +422,7 @@ pub(crate) fn forget_foreign(
 }
 
 async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let own = State::load(&settings.data_dir()?).map_err(about)?.map(|state| state.origin);
+    let own = NodeState::load(&settings.data_dir()?).map_err(about)?.map(|state| state.origin);
     let transport = connect(broker(settings, &args.fleet)?, true).await?;
     let listed = transport.cells().list(Table::Nodes).await.map_err(|error| about_broker(&error))?;
     let nodes: Vec<NodeId> = listed.iter().filter_map(|(name, _)| name.parse().ok()).collect();
@@ -445,7 +445,7 @@ async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<
 }
 
 fn print_permissions(args: &PermissionsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let own = State::load(&settings.data_dir()?).map_err(about)?.map(|state| state.origin);
+    let own = NodeState::load(&settings.data_dir()?).map_err(about)?.map(|state| state.origin);
     let node = args.node.or(own).ok_or_else(|| {
         Failure::usage("missing node: this data directory has never joined a fleet")
             .advise("give a node, as `fetchwise fleet status` prints it")

@@ -23,12 +23,12 @@ pub(super) struct ComparedJson<'a> {
     /// The number of nodes with attempts to compare.
     compared_nodes: usize,
     shared_sites: usize,
-    suspicious: Vec<SuspectJson<'a>>,
+    outliers: Vec<SuspectJson<'a>>,
 }
 
 #[derive(Serialize)]
 struct SuspectJson<'a> {
-    origin: String,
+    node: String,
     sigma: f64,
     sites: usize,
     differences: Vec<DifferenceJson<'a>>,
@@ -56,7 +56,7 @@ pub(super) fn compare(dir: &Path, status: &Status, settings: &Settings) -> Resul
             compare.observe(own, domain, &attempt.fetcher, attempt.success);
         }
     })?;
-    let told = peer_store::facts(dir, None, |origin, fact| {
+    let told = peer_store::scan_attempts(dir, None, |origin, fact| {
         if let Some(domain) = fact.domain().filter(|_| now.since(fact.at) <= NEWS) {
             compare.observe(origin, domain, fact.fetcher, fact.success);
         }
@@ -78,7 +78,7 @@ pub(super) fn json(compared: &OutlierReport) -> ComparedJson<'_> {
         }
     };
     let outliers = compared.outliers.iter().map(|suspect| SuspectJson {
-        origin: suspect.origin.to_string(),
+        node: suspect.origin.to_string(),
         sigma: suspect.sigma,
         sites: suspect.sites,
         differences: suspect.differences.iter().map(difference).collect(),

@@ -12,7 +12,7 @@ use fetchwise::time::Timestamp;
 use fetchwise_fleet::Fleet;
 use fetchwise_fleet::model::status::{Counts, DELAYS_MS, PeerStatus, Status};
 use fetchwise_fleet::pauses::{HostCounts, SharedHosts};
-use fetchwise_fleet::sync::forget::tell_forgotten;
+use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::Transport;
 use fetchwise_serve::json::{FleetCountsJson, FleetJson, NodeJson, SharedHostsJson};
 use fetchwise_serve::{Answer, Membership};
@@ -42,7 +42,7 @@ impl Membership for Told {
     fn forget(&self, domain: String, until: Timestamp) -> Answer<Result<(), String>> {
         let transport = Arc::clone(&self.transport);
         Box::pin(
-            async move { tell_forgotten(&*transport, &domain, until).await.map_err(|error| plain(&error.to_string())) },
+            async move { notify_forgotten(&*transport, &domain, until).await.map_err(|error| plain(&error.to_string())) },
         )
     }
 }
@@ -118,7 +118,7 @@ fn shared(hosts: HostCounts) -> SharedHostsJson {
     SharedHostsJson {
         taken: hosts.received,
         told: hosts.sent,
-        unbelieved: hosts.rejected,
+        rejected: hosts.rejected,
         trials: hosts.trials,
         lost: hosts.lost,
         own_trials: hosts.own_trials,

@@ -57,7 +57,7 @@ pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut
         }
     }
     progress.bar.finish_and_clear();
-    summary.fleet_told = into.close(settings)?;
+    summary.fleet_notified = into.close(settings)?;
     summary.warn("lines");
     if let Some(line) = looks_like_seconds {
         note(format_args!(

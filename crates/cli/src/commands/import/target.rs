@@ -40,7 +40,7 @@ pub(super) struct Summary {
     pub(super) errors: Vec<Unusable>,
     /// Whether the fleet was notified of everything; none without a fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) fleet_told: Option<bool>,
+    pub(super) fleet_notified: Option<bool>,
 }
 
 /// An invalid line or row.
@@ -142,7 +142,7 @@ impl Summary {
         if self.failed > 0 {
             parts.push(format!("{} of {} {what} invalid", self.failed, self.lines));
         }
-        if self.fleet_told == Some(true) {
+        if self.fleet_notified == Some(true) {
             parts.push("the fleet was notified".to_owned());
         }
         parts

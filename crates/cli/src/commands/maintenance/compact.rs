@@ -46,12 +46,12 @@ struct CompactJson {
     snapshot_bytes: u64,
     weight_before: f64,
     weight_after: f64,
-    beside_writer: bool,
+    writer_active: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let days = args.retain.or(settings.config.log.retain_days).unwrap_or(maintenance::RETAIN_DAYS_DEFAULT);
+    let days = args.retain.or(settings.config.log.retain_days).unwrap_or(maintenance::DEFAULT_RETAIN_DAYS);
     let mut options = CompactOptions::default();
     let retain = Duration::from_secs(u64::from(days) * 86_400);
     (options.retain, options.trust_clock, options.dry_run) = (retain, args.trust_clock, args.dry_run);
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Res
             snapshot_bytes: done.snapshot_bytes,
             weight_before: done.weight.0,
             weight_after: done.weight.1,
-            beside_writer: done.beside_writer,
+            writer_active: done.writer_active,
         })?;
     } else {
         let would = if args.dry_run { " (dry run: nothing was changed)" } else { "" };
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Res
             done.forgotten
         ))?;
     }
-    if done.beside_writer {
+    if done.writer_active {
         note("fetchwise: a crawler is running: the segment that it writes was not compacted");
     }
     Ok(Exit::Done)

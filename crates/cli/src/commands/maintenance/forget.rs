@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Resu
     let (foreign, told) = match &target {
         TombstoneTarget::Domain(domain) => {
             // The local part comes first, so that it happens even if the broker is unavailable.
-            let foreign = crate::commands::fleet::forget_foreign(&dir, domain, now, !forgot.is_nothing())?;
+            let foreign = crate::commands::fleet::forget_peer_evidence(&dir, domain, now, !forgot.is_nothing())?;
             (foreign, crate::commands::fleet::forget(settings, &args.fleet, domain, now)?)
         }
         TombstoneTarget::Link(_) => (None, false),
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Resu
     if out.json {
         let json = ForgotJson::new(&target, &forgot, told);
         out.object(&match foreign {
-            Some((attempts, nodes)) => json.with_foreign(attempts, nodes),
+            Some((attempts, nodes)) => json.with_peers(attempts, nodes),
             None => json,
         })?;
         return Ok(Exit::Done);

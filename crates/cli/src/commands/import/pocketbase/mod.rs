@@ -68,7 +68,7 @@ pub(super) fn run(path: &Path, args: &ImportArgs, settings: &Settings, out: &mut
     }
     routes(&database, dir, &mut imported)?;
     overrides(&links, args.link_ids, dir, &mut imported)?;
-    imported.attempts.fleet_told = into.close(settings)?;
+    imported.attempts.fleet_notified = into.close(settings)?;
     show(&imported, out)?;
     Ok(if imported.attempts.failed > 0 { Exit::Failed } else { Exit::Done })
 }
