@@ -33,7 +33,7 @@ mod wait;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Default time that a link waits for its host's pace.
-const WAIT_AT_MOST: Duration = Duration::from_secs(15 * 60);
+const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// A link to fetch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub struct Report {
     /// Bytes of the delivered body.
     pub bytes: u64,
     /// The server that delivered in place of the site, and the time of its copy.
-    pub elsewhere: Option<Provenance>,
+    pub provenance: Option<Provenance>,
     /// Total duration.
     pub duration: Duration,
     /// Where the body was stored.
@@ -124,12 +124,12 @@ impl Report {
     pub const NO_FETCHER: &'static str = "no_fetcher";
     /// The error type of a link for which no request was made, because no fetcher gets past its host's vendor. The link
     /// is paused.
-    pub const NO_FETCHER_GETS_PAST: &'static str = "no_fetcher_gets_past";
+    pub const NO_VIABLE_FETCHER: &'static str = "no_viable_fetcher";
     /// The error type of a page that was delivered and could not be stored.
     pub const STORE_ERROR: &'static str = "store_error";
 
     /// Returns the report of a link for which no request was made.
-    fn unasked(error_type: &'static str, message: String) -> Self {
+    fn without_request(error_type: &'static str, message: String) -> Self {
         Self { error_type: Some(error_type), message: Some(message), ..Self::default() }
     }
 
@@ -220,13 +220,13 @@ impl PipelineBuilder {
     /// [`Error::UnknownFetcher`] if a fetcher is not a candidate of the selector: it could never be chosen.
     pub fn build(self) -> Result<Pipeline, Error> {
         let known = |name: &str| self.selector.candidates().any(|(_, spec)| *spec.name == *canonical(name));
-        if let Some(stranger) = self.fetchers.iter().find(|fetcher| !known(fetcher.name())) {
+        if let Some(unknown) = self.fetchers.iter().find(|fetcher| !known(fetcher.name())) {
             let known = self.selector.candidates().map(|(_, spec)| spec.name.to_string()).collect();
-            return Err(Error::UnknownFetcher { name: stranger.name().to_owned(), known });
+            return Err(Error::UnknownFetcher { name: unknown.name().to_owned(), known });
         }
         let find = |name: &str| self.fetchers.iter().find(|f| canonical(f.name()) == name).cloned();
         let fetchers: Vec<_> =
-            self.selector.candidates().map(|(_, spec)| find(&spec.name).map(Available::new)).collect();
+            self.selector.candidates().map(|(_, spec)| find(&spec.name).map(AvailableFetcher::new)).collect();
         let mut unavailable = FetcherSet::EMPTY;
         for (id, _) in self.selector.candidates().filter(|(id, _)| fetchers[id.index()].is_none()) {
             unavailable.insert(id);
@@ -250,7 +250,7 @@ impl PipelineBuilder {
 pub struct Pipeline {
     selector: Arc<Selector>,
     /// By candidate; `None` if the pipeline lacks that fetcher.
-    fetchers: Vec<Option<Available>>,
+    fetchers: Vec<Option<AvailableFetcher>>,
     unavailable: FetcherSet,
     missing: HashMap<String, String>,
     limits: Limits,
@@ -262,15 +262,15 @@ pub struct Pipeline {
 }
 
 /// An available fetcher, and its free slots.
-struct Available {
+struct AvailableFetcher {
     fetcher: Arc<dyn Fetcher>,
-    places: Semaphore,
+    slots: Semaphore,
 }
 
-impl Available {
+impl AvailableFetcher {
     fn new(fetcher: Arc<dyn Fetcher>) -> Self {
-        let places = Semaphore::new(fetcher.max_in_flight().clamp(1, Semaphore::MAX_PERMITS));
-        Self { fetcher, places }
+        let slots = Semaphore::new(fetcher.max_in_flight().clamp(1, Semaphore::MAX_PERMITS));
+        Self { fetcher, slots }
     }
 }
 
@@ -286,7 +286,7 @@ impl Pipeline {
             extractors: Vec::new(),
             store: None,
             robots: None,
-            wait_at_most: WAIT_AT_MOST,
+            wait_at_most: DEFAULT_MAX_WAIT,
         }
     }
 
@@ -301,7 +301,7 @@ impl Pipeline {
         &self.selector
     }
 
-    fn fetcher(&self, id: FetcherId) -> Option<&Available> {
+    fn fetcher(&self, id: FetcherId) -> Option<&AvailableFetcher> {
         self.fetchers.get(id.index())?.as_ref()
     }
 }

@@ -13,9 +13,9 @@ use super::wait::pause;
 use super::{CrawlDelayCut, GRACE, Link, Pipeline, Report};
 use crate::backoff::retry_after;
 use crate::selector::Selector;
-use crate::state::host_pauses::Standing;
+use crate::state::host_pauses::TrialRole;
 use crate::visit::Wait;
-use crate::visit::pace_permit::Place;
+use crate::visit::pace_permit::PacePermit;
 use fetchwise_fetchers::fetch::{FetchError, Limits, Request, Response};
 use fetchwise_fetchers::robots::{MAX_BODY, MAX_READ, MAX_REDIRECTS, RobotsTxt, RobotsUse, Rules, location};
 use fetchwise_pace;
@@ -30,7 +30,7 @@ use fetchwise_types::time::Timestamp;
 ///
 /// # Errors
 /// The report of a link that may not be fetched.
-pub(super) async fn look(
+pub(super) async fn check(
     pipeline: &Pipeline,
     link: &Link,
     url: &Url,
@@ -41,12 +41,12 @@ pub(super) async fn look(
     }
     let Some(robots) = &pipeline.robots else {
         let message = "cannot fetch robots.txt: the pipeline was built without a fetcher for it".to_owned();
-        return Err(Box::new(Report::unasked(Report::NO_FETCHER, message)));
+        return Err(Box::new(Report::without_request(Report::NO_FETCHER, message)));
     };
     let Some((origin, location)) = location(url) else { return Ok(()) };
     let rules = match robots.known(&origin, pipeline.selector.now()) {
         Some(rules) => rules,
-        None => ask(pipeline, robots, &origin, &location, cut).await?,
+        None => request_rules(pipeline, robots, &origin, &location, cut).await?,
     };
     if link.robots == RobotsUse::Delay {
         return Ok(());
@@ -57,7 +57,7 @@ pub(super) async fn look(
     match rules.forbids(url) {
         None => Ok(()),
         Some(rule) => {
-            Err(Box::new(Report::unasked(ErrorKind::Disallowed.name(), format!("disallowed by {location}: {rule}"))))
+            Err(Box::new(Report::without_request(ErrorKind::Disallowed.name(), format!("disallowed by {location}: {rule}"))))
         }
     }
 }
@@ -70,10 +70,10 @@ fn unreachable(location: &Url, kind: ErrorKind, why: &str, until: Timestamp) -> 
         | ErrorKind::TlsError
         | ErrorKind::ProxyError
         | ErrorKind::RefusedAddress
-        | ErrorKind::InvalidUrl => Report::unasked(kind.name(), format!("{location}: {why}")),
+        | ErrorKind::InvalidUrl => Report::without_request(kind.name(), format!("{location}: {why}")),
         _ => Report {
             paused_until: Some(until),
-            ..Report::unasked(
+            ..Report::without_request(
                 Report::PAUSED,
                 format!("cannot read {location}, so its site may not be fetched: {why}"),
             )
@@ -82,7 +82,7 @@ fn unreachable(location: &Url, kind: ErrorKind, why: &str, until: Timestamp) -> 
 }
 
 /// Requests the rules of `origin`, unless another task has done so meanwhile.
-async fn ask(
+async fn request_rules(
     pipeline: &Pipeline,
     robots: &RobotsTxt,
     origin: &str,
@@ -98,18 +98,18 @@ async fn ask(
     let domain = domain_of(location.host_str().unwrap_or_default());
     if let Some(until) = pipeline.selector.host_pause(domain).filter(|until| *until > now) {
         let message = format!("the host is paused for another {} s", until.since(now).as_secs());
-        return Err(Box::new(Report { paused_until: Some(until), ..Report::unasked(Report::PAUSED, message) }));
+        return Err(Box::new(Report { paused_until: Some(until), ..Report::without_request(Report::PAUSED, message) }));
     }
-    let mut place = place(pipeline, domain).await?;
+    let mut permit = pace_permit(pipeline, domain).await?;
     let answer = request(pipeline, robots, location).await;
-    if let Some(place) = place.take() {
-        tell(pipeline, robots, place, domain, &answer);
+    if let Some(permit) = permit.take() {
+        report_to_pace(pipeline, robots, permit, domain, &answer);
     }
     if let Err(error) = &answer
         && error.local
     {
         // A local fault says nothing about the host, so nothing is stored.
-        return Err(Box::new(Report::unasked(ErrorKind::LocalFault.name(), error.message.clone())));
+        return Err(Box::new(Report::without_request(ErrorKind::LocalFault.name(), error.message.clone())));
     }
     let now = pipeline.selector.now();
     let rules = Rules::from_answer(&answer, robots.agent(), now);
@@ -124,17 +124,17 @@ async fn ask(
 }
 
 /// Waits for a permit in the host's pace, which a robots.txt needs like any page.
-async fn place<'p>(pipeline: &'p Pipeline, domain: &str) -> Result<Option<Place<&'p Selector>>, Box<Report>> {
+async fn pace_permit<'p>(pipeline: &'p Pipeline, domain: &str) -> Result<Option<PacePermit<&'p Selector>>, Box<Report>> {
     loop {
         let now = pipeline.selector.now();
-        match Place::take(&*pipeline.selector, domain, Cost::Plain, now) {
-            Ok(place) => return Ok(place),
+        match PacePermit::take(&*pipeline.selector, domain, Cost::Plain, now) {
+            Ok(permit) => return Ok(permit),
             Err(later) if later.until.since(now) <= pipeline.wait_at_most => {
-                pause(pipeline, Wait::for_place(later)).await;
+                pause(pipeline, Wait::for_pace(later)).await;
             }
             Err(later) => {
                 let message = "the host's pace does not admit the request for its robots.txt yet".to_owned();
-                let report = Report::unasked(Report::PACED, message);
+                let report = Report::without_request(Report::PACED, message);
                 return Err(Box::new(Report { paused_until: Some(later.until), ..report }));
             }
         }
@@ -143,16 +143,16 @@ async fn place<'p>(pipeline: &'p Pipeline, domain: &str) -> Result<Option<Place<
 
 /// Reports the response to the host's pace. Only limits count: a delivered robots.txt does not mean that pages would be
 /// delivered.
-fn tell(
+fn report_to_pace(
     pipeline: &Pipeline,
     robots: &RobotsTxt,
-    place: Place<&Selector>,
+    permit: PacePermit<&Selector>,
     domain: &str,
     answer: &Result<Response, FetchError>,
 ) {
     let (selector, now) = (&*pipeline.selector, pipeline.selector.now());
     let Some(fetcher) = selector.fetcher_id(robots.fetcher().name()) else { return };
-    let (heard, headers) = match answer {
+    let (signal, headers) = match answer {
         Ok(response) => match response.status {
             status @ (429 | 500..) => (Signal::of(&Outcome::Http(status), Some(status)), &response.headers),
             _ => (Signal::Nothing, &response.headers),
@@ -160,13 +160,13 @@ fn tell(
         Err(error) => (Signal::of(&Outcome::from(error.kind), error.status), &error.headers),
     };
     let asked = header(headers, "retry-after").and_then(|value| retry_after(value, now));
-    let told = fetchwise_pace::Response {
+    let pace_response = fetchwise_pace::Response {
         retry_after: asked,
         policy: RateLimit::read(headers, now),
-        ..fetchwise_pace::Response::new(heard, fetcher)
+        ..fetchwise_pace::Response::new(signal, fetcher)
     };
-    if let Done::Event { hold_until, .. } = place.tell(&told, now) {
-        selector.state().hosts.hold(selector, domain, Standing::Ordinary, hold_until, |until| {
+    if let Done::Event { hold_until, .. } = permit.report(&pace_response, now) {
+        selector.state().hosts.record_hold(selector, domain, TrialRole::Ordinary, hold_until, |until| {
             if let Some(sink) = selector.sink() {
                 sink.host_pause(domain, Some(until), now);
             }

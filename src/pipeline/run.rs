@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
 
 use super::wait::pause;
-use super::{Available, GRACE, Link, Pipeline, Report, robots};
+use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, robots};
 use crate::router::Mode;
 use crate::selector::Selector;
 use crate::visit::{End, VisitOutcome, Fetch, Step, Visit, Wait, WaitScope, WaitReason};
@@ -24,23 +24,23 @@ use fetchwise_types::registry::canonical;
 use fetchwise_types::time::Timestamp;
 
 /// Minimum time that a visit waits once it has made a request to the host.
-const HALF_WAY: Duration = Duration::from_secs(60);
+const MIN_STARTED_WAIT: Duration = Duration::from_secs(60);
 
-type Way<'w> = Visit<&'w Selector, &'w Url>;
+type PipelineVisit<'w> = Visit<&'w Selector, &'w Url>;
 
 /// Fetches `link` and reports the result.
 pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
     let begun = Instant::now();
     let mut cut = None;
     let mut report = match urls::parse(&link.url) {
-        Ok(url) => match robots::look(pipeline, link, &url, &mut cut).await {
+        Ok(url) => match robots::check(pipeline, link, &url, &mut cut).await {
             Ok(()) => match begin(pipeline, link, &url) {
                 Ok(visit) => drive(pipeline, visit, &url).await,
                 Err(report) => *report,
             },
             Err(report) => *report,
         },
-        Err(error) => Report::unasked(ErrorKind::InvalidUrl.name(), error.to_string()),
+        Err(error) => Report::without_request(ErrorKind::InvalidUrl.name(), error.to_string()),
     };
     report.url.clone_from(&link.url);
     report.crawl_delay_cut = cut;
@@ -49,8 +49,8 @@ pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
 }
 
 /// Starts the visit for `link`.
-fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Way<'w>, Box<Report>> {
-    let invalid = |error: crate::Error| Box::new(Report::unasked(ErrorKind::InvalidUrl.name(), error.to_string()));
+fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<PipelineVisit<'w>, Box<Report>> {
+    let invalid = |error: crate::Error| Box::new(Report::without_request(ErrorKind::InvalidUrl.name(), error.to_string()));
     let mut visit = pipeline.selector.visit(url).map_err(invalid)?.without(pipeline.unavailable);
     if let Some(id) = &link.id {
         visit = visit.link_id(id);
@@ -64,7 +64,7 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Way<'w
     if let Some(name) = &link.fetcher {
         // The name is a wish for the first attempt: an unavailable fetcher leaves the choice to the selector, an
         // unknown name is an error.
-        let missing = || Box::new(Report::unasked(Report::NO_FETCHER, why_missing(pipeline, name)));
+        let missing = || Box::new(Report::without_request(Report::NO_FETCHER, missing_reason(pipeline, name)));
         let wanted =
             pipeline.selector.fetcher_id(name).filter(|id| pipeline.selector.is_candidate(*id)).ok_or_else(missing)?;
         if pipeline.fetcher(wanted).is_some() {
@@ -75,18 +75,18 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Way<'w
 }
 
 /// Drives a visit to its end.
-async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
+async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url) -> Report {
     let (mut delivered, mut chain, mut bytes) = (None, Vec::new(), 0);
     let end = loop {
         match visit.next() {
             Step::Fetch(mut fetch) => {
-                let Some(Available { fetcher, places }) = pipeline.fetcher(fetch.fetcher_id()) else {
-                    let why = why_missing(pipeline, fetch.fetcher());
+                let Some(AvailableFetcher { fetcher, slots }) = pipeline.fetcher(fetch.fetcher_id()) else {
+                    let why = missing_reason(pipeline, fetch.fetcher());
                     visit.unavailable(fetch, why);
                     continue;
                 };
                 // The slot comes last: a follower that held the leader's only slot would wait for it for ever.
-                let Some(_place) = place(pipeline, places, &visit, &mut fetch).await else { continue };
+                let Some(_slot) = acquire_slot(pipeline, slots, &visit, &mut fetch).await else { continue };
                 let mut limits = limits(pipeline, &fetch);
                 limits.deadline = fetcher.deadline(limits.deadline);
                 let begun = Instant::now();
@@ -114,7 +114,7 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                     Err(error) => {
                         chain.clear();
                         bytes = 0;
-                        visit.report(fetch, failed(error));
+                        visit.report(fetch, failed_result(error));
                     }
                     Ok(mut response) => {
                         bytes = response.body.len();
@@ -132,7 +132,7 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                     }
                 }
             }
-            Step::Wait(wait) if waits(pipeline, &visit, &wait) => {
+            Step::Wait(wait) if sits_out(pipeline, &visit, &wait) => {
                 if pause(pipeline, wait).await {
                     visit.waited();
                 }
@@ -144,32 +144,32 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
     let response = delivered.filter(|_| end.is_delivered());
     let report = report(pipeline, end, bytes);
     match response {
-        Some(response) => keep(pipeline, report, response, url).await,
+        Some(response) => store_page(pipeline, report, response, url).await,
         None => report,
     }
 }
 
 /// Waits for a free slot of the fetcher. `None` if the host was paused meanwhile: ask for the next step again. The wait
 /// is not part of the deadline, since no request was made yet, and it does not block the host's pace.
-async fn place<'p>(
+async fn acquire_slot<'p>(
     pipeline: &'p Pipeline,
-    places: &'p Semaphore,
-    visit: &Way<'p>,
+    slots: &'p Semaphore,
+    visit: &PipelineVisit<'p>,
     fetch: &mut Fetch<&'p Selector>,
 ) -> Option<SemaphorePermit<'p>> {
-    if let Ok(place) = places.try_acquire() {
-        return Some(place);
+    if let Ok(slot) = slots.try_acquire() {
+        return Some(slot);
     }
-    visit.leave_pace(fetch);
+    visit.return_pace_permit(fetch);
     loop {
-        let place = places.acquire().await.ok()?;
+        let slot = slots.acquire().await.ok()?;
         if visit.is_host_paused() {
             return None;
         }
-        match visit.enter_pace(fetch) {
-            Ok(()) => return Some(place),
+        match visit.retake_pace_permit(fetch) {
+            Ok(()) => return Some(slot),
             Err(wait) => {
-                drop(place);
+                drop(slot);
                 pause(pipeline, wait).await;
             }
         }
@@ -178,15 +178,15 @@ async fn place<'p>(
 
 /// Returns the limits of this request: the pipeline's, with the time and redirects that the visit allows.
 fn limits(pipeline: &Pipeline, fetch: &Fetch<&Selector>) -> Limits {
-    Limits { deadline: fetch.deadline(), max_redirects: fetch.redirects_max(), ..pipeline.limits.clone() }
+    Limits { deadline: fetch.deadline(), max_redirects: fetch.max_redirects(), ..pipeline.limits.clone() }
 }
 
 /// Returns whether to sit out a wait. A visit that has made a request to the host is not ended for a short wait.
-fn waits(pipeline: &Pipeline, visit: &Way<'_>, wait: &Wait) -> bool {
+fn sits_out(pipeline: &Pipeline, visit: &PipelineVisit<'_>, wait: &Wait) -> bool {
     let left = wait.until().since(pipeline.selector.now());
-    wait.why() != WaitReason::Pace
+    wait.reason() != WaitReason::Pace
         || left <= pipeline.wait_at_most
-        || (visit.requests() > 0 || visit.redirects() > 0) && left <= HALF_WAY
+        || (visit.requests() > 0 || visit.redirects() > 0) && left <= MIN_STARTED_WAIT
 }
 
 /// Judges a response.
@@ -196,8 +196,8 @@ fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> FetchResult {
     if response.truncated {
         answer.outcome = answer.outcome.truncated();
     }
-    match &response.elsewhere {
-        Some(elsewhere) => answer.from_elsewhere(elsewhere.clone()),
+    match &response.provenance {
+        Some(provenance) => answer.with_provenance(provenance.clone()),
         None => answer,
     }
 }
@@ -211,7 +211,7 @@ fn requests(response: &Response, url: &Url) -> Option<u16> {
 }
 
 /// Returns the result of a request without a response.
-fn failed(error: FetchError) -> FetchResult {
+fn failed_result(error: FetchError) -> FetchResult {
     let outcome = if error.local { Outcome::Local } else { Outcome::from(error.kind) };
     let mut answer = FetchResult::from(outcome).with_duration(error.duration).with_message(error.message);
     answer.status = error.status;
@@ -227,7 +227,7 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
         VisitOutcome::Paused { whom: WaitScope::Pace, .. } => Some(Report::PACED),
         VisitOutcome::Paused { .. } => Some(Report::PAUSED),
         VisitOutcome::NoRoute(_) => Some(Report::NO_ROUTE),
-        VisitOutcome::NoFetcherGetsPast { .. } => Some(Report::NO_FETCHER_GETS_PAST),
+        VisitOutcome::NoViableFetcher { .. } => Some(Report::NO_VIABLE_FETCHER),
         VisitOutcome::NoFetcher => Some(Report::NO_FETCHER),
     };
     let success = error_type.is_none();
@@ -248,8 +248,8 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
 }
 
 /// Passes a delivered page to the store, or puts it into the report if there is none.
-async fn keep(pipeline: &Pipeline, mut report: Report, response: Response, url: &Url) -> Report {
-    report.elsewhere.clone_from(&response.elsewhere);
+async fn store_page(pipeline: &Pipeline, mut report: Report, response: Response, url: &Url) -> Report {
+    report.provenance.clone_from(&response.provenance);
     let Some(store) = pipeline.store.clone() else {
         report.response = Some(response);
         return report;
@@ -275,7 +275,7 @@ async fn keep(pipeline: &Pipeline, mut report: Report, response: Response, url: 
     }
 }
 
-fn why_missing(pipeline: &Pipeline, name: &str) -> String {
+fn missing_reason(pipeline: &Pipeline, name: &str) -> String {
     match pipeline.missing.get(canonical(name)) {
         Some(reason) => format!("{name} is not available: {reason}"),
         None => format!("unknown fetcher {name}"),

@@ -113,7 +113,7 @@ impl Selector {
     /// share is served by it at every larger one.
     ///
     /// # Errors
-    /// [`RouterError::Share`]; the old share stays.
+    /// [`RouterError::InvalidShare`]; the old share stays.
     pub fn set_split_share(&self, share: f64) -> Result<(), RouterError> {
         self.set_router(Router { split_share: share, ..(*self.router()).clone() })
     }
@@ -146,7 +146,7 @@ impl Selector {
     /// As [`Router::decide`].
     pub fn route(&self, url: &Url, situation: &SelectContext<'_>, learning: Option<bool>) -> Result<Routed, RouteError> {
         let routed = self.route_uncounted(url, situation, learning)?;
-        self.meter.decided(&routed.decision);
+        self.recorder.count_decision(&routed.decision);
         Ok(routed)
     }
 
@@ -209,7 +209,7 @@ mod tests {
         wrong.insert("a.org", "playwrite").unwrap();
         let error = selector.set_router(Router { table: wrong, ..Router::default() }).unwrap_err().to_string();
         assert!(error.contains("did you mean \"playwright\"?"), "{error}");
-        assert!(matches!(selector.set_split_share(f64::NAN), Err(RouterError::Share { .. })));
+        assert!(matches!(selector.set_split_share(f64::NAN), Err(RouterError::InvalidShare { .. })));
         assert_eq!(*selector.router(), Router::default());
     }
 

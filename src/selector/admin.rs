@@ -109,7 +109,7 @@ impl Selector {
 
     /// Returns the hosts that are paused at `now`, sorted by name.
     pub fn paused_hosts(&self, now: Timestamp) -> Vec<PausedHost> {
-        let known = self.state.hosts.known();
+        let known = self.state.hosts.pause_counts();
         let paused = known.into_iter().filter_map(|(domain, times)| {
             let paused_until = self.host_pause(&domain).filter(|until| *until > now)?;
             Some(PausedHost { domain, paused_until, times })
@@ -140,7 +140,7 @@ impl Selector {
                 sink.released(Released::Host(domain), now);
             }
         });
-        self.tell_lifted(domain);
+        self.notify_lifted(domain);
         Some(until)
     }
 
@@ -179,8 +179,8 @@ impl Selector {
         let recorded = link_name(link);
         let is_it = |known: &str| known == link || *known == *recorded;
         self.state.links.forget(is_it);
-        self.state.links.untell(link);
-        self.state.links.untell(&recorded);
+        self.state.links.clear_remote(link);
+        self.state.links.clear_remote(&recorded);
         self.state.hosts.forget_links(is_it);
     }
 }

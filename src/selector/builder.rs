@@ -8,8 +8,8 @@ use super::{Selector, Sink, VisitSettings};
 use crate::backoff::BackoffSettings;
 use crate::error::Error;
 use crate::evidence::Evidence;
-use crate::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
-use crate::metrics::recorder::Meter;
+use crate::evidence::decay::{Decay, DEFAULT_HALF_LIFE_DAYS};
+use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{self, Policy};
 use crate::router::Router;
 use crate::score::Settings;
@@ -62,7 +62,7 @@ impl Default for SelectorBuilder {
             fetchers: Vec::new(),
             settings: Settings::default(),
             backoff: BackoffSettings::default(),
-            half_life_days: HALF_LIFE_DAYS_DEFAULT,
+            half_life_days: DEFAULT_HALF_LIFE_DAYS,
             max_keys: None,
             suffixes: FileSuffixes::default(),
             around: Timestamp::now(),
@@ -219,7 +219,7 @@ impl SelectorBuilder {
             prior_list: self.priors,
             importances: Importances::default(),
             evidence: Evidence::new(decay, self.max_keys, self.suffixes),
-            meter: Meter::new(registry.candidates_len()),
+            recorder: MetricsRecorder::new(registry.candidates_len()),
             registry,
             settings: self.settings,
             backoff: self.backoff,

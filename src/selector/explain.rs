@@ -38,7 +38,7 @@ impl Selector {
         let mut heuristics = self.heuristics(url)?;
         heuristics.extend_from_slice(situation.heuristics);
         let candidates = candidates.iter().map(|c| CandidateView::of(c, &self.settings)).collect();
-        let shown = self.shown_by_host(url, situation.now)?;
+        let shown = self.host_signals_of(url, situation.now)?;
         let url = identity(url).to_owned();
         Ok(Explanation { url, heuristics, steps: steps.steps, candidates, decision, deciding, counterfactuals, shown })
     }

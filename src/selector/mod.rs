@@ -17,7 +17,7 @@ use url::Url;
 
 use crate::backoff::{BackoffSettings, LinkState};
 use crate::evidence::{Breaker, Entry, Evidence, Weights};
-use crate::metrics::recorder::Meter;
+use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{Policy, View};
 use crate::score::estimate::{HeuristicSources, Candidates, Local, NoTrace, Priors, Trace, Walk};
 use crate::score::importance::Importances;
@@ -84,7 +84,7 @@ pub struct VisitSettings {
     /// Time limit of a probe. It is short because the retry, which has the full time, can follow.
     pub probe_deadline: Duration,
     /// Maximum number of redirects, including those written in HTML.
-    pub redirects_max: u32,
+    pub max_redirects: u32,
     /// Maximum number of retries of a transient failure with the same fetcher; they do not count as attempts.
     pub max_retries: u32,
     /// Number of timeouts, of all fetchers together, after which the visit ends.
@@ -100,7 +100,7 @@ impl Default for VisitSettings {
         Self {
             deadline: Duration::from_secs(30),
             probe_deadline: Duration::from_secs(3),
-            redirects_max: 10,
+            max_redirects: 10,
             max_retries: 1,
             max_timeouts: 2,
             max_local_faults: 6,
@@ -118,7 +118,7 @@ impl SelectContext<'_> {
 
 /// The risk that a decision found for its host, besides the evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostSeen {
+pub(crate) enum HostRisk {
     /// The host was never paused, and no fetcher was ever blocked there.
     Quiet,
     /// The host may have to be claimed before a request goes out.
@@ -154,7 +154,7 @@ pub struct Selector {
     extractors: Vec<Box<dyn UrlExtractor>>,
     policy: Box<dyn Policy>,
     sink: Option<Box<dyn Sink>>,
-    meter: Meter,
+    recorder: MetricsRecorder,
     clamped: AtomicU64,
     visits: VisitSettings,
     active_router: ActiveRouter,
@@ -181,7 +181,7 @@ impl Selector {
     /// [`UrlError`] if the URL cannot be fetched.
     pub fn select(&self, url: &Url, situation: &SelectContext<'_>) -> Result<Decision, UrlError> {
         let decision = self.select_uncounted(url, situation)?;
-        self.meter.decided(&decision);
+        self.recorder.count_decision(&decision);
         Ok(decision)
     }
 
@@ -195,15 +195,15 @@ impl Selector {
 
     /// Decides as [`Selector::select`] does, and returns whether anything was ever paused or blocked on the host. If
     /// not, a visit has nothing to claim.
-    pub(crate) fn select_on_host(
+    pub(crate) fn select_with_host_risk(
         &self,
         url: &Url,
         situation: &SelectContext<'_>,
-    ) -> Result<(Decision, HostSeen), UrlError> {
+    ) -> Result<(Decision, HostRisk), UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
-        let mut seen = HostSeen::Quiet;
-        let decision = self.decide_seeing(url, &features, situation, &mut candidates, &mut NoTrace, &mut seen);
+        let mut seen = HostRisk::Quiet;
+        let decision = self.decide_with_host_risk(url, &features, situation, &mut candidates, &mut NoTrace, &mut seen);
         Ok((decision, seen))
     }
 
@@ -212,11 +212,11 @@ impl Selector {
     /// # Errors
     /// [`SinkError`] if the attempt will not survive the process; it is in memory anyway.
     pub fn record(&self, attempt: Attempt, now: Timestamp) -> Result<(), SinkError> {
-        self.record_knowing(attempt, &[], now)
+        self.record_with_heuristics(attempt, &[], now)
     }
 
     /// Records an attempt that also has heuristics which the caller knew before it.
-    pub(crate) fn record_knowing(
+    pub(crate) fn record_with_heuristics(
         &self,
         mut attempt: Attempt,
         known: &[Heuristic],
@@ -227,7 +227,7 @@ impl Selector {
             // Relaxed: a statistic only.
             self.clamped.fetch_add(1, Ordering::Relaxed);
         }
-        self.carry(&mut attempt, known);
+        self.tag_host_signals(&mut attempt, known);
         self.observe(&attempt);
         if let Some(sink) = &self.sink {
             let span = Span::append("attempt");
@@ -236,13 +236,13 @@ impl Selector {
         }
         // The counter has only attempts that the log has taken.
         #[cfg(feature = "metrics")]
-        self.meter.recorded(&attempt, self.registry.find(&attempt.fetcher));
+        self.recorder.count_attempt(&attempt, self.registry.find(&attempt.fetcher));
         Ok(())
     }
 
     /// Tags an attempt with the signals that its host showed before and that it shows from now on, unless it has such
     /// tags already.
-    fn carry(&self, attempt: &mut Attempt, known: &[Heuristic]) {
+    fn tag_host_signals(&self, attempt: &mut Attempt, known: &[Heuristic]) {
         let is_carried = |tag: &Tag| matches!(&*tag.heuristic.kind, HOST_SHOWED | HOST_SHOWS);
         if self.settings.host_signal_weight <= 0.0 || attempt.heuristics.iter().any(is_carried) {
             return;
@@ -311,8 +311,8 @@ impl Selector {
         self.pace = self.pace.take().map(|pace| Box::new(pace.with_keeper(keeper)));
     }
 
-    pub(crate) fn meter(&self) -> &Meter {
-        &self.meter
+    pub(crate) fn recorder(&self) -> &MetricsRecorder {
+        &self.recorder
     }
 
     pub(crate) fn state(&self) -> &Arc<State> {
@@ -413,18 +413,18 @@ impl Selector {
         candidates: &mut Candidates<'s>,
         trace: &mut impl Trace,
     ) -> Decision {
-        self.decide_seeing(url, features, situation, candidates, trace, &mut HostSeen::Quiet)
+        self.decide_with_host_risk(url, features, situation, candidates, trace, &mut HostRisk::Quiet)
     }
 
     #[inline]
-    fn decide_seeing<'s>(
+    fn decide_with_host_risk<'s>(
         &'s self,
         url: &Url,
         features: &UrlFeatures<'_>,
         situation: &SelectContext<'_>,
         candidates: &mut Candidates<'s>,
         trace: &mut impl Trace,
-        seen: &mut HostSeen,
+        seen: &mut HostRisk,
     ) -> Decision {
         if let Some(until) = situation.link.pause_at(situation.now) {
             return Decision::Paused { until, host: false };
@@ -436,7 +436,7 @@ impl Selector {
         }
         let domain = local.domain;
         if domain.is_some_and(|entry| entry.paused_until().is_some() || entry.has_breakers()) {
-            *seen = HostSeen::AtRisk;
+            *seen = HostRisk::AtRisk;
         }
         let host_pause = domain.and_then(Entry::paused_until).filter(|until| *until > situation.now);
         if let Some(until) = host_pause.filter(|_| !situation.host_trial) {
@@ -452,7 +452,7 @@ impl Selector {
         }
         // Relaxed: it seeds a hash.
         let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
-        let behind_vendor = situation.attempts == 0 && local.shown.has_vendor_evidence(candidates, walk.kind, walk.down);
+        let behind_vendor = situation.attempts == 0 && local.host_signals.has_vendor_evidence(candidates, walk.kind, walk.down);
         self.choose(url, candidates, &self.settings, (domain_attempts, behind_vendor), situation)
     }
 
@@ -477,7 +477,7 @@ impl Selector {
         };
         let Some(choice) = self.policy.choose(&view) else {
             let nobody_passes = view.is_first() && behind_vendor;
-            return if nobody_passes { Decision::NoFetcherGetsPast } else { Decision::GiveUp };
+            return if nobody_passes { Decision::NoViableFetcher } else { Decision::GiveUp };
         };
         let Some(chosen) = candidates.get(choice.fetcher.index()) else { return Decision::GiveUp };
         let source = match choice.rule {

@@ -7,7 +7,7 @@ use crate::backoff::LinkState;
 use crate::evidence::{Breaker, Key};
 use crate::metrics::recorder::PauseCause;
 use crate::pause_coordination::PauseCoordinator;
-use crate::state::host_pauses::{Pauses, Standing, PauseReason};
+use crate::state::host_pauses::{PauseStore, TrialRole, PauseReason};
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
@@ -64,12 +64,12 @@ impl Selector {
         }
         // No link of a crawler starts with NUL.
         let link = format!("\0{link:016x}");
-        self.state.hosts.failed(self, domain, &link, Standing::Ordinary, PauseReason::Blocked, &self.backoff, now, |until| {
-            self.meter().host_paused(PauseCause::Blocked);
+        self.state.hosts.record_failure(self, domain, &link, TrialRole::Ordinary, PauseReason::Blocked, &self.backoff, now, |until| {
+            self.recorder().count_host_pause(PauseCause::Blocked);
             if let Some(sink) = self.sink() {
                 sink.host_pause(domain, Some(until), now);
             }
-            self.tell_paused(domain, until, now);
+            self.notify_paused(domain, until, now);
         })
     }
 
@@ -77,16 +77,16 @@ impl Selector {
     /// the later pause of this state and of their own, and pauses grow from the greater risk. The caller bounds their
     /// number: one takes some hundred bytes. Reading takes no lock, and is skipped while there are none.
     pub fn set_remote_link_state(&self, link: u64, state: Option<LinkState>) {
-        self.state.links.tell(link, state);
+        self.state.links.set_remote(link, state);
     }
 
-    pub(crate) fn tell_paused(&self, domain: &str, until: Timestamp, now: Timestamp) {
+    pub(crate) fn notify_paused(&self, domain: &str, until: Timestamp, now: Timestamp) {
         if let Some(pause_coordinator) = self.state.pause_coordinator.get() {
             pause_coordinator.paused(domain, until, now);
         }
     }
 
-    pub(crate) fn tell_lifted(&self, domain: &str) {
+    pub(crate) fn notify_lifted(&self, domain: &str) {
         if let Some(pause_coordinator) = self.state.pause_coordinator.get() {
             pause_coordinator.lifted(domain);
         }
@@ -108,7 +108,7 @@ impl Selector {
     }
 
     /// Returns a trial that was not used, unless an attempt of the fetcher was recorded here meanwhile.
-    pub(crate) fn give_back_breaker_trial(&self, domain: &str, fetcher: FetcherId, seen: Breaker, at: Timestamp) {
+    pub(crate) fn return_breaker_trial(&self, domain: &str, fetcher: FetcherId, seen: Breaker, at: Timestamp) {
         let guard = self.evidence.guard();
         if let Some(entry) = self.evidence.entry(Key::domain(domain), &guard) {
             entry.claim_breaker(fetcher, Breaker { last: at, ..seen }, seen);
@@ -116,7 +116,7 @@ impl Selector {
     }
 }
 
-impl Pauses for Selector {
+impl PauseStore for Selector {
     fn until(&self, domain: &str) -> Option<Timestamp> {
         self.host_pause(domain)
     }

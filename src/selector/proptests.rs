@@ -247,10 +247,10 @@ fn an_unused_trial_is_returned() {
     let claim = |now| selector.claim_breaker_trial(DOMAIN, id, at(now));
     let BreakerTrial::Claimed { seen, at: claimed } = claim(700) else { panic!("the breaker has run out") };
     assert_eq!(claim(701), BreakerTrial::Taken);
-    selector.give_back_breaker_trial(DOMAIN, id, seen, claimed);
+    selector.return_breaker_trial(DOMAIN, id, seen, claimed);
     let BreakerTrial::Claimed { seen, at: claimed } = claim(702) else { panic!("it was returned") };
     block(703);
-    selector.give_back_breaker_trial(DOMAIN, id, seen, claimed);
+    selector.return_breaker_trial(DOMAIN, id, seen, claimed);
     assert_eq!(claim(704), BreakerTrial::Taken, "a block that came meanwhile stays");
 }
 

@@ -15,7 +15,7 @@ impl Selector {
     /// Adds attempts of this outcome that the log has, so that counters continue from there.
     #[cfg(feature = "metrics")]
     pub(crate) fn found(&self, fetcher: &str, outcome: usize, attempts: u64) {
-        self.meter().found(self.registry.intern(fetcher), outcome, attempts);
+        self.recorder().add_logged_attempts(self.registry.intern(fetcher), outcome, attempts);
     }
 
     /// Learns what attempts say about host signals, in the order of the log.

@@ -53,7 +53,7 @@ impl Selector {
     /// Learns only what an attempt says beyond its domain.
     #[doc(hidden)]
     pub fn learn_general(&self, fact: &RemoteAttempt<'_>) {
-        self.evidence.observe_general(fact, &self.registry);
+        self.evidence.observe_global(fact, &self.registry);
     }
 
     /// Learns like [`learn_fact`](Self::learn_fact), from a process that adds more keys than its quota. If there are

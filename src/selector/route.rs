@@ -25,7 +25,7 @@ impl Router {
         learning: Option<bool>,
     ) -> Result<Routed, RouteError> {
         let routed = self.decide_as(selector, url, situation, learning, false)?;
-        selector.meter().decided(&routed.decision);
+        selector.recorder().count_decision(&routed.decision);
         Ok(routed)
     }
 
@@ -44,7 +44,7 @@ impl Router {
         let settled = match learned {
             Decision::Paused { .. } => true,
             Decision::Selected(take) => take.source == Source::Requested,
-            Decision::GiveUp | Decision::NoFetcherGetsPast => false,
+            Decision::GiveUp | Decision::NoViableFetcher => false,
         };
         if settled || !serve_table {
             let shadow = if ask_both && !settled { self.route(selector, domain).ok() } else { None };

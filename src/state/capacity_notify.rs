@@ -11,17 +11,17 @@ const EVENTS: usize = 64;
 
 /// The shared events.
 #[derive(Debug)]
-pub(crate) struct Freed {
+pub(crate) struct CapacityNotify {
     events: [Event; EVENTS],
 }
 
-impl Default for Freed {
+impl Default for CapacityNotify {
     fn default() -> Self {
         Self { events: std::array::from_fn(|_| Event::new()) }
     }
 }
 
-impl Freed {
+impl CapacityNotify {
     /// Wakes the visits that wait for `host`: one of its requests has ended.
     pub(crate) fn notify(&self, host: &str) {
         self.of(host).notify(usize::MAX);

@@ -18,12 +18,12 @@ use fetchwise_types::fetch_result::ShortPage;
 use fetchwise_types::time::Timestamp;
 
 /// With more hosts at risk than this, those that are no longer at risk are searched for and dropped.
-const HOSTS_BEFORE_SWEEP: usize = 10_000;
+const HOSTS_BEFORE_SCAN: usize = 10_000;
 /// Number of short pages kept per host, to recognise one that comes back under another address.
-const SHORT_PAGES: usize = 8;
+const MAX_SHORT_PAGES: usize = 8;
 
 /// Storage of the pauses of hosts.
-pub(crate) trait Pauses {
+pub(crate) trait PauseStore {
     /// Returns the end of the host's last pause, if it ever was paused.
     fn until(&self, domain: &str) -> Option<Timestamp>;
     /// Pauses the host, or lifts its pause.
@@ -32,12 +32,12 @@ pub(crate) trait Pauses {
 
 /// The hosts that had blocked links lately, that were paused, or that showed short pages.
 #[derive(Debug, Default)]
-pub(crate) struct Hosts {
-    at_risk: DashMap<String, Host>,
+pub(crate) struct HostPauses {
+    at_risk: DashMap<String, HostRecord>,
 }
 
 #[derive(Debug, Default)]
-struct Host {
+struct HostRecord {
     /// Links that ended blocked, with the time, oldest first.
     blocks: VecDeque<(String, Timestamp)>,
     /// Number of pauses in a row.
@@ -45,7 +45,7 @@ struct Host {
     /// Number of trials of its pace's hold that were blocked in a row.
     blocked_trials: u8,
     /// A page of it was compared with its rendering and was merely short.
-    has_short_pages: bool,
+    has_complete_short_page: bool,
     /// Hashes of text and link of its last short pages.
     short_pages: VecDeque<(u64, u64)>,
 }
@@ -71,14 +71,14 @@ impl PauseReason {
 
 /// Whether a request is the one trial of a host whose pause has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum TrialRole {
     /// It is the trial: its result decides about the host.
     Trial,
     /// It is an ordinary request.
     Ordinary,
 }
 
-impl Hosts {
+impl HostPauses {
     /// Adds the levels that a replay found.
     pub(crate) fn restore(&self, levels: impl IntoIterator<Item = (String, u8)>) {
         for (domain, level) in levels {
@@ -88,23 +88,23 @@ impl Hosts {
 
     /// Returns the number of hosts that are paused at `now`.
     #[cfg(feature = "metrics")]
-    pub(crate) fn paused(&self, pauses: &impl Pauses, now: Timestamp) -> usize {
+    pub(crate) fn paused(&self, pauses: &impl PauseStore, now: Timestamp) -> usize {
         let is_paused = |domain: &String| pauses.until(domain).is_some_and(|until| until > now);
         self.at_risk.iter().filter(|host| is_paused(host.key())).count()
     }
 
     /// Returns every host that may be paused, with its number of pauses in a row, in no order.
-    pub(crate) fn known(&self) -> Vec<(String, u8)> {
+    pub(crate) fn pause_counts(&self) -> Vec<(String, u8)> {
         self.at_risk.iter().map(|entry| (entry.key().clone(), entry.value().level)).collect()
     }
 
-    /// Ends a host's pause for an operator: its earlier blocks no longer count. `say` runs before another thread can
+    /// Ends a host's pause for an operator: its earlier blocks no longer count. `on_change` runs before another thread can
     /// change the host.
-    pub(crate) fn release(&self, pauses: &impl Pauses, domain: &str, say: impl FnOnce()) {
+    pub(crate) fn release(&self, pauses: &impl PauseStore, domain: &str, on_change: impl FnOnce()) {
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
-        host.settle();
+        host.reset();
         pauses.set(domain, None);
-        say();
+        on_change();
         drop(host);
         self.at_risk.remove_if(domain, |_, host| host.is_idle());
     }
@@ -127,23 +127,23 @@ impl Hosts {
     }
 
     /// Records that a link of the host ended without content, for the reason `why`. Returns the end of the host's pause
-    /// if this set one. `say` runs before another thread can change the host.
+    /// if this set one. `on_change` runs before another thread can change the host.
 #[allow(clippy::too_many_arguments, reason = "each is a plain property of one event")]
-    pub(crate) fn failed(
+    pub(crate) fn record_failure(
         &self,
-        pauses: &impl Pauses,
+        pauses: &impl PauseStore,
         domain: &str,
         link: &str,
-        standing: Standing,
+        role: TrialRole,
         why: PauseReason,
         settings: &BackoffSettings,
         now: Timestamp,
-        say: impl FnOnce(Timestamp),
+        on_change: impl FnOnce(Timestamp),
     ) -> Option<Timestamp> {
-        self.sweep(pauses, settings, now);
+        self.drop_idle(pauses, settings, now);
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         let paused = pauses.until(domain).filter(|until| *until > now);
-        let is_trial = standing == Standing::Trial;
+        let is_trial = role == TrialRole::Trial;
         let until = match why {
             PauseReason::Limited(asked) => {
                 let asked = asked.map(|span| span.min(settings.max_retry_after)).filter(|span| !span.is_zero());
@@ -172,7 +172,7 @@ impl Hosts {
         }
         host.blocks.clear();
         pauses.set(domain, Some(until));
-        say(until);
+        on_change(until);
         Some(until)
     }
 
@@ -182,36 +182,36 @@ impl Hosts {
     }
 
     /// Pauses the host until the hold of its pace ends, unless it has a longer pause. The number of pauses in a row
-    /// counts only for pauses without a pace. `say` runs before another thread can change the host.
-    pub(crate) fn hold(
+    /// counts only for pauses without a pace. `on_change` runs before another thread can change the host.
+    pub(crate) fn record_hold(
         &self,
-        pauses: &impl Pauses,
+        pauses: &impl PauseStore,
         domain: &str,
-        standing: Standing,
+        role: TrialRole,
         until: Timestamp,
-        say: impl FnOnce(Timestamp),
+        on_change: impl FnOnce(Timestamp),
     ) {
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         host.blocks.clear();
-        host.blocked_trials = if standing == Standing::Trial { host.blocked_trials.saturating_add(1) } else { 0 };
-        if standing == Standing::Ordinary && pauses.until(domain).is_some_and(|paused| paused >= until) {
+        host.blocked_trials = if role == TrialRole::Trial { host.blocked_trials.saturating_add(1) } else { 0 };
+        if role == TrialRole::Ordinary && pauses.until(domain).is_some_and(|paused| paused >= until) {
             return;
         }
         pauses.set(domain, Some(until));
-        say(until);
+        on_change(until);
     }
 
     /// Records that the trial of a host delivered content: the host is fine, and its pause is lifted.
-    pub(crate) fn trial_delivered(&self, pauses: &impl Pauses, domain: &str) {
+    pub(crate) fn record_trial_delivery(&self, pauses: &impl PauseStore, domain: &str) {
         if let Some(mut host) = self.at_risk.get_mut(domain) {
-            host.settle();
+            host.reset();
         }
         self.at_risk.remove_if(domain, |_, host| host.is_idle());
         pauses.set(domain, None);
     }
 
     /// Records that a link of the host was delivered: its earlier blocks no longer count.
-    pub(crate) fn link_delivered(&self, domain: &str, link: &str) {
+    pub(crate) fn record_link_delivery(&self, domain: &str, link: &str) {
         let Some(mut host) = self.at_risk.get_mut(domain) else { return };
         host.blocks.retain(|(blocked, _)| blocked != link);
         drop(host);
@@ -219,11 +219,11 @@ impl Hosts {
     }
 
     /// Remembers a short page of the host, and returns whether the same text came for another of its links before.
-    pub(crate) fn short_page(&self, domain: &str, link_hash: u64, page: &ShortPage) -> bool {
+    pub(crate) fn record_short_page(&self, domain: &str, link_hash: u64, page: &ShortPage) -> bool {
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         let came_before = host.short_pages.iter().any(|(text, link)| *text == page.text_hash && *link != link_hash);
         if !host.short_pages.contains(&(page.text_hash, link_hash)) {
-            if host.short_pages.len() == SHORT_PAGES {
+            if host.short_pages.len() == MAX_SHORT_PAGES {
                 host.short_pages.pop_front();
             }
             host.short_pages.push_back((page.text_hash, link_hash));
@@ -232,29 +232,29 @@ impl Hosts {
     }
 
     /// Returns whether a short page of the host was compared with its rendering and was the whole content.
-    pub(crate) fn has_short_pages(&self, domain: &str) -> bool {
-        self.at_risk.get(domain).is_some_and(|host| host.has_short_pages)
+    pub(crate) fn has_complete_short_page(&self, domain: &str) -> bool {
+        self.at_risk.get(domain).is_some_and(|host| host.has_complete_short_page)
     }
 
     /// Records that a short page of the host was compared with its rendering and was the whole content.
-    pub(crate) fn set_short_pages(&self, domain: &str) {
-        self.at_risk.entry(domain.to_owned()).or_default().has_short_pages = true;
+    pub(crate) fn set_complete_short_page(&self, domain: &str) {
+        self.at_risk.entry(domain.to_owned()).or_default().has_complete_short_page = true;
     }
 
     /// Drops the hosts whose blocks are old and that are not paused. Their short pages go with them, which costs one
     /// more comparison each.
-    fn sweep(&self, pauses: &impl Pauses, settings: &BackoffSettings, now: Timestamp) {
-        if self.at_risk.len() > HOSTS_BEFORE_SWEEP {
-            let recent = |host: &Host| host.blocks.back().is_some_and(|(_, at)| now.since(*at) <= settings.host_block_window);
+    fn drop_idle(&self, pauses: &impl PauseStore, settings: &BackoffSettings, now: Timestamp) {
+        if self.at_risk.len() > HOSTS_BEFORE_SCAN {
+            let recent = |host: &HostRecord| host.blocks.back().is_some_and(|(_, at)| now.since(*at) <= settings.host_block_window);
             let paused = |domain: &str| pauses.until(domain).is_some_and(|until| until > now);
             self.at_risk.retain(|domain, host| host.level > 0 || recent(host) || paused(domain));
         }
     }
 }
 
-impl Host {
+impl HostRecord {
     /// Resets the blocks: the host is fine.
-    fn settle(&mut self) {
+    fn reset(&mut self) {
         self.level = 0;
         self.blocks.clear();
         {
@@ -263,7 +263,7 @@ impl Host {
     }
 
     fn is_idle(&self) -> bool {
-        self.level == 0 && self.blocks.is_empty() && self.short_pages.is_empty() && !self.has_short_pages
+        self.level == 0 && self.blocks.is_empty() && self.short_pages.is_empty() && !self.has_complete_short_page
     }
 }
 
@@ -276,9 +276,9 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
     #[derive(Default)]
-    struct Kept(RefCell<HashMap<String, Timestamp>>);
+    struct InMemoryPauses(RefCell<HashMap<String, Timestamp>>);
 
-    impl Pauses for Kept {
+    impl PauseStore for InMemoryPauses {
         fn until(&self, domain: &str) -> Option<Timestamp> {
             self.0.borrow().get(domain).copied()
         }
@@ -295,69 +295,69 @@ mod tests {
         NOW.saturating_add(Duration::from_secs(seconds))
     }
 
-    fn fail(hosts: &Hosts, kept: &Kept, link: &str, standing: Standing, why: PauseReason, now: Timestamp) -> Option<u64> {
-        let until = hosts.failed(kept, "e.org", link, standing, why, &BackoffSettings::default(), now, |_| {});
+    fn fail(hosts: &HostPauses, pauses: &InMemoryPauses, link: &str, role: TrialRole, why: PauseReason, now: Timestamp) -> Option<u64> {
+        let until = hosts.record_failure(pauses, "e.org", link, role, why, &BackoffSettings::default(), now, |_| {});
         until.map(|until| until.since(now).as_secs())
     }
 
     #[test]
     fn three_blocked_links_pause_the_host_and_the_trial_decides() {
-        let (hosts, kept) = (Hosts::default(), Kept::default());
-        let block = |link, standing, now| fail(&hosts, &kept, link, standing, PauseReason::Blocked, now);
-        assert_eq!(block("a", Standing::Ordinary, NOW), None);
-        assert_eq!(block("a", Standing::Ordinary, NOW), None, "the same link counts once");
-        assert_eq!(block("b", Standing::Ordinary, NOW), None);
-        assert_eq!(block("c", Standing::Ordinary, NOW), Some(600));
-        assert_eq!(block("z", Standing::Ordinary, after(599)), None, "it was in flight when the pause began");
-        assert_eq!(block("d", Standing::Trial, after(600)), Some(1200));
-        hosts.trial_delivered(&kept, "e.org");
-        assert_eq!(kept.until("e.org"), None);
+        let (hosts, pauses) = (HostPauses::default(), InMemoryPauses::default());
+        let block = |link, role, now| fail(&hosts, &pauses, link, role, PauseReason::Blocked, now);
+        assert_eq!(block("a", TrialRole::Ordinary, NOW), None);
+        assert_eq!(block("a", TrialRole::Ordinary, NOW), None, "the same link counts once");
+        assert_eq!(block("b", TrialRole::Ordinary, NOW), None);
+        assert_eq!(block("c", TrialRole::Ordinary, NOW), Some(600));
+        assert_eq!(block("z", TrialRole::Ordinary, after(599)), None, "it was in flight when the pause began");
+        assert_eq!(block("d", TrialRole::Trial, after(600)), Some(1200));
+        hosts.record_trial_delivery(&pauses, "e.org");
+        assert_eq!(pauses.until("e.org"), None);
         assert!(hosts.levels().is_empty());
     }
 
     #[test]
     fn a_burst_of_blocks_pauses_the_host_once() {
-        let (hosts, kept) = (Hosts::default(), Kept::default());
+        let (hosts, pauses) = (HostPauses::default(), InMemoryPauses::default());
         let paused: Vec<_> = (0..18)
-            .filter_map(|n| fail(&hosts, &kept, &n.to_string(), Standing::Ordinary, PauseReason::Blocked, NOW))
+            .filter_map(|n| fail(&hosts, &pauses, &n.to_string(), TrialRole::Ordinary, PauseReason::Blocked, NOW))
             .collect();
         assert_eq!(paused, [600]);
     }
 
     #[test]
     fn blocks_far_apart_do_not_add_up() {
-        let (hosts, kept) = (Hosts::default(), Kept::default());
+        let (hosts, pauses) = (HostPauses::default(), InMemoryPauses::default());
         for n in 0..20u64 {
-            let paused = fail(&hosts, &kept, &n.to_string(), Standing::Ordinary, PauseReason::Blocked, after(n * 601));
+            let paused = fail(&hosts, &pauses, &n.to_string(), TrialRole::Ordinary, PauseReason::Blocked, after(n * 601));
             assert_eq!(paused, None);
         }
     }
 
     #[test]
     fn a_host_that_says_not_now_is_paused_from_its_first_response_on() {
-        let (hosts, kept) = (Hosts::default(), Kept::default());
-        let limit = |asked: Option<u64>, standing, now| {
-            fail(&hosts, &kept, "a", standing, PauseReason::Limited(asked.map(Duration::from_secs)), now)
+        let (hosts, pauses) = (HostPauses::default(), InMemoryPauses::default());
+        let limit = |asked: Option<u64>, role, now| {
+            fail(&hosts, &pauses, "a", role, PauseReason::Limited(asked.map(Duration::from_secs)), now)
         };
-        assert_eq!(limit(Some(3600), Standing::Ordinary, NOW), Some(3600));
+        assert_eq!(limit(Some(3600), TrialRole::Ordinary, NOW), Some(3600));
         assert_eq!(
-            limit(Some(60), Standing::Ordinary, after(1)),
+            limit(Some(60), TrialRole::Ordinary, after(1)),
             None,
             "a shorter request of the same burst changes nothing"
         );
-        assert_eq!(limit(Some(7200), Standing::Ordinary, after(1)), Some(7200), "a longer one does");
+        assert_eq!(limit(Some(7200), TrialRole::Ordinary, after(1)), Some(7200), "a longer one does");
         assert_eq!(hosts.levels(), HashMap::from([("e.org".to_owned(), 1)]), "and both are one event");
-        assert_eq!(limit(None, Standing::Trial, after(7201)), Some(60), "twice thirty seconds: the second in a row");
-        assert_eq!(limit(Some(1 << 40), Standing::Trial, after(8000)), Some(86_400), "a request is cut to one day");
+        assert_eq!(limit(None, TrialRole::Trial, after(7201)), Some(60), "twice thirty seconds: the second in a row");
+        assert_eq!(limit(Some(1 << 40), TrialRole::Trial, after(8000)), Some(86_400), "a request is cut to one day");
     }
 
     #[test]
     fn a_short_page_that_comes_under_another_address_is_recognised() {
-        let hosts = Hosts::default();
+        let hosts = HostPauses::default();
         let page = ShortPage::new(20, 7);
-        assert!(!hosts.short_page("e.org", 1, &page));
-        assert!(!hosts.short_page("e.org", 1, &page), "the same link may show it again");
-        assert!(hosts.short_page("e.org", 2, &page));
-        assert!(!hosts.short_page("f.org", 2, &page), "pages of different hosts are independent");
+        assert!(!hosts.record_short_page("e.org", 1, &page));
+        assert!(!hosts.record_short_page("e.org", 1, &page), "the same link may show it again");
+        assert!(hosts.record_short_page("e.org", 2, &page));
+        assert!(!hosts.record_short_page("f.org", 2, &page), "pages of different hosts are independent");
     }
 }

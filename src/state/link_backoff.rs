@@ -12,15 +12,15 @@ use crate::backoff::LinkState;
 
 /// The links at risk, by the caller's name for them.
 #[derive(Debug, Default)]
-pub(crate) struct Links {
+pub(crate) struct LinkBackoff {
     at_risk: DashMap<String, LinkState>,
     /// Number of links at risk, so that an empty map is not searched. Relaxed everywhere: a reader may miss a link that
     /// another thread has just put at risk, as it would a moment earlier.
     count: AtomicUsize,
     /// States that other nodes report, by the hash of a link's name; read without a lock.
-    told: papaya::HashMap<u64, LinkState>,
+    remote: papaya::HashMap<u64, LinkState>,
     /// Number of these states. Relaxed, as above.
-    told_count: AtomicUsize,
+    remote_count: AtomicUsize,
 }
 
 /// Returns whether a link's state differs from that of an unknown link.
@@ -30,17 +30,17 @@ fn is_at_risk(state: &LinkState) -> bool {
 
 /// Merges this process's state of a link with the one that another node reports: the later pause and the greater risk,
 /// so that pauses grow as if one process had made all attempts.
-fn both(own: LinkState, told: LinkState) -> LinkState {
+fn merged(own: LinkState, remote: LinkState) -> LinkState {
     LinkState {
-        paused_until: own.paused_until.max(told.paused_until),
-        risk_level: own.risk_level.max(told.risk_level),
-        attempt_count: own.attempt_count.max(told.attempt_count),
-        hint: own.hint.or(told.hint),
+        paused_until: own.paused_until.max(remote.paused_until),
+        risk_level: own.risk_level.max(remote.risk_level),
+        attempt_count: own.attempt_count.max(remote.attempt_count),
+        hint: own.hint.or(remote.hint),
         ..own
     }
 }
 
-impl Links {
+impl LinkBackoff {
     /// Adds the states that a replay found.
     pub(crate) fn restore(&self, links: impl IntoIterator<Item = (String, LinkState)>) {
         for (link, state) in links {
@@ -57,34 +57,34 @@ impl Links {
     }
 
     /// Sets the state that other nodes report for the link with this hash; `None` removes it.
-    pub(crate) fn tell(&self, hash: u64, state: Option<LinkState>) {
-        let told = self.told.pin();
+    pub(crate) fn set_remote(&self, hash: u64, state: Option<LinkState>) {
+        let remote = self.remote.pin();
         match state.filter(is_at_risk) {
             Some(state) => {
-                if told.insert(hash, state).is_none() {
-                    self.told_count.fetch_add(1, Ordering::Relaxed);
+                if remote.insert(hash, state).is_none() {
+                    self.remote_count.fetch_add(1, Ordering::Relaxed);
                 }
             }
             None => {
-                if told.remove(&hash).is_some() {
-                    self.told_count.fetch_sub(1, Ordering::Relaxed);
+                if remote.remove(&hash).is_some() {
+                    self.remote_count.fetch_sub(1, Ordering::Relaxed);
                 }
             }
         }
     }
 
     /// Returns the state that other nodes report for `link`.
-    fn told_of(&self, link: &str) -> Option<LinkState> {
-        if self.told_count.load(Ordering::Relaxed) == 0 {
+    fn remote_state(&self, link: &str) -> Option<LinkState> {
+        if self.remote_count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.told.pin().get(&xxh3_64(link.as_bytes())).copied()
+        self.remote.pin().get(&xxh3_64(link.as_bytes())).copied()
     }
 
     /// Removes the state that other nodes report for `link`.
-    pub(crate) fn untell(&self, link: &str) {
-        if self.told_of(link).is_some() {
-            self.tell(xxh3_64(link.as_bytes()), None);
+    pub(crate) fn clear_remote(&self, link: &str) {
+        if self.remote_state(link).is_some() {
+            self.set_remote(xxh3_64(link.as_bytes()), None);
         }
     }
 
@@ -105,7 +105,7 @@ impl Links {
             0 => LinkState::default(),
             _ => self.at_risk.get(link).map_or_else(LinkState::default, |state| *state),
         };
-        self.told_of(link).map_or(own, |told| both(own, told))
+        self.remote_state(link).map_or(own, |remote| merged(own, remote))
     }
 
     /// Returns all links at risk, in no order.
@@ -114,21 +114,21 @@ impl Links {
     }
 
     /// Changes a link's state from its current one, since another visit of the same link may have ended meanwhile.
-    /// `say` gets each new state of a link that is or was at risk, here or at another node. It runs under the entry's
+    /// `on_change` gets each new state of a link that is or was at risk, here or at another node. It runs under the entry's
     /// lock, so a log has the changes in the order in which they were made. The new state includes the reported one,
     /// which is then removed.
     pub(crate) fn change(
         &self,
         link: &str,
         change: impl FnOnce(LinkState) -> LinkState,
-        say: impl FnOnce(&LinkState),
+        on_change: impl FnOnce(&LinkState),
     ) -> LinkState {
-        let told = self.told_of(link);
-        let begin = |own: LinkState| told.map_or(own, |told| both(own, told));
+        let remote = self.remote_state(link);
+        let begin = |own: LinkState| remote.map_or(own, |remote| merged(own, remote));
         let state = match self.at_risk.entry(link.to_owned()) {
             Entry::Occupied(mut entry) => {
                 let state = change(begin(*entry.get()));
-                say(&state);
+                on_change(&state);
                 if is_at_risk(&state) {
                     entry.insert(state);
                 } else {
@@ -139,8 +139,8 @@ impl Links {
             }
             Entry::Vacant(entry) => {
                 let state = change(begin(LinkState::default()));
-                if told.is_some() || is_at_risk(&state) {
-                    say(&state);
+                if remote.is_some() || is_at_risk(&state) {
+                    on_change(&state);
                 }
                 if is_at_risk(&state) {
                     entry.insert(state);
@@ -149,7 +149,7 @@ impl Links {
                 state
             }
         };
-        self.untell(link);
+        self.clear_remote(link);
         state
     }
 }
@@ -167,36 +167,36 @@ mod tests {
 
     #[test]
     fn the_later_pause_of_this_process_and_other_nodes_holds() {
-        let (links, hash) = (Links::default(), xxh3_64(LINK.as_bytes()));
-        links.tell(hash, Some(paused(500, 2)));
+        let (links, hash) = (LinkBackoff::default(), xxh3_64(LINK.as_bytes()));
+        links.set_remote(hash, Some(paused(500, 2)));
         assert_eq!(links.get(LINK), paused(500, 2));
         assert_eq!(links.get("https://e.org/b"), LinkState::default());
         assert!(links.all().is_empty(), "reported states are not this process's own");
         links.restore([(LINK.to_owned(), paused(700, 1))]);
         assert_eq!(links.get(LINK), paused(700, 2));
-        links.tell(hash, Some(paused(800, 1)));
+        links.set_remote(hash, Some(paused(800, 1)));
         assert_eq!(links.get(LINK), paused(800, 1));
-        links.tell(hash, None);
+        links.set_remote(hash, None);
         assert_eq!(links.get(LINK), paused(700, 1));
-        links.tell(hash, None);
-        links.tell(hash, Some(LinkState::default()));
-        assert_eq!(links.told_count.load(Ordering::Relaxed), 0);
+        links.set_remote(hash, None);
+        links.set_remote(hash, Some(LinkState::default()));
+        assert_eq!(links.remote_count.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn a_change_starts_from_the_state_that_other_nodes_report() {
-        let (links, hash) = (Links::default(), xxh3_64(LINK.as_bytes()));
-        links.tell(hash, Some(paused(500, 1)));
-        let mut said = Vec::new();
-        links.change(LINK, |state| paused(900, state.risk_level + 1), |state| said.push(*state));
-        assert_eq!((links.get(LINK), &*said), (paused(900, 2), &[paused(900, 2)][..]));
-        assert_eq!(links.told_count.load(Ordering::Relaxed), 0, "this process has a newer state");
+        let (links, hash) = (LinkBackoff::default(), xxh3_64(LINK.as_bytes()));
+        links.set_remote(hash, Some(paused(500, 1)));
+        let mut changes = Vec::new();
+        links.change(LINK, |state| paused(900, state.risk_level + 1), |state| changes.push(*state));
+        assert_eq!((links.get(LINK), &*changes), (paused(900, 2), &[paused(900, 2)][..]));
+        assert_eq!(links.remote_count.load(Ordering::Relaxed), 0, "this process has a newer state");
         // A healthy link is reported even if only another node had failures with it.
-        links.tell(hash ^ 1, Some(paused(500, 1)));
+        links.set_remote(hash ^ 1, Some(paused(500, 1)));
         links.forget(|_| true);
-        links.tell(hash, Some(paused(500, 1)));
-        links.change(LINK, |_| LinkState::default(), |state| said.push(*state));
-        assert_eq!((links.get(LINK), said.last()), (LinkState::default(), Some(&LinkState::default())));
+        links.set_remote(hash, Some(paused(500, 1)));
+        links.change(LINK, |_| LinkState::default(), |state| changes.push(*state));
+        assert_eq!((links.get(LINK), changes.last()), (LinkState::default(), Some(&LinkState::default())));
         links.change(LINK, |_| LinkState::default(), |_| panic!("nothing was at risk"));
     }
 }

@@ -20,17 +20,17 @@ pub(crate) mod single_flight;
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// The probes in flight.
-    pub(crate) probes: crate::state::single_flight::Flights,
+    pub(crate) probes: crate::state::single_flight::SingleFlight,
     /// The trials of paused hosts in flight.
-    pub(crate) trials: crate::state::single_flight::Flights,
+    pub(crate) trials: crate::state::single_flight::SingleFlight,
     /// Links at risk or paused.
-    pub(crate) links: crate::state::link_backoff::Links,
+    pub(crate) links: crate::state::link_backoff::LinkBackoff,
     /// Hosts at risk.
-    pub(crate) hosts: crate::state::host_pauses::Hosts,
+    pub(crate) hosts: crate::state::host_pauses::HostPauses,
     /// Wakes visits that wait for a request of a host to end.
-    pub(crate) freed: crate::state::capacity_notify::Freed,
+    pub(crate) capacity: crate::state::capacity_notify::CapacityNotify,
     /// Repeated pages.
-    pub(crate) pages: crate::state::repeated_pages::Pages,
+    pub(crate) pages: crate::state::repeated_pages::RepeatedPages,
     /// The coordinator of the processes that share this address.
     pub(crate) pause_coordinator: OnceLock<Arc<dyn PauseCoordinator>>,
 }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use dashmap::DashMap;
 
 /// Maximum number of responses remembered per host.
-const MAX_ANSWERS: usize = 16;
+const MAX_RESPONSES: usize = 16;
 /// Maximum number of hosts. Beyond it, hosts without a repeated page are dropped.
 const MAX_HOSTS: usize = 10_000;
 /// Two SimHashes of the same page differ in at most this number of bits.
@@ -19,22 +19,22 @@ const SAME_BITS: u32 = 5;
 /// SimHashes of different pages differ in at least this number of bits.
 const OTHER_BITS: u32 = 16;
 /// Number of addresses from which on a page counts as repeated.
-const LINKS_MIN: usize = 3;
+const MIN_LINKS: usize = 3;
 
 /// A response with content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct PageSighting {
     /// A hash of the link.
     pub(crate) link: u64,
     /// The fetcher that got it.
     pub(crate) fetcher: u32,
     /// The SimHash of its text; `None` for a page with much text.
-    pub(crate) sketch: Option<u64>,
+    pub(crate) simhash: Option<u64>,
 }
 
 /// A page that the host has shown before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Again {
+pub(crate) struct RepeatedPage {
     /// Number of addresses of the host that got the same page, this one included.
     pub(crate) links: usize,
     /// Whether another fetcher got something else for one of them.
@@ -43,41 +43,41 @@ pub(crate) struct Again {
 
 /// The hosts that showed pages with little text.
 #[derive(Debug, Default)]
-pub(crate) struct Pages {
-    hosts: DashMap<String, VecDeque<Seen>>,
+pub(crate) struct RepeatedPages {
+    hosts: DashMap<String, VecDeque<PageSighting>>,
 }
 
-impl Pages {
+impl RepeatedPages {
     /// Remembers a response, and returns whether its page is repeated.
-    pub(crate) fn came(&self, domain: &str, seen: Seen) -> Option<Again> {
+    pub(crate) fn record(&self, domain: &str, sighting: PageSighting) -> Option<RepeatedPage> {
         // A host is remembered from its first page with little text on.
-        if seen.sketch.is_none() {
-            if let Some(mut answers) = self.hosts.get_mut(domain) {
-                remember(&mut answers, seen);
+        if sighting.simhash.is_none() {
+            if let Some(mut responses) = self.hosts.get_mut(domain) {
+                remember(&mut responses, sighting);
             }
             return None;
         }
-        self.sweep();
-        let mut answers = self.hosts.entry(domain.to_owned()).or_default();
-        remember(&mut answers, seen);
+        self.drop_unrepeated();
+        let mut responses = self.hosts.entry(domain.to_owned()).or_default();
+        remember(&mut responses, sighting);
         let same: Vec<u64> = {
             let mut links: Vec<u64> =
-                answers.iter().filter(|other| is_same(other, &seen)).map(|other| other.link).collect();
+                responses.iter().filter(|other| is_same(other, &sighting)).map(|other| other.link).collect();
             links.sort_unstable();
             links.dedup();
             links
         };
-        let differs = answers.iter().any(|other| {
-            other.fetcher != seen.fetcher && is_other(other.sketch, seen.sketch) && same.contains(&other.link)
+        let differs = responses.iter().any(|other| {
+            other.fetcher != sighting.fetcher && is_different(other.simhash, sighting.simhash) && same.contains(&other.link)
         });
-        (same.len() >= LINKS_MIN).then_some(Again { links: same.len(), differs })
+        (same.len() >= MIN_LINKS).then_some(RepeatedPage { links: same.len(), differs })
     }
 
-    fn sweep(&self) {
+    fn drop_unrepeated(&self) {
         if self.hosts.len() <= MAX_HOSTS {
             return;
         }
-        self.hosts.retain(|_, answers| answers.iter().any(|one| answers.iter().any(|two| comes_again(one, two))));
+        self.hosts.retain(|_, responses| responses.iter().any(|one| responses.iter().any(|two| is_repeat(one, two))));
         if self.hosts.len() > MAX_HOSTS {
             self.hosts.clear();
         }
@@ -85,27 +85,27 @@ impl Pages {
 }
 
 /// Remembers a response, in place of the one that the same fetcher got for the same link before.
-fn remember(answers: &mut VecDeque<Seen>, seen: Seen) {
-    answers.retain(|old| (old.link, old.fetcher) != (seen.link, seen.fetcher));
-    if answers.len() == MAX_ANSWERS {
-        answers.pop_front();
+fn remember(responses: &mut VecDeque<PageSighting>, sighting: PageSighting) {
+    responses.retain(|old| (old.link, old.fetcher) != (sighting.link, sighting.fetcher));
+    if responses.len() == MAX_RESPONSES {
+        responses.pop_front();
     }
-    answers.push_back(seen);
+    responses.push_back(sighting);
 }
 
 /// Returns whether two responses of one fetcher are the same page.
-fn is_same(one: &Seen, two: &Seen) -> bool {
+fn is_same(one: &PageSighting, two: &PageSighting) -> bool {
     one.fetcher == two.fetcher
-        && matches!((one.sketch, two.sketch), (Some(a), Some(b)) if (a ^ b).count_ones() <= SAME_BITS)
+        && matches!((one.simhash, two.simhash), (Some(a), Some(b)) if (a ^ b).count_ones() <= SAME_BITS)
 }
 
-fn comes_again(one: &Seen, two: &Seen) -> bool {
+fn is_repeat(one: &PageSighting, two: &PageSighting) -> bool {
     one.link != two.link && is_same(one, two)
 }
 
 /// Returns whether a page has other text, or much more.
-fn is_other(sketch: Option<u64>, than: Option<u64>) -> bool {
-    match (sketch, than) {
+fn is_different(simhash: Option<u64>, than: Option<u64>) -> bool {
+    match (simhash, than) {
         (Some(a), Some(b)) => (a ^ b).count_ones() >= OTHER_BITS,
         (None, Some(_)) => true,
         _ => false,
@@ -118,59 +118,59 @@ mod tests {
 
     const BLOCK_PAGE: u64 = 0x0123_4567_89ab_cdef;
 
-    fn seen(link: u64, fetcher: u32, sketch: Option<u64>) -> Seen {
-        Seen { link, fetcher, sketch }
+    fn sighting(link: u64, fetcher: u32, simhash: Option<u64>) -> PageSighting {
+        PageSighting { link, fetcher, simhash }
     }
 
     #[test]
     fn a_page_is_repeated_from_the_third_address_on_despite_noise() {
-        let pages = Pages::default();
-        assert_eq!(pages.came("a.example", seen(1, 0, Some(BLOCK_PAGE))), None);
-        assert_eq!(pages.came("a.example", seen(1, 0, Some(BLOCK_PAGE))), None);
-        assert_eq!(pages.came("a.example", seen(2, 0, Some(BLOCK_PAGE ^ 0b11))), None);
-        let again = pages.came("a.example", seen(3, 0, Some(BLOCK_PAGE ^ 0b101)));
-        assert_eq!(again, Some(Again { links: 3, differs: false }));
-        assert_eq!(pages.came("b.example", seen(4, 0, Some(BLOCK_PAGE))), None, "another host");
-        assert_eq!(pages.came("a.example", seen(5, 0, Some(!BLOCK_PAGE))), None, "another page");
+        let pages = RepeatedPages::default();
+        assert_eq!(pages.record("a.example", sighting(1, 0, Some(BLOCK_PAGE))), None);
+        assert_eq!(pages.record("a.example", sighting(1, 0, Some(BLOCK_PAGE))), None);
+        assert_eq!(pages.record("a.example", sighting(2, 0, Some(BLOCK_PAGE ^ 0b11))), None);
+        let again = pages.record("a.example", sighting(3, 0, Some(BLOCK_PAGE ^ 0b101)));
+        assert_eq!(again, Some(RepeatedPage { links: 3, differs: false }));
+        assert_eq!(pages.record("b.example", sighting(4, 0, Some(BLOCK_PAGE))), None, "another host");
+        assert_eq!(pages.record("a.example", sighting(5, 0, Some(!BLOCK_PAGE))), None, "another page");
     }
 
     #[test]
     fn a_different_page_from_another_fetcher_reveals_a_block() {
         for other in [None, Some(!BLOCK_PAGE)] {
-            let pages = Pages::default();
+            let pages = RepeatedPages::default();
             for link in 1..=3 {
-                pages.came("a.example", seen(link, 0, Some(BLOCK_PAGE)));
+                pages.record("a.example", sighting(link, 0, Some(BLOCK_PAGE)));
             }
-            pages.came("a.example", seen(2, 1, other));
-            assert_eq!(pages.came("a.example", seen(4, 0, Some(BLOCK_PAGE))), Some(Again { links: 4, differs: true }));
+            pages.record("a.example", sighting(2, 1, other));
+            assert_eq!(pages.record("a.example", sighting(4, 0, Some(BLOCK_PAGE))), Some(RepeatedPage { links: 4, differs: true }));
         }
     }
 
     #[test]
     fn a_stub_that_every_fetcher_gets_is_not_a_difference() {
-        let pages = Pages::default();
+        let pages = RepeatedPages::default();
         for link in 1..=5 {
-            pages.came("a.example", seen(link, 0, Some(BLOCK_PAGE)));
-            pages.came("a.example", seen(link, 1, Some(BLOCK_PAGE)));
+            pages.record("a.example", sighting(link, 0, Some(BLOCK_PAGE)));
+            pages.record("a.example", sighting(link, 1, Some(BLOCK_PAGE)));
         }
-        assert_eq!(pages.came("a.example", seen(6, 0, Some(BLOCK_PAGE))), Some(Again { links: 6, differs: false }));
+        assert_eq!(pages.record("a.example", sighting(6, 0, Some(BLOCK_PAGE))), Some(RepeatedPage { links: 6, differs: false }));
         // Much text for an address that never got the stub proves nothing.
-        pages.came("a.example", seen(99, 1, None));
-        assert!(pages.came("a.example", seen(7, 0, Some(BLOCK_PAGE))).is_some_and(|again| !again.differs));
+        pages.record("a.example", sighting(99, 1, None));
+        assert!(pages.record("a.example", sighting(7, 0, Some(BLOCK_PAGE))).is_some_and(|again| !again.differs));
     }
 
     #[test]
     fn memory_is_bounded_per_host_and_in_total() {
-        let pages = Pages::default();
+        let pages = RepeatedPages::default();
         for link in 0..1_000 {
-            pages.came("a.example", seen(link, 0, Some(BLOCK_PAGE.wrapping_mul(link | 1))));
+            pages.record("a.example", sighting(link, 0, Some(BLOCK_PAGE.wrapping_mul(link | 1))));
         }
-        assert_eq!(pages.hosts.get("a.example").map(|answers| answers.len()), Some(MAX_ANSWERS));
+        assert_eq!(pages.hosts.get("a.example").map(|responses| responses.len()), Some(MAX_RESPONSES));
         for host in 0..MAX_HOSTS + 10 {
-            pages.came(&format!("{host}.example"), seen(1, 0, Some(BLOCK_PAGE)));
+            pages.record(&format!("{host}.example"), sighting(1, 0, Some(BLOCK_PAGE)));
         }
         assert!(pages.hosts.len() <= MAX_HOSTS + 1);
-        pages.came("full.example", seen(1, 0, None));
+        pages.record("full.example", sighting(1, 0, None));
         assert!(!pages.hosts.contains_key("full.example"), "a host without little text takes no memory");
     }
 }

@@ -13,20 +13,20 @@ use event_listener::{Event, EventListener};
 
 use fetchwise_types::time::Timestamp;
 
-const UNDER_WAY: u8 = 0;
+const IN_PROGRESS: u8 = 0;
 const VERDICT: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
-type ByDomain = Arc<DashMap<Box<str>, Arc<Flight>>>;
+type ByDomain = Arc<DashMap<Box<str>, Arc<InFlight>>>;
 
 /// The flights in progress, by domain.
 #[derive(Debug, Default)]
-pub(crate) struct Flights {
+pub(crate) struct SingleFlight {
     by_domain: ByDomain,
 }
 
 #[derive(Debug)]
-struct Flight {
+struct InFlight {
     end: AtomicU8,
     expected_by: Timestamp,
     ended: Event,
@@ -34,7 +34,7 @@ struct Flight {
 
 /// The role of a visit that joins a flight.
 #[derive(Debug)]
-pub(crate) enum Role {
+pub(crate) enum FlightRole {
     /// Proceed; the others wait until this is dropped.
     Leader(Lead),
     /// Wait for the leader.
@@ -46,22 +46,22 @@ pub(crate) enum Role {
 pub(crate) struct Lead {
     domain: Box<str>,
     by_domain: ByDomain,
-    flight: Arc<Flight>,
+    flight: Arc<InFlight>,
 }
 
 /// Another visit's flight.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    flight: Arc<Flight>,
+    flight: Arc<InFlight>,
 }
 
-impl Flights {
+impl SingleFlight {
     /// Joins the flight of `domain`, as its leader if there is none. A leader is expected to end by `expected_by`.
-    pub(crate) fn join(&self, domain: &str, now: Timestamp, expected_by: Timestamp) -> Role {
-        let flight = || Arc::new(Flight { end: AtomicU8::new(UNDER_WAY), expected_by, ended: Event::new() });
+    pub(crate) fn join(&self, domain: &str, now: Timestamp, expected_by: Timestamp) -> FlightRole {
+        let flight = || Arc::new(InFlight { end: AtomicU8::new(IN_PROGRESS), expected_by, ended: Event::new() });
         let flight = match self.by_domain.entry(domain.into()) {
             Entry::Occupied(there) if there.get().expected_by > now => {
-                return Role::Follower(Follower { flight: Arc::clone(there.get()) });
+                return FlightRole::Follower(Follower { flight: Arc::clone(there.get()) });
             }
             Entry::Occupied(mut overdue) => {
                 let new = flight();
@@ -70,7 +70,7 @@ impl Flights {
             }
             Entry::Vacant(free) => Arc::clone(free.insert(flight()).value()),
         };
-        Role::Leader(Lead { domain: domain.into(), by_domain: Arc::clone(&self.by_domain), flight })
+        FlightRole::Leader(Lead { domain: domain.into(), by_domain: Arc::clone(&self.by_domain), flight })
     }
 
     /// Returns the flight of `domain` that is in progress at `now`, if any.
@@ -80,12 +80,12 @@ impl Flights {
     }
 }
 
-impl Flight {
+impl InFlight {
     fn end(&self, how: u8) {
         // Release pairs with the Acquire in `Follower::verdict`: a follower that sees the verdict sees the evidence
         // recorded before it. A follower that listened before this store is woken after it, and one that listens later
         // sees it.
-        if self.end.compare_exchange(UNDER_WAY, how, Ordering::Release, Ordering::Relaxed).is_ok() {
+        if self.end.compare_exchange(IN_PROGRESS, how, Ordering::Release, Ordering::Relaxed).is_ok() {
             self.ended.notify(usize::MAX);
         }
     }
@@ -116,7 +116,7 @@ impl Follower {
     /// Returns whether the leader reached a verdict; `None` while it is in progress.
     pub(crate) fn verdict(&self) -> Option<bool> {
         match self.flight.end.load(Ordering::Acquire) {
-            UNDER_WAY => None,
+            IN_PROGRESS => None,
             end => Some(end == VERDICT),
         }
     }
@@ -157,26 +157,26 @@ mod tests {
 
     #[test]
     fn followers_learn_whether_there_is_a_verdict() {
-        let flights = Flights::default();
+        let flights = SingleFlight::default();
         let join = |domain| flights.join(domain, NOW, LATER);
-        let Role::Leader(lead) = join("e.org") else { panic!("the first one leads") };
-        let Role::Follower(follower) = join("e.org") else { panic!("the second one follows") };
-        assert!(matches!(join("other.org"), Role::Leader(_)));
+        let FlightRole::Leader(lead) = join("e.org") else { panic!("the first one leads") };
+        let FlightRole::Follower(follower) = join("e.org") else { panic!("the second one follows") };
+        assert!(matches!(join("other.org"), FlightRole::Leader(_)));
         assert_eq!(follower.verdict(), None);
         lead.verdict();
         assert!(wait_for(&follower));
-        let Role::Leader(lead) = join("e.org") else { panic!("the flight is over") };
-        let Role::Follower(follower) = join("e.org") else { panic!("the second one follows") };
+        let FlightRole::Leader(lead) = join("e.org") else { panic!("the flight is over") };
+        let FlightRole::Follower(follower) = join("e.org") else { panic!("the second one follows") };
         drop(lead);
         assert!(!wait_for(&follower), "a cancelled probe leaves no verdict");
     }
 
     #[test]
     fn a_leader_that_never_ends_is_given_up() {
-        let flights = Flights::default();
-        let Role::Leader(lost) = flights.join("e.org", NOW, LATER) else { panic!("the first one leads") };
-        let Role::Follower(follower) = flights.join("e.org", NOW, LATER) else { panic!("the second one follows") };
-        let Role::Leader(next) = flights.join("e.org", LATER, LATER.saturating_add(Duration::from_secs(1))) else {
+        let flights = SingleFlight::default();
+        let FlightRole::Leader(lost) = flights.join("e.org", NOW, LATER) else { panic!("the first one leads") };
+        let FlightRole::Follower(follower) = flights.join("e.org", NOW, LATER) else { panic!("the second one follows") };
+        let FlightRole::Leader(next) = flights.join("e.org", LATER, LATER.saturating_add(Duration::from_secs(1))) else {
             panic!("the leader is overdue")
         };
         assert_eq!(follower.verdict(), Some(false));
@@ -211,17 +211,17 @@ mod tests {
 
         #[test]
         fn a_host_has_one_leader_and_its_followers_learn_its_end(events in prop::collection::vec(event(), 1..60)) {
-            let flights = Flights::default();
+            let flights = SingleFlight::default();
             let mut leaders: Vec<(u8, usize, Lead)> = Vec::new();
             let mut followers: Vec<(usize, Follower)> = Vec::new();
             for (number, event) in events.iter().enumerate() {
                 match *event {
                     FlightEvent::Join(host) => match flights.join(&format!("h{host}.org"), NOW, LATER) {
-                        Role::Leader(lead) => {
+                        FlightRole::Leader(lead) => {
                             prop_assert!(leaders.iter().all(|(other, ..)| *other != host), "two leaders of one host");
                             leaders.push((host, number, lead));
                         }
-                        Role::Follower(follower) => {
+                        FlightRole::Follower(follower) => {
                             let led_by = leaders.iter().find(|(other, ..)| *other == host).map(|(_, number, _)| *number);
                             prop_assert!(led_by.is_some(), "a follower without a leader");
                             followers.push((led_by.unwrap_or_default(), follower));
@@ -252,22 +252,22 @@ mod tests {
     #[test]
     fn one_of_several_threads_leads_and_the_others_wait_for_it() {
         for _ in 0..100 {
-            let (flights, leading) = (Flights::default(), AtomicUsize::new(0));
-            let told: HashSet<bool> = std::thread::scope(|scope| {
+            let (flights, leading) = (SingleFlight::default(), AtomicUsize::new(0));
+            let verdicts: HashSet<bool> = std::thread::scope(|scope| {
                 let come = || match flights.join("e.org", NOW, LATER) {
-                    Role::Leader(lead) => {
+                    FlightRole::Leader(lead) => {
                         assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two leaders at once");
                         std::thread::yield_now();
                         leading.fetch_sub(1, Ordering::SeqCst);
                         lead.verdict();
                         true
                     }
-                    Role::Follower(follower) => wait_for(&follower),
+                    FlightRole::Follower(follower) => wait_for(&follower),
                 };
                 let threads: Vec<_> = (0..8).map(|_| scope.spawn(come)).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
-            assert_eq!(told, HashSet::from([true]), "every leader had a verdict");
+            assert_eq!(verdicts, HashSet::from([true]), "every leader had a verdict");
         }
     }
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::step::{End, VisitOutcome, FetcherTrial, Held, HostTrial, Step, Wait, WaitScope, WaitReason};
-use super::{Next, Visit};
+use super::step::{End, VisitOutcome, FetcherTrial, FetchClaims, HostTrial, Step, Wait, WaitScope, WaitReason};
+use super::{NextStep, Visit};
 use crate::backoff::LinkState;
 use crate::pause_coordination::TrialPermission;
 use crate::router::{Mode, Routed};
 use crate::selector::pauses::BreakerTrial;
-use crate::selector::{HostSeen, Selector, SelectContext};
-use crate::state::single_flight::Role;
+use crate::selector::{HostRisk, Selector, SelectContext};
+use crate::state::single_flight::FlightRole;
 use fetchwise_types::attempt::{Arm, ErrorType};
 use fetchwise_types::decision::{Decision, Rule, Source, Selection};
 use fetchwise_types::time::Timestamp;
@@ -24,14 +24,14 @@ const MAX_TRIAL: Duration = Duration::from_secs(600);
 const PROBE_GRACE: Duration = Duration::from_secs(10);
 
 /// Time after which a visit asks again for a permission that other nodes settle.
-const MAX_ASKING: Duration = Duration::from_secs(10);
+const MAX_PERMISSION_WAIT: Duration = Duration::from_secs(10);
 
 /// Whether a request may go out to a host.
-enum Admission {
+enum HostAdmission {
     /// The request may go out.
     Open,
     /// Ask again: another visit has just reached a verdict.
-    Again,
+    Retry,
     /// The visit has to wait.
     Wait(Wait),
     /// The host is paused until then.
@@ -41,30 +41,30 @@ enum Admission {
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub(super) fn decide(&mut self, now: Timestamp) -> Step<S> {
         loop {
-            let (mut take, host) = match self.ask(now) {
+            let (mut take, host) = match self.select_once(now) {
                 Ok(decided) => decided,
-                Err(Stop::Ended(how)) => return Step::End(self.end(how, now)),
-                Err(Stop::Failed(error)) => return Step::End(self.fail(error, now)),
-                Err(Stop::NobodyGetsPast) => return Step::End(self.nobody_gets_past(now)),
-                Err(Stop::Wait(wait)) => return Step::Wait(wait),
-                Err(Stop::Again) => continue,
+                Err(NoSelection::Ended(how)) => return Step::End(self.end(how, now)),
+                Err(NoSelection::Failed(error)) => return Step::End(self.fail(error, now)),
+                Err(NoSelection::NoViableFetcher) => return Step::End(self.no_viable_fetcher(now)),
+                Err(NoSelection::Wait(wait)) => return Step::Wait(wait),
+                Err(NoSelection::Retry) => continue,
             };
-            if host == HostSeen::AtRisk && self.attempts == 0 && self.host_trial.is_none() {
+            if host == HostRisk::AtRisk && self.attempts == 0 && self.host_trial.is_none() {
                 match self.admit(now) {
-                    Admission::Open => {}
-                    Admission::Again => continue,
-                    Admission::Wait(wait) => return Step::Wait(wait),
-                    Admission::Paused(until) => {
+                    HostAdmission::Open => {}
+                    HostAdmission::Retry => continue,
+                    HostAdmission::Wait(wait) => return Step::Wait(wait),
+                    HostAdmission::Paused(until) => {
                         return Step::End(self.end(VisitOutcome::Paused { until, whom: WaitScope::Host }, now));
                     }
                 }
             }
-            let mut held = Held::NOTHING;
-            if host == HostSeen::AtRisk && !take.breaker_ignored {
+            let mut claims = FetchClaims::NONE;
+            if host == HostRisk::AtRisk && !take.breaker_ignored {
                 match self.selector.claim_breaker_trial(self.domain(), take.fetcher, now) {
                     BreakerTrial::NotNeeded => {}
                     claimed @ BreakerTrial::Claimed { .. } => {
-                        held.trial =
+                        claims.trial =
                             Some(FetcherTrial::new(self.selector.clone(), self.domain(), take.fetcher, claimed));
                     }
                     // The owner of the trial has opened the breaker again; the next decision sees that.
@@ -90,26 +90,26 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                     let settings = self.selector.visit_settings();
                     let expected_by = now.saturating_add(settings.probe_deadline + settings.deadline + PROBE_GRACE);
                     match self.selector.state().probes.join(self.domain(), now, expected_by) {
-                        Role::Leader(lead) => held.lead = Some(lead),
-                        Role::Follower(follower) => {
+                        FlightRole::Leader(lead) => claims.lead = Some(lead),
+                        FlightRole::Follower(follower) => {
                             self.following = Some(follower);
                             continue;
                         }
                     }
                 }
             }
-            let is_bare = held.lead.is_none() && held.trial.is_none();
-            let step = self.go(take, held, now);
-            if is_bare && matches!(step, Step::Wait(_)) {
+            let has_no_claims = claims.lead.is_none() && claims.trial.is_none();
+            let step = self.hand_out_when_admitted(take, claims, now);
+            if has_no_claims && matches!(step, Step::Wait(_)) {
                 // A visit that holds no claim decides again when its turn comes, with the evidence of that time.
-                self.next = Next::Decide;
+                self.next = NextStep::Decide;
             }
             return step;
         }
     }
 
     /// Calls the router (for the first attempt) or the selector (for later ones) once.
-    fn ask(&mut self, now: Timestamp) -> Result<(Selection, HostSeen), Stop> {
+    fn select_once(&mut self, now: Timestamp) -> Result<(Selection, HostRisk), NoSelection> {
         let first = self.attempts == 0;
         let state = self.selector.state();
         // Another visit of the same link may have ended while this one waited.
@@ -117,7 +117,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if first {
             self.hint = link.hint;
         }
-        let known = self.known.clone();
+        let known = self.caller_heuristics.clone();
         let situation = SelectContext {
             now,
             // The pause was checked before the first attempt; this visit's own failures do not stop it half way.
@@ -135,23 +135,23 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             Decision::Selected(take) => {
                 let name = self.selector.fetcher_name(take.fetcher);
                 self.last.message = format!("{name} is not available");
-                Err(self.without_fetcher())
+                Err(self.no_fetcher_left())
             }
             // A pause that began during this visit ends it with the failure that it has.
-            Decision::Paused { .. } if !first => Err(self.without_fetcher()),
-            Decision::Paused { until, host: true } => Err(self.behind_trial(until, now)),
-            Decision::Paused { until, .. } => Err(Stop::Ended(VisitOutcome::Paused { until, whom: WaitScope::Link })),
-            Decision::NoFetcherGetsPast if first && self.last.error.is_none() => Err(Stop::NobodyGetsPast),
-            Decision::GiveUp | Decision::NoFetcherGetsPast => Err(self.without_fetcher()),
+            Decision::Paused { .. } if !first => Err(self.no_fetcher_left()),
+            Decision::Paused { until, host: true } => Err(self.on_paused_host(until, now)),
+            Decision::Paused { until, .. } => Err(NoSelection::Ended(VisitOutcome::Paused { until, whom: WaitScope::Link })),
+            Decision::NoViableFetcher if first && self.last.error.is_none() => Err(NoSelection::NoViableFetcher),
+            Decision::GiveUp | Decision::NoViableFetcher => Err(self.no_fetcher_left()),
         }
     }
 
-    fn select(&self, situation: &SelectContext<'_>) -> Result<(Decision, HostSeen), Stop> {
+    fn select(&self, situation: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {
         // The URL was checked when the visit began.
-        self.selector.select_on_host(self.url.borrow(), situation).map_err(|_| Stop::Ended(VisitOutcome::NoFetcher))
+        self.selector.select_with_host_risk(self.url.borrow(), situation).map_err(|_| NoSelection::Ended(VisitOutcome::NoFetcher))
     }
 
-    fn route(&mut self, situation: &SelectContext<'_>) -> Result<(Decision, HostSeen), Stop> {
+    fn route(&mut self, situation: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {
         if self.learning.is_none() && self.selector.is_only_learning() {
             (self.arm, self.shadow) = (None, None);
             return self.select(situation);
@@ -160,38 +160,38 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             Ok(Routed { decision, arm, shadow }) => {
                 let arm = if arm == Mode::Legacy { Arm::Legacy } else { Arm::Learning };
                 (self.arm, self.shadow) = (Some(arm), shadow);
-                Ok((decision, HostSeen::AtRisk))
+                Ok((decision, HostRisk::AtRisk))
             }
             Err(error) => {
                 self.last.source = Some(Source::HardCoded);
                 self.last.message = error.to_string();
-                Err(Stop::Ended(VisitOutcome::NoRoute(error)))
+                Err(NoSelection::Ended(VisitOutcome::NoRoute(error)))
             }
         }
     }
 
     /// Ends a visit that has no usable fetcher: with its last failure, or with `NoFetcher` if it made no attempt.
-    fn without_fetcher(&mut self) -> Stop {
+    fn no_fetcher_left(&mut self) -> NoSelection {
         match self.last.error.take() {
-            Some(error) => Stop::Failed(error),
+            Some(error) => NoSelection::Failed(error),
             None => {
                 if let Some(why) = self.unavailable.take() {
                     self.last.message = why;
                 } else if self.last.message.is_empty() {
                     self.last.message = "no configured fetcher is available".to_owned();
                 }
-                Stop::Ended(VisitOutcome::NoFetcher)
+                NoSelection::Ended(VisitOutcome::NoFetcher)
             }
         }
     }
 
     /// Handles a paused host: waits while another visit tries it out, or ends.
-    fn behind_trial(&self, until: Timestamp, now: Timestamp) -> Stop {
+    fn on_paused_host(&self, until: Timestamp, now: Timestamp) -> NoSelection {
         match self.follow_trial(now).or_else(|| self.pace_holds_until(until, now)) {
-            Some(wait) => Stop::Wait(wait),
+            Some(wait) => NoSelection::Wait(wait),
             // The trial has reached a verdict since the pause was read, so no visit was found to follow.
-            None if self.selector.host_pause(self.domain()) != Some(until) => Stop::Again,
-            None => Stop::Ended(VisitOutcome::Paused { until, whom: WaitScope::Host }),
+            None if self.selector.host_pause(self.domain()) != Some(until) => NoSelection::Retry,
+            None => NoSelection::Ended(VisitOutcome::Paused { until, whom: WaitScope::Host }),
         }
     }
 
@@ -202,48 +202,48 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Requests admission to the host, whose pause, if any, is over.
-    fn admit(&mut self, now: Timestamp) -> Admission {
+    fn admit(&mut self, now: Timestamp) -> HostAdmission {
         let domain = self.domain();
-        let Some(ended) = self.selector.host_pause(domain) else { return Admission::Open };
+        let Some(ended) = self.selector.host_pause(domain) else { return HostAdmission::Open };
         if ended <= now
-            && let Some(not_yet) = self.ask_neighbours(domain, ended, now)
+            && let Some(not_yet) = self.trial_refusal(domain, ended, now)
         {
             return not_yet;
         }
         let held_until = now.saturating_add(MAX_TRIAL);
         if ended <= now && self.selector.claim_host_trial(domain, ended, held_until) {
             let lead = match self.selector.state().trials.join(domain, now, held_until) {
-                Role::Leader(lead) => Some(lead),
+                FlightRole::Leader(lead) => Some(lead),
                 // The previous trial has returned its pause and is about to end its flight.
-                Role::Follower(_) => None,
+                FlightRole::Follower(_) => None,
             };
             let (selector, domain) = (self.selector.clone(), domain.into());
             self.host_trial = Some(HostTrial { selector, domain, held_until, ended, is_settled: false, lead });
-            return Admission::Open;
+            return HostAdmission::Open;
         }
         if let Some(wait) = self.follow_trial(now) {
-            return Admission::Wait(wait);
+            return HostAdmission::Wait(wait);
         }
         match self.selector.host_pause(domain) {
             // Another visit has reached a verdict already.
-            None => Admission::Open,
-            Some(until) if until > now => Admission::Paused(until),
-            Some(_) => Admission::Again,
+            None => HostAdmission::Open,
+            Some(until) if until > now => HostAdmission::Paused(until),
+            Some(_) => HostAdmission::Retry,
         }
     }
 
     /// Returns why this process may not try out the host itself, if other processes share its address.
-    fn ask_neighbours(&self, domain: &str, ended: Timestamp, now: Timestamp) -> Option<Admission> {
+    fn trial_refusal(&self, domain: &str, ended: Timestamp, now: Timestamp) -> Option<HostAdmission> {
         match self.selector.state().pause_coordinator.get()?.may_try(domain, ended, now) {
             TrialPermission::Now => None,
             TrialPermission::NotBefore(until) => {
                 // No visit asks again before then, unless another one has reached a verdict meanwhile.
                 self.selector.claim_host_trial(domain, ended, until);
-                Some(Admission::Paused(until))
+                Some(HostAdmission::Paused(until))
             }
             TrialPermission::Pending(settled) => {
-                let until = now.saturating_add(MAX_ASKING);
-                Some(Admission::Wait(Wait { until, why: WaitReason::Trial, listener: Some(settled.0) }))
+                let until = now.saturating_add(MAX_PERMISSION_WAIT);
+                Some(HostAdmission::Wait(Wait { until, reason: WaitReason::Trial, listener: Some(settled.0) }))
             }
         }
     }
@@ -262,7 +262,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             };
             source = Some(Source::Paused);
             paused_until = Some(until);
-        } else if matches!(how, VisitOutcome::Failed(_) | VisitOutcome::NoFetcherGetsPast { .. }) {
+        } else if matches!(how, VisitOutcome::Failed(_) | VisitOutcome::NoViableFetcher { .. }) {
             paused_until = self.selector.state().links.get(self.link_name()).pause_at(now);
         }
         #[cfg(feature = "metrics")]
@@ -272,7 +272,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             VisitOutcome::Failed(error) => ("failed", Some(error.name())),
             VisitOutcome::Paused { whom: WaitScope::Pace, .. } => ("paced", None),
             VisitOutcome::Paused { .. } => ("paused", None),
-            VisitOutcome::NoFetcherGetsPast { vendor } => ("no_fetcher_gets_past", Some(vendor.as_str())),
+            VisitOutcome::NoViableFetcher { vendor } => ("no_viable_fetcher", Some(vendor.as_str())),
             VisitOutcome::NoRoute(_) => ("no_route", None),
             VisitOutcome::NoFetcher => ("no_fetcher", None),
         };
@@ -288,7 +288,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             paused_until,
             message,
         };
-        self.next = Next::Ended(Box::new(end.clone()));
+        self.next = NextStep::Ended(Box::new(end.clone()));
         end
     }
 }
@@ -303,7 +303,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             VisitOutcome::Failed(_) => (1, None),
             VisitOutcome::Paused { whom: WaitScope::Pace, .. } => (3, Some(paused)),
             VisitOutcome::Paused { .. } => (2, Some(paused)),
-            VisitOutcome::NoFetcherGetsPast { .. } => (4, Some(gave_up + 1)),
+            VisitOutcome::NoViableFetcher { .. } => (4, Some(gave_up + 1)),
             VisitOutcome::NoRoute(_) => (5, None),
             VisitOutcome::NoFetcher => (6, Some(gave_up)),
         };
@@ -312,13 +312,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 }
 
 /// The reason why there is no fetch.
-enum Stop {
+enum NoSelection {
     Ended(VisitOutcome),
     /// No other fetcher is worth a try after a failure.
     Failed(ErrorType),
     /// No fetcher is worth even a first try.
-    NobodyGetsPast,
+    NoViableFetcher,
     Wait(Wait),
     /// The state behind the decision has changed: decide again.
-    Again,
+    Retry,
 }

@@ -42,7 +42,7 @@ use url::Url;
 use crate::error::Error;
 use crate::metrics::recorder::ProbeEnd;
 #[cfg(feature = "metrics")]
-use crate::metrics::recorder::Watch;
+use crate::metrics::recorder::VisitTimer;
 use crate::router::Mode;
 use crate::selector::Selector;
 use crate::state::single_flight::Follower;
@@ -68,7 +68,7 @@ mod step;
 mod tests;
 
 pub use step::{End, VisitOutcome, Fetch, Step, Wait, WaitScope, WaitReason};
-use step::{Held, HostTrial};
+use step::{FetchClaims, HostTrial};
 
 impl Selector {
     /// Starts a visit of `url`. It decides nothing before its first [`next`](Visit::next).
@@ -103,14 +103,14 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     link: Option<Box<str>>,
     learning: Option<bool>,
     /// Heuristics that the caller knows besides the URL.
-    known: Option<Arc<[Heuristic]>>,
+    caller_heuristics: Option<Arc<[Heuristic]>>,
     wanted: Option<FetcherId>,
     /// Candidates that are unavailable, or were tried.
     excluded: FetcherSet,
     /// Number of the fetch in flight, or of the last one.
     number: u32,
     /// The next step, if it is settled already.
-    next: Next<S>,
+    next: NextStep<S>,
     hint: Option<Hint>,
     /// Number of attempts, without retries.
     attempts: u32,
@@ -133,20 +133,20 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     /// The target of redirects written in HTML, within the current attempt.
     redirected: Option<Box<Url>>,
     redirects: u32,
-    shorts: Shorts,
+    short_pages: ShortPages,
     /// A block that may concern the page or the pace: the id of the doubt, and the time limit of its verdict.
     doubt: Option<(u32, Timestamp)>,
-    last: Last,
+    last: LastAttempt,
     /// The reason why the first unavailable fetcher was unavailable.
     unavailable: Option<String>,
     #[cfg(feature = "metrics")]
-    watch: Watch,
+    watch: VisitTimer,
     span: Span,
 }
 
 /// The short pages that a visit has seen.
 #[derive(Debug, Default)]
-struct Shorts {
+struct ShortPages {
     /// From a fetcher that runs no scripts.
     plain: Option<(FetcherId, ShortPage)>,
     /// From a fetcher that runs scripts.
@@ -155,7 +155,7 @@ struct Shorts {
 
 /// The last attempt, as the visit's end reports it.
 #[derive(Debug, Default)]
-struct Last {
+struct LastAttempt {
     fetcher: Option<FetcherId>,
     source: Option<Source>,
     confidence: f64,
@@ -167,13 +167,13 @@ struct Last {
 
 /// The next step.
 #[derive(Debug)]
-enum Next<S: Deref<Target = Selector>> {
+enum NextStep<S: Deref<Target = Selector>> {
     /// Decide.
     Decide,
     /// Use the same fetcher again: for a retry, or for the target of a redirect.
-    Again(Selection, Held<S>),
+    Repeat(Selection, FetchClaims<S>),
     /// Decide, but not before then: this machine is at its limits.
-    After(Timestamp),
+    DecideAfter(Timestamp),
     /// The visit has ended.
     Ended(Box<End>),
 }
@@ -198,17 +198,17 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         fetchable(url.borrow())?;
         Ok(Self {
             #[cfg(feature = "metrics")]
-            watch: Watch::new(selector.meter()),
+            watch: VisitTimer::new(selector.recorder()),
             span: Span::visit(url.borrow()),
             selector,
             url,
             link: None,
             learning: None,
-            known: None,
+            caller_heuristics: None,
             wanted: None,
             excluded: FetcherSet::EMPTY,
             number: 0,
-            next: Next::Decide,
+            next: NextStep::Decide,
             hint: None,
             attempts: 0,
             requests: 0,
@@ -224,9 +224,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             last_attempt_at: None,
             redirected: None,
             redirects: 0,
-            shorts: Shorts::default(),
+            short_pages: ShortPages::default(),
             doubt: None,
-            last: Last::default(),
+            last: LastAttempt::default(),
             unavailable: None,
         })
     }
@@ -252,7 +252,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 known.push(heuristic);
             }
         }
-        self.known = (!known.is_empty()).then(|| known.into());
+        self.caller_heuristics = (!known.is_empty()).then(|| known.into());
         self
     }
 
@@ -307,14 +307,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Returns a fetch's pace permit, for a driver whose fetcher is busy.
     #[cfg(feature = "pipeline")]
-    pub(crate) fn leave_pace(&self, fetch: &mut Fetch<S>) {
-        fetch.held.place = None;
+    pub(crate) fn return_pace_permit(&self, fetch: &mut Fetch<S>) {
+        fetch.claims.permit = None;
     }
 
     /// Takes a pace permit again, or returns what to wait for.
     #[cfg(feature = "pipeline")]
-    pub(crate) fn enter_pace(&self, fetch: &mut Fetch<S>) -> Result<(), Wait> {
-        fetch.held.place = self.take_place(fetch.take, self.selector.now())?;
+    pub(crate) fn retake_pace_permit(&self, fetch: &mut Fetch<S>) -> Result<(), Wait> {
+        fetch.claims.permit = self.take_pace_permit(fetch.take, self.selector.now())?;
         Ok(())
     }
 
@@ -327,7 +327,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Marks a wait as over, for a caller whose selector's clock stands still.
     pub fn waited(&mut self) {
-        if let Next::After(until) = &mut self.next {
+        if let NextStep::DecideAfter(until) = &mut self.next {
             *until = Timestamp::default();
         }
     }
@@ -343,39 +343,39 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.watch.steps(now);
         let step = self.step(now);
         if let Step::Wait(wait) = &step {
-            self.selector.meter().waits(wait.why as usize);
-            self.span.waits(wait.why, wait.until);
+            self.selector.recorder().count_wait(wait.reason as usize);
+            self.span.waits(wait.reason, wait.until);
         }
         step
     }
 
     fn step(&mut self, now: Timestamp) -> Step<S> {
         if self.doubt.is_some()
-            && !matches!(self.next, Next::Ended(_))
-            && let Some(step) = self.in_doubt(now)
+            && !matches!(self.next, NextStep::Ended(_))
+            && let Some(step) = self.doubt_step(now)
         {
             return step;
         }
-        match std::mem::replace(&mut self.next, Next::Decide) {
-            Next::Decide => self.decide(now),
+        match std::mem::replace(&mut self.next, NextStep::Decide) {
+            NextStep::Decide => self.decide(now),
             // Another visit may have paused the host since then. Make no more requests, unless its pace only holds it
             // for a moment.
-            Next::Again(_, held) if self.redirected.is_none() && self.is_paused_beyond_its_pace(now) => {
-                drop(held);
+            NextStep::Repeat(_, claims) if self.redirected.is_none() && self.is_paused_beyond_its_pace(now) => {
+                drop(claims);
                 match self.last.error.take() {
                     Some(error) => Step::End(self.fail(error, now)),
                     None => self.decide(now),
                 }
             }
-            Next::Again(take, held) => self.go(take, held, now),
-            Next::After(until) if until > now => {
-                self.next = Next::After(until);
-                Step::Wait(Wait { until, why: WaitReason::LocalFault, listener: None })
+            NextStep::Repeat(take, claims) => self.hand_out_when_admitted(take, claims, now),
+            NextStep::DecideAfter(until) if until > now => {
+                self.next = NextStep::DecideAfter(until);
+                Step::Wait(Wait { until, reason: WaitReason::LocalFault, listener: None })
             }
-            Next::After(_) => self.decide(now),
-            Next::Ended(end) => {
+            NextStep::DecideAfter(_) => self.decide(now),
+            NextStep::Ended(end) => {
                 let step = Step::End((*end).clone());
-                self.next = Next::Ended(end);
+                self.next = NextStep::Ended(end);
                 step
             }
         }
@@ -384,14 +384,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Ends the visit instead of waiting: with the failure that it has, or as paused until the wait's end.
     pub fn give_up(&mut self, wait: &Wait) -> End {
         let now = self.selector.now();
-        match (self.last.error.take(), std::mem::replace(&mut self.next, Next::Decide)) {
-            (_, Next::Ended(end)) => {
-                self.next = Next::Ended(end.clone());
+        match (self.last.error.take(), std::mem::replace(&mut self.next, NextStep::Decide)) {
+            (_, NextStep::Ended(end)) => {
+                self.next = NextStep::Ended(end.clone());
                 *end
             }
             (Some(error), _) => self.fail(error, now),
             (None, _) => {
-                let whom = if matches!(wait.why, WaitReason::Pace | WaitReason::Doubt) { WaitScope::Pace } else { WaitScope::Host };
+                let whom = if matches!(wait.reason, WaitReason::Pace | WaitReason::Doubt) { WaitScope::Pace } else { WaitScope::Host };
                 self.end(VisitOutcome::Paused { until: wait.until, whom }, now)
             }
         }
@@ -404,20 +404,20 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Hands out a request once the host's pace admits it.
-    fn go(&mut self, take: Selection, mut held: Held<S>, now: Timestamp) -> Step<S> {
-        match self.take_place(take, now) {
-            Ok(place) => {
-                held.place = place;
-                Step::Fetch(self.hand_out(take, held, now))
+    fn hand_out_when_admitted(&mut self, take: Selection, mut claims: FetchClaims<S>, now: Timestamp) -> Step<S> {
+        match self.take_pace_permit(take, now) {
+            Ok(permit) => {
+                claims.permit = permit;
+                Step::Fetch(self.hand_out(take, claims, now))
             }
             Err(wait) => {
-                self.next = Next::Again(take, held);
+                self.next = NextStep::Repeat(take, claims);
                 Step::Wait(wait)
             }
         }
     }
 
-    fn hand_out(&mut self, take: Selection, held: Held<S>, now: Timestamp) -> Fetch<S> {
+    fn hand_out(&mut self, take: Selection, claims: FetchClaims<S>, now: Timestamp) -> Fetch<S> {
         let settings = self.selector.visit_settings();
         // A probe is short because its retry can follow with the full time.
         let is_probe =
@@ -426,9 +426,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.number += 1;
         // The target of a redirect was decided with the request that led there.
         if self.redirected.is_none() {
-            self.selector.meter().took(&take);
+            self.selector.recorder().count_selection(&take);
             if take.rule == Rule::SharedProbe {
-                self.selector.meter().probed(ProbeEnd::Shared);
+                self.selector.recorder().count_probe(ProbeEnd::Shared);
             }
         }
         let fetcher = self.selector.fetcher_name(take.fetcher);
@@ -439,10 +439,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             take,
             at: now,
             deadline,
-            redirects_max: settings.redirects_max.saturating_sub(self.redirects),
+            max_redirects: settings.max_redirects.saturating_sub(self.redirects),
             redirects: self.redirects,
             is_probe,
-            held,
+            claims,
         }
     }
 

@@ -13,7 +13,7 @@ use url::Url;
 use super::Visit;
 use super::step::{Step, Wait, WaitReason};
 use crate::selector::Selector;
-use crate::visit::pace_permit::Place;
+use crate::visit::pace_permit::PacePermit;
 use fetchwise_pace;
 use fetchwise_pace::{Cost, Done, Signal, RateLimit, Scope, DoubtVerdict};
 use fetchwise_types::attempt::ErrorType;
@@ -26,15 +26,15 @@ use fetchwise_types::time::Timestamp;
 
 /// Shorter latencies count as this. Below it, jitter of the network and of this machine exceeds the effect of any busy
 /// host.
-const LATENCY_LEAST: Duration = Duration::from_millis(10);
+const MIN_LATENCY: Duration = Duration::from_millis(10);
 /// Time to wait, after the hold of a doubt, for another URL of the host.
-const DOUBT_PATIENCE: Duration = Duration::from_secs(10);
+const DOUBT_GRACE: Duration = Duration::from_secs(10);
 
 /// The effect of a result on the host's pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum PaceEffect {
     /// No effect on the visit.
-    Nothing,
+    None,
     /// The block may concern the page or the pace: the visit waits for the verdict.
     Doubt,
     /// The host is held until then.
@@ -43,7 +43,7 @@ pub(super) enum Word {
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Requests a pace permit for a request with `take`; `None` without a pace.
-    pub(super) fn take_place(&self, take: Selection, now: Timestamp) -> Result<Option<Place<S>>, Wait> {
+    pub(super) fn take_pace_permit(&self, take: Selection, now: Timestamp) -> Result<Option<PacePermit<S>>, Wait> {
         if self.selector.pace().is_none() {
             return Ok(None);
         }
@@ -54,41 +54,41 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             None => domain_of(self.url().host_str().unwrap_or_default()),
         };
         let cost = if spec.is_some_and(|spec| spec.renders) { Cost::Rendered } else { Cost::Plain };
-        Place::take(self.selector.clone(), domain, cost, now).map_err(Wait::for_place)
+        PacePermit::take(self.selector.clone(), domain, cost, now).map_err(Wait::for_pace)
     }
 
     /// Reports a result to the host's pace.
-    pub(super) fn tell_pace(
+    pub(super) fn report_to_pace(
         &mut self,
-        place: Option<Place<S>>,
+        permit: Option<PacePermit<S>>,
         take: Selection,
         by: &FetcherSpec,
         answer: &FetchResult,
         asked: Option<Duration>,
         now: Timestamp,
-    ) -> Word {
+    ) -> PaceEffect {
         // Another server responded, so the host has said nothing: the permit is returned.
-        let Some(place) = place.filter(|_| answer.elsewhere.is_none()) else { return Word::Nothing };
-        let told = fetchwise_pace::Response {
+        let Some(permit) = permit.filter(|_| answer.provenance.is_none()) else { return PaceEffect::None };
+        let response = fetchwise_pace::Response {
             retry_after: asked,
-            latency: answer.duration.map(|latency| latency.max(LATENCY_LEAST)),
+            latency: answer.duration.map(|latency| latency.max(MIN_LATENCY)),
             cost: answer.requests,
             renders: by.renders,
             policy: RateLimit::read(&answer.headers, now),
             ..fetchwise_pace::Response::new(Signal::of(&answer.outcome, answer.status), take.fetcher)
         };
-        match place.tell(&told, now) {
+        match permit.report(&response, now) {
             // The site is not involved.
-            _ if by.class == Class::Archive => Word::Nothing,
-            Done::Nothing => Word::Nothing,
+            _ if by.class == Class::Archive => PaceEffect::None,
+            Done::Nothing => PaceEffect::None,
             Done::Doubt { hold_until, doubt } => {
-                self.selector.meter().doubted();
-                self.doubt = Some((doubt, hold_until.saturating_add(DOUBT_PATIENCE)));
-                Word::Doubt
+                self.selector.recorder().count_ambiguous_block();
+                self.doubt = Some((doubt, hold_until.saturating_add(DOUBT_GRACE)));
+                PaceEffect::Doubt
             }
             Done::Event { hold_until, level } => {
-                self.selector.meter().tripped(level as usize);
-                Word::Held(hold_until)
+                self.selector.recorder().count_rate_limit_hit(level as usize);
+                PaceEffect::Held(hold_until)
             }
         }
     }
@@ -98,12 +98,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let pace = self.selector.pace()?;
         // A hold that outlived its process is stored in whole seconds.
         let hold = pace.hold(Scope::host(self.domain()), now)?;
-        (hold.saturating_add(Duration::from_secs(1)) >= until).then_some(Wait { until, why: WaitReason::Pace, listener: None })
+        (hold.saturating_add(Duration::from_secs(1)) >= until).then_some(Wait { until, reason: WaitReason::Pace, listener: None })
     }
 
     /// Returns whether the host recently served the fetcher of `by`, or any fetcher if `None`. A block then concerns
     /// the crawl's speed.
-    pub(super) fn was_let_through(&self, by: Option<Selection>, now: Timestamp) -> bool {
+    pub(super) fn was_served_recently(&self, by: Option<Selection>, now: Timestamp) -> bool {
         let Some(pace) = self.selector.pace() else { return false };
         pace.has_delivered(self.domain(), by.map(|take| take.fetcher), now)
     }
@@ -116,15 +116,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Returns the wait for the verdict on a doubtful block, or the end that follows from it; `None` if nothing is in
     /// doubt any more.
-    pub(super) fn in_doubt(&mut self, now: Timestamp) -> Option<Step<S>> {
+    pub(super) fn doubt_step(&mut self, now: Timestamp) -> Option<Step<S>> {
         let (doubt, until) = self.doubt?;
         let selector = self.selector.clone();
         let pace = selector.pace()?;
         // Listen before the check, so that a verdict in between is not missed.
-        let listener = selector.state().freed.listen(self.domain());
+        let listener = selector.state().capacity.listen(self.domain());
         match pace.doubt_verdict(self.domain(), doubt, now) {
             DoubtVerdict::Pending if now < until => {
-                Some(Step::Wait(Wait { until, why: WaitReason::Doubt, listener: Some(listener) }))
+                Some(Step::Wait(Wait { until, reason: WaitReason::Doubt, listener: Some(listener) }))
             }
             // No other URL of the host was fetched: this visit continues, and its next request decides.
             DoubtVerdict::Pending | DoubtVerdict::Page => {

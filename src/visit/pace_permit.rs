@@ -15,11 +15,11 @@ use fetchwise_types::time::Timestamp;
 
 /// Time after which a visit asks again when the host has its maximum of parallel requests. The end of one wakes it
 /// earlier.
-const FULL: Duration = Duration::from_secs(1);
+const CAPACITY_RETRY: Duration = Duration::from_secs(1);
 
 /// The pace does not admit the request yet.
 #[derive(Debug)]
-pub(crate) struct Later {
+pub(crate) struct AdmissionDelay {
     /// Time to ask again.
     pub(crate) until: Timestamp,
     /// Event after which to ask earlier.
@@ -28,50 +28,50 @@ pub(crate) struct Later {
 
 /// A permit for one request in a host's pace.
 #[derive(Debug)]
-pub(crate) struct Place<S: Deref<Target = Selector>> {
+pub(crate) struct PacePermit<S: Deref<Target = Selector>> {
     selector: S,
     domain: Box<str>,
     permit: Option<Permit>,
 }
 
-impl<S: Deref<Target = Selector>> Place<S> {
+impl<S: Deref<Target = Selector>> PacePermit<S> {
     /// Takes a permit in the pace of `domain`, or returns when to ask again; `None` if there is no pace.
-    pub(crate) fn take(selector: S, domain: &str, cost: Cost, now: Timestamp) -> Result<Option<Self>, Later> {
+    pub(crate) fn take(selector: S, domain: &str, cost: Cost, now: Timestamp) -> Result<Option<Self>, AdmissionDelay> {
         let Some(pace) = selector.pace() else { return Ok(None) };
         let permit = enter(&selector, pace, domain, cost, now)?;
         Ok(Some(Self { selector, domain: domain.into(), permit: Some(permit) }))
     }
 
     /// Reports the result of the request.
-    pub(crate) fn tell(mut self, answer: &fetchwise_pace::Response, now: Timestamp) -> Done {
+    pub(crate) fn report(mut self, response: &fetchwise_pace::Response, now: Timestamp) -> Done {
         let (Some(permit), Some(pace)) = (self.permit.take(), self.selector.pace()) else { return Done::Nothing };
-        let done = pace.record_response(permit, answer, now);
-        self.selector.state().freed.notify(&self.domain);
+        let done = pace.record_response(permit, response, now);
+        self.selector.state().capacity.notify(&self.domain);
         done
     }
 }
 
-impl<S: Deref<Target = Selector>> Drop for Place<S> {
+impl<S: Deref<Target = Selector>> Drop for PacePermit<S> {
     fn drop(&mut self) {
         let (Some(permit), Some(pace)) = (self.permit.take(), self.selector.pace()) else { return };
         pace.cancel(permit, self.selector.now());
-        self.selector.state().freed.notify(&self.domain);
+        self.selector.state().capacity.notify(&self.domain);
     }
 }
 
 /// Enters the pace of `domain`, or returns when to ask again.
-fn enter(selector: &Selector, pace: &Pace, domain: &str, cost: Cost, now: Timestamp) -> Result<Permit, Later> {
+fn enter(selector: &Selector, pace: &Pace, domain: &str, cost: Cost, now: Timestamp) -> Result<Permit, AdmissionDelay> {
     let scope = Scope::host(domain);
     match pace.admit(scope, cost, now) {
         Admit::Go(permit) => return Ok(permit),
-        Admit::Wait(until) => return Err(Later { until, listener: None }),
+        Admit::Wait(until) => return Err(AdmissionDelay { until, listener: None }),
         Admit::AtCapacity => {}
     }
     // Listen before the second check, so that an end in between is not missed.
-    let listener = selector.state().freed.listen(domain);
+    let listener = selector.state().capacity.listen(domain);
     match pace.admit(scope, cost, now) {
         Admit::Go(permit) => Ok(permit),
-        Admit::Wait(until) => Err(Later { until, listener: None }),
-        Admit::AtCapacity => Err(Later { until: now.saturating_add(FULL), listener: Some(listener) }),
+        Admit::Wait(until) => Err(AdmissionDelay { until, listener: None }),
+        Admit::AtCapacity => Err(AdmissionDelay { until: now.saturating_add(CAPACITY_RETRY), listener: Some(listener) }),
     }
 }

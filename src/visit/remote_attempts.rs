@@ -6,7 +6,7 @@
 
 use crate::backoff::retry_after;
 use crate::selector::Selector;
-use crate::state::host_pauses::{Standing, PauseReason};
+use crate::state::host_pauses::{TrialRole, PauseReason};
 use crate::trace;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Attempt, ErrorType};
@@ -25,12 +25,12 @@ impl Selector {
         let domain = attempt.heuristic("domain")?;
         let hosts = &self.state().hosts;
         if attempt.success {
-            hosts.link_delivered(domain, &attempt.link);
+            hosts.record_link_delivery(domain, &attempt.link);
             return None;
         }
         // A server that responds in place of the site says nothing about the site.
         let kind = attempt.error_type.as_ref().and_then(ErrorType::kind);
-        if age > self.backoff().host_block_window || kind.is_some_and(ErrorKind::is_of_go_between) {
+        if age > self.backoff().host_block_window || kind.is_some_and(ErrorKind::is_of_intermediary) {
             return None;
         }
         let asked = header(&attempt.response_headers, "retry-after")
@@ -45,9 +45,9 @@ impl Selector {
             (false, true) if !self.lets_through(domain, now) => PauseReason::Blocked,
             _ => return None,
         };
-        hosts.failed(self, domain, &attempt.link, Standing::Ordinary, why, self.backoff(), now, |until| {
+        hosts.record_failure(self, domain, &attempt.link, TrialRole::Ordinary, why, self.backoff(), now, |until| {
             trace::host_paused(domain, until);
-            self.meter().host_paused(why.cause());
+            self.recorder().count_host_pause(why.cause());
             if let Some(sink) = self.sink() {
                 sink.host_pause(domain, Some(until), now);
             }

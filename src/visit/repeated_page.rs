@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::Visit;
 use crate::selector::Selector;
-use crate::state::repeated_pages::Seen;
+use crate::state::repeated_pages::PageSighting;
 use fetchwise_types::fetch_result::{FetchResult, Block, BlockKind, Outcome};
 use fetchwise_types::heuristic::{Heuristic, SAME_PAGE_AGAIN};
 use fetchwise_types::registry::FetcherId;
@@ -19,23 +19,23 @@ const RULE: &str = "same_page_again";
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Tags a repeated page, and turns it into a block if another fetcher got something else.
-    pub(super) fn judge_again(&mut self, answer: &mut FetchResult, fetcher: FetcherId) {
+    pub(super) fn judge_repeated_page(&mut self, answer: &mut FetchResult, fetcher: FetcherId) {
         if answer.outcome != Outcome::Content {
             return;
         }
         let link = xxh3_64(self.link_name().as_bytes());
-        let seen = Seen { link, fetcher: u32::from(fetcher.0), sketch: answer.sketch };
-        let Some(again) = self.selector.state().pages.came(self.domain(), seen) else { return };
+        let sighting = PageSighting { link, fetcher: u32::from(fetcher.0), simhash: answer.simhash };
+        let Some(repeated) = self.selector.state().pages.record(self.domain(), sighting) else { return };
         // A page that reports itself missing is not a block; the site just lacks the status for it.
         let is_missing = answer.heuristics.iter().any(|shown| shown.kind == "soft_404");
-        let what = match (again.differs, is_missing) {
+        let what = match (repeated.differs, is_missing) {
             (true, false) => "blocked",
             (true, true) => "soft_404",
             (false, _) => "true",
         };
         answer.heuristics.push(Heuristic::new(SAME_PAGE_AGAIN, what));
         if what == "blocked" {
-            let links = again.links;
+            let links = repeated.links;
             answer.message = Some(format!(
                 "{links} addresses of the host got the same page, and another fetcher got a different one"
             ));

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::pace::Word;
+use super::pace::PaceEffect;
 use super::step::{End, VisitOutcome, Fetch};
-use super::{Next, Visit};
+use super::{NextStep, Visit};
 use crate::backoff::{FetchEnd, LinkState, retry_after};
 use crate::metrics::recorder::PauseCause;
 use crate::metrics::recorder::ProbeEnd;
 use crate::selector::Selector;
-use crate::state::host_pauses::{Standing, PauseReason};
+use crate::state::host_pauses::{TrialRole, PauseReason};
 use crate::trace::{self, Span};
-use fetchwise_types::attempt::error_kind::{ErrorKind, Next as After};
+use fetchwise_types::attempt::error_kind::{ErrorKind, FailureAction};
 use fetchwise_types::attempt::{Arm, Attempt, ErrorType, Hint, Tag, stored_headers};
 use fetchwise_types::decision::Selection;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
@@ -36,17 +36,17 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub fn report(&mut self, fetch: Fetch<S>, answer: impl Into<FetchResult>) {
         let mut answer = answer.into();
         let now = self.selector.now();
-        let Fetch { take, at, mut held, number, is_probe, span, .. } = fetch;
+        let Fetch { take, at, mut claims, number, is_probe, span, .. } = fetch;
         let _entered = span.enter();
-        let place = held.place.take();
-        if number != self.number || matches!(self.next, Next::Ended(_)) {
+        let permit = claims.permit.take();
+        if number != self.number || matches!(self.next, NextStep::Ended(_)) {
             // An older fetch, abandoned when the driver asked for the next step: record it, and change nothing else.
             if answer.outcome == Outcome::Local {
                 return;
             }
             if let Some(by) = self.by(take) {
                 let doubt = self.doubt;
-                self.tell_pace(place, take, &by, &answer, self.asked(&answer, now), now);
+                self.report_to_pace(permit, take, &by, &answer, self.requested_pause(&answer, now), now);
                 self.doubt = doubt;
             }
             let error = self.by(take).and_then(|by| answer.outcome.counts_as(&by).err());
@@ -56,7 +56,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let Some(by) = self.by(take) else { return };
         if answer.outcome == Outcome::Local {
             // A follower may have more luck.
-            drop(held);
+            drop(claims);
             return self.local_fault(answer.message, now);
         }
         if let Outcome::Redirect { to } = &answer.outcome
@@ -64,23 +64,23 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         {
             match self.follow(to) {
                 Ok(()) => {
-                    self.tell_pace(place, take, &by, &answer, None, now);
-                    self.next = Next::Again(take, held);
+                    self.report_to_pace(permit, take, &by, &answer, None, now);
+                    self.next = NextStep::Repeat(take, claims);
                     return;
                 }
                 Err(outcome) => answer.outcome = outcome,
             }
         }
-        self.judge_short(&mut answer, take.fetcher, &by);
-        self.judge_again(&mut answer, take.fetcher);
+        self.judge_short_page(&mut answer, take.fetcher, &by);
+        self.judge_repeated_page(&mut answer, take.fetcher);
         let mut error = answer.outcome.counts_as(&by).err();
-        let asked = self.asked(&answer, now);
+        let asked = self.requested_pause(&answer, now);
         // Checked before the pace gets the result, since afterwards it knows of the block only.
-        let was_let_through = error.is_some() && self.was_let_through(Some(take), now) && !self.is_later_trial();
-        let word = self.tell_pace(place, take, &by, &answer, asked, now);
+        let was_served_recently = error.is_some() && self.was_served_recently(Some(take), now) && !self.is_later_trial();
+        let effect = self.report_to_pace(permit, take, &by, &answer, asked, now);
         let blocked = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
-        let is_limit = is_limit(&answer, error.as_ref(), asked) || blocked && matches!(word, Word::Held(_));
-        if is_limit && blocked && was_let_through {
+        let is_limit = is_limit(&answer, error.as_ref(), asked) || blocked && matches!(effect, PaceEffect::Held(_));
+        if is_limit && blocked && was_served_recently {
             error = Some(ErrorType::Known(ErrorKind::RateLimited));
         }
         self.retry_after = self.retry_after.max(asked);
@@ -95,28 +95,28 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let weight = match &error {
             None => 1.0,
             // Not final yet, or not about the fetcher: the host says "not now" to every client.
-            Some(_) if retries || is_limit && kind == Some(ErrorKind::ServerError) || word == Word::Doubt => 0.0,
+            Some(_) if retries || is_limit && kind == Some(ErrorKind::ServerError) || effect == PaceEffect::Doubt => 0.0,
             Some(error) => error.kind().map_or(1.0, ErrorKind::weight),
         };
         self.requests += 1;
         if is_probe {
-            self.selector.meter().probed(if error.is_none() { ProbeEnd::Reused } else { ProbeEnd::Failed });
+            self.selector.recorder().count_probe(if error.is_none() { ProbeEnd::Reused } else { ProbeEnd::Failed });
         }
         self.record(&span, take, at, &answer, error.clone(), weight, now);
-        let of_go_between = kind.is_some_and(ErrorKind::is_of_go_between);
+        let of_intermediary = kind.is_some_and(ErrorKind::is_of_intermediary);
         // The site's own earlier response stays decisive: a missing archive copy does not undo a block.
-        let told = if of_go_between { self.last.error.take() } else { None };
-        if told.is_none() {
-            self.keep(take, &answer, error.as_ref());
+        let site_error = if of_intermediary { self.last.error.take() } else { None };
+        if site_error.is_none() {
+            self.keep_last_attempt(take, &answer, error.as_ref());
         }
         self.last_attempt_at = Some(at);
         (self.redirected, self.redirects) = (None, 0);
-        if let Word::Held(until) = word {
-            self.hold_host_until(until, now);
+        if let PaceEffect::Held(until) = effect {
+            self.pause_for_hold(until, now);
         }
         let Some(error) = error else {
-            held.settle();
-            if answer.elsewhere.is_some() {
+            claims.settle();
+            if answer.provenance.is_some() {
                 // The host was not contacted, so its trial has not taken place.
                 self.host_trial = None;
             }
@@ -126,25 +126,25 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if retries {
             self.retries += 1;
             self.last.error = Some(error);
-            self.next = Next::Again(take, held);
+            self.next = NextStep::Repeat(take, claims);
             return;
         }
-        held.settle();
+        claims.settle();
         self.attempts += 1;
         self.excluded.insert(take.fetcher);
         let hint = kind.map_or(Hint::Unknown, Hint::after);
-        self.hint = self.hint.filter(|_| of_go_between).or(Some(hint));
-        let error = told.unwrap_or(error);
-        let next = kind.map_or(After::OtherFetcher, ErrorKind::next);
-        let ends = matches!(next, After::End | After::RetryThenEnd);
+        self.hint = self.hint.filter(|_| of_intermediary).or(Some(hint));
+        let error = site_error.unwrap_or(error);
+        let next = kind.map_or(FailureAction::OtherFetcher, ErrorKind::next);
+        let ends = matches!(next, FailureAction::End | FailureAction::RetryThenEnd);
         let strict = kind.is_some_and(ErrorKind::is_banned) && !settings.escalate_after_block;
         // The table's arm does what the table says. Only an empty page goes on to the browser.
         let table_only = self.arm == Some(Arm::Legacy) && kind != Some(ErrorKind::WrongTool);
         if is_limit {
             self.last.error = Some(error.clone());
-            match self.hold(now) {
+            match self.remaining_hold(now) {
                 Some(hold) => self.retry_after = self.retry_after.max(Some(hold)),
-                None => self.hold_host(now),
+                None => self.pause_limited_host(now),
             }
         }
         if ends || strict || table_only || is_limit || out_of_time {
@@ -153,7 +153,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             let _ = self.fail(error, now);
         } else {
             self.last.error = Some(error);
-            self.next = Next::Decide;
+            self.next = NextStep::Decide;
         }
     }
 
@@ -164,8 +164,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let why = format!("{name} is not available: {}", why.into());
         self.excluded.insert(fetch.take.fetcher);
         self.unavailable.get_or_insert(why);
-        if !matches!(self.next, Next::Ended(_)) {
-            self.next = Next::Decide;
+        if !matches!(self.next, NextStep::Ended(_)) {
+            self.next = NextStep::Decide;
         }
     }
 
@@ -180,7 +180,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             // A mail address, a script, a data URL: there is no target, and no content here.
             return Err(Outcome::Empty);
         };
-        if there == *here || self.redirects >= self.selector.visit_settings().redirects_max {
+        if there == *here || self.redirects >= self.selector.visit_settings().max_redirects {
             return Err(Outcome::RedirectLoop);
         }
         self.redirects += 1;
@@ -197,11 +197,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let wait = LOCAL_FAULT_BASE.saturating_mul(1 << self.local_faults.min(16));
         self.local_faults += 1;
         (self.redirected, self.redirects) = (None, 0);
-        self.next = Next::After(now.saturating_add(wait));
+        self.next = NextStep::DecideAfter(now.saturating_add(wait));
     }
 
     /// Returns the pause that the response asks for.
-    fn asked(&self, answer: &FetchResult, now: Timestamp) -> Option<Duration> {
+    fn requested_pause(&self, answer: &FetchResult, now: Timestamp) -> Option<Duration> {
         let said = || header(&answer.headers, "retry-after").and_then(|value| retry_after(value, now));
         answer.retry_after.or_else(said)
     }
@@ -219,7 +219,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     ) {
         let url = self.url.borrow();
         let Ok(heuristics) = self.selector.heuristics(url) else { return };
-        let known = self.known.as_deref().unwrap_or_default();
+        let known = self.caller_heuristics.as_deref().unwrap_or_default();
         let shown = answer.heuristics.iter().filter(|shown| !known.contains(shown));
         let tags = heuristics.into_iter().chain(known.iter().cloned()).chain(shown.cloned()).map(Tag::from).collect();
         let name = self.selector.fetcher_name(take.fetcher);
@@ -245,11 +245,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         attempt.shadow_fetcher = self.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
         span.recorded(&attempt);
         // The log reports its own errors; the attempt is in memory anyway.
-        let _ = self.selector.record_knowing(attempt, known, now);
+        let _ = self.selector.record_with_heuristics(attempt, known, now);
     }
 
     /// Keeps what the visit's end reports about the last attempt.
-    fn keep(&mut self, take: Selection, answer: &FetchResult, error: Option<&ErrorType>) {
+    fn keep_last_attempt(&mut self, take: Selection, answer: &FetchResult, error: Option<&ErrorType>) {
         let last = &mut self.last;
         last.fetcher = Some(take.fetcher);
         last.source = Some(take.source);
@@ -263,42 +263,42 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     fn deliver(&mut self, now: Timestamp) {
-        self.keep_link(FetchEnd::Delivered, None, now);
+        self.update_link(FetchEnd::Delivered, None, now);
         if let Some(trial) = self.host_trial.take() {
             let selector = &*self.selector;
-            selector.state().hosts.trial_delivered(selector, &trial.domain);
+            selector.state().hosts.record_trial_delivery(selector, &trial.domain);
             if let Some(sink) = selector.sink() {
                 sink.host_pause(&trial.domain, None, now);
             }
-            selector.tell_lifted(&trial.domain);
+            selector.notify_lifted(&trial.domain);
             trial.settle();
         }
         let _ = self.end(VisitOutcome::Delivered, now);
     }
 
     /// Pauses the host for every link and every fetcher: it has said "not now".
-    fn hold_host(&mut self, now: Timestamp) {
-        self.host_failed(PauseReason::Limited(self.retry_after), now);
+    fn pause_limited_host(&mut self, now: Timestamp) {
+        self.record_host_failure(PauseReason::Limited(self.retry_after), now);
     }
 
     /// Returns the remaining hold of the host's pace.
-    fn hold(&self, now: Timestamp) -> Option<Duration> {
+    fn remaining_hold(&self, now: Timestamp) -> Option<Duration> {
         let until = self.selector.host_pause(self.domain()).filter(|until| *until > now)?;
         self.pace_holds_until(until, now).map(|wait| wait.until.since(now))
     }
 
     /// Pauses the host for the hold of its pace.
-    fn hold_host_until(&mut self, until: Timestamp, now: Timestamp) {
+    fn pause_for_hold(&mut self, until: Timestamp, now: Timestamp) {
         {
             let selector = &*self.selector;
-            let standing = if self.host_trial.is_some() { Standing::Trial } else { Standing::Ordinary };
-            selector.state().hosts.hold(selector, self.domain(), standing, until, |until| {
+            let role = if self.host_trial.is_some() { TrialRole::Trial } else { TrialRole::Ordinary };
+            selector.state().hosts.record_hold(selector, self.domain(), role, until, |until| {
                 trace::host_paused(self.domain(), until);
-                selector.meter().host_paused(PauseCause::Pace);
+                selector.recorder().count_host_pause(PauseCause::Pace);
                 if let Some(sink) = selector.sink() {
                     sink.host_pause(self.domain(), Some(until), now);
                 }
-                selector.tell_paused(self.domain(), until, now);
+                selector.notify_paused(self.domain(), until, now);
             });
             if let Some(trial) = self.host_trial.take() {
                 trial.settle();
@@ -306,24 +306,24 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    fn host_failed(&mut self, why: PauseReason, now: Timestamp) {
+    fn record_host_failure(&mut self, why: PauseReason, now: Timestamp) {
         let selector = &*self.selector;
-        let standing = if self.host_trial.is_some() { Standing::Trial } else { Standing::Ordinary };
-        let until = selector.state().hosts.failed(
+        let role = if self.host_trial.is_some() { TrialRole::Trial } else { TrialRole::Ordinary };
+        let until = selector.state().hosts.record_failure(
             selector,
             self.domain(),
             self.link_name(),
-            standing,
+            role,
             why,
             selector.backoff(),
             now,
             |until| {
                 trace::host_paused(self.domain(), until);
-                selector.meter().host_paused(why.cause());
+                selector.recorder().count_host_pause(why.cause());
                 if let Some(sink) = selector.sink() {
                     sink.host_pause(self.domain(), Some(until), now);
                 }
-                selector.tell_paused(self.domain(), until, now);
+                selector.notify_paused(self.domain(), until, now);
             },
         );
         if until.is_some()
@@ -343,24 +343,24 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             _ => FetchEnd::Failed,
         };
         // If the host serves other requests, its pace judges its blocks.
-        if end == FetchEnd::Blocked && !self.was_let_through(None, now) {
-            self.host_failed(PauseReason::Blocked, now);
+        if end == FetchEnd::Blocked && !self.was_served_recently(None, now) {
+            self.record_host_failure(PauseReason::Blocked, now);
         }
         let hint = (end != FetchEnd::Neutral).then(|| error.kind().map_or(Hint::Unknown, Hint::after));
-        self.keep_link(end, hint, now);
+        self.update_link(end, hint, now);
         self.end(VisitOutcome::Failed(error), now)
     }
 
     /// Ends the visit without a request: no fetcher gets past the host's vendor.
-    pub(super) fn nobody_gets_past(&mut self, now: Timestamp) -> End {
-        let given_up = self.selector.why_given_up(self.url.borrow(), now);
-        self.last.message = given_up.to_string();
-        self.keep_link(FetchEnd::Blocked, Some(Hint::Blocked), now);
-        self.end(VisitOutcome::NoFetcherGetsPast { vendor: given_up.vendor }, now)
+    pub(super) fn no_viable_fetcher(&mut self, now: Timestamp) -> End {
+        let reason = self.selector.no_viable_fetcher(self.url.borrow(), now);
+        self.last.message = reason.to_string();
+        self.update_link(FetchEnd::Blocked, Some(Hint::Blocked), now);
+        self.end(VisitOutcome::NoViableFetcher { vendor: reason.vendor }, now)
     }
 
     /// Updates the link's state from its current one.
-    fn keep_link(&self, end: FetchEnd, hint: Option<Hint>, now: Timestamp) {
+    fn update_link(&self, end: FetchEnd, hint: Option<Hint>, now: Timestamp) {
         let selector = &*self.selector;
         let change = |state: LinkState| {
             let state = LinkState {
@@ -372,7 +372,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             let was_until = state.paused_until;
             let state = state.after(end, self.retry_after, selector.backoff(), now);
             if state.paused_until.is_some() && state.paused_until != was_until {
-                selector.meter().link_paused();
+                selector.recorder().count_link_pause();
             }
             state
         };

@@ -12,7 +12,7 @@ use crate::selector::Selector;
 use crate::selector::pauses::BreakerTrial;
 use crate::state::single_flight::{Follower, Lead};
 use crate::trace::Span;
-use crate::visit::pace_permit::{Later, Place};
+use crate::visit::pace_permit::{AdmissionDelay, PacePermit};
 use fetchwise_types::attempt::ErrorType;
 use fetchwise_types::decision::{Source, Selection};
 use fetchwise_types::registry::FetcherId;
@@ -40,10 +40,10 @@ pub struct Fetch<S: Deref<Target = Selector>> {
     pub(super) take: Selection,
     pub(super) at: Timestamp,
     pub(super) deadline: Duration,
-    pub(super) redirects_max: u32,
+    pub(super) max_redirects: u32,
     pub(super) redirects: u32,
     pub(super) is_probe: bool,
-    pub(super) held: Held<S>,
+    pub(super) claims: FetchClaims<S>,
     pub(super) span: Span,
 }
 
@@ -70,8 +70,8 @@ impl<S: Deref<Target = Selector>> Fetch<S> {
 
     /// Returns the number of redirects that may be followed; those of this attempt that were written in HTML are
     /// subtracted.
-    pub fn redirects_max(&self) -> u32 {
-        self.redirects_max
+    pub fn max_redirects(&self) -> u32 {
+        self.max_redirects
     }
 
     /// Returns the number of redirects written in HTML that led here, within this attempt.
@@ -104,17 +104,17 @@ impl<S: Deref<Target = Selector>> Fetch<S> {
 
 /// The claims of a fetch in flight.
 #[derive(Debug)]
-pub(super) struct Held<S: Deref<Target = Selector>> {
+pub(super) struct FetchClaims<S: Deref<Target = Selector>> {
     /// The lead of the host's probe.
     pub(super) lead: Option<Lead>,
     /// The half-open trial of the fetcher.
     pub(super) trial: Option<FetcherTrial<S>>,
     /// The permit in the host's pace.
-    pub(super) place: Option<Place<S>>,
+    pub(super) permit: Option<PacePermit<S>>,
 }
 
-impl<S: Deref<Target = Selector>> Held<S> {
-    pub(super) const NOTHING: Self = Self { lead: None, trial: None, place: None };
+impl<S: Deref<Target = Selector>> FetchClaims<S> {
+    pub(super) const NONE: Self = Self { lead: None, trial: None, permit: None };
 
     /// Settles the claims after the attempt was recorded: followers can continue, and the breaker knows the result.
     pub(super) fn settle(mut self) {
@@ -150,7 +150,7 @@ impl<S: Deref<Target = Selector>> FetcherTrial<S> {
 impl<S: Deref<Target = Selector>> Drop for FetcherTrial<S> {
     fn drop(&mut self) {
         if let Some(BreakerTrial::Claimed { seen, at }) = self.claimed {
-            self.selector.give_back_breaker_trial(&self.domain, self.fetcher, seen, at);
+            self.selector.return_breaker_trial(&self.domain, self.fetcher, seen, at);
         }
     }
 }
@@ -192,7 +192,7 @@ impl<S: Deref<Target = Selector>> Drop for HostTrial<S> {
 #[derive(Debug)]
 pub struct Wait {
     pub(super) until: Timestamp,
-    pub(super) why: WaitReason,
+    pub(super) reason: WaitReason,
     pub(super) listener: Option<EventListener>,
 }
 
@@ -225,13 +225,13 @@ impl fmt::Display for WaitReason {
 }
 
 impl Wait {
-    pub(super) fn following(follower: &Follower, listener: EventListener, why: WaitReason) -> Self {
-        Self { until: follower.expected_by(), why, listener: Some(listener) }
+    pub(super) fn following(follower: &Follower, listener: EventListener, reason: WaitReason) -> Self {
+        Self { until: follower.expected_by(), reason, listener: Some(listener) }
     }
 
     /// Returns the wait for admission by the host's pace.
-    pub(crate) fn for_place(later: Later) -> Self {
-        Self { until: later.until, why: WaitReason::Pace, listener: later.listener }
+    pub(crate) fn for_pace(later: AdmissionDelay) -> Self {
+        Self { until: later.until, reason: WaitReason::Pace, listener: later.listener }
     }
 
     /// Returns the latest end of the wait. Coming back earlier is fine: the visit then says whether it still has to
@@ -241,8 +241,8 @@ impl Wait {
     }
 
     /// Returns the reason of the wait.
-    pub fn why(&self) -> WaitReason {
-        self.why
+    pub fn reason(&self) -> WaitReason {
+        self.reason
     }
 
     /// Completes when the awaited event happens, on any runtime; never if only time ends the wait. Race it against a
@@ -313,7 +313,7 @@ pub enum VisitOutcome {
         whom: WaitScope,
     },
     /// No request was made: no fetcher gets past the vendor that blocks on this host. The link is paused.
-    NoFetcherGetsPast {
+    NoViableFetcher {
         /// The vendor, as blocks name it: `block_datadome`.
         vendor: String,
     },

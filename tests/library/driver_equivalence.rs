@@ -23,7 +23,7 @@ const FETCHERS: [&str; 3] = ["direct_access", "playwright", "playwright_stealth"
 
 /// The response of the server to one request.
 #[derive(Clone, Debug)]
-enum Meets {
+enum ServerResponse {
     Article,
     Challenge,
     Refusal { retry_after: Option<u64> },
@@ -34,22 +34,22 @@ enum Meets {
     Fails(ErrorKind),
 }
 
-fn meets() -> impl Strategy<Value = Meets> {
+fn server_response() -> impl Strategy<Value = ServerResponse> {
     let kinds =
         [ErrorKind::Timeout, ErrorKind::NetworkError, ErrorKind::DnsError, ErrorKind::TooLarge, ErrorKind::Truncated];
     prop_oneof![
-        4 => Just(Meets::Article),
-        2 => Just(Meets::Challenge),
-        1 => prop_oneof![3 => Just(None), 1 => (1..4000u64).prop_map(Some)].prop_map(|retry_after| Meets::Refusal { retry_after }),
-        2 => (0..4u32).prop_map(Meets::Short),
-        1 => Just(Meets::Missing),
-        1 => Just(Meets::Broken),
-        1 => (0..4u32).prop_map(Meets::Redirect),
-        2 => prop::sample::select(kinds.to_vec()).prop_map(Meets::Fails),
+        4 => Just(ServerResponse::Article),
+        2 => Just(ServerResponse::Challenge),
+        1 => prop_oneof![3 => Just(None), 1 => (1..4000u64).prop_map(Some)].prop_map(|retry_after| ServerResponse::Refusal { retry_after }),
+        2 => (0..4u32).prop_map(ServerResponse::Short),
+        1 => Just(ServerResponse::Missing),
+        1 => Just(ServerResponse::Broken),
+        1 => (0..4u32).prop_map(ServerResponse::Redirect),
+        2 => prop::sample::select(kinds.to_vec()).prop_map(ServerResponse::Fails),
     ]
 }
 
-impl Meets {
+impl ServerResponse {
     /// Returns status, headers and body, or the error.
     fn response(&self) -> Result<(u16, Vec<Header>, String), ErrorKind> {
         let html = |status, text: String| Ok((status, vec![Header::new("Content-Type", "text/html")], text));
@@ -94,22 +94,22 @@ impl Meets {
 struct Turn {
     url: u32,
     after_s: u64,
-    meets: Vec<Meets>,
+    server_response: Vec<ServerResponse>,
 }
 
 fn turn() -> impl Strategy<Value = Turn> {
     let after = prop_oneof![3 => 0..60u64, 1 => 600..5000u64];
-    (0..12u32, after, prop::collection::vec(meets(), 1..5)).prop_map(|(url, after_s, meets)| Turn {
+    (0..12u32, after, prop::collection::vec(server_response(), 1..5)).prop_map(|(url, after_s, server_response)| Turn {
         url,
         after_s,
-        meets,
+        server_response,
     })
 }
 
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<Attempt>>>);
+struct RecordingSink(Arc<Mutex<Vec<Attempt>>>);
 
-impl Sink for Kept {
+impl Sink for RecordingSink {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         // Ids are random; everything else must be equal.
         self.0.lock().unwrap().push(Attempt { id: uuid::Uuid::nil(), ..attempt.clone() });
@@ -120,15 +120,15 @@ impl Sink for Kept {
 struct World {
     selector: Arc<Selector>,
     clock: Arc<Clock>,
-    kept: Kept,
+    sink: RecordingSink,
 }
 
 impl World {
     fn new() -> Self {
-        let (clock, kept) = (Arc::new(Clock::fixed(BEGIN)), Kept::default());
-        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(kept.clone());
+        let (clock, sink) = (Arc::new(Clock::fixed(BEGIN)), RecordingSink::default());
+        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
         let builder = FETCHERS.iter().fold(builder, |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
-        Self { selector: Arc::new(builder.build().unwrap()), clock, kept }
+        Self { selector: Arc::new(builder.build().unwrap()), clock, sink }
     }
 
     fn begin(&self, turn: &Turn) -> Url {
@@ -137,25 +137,25 @@ impl World {
     }
 
     fn attempts(&self) -> Vec<Attempt> {
-        self.kept.0.lock().unwrap().clone()
+        self.sink.0.lock().unwrap().clone()
     }
 }
 
 /// The responses to the requests of one URL, in order.
 #[derive(Default)]
 struct Script {
-    meets: Vec<Meets>,
+    server_response: Vec<ServerResponse>,
     next: usize,
 }
 
 impl Script {
     fn of(turn: &Turn) -> Self {
-        Self { meets: turn.meets.clone(), next: 0 }
+        Self { server_response: turn.server_response.clone(), next: 0 }
     }
 
-    fn meet(&mut self) -> Meets {
+    fn meet(&mut self) -> ServerResponse {
         self.next += 1;
-        self.meets[(self.next - 1).min(self.meets.len() - 1)].clone()
+        self.server_response[(self.next - 1).min(self.server_response.len() - 1)].clone()
     }
 }
 
@@ -201,10 +201,10 @@ impl Fetcher for Scripted {
     }
 
     fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
-        let meets = self.script.lock().unwrap().meet();
+        let server_response = self.script.lock().unwrap().meet();
         Box::pin(async move {
             let (status, headers, body) =
-                meets.response().map_err(|kind| FetchError::new(kind, kind.to_string(), Duration::ZERO))?;
+                server_response.response().map_err(|kind| FetchError::new(kind, kind.to_string(), Duration::ZERO))?;
             Ok(Response::new(status, headers, Body::in_memory(body), request.url.clone()))
         })
     }
@@ -239,16 +239,16 @@ proptest! {
 #[test]
 fn the_scripts_reach_every_kind_of_end() {
     let turns: Vec<Turn> = [
-        vec![Meets::Article],
-        vec![Meets::Challenge, Meets::Article],
-        vec![Meets::Short(2)],
-        vec![Meets::Fails(ErrorKind::Timeout)],
-        vec![Meets::Redirect(1), Meets::Missing],
-        vec![Meets::Refusal { retry_after: Some(60) }],
+        vec![ServerResponse::Article],
+        vec![ServerResponse::Challenge, ServerResponse::Article],
+        vec![ServerResponse::Short(2)],
+        vec![ServerResponse::Fails(ErrorKind::Timeout)],
+        vec![ServerResponse::Redirect(1), ServerResponse::Missing],
+        vec![ServerResponse::Refusal { retry_after: Some(60) }],
     ]
     .into_iter()
     .zip(0..)
-    .map(|(meets, url)| Turn { url, after_s: 1, meets })
+    .map(|(server_response, url)| Turn { url, after_s: 1, server_response })
     .collect();
     let made = alone(&turns);
     let seen: Vec<_> =

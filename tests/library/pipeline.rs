@@ -20,16 +20,16 @@ const HOST: &str = "127.0.0.1";
 
 /// Keeps the recorded attempts, in order.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<Attempt>>>);
+struct RecordingSink(Arc<Mutex<Vec<Attempt>>>);
 
-impl Sink for Kept {
+impl Sink for RecordingSink {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         self.0.lock().unwrap().push(attempt.clone());
         Ok(())
     }
 }
 
-impl Kept {
+impl RecordingSink {
     fn all(&self) -> Vec<Attempt> {
         self.0.lock().unwrap().clone()
     }
@@ -38,7 +38,7 @@ impl Kept {
 struct World {
     origin: Origin,
     pipeline: Arc<Pipeline>,
-    kept: Kept,
+    sink: RecordingSink,
     clock: Arc<Clock>,
 }
 
@@ -53,9 +53,9 @@ impl World {
         more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
     ) -> Self {
         let origin = Origin::start(sites).unwrap();
-        let kept = Kept::default();
+        let sink = RecordingSink::default();
         let clock = Arc::new(Clock::fixed(Timestamp::now()));
-        let mut selector = Selector::builder().sink(kept.clone()).clock(Arc::clone(&clock)).visits(visits());
+        let mut selector = Selector::builder().sink(sink.clone()).clock(Arc::clone(&clock)).visits(visits());
         for name in fetchers {
             selector = selector.fetcher(FetcherSpec::by_name(name));
         }
@@ -68,7 +68,7 @@ impl World {
             let fetcher = HttpFetcher::builder().name(*name).guard(loopback()).user_agent(agent).build().unwrap();
             builder = builder.fetcher(Arc::new(fetcher));
         }
-        Self { origin, pipeline: Arc::new(builder.build().unwrap()), kept, clock }
+        Self { origin, pipeline: Arc::new(builder.build().unwrap()), sink, clock }
     }
 
     async fn get(&self, path: &str) -> Report {
@@ -111,7 +111,7 @@ async fn thirty_static_pages_cost_thirty_requests_and_the_probe_disappears() {
         sources.push(source(&report));
     }
     assert_eq!(world.origin.hits(HOST), 30);
-    assert_eq!(world.kept.all().len(), 30);
+    assert_eq!(world.sink.all().len(), 30);
     let learned_from = sources.iter().position(|source| *source == "learned").unwrap();
     assert!((5..=8).contains(&learned_from), "{sources:?}");
     assert!(sources[..learned_from].iter().all(|source| *source == "probe"), "{sources:?}");
@@ -174,7 +174,7 @@ async fn each_site_ends_as_the_table_says() {
         assert_eq!(u64::from(report.requests), *requests, "{path}: {report:?}");
         assert_eq!(report.paused_until.is_some(), *paused, "{path}: {report:?}");
         assert_eq!(report.is_banned, error.is_some_and(|error| error.starts_with("blocked")), "{path}");
-        let made: Vec<_> = world.kept.all().into_iter().filter(|a| a.url.ends_with(path)).collect();
+        let made: Vec<_> = world.sink.all().into_iter().filter(|a| a.url.ends_with(path)).collect();
         assert_eq!(made.len() as u64, *requests, "{path}: one attempt a request");
         assert!(made.iter().all(|a| a.fetcher == "direct_access"));
         // The first half of a retry has no weight; failures of the fetcher have.
@@ -206,7 +206,7 @@ async fn a_captcha_escalates_to_stealth_under_its_own_name() {
     let report = world.get("/news/1").await;
     assert!(report.success && report.is_banned && report.requests == 2, "{report:?}");
     assert_eq!((report.fetcher.as_deref(), source(&report)), (Some("playwright_stealth"), "inferred"));
-    let made = world.kept.all();
+    let made = world.sink.all();
     let seen: Vec<_> = made.iter().map(|a| (a.fetcher.as_str(), a.success, a.is_banned, a.try_no)).collect();
     assert_eq!(seen, [("direct_access", false, true, 1), ("playwright_stealth", true, false, 2)]);
     assert_eq!(made[1].hint.map(|hint| hint.name()), Some("blocked"));
@@ -262,7 +262,7 @@ async fn three_blocked_links_pause_the_host_until_a_trial_succeeds() {
     world.wait(Duration::from_secs(600));
     let (a, b) = tokio::join!(world.get("/x"), world.get("/y"));
     assert!(a.success && b.success, "a visit during the trial waits for its end: {a:?} {b:?}");
-    let asked: Vec<_> = world.kept.all().into_iter().skip(3).map(|attempt| attempt.attempted_at).collect();
+    let asked: Vec<_> = world.sink.all().into_iter().skip(3).map(|attempt| attempt.attempted_at).collect();
     assert_eq!(asked.len(), 2);
     assert_eq!(world.origin.hits(HOST), 5, "one request each");
     assert!(world.get("/z").await.success);
@@ -275,7 +275,7 @@ async fn a_flaky_page_is_retried_once_and_not_attributed_to_the_fetcher() {
         let report = world.get(&format!("/p/{n}")).await;
         assert!(report.success && report.requests <= 2, "{report:?}");
     }
-    let failed: Vec<_> = world.kept.all().into_iter().filter(|a| !a.success).collect();
+    let failed: Vec<_> = world.sink.all().into_iter().filter(|a| !a.success).collect();
     assert!(!failed.is_empty() && failed.iter().all(|a| a.weight == 0.0));
 }
 
@@ -301,7 +301,7 @@ async fn shadow_logs_the_choice_of_learning() {
     let world = World::with(vec![(HOST, Site::Static)], &fetchers, |builder| builder.router(router));
     let report = world.get("/a").await;
     assert_eq!((report.fetcher.as_deref(), source(&report)), (Some("playwright_stealth"), "hard_coded"));
-    assert_eq!(world.kept.all()[0].shadow_fetcher.as_deref(), Some("direct_access"));
+    assert_eq!(world.sink.all()[0].shadow_fetcher.as_deref(), Some("direct_access"));
 }
 
 #[tokio::test]
@@ -326,7 +326,7 @@ async fn an_invalid_url_is_refused_and_not_recorded() {
         assert_eq!((report.error_type, report.requests), (Some("invalid_url"), 0), "{report:?}");
         assert!(report.message.is_some_and(|message| message.len() < 500));
     }
-    assert!(world.kept.all().is_empty());
+    assert!(world.sink.all().is_empty());
     assert_eq!(world.origin.hits(HOST), 0);
 }
 
@@ -339,7 +339,7 @@ async fn the_report_counts_the_attempts_in_the_log() {
     let looping = world.get("/b").await;
     assert_eq!((looping.error_type, looping.requests), (Some("redirect_loop"), 1), "{looping:?}");
     assert!(world.origin.hits(HOST) > 1);
-    let made = world.kept.all();
+    let made = world.sink.all();
     let seen: Vec<_> = made.iter().map(|a| (a.error_type.as_ref().unwrap().name(), a.try_no, a.weight)).collect();
     assert_eq!(seen, [("refused_address", 1, 0.0), ("redirect_loop", 1, 0.0)], "logged without learning");
     assert_eq!(world.pipeline.selector().link_state(&made[0].link).paused_until, None);
@@ -351,7 +351,7 @@ async fn user_info_is_neither_sent_nor_logged() {
     let url = format!("http://me:secret@127.0.0.1:{}/a#top", world.origin.port());
     let report = world.pipeline.fetch(&Link::new(url)).await;
     assert!(report.success, "{report:?}");
-    let made = world.kept.all();
+    let made = world.sink.all();
     assert!(!made[0].url.contains("secret") && !made[0].link.contains("secret"), "{made:?}");
 }
 
@@ -365,12 +365,12 @@ async fn a_fetcher_that_does_not_start_is_not_a_failure() {
         let options = CommandOptions::new(name, ["/nonexistent/fetcher"]);
         Arc::new(CommandFetcher::new(options, Dialer::new(loopback())))
     };
-    let kept = Kept::default();
+    let sink = RecordingSink::default();
     let pipeline = |names: &[&str]| {
         let mut selector = names.iter().fold(Selector::builder(), |b, name| b.fetcher(FetcherSpec::by_name(name)));
         selector = selector.no_priors();
         let mut selector = selector.build().unwrap();
-        selector.set_sink(Box::new(kept.clone()));
+        selector.set_sink(Box::new(sink.clone()));
         let mut pipeline = Pipeline::builder(Arc::new(selector)).fetcher(broken("playwright_stealth"));
         if names.contains(&"direct_access") {
             pipeline = pipeline.fetcher(Arc::new(HttpFetcher::new(loopback()).unwrap()));
@@ -379,11 +379,11 @@ async fn a_fetcher_that_does_not_start_is_not_a_failure() {
     };
     let report = pipeline(&["direct_access", "playwright_stealth"]).fetch(&Link::new(origin.url(HOST, "/a"))).await;
     assert_eq!((report.error_type, report.requests), (Some("blocked_captcha"), 1), "{report:?}");
-    assert_eq!(kept.all().len(), 1, "a request that was not made is not recorded");
+    assert_eq!(sink.all().len(), 1, "a request that was not made is not recorded");
     let report = pipeline(&["playwright_stealth"]).fetch(&Link::new(origin.url(HOST, "/b"))).await;
     assert_eq!((report.error_type, report.requests), (Some("no_fetcher"), 0), "{report:?}");
     assert!(report.message.unwrap().contains("/nonexistent/fetcher"));
-    assert!(report.paused_until.is_none() && kept.all().len() == 1);
+    assert!(report.paused_until.is_none() && sink.all().len() == 1);
 }
 
 #[tokio::test]
@@ -440,7 +440,7 @@ async fn a_redirect_written_in_html_is_followed_in_the_same_attempt() {
     let response = report.response.as_ref().unwrap();
     assert_eq!(response.final_url.as_str(), target);
     assert_eq!(response.chain.iter().map(url::Url::as_str).collect::<Vec<_>>(), [world.origin.url(HOST, "/old")]);
-    let made = world.kept.all();
+    let made = world.sink.all();
     assert_eq!((made.len(), made[0].fetcher.as_str(), made[0].success), (1, "direct_access", true));
     assert_eq!(made[0].url, world.origin.url(HOST, "/old"));
 }

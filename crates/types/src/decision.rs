@@ -80,7 +80,7 @@ pub enum Rule {
     /// Last-ditch try: about to give up, the cheapest fetcher that is new on the domain.
     LastDitch,
     /// Impassable try: no fetcher gets past the host's vendor, and the best candidate is tried anyway.
-    TriedAllTheSame,
+    ImpassableTry,
     /// The cheapest candidate that is confident.
     CheapestConfident,
     /// No candidate is confident, so the probe fetcher goes first.
@@ -122,7 +122,7 @@ impl Rule {
             }
             Self::LastAttempt => "the last attempt allowed: the highest expected worth",
             Self::Explore => "exploration: a cheaper candidate is tried",
-            Self::TriedAllTheSame => {
+            Self::ImpassableTry => {
                 "no fetcher gets past this host's vendor; the best candidate is tried anyway"
             }
             Self::LastDitch => "about to give up: the cheapest candidate that is new on this domain",
@@ -173,7 +173,7 @@ pub enum Decision {
     /// No further attempt is worth its cost.
     GiveUp,
     /// Not even a first attempt is worth its cost: no fetcher gets past the vendor that blocks on this host.
-    NoFetcherGetsPast,
+    NoViableFetcher,
 }
 
 impl Decision {

@@ -338,11 +338,11 @@ pub struct FetchResult {
     pub short: Option<ShortPage>,
     /// SimHash of the text of a page with little text: almost equal for almost equal text, whatever its numbers. `None`
     /// for pages with much text and for anything but HTML.
-    pub sketch: Option<u64>,
+    pub simhash: Option<u64>,
     /// The reason in words, for people; the outcome in words if `None`.
     pub message: Option<String>,
     /// The server that responded in place of the site, if the site was not contacted.
-    pub elsewhere: Option<Provenance>,
+    pub provenance: Option<Provenance>,
 }
 
 impl From<Outcome> for FetchResult {
@@ -356,9 +356,9 @@ impl From<Outcome> for FetchResult {
             requests: None,
             duration: None,
             short: None,
-            sketch: None,
+            simhash: None,
             message: None,
-            elsewhere: None,
+            provenance: None,
         }
     }
 }
@@ -395,18 +395,18 @@ impl FetchResult {
     /// of the page: it counts as `not_held`, and blocks nobody. Its headers ask nothing of this crawler. The server and
     /// the day of the copy become the heuristics `served_by` and `archived_at`.
     #[must_use]
-    pub fn from_elsewhere(mut self, elsewhere: Provenance) -> Self {
+    pub fn with_provenance(mut self, provenance: Provenance) -> Self {
         if matches!(self.outcome, Outcome::Blocked(_) | Outcome::Queued | Outcome::Http(_)) {
-            self.message = Some(format!("{} has a copy, but it is not a page: {}", elsewhere.by, self.outcome));
+            self.message = Some(format!("{} has a copy, but it is not a page: {}", provenance.by, self.outcome));
             (self.outcome, self.status) = (Outcome::NotHeld, None);
         }
         self.retry_after = None;
         self.headers.retain(|header| !header.name.eq_ignore_ascii_case("retry-after"));
-        self.heuristics.push(Heuristic::new("served_by", elsewhere.by.to_string()));
-        if let Some(day) = elsewhere.day() {
+        self.heuristics.push(Heuristic::new("served_by", provenance.by.to_string()));
+        if let Some(day) = provenance.day() {
             self.heuristics.push(Heuristic::new("archived_at", day));
         }
-        self.elsewhere = Some(elsewhere);
+        self.provenance = Some(provenance);
         self
     }
 

@@ -176,7 +176,7 @@ pub fn canonical(name: &str) -> &str {
 pub enum RegistryError {
     /// Two fetchers have the same name.
     #[error("duplicate fetcher {name}")]
-    Twice {
+    Duplicate {
         /// The name.
         name: String,
     },
@@ -262,10 +262,10 @@ impl Registry {
         if let Some(extra) = specs.get(MAX_CANDIDATES) {
             return Err(RegistryError::TooMany { name: extra.name.to_string() });
         }
-        let is_twice =
+        let is_duplicate =
             |(place, spec): &(usize, &FetcherSpec)| specs[..*place].iter().any(|known| known.name == spec.name);
-        if let Some((_, twice)) = specs.iter().enumerate().find(is_twice) {
-            return Err(RegistryError::Twice { name: twice.name.to_string() });
+        if let Some((_, duplicate)) = specs.iter().enumerate().find(is_duplicate) {
+            return Err(RegistryError::Duplicate { name: duplicate.name.to_string() });
         }
         let mut slots: Vec<OnceLock<FetcherSpec>> = Vec::with_capacity(MAX_FETCHERS);
         let count = specs.len();
@@ -349,8 +349,8 @@ mod tests {
 
     #[test]
     fn a_duplicate_or_excess_fetcher_is_named() {
-        let twice = ["a", "b", "a"].map(FetcherSpec::by_name).to_vec();
-        assert_eq!(Registry::new(twice).unwrap_err(), RegistryError::Twice { name: "a".to_owned() });
+        let duplicate = ["a", "b", "a"].map(FetcherSpec::by_name).to_vec();
+        assert_eq!(Registry::new(duplicate).unwrap_err(), RegistryError::Duplicate { name: "a".to_owned() });
         let many: Vec<_> = (0..=MAX_CANDIDATES).map(|n| FetcherSpec::by_name(&format!("f{n}"))).collect();
         assert_eq!(Registry::new(many).unwrap_err(), RegistryError::TooMany { name: "f64".to_owned() });
     }

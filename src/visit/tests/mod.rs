@@ -26,12 +26,12 @@ const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 type HostPause = (String, Option<Timestamp>);
 
 #[derive(Clone, Default)]
-struct Kept {
+struct RecordingSink {
     attempts: Arc<Mutex<Vec<Attempt>>>,
     hosts: Arc<Mutex<Vec<HostPause>>>,
 }
 
-impl Sink for Kept {
+impl Sink for RecordingSink {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         self.attempts.lock().unwrap().push(attempt.clone());
         Ok(())
@@ -45,7 +45,7 @@ impl Sink for Kept {
 struct World {
     selector: Arc<Selector>,
     clock: Arc<Clock>,
-    kept: Kept,
+    sink: RecordingSink,
 }
 
 type Own = Visit<Arc<Selector>, Url>;
@@ -56,11 +56,11 @@ impl World {
     }
 
     fn with(more: impl FnOnce(SelectorBuilder) -> SelectorBuilder) -> Self {
-        let (clock, kept) = (Arc::new(Clock::fixed(BEGIN)), Kept::default());
+        let (clock, sink) = (Arc::new(Clock::fixed(BEGIN)), RecordingSink::default());
         let names = ["direct_access", "playwright", "playwright_stealth"];
-        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(kept.clone());
+        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
         let builder = names.into_iter().fold(builder, |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
-        Self { selector: Arc::new(more(builder).build().unwrap()), clock, kept }
+        Self { selector: Arc::new(more(builder).build().unwrap()), clock, sink }
     }
 
     fn visit(&self, path: &str) -> Own {
@@ -73,7 +73,7 @@ impl World {
     }
 
     fn attempts(&self) -> Vec<Attempt> {
-        self.kept.attempts.lock().unwrap().clone()
+        self.sink.attempts.lock().unwrap().clone()
     }
 
     /// Visits `path` with `answers` in turn; the last one repeats.
@@ -105,22 +105,22 @@ fn fetch(visit: &mut Own) -> Fetch<Arc<Selector>> {
     }
 }
 
-fn why(step: Step<Arc<Selector>>) -> Why {
+fn why(step: Step<Arc<Selector>>) -> WaitReason {
     match step {
-        Step::Wait(wait) => wait.why(),
+        Step::Wait(wait) => wait.reason(),
         other => panic!("not a wait: {other:?}"),
     }
 }
 
-fn ended(step: Step<Arc<Selector>>) -> Ended {
+fn ended(step: Step<Arc<Selector>>) -> VisitOutcome {
     match step {
         Step::End(end) => end.how,
         other => panic!("not an end: {other:?}"),
     }
 }
 
-fn failed(kind: ErrorKind) -> Ended {
-    Ended::Failed(ErrorType::Known(kind))
+fn failed(kind: ErrorKind) -> VisitOutcome {
+    VisitOutcome::Failed(ErrorType::Known(kind))
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_transient_failure_is_retried_once_with_the_full_time() {
         ("direct_access", false, Duration::from_secs(30))
     );
     visit.report(retry, Outcome::Content);
-    assert_eq!(ended(visit.next()), Ended::Delivered);
+    assert_eq!(ended(visit.next()), VisitOutcome::Delivered);
     let weights: Vec<f64> = world.attempts().iter().map(|attempt| attempt.weight).collect();
     assert_eq!(weights, [0.0, 1.0], "the first half of a retry has no weight");
 }
@@ -227,11 +227,11 @@ fn a_host_that_says_not_now_is_paused_from_its_first_response_on() {
         let world = World::new();
         let (asked, end) = world.run("/a", std::slice::from_ref(&answer));
         assert_eq!(asked, ["direct_access"], "no other fetcher is tried, and no retry made: {answer:?}");
-        assert!(matches!(&end.how, Ended::Failed(of) if of.name() == error), "{end:?}");
+        assert!(matches!(&end.how, VisitOutcome::Failed(of) if of.name() == error), "{end:?}");
         let until = BEGIN.saturating_add(Duration::from_secs(asked_s));
-        assert_eq!(world.kept.hosts.lock().unwrap().as_slice(), [("e.org".to_owned(), Some(until))]);
+        assert_eq!(world.sink.hosts.lock().unwrap().as_slice(), [("e.org".to_owned(), Some(until))]);
         for path in ["/b", "/c.pdf"] {
-            let paused = Ended::Paused { until, whom: Whom::Host };
+            let paused = VisitOutcome::Paused { until, whom: WaitScope::Host };
             assert_eq!(ended(world.visit(path).next()), paused, "{answer:?}");
         }
         world.clock.set(until);
@@ -246,7 +246,7 @@ fn a_block_without_retry_after_goes_on_to_another_fetcher() {
     let refusal = FetchResult::from(Outcome::Blocked(Block::refusal())).with_status(403);
     let (asked, _) = world.run("/a", &[refusal, Outcome::Content.into()]);
     assert_eq!(asked.len(), 2);
-    assert!(world.kept.hosts.lock().unwrap().is_empty());
+    assert!(world.sink.hosts.lock().unwrap().is_empty());
 }
 
 /// Returns an empty page with this short text.
@@ -259,7 +259,7 @@ fn with_short(page: ShortPage) -> FetchResult {
 /// Returns a page with content whose text has this SimHash.
 fn content(sketch: Option<u64>) -> FetchResult {
     let mut answer = FetchResult::from(Outcome::Content);
-    answer.sketch = sketch;
+    answer.simhash = sketch;
     answer
 }
 
@@ -310,10 +310,10 @@ fn a_redirect_written_in_html_goes_on_at_its_target_within_the_attempt() {
     assert_eq!(visit.url().as_str(), "https://e.org/old/page");
     visit.report(first, Outcome::Redirect { to: " ../new#top ".into() });
     let second = fetch(&mut visit);
-    assert_eq!((visit.url().as_str(), second.redirects(), second.redirects_max()), ("https://e.org/new", 1, 9));
+    assert_eq!((visit.url().as_str(), second.redirects(), second.max_redirects()), ("https://e.org/new", 1, 9));
     assert!(world.attempts().is_empty(), "it is one attempt, and has not ended");
     visit.report(second, Outcome::Content);
-    assert_eq!(ended(visit.next()), Ended::Delivered);
+    assert_eq!(ended(visit.next()), VisitOutcome::Delivered);
     assert_eq!((world.attempts().len(), world.attempts()[0].url.as_str()), (1, "https://e.org/old/page"));
     let to = |to: &str| FetchResult::from(Outcome::Redirect { to: to.into() });
     assert_eq!(world.run("/loop", &[to("/x"), to("/y"), to("/x")]).1.how, failed(ErrorKind::RedirectLoop));
@@ -330,7 +330,7 @@ fn a_local_fault_is_not_recorded_and_is_retried_until_the_limit() {
     for _ in 0..6 {
         let held = fetch(&mut visit);
         visit.report(held, Outcome::Local);
-        assert_eq!(why(visit.next()), Why::LocalFault);
+        assert_eq!(why(visit.next()), WaitReason::LocalFault);
         drop(fetch(&mut world.visit("/b")));
         world.pass(Duration::from_secs(10));
     }
@@ -346,7 +346,7 @@ fn one_visit_probes_and_the_others_share_its_verdict() {
     let world = World::new();
     let (mut a, mut b, mut c) = (world.visit("/a"), world.visit("/b"), world.visit("/c"));
     let probe = fetch(&mut a);
-    assert_eq!((why(b.next()), why(c.next())), (Why::Probe, Why::Probe));
+    assert_eq!((why(b.next()), why(c.next())), (WaitReason::Probe, WaitReason::Probe));
     a.report(probe, Outcome::Content);
     let shared = fetch(&mut b);
     assert_eq!((shared.decision().source.name(), shared.decision().rule.name()), ("inferred", "shared_probe"));
@@ -361,9 +361,9 @@ fn a_dropped_fetch_or_visit_returns_the_lead() {
     drop(fetch(&mut a));
     let probe = fetch(&mut b);
     assert!(probe.is_probe());
-    assert_eq!(why(a.next()), Why::Probe);
+    assert_eq!(why(a.next()), WaitReason::Probe);
     b.report(probe, Outcome::Network);
-    assert_eq!(why(a.next()), Why::Probe, "the lead is kept for the retry");
+    assert_eq!(why(a.next()), WaitReason::Probe, "the lead is sink for the retry");
     drop(b);
     assert!(fetch(&mut a).is_probe());
 }
@@ -374,9 +374,9 @@ fn a_paused_host_is_tried_out_by_one_visit_and_the_others_wait_for_it() {
     world.selector.set_host_pause("e.org", Some(BEGIN));
     let (mut a, mut b) = (world.visit("/a"), world.visit("/b"));
     let trial = fetch(&mut a);
-    assert_eq!(why(b.next()), Why::Trial);
+    assert_eq!(why(b.next()), WaitReason::Trial);
     drop(trial);
-    assert_eq!(why(b.next()), Why::Trial, "the visit owns the trial, not the fetch");
+    assert_eq!(why(b.next()), WaitReason::Trial, "the visit owns the trial, not the fetch");
     drop(a);
     let trial = fetch(&mut b);
     b.report(
@@ -384,12 +384,12 @@ fn a_paused_host_is_tried_out_by_one_visit_and_the_others_wait_for_it() {
         FetchResult::from(Outcome::Blocked(Block::refusal())).with_status(403).with_retry_after(Duration::from_secs(9)),
     );
     let until = BEGIN.saturating_add(Duration::from_secs(9));
-    assert_eq!(ended(world.visit("/c").next()), Ended::Paused { until, whom: Whom::Host });
+    assert_eq!(ended(world.visit("/c").next()), VisitOutcome::Paused { until, whom: WaitScope::Host });
     world.clock.set(until);
     let (_, end) = world.run("/d", &[Outcome::Content.into()]);
     assert!(end.is_delivered());
     assert_eq!(world.selector.host_pause("e.org"), None);
-    assert_eq!(world.kept.hosts.lock().unwrap().last(), Some(&("e.org".to_owned(), None)));
+    assert_eq!(world.sink.hosts.lock().unwrap().last(), Some(&("e.org".to_owned(), None)));
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn an_unknown_fetcher_is_named_and_an_unavailable_one_skipped() {
     assert!(world.attempts().is_empty());
     let mut all = fetchwise_types::registry::FetcherSet::EMPTY;
     world.selector.candidates().for_each(|(id, _)| all.insert(id));
-    assert_eq!(ended(world.visit("/a").without(all).next()), Ended::NoFetcher);
+    assert_eq!(ended(world.visit("/a").without(all).next()), VisitOutcome::NoFetcher);
 }
 
 #[test]
@@ -417,7 +417,7 @@ fn an_older_fetch_that_is_reported_late_is_recorded_and_changes_nothing() {
     visit.report(first, Outcome::Http(404));
     assert_eq!(world.attempts().len(), 1);
     visit.report(second, Outcome::Content);
-    assert_eq!(ended(visit.next()), Ended::Delivered);
+    assert_eq!(ended(visit.next()), VisitOutcome::Delivered);
     // A local fault is not recorded, however late it is reported.
     let mut visit = world.visit("/b").prefer("playwright").unwrap();
     let (first, second) = (fetch(&mut visit), fetch(&mut visit));
@@ -467,7 +467,7 @@ fn event() -> impl Strategy<Value = VisitEvent> {
     ]
 }
 
-struct Place {
+struct TrackedVisit {
     visit: Own,
     out: Option<Fetch<Arc<Selector>>>,
 }
@@ -477,9 +477,9 @@ fn check(events: &[VisitEvent]) -> Result<(), TestCaseError> {
     let mut begun = 0;
     let mut begin = || {
         begun += 1;
-        Place { visit: world.visit(&format!("/{}", begun % 40)), out: None }
+        TrackedVisit { visit: world.visit(&format!("/{}", begun % 40)), out: None }
     };
-    let mut places: Vec<Place> = (0..VISITS).map(|_| begin()).collect();
+    let mut places: Vec<TrackedVisit> = (0..VISITS).map(|_| begin()).collect();
     for event in events {
         let before = world.attempts().len();
         match event {
@@ -504,7 +504,7 @@ fn check(events: &[VisitEvent]) -> Result<(), TestCaseError> {
                     }
                     Step::Wait(wait) => prop_assert!(wait.until() > now, "no wait ends in the past"),
                     Step::End(end) => {
-                        if let Ended::Paused { until, .. } = end.how {
+                        if let VisitOutcome::Paused { until, .. } = end.how {
                             prop_assert!(until > now);
                         }
                         places[*n] = begin();
@@ -589,7 +589,7 @@ proptest! {
                         }
                         Step::Wait(_) => unreachable!("there is one visit at a time"),
                         Step::End(end) => {
-                            if let Ended::Paused { until, .. } = end.how {
+                            if let VisitOutcome::Paused { until, .. } = end.how {
                                 world.clock.set(until);
                             }
                             break;
@@ -672,7 +672,7 @@ fn the_vendor_of_a_block_counts_for_the_next_step_of_the_same_visit() {
 fn an_attempt_has_the_earlier_signals_of_its_host_and_the_new_ones() {
     let world = World::new();
     world.run("/a", &[blocked_by("gate"), Outcome::Content.into()]);
-    world.run("/b", &[blocked_by("wall"), Outcome::Content.into()]);
+    world.run("/b", &[blocked_by("shield"), Outcome::Content.into()]);
     let made = world.attempts();
     let of = |kind| made.iter().map(|attempt| signal_tags(attempt, kind)).collect::<Vec<_>>();
     assert_eq!(of("host_shows")[0], ["block_gate"]);
@@ -697,15 +697,15 @@ fn no_request_is_made_and_the_link_pauses_if_no_fetcher_gets_past_a_vendor() {
         world.run(&format!("/p{n}"), &[blocked_by("fortress")]).1
     };
     let ends: Vec<End> = (0..200).map(visit).collect();
-    let given_up: Vec<&End> = ends.iter().filter(|end| matches!(end.how, Ended::NoFetcherGetsPast { .. })).collect();
+    let given_up: Vec<&End> = ends.iter().filter(|end| matches!(end.how, VisitOutcome::NoViableFetcher { .. })).collect();
     assert!((150..200).contains(&given_up.len()), "one in twenty is tried anyway: {}", given_up.len());
     for end in given_up {
-        assert_eq!(end.how, Ended::NoFetcherGetsPast { vendor: "block_fortress".to_owned() });
+        assert_eq!(end.how, VisitOutcome::NoViableFetcher { vendor: "block_fortress".to_owned() });
         assert_eq!(end.requests, 0);
         assert!(end.paused_until.is_some(), "{end:?}");
         assert!(end.message.contains("fortress") && end.message.contains("one URL in 20"), "{}", end.message);
     }
-    let tried = world.attempts().into_iter().filter(|attempt| attempt.rule.as_deref() == Some("tried_all_the_same"));
+    let tried = world.attempts().into_iter().filter(|attempt| attempt.rule.as_deref() == Some("impassable_try"));
     assert!(tried.inspect(|attempt| assert_eq!(attempt.propensity, Some(0.05))).count() > 0);
 }
 

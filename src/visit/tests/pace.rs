@@ -18,12 +18,12 @@ use fetchwise_types::time::Clock;
 const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
 #[derive(Clone, Default)]
-struct Kept {
+struct RecordingSink {
     attempts: Arc<Mutex<Vec<Attempt>>>,
     hosts: Arc<Mutex<Vec<Option<Timestamp>>>>,
 }
 
-impl Sink for Kept {
+impl Sink for RecordingSink {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         self.attempts.lock().unwrap().push(attempt.clone());
         Ok(())
@@ -37,18 +37,18 @@ impl Sink for Kept {
 struct World {
     selector: Arc<Selector>,
     clock: Arc<Clock>,
-    kept: Kept,
+    sink: RecordingSink,
 }
 
 type Own = Visit<Arc<Selector>, Url>;
 
 impl World {
     fn new(settings: PaceSettings) -> Self {
-        let (clock, kept) = (Arc::new(Clock::fixed(BEGIN)), Kept::default());
-        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(kept.clone());
+        let (clock, sink) = (Arc::new(Clock::fixed(BEGIN)), RecordingSink::default());
+        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
         let builder =
             ["direct_access", "playwright"].into_iter().fold(builder, |b, n| b.fetcher(FetcherSpec::by_name(n)));
-        Self { selector: Arc::new(builder.pace(Pace::new(settings)).build().unwrap()), clock, kept }
+        Self { selector: Arc::new(builder.pace(Pace::new(settings)).build().unwrap()), clock, sink }
     }
 
     /// Returns a world at one request per second, with `n` good responses.
@@ -102,9 +102,9 @@ fn block() -> FetchResult {
     FetchResult::from(Outcome::Blocked(Block::challenge())).with_status(403)
 }
 
-fn waits(step: Step<Arc<Selector>>) -> (Why, Timestamp) {
+fn waits(step: Step<Arc<Selector>>) -> (WaitReason, Timestamp) {
     match step {
-        Step::Wait(wait) => (wait.why(), wait.until()),
+        Step::Wait(wait) => (wait.reason(), wait.until()),
         other => panic!("not a wait: {other:?}"),
     }
 }
@@ -115,10 +115,10 @@ fn requests_of_a_host_go_out_evenly_and_others_do_not_wait_for_it() {
     let (mut a, mut b) = (world.visit("/a"), world.visit("/b"));
     let first = world.fetch(&mut a);
     let (why, until) = waits(b.next());
-    assert_eq!(why, Why::Pace);
+    assert_eq!(why, WaitReason::Pace);
     assert!((900..=1100).contains(&until.since(world.clock.now()).as_millis()), "one a second");
     a.report(first, Outcome::Content);
-    assert_eq!(waits(b.next()), (Why::Pace, until), "a response does not make the next request earlier");
+    assert_eq!(waits(b.next()), (WaitReason::Pace, until), "a response does not make the next request earlier");
     let other = Url::parse("https://f.org/").unwrap();
     assert!(matches!(Visit::new(Arc::clone(&world.selector), other).unwrap().next(), Step::Fetch(_)));
     world.clock.set(until);
@@ -135,11 +135,11 @@ fn a_dropped_fetch_returns_its_permit_and_a_retry_takes_its_own() {
     assert_eq!(world.selector.pace().unwrap().explain("e.org", world.clock.now()).unwrap().in_flight, 0);
     let second = world.fetch(&mut a);
     a.report(second, Outcome::Network);
-    assert_eq!(waits(a.next()).0, Why::Pace, "the retry waits for its turn");
+    assert_eq!(waits(a.next()).0, WaitReason::Pace, "the retry waits for its turn");
     let retry = world.fetch(&mut a);
     a.report(retry, Outcome::Content);
     assert!(matches!(a.next(), Step::End(end) if end.is_delivered()));
-    assert_eq!(world.kept.attempts.lock().unwrap().len(), 10);
+    assert_eq!(world.sink.attempts.lock().unwrap().len(), 10);
 }
 
 #[test]
@@ -160,21 +160,21 @@ fn a_limit_holds_the_host_ends_the_link_and_is_not_attributed_to_a_fetcher() {
     let world = World::known(8);
     let before = world.selector.link_state("https://e.org/a");
     let end = world.run("/a", limited(Some(60)));
-    assert_eq!(end.how, Ended::Failed(ErrorType::Known(ErrorKind::RateLimited)));
+    assert_eq!(end.how, VisitOutcome::Failed(ErrorType::Known(ErrorKind::RateLimited)));
     assert!(end.is_banned && end.requests == 1);
     let until = end.paused_until.unwrap();
     assert_eq!(until.since(world.clock.now()).as_secs(), 61, "Retry-After, and a second");
     assert_eq!(world.selector.host_pause("e.org"), Some(until), "a hold is the host's pause");
-    assert_eq!(world.kept.hosts.lock().unwrap().last(), Some(&Some(until)), "and is in the log");
-    let attempt = world.kept.attempts.lock().unwrap().last().unwrap().clone();
+    assert_eq!(world.sink.hosts.lock().unwrap().last(), Some(&Some(until)), "and is in the log");
+    let attempt = world.sink.attempts.lock().unwrap().last().unwrap().clone();
     assert_eq!((attempt.weight, attempt.is_banned), (0.0, true));
     assert_eq!(world.selector.link_state("https://e.org/a").risk_level, before.risk_level);
     // Others wait for the end of the hold, and then for the visit that tries out the host.
     let (mut b, mut c) = (world.visit("/b"), world.visit("/c"));
-    assert_eq!(waits(b.next()), (Why::Pace, until));
+    assert_eq!(waits(b.next()), (WaitReason::Pace, until));
     world.clock.set(until);
     let trial = world.fetch(&mut b);
-    assert_eq!(waits(c.next()).0, Why::Trial);
+    assert_eq!(waits(c.next()).0, WaitReason::Trial);
     b.report(trial, Outcome::Content);
     assert_eq!(world.selector.host_pause("e.org"), None);
     assert!(world.run("/c", Outcome::Content).is_delivered());
@@ -192,7 +192,7 @@ fn a_trial_that_ends_meanwhile_rejects_no_visit() {
             let other = scope.spawn(move || {
                 loop {
                     match c.next() {
-                        Step::Wait(wait) if wait.why() == Why::Trial => {}
+                        Step::Wait(wait) if wait.reason() == WaitReason::Trial => {}
                         step => return matches!(step, Step::End(_)),
                     }
                 }
@@ -217,10 +217,10 @@ fn requests_in_flight_at_a_limit_are_part_of_it() {
     let until = world.selector.host_pause("e.org").unwrap();
     for visit in &mut visits {
         let Step::End(end) = visit.next() else { panic!("it has ended") };
-        assert_eq!(end.how, Ended::Failed(ErrorType::Known(ErrorKind::RateLimited)));
+        assert_eq!(end.how, VisitOutcome::Failed(ErrorType::Known(ErrorKind::RateLimited)));
         assert_eq!(end.paused_until, Some(until));
     }
-    assert_eq!(world.kept.hosts.lock().unwrap().len(), 1, "one event, one record");
+    assert_eq!(world.sink.hosts.lock().unwrap().len(), 1, "one event, one record");
 }
 
 /// Returns a host that delivers at its initial pace, and a visit of it that has just been blocked.
@@ -232,8 +232,8 @@ fn visit_in_doubt() -> (World, Own) {
     let mut blocked = world.visit("/walled");
     let fetch = world.fetch(&mut blocked);
     blocked.report(fetch, block());
-    assert_eq!(waits(blocked.next()).0, Why::Doubt);
-    assert_eq!(world.kept.attempts.lock().unwrap().last().unwrap().weight, 0.0);
+    assert_eq!(waits(blocked.next()).0, WaitReason::Doubt);
+    assert_eq!(world.sink.attempts.lock().unwrap().last().unwrap().weight, 0.0);
     (world, blocked)
 }
 
@@ -248,7 +248,7 @@ fn a_block_of_one_url_only_concerns_the_page() {
 #[test]
 fn a_block_of_two_urls_concerns_the_pace_and_ends_both() {
     let (world, mut blocked) = visit_in_doubt();
-    let limited = Ended::Failed(ErrorType::Known(ErrorKind::RateLimited));
+    let limited = VisitOutcome::Failed(ErrorType::Known(ErrorKind::RateLimited));
     assert_eq!(world.run("/other", block()).how, limited);
     let Step::End(end) = blocked.next() else { panic!("its doubt is settled") };
     assert_eq!((end.how, end.paused_until), (limited, world.selector.host_pause("e.org")));
@@ -270,9 +270,9 @@ fn a_driver_that_does_not_wait_gets_the_time_and_leaves_no_state() {
     let mut b = world.visit("/b");
     let Step::Wait(wait) = b.next() else { panic!("the pace admits no request") };
     let end = b.give_up(&wait);
-    assert_eq!((end.how.clone(), end.requests), (Ended::Paused { until: wait.until(), whom: Whom::Pace }, 0));
+    assert_eq!((end.how.clone(), end.requests), (VisitOutcome::Paused { until: wait.until(), whom: WaitScope::Pace }, 0));
     assert!(matches!(b.next(), Step::End(again) if again == end));
-    assert_eq!(world.kept.attempts.lock().unwrap().len(), 8);
+    assert_eq!(world.sink.attempts.lock().unwrap().len(), 8);
     drop(first);
 }
 
@@ -296,7 +296,7 @@ fn without_a_pace_nothing_waits_and_a_limit_is_a_block() {
         let Step::Fetch(fetch) = visit.next() else { panic!("nothing waits") };
         visit.report(fetch, limited(None));
         let Step::End(end) = visit.next() else { panic!("it has ended") };
-        assert_eq!(end.how, Ended::Failed(ErrorType::Known(ErrorKind::Blocked403)));
+        assert_eq!(end.how, VisitOutcome::Failed(ErrorType::Known(ErrorKind::Blocked403)));
     }
 }
 

@@ -93,7 +93,7 @@ pub struct Response {
     /// The requests that were made for it, in order, the one that it answers last; empty unless the fetcher was asked to keep them.
     pub exchange: Vec<Exchange>,
     /// Who answered in the site's place, where the site was not asked.
-    pub elsewhere: Option<Provenance>,
+    pub provenance: Option<Provenance>,
     /// How many requests to the host of `final_url` it took in all, for a fetcher that knows: one that renders asks for more than the
     /// page. Without it the page and its redirects count.
     pub requests: Option<u16>,
@@ -133,7 +133,7 @@ impl Response {
             duration: Duration::ZERO,
             truncated: false,
             exchange: Vec::new(),
-            elsewhere: None,
+            provenance: None,
             requests: None,
         }
     }

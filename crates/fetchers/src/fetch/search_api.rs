@@ -231,8 +231,8 @@ impl SearchFetcher {
         let bytes =
             serde_json::to_vec(&json).map_err(|error| Trouble::Fault { why: error.to_string(), asked: None })?;
         let headers = vec![Header::new("content-type", "application/json")];
-        let elsewhere = Some(Provenance::record(asked.host_str().unwrap_or_default()));
-        Ok(Response { elsewhere, ..Response::new(200, headers, Body::in_memory(bytes), page.clone()) })
+        let provenance = Some(Provenance::record(asked.host_str().unwrap_or_default()));
+        Ok(Response { provenance, ..Response::new(200, headers, Body::in_memory(bytes), page.clone()) })
     }
 
     /// `text` without the key, should something have put it there.

@@ -77,9 +77,9 @@ async fn the_newest_copy_comes_raw_and_says_whose_and_from_when_it_is() {
     let copy = get(&fetcher(vec![wayback(&archive)], None), PAGE).await.unwrap();
     assert!(text(&copy).contains("of 2024") && !text(&copy).contains("banner"), "{}", text(&copy));
     assert_eq!((copy.status, copy.final_url.as_str(), copy.chain.len()), (200, PAGE, 0));
-    let elsewhere = copy.elsewhere.unwrap();
-    assert_eq!(&*elsewhere.by, "127.0.0.9");
-    assert_eq!(rfc3339::format(elsewhere.captured.unwrap()), "2024-06-01T08:00:00.000Z");
+    let provenance = copy.provenance.unwrap();
+    assert_eq!(&*provenance.by, "127.0.0.9");
+    assert_eq!(rfc3339::format(provenance.captured.unwrap()), "2024-06-01T08:00:00.000Z");
     let header = |name: &str| copy.headers.iter().find(|header| header.name == name).map(|header| &*header.value);
     assert_eq!(header("server"), Some("nginx"), "the headers are those of the page");
     assert_eq!(header("memento-datetime"), Some("Sat, 01 Jun 2024 08:00:00 GMT"));
@@ -252,8 +252,8 @@ async fn a_live_page_is_preferred_and_a_blocked_one_comes_from_the_archive_with_
     let report = world.get("/a").await;
     assert!(report.success && report.is_banned, "{report:?}");
     assert_eq!((report.fetcher.as_deref(), report.requests), (Some("archive_proxy"), 2));
-    let elsewhere = report.elsewhere.unwrap();
-    assert_eq!((&*elsewhere.by, elsewhere.day().as_deref()), ("127.0.0.9", Some("2024-06-01")));
+    let provenance = report.provenance.unwrap();
+    assert_eq!((&*provenance.by, provenance.day().as_deref()), ("127.0.0.9", Some("2024-06-01")));
     let attempts = world.kept.attempts.lock().unwrap().clone();
     let tags: Vec<(&str, &str)> =
         attempts[1].heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();

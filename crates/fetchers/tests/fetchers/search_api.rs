@@ -58,7 +58,7 @@ async fn the_record_of_the_very_page_is_brought_and_is_content() {
     assert_eq!((&record["body"], &record["url"]), (&json!("The council met."), &json!(PAGE)));
     assert_eq!(record["date"], "2024-11-06T05:00:00+0000");
     assert_eq!(record["record"]["headline"]["main"], "The Harbour");
-    assert_eq!(&*response.elsewhere.as_ref().unwrap().by, "127.0.0.10");
+    assert_eq!(&*response.provenance.as_ref().unwrap().by, "127.0.0.10");
     let answer = Detector::new().judge_page(&response.page(&PAGE.parse().unwrap()));
     assert_eq!(answer.outcome, Outcome::Content);
 }

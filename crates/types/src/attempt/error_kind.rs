@@ -83,10 +83,10 @@ error_kinds! {
 
 /// The next step after an attempt that ended with an [`ErrorKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum FailureAction {
     /// Another fetcher, if its index is worth it.
     OtherFetcher,
-    /// The same fetcher once more, then as [`Next::OtherFetcher`].
+    /// The same fetcher once more, then as [`FailureAction::OtherFetcher`].
     RetryThenOther,
     /// The same fetcher once more, then the URL ends.
     RetryThenEnd,
@@ -126,7 +126,7 @@ impl ErrorKind {
 
     /// Returns whether it says nothing about the site because another server was contacted. Another fetcher may do
     /// better, and the site's own earlier response stays decisive.
-    pub const fn is_of_go_between(self) -> bool {
+    pub const fn is_of_intermediary(self) -> bool {
         matches!(self, Self::ProxyError | Self::NotHeld)
     }
 
@@ -141,17 +141,17 @@ impl ErrorKind {
     }
 
     /// Returns the next step after it.
-    pub const fn next(self) -> Next {
+    pub const fn next(self) -> FailureAction {
         match self {
             Self::BlockedCaptcha
             | Self::Blocked403
             | Self::WrongTool
             | Self::EmptyContent
             | Self::ProxyError
-            | Self::NotHeld => Next::OtherFetcher,
-            Self::Timeout | Self::NetworkError | Self::Truncated => Next::RetryThenOther,
-            Self::ServerError => Next::RetryThenEnd,
-            _ => Next::End,
+            | Self::NotHeld => FailureAction::OtherFetcher,
+            Self::Timeout | Self::NetworkError | Self::Truncated => FailureAction::RetryThenOther,
+            Self::ServerError => FailureAction::RetryThenEnd,
+            _ => FailureAction::End,
         }
     }
 }

@@ -294,7 +294,7 @@ impl Errand<'_> {
             headers: memento::captured_headers(&copy.headers),
             chain: if original == *self.url { Vec::new() } else { vec![self.url.clone()] },
             final_url: original,
-            elsewhere: Some(Provenance::copy(&by, captured)),
+            provenance: Some(Provenance::copy(&by, captured)),
             ..copy
         }
     }
