@@ -103,7 +103,7 @@ def feed(nodes: list[subprocess.Popen], links: list[str], rate: float, luck: ran
 def crawl(args: argparse.Namespace, count: int, is_sharing: bool) -> dict:
     """The town's ledger after `count` nodes were there."""
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
-        command = [args.fetchwise, "town", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
+        command = [args.fetchwise, "testbed", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
         town = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
         stack.callback(town.kill)
         where = json.loads(town.stdout.readline())

@@ -47,7 +47,7 @@ def peers(args: argparse.Namespace) -> dict[str, tuple[list[str], str | None]]:
 def crawl(args: argparse.Namespace, name: str, command: list[str]) -> dict:
     """One crawler's ledger and time."""
     with tempfile.TemporaryDirectory() as place:
-        town_command = [args.fetchwise, "town", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
+        town_command = [args.fetchwise, "testbed", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
         with subprocess.Popen(town_command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as town:
             try:
                 assert town.stdout

@@ -12,7 +12,7 @@ WITH_BROWSER = sys.argv[1:] == ["playwright"]
 
 
 class Town(scrapy.Spider):
-    name = "town"
+    name = "testbed"
     pages = Pages()
 
     async def start(self):

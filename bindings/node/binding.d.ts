@@ -260,7 +260,7 @@ export declare class Step {
   /** How long to wait at most, in milliseconds from now; 0 for a request. Coming back earlier is right, too. */
   get delay(): number
   /** What is waited for: `probe`, `trial`, `local_fault`, `pace` or `doubt`; null for a request. */
-  get why(): string | null
+  get reason(): string | null
   /** The fetcher to use; null for a wait. */
   get fetcher(): string | null
   /** The address to ask for. */
@@ -270,7 +270,7 @@ export declare class Step {
   /** Whether it is a probe: short, because a longer request can follow. */
   get isProbe(): boolean
   /** How many redirects may be followed. */
-  get redirectsMax(): number
+  get maxRedirects(): number
   /** The decision that chose the fetcher; null for a wait. */
   get decision(): Decision | null
 }
@@ -423,7 +423,7 @@ export interface CompactionOptions {
 /** What a selector answers: use this fetcher, or why none. */
 export interface Decision {
   /** Use `fetcher`; or not before `pausedUntil`; or no further attempt is worth its cost; or nobody gets past the host's wall. */
-  kind: 'take' | 'paused' | 'give_up' | 'no_fetcher_gets_past'
+  kind: 'take' | 'paused' | 'give_up' | 'no_viable_fetcher'
   /** The fetcher to use; only there when the kind is `take`. */
   fetcher?: string
   /** The label: `learned`, `inferred`, `explore`, `probe`, `hinted`, `paused`, or `none`. */
@@ -463,7 +463,7 @@ export interface DetectorOptions {
 /** How a visit ended. */
 export interface End {
   /** What it came to. */
-  kind: 'delivered' | 'failed' | 'paused' | 'no_fetcher_gets_past' | 'no_route' | 'no_fetcher'
+  kind: 'delivered' | 'failed' | 'paused' | 'no_viable_fetcher' | 'no_route' | 'no_fetcher'
   /** Whether content came. */
   isDelivered: boolean
   /** Why it failed: an `ErrorKind`, or a name of one's own. */

@@ -75,7 +75,7 @@ fn check(page: &Page<'_>, verdict: &Verdict) {
         assert!(outcome.clone().truncated().counts_as(&by).is_err(), "{verdict:?}");
     }
     let thin = verdict.text_complete && verdict.text_chars < CONTENT_CHARS;
-    assert!(!verdict.wall_cues || thin && !blocked && !verdict.is_queued, "{verdict:?}");
+    assert!(!verdict.block_cues || thin && !blocked && !verdict.is_queued, "{verdict:?}");
     assert!(verdict.redirect.as_ref().is_none_or(|target| empty && !target.is_empty()), "{verdict:?}");
     let mut found = Vec::new();
     heuristics(page, verdict, &mut found);

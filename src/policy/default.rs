@@ -13,13 +13,13 @@ use fetchwise_types::decision::Rule;
 use fetchwise_types::registry::PROBE_FETCHER;
 
 /// Decayed attempts on a domain above which a fetcher has evidence there.
-const SHOWN_ATTEMPTS: f64 = 0.3;
+const EVIDENCE_ATTEMPTS: f64 = 0.3;
 /// Decayed attempts on a domain below which a fetcher is new there.
 const NEW_ATTEMPTS: f64 = 0.9;
 
 const DAY_S: f64 = 86_400.0;
 /// Days after a failure on a domain before a fetcher is explored there more than the configured rate.
-const LOOK_AGAIN_DAYS: f64 = 1.0;
+const EXPLORE_AGAIN_DAYS: f64 = 1.0;
 /// The expected long-term cost of a block, in plain requests, because it brings the address closer to a ban.
 const BLOCK_RISK: f64 = 10.0;
 
@@ -27,7 +27,7 @@ const BLOCK_RISK: f64 = 10.0;
 mod purpose {
     pub(super) const EXPLORE: u8 = 1;
     pub(super) const LAST_DITCH: u8 = 2;
-    pub(super) const ALL_THE_SAME: u8 = 3;
+    pub(super) const IMPASSABLE_TRY: u8 = 3;
 }
 
 /// The shipped policy.
@@ -57,9 +57,8 @@ impl Policy for Default {
         }
         let sure = view.eligible().any(|c| c.is_confident(view.settings) && is_local(c));
         let choice = match sure {
-            true => {
-                best(view.eligible().filter(|c| is_shown(c, view)), |c| c.index).map(|c| (c, Rule::DomainConfident))
-            }
+            true => best(view.eligible().filter(|c| stays_eligible(c, view)), |c| c.index)
+                .map(|c| (c, Rule::DomainConfident)),
             false => None,
         };
         first(view, choice.or_else(|| best(view.eligible(), |c| c.index).map(|c| (c, Rule::Index)))?)
@@ -109,8 +108,8 @@ fn is_local(c: &Scored<'_>) -> bool {
 }
 
 /// Domain confidence: returns whether a candidate remains eligible when another one is confident on this domain.
-fn is_shown(c: &Scored<'_>, view: &View<'_>) -> bool {
-    c.domain_attempts > SHOWN_ATTEMPTS
+fn stays_eligible(c: &Scored<'_>, view: &View<'_>) -> bool {
+    c.domain_attempts > EVIDENCE_ATTEMPTS
         || c.is_confident(view.settings)
             && c.basis.is_some_and(|basis| matches!(basis.specificity, Specificity::Suffix | Specificity::Flag(_)))
 }
@@ -130,7 +129,7 @@ fn best<'v, 'a: 'v>(
 /// evidence.
 fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice> {
     if view.behind_vendor && chosen.index <= -view.settings.page_value {
-        return nobody_gets_past(view, chosen);
+        return give_up_or_try(view, chosen);
     }
     let cheaper = best(view.candidates.iter().filter(|c| !c.tried), |c| c.general_index)
         .filter(|c| c.cost < chosen.cost && !c.open);
@@ -144,11 +143,11 @@ fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice>
 
 /// Giving up: behind this vendor no fetcher is worth even a first attempt. The best one is still tried occasionally, to
 /// learn when the vendor changes its policy.
-fn nobody_gets_past(view: &View<'_>, best: &Scored<'_>) -> Option<Choice> {
+fn give_up_or_try(view: &View<'_>, best: &Scored<'_>) -> Option<Choice> {
     let share = view.settings.impassable_try_rate;
-    (view.chance(purpose::ALL_THE_SAME) < share).then_some(Choice {
+    (view.chance(purpose::IMPASSABLE_TRY) < share).then_some(Choice {
         fetcher: best.id,
-        rule: Rule::TriedAllTheSame,
+        rule: Rule::ImpassableTry,
         propensity: share,
     })
 }
@@ -166,14 +165,15 @@ fn explore_share(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f6
     let settings = view.settings;
     let least = settings.explore_rate;
     let days_since = |second: u32| (view.now.as_millis() as f64 / 1000.0 - f64::from(second)).max(0.0) / DAY_S;
-    if least <= 0.0 || other.domain_newest_s == 0 || days_since(other.domain_newest_s) < LOOK_AGAIN_DAYS {
+    if least <= 0.0 || other.domain_newest_s == 0 || days_since(other.domain_newest_s) < EXPLORE_AGAIN_DAYS {
         return least;
     }
     let newest = view.candidates.iter().map(|c| c.domain_newest_s).max().unwrap_or(0);
     let attempts: f64 = view.candidates.iter().map(|c| c.domain_attempts).sum();
     let saves = (other.general_index - chosen.index).max(0.0);
-    let costs =
-        other.cost + (settings.blocked_cost + BLOCK_RISK) * other.block + other.spec.false_success * settings.page_value;
+    let costs = other.cost
+        + (settings.blocked_cost + BLOCK_RISK) * other.block
+        + other.spec.false_success * settings.page_value;
     if costs <= 0.0 {
         return least.max(settings.max_explore_rate);
     }
@@ -199,7 +199,8 @@ fn later(view: &View<'_>) -> Option<Choice> {
     if view.chance(purpose::LAST_DITCH) >= last_ditch {
         return None;
     }
-    let new_here = view.eligible().filter(|c| c.domain_attempts < NEW_ATTEMPTS && c.cost < view.settings.page_value / 2.0);
+    let new_here =
+        view.eligible().filter(|c| c.domain_attempts < NEW_ATTEMPTS && c.cost < view.settings.page_value / 2.0);
     let cheapest = best(new_here, |c| -c.cost)?;
     Some(Choice { fetcher: cheapest.id, rule: Rule::LastDitch, propensity: last_ditch })
 }

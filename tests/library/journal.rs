@@ -466,19 +466,19 @@ fn compaction_alongside_a_writer_at_full_speed_loses_nothing() {
     });
     journal.close().unwrap();
     let appended = appended.load(Ordering::Relaxed);
-    assert!(done.beside_writer && appended > 0);
+    assert!(done.writer_active && appended > 0);
     assert!(done.attempts.0 - done.attempts.1 > count * 45 / 100, "{done:?}");
     // The old attempts. The writer has added to both sides meanwhile.
     assert!(done.bytes.0 - done.bytes.1 > bytes * 4 / 10, "{done:?} of {bytes}");
     assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
     let (after, loaded) = start(dir.path());
-    assert_same(&mirror, &after, "beside a writer");
+    assert_same(&mirror, &after, "alongside a writer");
     assert!(loaded.replayed.torn_tail.is_none());
     let dropped = done.attempts.0 - done.attempts.1;
     assert_eq!(ids(dir.path()).len() as u64, count + appended - dropped);
     assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
     println!(
-        "FAULTS | + | compaction of {count} attempts beside a writer: {} dropped, {appended} appended meanwhile | 1 | 0 | 0 |",
+        "FAULTS | + | compaction of {count} attempts alongside a writer: {} dropped, {appended} appended meanwhile | 1 | 0 | 0 |",
         dropped
     );
 }

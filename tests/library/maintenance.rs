@@ -13,7 +13,7 @@ use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::journal::maintenance;
-use fetchwise::journal::maintenance::{Cause, CompactOptions, DiskUsage, BackgroundMaintenance, UpkeepOptions, MaintenanceEvent, expired_share};
+use fetchwise::journal::maintenance::{CompactCause, CompactOptions, DiskUsage, BackgroundMaintenance, MaintenanceOptions, MaintenanceEvent, expired_share};
 use fetchwise::journal::{self, ClockWitness, Durability, Entry, Journal, JournalError, JournalOptions};
 use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::{Clock, Timestamp};
@@ -48,9 +48,9 @@ fn selector() -> Selector {
     Selector::builder().around(*NOW).build().unwrap()
 }
 
-fn options() -> UpkeepOptions {
-    let mut options = UpkeepOptions::default();
-    (options.segment_bytes, options.look_every) = (SEGMENT, Duration::from_millis(2));
+fn options() -> MaintenanceOptions {
+    let mut options = MaintenanceOptions::default();
+    (options.segment_bytes, options.check_interval) = (SEGMENT, Duration::from_millis(2));
     options
 }
 
@@ -59,7 +59,7 @@ fn open(dir: &Path) -> Journal {
     Journal::open(dir, options).unwrap().0
 }
 
-fn start(dir: &Path, options: UpkeepOptions) -> (BackgroundMaintenance, Receiver<MaintenanceEvent>) {
+fn start(dir: &Path, options: MaintenanceOptions) -> (BackgroundMaintenance, Receiver<MaintenanceEvent>) {
     let (send, events) = channel();
     let blank = || Selector::builder().around(*NOW).build();
     let background = BackgroundMaintenance::start(dir, options, Arc::new(Clock::fixed(*NOW)), blank, move |event| drop(send.send(event)));
@@ -105,7 +105,7 @@ fn raw(dir: &Path) -> Vec<Timestamp> {
 
 /// Returns the number of attempts that a compaction for disk space has dropped.
 fn dropped_to_make_room(event: &MaintenanceEvent) -> u64 {
-    let MaintenanceEvent::Compacted { cause: Cause::Full { .. }, done, .. } = event else { panic!("{event:?}") };
+    let MaintenanceEvent::CompactionFinished { cause: CompactCause::Full { .. }, done, .. } = event else { panic!("{event:?}") };
     assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
     done.attempts.0 - done.attempts.1
 }
@@ -130,7 +130,7 @@ fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
         // A crawl is not faster than the disk. Here it waits until maintenance has caught up, however slow this machine
         // is.
         loop {
-            let taken = DiskUsage::taken(dir.path()).unwrap().total;
+            let taken = DiskUsage::measure(dir.path()).unwrap().total;
             most = most.max(taken);
             if taken < MAX_DISK - 2 * SEGMENT || begun.elapsed() > PATIENCE {
                 break;
@@ -146,7 +146,7 @@ fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
             dropped += dropped_to_make_room(&event);
             runs.push(event);
         }
-        let room = DiskUsage::taken(dir.path()).unwrap();
+        let room = DiskUsage::measure(dir.path()).unwrap();
         let has_room = room.total + 3 * SEGMENT + room.snapshot <= MAX_DISK;
         if has_room && raw(dir.path()).len() as u64 == written - dropped || begun.elapsed() > PATIENCE {
             break;
@@ -184,17 +184,17 @@ fn it_compacts_once_enough_of_the_log_has_expired() {
         let mut options = options();
         options.compact_threshold = at;
         let (background, events) = start(dir.path(), options);
-        background.look();
+        background.check_now();
         let event =
             events.recv_timeout(if at.is_some_and(|at| at < share) { PATIENCE } else { Duration::from_millis(300) });
         background.stop();
         event.ok()
     };
     assert!(run(None).is_none() && run(Some(share + 0.05)).is_none());
-    let Some(MaintenanceEvent::Compacted { cause: Cause::Old { .. }, done, .. }) = run(Some(share - 0.05)) else {
+    let Some(MaintenanceEvent::CompactionFinished { cause: CompactCause::Expired { .. }, done, .. }) = run(Some(share - 0.05)) else {
         panic!("no event")
     };
-    assert!(done.beside_writer && done.attempts.0 - done.attempts.1 > 2000, "{done:?}");
+    assert!(done.writer_active && done.attempts.0 - done.attempts.1 > 2000, "{done:?}");
     assert!(expired_share(dir.path(), *NOW, 90 * DAY).unwrap() < share / 4.0);
     journal.close().unwrap();
     assert_eq!(assert_same(&mirror, &loaded(dir.path())), 4001);
@@ -236,7 +236,7 @@ fn child_that_writes_alongside_maintenance_until_it_is_killed() {
     let mut out = std::io::stderr();
     for batch in (first..).step_by(16) {
         for event in events.try_iter() {
-            assert!(matches!(event, MaintenanceEvent::Compacted { .. }), "{event:?}");
+            assert!(matches!(event, MaintenanceEvent::CompactionFinished { .. }), "{event:?}");
             writeln!(out, "compacted").unwrap();
         }
         for n in batch..batch + 16 {

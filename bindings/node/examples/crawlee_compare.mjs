@@ -86,7 +86,7 @@ function ended(child, name) {
 async function measured(ours, folder, round) {
   const where = ['--pages', args.pages, '--seed', String(round)]
   if (args.sites) where.push('--sites', args.sites)
-  const town = spawn(args.program, ['town', '--json', ...where], { stdio: ['ignore', 'pipe', 'ignore'] })
+  const town = spawn(args.program, ['testbed', '--json', ...where], { stdio: ['ignore', 'pipe', 'ignore'] })
   try {
     const places = await new Promise((resolve, reject) => {
       town.on('error', reject)

@@ -9,7 +9,7 @@ async function crawl(urls: string[]): Promise<End[]> {
   const ends = await Promise.all(
     urls.map(async (url) => {
       const { end, response, body } = await selector.fetch(url, {
-        direct_access: (url, step, signal) => fetch(url, { signal, redirect: step.redirectsMax > 0 ? 'follow' : 'manual' }),
+        direct_access: (url, step, signal) => fetch(url, { signal, redirect: step.maxRedirects > 0 ? 'follow' : 'manual' }),
         mine: async (url): Promise<Response> => new Response(`<h1>${url}</h1>`),
       })
       if (end.kind === 'paused' && end.pausedUntil) console.log(url, new Date(end.pausedUntil), response?.status, body?.length)

@@ -11,7 +11,7 @@ use crate::convert;
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// Use `fetcher`; or not before `pausedUntil`; or no further attempt is worth its cost; or nobody gets past the host's wall.
-    #[napi(ts_type = "'take' | 'paused' | 'give_up' | 'no_fetcher_gets_past'")]
+    #[napi(ts_type = "'take' | 'paused' | 'give_up' | 'no_viable_fetcher'")]
     pub kind: String,
     /// The fetcher to use; only there when the kind is `take`.
     pub fetcher: Option<String>,
@@ -44,7 +44,7 @@ impl Decision {
             Decided::Selected(take) => ("take", take.source.name(), take.rule.name()),
             Decided::Paused { .. } => ("paused", Source::Paused.name(), Rule::Paused.name()),
             Decided::GiveUp => ("give_up", "none", "none"),
-            Decided::NoFetcherGetsPast => ("no_fetcher_gets_past", "none", "no_fetcher_gets_past"),
+            Decided::NoViableFetcher => ("no_viable_fetcher", "none", "no_viable_fetcher"),
         };
         let (until, host) = match decided {
             Decided::Paused { until, host } => (Some(convert::ms(*until)), *host),

@@ -216,7 +216,7 @@ struct Request {
     fetcher: String,
     deadline: Duration,
     is_probe: bool,
-    redirects_max: u32,
+    max_redirects: u32,
     decision: Decision,
 }
 
@@ -227,7 +227,7 @@ impl Step {
             fetcher: fetch.fetcher().to_owned(),
             deadline: fetch.deadline(),
             is_probe: fetch.is_probe(),
-            redirects_max: fetch.redirects_max(),
+            max_redirects: fetch.max_redirects(),
             decision: Decision::new(&core.0.kept, &decided, None),
         };
         let held = Arc::new(Mutex::new(Some(Held::Fetch(Box::new(fetch)))));
@@ -235,7 +235,7 @@ impl Step {
     }
 
     fn waiting(number: u64, visit: &Kept<Handle, Url>, wait: Wait) -> Self {
-        let (url, why) = (visit.url().as_str().to_owned(), (wait.until(), wait.why().to_string()));
+        let (url, why) = (visit.url().as_str().to_owned(), (wait.until(), wait.reason().to_string()));
         Self { visit: number, url, fetch: None, wait: Some(why), held: Arc::new(Mutex::new(Some(Held::Wait(wait)))) }
     }
 
@@ -269,7 +269,7 @@ impl Step {
 
     /// What is waited for: `probe`, `trial`, `local_fault`, `pace` or `doubt`; null for a request.
     #[napi(catch_unwind, getter)]
-    pub fn why(&self) -> Option<&str> {
+    pub fn reason(&self) -> Option<&str> {
         self.wait.as_ref().map(|(_, why)| why.as_str())
     }
 
@@ -299,8 +299,8 @@ impl Step {
 
     /// How many redirects may be followed.
     #[napi(catch_unwind, getter)]
-    pub fn redirects_max(&self) -> u32 {
-        self.fetch.as_ref().map_or(0, |fetch| fetch.redirects_max)
+    pub fn max_redirects(&self) -> u32 {
+        self.fetch.as_ref().map_or(0, |fetch| fetch.max_redirects)
     }
 
     /// The decision that chose the fetcher; null for a wait.
@@ -343,7 +343,7 @@ impl Step {
 #[derive(Clone, Debug)]
 pub struct End {
     /// What it came to.
-    #[napi(ts_type = "'delivered' | 'failed' | 'paused' | 'no_fetcher_gets_past' | 'no_route' | 'no_fetcher'")]
+    #[napi(ts_type = "'delivered' | 'failed' | 'paused' | 'no_viable_fetcher' | 'no_route' | 'no_fetcher'")]
     pub kind: String,
     /// Whether content came.
     pub is_delivered: bool,
@@ -399,9 +399,9 @@ impl End {
                 out.paused = Some(whom.to_string());
                 "paused"
             }
-            VisitOutcome::NoFetcherGetsPast { vendor } => {
+            VisitOutcome::NoViableFetcher { vendor } => {
                 out.vendor = Some(vendor.clone());
-                "no_fetcher_gets_past"
+                "no_viable_fetcher"
             }
             VisitOutcome::NoRoute(_) => "no_route",
             VisitOutcome::NoFetcher => "no_fetcher",

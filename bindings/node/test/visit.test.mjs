@@ -59,7 +59,7 @@ test('a wait ends when what is waited for has come', async () => {
   const probe = first.next()
   assert.equal(probe.isProbe, true)
   const wait = second.next()
-  assert.deepEqual([wait.wait, wait.why, wait.fetcher], [true, 'probe', null])
+  assert.deepEqual([wait.wait, wait.reason, wait.fetcher], [true, 'probe', null])
   assert.ok(wait.delay > 0)
   assert.throws(() => second.report(wait, 'content'), code('MISUSE'))
   const order = []

@@ -11,7 +11,7 @@ use crate::convert;
 /// What a selector answers: use this fetcher, or why none.
 ///
 /// Truthy when something may be fetched. `kind` is `"take"`, `"paused"` (`paused_until` says until when), `"give_up"` (no further
-/// attempt is worth its cost) or `"no_fetcher_gets_past"` (nobody gets past the wall that the host has shown).
+/// attempt is worth its cost) or `"no_viable_fetcher"` (nobody gets past the wall that the host has shown).
 ///
 /// >>> decision = fetchwise.Selector().select("https://example.org/")
 /// >>> decision.fetcher, decision.source, bool(decision)
@@ -53,14 +53,14 @@ impl Decision {
         PyTuple::new(py, ["kind", "fetcher"])
     }
 
-    /// `"take"`, `"paused"`, `"give_up"` or `"no_fetcher_gets_past"`.
+    /// `"take"`, `"paused"`, `"give_up"` or `"no_viable_fetcher"`.
     #[getter]
     pub(crate) fn kind(&self) -> &'static str {
         match self.decided {
             Decided::Selected(_) => "take",
             Decided::Paused { .. } => "paused",
             Decided::GiveUp => "give_up",
-            Decided::NoFetcherGetsPast => "no_fetcher_gets_past",
+            Decided::NoViableFetcher => "no_viable_fetcher",
         }
     }
 
@@ -86,7 +86,7 @@ impl Decision {
         match (&self.decided, self.take()) {
             (_, Some(take)) => take.rule.name(),
             (Decided::Paused { .. }, _) => Rule::Paused.name(),
-            (Decided::NoFetcherGetsPast, _) => "no_fetcher_gets_past",
+            (Decided::NoViableFetcher, _) => "no_viable_fetcher",
             _ => "none",
         }
     }

@@ -223,7 +223,7 @@ struct Request {
     fetcher: Py<PyString>,
     deadline: Duration,
     is_probe: bool,
-    redirects_max: u32,
+    max_redirects: u32,
     decision: Py<Decision>,
 }
 
@@ -235,7 +235,7 @@ impl Step {
             fetcher: core.0.name(py, fetch.fetcher_id()),
             deadline: fetch.deadline(),
             is_probe: fetch.is_probe(),
-            redirects_max: fetch.redirects_max(),
+            max_redirects: fetch.max_redirects(),
             decision,
         });
         let url = visit.url().as_str().to_owned();
@@ -249,7 +249,7 @@ impl Step {
     }
 
     fn waiting(number: u64, visit: &Kept<Handle, Url>, wait: Wait) -> Self {
-        let (url, why) = (visit.url().as_str().to_owned(), (wait.until(), wait.why().to_string()));
+        let (url, why) = (visit.url().as_str().to_owned(), (wait.until(), wait.reason().to_string()));
         Self { visit: number, url, fetch: None, wait: Some(why), held: Arc::new(Mutex::new(Some(Held::Wait(wait)))) }
     }
 
@@ -283,7 +283,7 @@ impl Step {
 
     /// What is waited for: `"probe"`, `"trial"`, `"local_fault"`, `"pace"` or `"doubt"`; None for a request.
     #[getter]
-    fn why(&self) -> Option<&str> {
+    fn reason(&self) -> Option<&str> {
         self.wait.as_ref().map(|(_, why)| why.as_str())
     }
 
@@ -313,8 +313,8 @@ impl Step {
 
     /// How many redirects may be followed.
     #[getter]
-    fn redirects_max(&self) -> u32 {
-        self.fetch.as_ref().map_or(0, |fetch| fetch.redirects_max)
+    fn max_redirects(&self) -> u32 {
+        self.fetch.as_ref().map_or(0, |fetch| fetch.max_redirects)
     }
 
     /// The decision that chose the fetcher; None for a wait.
@@ -361,7 +361,7 @@ fn kind(how: &VisitOutcome) -> &'static str {
         VisitOutcome::Delivered => "delivered",
         VisitOutcome::Failed(_) => "failed",
         VisitOutcome::Paused { .. } => "paused",
-        VisitOutcome::NoFetcherGetsPast { .. } => "no_fetcher_gets_past",
+        VisitOutcome::NoViableFetcher { .. } => "no_viable_fetcher",
         VisitOutcome::NoRoute(_) => "no_route",
         VisitOutcome::NoFetcher => "no_fetcher",
         _ => "ended",
@@ -389,7 +389,7 @@ impl End {
         pyo3::types::PyTuple::new(py, ["kind", "fetcher"])
     }
 
-    /// `"delivered"`, `"failed"`, `"paused"`, `"no_fetcher_gets_past"`, `"no_route"` or `"no_fetcher"`.
+    /// `"delivered"`, `"failed"`, `"paused"`, `"no_viable_fetcher"`, `"no_route"` or `"no_fetcher"`.
     #[getter]
     fn kind(&self) -> &'static str {
         kind(&self.kept.how)
@@ -414,7 +414,7 @@ impl End {
     #[getter]
     fn vendor(&self) -> Option<&str> {
         match &self.kept.how {
-            VisitOutcome::NoFetcherGetsPast { vendor } => Some(vendor),
+            VisitOutcome::NoViableFetcher { vendor } => Some(vendor),
             _ => None,
         }
     }

@@ -78,7 +78,7 @@ def test_a_step_that_waits_lets_others_run() -> None:
         second = selector.visit("https://example.org/2")
         while step := second.next():
             if step.wait:
-                followed.append(str(step.why))
+                followed.append(str(step.reason))
                 step.block(20)
             else:
                 assert step.decision is not None

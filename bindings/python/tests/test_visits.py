@@ -63,7 +63,7 @@ def test_redirects_in_html_are_followed_and_bound() -> None:
     assert step is not None
     visit.report(step, detector.judge(200, {"Content-Type": "text/html"}, stub))
     step = visit.next()
-    assert step is not None and step.url == "https://example.org/there" and step.redirects_max == 9
+    assert step is not None and step.url == "https://example.org/there" and step.max_redirects == 9
     visit.report(step, "content")
     assert visit.next() is None and visit.end is not None and visit.end.requests == 1
 
@@ -105,7 +105,7 @@ def test_a_pace_has_requests_wait() -> None:
         visit = selector.visit(f"https://example.org/{n}")
         while step := visit.next():
             if step.wait:
-                assert step.why == "pace" and 0 <= step.seconds <= 1
+                assert step.reason == "pace" and 0 <= step.seconds <= 1
                 waits += 1
                 step.block()
             else:
@@ -119,7 +119,7 @@ def test_pauses_for_a_framework_that_owns_the_loop(tmp_path: pathlib.Path) -> No
     first = pauses.admit("https://example.org/1")
     assert first and first.fetcher == "direct_access" and pauses.admit("https://example.org/1") == first
     second = pauses.admit("https://example.org/2")
-    assert not second and second.why == "probe", "the first probes the host"
+    assert not second and second.reason == "probe", "the first probes the host"
     assert pauses.ended("https://example.org/1", "blocked_403", retry_after=60).end is not None
     assert pauses.admit("https://example.org/2").end is not None
     assert 0 < pauses.host_pause("https://example.org/") <= 60

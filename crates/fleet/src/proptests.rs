@@ -9,21 +9,21 @@ use std::time::SystemTime;
 
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
-use fetchwise::evidence::Share;
+use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::journal::{self, Durability, Entry, Journal, JournalOptions};
 use fetchwise::selector::Selector;
 use fetchwise::time::{Clock, Timestamp};
 use futures_util::{FutureExt, StreamExt};
 use proptest::prelude::*;
 
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 use crate::model::options::{Limits, Options, Safeguards};
-use crate::peer_store::Peers;
-use crate::peer_store::node_state::State;
+use crate::peer_store::PeerStore;
+use crate::peer_store::node_state::NodeState;
 use crate::sync::consumer::Consumer;
 use crate::sync::publisher::Publisher;
-use crate::transport::in_process::{Faults, Memory, Node as Hands};
-use crate::transport::{Cells, Delivery, Table, Transport, Want};
+use crate::transport::in_process::{Faults, InProcessBroker, Node as Hands};
+use crate::transport::{Cells, Delivery, Table, Transport, RetransmitRequest};
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
@@ -45,13 +45,13 @@ struct Live {
 
 struct Node {
     dir: PathBuf,
-    origin: Origin,
+    node_id: NodeId,
     live: Option<Live>,
 }
 
 struct World {
     clock: Arc<Clock>,
-    broker: Arc<Memory>,
+    broker: Arc<InProcessBroker>,
     nodes: Vec<Node>,
     options: Options,
     copies: u32,
@@ -75,16 +75,16 @@ impl World {
     async fn new(nodes: usize, safeguards: Safeguards) -> Self {
         let root = tempfile::tempdir().unwrap();
         let clock = Arc::new(Clock::fixed(NOW));
-        let broker = Memory::new(Arc::clone(&clock), 11);
+        let broker = InProcessBroker::new(Arc::clone(&clock), 11);
         let mut options = Options { safeguards, ..Options::default() };
-        options.timing.hole = std::time::Duration::ZERO;
+        options.timing.gap = std::time::Duration::ZERO;
         let mut world = Self { root, clock, broker, nodes: Vec::new(), options, copies: 0, luck: 5 };
         for n in 0..nodes {
             let dir = world.root.path().join(format!("node{n}"));
             std::fs::create_dir_all(&dir).unwrap();
-            let state = State::new(Origin::from_bytes([n as u8 + 1; 16]));
+            let state = NodeState::new(NodeId::from_bytes([n as u8 + 1; 16]));
             state.save(&dir).unwrap();
-            world.nodes.push(Node { dir, origin: state.origin, live: None });
+            world.nodes.push(Node { dir, node_id: state.node_id, live: None });
         }
         world
     }
@@ -95,16 +95,16 @@ impl World {
         let (journal, _) = Journal::open(&node.dir, options).unwrap();
         let (journal, selector) = (Arc::new(journal), Arc::new(blank(&self.clock)));
         journal::load(&node.dir, &selector, NOW).unwrap();
-        let hands = Arc::new(self.broker.node(node.origin));
-        let state = State::load(&node.dir).unwrap().unwrap();
+        let hands = Arc::new(self.broker.node(node.node_id));
+        let state = NodeState::load(&node.dir).unwrap().unwrap();
         let transport: Arc<dyn Transport> = Arc::clone(&hands) as Arc<dyn Transport>;
         let (a, b, c) = (Arc::clone(&journal), Arc::clone(&selector), Arc::clone(&transport));
         let mut publisher = Publisher::new(a, b, c, self.options.clone(), state);
-        while publisher.find_fork().await.is_err() {}
-        let own = (node.origin, publisher.state.own());
-        let peers = Peers::open(&node.dir, own, Arc::clone(&selector)).unwrap();
+        while publisher.detect_restore().await.is_err() {}
+        let own = (node.node_id, publisher.state.own());
+        let peers = PeerStore::open(&node.dir, own, Arc::clone(&selector)).unwrap();
         let logs = (Arc::clone(&journal), Arc::clone(&selector));
-        let consumer = Consumer::new(node.origin, peers, logs, transport, self.options.clone());
+        let consumer = Consumer::new(node.node_id, peers, logs, transport, self.options.clone());
         node.live = Some(Live { selector, journal, hands, publisher, consumer });
     }
 
@@ -157,7 +157,7 @@ impl World {
         }
         let _ = live.publisher.turn(true).await;
         let presence = live.publisher.presence("holder", "directory");
-        let name = live.publisher.origin().to_string();
+        let name = live.publisher.node_id().to_string();
         let _ = live.hands.put(Table::Nodes, &name, presence.encode()).await;
     }
 
@@ -179,10 +179,10 @@ impl World {
         }
     }
 
-    async fn mend(&mut self, n: usize) {
+    async fn repair_gaps(&mut self, n: usize) {
         let Some(live) = &mut self.nodes[n].live else { return };
-        let _ = live.consumer.look().await;
-        let _ = live.consumer.mend().await;
+        let _ = live.consumer.check_tables().await;
+        let _ = live.consumer.repair_gaps().await;
         assert_eq!(live.consumer.counts.rejected, 0, "what an honest node says is believed");
         live.publisher.forgot = live.consumer.forgot();
         live.publisher.is_excluded = live.consumer.is_excluded;
@@ -190,7 +190,7 @@ impl World {
 
     /// Excludes a node at all others, or includes it again.
     async fn exclude(&mut self, n: usize, is_out: bool) {
-        let (operator, name) = (self.broker.node(Origin::from_bytes([99; 16])), self.nodes[n].origin.to_string());
+        let (operator, name) = (self.broker.node(NodeId::from_bytes([99; 16])), self.nodes[n].node_id.to_string());
         let _ = match is_out {
             true => operator.put(Table::Excluded, &name, "".into()).await.map(drop),
             false => operator.delete(Table::Excluded, &name, None).await.map(drop),
@@ -198,11 +198,11 @@ impl World {
     }
 
     /// Delivers the retransmit requests.
-    async fn answer(&mut self, wants: &mut VecDeque<(Origin, Want)>) {
+    async fn answer(&mut self, wants: &mut VecDeque<(NodeId, RetransmitRequest)>) {
         while let Some((to, want)) = wants.pop_front() {
-            let live = self.nodes.iter_mut().find(|node| node.origin == to).and_then(|node| node.live.as_mut());
+            let live = self.nodes.iter_mut().find(|node| node.node_id == to).and_then(|node| node.live.as_mut());
             if let Some(live) = live {
-                let _ = live.publisher.answer(want).await;
+                let _ = live.publisher.retransmit(want).await;
             }
         }
     }
@@ -222,7 +222,7 @@ impl World {
             }
             for n in 0..self.nodes.len() {
                 self.read(n, usize::MAX).await;
-                self.mend(n).await;
+                self.repair_gaps(n).await;
             }
             let mut wants: VecDeque<_> = self.broker.take_signals().into();
             let asked = !wants.is_empty();
@@ -231,7 +231,7 @@ impl World {
                 .nodes
                 .iter()
                 .filter_map(|node| node.live.as_ref())
-                .all(|live| live.consumer.is_quiet() && live.publisher.is_done());
+                .all(|live| live.consumer.is_converged() && live.publisher.is_done());
             if is_calm && !asked {
                 for n in 0..self.nodes.len() {
                     self.read(n, usize::MAX).await;
@@ -242,11 +242,11 @@ impl World {
         false
     }
 
-    fn evidence(&self, n: usize) -> Share {
+    fn evidence(&self, n: usize) -> EvidenceSnapshot {
         self.nodes[n].live.as_ref().unwrap().selector.share(NOW, 0.0)
     }
 
-    fn naive(&self, counts: impl Fn(usize, &Attempt) -> bool) -> Share {
+    fn naive(&self, counts: impl Fn(usize, &Attempt) -> bool) -> EvidenceSnapshot {
         let oracle = blank(&self.clock);
         for (n, node) in self.nodes.iter().enumerate() {
             journal::replay(&node.dir, |_, entry| {
@@ -320,7 +320,7 @@ enum Step {
     AgeOut(u64),
     Lose(u64),
     Keep(usize),
-    Share(usize),
+    EvidenceSnapshot(usize),
     Exclude(usize),
     Include(usize),
     Faults(u8),
@@ -342,7 +342,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u64..30).prop_map(Step::AgeOut),
         2 => (1u64..30).prop_map(Step::Lose),
         1 => n().prop_map(Step::Keep),
-        1 => n().prop_map(Step::Share),
+        1 => n().prop_map(Step::EvidenceSnapshot),
         1 => n().prop_map(Step::Exclude),
         1 => n().prop_map(Step::Include),
         2 => any::<u8>().prop_map(Step::Faults),
@@ -363,7 +363,7 @@ async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Record(n, count) => (0..count).for_each(|k| world.record(n, (index * 100 + k) as i64 - 50_000)),
             Step::Publish(n) => world.publish(n).await,
             Step::Read(n, most) => world.read(n, most).await,
-            Step::Mend(n) => world.mend(n).await,
+            Step::Mend(n) => world.repair_gaps(n).await,
             Step::Answer => {
                 let mut wants = world.broker.take_signals().into();
                 world.answer(&mut wants).await;
@@ -379,12 +379,12 @@ async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Keep(n) => {
                 if let Some(live) = &world.nodes[n].live {
                     let _ = live.consumer.flush().unwrap().await;
-                    live.consumer.keep_now(NOW).unwrap();
+                    live.consumer.take_snapshot_now(NOW).unwrap();
                 }
             }
-            Step::Share(n) => {
+            Step::EvidenceSnapshot(n) => {
                 if let Some(live) = &mut world.nodes[n].live {
-                    let _ = live.publisher.share().await;
+                    let _ = live.publisher.publish_snapshot().await;
                 }
             }
             Step::Exclude(n) => world.exclude(n, true).await,
@@ -393,7 +393,7 @@ async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
                 lose: if bits & 1 != 0 { 0.2 } else { 0.0 },
                 double: if bits & 2 != 0 { 0.5 } else { 0.0 },
                 shuffle: if bits & 4 != 0 { 1000 } else { usize::from(bits >> 5) },
-                forget_answer: if bits & 8 != 0 { 0.2 } else { 0.0 },
+                lose_response: if bits & 8 != 0 { 0.2 } else { 0.0 },
                 lose_signal: if bits & 16 != 0 { 0.5 } else { 0.0 },
                 ..Faults::default()
             }),
@@ -457,7 +457,7 @@ async fn lost(safeguards: Safeguards) -> f64 {
         (0..10).for_each(|k| world.record(0, round * 100 + k));
         world.publish(0).await;
     }
-    let last = world.broker.node(world.nodes[0].origin).bounds().await.unwrap().last;
+    let last = world.broker.node(world.nodes[0].node_id).bounds().await.unwrap().last;
     assert!(world.broker.lose(last));
     world.settle().await;
     world.distance().await
@@ -478,7 +478,7 @@ async fn wiped(safeguards: Safeguards) -> f64 {
     }
     for n in 0..2 {
         // No snapshot is in progress when the store is wiped.
-        world.nodes[n].live.as_mut().unwrap().publisher.share().await.unwrap();
+        world.nodes[n].live.as_mut().unwrap().publisher.publish_snapshot().await.unwrap();
     }
     world.broker.wipe_stream();
     world.broker.wipe_blobs();
@@ -495,8 +495,8 @@ async fn published_unsynced(safeguards: Safeguards) -> bool {
     for round in 0..20 {
         (0..5).for_each(|k| world.record(0, round * 100 + k));
         world.publish(0).await;
-        let hands = world.broker.node(world.nodes[0].origin);
-        let newest = hands.newest(world.nodes[0].origin).await.unwrap();
+        let hands = world.broker.node(world.nodes[0].node_id);
+        let newest = hands.newest(world.nodes[0].node_id).await.unwrap();
         let last = newest.map_or(0, |body| crate::model::codec::peek(&body).unwrap().last);
         ever |= last > world.nodes[0].live.as_ref().unwrap().journal.durable_seq();
     }
@@ -513,7 +513,7 @@ async fn ahead(safeguards: Safeguards) -> f64 {
     (0..20i64).for_each(|k| world.record(0, if k % 4 == 0 { 1_800_000 } else { -k }));
     world.publish(0).await;
     // Snapshots leave them out as well.
-    world.nodes[0].live.as_mut().unwrap().publisher.share().await.unwrap();
+    world.nodes[0].live.as_mut().unwrap().publisher.publish_snapshot().await.unwrap();
     world.settle().await;
     let expected = world.naive(|_, attempt| attempt.attempted_at <= NOW);
     world.evidence(1).distance(&expected).0
@@ -556,7 +556,7 @@ async fn flooded(safeguards: Safeguards, limits: impl Fn(&mut Limits)) -> (u64, 
         world.publish(0).await;
     }
     world.read(1, usize::MAX).await;
-    world.mend(1).await;
+    world.repair_gaps(1).await;
     let learned = world.nodes[1].live.as_ref().unwrap().consumer.counts.received;
     for hour in 1..20 {
         world.clock.set(later(hour * 3_600_000));
@@ -583,7 +583,7 @@ async fn gone(safeguards: Safeguards) -> u64 {
     world.broker.wipe_blobs();
     let wants = |world: &World| world.nodes[1].live.as_ref().unwrap().consumer.counts.retransmit_requests;
     for _ in 0..4 {
-        world.mend(1).await;
+        world.repair_gaps(1).await;
     }
     assert!(wants(&world) > 0, "it is asked for at first");
     world.clock.set(later(31 * 86_400_000));
@@ -592,7 +592,7 @@ async fn gone(safeguards: Safeguards) -> u64 {
     world.start(1).await;
     world.broker.wipe_cells();
     for _ in 0..4 {
-        world.mend(1).await;
+        world.repair_gaps(1).await;
     }
     wants(&world)
 }
@@ -614,13 +614,13 @@ async fn mixed(safeguards: Safeguards) -> f64 {
     world.read(2, usize::MAX).await;
     let live = world.nodes[2].live.as_ref().unwrap();
     let _ = live.consumer.flush().unwrap().await;
-    assert_eq!(live.consumer.keep_now(NOW).unwrap().origins, 2);
+    assert_eq!(live.consumer.take_snapshot_now(NOW).unwrap().node_ids, 2);
     world.exclude(0, true).await;
     for _ in 0..20 {
         for n in 0..3 {
             world.publish(n).await;
             world.read(n, usize::MAX).await;
-            world.mend(n).await;
+            world.repair_gaps(n).await;
         }
         let mut wants = world.broker.take_signals().into();
         world.answer(&mut wants).await;
@@ -633,7 +633,7 @@ async fn mixed(safeguards: Safeguards) -> f64 {
 fn each_safeguard_is_needed() {
     let all = Safeguards::default();
     run(async {
-        let few = |limits: &mut Limits| (limits.facts_at_once, limits.facts_per_s) = (20.0, 0.02);
+        let few = |limits: &mut Limits| (limits.attempt_burst, limits.attempts_per_s) = (20.0, 0.02);
         let fewer = |limits: &mut Limits| {
             few(limits);
             limits.waiting_bytes = 500;
@@ -643,7 +643,7 @@ fn each_safeguard_is_needed() {
         let (learned, far) = flooded(all, fewer).await;
         assert!(learned < 30 && far <= 1e-9, "{learned} at once, {far} apart later, what did not fit in is asked for");
         assert!(flooded(Safeguards { floods: false, ..all }, few).await.0 > 100, "without a limit of facts");
-        let few = |limits: &mut Limits| (limits.keys_at_once, limits.keys_per_s) = (5.0, 0.005);
+        let few = |limits: &mut Limits| (limits.new_key_burst, limits.new_keys_per_s) = (5.0, 0.005);
         let (learned, far) = flooded(all, few).await;
         assert!(learned < 30 && far <= 1e-9, "{learned} at once, {far} apart later");
         assert!(flooded(Safeguards { keys: false, ..all }, few).await.0 > 100, "without a limit of new keys");

@@ -11,16 +11,16 @@ use std::time::Duration;
 use common::{Luck, NOW, Node, assert_same, attempt, naive, options, selector, settle};
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Tag};
-use fetchwise::evidence::Share;
+use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::journal::replication::fold;
 use fetchwise::journal::{Journal, JournalOptions, TombstoneTarget, maintenance};
 use fetchwise::selector::Selector;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::Scope;
-use fetchwise_fleet::model::evidence_snapshot::{Head, Note, believe, pack, unpack};
+use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, SnapshotNote, validate, pack, unpack};
 use fetchwise_fleet::model::intervals::Intervals;
-use fetchwise_fleet::transport::in_process::Memory;
+use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Blobs, Transport};
 use proptest::prelude::*;
 
@@ -78,14 +78,14 @@ fn made(now: Timestamp, what: u8, n: u8) -> Attempt {
     attempt
 }
 
-fn share_of(dir: &Path, upto: u64, now: Timestamp, withheld: Option<u64>) -> (Head, Share) {
+fn share_of(dir: &Path, upto: u64, now: Timestamp, withheld: Option<u64>) -> (SnapshotHead, EvidenceSnapshot) {
     let latest = Timestamp::from_millis(now.as_millis() + 600_000);
     let is_out = |seq: u64| Some(seq) == withheld;
     let leaves_out: Option<&dyn Fn(u64) -> bool> = if withheld.is_some() { Some(&is_out) } else { None };
     let blank = fading();
     let half_life_ms = blank.half_life_ms();
     let share = fold(dir, &blank, upto, leaves_out, latest).unwrap().share;
-    let head = Head { epoch: 1, covers: [(1, Intervals::of(1, upto))].into(), half_life_ms, ..Head::default() };
+    let head = SnapshotHead { epoch: 1, covers: [(1, Intervals::of(1, upto))].into(), half_life_ms, ..SnapshotHead::default() };
     // As other nodes read it.
     unpack(&pack(&head, &share).unwrap()).unwrap()
 }
@@ -129,9 +129,9 @@ proptest! {
         prop_assume!(last > 0);
         for withheld in [None, Some(withheld)] {
             let (head, share) = share_of(dir.path(), last, now, withheld);
-            prop_assert_eq!(believe(&head, &share, fading().half_life_ms(), Some(now)), Ok(()));
-            prop_assert_eq!(believe(&head, &share.general(), fading().half_life_ms(), Some(now)), Ok(()));
-            prop_assert_eq!(believe(&head, &share, fading().half_life_ms(), None), Ok(()));
+            prop_assert_eq!(validate(&head, &share, fading().half_life_ms(), Some(now)), Ok(()));
+            prop_assert_eq!(validate(&head, &share.global_part(), fading().half_life_ms(), Some(now)), Ok(()));
+            prop_assert_eq!(validate(&head, &share, fading().half_life_ms(), None), Ok(()));
         }
     }
 }
@@ -144,16 +144,16 @@ fn what_attempts_cannot_have_shown_is_not_believed() {
         let mut luck = Luck(3);
         (0..attempts).for_each(|n| liar.observe(&attempt(&mut luck, 4, ahead_ms + n)));
         let covers = [(1, Intervals::of(1, positions))].into();
-        let head = Head { epoch: 1, covers, half_life_ms, ..Head::default() };
-        believe(&head, &liar.share(NOW, 0.0), half_life_ms, Some(NOW))
+        let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
+        validate(&head, &liar.share(NOW, 0.0), half_life_ms, Some(NOW))
     };
     assert_eq!(told(300, -1000, 300), Ok(()));
     assert_eq!(told(300, 1_800_000, 300), Ok(()), "its clock is half an hour ahead");
     assert_eq!(told(300, -1000, 200), Err("it weighs more than its attempts can"));
     assert_eq!(told(300, 40 * DAY_MS, 300), Err("it weighs more than its attempts can"), "of days to come");
-    let head = Head { half_life_ms, ..Head::default() };
-    assert_eq!(believe(&head, &Share::default(), half_life_ms, None), Err("it does not say what it is of"));
-    assert_eq!(believe(&head, &Share::default(), 1, None), Err("its half-life is another one"));
+    let head = SnapshotHead { half_life_ms, ..SnapshotHead::default() };
+    assert_eq!(validate(&head, &EvidenceSnapshot::default(), half_life_ms, None), Err("it does not say what it is of"));
+    assert_eq!(validate(&head, &EvidenceSnapshot::default(), 1, None), Err("its half-life is another one"));
 }
 
 /// Stores a snapshot that claims ten times the attempts of its positions.
@@ -162,8 +162,8 @@ async fn lie(node: &Node, clock: &Arc<Clock>, positions: u64) {
     (0..positions as i64 * 10).for_each(|n| liar.observe(&attempt(&mut luck, 2, n - 100_000)));
     let share = liar.share(NOW, 0.0);
     let (covers, half_life_ms) = ([(1, Intervals::of(1, positions))].into(), share.half_life_ms().unwrap());
-    let head = Head { epoch: 1, covers, half_life_ms, ..Head::default() };
-    let note = serde_json::to_string(&Note { epoch: 1, position: positions }).unwrap();
+    let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
+    let note = serde_json::to_string(&SnapshotNote { epoch: 1, position: positions }).unwrap();
     let hands = node.broker.node(node.name());
     let blobs: &dyn Blobs = Transport::blobs(&hands);
     blobs.put(&node.name().to_string(), &note, pack(&head, &share).unwrap()).await.unwrap();
@@ -171,7 +171,7 @@ async fn lie(node: &Node, clock: &Arc<Clock>, positions: u64) {
 
 fn refused(of: &Node, liar: &Node) -> Option<String> {
     let (status, name) = (of.up().fleet.status(), liar.name().to_string());
-    status.peers.into_iter().find(|peer| peer.origin == name).and_then(|peer| peer.rejected)
+    status.peers.into_iter().find(|peer| peer.node_id == name).and_then(|peer| peer.rejected)
 }
 
 /// A new node refuses the snapshot, names its node and the reason, counts it once, and learns that node's published
@@ -179,11 +179,11 @@ fn refused(of: &Node, liar: &Node) -> Option<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_share_that_weighs_too_much_is_refused_and_what_its_node_has_published_is_learned() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
-    let broker = Memory::new(Arc::clone(&clock), 3);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 3);
     let mut nodes: Vec<Node> = (0..2).map(|n| Node::new(dir.path().join(n.to_string()), &broker, &clock)).collect();
     let mut settings = options();
     // No later snapshot replaces the false one.
-    settings.timing.share_after = u64::MAX;
+    settings.timing.snapshot_after = u64::MAX;
     nodes[0].start(settings).await.unwrap();
     let mut luck = Luck(4);
     (0..80).for_each(|n| nodes[0].record(&attempt(&mut luck, 10, n - 1000)));
@@ -202,7 +202,7 @@ async fn a_share_that_weighs_too_much_is_refused_and_what_its_node_has_published
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sites_are_not_taken_out_of_a_share_that_weighs_too_much() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
-    let broker = Memory::new(Arc::clone(&clock), 4);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 4);
     let mut nodes: Vec<Node> = (0..2).map(|n| Node::new(dir.path().join(n.to_string()), &broker, &clock)).collect();
     let own = || {
         let mut own = options();

@@ -10,15 +10,15 @@ use std::time::Duration;
 use common::{Luck, NOW, Node, Running, assert_same, attempt, naive, options, settle};
 use fetchwise::journal::Journal;
 use fetchwise::time::Clock;
-use fetchwise_fleet::Origin;
-use fetchwise_fleet::transport::in_process::Memory;
+use fetchwise_fleet::NodeId;
+use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-fn town(nodes: usize, dir: &Path) -> (Arc<Memory>, Arc<Clock>, Vec<Node>) {
+fn town(nodes: usize, dir: &Path) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<Node>) {
     let clock = Arc::new(Clock::fixed(NOW));
-    let broker = Memory::new(Arc::clone(&clock), 7);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 7);
     let all = (0..nodes).map(|n| Node::new(dir.join(format!("node{n}")), &broker, &clock)).collect();
     (broker, clock, all)
 }
@@ -108,7 +108,7 @@ async fn a_broker_that_loses_doubles_and_shuffles_is_made_up_for() {
         double: 0.3,
         shuffle: 20,
         lose_signal: 0.3,
-        forget_answer: 0.1,
+        lose_response: 0.1,
         ..Faults::default()
     });
     for node in &mut nodes {
@@ -134,7 +134,7 @@ async fn a_liar_is_taken_out_and_comes_back_whole() {
     let (broker, clock, mut nodes) = town(3, dir.path());
     let mut luck = Luck(4);
     let mut options = options();
-    options.timing.keep_after = 10;
+    options.timing.store_snapshot_after = 10;
     for node in &mut nodes {
         node.start(options.clone()).await.unwrap();
     }
@@ -144,7 +144,7 @@ async fn a_liar_is_taken_out_and_comes_back_whole() {
     }
     settle(&nodes, WITHIN).await;
     let liar = nodes[2].name();
-    let operator = broker.node(fetchwise_fleet::Origin::random());
+    let operator = broker.node(fetchwise_fleet::NodeId::random());
     operator.put(Table::Excluded, &liar.to_string(), "it lies".into()).await.unwrap();
     record(&nodes, &mut luck, 100);
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -173,7 +173,7 @@ async fn a_liar_is_taken_out_and_comes_back_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_domain_is_forgotten_everywhere_whenever_its_facts_come() {
-    use fetchwise_fleet::sync::forget::tell_forgotten;
+    use fetchwise_fleet::sync::forget::notify_forgotten;
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town(4, dir.path());
     let mut luck = Luck(5);
@@ -187,8 +187,8 @@ async fn a_domain_is_forgotten_everywhere_whenever_its_facts_come() {
     broker.cut(cut, true);
     record(&nodes[..3], &mut luck, 300);
     let domain = "shop.site0.example";
-    let operator = broker.node(fetchwise_fleet::Origin::random());
-    tell_forgotten(&operator, domain, NOW).await.unwrap();
+    let operator = broker.node(fetchwise_fleet::NodeId::random());
+    notify_forgotten(&operator, domain, NOW).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     broker.cut(cut, false);
     nodes[3].start(options()).await.unwrap();
@@ -336,14 +336,14 @@ async fn a_node_from_the_future_is_set_aside_until_an_operator_says_otherwise() 
     settle(&nodes, WITHIN).await;
     let before = nodes[0].evidence();
     // It claims so itself, and its claim is not accepted.
-    let liar = fetchwise_fleet::Origin::random();
+    let liar = fetchwise_fleet::NodeId::random();
     let hands = broker.node(liar);
     let publish = |first: u64, ms: i64| {
         let mut builder = Builder::new(1, 0, first);
         let attempt = attempt(&mut Luck(1), 5, ms);
         let heuristics: Vec<(&str, &str)> =
             attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
-        let fact = fetchwise::evidence::Fact {
+        let fact = fetchwise::evidence::RemoteAttempt {
             at: attempt.attempted_at,
             fetcher: "direct_access",
             weight: 1.0,
@@ -364,10 +364,10 @@ async fn a_node_from_the_future_is_set_aside_until_an_operator_says_otherwise() 
     for node in &nodes {
         assert_same("unharmed", &node.evidence(), &before);
         let status = node.up().fleet.status();
-        let peer = status.peers.iter().find(|peer| peer.origin == liar.to_string()).unwrap();
+        let peer = status.peers.iter().find(|peer| peer.node_id == liar.to_string()).unwrap();
         assert!(peer.aside.is_some(), "{peer:?}");
     }
-    nodes[0].up().fleet.hear(liar).await.unwrap();
+    nodes[0].up().fleet.readmit(liar).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(nodes[0].up().fleet.status().peers.iter().any(|peer| peer.aside.is_some()), "it says the same again");
 }
@@ -402,7 +402,7 @@ async fn a_node_that_evicts_keys_is_exact_in_those_that_it_has_kept_and_spoils_n
     let (journal, _) = Journal::open(&small, JournalOptions::default()).unwrap();
     let few = fetchwise::Selector::builder().around(NOW).max_keys(60).clock(Arc::clone(&clock)).build().unwrap();
     let (journal, few) = (Arc::new(journal), Arc::new(few));
-    let hands = Arc::new(broker.node(fetchwise_fleet::Origin::random()));
+    let hands = Arc::new(broker.node(fetchwise_fleet::NodeId::random()));
     let fleet = fetchwise_fleet::Fleet::join(journal, Arc::clone(&few), hands, options()).await.unwrap();
     // One host that all nodes fetch again and again, and many that are fetched once.
     for n in 0..1500i64 {
@@ -413,11 +413,11 @@ async fn a_node_that_evicts_keys_is_exact_in_those_that_it_has_kept_and_spoils_n
     settle(&nodes, WITHIN).await;
     for _ in 0..200 {
         tokio::time::sleep(Duration::from_millis(30)).await;
-        if fleet.quiet() && fleet.status().peers.iter().map(|peer| peer.position).sum::<u64>() == 1500 {
+        if fleet.is_converged() && fleet.status().peers.iter().map(|peer| peer.position).sum::<u64>() == 1500 {
             break;
         }
     }
-    assert!(fleet.quiet() && few.evicted_keys() > 0, "{:?}", fleet.status());
+    assert!(fleet.is_converged() && few.evicted_keys() > 0, "{:?}", fleet.status());
     expect_all(&nodes, &clock);
     let whole = &nodes[0].up().selector;
     let of = |selector: &fetchwise::Selector| {
@@ -431,12 +431,12 @@ async fn a_node_that_evicts_keys_is_exact_in_those_that_it_has_kept_and_spoils_n
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_ends_says_how_far_it_has_come() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
-    let broker = Memory::new(Arc::clone(&clock), 4);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 4);
     let mut node = Node::new(dir.path().join("node"), &broker, &clock);
-    let (hands, name) = (broker.node(Origin::random()), node.name().to_string());
+    let (hands, name) = (broker.node(NodeId::random()), node.name().to_string());
     let mut settings = options();
     // It ends before it would send a heartbeat by itself.
-    settings.timing.presence = Duration::from_secs(3600);
+    settings.timing.heartbeat = Duration::from_secs(3600);
     let mut said = Vec::new();
     for ends in ["crash", "stop", "crash"] {
         node.start(settings.clone()).await.unwrap();

@@ -11,27 +11,27 @@ use common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, u
 use fetchwise::Selector;
 use fetchwise::time::Clock;
 use fetchwise::visit::{VisitOutcome, Fetch};
-use fetchwise_fleet::Origin;
-use fetchwise_fleet::transport::in_process::{Faults, Memory};
+use fetchwise_fleet::NodeId;
+use fetchwise_fleet::transport::in_process::{Faults, InProcessBroker};
 
-fn town(n: usize) -> (Arc<Memory>, Arc<Clock>, Vec<(Origin, Sharer)>) {
+fn town(n: usize) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<(NodeId, Sharer)>) {
     let clock = Arc::new(Clock::fixed(NOW));
-    let broker = Memory::new(Arc::clone(&clock), 7);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 7);
     let node = |_| {
-        let own = Origin::random();
+        let own = NodeId::random();
         (own, sharer(Arc::new(broker.node(own)), own, &clock, ""))
     };
     let nodes = (0..n).map(node).collect();
     (broker, clock, nodes)
 }
 
-async fn paused_by(nodes: &[(Origin, Sharer)], by: usize, host: &str) {
+async fn paused_by(nodes: &[(NodeId, Sharer)], by: usize, host: &str) {
     (0..3).for_each(|page| be_blocked(&nodes[by].1, host, page));
     until("a pause at all", || nodes.iter().all(|(_, node)| node.selector.host_pause(host).is_some())).await;
 }
 
 /// Returns the numbers of trials that were won, and of those that were made without the broker.
-fn trials(nodes: &[(Origin, Sharer)]) -> (u64, u64) {
+fn trials(nodes: &[(NodeId, Sharer)]) -> (u64, u64) {
     let counts = nodes.iter().map(|(_, node)| node.hosts.counts());
     counts.fold((0, 0), |(won, own), counts| (won + counts.trials, own + counts.own_trials))
 }
@@ -54,7 +54,7 @@ async fn a_trial_that_begins_before_its_claim_is_answered_is_counted() {
     let (broker, clock, nodes) = town(2);
     paused_by(&nodes, 0, "e.org").await;
     // Watchers see the trial long before its claim gets a response.
-    broker.set_faults(Faults { late_answer: Duration::from_secs(3), ..Faults::default() });
+    broker.set_faults(Faults { response_delay: Duration::from_secs(3), ..Faults::default() });
     clock.set(clock.now().saturating_add(PAUSE));
     let mut trial = visit(&nodes[1].1, "e.org", 9);
     let fetch = goes(&mut trial).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_trial_that_begins_before_its_claim_is_answered_is_counted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_get_lost_make_no_second_trial_and_hide_no_end() {
     let (broker, clock, nodes) = town(3);
-    broker.set_faults(Faults { forget_answer: 1.0, ..Faults::default() });
+    broker.set_faults(Faults { lose_response: 1.0, ..Faults::default() });
     for (host, is_fine) in [("fine.org", true), ("blocked.org", false)] {
         paused_by(&nodes, 0, host).await;
         clock.set(clock.now().saturating_add(PAUSE));
@@ -103,8 +103,8 @@ async fn who_tries_more_than_a_hundred_hosts_out_is_believed_about_all_of_them()
         hosts.iter().all(|host| nodes[..2].iter().all(|(_, node)| of(node, host) == of(&nodes[2].1, host)))
     })
     .await;
-    let unbelieved: u64 = nodes.iter().map(|(_, node)| node.hosts.counts().unbelieved).sum();
-    assert_eq!((trials(&nodes), unbelieved), ((150, 0), 0));
+    let rejected: u64 = nodes.iter().map(|(_, node)| node.hosts.counts().rejected).sum();
+    assert_eq!((trials(&nodes), rejected), ((150, 0), 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,7 +12,7 @@ use fetchwise::attempt::Attempt;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::model::status::PeerStatus;
-use fetchwise_fleet::transport::in_process::Memory;
+use fetchwise_fleet::transport::in_process::InProcessBroker;
 
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -21,9 +21,9 @@ fn town(nodes: usize, dir: &Path) -> (Arc<Clock>, Vec<Node>) {
     (clock, all)
 }
 
-fn town_around(nodes: usize, dir: &Path) -> (Arc<Memory>, Arc<Clock>, Vec<Node>) {
+fn town_around(nodes: usize, dir: &Path) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<Node>) {
     let clock = Arc::new(Clock::fixed(NOW));
-    let broker = Memory::new(Arc::clone(&clock), 7);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 7);
     let all = (0..nodes).map(|n| Node::new(dir.join(format!("node{n}")), &broker, &clock)).collect();
     (broker, clock, all)
 }
@@ -46,7 +46,7 @@ fn expect_all(nodes: &[Node], clock: &Arc<Clock>) {
 /// Returns what `of` knows of `node`.
 fn peer(of: &Node, node: &Node) -> Option<PeerStatus> {
     let name = node.name().to_string();
-    of.up().fleet.status().peers.into_iter().find(|peer| peer.origin == name)
+    of.up().fleet.status().peers.into_iter().find(|peer| peer.node_id == name)
 }
 
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -70,7 +70,7 @@ async fn a_flood_waits_its_node_is_named_and_all_is_learned_when_it_is_over() {
     let dir = tempfile::tempdir().unwrap();
     let (clock, mut nodes) = town(3, dir.path());
     let mut tight = options();
-    (tight.limits.facts_at_once, tight.limits.facts_per_s) = (300.0, 40.0);
+    (tight.limits.attempt_burst, tight.limits.attempts_per_s) = (300.0, 40.0);
     // The waiting messages do not all fit.
     tight.limits.waiting_bytes = 8 << 10;
     for (n, node) in nodes.iter_mut().enumerate() {
@@ -101,7 +101,7 @@ async fn who_brings_too_many_keys_waits() {
     let dir = tempfile::tempdir().unwrap();
     let (clock, mut nodes) = town(2, dir.path());
     let mut tight = options();
-    (tight.limits.keys_at_once, tight.limits.keys_per_s) = (500.0, 100.0);
+    (tight.limits.new_key_burst, tight.limits.new_keys_per_s) = (500.0, 100.0);
     nodes[0].start(options()).await.unwrap();
     nodes[1].start(tight).await.unwrap();
     let mut luck = Luck(32);
@@ -153,7 +153,7 @@ async fn flooded_with_keys(is_doubted: bool) -> usize {
     let (clock, mut nodes) = town(2, dir.path());
     nodes[1].max_keys = Some(600);
     let mut tight = options();
-    (tight.limits.keys_at_once, tight.limits.keys_per_s) = (300.0, 100.0);
+    (tight.limits.new_key_burst, tight.limits.new_keys_per_s) = (300.0, 100.0);
     tight.safeguards.doubt = is_doubted;
     nodes[0].start(options()).await.unwrap();
     nodes[1].start(tight).await.unwrap();
@@ -198,14 +198,14 @@ async fn the_share_of_who_has_left_for_good_goes_when_nothing_is_left_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town_around(3, dir.path());
     let mut often = options();
-    often.timing.keep_after = 1;
+    often.timing.store_snapshot_after = 1;
     for node in &mut nodes {
         node.start(often.clone()).await.unwrap();
     }
     let mut luck = Luck(34);
     record(&nodes[0], &mut luck, 200, 20);
     settle(&nodes, WITHIN).await;
-    let (gone, operator) = (nodes[0].name(), broker.node(fetchwise_fleet::Origin::random()));
+    let (gone, operator) = (nodes[0].name(), broker.node(fetchwise_fleet::NodeId::random()));
     let names = async || operator.list().await.unwrap().into_iter().map(|info| info.name).collect::<Vec<_>>();
     until("it has a share", || nodes[0].up().fleet.status().share > 0).await;
     let weight = |node: &Node| {

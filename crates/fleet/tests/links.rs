@@ -12,25 +12,25 @@ use common::visits::until;
 use common::{NOW, options};
 use fetchwise::fetch_result::Outcome;
 use fetchwise::time::{Clock, Timestamp};
-use fetchwise_fleet::Origin;
-use fetchwise_fleet::peer_store::node_state::State;
-use fetchwise_fleet::sync::forget::tell_forgotten;
-use fetchwise_fleet::transport::in_process::Memory;
+use fetchwise_fleet::NodeId;
+use fetchwise_fleet::peer_store::node_state::NodeState;
+use fetchwise_fleet::sync::forget::notify_forgotten;
+use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};
 
-async fn node(dir: &Path, broker: &Arc<Memory>, clock: &Arc<Clock>, egress: &str) -> Crawling {
+async fn node(dir: &Path, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>, egress: &str) -> Crawling {
     std::fs::create_dir_all(dir).unwrap();
-    let state = State::load(dir).unwrap().unwrap_or_else(|| State::new(Origin::random()));
+    let state = State::load(dir).unwrap().unwrap_or_else(|| State::new(NodeId::random()));
     state.save(dir).unwrap();
     let mut options = options();
     options.egress_group = egress.to_owned();
-    options.timing.keep_after = 4;
-    Crawling::start(dir, Arc::new(broker.node(state.origin)), clock, options).await
+    options.timing.store_snapshot_after = 4;
+    Crawling::start(dir, Arc::new(broker.node(state.node_id)), clock, options).await
 }
 
-fn town() -> (tempfile::TempDir, Arc<Clock>, Arc<Memory>) {
+fn town() -> (tempfile::TempDir, Arc<Clock>, Arc<InProcessBroker>) {
     let clock = Arc::new(Clock::fixed(NOW));
-    let broker = Memory::new(Arc::clone(&clock), 7);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 7);
     (tempfile::tempdir().unwrap(), clock, broker)
 }
 
@@ -82,18 +82,18 @@ async fn what_is_forgotten_or_excluded_keeps_no_link_waiting() {
     let (dir, clock, broker) = town();
     let a = node(&dir.path().join("a"), &broker, &clock, "").await;
     let b = node(&dir.path().join("b"), &broker, &clock, "").await;
-    let operator = broker.node(Origin::random());
+    let operator = broker.node(NodeId::random());
     let (link, other) = ("https://e.org/1", "https://f.org/1");
     assert_eq!((a.ask(link, blocked()).await, a.ask(other, blocked()).await), (None, None));
     until("the pauses at the other", || b.pause(link).is_some() && b.pause(other).is_some()).await;
-    tell_forgotten(&operator, "e.org", clock.now()).await.unwrap();
+    notify_forgotten(&operator, "e.org", clock.now()).await.unwrap();
     until("the domain's end", || b.pause(link).is_none()).await;
     assert!(b.pause(other).is_some());
-    operator.put(Table::Excluded, &a.fleet.origin().to_string(), "it lies".into()).await.unwrap();
+    operator.put(Table::Excluded, &a.fleet.node_id().to_string(), "it lies".into()).await.unwrap();
     until("the node's end", || b.pause(other).is_none()).await;
     assert_eq!(b.ask(other, Outcome::Content).await, None);
     // It counts again, and its states that still apply with it.
-    operator.delete(Table::Excluded, &a.fleet.origin().to_string(), None).await.unwrap();
+    operator.delete(Table::Excluded, &a.fleet.node_id().to_string(), None).await.unwrap();
     until("the pause again", || b.pause(other).is_some()).await;
     heard(&b, &a).await;
     clock.set(Timestamp::from_millis(NOW.as_millis() + 600_000));
@@ -109,14 +109,14 @@ async fn a_newcomer_knows_from_a_share_which_links_wait() {
         assert_eq!(a.ask(link, blocked()).await, None);
     }
     assert!(a.selector.unpause_link(two, clock.now()).is_some());
-    let (pause, operator) = (a.pause(one), broker.node(Origin::random()));
+    let (pause, operator) = (a.pause(one), broker.node(NodeId::random()));
     assert!(pause.is_some() && a.pause(two).is_none());
     a.journal.flush().await.unwrap();
     let Crawling { fleet, .. } = a;
     fleet.leave().await.unwrap();
     // The snapshot is all that is left of it; no node can be asked.
     broker.age_out(u64::MAX);
-    tell_forgotten(&operator, "g.org", clock.now()).await.unwrap();
+    notify_forgotten(&operator, "g.org", clock.now()).await.unwrap();
     let there = dir.path().join("b");
     let b = node(&there, &broker, &clock, "").await;
     until("the share", || b.fleet.status().counts.snapshots_applied == 1).await;

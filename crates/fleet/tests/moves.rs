@@ -16,21 +16,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{Luck, NOW, Node, assert_same, attempt, options, selector, settle, with_fact};
 use fetchwise::attempt::Attempt;
-use fetchwise::evidence::Share;
+use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::journal::{self, Entry};
 use fetchwise::time::Clock;
 use fetchwise_fleet::model::rendezvous::owner;
-use fetchwise_fleet::sync::forget::tell_forgotten;
-use fetchwise_fleet::transport::in_process::Memory;
+use fetchwise_fleet::sync::forget::notify_forgotten;
+use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};
-use fetchwise_fleet::{Options, Origin, Scope};
+use fetchwise_fleet::{Options, NodeId, Scope};
 
 const SOON: Duration = Duration::from_secs(60);
 
 fn own_scope() -> Options {
     let mut options = options();
     options.scope = Scope::Own;
-    options.timing.general = Duration::from_millis(40);
+    options.timing.global_min_interval = Duration::from_millis(40);
     options.timing.owner = Duration::from_millis(1500);
     options.timing.lease = Duration::from_millis(400);
     options
@@ -38,19 +38,19 @@ fn own_scope() -> Options {
 
 /// A pool in which every node crawls every site.
 struct Pool {
-    broker: Arc<Memory>,
+    broker: Arc<InProcessBroker>,
     clock: Arc<Clock>,
     nodes: Vec<Node>,
     /// By node and source: the owners of sites at the handover, and the number of attempts that the source had
     /// recorded.
-    taken: HashMap<(usize, usize), (Vec<Origin>, usize)>,
+    taken: HashMap<(usize, usize), (Vec<NodeId>, usize)>,
     recorded: Vec<usize>,
 }
 
 impl Pool {
     async fn new(count: usize, dir: &Path) -> Self {
         let clock = Arc::new(Clock::fixed(NOW));
-        let broker = Memory::new(Arc::clone(&clock), 1);
+        let broker = InProcessBroker::new(Arc::clone(&clock), 1);
         let nodes = (0..count).map(|n| Node::new(dir.join(n.to_string()), &broker, &clock)).collect();
         Self { broker, clock, nodes, taken: HashMap::new(), recorded: vec![0; count] }
     }
@@ -86,7 +86,7 @@ impl Pool {
     async fn dies(&mut self, index: usize) {
         let name = self.nodes[index].name();
         self.nodes[index].crash().await;
-        self.broker.node(Origin::random()).delete(Table::Nodes, &name.to_string(), None).await.unwrap();
+        self.broker.node(NodeId::random()).delete(Table::Nodes, &name.to_string(), None).await.unwrap();
         let begun = std::time::Instant::now();
         while self.nodes.iter().filter_map(|n| n.running.as_ref()).any(|up| up.fleet.nodes().contains(&name)) {
             assert!(begun.elapsed() < SOON, "it is still among those that sites are divided among");
@@ -98,7 +98,7 @@ impl Pool {
     }
 
     /// Returns what a node must know; `counts` selects the attempts of a node.
-    fn expected(&self, index: usize, counts: impl Fn(usize, &Attempt) -> bool) -> Share {
+    fn expected(&self, index: usize, counts: impl Fn(usize, &Attempt) -> bool) -> EvidenceSnapshot {
         let oracle = selector(&self.clock);
         for (by, node) in self.nodes.iter().enumerate() {
             let mut number = 0;
@@ -180,11 +180,11 @@ async fn what_was_taken_of_an_excluded_node_goes_and_a_forgotten_domain_goes_fro
     pool.begin(2).await;
     pool.check("it began", |_, _| true);
 
-    let (liar, hands) = (pool.nodes[1].name().to_string(), pool.broker.node(Origin::random()));
+    let (liar, hands) = (pool.nodes[1].name().to_string(), pool.broker.node(NodeId::random()));
     hands.put(Table::Excluded, &liar, Bytes::new()).await.unwrap();
     let is_out = |pool: &Pool, index: usize| {
         let status = pool.nodes[index].up().fleet.status();
-        status.peers.iter().any(|peer| peer.origin == liar && peer.excluded)
+        status.peers.iter().any(|peer| peer.node_id == liar && peer.excluded)
     };
     wait(|| is_out(&pool, 0) && is_out(&pool, 2)).await;
     for index in [0, 2] {
@@ -206,7 +206,7 @@ async fn what_was_taken_of_an_excluded_node_goes_and_a_forgotten_domain_goes_fro
         owner(site, &nodes) == Some(name) && pool.nodes[2].evidence().has_domain(domain)
     };
     let (_, domain) = domains.find(is_known).unwrap();
-    tell_forgotten(&hands, &domain, NOW).await.unwrap();
+    notify_forgotten(&hands, &domain, NOW).await.unwrap();
     wait(|| pool.nodes.iter().all(|node| node.up().fleet.status().forgot == 1)).await;
     pool.settle().await;
     assert!(pool.nodes.iter().all(|node| !node.evidence().has_domain(&domain)));
@@ -224,7 +224,7 @@ async fn nobody_is_taken_to_have_gone_because_the_broker_was() {
     pool.begin(1).await;
     pool.record(0, 100).await;
     pool.record(1, 100).await;
-    let names: Vec<Origin> = pool.nodes.iter().map(Node::name).collect();
+    let names: Vec<NodeId> = pool.nodes.iter().map(Node::name).collect();
     names.iter().for_each(|name| pool.broker.cut(*name, true));
     tokio::time::sleep(Duration::from_millis(2500)).await;
     // The broker comes back with an empty table of nodes.
@@ -258,7 +258,7 @@ async fn what_was_taken_is_foreign_to_who_looks_at_the_directory() {
     let found = pool.nodes[1].evidence();
     pool.nodes[1].crash().await;
     let foreign = selector(&pool.clock);
-    fetchwise_fleet::peer_store::foreign(&own, &foreign).unwrap();
+    fetchwise_fleet::peer_store::load_peers(&own, &foreign).unwrap();
     assert_same("all of it", &foreign.share(NOW, 0.0), &found);
-    assert!(!found.is_general(), "sites of its own are in it");
+    assert!(!found.is_global(), "sites of its own are in it");
 }

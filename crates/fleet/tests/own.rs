@@ -12,24 +12,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{Luck, NOW, Node, assert_same, attempt, naive, options, selector, settle, with_fact};
 use fetchwise::attempt::Attempt;
-use fetchwise::evidence::Share;
+use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::journal::{self, Entry};
 use fetchwise::time::Clock;
-use fetchwise_fleet::model::evidence_snapshot::Head;
+use fetchwise_fleet::model::evidence_snapshot::SnapshotHead;
 use fetchwise_fleet::model::global_evidence::{pack, unpack};
 use fetchwise_fleet::model::intervals::Intervals;
 use fetchwise_fleet::model::rendezvous::owner;
-use fetchwise_fleet::sync::forget::tell_forgotten;
-use fetchwise_fleet::transport::in_process::Memory;
+use fetchwise_fleet::sync::forget::notify_forgotten;
+use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};
-use fetchwise_fleet::{FleetError, Options, Origin, Scope};
+use fetchwise_fleet::{FleetError, Options, NodeId, Scope};
 
 const SOON: Duration = Duration::from_secs(60);
 
 fn own_scope() -> Options {
     let mut options = options();
     options.scope = Scope::Own;
-    options.timing.general = Duration::from_millis(40);
+    options.timing.global_min_interval = Duration::from_millis(40);
     options
 }
 
@@ -37,7 +37,7 @@ fn clock() -> Arc<Clock> {
     Arc::new(Clock::fixed(NOW))
 }
 
-async fn nodes(count: usize, dir: &Path, broker: &Arc<Memory>, clock: &Arc<Clock>) -> Vec<Node> {
+async fn nodes(count: usize, dir: &Path, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>) -> Vec<Node> {
     let mut nodes: Vec<Node> = (0..count).map(|n| Node::new(dir.join(n.to_string()), broker, clock)).collect();
     for node in &mut nodes {
         node.start(own_scope()).await.unwrap();
@@ -54,7 +54,7 @@ fn record(node: &Node, seed: u64, count: i64) {
 }
 
 /// Returns what a node must know: all of its own, and the global evidence of the others, folded attempt by attempt.
-fn expected(own: &Path, others: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&Attempt) -> bool) -> Share {
+fn expected(own: &Path, others: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&Attempt) -> bool) -> EvidenceSnapshot {
     let oracle = selector(clock);
     for dir in others.iter().copied().chain([own]) {
         journal::replay(dir, |_, entry| match entry {
@@ -86,15 +86,15 @@ fn assert_all_as_expected(what: &str, nodes: &[Node], counts: impl Fn(&Attempt) 
 
 fn assert_general(what: &str, nodes: &[Node], counts: impl Fn(&Path, &Attempt) -> bool) {
     for node in nodes.iter().filter(|node| node.running.is_some()) {
-        let expected = naive(&dirs(nodes), &node.clock, &counts).general();
-        assert_same(what, &node.evidence().general(), &expected);
+        let expected = naive(&dirs(nodes), &node.clock, &counts).global_part();
+        assert_same(what, &node.evidence().global_part(), &expected);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_belongs_to_no_one_site_is_known_by_all_and_sites_by_their_own_node() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
-    let broker = Memory::new(Arc::clone(&clock), 1);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 1);
     let mut nodes = nodes(4, dir.path(), &broker, &clock).await;
     for round in 0..3 {
         nodes.iter().zip(0..).for_each(|(node, n)| record(node, round * 10 + n, 120));
@@ -103,7 +103,7 @@ async fn what_belongs_to_no_one_site_is_known_by_all_and_sites_by_their_own_node
     assert_all_as_expected("while they run", &nodes, |_| true);
     let all = naive(&dirs(&nodes), &clock, |_, _| true);
     for node in &nodes {
-        assert_same("what belongs to all", &node.evidence().general(), &all.general());
+        assert_same("what belongs to all", &node.evidence().global_part(), &all.global_part());
         let status = node.up().fleet.status();
         assert_eq!((status.scope.as_str(), status.counts.received), ("own", 0), "facts are nobody's to read");
         assert!(status.counts.global_snapshots_applied >= 3 && status.counts.global_snapshots_published >= 1, "{:?}", status.counts);
@@ -118,16 +118,16 @@ async fn what_belongs_to_no_one_site_is_known_by_all_and_sites_by_their_own_node
     }
     assert_all_as_expected("from the disk", &nodes, |_| true);
     let foreign = selector(&clock);
-    assert_eq!(fetchwise_fleet::peer_store::foreign(&nodes[0].dir, &foreign).unwrap(), 3);
-    assert!(foreign.share(NOW, 0.0).is_general());
+    assert_eq!(fetchwise_fleet::peer_store::load_peers(&nodes[0].dir, &foreign).unwrap(), 3);
+    assert!(foreign.share(NOW, 0.0).is_global());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_of_what_others_said_holds_the_newest_of_each() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
-    let broker = Memory::new(Arc::clone(&clock), 2);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 2);
     let mut options = own_scope();
-    options.timing.keep_after = 3;
+    options.timing.store_snapshot_after = 3;
     let mut nodes: Vec<Node> = (0..3).map(|n| Node::new(dir.path().join(n.to_string()), &broker, &clock)).collect();
     for node in &mut nodes {
         node.start(options.clone()).await.unwrap();
@@ -149,14 +149,14 @@ async fn a_snapshot_of_what_others_said_holds_the_newest_of_each() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_excluded_nodes_image_goes_and_comes_back() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
-    let broker = Memory::new(Arc::clone(&clock), 3);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 3);
     let mut nodes = nodes(3, dir.path(), &broker, &clock).await;
     nodes.iter().zip(0..).for_each(|(node, n)| record(node, n, 150));
     settle(&nodes, SOON).await;
-    let (liar, hands) = (nodes[2].name(), broker.node(Origin::random()));
+    let (liar, hands) = (nodes[2].name(), broker.node(NodeId::random()));
     hands.put(Table::Excluded, &liar.to_string(), Bytes::new()).await.unwrap();
     let is_out =
-        |node: &Node| node.up().fleet.status().peers.iter().any(|p| p.origin == liar.to_string() && p.excluded);
+        |node: &Node| node.up().fleet.status().peers.iter().any(|p| p.node_id == liar.to_string() && p.excluded);
     wait(|| nodes[..2].iter().all(is_out)).await;
     let honest = |nodes: &[Node]| assert_general("without the liar", &nodes[..2], |_, _| true);
     honest(&nodes);
@@ -174,13 +174,13 @@ async fn an_excluded_nodes_image_goes_and_comes_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_broker_has_lost_is_said_again() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
-    let broker = Memory::new(Arc::clone(&clock), 4);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 4);
     let mut nodes = nodes(2, dir.path(), &broker, &clock).await;
     nodes.iter().zip(0..).for_each(|(node, n)| record(node, n, 60));
     settle(&nodes, SOON).await;
-    let said = broker.general_traffic().0;
-    broker.wipe_generals();
-    wait(|| broker.general_traffic().0 >= said + 2).await;
+    let said = broker.global_traffic().0;
+    broker.wipe_global_snapshots();
+    wait(|| broker.global_traffic().0 >= said + 2).await;
     // So that late nodes know it, too.
     nodes.push(Node::new(dir.path().join("late"), &broker, &clock));
     nodes[2].start(own_scope()).await.unwrap();
@@ -192,28 +192,28 @@ async fn what_the_broker_has_lost_is_said_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forgotten_domain_goes_from_what_belongs_to_all() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
-    let broker = Memory::new(Arc::clone(&clock), 5);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 5);
     let nodes = nodes(3, dir.path(), &broker, &clock).await;
     nodes.iter().zip(0..).for_each(|(node, n)| record(node, n, 200));
     settle(&nodes, SOON).await;
     assert!(nodes.iter().any(|node| node.evidence().has_domain("shop.site1.example")));
-    tell_forgotten(&broker.node(Origin::random()), "shop.site1.example", NOW).await.unwrap();
+    notify_forgotten(&broker.node(NodeId::random()), "shop.site1.example", NOW).await.unwrap();
     wait(|| nodes.iter().all(|node| node.up().fleet.status().forgot == 1)).await;
     settle(&nodes, SOON).await;
     assert_all_as_expected("without it", &nodes, |attempt| attempt.heuristic("domain") != Some("shop.site1.example"));
 }
 
 /// Builds a malicious global snapshot.
-fn image(share: &Share, positions: u64) -> Vec<u8> {
+fn image(share: &EvidenceSnapshot, positions: u64) -> Vec<u8> {
     let covers = [(1, Intervals::of(1, positions))].into();
-    let head = Head { epoch: 1, covers, half_life_ms: share.half_life_ms().unwrap(), ..Head::default() };
+    let head = SnapshotHead { epoch: 1, covers, half_life_ms: share.half_life_ms().unwrap(), ..SnapshotHead::default() };
     fetchwise_fleet::model::evidence_snapshot::pack(&head, share).unwrap().to_vec()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_cannot_be_is_refused_and_its_origin_named() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
-    let broker = Memory::new(Arc::clone(&clock), 6);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 6);
     let nodes = nodes(1, dir.path(), &broker, &clock).await;
     let liar = selector(&clock);
     let mut luck = Luck(7);
@@ -222,16 +222,16 @@ async fn an_image_that_cannot_be_is_refused_and_its_origin_named() {
     let bad: [(&str, Vec<u8>); 4] = [
         ("it is no share", b"nothing that anybody could read, and long enough".to_vec()),
         ("it has more in it than belongs to no one site", image(&all, 50)),
-        ("it weighs more than its attempts can", image(&all.general(), 10)),
+        ("it weighs more than its attempts can", image(&all.global_part(), 10)),
         ("it is too long", vec![7; (1 << 20) - 4000]),
     ];
     let before = nodes[0].evidence();
     for (n, (what, body)) in bad.into_iter().enumerate() {
-        let origin = Origin::from_bytes([n as u8 + 1; 16]);
-        broker.put_general(origin, body.into());
+        let node_id = NodeId::from_bytes([n as u8 + 1; 16]);
+        broker.publish_global(node_id, body.into());
         let named = || {
             let status = nodes[0].up().fleet.status();
-            let peer = status.peers.iter().find(|peer| peer.origin == origin.to_string());
+            let peer = status.peers.iter().find(|peer| peer.node_id == node_id.to_string());
             peer.is_some_and(|peer| peer.rejected.as_deref() == Some(&format!("its general image: {what}")))
         };
         wait(named).await;
@@ -239,18 +239,18 @@ async fn an_image_that_cannot_be_is_refused_and_its_origin_named() {
     assert_eq!(nodes[0].up().fleet.status().counts.rejected, 4);
     assert!(before.difference(&nodes[0].evidence()).is_none());
     // A valid one is accepted, and one that was published before it is not.
-    let origin = Origin::from_bytes([9; 16]);
-    broker.put_general(origin, image(&all.general(), 60).into());
+    let node_id = NodeId::from_bytes([9; 16]);
+    broker.publish_global(node_id, image(&all.global_part(), 60).into());
     wait(|| nodes[0].up().fleet.status().counts.global_snapshots_applied == 1).await;
-    broker.put_general(origin, image(&all.general(), 55).into());
+    broker.publish_global(node_id, image(&all.global_part(), 55).into());
     wait(|| nodes[0].up().fleet.status().counts.duplicate == 1).await;
-    assert_same("the newer one", &nodes[0].evidence(), &all.general());
+    assert_same("the newer one", &nodes[0].evidence(), &all.global_part());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_has_one_scope_and_so_has_a_directory() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
-    let broker = Memory::new(Arc::clone(&clock), 8);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 8);
     let mut nodes = nodes(2, dir.path(), &broker, &clock).await;
     nodes.iter().zip(0..).for_each(|(node, n)| record(node, n, 20));
     settle(&nodes, SOON).await;
@@ -295,11 +295,11 @@ fn an_image_of_too_many_keys_leaves_out_the_lightest() {
         own.observe(&all);
     }
     let share = own.share(NOW, 0.0);
-    let head = Head {
+    let head = SnapshotHead {
         epoch: 1,
         covers: [(1, Intervals::of(1, 100_000))].into(),
         half_life_ms: own.half_life_ms(),
-        ..Head::default()
+        ..SnapshotHead::default()
     };
     let packed = pack(&head, &share).unwrap();
     let (_, read) = unpack(&packed, own.half_life_ms(), NOW).unwrap();
@@ -334,7 +334,7 @@ fn expected_with_past(
     others: &[&Path],
     is_taken: impl Fn(&Attempt) -> bool,
     clock: &Arc<Clock>,
-) -> Share {
+) -> EvidenceSnapshot {
     let (oracle, mut seen) = (selector(clock), HashSet::new());
     for (dir, is_own) in own.iter().map(|dir| (dir, true)).chain(others.iter().map(|dir| (dir, false))) {
         journal::replay(dir, |_, entry| match entry {
@@ -352,7 +352,7 @@ fn expected_with_past(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restored_directory_learns_back_what_its_log_has_lost() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
-    let broker = Memory::new(Arc::clone(&clock), 12);
+    let broker = InProcessBroker::new(Arc::clone(&clock), 12);
     let mut nodes = nodes(2, dir.path(), &broker, &clock).await;
     nodes.iter().zip(0..).for_each(|(node, n)| record(node, n, 100));
     settle(&nodes, SOON).await;
@@ -366,7 +366,7 @@ async fn a_restored_directory_learns_back_what_its_log_has_lost() {
     std::fs::rename(&nodes[0].dir, &lost).unwrap();
     std::fs::rename(&backup, &nodes[0].dir).unwrap();
 
-    let names: Vec<Origin> = nodes.iter().map(Node::name).collect();
+    let names: Vec<NodeId> = nodes.iter().map(Node::name).collect();
     let check = async |what: &str, nodes: &[Node]| {
         let (restored, other) = (nodes[0].dir.as_path(), nodes[1].dir.as_path());
         // At each start it has applied the other node's evidence of its sites, which had recorded everything by then.

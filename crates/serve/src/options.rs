@@ -22,7 +22,7 @@ pub struct Options {
     /// So many visits at once.
     pub max_visits: usize,
     /// A visit ends that nobody comes back to for so long after it was to.
-    pub visit_patience: Duration,
+    pub visit_timeout: Duration,
     /// So many URLs, visits or reports in one call.
     pub max_items: usize,
     /// What is under way may take so long after somebody has asked the server to stop.
@@ -41,7 +41,7 @@ impl Default for Options {
             max_connections: 16_384,
             rate: None,
             max_visits: 200_000,
-            visit_patience: Duration::from_secs(60),
+            visit_timeout: Duration::from_secs(60),
             max_items: 10_000,
             grace: Duration::from_secs(10),
             hosts: Vec::new(),

@@ -146,7 +146,7 @@ pub(super) struct WebPeel {
     hosts: Mutex<HashMap<String, VecDeque<(Timestamp, Class)>>>,
 }
 
-const SAMPLES_MIN: usize = 3;
+const MIN_SAMPLES: usize = 3;
 const MAX_SAMPLES: usize = 32;
 const FORGETS_AFTER: Duration = Duration::from_secs(3600);
 
@@ -156,7 +156,7 @@ impl WebPeel {
         let samples = hosts.get_mut(domain_in(view.url))?;
         samples.retain(|(at, _)| view.now.since(*at) < FORGETS_AFTER);
         let first = samples.front()?.1;
-        (samples.len() >= SAMPLES_MIN && samples.iter().all(|(_, class)| *class == first)).then_some(first)
+        (samples.len() >= MIN_SAMPLES && samples.iter().all(|(_, class)| *class == first)).then_some(first)
     }
 }
 

@@ -21,7 +21,7 @@ fn run(world: &World, seeds: &[u64], nodes: &[usize], delays: &[u64], threads: u
 }
 
 fn by<'r>(reports: &'r [FleetReport], way: &str) -> &'r FleetReport {
-    reports.iter().find(|report| report.way == way).unwrap()
+    reports.iter().find(|report| report.topology == way).unwrap()
 }
 
 #[test]
@@ -32,12 +32,12 @@ fn nodes_of_scope_own_learn_from_each_other_what_belongs_to_no_one_site() {
     let (own, sites) = (by(&reports, "own"), by(&reports, "sites"));
     assert!(own.regret < sites.regret, "{} against {}", own.regret, sites.regret);
     assert!(own.cold_regret < sites.cold_regret, "{} against {}", own.cold_regret, sites.cold_regret);
-    let image = own.image_bytes.unwrap();
+    let image = own.snapshot_bytes.unwrap();
     assert!((500.0..30_000.0).contains(&image), "{image} bytes");
     assert!((own.held_bytes.unwrap() - 29.0 * image).abs() < 1.0);
     // Each attempt is said within five minutes, by one image or together with others.
     assert!((1.0..1000.0 * own.attempts_per_url + 1.0).contains(&own.messages_per_1k.unwrap()));
-    assert_eq!((sites.image_bytes, sites.messages_per_1k, own.bytes_per_attempt), (None, None, None));
+    assert_eq!((sites.snapshot_bytes, sites.messages_per_1k, own.bytes_per_attempt), (None, None, None));
     assert!(fleet_table(&reports).contains("30 in scope own"));
 }
 
@@ -52,7 +52,7 @@ fn a_thousand_nodes_of_scope_own() {
         let reports =
             simulate_fleet(&world, &Contestant::by_name("default").unwrap(), &[9001, 9002], &options).unwrap();
         println!("{}", fleet_table(&reports));
-        for report in reports.iter().filter(|report| report.way == "own") {
+        for report in reports.iter().filter(|report| report.topology == "own") {
             println!("{}", serde_json::to_string(report).unwrap());
             assert!(report.regret_ratio < 1.1, "{}", report.regret_ratio);
         }
@@ -83,7 +83,7 @@ fn one_node_is_what_a_policy_alone_is() {
     let alone =
         simulate(&world, &[Contestant::by_name("default").unwrap()], &[4], &SimulateOptions::default()).unwrap();
     let fleet = run(&world, &[4], &[2], &[2], 0);
-    assert_eq!(fleet[0].way, "one");
+    assert_eq!(fleet[0].topology, "one");
     assert_eq!((fleet[0].regret, fleet[0].bans_per_1k), (alone[0].regret, alone[0].bans_per_1k));
     assert_eq!((fleet[0].regret_ratio, fleet[0].messages_per_1k), (1.0, None));
 }

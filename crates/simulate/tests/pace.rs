@@ -15,8 +15,8 @@ fn world(changes: &[(&str, &str)]) -> PaceWorld {
     PaceWorld::parse(&text, "small").unwrap()
 }
 
-fn run(world: &PaceWorld, players: &[&str], seeds: &[u64], threads: usize) -> Vec<PaceReport> {
-    simulate_pace(world, players, seeds, &PaceOptions { threads, ..PaceOptions::default() }).unwrap()
+fn run(world: &PaceWorld, pacers: &[&str], seeds: &[u64], threads: usize) -> Vec<PaceReport> {
+    simulate_pace(world, pacers, seeds, &PaceOptions { threads, ..PaceOptions::default() }).unwrap()
 }
 
 fn as_json(reports: &[PaceReport]) -> String {
@@ -37,12 +37,12 @@ fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
 #[test]
 fn what_is_learned_brings_more_than_a_request_a_second_and_is_blocked_less_than_what_ignores_limits() {
     let reports = run(&world(&[]), &["pace", "one_a_second", "none"], &[1], 0);
-    let mean = |player: &str, of: fn(&PaceReport) -> f64| {
-        let all: Vec<f64> = reports.iter().filter(|r| r.player == player && r.in_mean).map(of).collect();
+    let mean = |pacer: &str, of: fn(&PaceReport) -> f64| {
+        let all: Vec<f64> = reports.iter().filter(|r| r.pacer == pacer && r.in_mean).map(of).collect();
         all.iter().sum::<f64>() / all.len() as f64
     };
-    let share = |player: &str| mean(player, |report| report.share);
-    let blocked = |player: &str| mean(player, |report| report.blocked_per_1k);
+    let share = |pacer: &str| mean(pacer, |report| report.share);
+    let blocked = |pacer: &str| mean(pacer, |report| report.blocked_per_1k);
     assert!(share("pace") > 1.5 * share("one_a_second"), "{} {}", share("pace"), share("one_a_second"));
     assert!(100.0 * blocked("pace") < blocked("none"), "{} {}", blocked("pace"), blocked("none"));
 }

@@ -216,7 +216,7 @@ fn where_vendors_stand_tags_lower_regret_and_bans_and_the_table_says_by_how_much
     let reports = run(&small_vendor_world("V1", 20_000, 1000), &["default", "untagged"], &[1], 0);
     let [tagged, untagged] = [0, 1].map(|place: usize| reports[place].walls.as_ref().unwrap());
     assert!(reports[0].regret < 0.85 * reports[1].regret, "{} against {}", reports[0].regret, reports[1].regret);
-    assert!(tagged.walled_cold_regret < 0.85 * untagged.walled_cold_regret);
+    assert!(tagged.vendor_block_cold_regret < 0.85 * untagged.vendor_block_cold_regret);
     assert!(reports[0].bans_per_1k < 0.9 * reports[1].bans_per_1k);
     assert!(tagged.unasked_share > 0.02 && untagged.unasked_share == 0.0);
     assert!(tagged.shift.is_none(), "nobody changes its mind in V1");

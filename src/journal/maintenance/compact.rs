@@ -20,19 +20,19 @@ use crate::journal::maintenance::disk_usage;
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
 use crate::journal::maintenance::snapshot::write;
 use crate::journal::read::{open, pass};
-use crate::journal::recovery_point::Start;
+use crate::journal::recovery_point::FoldStart;
 use crate::journal::schema;
-use crate::journal::tombstones::Forgotten;
+use crate::journal::tombstones::TombstoneSet;
 use crate::journal::write::{Journal, JournalOptions};
 use crate::selector::Selector;
 use crate::trace::Span;
 use fetchwise_types::time::Timestamp;
 
 /// Default number of days for which raw attempts are kept.
-pub const RETAIN_DAYS_DEFAULT: u32 = 90;
+pub const DEFAULT_RETAIN_DAYS: u32 = 90;
 
 /// Default share of expired raw attempts from which on a crawl compacts in the background.
-pub const COMPACT_THRESHOLD_DEFAULT: f64 = 0.25;
+pub const DEFAULT_COMPACT_THRESHOLD: f64 = 0.25;
 
 /// Options of a compaction.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl CompactOptions {
 
 impl Default for CompactOptions {
     fn default() -> Self {
-        let retain = Duration::from_secs(u64::from(RETAIN_DAYS_DEFAULT) * 86_400);
+        let retain = Duration::from_secs(u64::from(DEFAULT_RETAIN_DAYS) * 86_400);
         Self { retain, trust_clock: false, dry_run: false, keep_bytes: None, segment_bytes: None, brake: None }
     }
 }
@@ -85,7 +85,7 @@ pub struct CompactReport {
     /// Decayed weight of all evidence, in the fold and in the snapshot. Compaction does not change it.
     pub weight: (f64, f64),
     /// Whether a crawler has the directory open. Then the segment that it is writing was not compacted.
-    pub beside_writer: bool,
+    pub writer_active: bool,
 }
 
 /// Drops raw attempts that are too old or forgotten, and merges small segments, after it has taken the snapshots that
@@ -101,29 +101,29 @@ pub fn compact(
     selector: &Selector,
     options: &CompactOptions,
     now: Timestamp,
-    tell: ProgressFn<'_>,
+    on_progress: ProgressFn<'_>,
 ) -> Result<CompactReport, JournalError> {
     let span = Span::compaction(dir);
     let _entered = span.enter();
     let maintenance = Maintenance::lock(dir)?;
-    let beside_writer = maintenance.has_writer()?;
-    let start = Start::newest(dir)?;
-    let mut covered = Covered::now(dir, &start)?;
+    let writer_active = maintenance.has_writer()?;
+    let start = FoldStart::newest(dir)?;
+    let mut covered = SnapshotCoverage::now(dir, &start)?;
     let sealed_seq = sealed_seq(dir)?;
     let mut fold = Fold::begin(start, selector);
     fold.brake.clone_from(&options.brake);
-    let cutoff = cutoff(dir, if beside_writer { sealed_seq } else { u64::MAX }, options, now)?;
+    let cutoff = cutoff(dir, if writer_active { sealed_seq } else { u64::MAX }, options, now)?;
     fold.cutoff = fold.cutoff.max(Some(cutoff));
     let mut at_seal = None;
-    if beside_writer && sealed_seq > fold.covers_seq {
-        fold.advance(dir, selector, sealed_seq, now, &mut |progress| tell(Phase::Folding, progress))?;
+    if writer_active && sealed_seq > fold.covers_seq {
+        fold.advance(dir, selector, sealed_seq, now, &mut |progress| on_progress(Phase::Folding, progress))?;
         at_seal = Some(fold.contents(selector, now));
     }
-    fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |done| tell(Phase::Folding, done))?;
+    fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |done| on_progress(Phase::Folding, done))?;
     if !options.trust_clock {
         clock_check::check(dir, fold.newest, now)?;
     }
-    if !beside_writer && !options.dry_run {
+    if !writer_active && !options.dry_run {
         begin_segment(dir)?;
         // Opening the journal has rewritten what an earlier writer had not synced before it died. That is on disk now.
         fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |_| {})?;
@@ -132,8 +132,8 @@ pub fn compact(
         return Ok(CompactReport { cutoff, ..CompactReport::default() });
     }
     let at_end = fold.contents(selector, now);
-    let floor_seq = if beside_writer { sealed_seq } else { fold.covers_seq };
-    let mut report = CompactReport { cutoff, beside_writer, ..CompactReport::default() };
+    let floor_seq = if writer_active { sealed_seq } else { fold.covers_seq };
+    let mut report = CompactReport { cutoff, writer_active, ..CompactReport::default() };
     report.weight.0 = at_end.image.weight();
     if !options.dry_run {
         if let Some(contents) = at_seal {
@@ -149,24 +149,24 @@ pub fn compact(
             }
         }
     }
-    let written = if options.dry_run { None } else { Start::newest(dir)?.contents };
+    let written = if options.dry_run { None } else { FoldStart::newest(dir)?.contents };
     report.weight.1 = written.map_or(report.weight.0, |contents| contents.image.weight());
     drop(at_end);
     let done =
-        Drops::find(dir, floor_seq, cutoff, options, tell)?.carry_out(&maintenance, options, now, report, tell)?;
+        DropRules::find(dir, floor_seq, cutoff, options, on_progress)?.apply(&maintenance, options, now, report, on_progress)?;
     span.compacted(done.attempts, done.bytes);
     Ok(done)
 }
 
 /// Last records that the two snapshots cover.
 #[derive(Clone, Copy, Debug)]
-struct Covered {
+struct SnapshotCoverage {
     current: u64,
     previous: u64,
 }
 
-impl Covered {
-    fn now(dir: &Path, start: &Start) -> Result<Self, JournalError> {
+impl SnapshotCoverage {
+    fn now(dir: &Path, start: &FoldStart) -> Result<Self, JournalError> {
         let current = start.contents.as_ref().map_or(0, |contents| contents.covers_seq);
         let previous = fetchwise_log::load_previous_snapshot(dir)?.map_or(0, |found| found.meta().covers_seq);
         Ok(Self { current, previous })
@@ -202,31 +202,31 @@ fn cutoff(dir: &Path, floor_seq: u64, options: &CompactOptions, now: Timestamp) 
 }
 
 /// Rules for the records that a compaction may drop.
-struct Drops {
+struct DropRules {
     floor_seq: u64,
     cutoff: Timestamp,
     /// Tombstones that both snapshots include.
-    done: Forgotten,
+    done: TombstoneSet,
     /// Tombstones that one snapshot lacks. What they cover still has to be retracted from that snapshot.
-    pending: Forgotten,
+    pending: TombstoneSet,
     attempts: u64,
 }
 
-enum Verdict {
+enum DropDecision {
     Keep,
     Drop,
     DropAttempt { forgotten: bool },
 }
 
-impl Drops {
+impl DropRules {
     fn find(
         dir: &Path,
         floor_seq: u64,
         cutoff: Timestamp,
         options: &CompactOptions,
-        tell: ProgressFn<'_>,
+        on_progress: ProgressFn<'_>,
     ) -> Result<Self, JournalError> {
-        let (done, pending) = (Forgotten::default(), Forgotten::default());
+        let (done, pending) = (TombstoneSet::default(), TombstoneSet::default());
         let mut drops = Self { floor_seq, cutoff, done, pending, attempts: 0 };
         let total = open(dir)?.segments().map(|segment| segment.bytes).sum();
         let mut read = 0;
@@ -238,9 +238,9 @@ impl Drops {
             let side = if seq <= floor_seq { &mut drops.done } else { &mut drops.pending };
             read += record.stored_len();
             if seq % 65_536 == 0 {
-                tell(Phase::Reading, Progress::new(read, total));
+                on_progress(Phase::Reading, Progress::new(read, total));
             }
-            side.look(seq, &record)
+            side.add_record(seq, &record)
         })?;
         match options.brake.as_deref().is_some_and(Brake::is_stopped) {
             // The pass may have skipped tombstones.
@@ -250,48 +250,48 @@ impl Drops {
     }
 
     /// Decides about a record. Keeps whatever cannot be read because a newer release wrote it.
-    fn judge(&self, seq: u64, record: &RecordRef<'_>) -> Verdict {
+    fn decide(&self, seq: u64, record: &RecordRef<'_>) -> DropDecision {
         if record.schema > schema::version_of(record.kind) {
-            return Verdict::Keep;
+            return DropDecision::Keep;
         }
         match record.kind {
             schema::kind::ATTEMPT => {
                 let Ok(Some(attempt)) = schema::attempt(record.kind, record.schema, record.payload) else {
-                    return Verdict::Keep;
+                    return DropDecision::Keep;
                 };
                 let by =
-                    |all: &Forgotten| all.covers_link(seq, attempt.link()) || all.covers_domain(seq, attempt.domain());
+                    |all: &TombstoneSet| all.covers_link(seq, attempt.link()) || all.covers_domain(seq, attempt.domain());
                 match (by(&self.done), by(&self.pending)) {
-                    (true, _) => Verdict::DropAttempt { forgotten: true },
-                    (false, false) if attempt.at() < self.cutoff => Verdict::DropAttempt { forgotten: false },
-                    _ => Verdict::Keep,
+                    (true, _) => DropDecision::DropAttempt { forgotten: true },
+                    (false, false) if attempt.at() < self.cutoff => DropDecision::DropAttempt { forgotten: false },
+                    _ => DropDecision::Keep,
                 }
             }
             // Both snapshots hold the last state of each link, host, heuristic and pace.
             schema::kind::LINK_STATE | schema::kind::HOST_STATE | schema::kind::IMPORTANCE | schema::kind::PACE => {
-                Verdict::Drop
+                DropDecision::Drop
             }
             // Earlier compactions dropped everything that an old tombstone covers.
             schema::kind::TOMBSTONE => match schema::decode(record.kind, record.schema, record.payload) {
-                Ok(Entry::Tombstone(stone)) if stone.at < self.cutoff => Verdict::Drop,
-                _ => Verdict::Keep,
+                Ok(Entry::Tombstone(tombstone)) if tombstone.at < self.cutoff => DropDecision::Drop,
+                _ => DropDecision::Keep,
             },
             // The snapshots hold its effect. It stays as long as attempts are kept, so that a query can show it.
             schema::kind::RELEASE => match schema::decode(record.kind, record.schema, record.payload) {
-                Ok(Entry::Release(release)) if release.at < self.cutoff => Verdict::Drop,
-                _ => Verdict::Keep,
+                Ok(Entry::Release(release)) if release.at < self.cutoff => DropDecision::Drop,
+                _ => DropDecision::Keep,
             },
-            _ => Verdict::Keep,
+            _ => DropDecision::Keep,
         }
     }
 
-    fn carry_out(
+    fn apply(
         self,
         maintenance: &Maintenance,
         options: &CompactOptions,
         now: Timestamp,
         mut report: CompactReport,
-        tell: ProgressFn<'_>,
+        on_progress: ProgressFn<'_>,
     ) -> Result<CompactReport, JournalError> {
         let mut log_options = fetchwise_log::CompactOptions::new(self.floor_seq, now.as_millis());
         // The check ran before anything was written.
@@ -302,21 +302,21 @@ impl Drops {
         }
         log_options.dry_run = options.dry_run;
         log_options.suppose_covered = self.floor_seq;
-        log_options.suppose_sealed = !report.beside_writer;
+        log_options.suppose_sealed = !report.writer_active;
         // Each record passes once to be counted. Records of a segment that is rewritten pass a second time.
         let (mut counted, mut dropped) = (0, 0);
         let mut keep = |seq: u64, record: RecordRef<'_>| {
-            let verdict = self.judge(seq, &record);
+            let decision = self.decide(seq, &record);
             if seq > counted {
                 counted = seq;
-                if let Verdict::DropAttempt { forgotten } = verdict {
+                if let DropDecision::DropAttempt { forgotten } = decision {
                     dropped += 1;
                     report.forgotten += u64::from(forgotten);
                 }
             }
-            matches!(verdict, Verdict::Keep)
+            matches!(decision, DropDecision::Keep)
         };
-        let done = maintenance.compact(&log_options, &mut keep, &mut |progress| tell(Phase::Compacting, progress))?;
+        let done = maintenance.compact(&log_options, &mut keep, &mut |progress| on_progress(Phase::Compacting, progress))?;
         Ok(CompactReport {
             attempts: (self.attempts, self.attempts - dropped),
             segments: done.segments,

@@ -117,7 +117,7 @@ pub(super) const RULE_CODES: [Rule; 14] = [
     Rule::SharedProbe,
     Rule::Paused,
     Rule::Custom,
-    Rule::TriedAllTheSame,
+    Rule::ImpassableTry,
 ];
 
 /// Arms by number, from 1 on. The list only grows.

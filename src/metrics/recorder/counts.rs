@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::durations::Durations;
-use super::names::Names;
+use super::names::NameCounts;
 use super::outcomes::{OUTCOMES, outcome_of};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::decision::{Decision, Source, Selection};
@@ -25,7 +25,7 @@ pub(crate) const VENDORS: usize = 128;
 pub(crate) const WAITS: [&str; 5] = ["probe", "trial", "local_fault", "pace", "doubt"];
 /// Ends of visits.
 pub(crate) const ENDS: [&str; 8] =
-    ["delivered", "failed", "paused", "paced", "no_fetcher_gets_past", "no_route", "no_fetcher", "abandoned"];
+    ["delivered", "failed", "paused", "paced", "no_viable_fetcher", "no_route", "no_fetcher", "abandoned"];
 
 /// Origin of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,11 +53,11 @@ pub(crate) struct Counts {
     durations: Box<[[Durations; 2]]>,
     /// Durations of delivered and of failed visits.
     pub(crate) visit_durations: [Durations; 2],
-    pub(crate) blocks: Names<VENDORS>,
+    pub(crate) blocks: NameCounts<VENDORS>,
     pub(crate) host_pauses: [AtomicU64; 3],
     pub(crate) link_pauses: AtomicU64,
-    pub(crate) pace_trips: [AtomicU64; 3],
-    pub(crate) pace_doubts: AtomicU64,
+    pub(crate) rate_limit_hits: [AtomicU64; 3],
+    pub(crate) ambiguous_blocks: AtomicU64,
     pub(crate) waits: [AtomicU64; WAITS.len()],
     pub(crate) probes: [AtomicU64; 3],
     pub(crate) visits: [AtomicU64; ENDS.len()],
@@ -91,11 +91,11 @@ impl Counts {
             attempts: rows(FETCHERS * OUTCOMES),
             durations: (0..=candidates.min(MAX_CANDIDATES)).map(|_| Default::default()).collect(),
             visit_durations: Default::default(),
-            blocks: Names::default(),
+            blocks: NameCounts::default(),
             host_pauses: zeros(),
             link_pauses: AtomicU64::new(0),
-            pace_trips: zeros(),
-            pace_doubts: AtomicU64::new(0),
+            rate_limit_hits: zeros(),
+            ambiguous_blocks: AtomicU64::new(0),
             waits: zeros(),
             probes: zeros(),
             visits: zeros(),
@@ -114,28 +114,28 @@ pub(crate) fn source_name(source: usize) -> &'static str {
     match Source::ALL.get(source) {
         Some(source) => source.name(),
         None if source == Source::ALL.len() => "gave_up",
-        None => "no_fetcher_gets_past",
+        None => "no_viable_fetcher",
     }
 }
 
 impl Counts {
     #[inline]
-    pub(crate) fn decided(&self, via: Via, decision: &Decision) {
+    pub(crate) fn count_decision(&self, via: Via, decision: &Decision) {
         match decision {
-            Decision::Selected(take) => self.took(via, take),
-            Decision::Paused { .. } => self.undecided(via, Source::Paused as usize),
-            Decision::GiveUp => self.undecided(via, Source::ALL.len()),
-            Decision::NoFetcherGetsPast => self.undecided(via, Source::ALL.len() + 1),
+            Decision::Selected(take) => self.count_selection(via, take),
+            Decision::Paused { .. } => self.count_undecided(via, Source::Paused as usize),
+            Decision::GiveUp => self.count_undecided(via, Source::ALL.len()),
+            Decision::NoViableFetcher => self.count_undecided(via, Source::ALL.len() + 1),
         }
     }
 
     #[inline]
-    pub(crate) fn took(&self, via: Via, take: &Selection) {
+    pub(crate) fn count_selection(&self, via: Via, take: &Selection) {
         self.decision(via, take.source as usize, row(Some(take.fetcher)));
     }
 
     /// Counts a decision without a fetcher in the last row, which no other decision with its label uses.
-    pub(crate) fn undecided(&self, via: Via, source: usize) {
+    pub(crate) fn count_undecided(&self, via: Via, source: usize) {
         self.decision(via, source, OTHER_FETCHER);
     }
 
@@ -149,7 +149,7 @@ impl Counts {
         self.decisions.get((via * SOURCES + source) * FETCHERS + fetcher).map_or(0, read)
     }
 
-    pub(crate) fn recorded(&self, attempt: &Attempt, fetcher: Option<FetcherId>) {
+    pub(crate) fn count_attempt(&self, attempt: &Attempt, fetcher: Option<FetcherId>) {
         let row = row(fetcher);
         let outcome = outcome_of(attempt.success, attempt.error_type.as_ref());
         if let Some(count) = self.attempts.get(row * OUTCOMES + outcome) {
@@ -165,7 +165,7 @@ impl Counts {
     }
 
     #[cfg(feature = "journal")]
-    pub(crate) fn found(&self, fetcher: Option<FetcherId>, outcome: usize, attempts: u64) {
+    pub(crate) fn add_logged_attempts(&self, fetcher: Option<FetcherId>, outcome: usize, attempts: u64) {
         if let Some(count) = self.attempts.get(row(fetcher) * OUTCOMES + outcome.min(OUTCOMES - 1)) {
             count.fetch_add(attempts, Ordering::Relaxed);
         }
@@ -190,6 +190,6 @@ mod tests {
         for source in Source::ALL {
             assert_eq!(source_name(*source as usize), source.name());
         }
-        assert_eq!((source_name(SOURCES - 2), source_name(SOURCES - 1)), ("gave_up", "no_fetcher_gets_past"));
+        assert_eq!((source_name(SOURCES - 2), source_name(SOURCES - 1)), ("gave_up", "no_viable_fetcher"));
     }
 }

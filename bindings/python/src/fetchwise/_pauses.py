@@ -20,7 +20,7 @@ class Admission:
     """Whether a URL may be asked for now. Truthy when it may.
 
     ``fetcher`` is who shall do it, ``decision`` why, ``deadline`` how many seconds it has. When it has to wait, ``seconds`` says how long,
-    and ``why`` what for; ``end`` is there when the visit has ended, delivered, failed or paused.
+    and ``reason`` what for; ``end`` is there when the visit has ended, delivered, failed or paused.
 
     >>> fetchwise.Pauses(fetchwise.Selector()).admit("https://example.org/").fetcher
     'direct_access'
@@ -31,7 +31,7 @@ class Admission:
     deadline: float | None = None
     decision: Decision | None = None
     seconds: float = 0.0
-    why: str | None = None
+    reason: str | None = None
     end: End | None = None
 
     def __bool__(self) -> bool:
@@ -134,7 +134,7 @@ class Pauses:
     @staticmethod
     def _admission(step: Step) -> Admission:
         if step.wait:
-            return Admission(seconds=step.seconds, why=step.why)
+            return Admission(seconds=step.seconds, reason=step.reason)
         return Admission(fetcher=step.fetcher, url=step.url, deadline=step.deadline, decision=step.decision)
 
 

@@ -10,17 +10,17 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use fetchwise::evidence::Fact;
+use fetchwise::evidence::RemoteAttempt;
 use fetchwise::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::model::codec::Batch;
-use crate::model::evidence_snapshot::Head;
+use crate::model::evidence_snapshot::SnapshotHead;
 use crate::model::intervals::Intervals;
-use crate::model::links::{Heard, Kept as KeptLink, Links};
-use crate::model::node_id::Origin;
+use crate::model::links::{RowSource, StoredLink, RemoteLinks};
+use crate::model::node_id::NodeId;
 use crate::model::options::Scope;
-use crate::transport::Position;
+use crate::model::position::Position;
 
 /// The maximum time in milliseconds by which an attempt may be newer than its message. A node that exceeds it is set
 /// aside.
@@ -28,7 +28,7 @@ pub use crate::model::evidence_snapshot::MAX_AHEAD_MS;
 
 /// The state of one peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Peer {
+pub struct PeerState {
     /// The positions that were seen, by epoch.
     pub seen: BTreeMap<u32, Intervals>,
     /// The base of each epoch.
@@ -55,14 +55,14 @@ pub struct Peer {
     pub is_part: bool,
 }
 
-impl Peer {
+impl PeerState {
     /// Returns the time at which the broker stored its last message.
-    pub fn heard(&self) -> Timestamp {
+    pub fn last_heard(&self) -> Timestamp {
         Timestamp::from_millis(self.heard_at)
     }
 
     /// Returns whether its messages are read.
-    pub fn is_heard(&self) -> bool {
+    pub fn is_accepted(&self) -> bool {
         !self.is_excluded && self.aside.is_none()
     }
 
@@ -109,7 +109,7 @@ impl Peer {
 
 /// A held global snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldGlobalSnapshot {
     /// The epoch of its node.
     pub epoch: u32,
     /// The last position that it covers.
@@ -120,15 +120,15 @@ pub struct Held {
     pub body: Bytes,
 }
 
-impl Held {
-    pub(crate) fn new(head: &Head, at: Timestamp, body: Bytes) -> Self {
+impl HeldGlobalSnapshot {
+    pub(crate) fn new(head: &SnapshotHead, at: Timestamp, body: Bytes) -> Self {
         Self { epoch: head.epoch, position: head.position(), at, body }
     }
 }
 
 /// The result of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct MessageCounts {
     /// Attempts that count from now on.
     pub learned: u64,
     /// Attempts that were already known.
@@ -139,54 +139,54 @@ pub struct Counted {
 
 /// The state of all peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Book {
+pub struct PeerStates {
     /// The peers by node id. This node is among them if another epoch of it was received.
-    pub peers: BTreeMap<Origin, Peer>,
+    pub peers: BTreeMap<NodeId, PeerState>,
     /// In scope `own`: the global snapshot of each peer.
-    pub generals: BTreeMap<Origin, Held>,
+    pub global_snapshots: BTreeMap<NodeId, HeldGlobalSnapshot>,
     /// The last message that was read.
     pub cursor: Position,
     /// Forgotten domains, each with the time up to which nothing counts.
     pub forgotten: BTreeMap<String, Timestamp>,
     /// The link states of peers.
-    pub links: Links,
+    pub links: RemoteLinks,
     /// This node, and the positions of its epochs that are in its own log.
-    pub own: Option<(Origin, BTreeMap<u32, Intervals>)>,
+    pub own: Option<(NodeId, BTreeMap<u32, Intervals>)>,
     /// For tests: whether positions that were seen before count again.
     pub(crate) counts_twice: bool,
 }
 
 /// The persisted form of [`PeerStates`].
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
-    peers: BTreeMap<String, Peer>,
+struct StoredPeerStates {
+    peers: BTreeMap<String, PeerState>,
     incarnation: u64,
     seq: u64,
     forgotten: BTreeMap<String, i64>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    links: BTreeMap<String, Vec<KeptLink>>,
+    links: BTreeMap<String, Vec<StoredLink>>,
 }
 
-impl Book {
+impl PeerStates {
     /// Returns whether positions are in the node's own log.
-    fn is_own(&self, origin: Origin, epoch: u32, first: u64, last: u64) -> bool {
-        let own = self.own.as_ref().filter(|(own, _)| *own == origin);
+    fn is_own(&self, node_id: NodeId, epoch: u32, first: u64, last: u64) -> bool {
+        let own = self.own.as_ref().filter(|(own, _)| *own == node_id);
         own.and_then(|(_, held)| held.get(&epoch)).is_some_and(|held| held.covers(first, last))
     }
 
     /// Returns whether a message has nothing new.
-    pub fn knows(&self, origin: Origin, epoch: u32, first: u64, last: u64) -> bool {
-        self.is_own(origin, epoch, first, last)
-            || self.peers.get(&origin).is_some_and(|peer| peer.covers(epoch, first, last)) && !self.counts_twice
+    pub fn is_known(&self, node_id: NodeId, epoch: u32, first: u64, last: u64) -> bool {
+        self.is_own(node_id, epoch, first, last)
+            || self.peers.get(&node_id).is_some_and(|peer| peer.covers(epoch, first, last)) && !self.counts_twice
     }
 
     /// Returns whether messages of the node are read.
-    pub fn is_heard(&self, origin: Origin) -> bool {
-        self.peers.get(&origin).is_none_or(Peer::is_heard)
+    pub fn is_accepted(&self, node_id: NodeId) -> bool {
+        self.peers.get(&node_id).is_none_or(PeerState::is_accepted)
     }
 
     /// Returns whether an attempt is forgotten.
-    pub fn is_forgotten(&self, fact: &Fact<'_>) -> bool {
+    pub fn is_forgotten(&self, fact: &RemoteAttempt<'_>) -> bool {
         let until = || self.forgotten.get(fact.domain()?);
         !self.forgotten.is_empty() && until().is_some_and(|until| fact.at <= *until)
     }
@@ -194,18 +194,18 @@ impl Book {
     /// Applies a message: calls `learn` with each attempt that counts and did not count before.
     ///
     /// `at` is the time at which the broker stored it. A node that publishes has not left.
-    pub fn message(
+    pub fn apply_message(
         &mut self,
-        origin: Origin,
+        node_id: NodeId,
         batch: &Batch,
         at: Timestamp,
-        mut learn: impl FnMut(&Fact<'_>),
-    ) -> Counted {
+        mut learn: impl FnMut(&RemoteAttempt<'_>),
+    ) -> MessageCounts {
         let header = *batch.header();
-        let own = self.own.as_ref().filter(|(own, _)| *own == origin).and_then(|(_, held)| held.get(&header.epoch));
-        let mut counted = Counted::default();
+        let own = self.own.as_ref().filter(|(own, _)| *own == node_id).and_then(|(_, held)| held.get(&header.epoch));
+        let mut counted = MessageCounts::default();
         let nothing = Intervals::default();
-        let seen = self.peers.get(&origin).and_then(|peer| peer.seen.get(&header.epoch)).unwrap_or(&nothing);
+        let seen = self.peers.get(&node_id).and_then(|peer| peer.seen.get(&header.epoch)).unwrap_or(&nothing);
         batch.each(|position, fact, _| {
             let is_known = own.is_some_and(|own| own.contains(position));
             if is_known || seen.contains(position) && !self.counts_twice {
@@ -218,7 +218,7 @@ impl Book {
             }
         });
         let own = own.cloned();
-        let peer = self.peers.entry(origin).or_default();
+        let peer = self.peers.entry(node_id).or_default();
         let seen = peer.seen.entry(header.epoch).or_default();
         seen.insert(header.first, header.last);
         // Positions of a former epoch that the node's own log holds are not missing.
@@ -231,17 +231,17 @@ impl Book {
 
     /// Applies the link states of a message that the broker stored at `at`. Returns the links whose state may have
     /// changed.
-    pub fn links_of(&mut self, origin: Origin, batch: &Batch, at: Timestamp) -> Vec<u64> {
+    pub fn apply_links(&mut self, node_id: NodeId, batch: &Batch, at: Timestamp) -> Vec<u64> {
         let mut changed = Vec::new();
         if batch.links() == 0 {
             return changed;
         }
         let epoch = batch.header().epoch;
-        let own = self.own.as_ref().filter(|(own, _)| *own == origin).and_then(|(_, held)| held.get(&epoch));
+        let own = self.own.as_ref().filter(|(own, _)| *own == node_id).and_then(|(_, held)| held.get(&epoch));
         batch.each_link(|position, link| {
             if !own.is_some_and(|own| own.contains(position)) {
                 let forgotten = self.forgotten.get(link.domain).copied();
-                changed.extend(self.links.take(Heard { origin, position, at }, link, batch.egress(), forgotten));
+                changed.extend(self.links.apply(RowSource { node_id, position, at }, link, batch.egress(), forgotten));
             }
         });
         changed
@@ -249,25 +249,25 @@ impl Book {
 
     /// Returns whether a message that the broker stored at `at` has a newer link state although all of its attempts are
     /// known. That happens after a snapshot, which may lack link states.
-    pub fn has_news_of_links(&self, origin: Origin, batch: &Batch, at: Timestamp) -> bool {
-        let mut is_news = false;
+    pub fn has_newer_links(&self, node_id: NodeId, batch: &Batch, at: Timestamp) -> bool {
+        let mut is_newer = false;
         batch.each_link(|position, link| {
             let is_forgotten = self.forgotten.get(link.domain).is_some_and(|until| link.at <= *until);
-            is_news |= !is_forgotten && self.links.is_news(Heard { origin, position, at }, link);
+            is_newer |= !is_forgotten && self.links.is_newer(RowSource { node_id, position, at }, link);
         });
-        is_news
+        is_newer
     }
 
     /// Replaces everything known of a node by a snapshot. `is_stale` if it is mixed with evidence that was forgotten.
-    pub fn share(
+    pub fn apply_snapshot(
         &mut self,
-        origin: Origin,
+        node_id: NodeId,
         covers: &BTreeMap<u32, Intervals>,
         base: (u32, u64),
         is_stale: bool,
         at: Timestamp,
     ) {
-        let peer = self.peers.entry(origin).or_default();
+        let peer = self.peers.entry(node_id).or_default();
         peer.heard_at = peer.heard_at.max(at.as_millis());
         peer.seen.clone_from(covers);
         peer.bases.insert(base.0, base.1);
@@ -278,64 +278,64 @@ impl Book {
         }
         peer.is_stale = is_stale;
         peer.facts = 0;
-        peer.snapshot_position = covers.get(&base.0).and_then(Intervals::top).unwrap_or(0);
+        peer.share = covers.get(&base.0).and_then(Intervals::top).unwrap_or(0);
     }
 
     /// Sets whether the snapshot was applied for some sites only.
-    pub(crate) fn is_part(&mut self, origin: Origin, is_part: bool) {
-        self.peers.entry(origin).or_default().is_part = is_part;
+    pub(crate) fn set_partial(&mut self, node_id: NodeId, is_part: bool) {
+        self.peers.entry(node_id).or_default().is_part = is_part;
     }
 
     /// Excludes a node: none of its evidence counts any more.
-    pub fn exclude(&mut self, origin: Origin) {
-        let peer = self.peers.entry(origin).or_default();
-        *peer = Peer { is_excluded: true, aside: peer.aside.take(), ..Peer::default() };
-        self.generals.remove(&origin);
-        self.links.drop_origin(origin);
+    pub fn exclude(&mut self, node_id: NodeId) {
+        let peer = self.peers.entry(node_id).or_default();
+        *peer = PeerState { is_excluded: true, aside: peer.aside.take(), ..PeerState::default() };
+        self.global_snapshots.remove(&node_id);
+        self.links.drop_node(node_id);
     }
 
     /// Replaces the global snapshot of a node.
-    pub(crate) fn general(&mut self, origin: Origin, held: Held) {
-        self.generals.insert(origin, held);
+    pub(crate) fn set_global_snapshot(&mut self, node_id: NodeId, held: HeldGlobalSnapshot) {
+        self.global_snapshots.insert(node_id, held);
     }
 
     /// Returns whether the state was read in this scope, as far as it shows.
-    pub(crate) fn is_of(&self, scope: Scope) -> bool {
+    pub(crate) fn matches_scope(&self, scope: Scope) -> bool {
         match scope {
-            Scope::All => self.generals.is_empty() && !self.peers.values().any(|peer| peer.is_part),
+            Scope::All => self.global_snapshots.is_empty() && !self.peers.values().any(|peer| peer.is_part),
             // A node may know lost epochs of its own log from before.
             Scope::Own => {
                 let own = self.own.as_ref().map(|(own, _)| *own);
-                self.peers.iter().all(|(origin, peer)| Some(*origin) == own || peer.is_part || peer.seen.is_empty())
+                self.peers.iter().all(|(node_id, peer)| Some(*node_id) == own || peer.is_part || peer.seen.is_empty())
             }
         }
     }
 
     /// Includes a node again, from nothing on.
-    pub fn include(&mut self, origin: Origin) {
-        let peer = self.peers.entry(origin).or_default();
+    pub fn include(&mut self, node_id: NodeId) {
+        let peer = self.peers.entry(node_id).or_default();
         (peer.is_excluded, peer.aside) = (false, None);
     }
 
     /// Sets a node aside: its messages are not read until an operator accepts them again.
-    pub fn set_aside(&mut self, origin: Origin, why: String) {
-        self.peers.entry(origin).or_default().aside = Some(why);
+    pub fn set_aside(&mut self, node_id: NodeId, why: String) {
+        self.peers.entry(node_id).or_default().aside = Some(why);
     }
 
     /// Closes a node that seems to have left for good.
-    pub fn close(&mut self, origin: Origin) {
-        self.peers.entry(origin).or_default().is_closed = true;
+    pub fn close(&mut self, node_id: NodeId) {
+        self.peers.entry(node_id).or_default().is_closed = true;
     }
 
     /// Reopens a node that is back.
-    pub fn reopen(&mut self, origin: Origin, now: Timestamp) {
-        let peer = self.peers.entry(origin).or_default();
+    pub fn reopen(&mut self, node_id: NodeId, now: Timestamp) {
+        let peer = self.peers.entry(node_id).or_default();
         (peer.is_closed, peer.heard_at) = (false, peer.heard_at.max(now.as_millis()));
     }
 
     /// Drops the faded evidence of a closed node. Its seen positions stay as one run.
-    pub fn fade(&mut self, origin: Origin) {
-        let Some(peer) = self.peers.get_mut(&origin).filter(|peer| peer.is_closed) else { return };
+    pub fn drop_faded(&mut self, node_id: NodeId) {
+        let Some(peer) = self.peers.get_mut(&node_id).filter(|peer| peer.is_closed) else { return };
         for (epoch, seen) in &mut peer.seen {
             let base = peer.bases.get(epoch).copied().unwrap_or(0);
             *seen = Intervals::of(base.saturating_add(1), seen.top().unwrap_or(base));
@@ -344,11 +344,11 @@ impl Book {
     }
 
     /// Resets the nodes of a mix, whose evidence cannot be separated.
-    pub fn dissolve(&mut self, group: &[Origin]) {
-        for origin in group {
-            let peer = self.peers.entry(*origin).or_default();
+    pub fn dissolve(&mut self, group: &[NodeId]) {
+        for node_id in group {
+            let peer = self.peers.entry(*node_id).or_default();
             let (is_excluded, aside, heard_at) = (peer.is_excluded, peer.aside.take(), peer.heard_at);
-            *peer = Peer { is_excluded, aside, heard_at, ..Peer::default() };
+            *peer = PeerState { is_excluded, aside, heard_at, ..PeerState::default() };
         }
     }
 
@@ -367,12 +367,12 @@ impl Book {
 
     /// Encodes the state for a snapshot.
     pub fn encode(&self) -> Vec<u8> {
-        let kept = Kept {
-            peers: self.peers.iter().map(|(origin, peer)| (origin.to_string(), peer.clone())).collect(),
+        let kept = StoredPeerStates {
+            peers: self.peers.iter().map(|(node_id, peer)| (node_id.to_string(), peer.clone())).collect(),
             incarnation: self.cursor.incarnation,
             seq: self.cursor.seq,
             forgotten: self.forgotten.iter().map(|(domain, until)| (domain.clone(), until.as_millis())).collect(),
-            links: self.links.kept(),
+            links: self.links.stored(),
         };
         // Numbers, texts and maps of them always serialise.
         serde_json::to_vec(&kept).unwrap_or_default()
@@ -380,13 +380,13 @@ impl Book {
 
     /// Decodes the state from a snapshot.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let kept: Kept = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        let (mut peers, mut links) = (BTreeMap::new(), Links::default());
-        for (origin, rows) in kept.links {
-            links.restore(origin.parse().map_err(|error: crate::model::node_id::BadOrigin| error.to_string())?, rows);
+        let kept: StoredPeerStates = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let (mut peers, mut links) = (BTreeMap::new(), RemoteLinks::default());
+        for (node_id, rows) in kept.links {
+            links.restore(node_id.parse().map_err(|error: crate::model::node_id::InvalidNodeId| error.to_string())?, rows);
         }
-        for (origin, peer) in kept.peers {
-            peers.insert(origin.parse().map_err(|error: crate::model::node_id::BadOrigin| error.to_string())?, peer);
+        for (node_id, peer) in kept.peers {
+            peers.insert(node_id.parse().map_err(|error: crate::model::node_id::InvalidNodeId| error.to_string())?, peer);
         }
         let cursor = Position { incarnation: kept.incarnation, seq: kept.seq };
         let forgotten = kept.forgotten.into_iter().map(|(name, ms)| (name, Timestamp::from_millis(ms))).collect();
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn positions_that_nobody_has_are_missing_and_no_sum_of_them_overflows() {
-        let mut peer = Peer::default();
+        let mut peer = PeerState::default();
         peer.seen.insert(1, Intervals::of(3, 9));
         assert_eq!(peer.holes(None), [(1, 1, 2)]);
         assert_eq!(peer.holes(Some((1, 2, 12))), [(1, 10, 12)]);

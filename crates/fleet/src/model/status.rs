@@ -147,7 +147,7 @@ pub const DELAYS_MS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000
 
 impl Counts {
     /// Counts a delay.
-    pub fn delayed(&mut self, ms: u64) {
+    pub fn record_delay(&mut self, ms: u64) {
         let end = DELAYS_MS.into_iter().find(|end| ms <= *end).unwrap_or(u64::MAX);
         *self.delays.entry(end).or_default() += 1;
         self.delayed_ms = self.delayed_ms.saturating_add(ms);

@@ -13,32 +13,32 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use url::Url;
 
-use crate::background::blocking;
+use crate::sync::run_blocking;
 use crate::error::FleetError;
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 use crate::model::options::Options;
 use crate::model::rendezvous::owner;
 use crate::model::status::Status;
-use crate::peer_store::Peers;
-use crate::peer_store::node_state::State;
+use crate::peer_store::PeerStore;
+use crate::peer_store::node_state::NodeState;
 use crate::sync::consumer::Consumer;
 use crate::sync::lease::Lease;
 use crate::sync::publisher::Publisher;
 use crate::transport::{Transport, TransportError};
 
-use super::shared::{Ask, Shared, Stop, WAITING, lock};
-use crate::node::publish_task::{Writes, greet};
-use crate::node::read_task::Reads;
+use super::shared::{Command, SharedState, StopMode, COMMAND_QUEUE_LEN, lock};
+use crate::node::publish_task::{PublishTask, check_pool};
+use crate::node::read_task::ReadTask;
 
 /// A running node of a fleet. Dropping it stops it; nothing is lost by that.
 #[derive(Debug)]
 pub struct Fleet {
-    origin: Origin,
+    node_id: NodeId,
     selector: Arc<Selector>,
-    shared: Arc<Shared>,
-    publisher: mpsc::Sender<Ask>,
-    consumer: mpsc::Sender<Ask>,
-    stop: watch::Sender<Stop>,
+    shared: Arc<SharedState>,
+    publisher: mpsc::Sender<Command>,
+    consumer: mpsc::Sender<Command>,
+    stop: watch::Sender<StopMode>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -57,65 +57,65 @@ impl Fleet {
         options: Options,
     ) -> Result<Self, FleetError> {
         let dir = journal.dir().to_owned();
-        let state = match State::load(&dir)? {
+        let state = match NodeState::load(&dir)? {
             Some(state) => state,
             None => {
-                let state = State::new(Origin::random());
+                let state = NodeState::new(NodeId::random());
                 state.save(&dir)?;
                 state
             }
         };
-        let origin = state.origin;
+        let node_id = state.node_id;
         let clones = (Arc::clone(&journal), Arc::clone(&selector), Arc::clone(&transport), options.clone());
         let mut publisher = Publisher::new(clones.0, clones.1, clones.2, clones.3, state);
         let mut lease = Lease::new(&dir, &options);
-        let greeted = match greet(&mut publisher, &mut lease, &*transport).await {
+        let is_checked = match check_pool(&mut publisher, &mut lease, &*transport).await {
             Ok(_) => true,
             Err(FleetError::Transport(TransportError::Away(_))) => false,
             Err(error) => return Err(error),
         };
-        let (own, learner) = ((origin, publisher.state.own()), Arc::clone(&selector));
-        let peers = blocking(move || Peers::open(&dir, own, learner)).await??;
-        if !peers.book.is_of(options.scope) {
+        let (own, learner) = ((node_id, publisher.state.own()), Arc::clone(&selector));
+        let peers = run_blocking(move || PeerStore::open(&dir, own, learner)).await??;
+        if !peers.states.matches_scope(options.scope) {
             return Err(FleetError::OtherScope { ours: options.scope.name() });
         }
         let own_log = (Arc::clone(&journal), Arc::clone(&selector));
-        let consumer = Consumer::new(origin, peers, own_log, Arc::clone(&transport), options.clone());
-        publisher.forgot = consumer.forgot();
+        let consumer = Consumer::new(node_id, peers, own_log, Arc::clone(&transport), options.clone());
+        publisher.forgot = consumer.tombstones();
         let (forgets, forgot) = watch::channel(publisher.forgot.clone());
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedState::default());
         {
             let mut status = lock(&shared.status);
-            (status.node, status.pool) = (origin.to_string(), options.pool.clone());
+            (status.node, status.pool) = (node_id.to_string(), options.pool.clone());
             status.scope = options.scope.name().to_owned();
-            (status.broker, status.syncing) = (greeted, true);
+            (status.broker, status.syncing) = (is_checked, true);
         }
-        *lock(&shared.nodes) = vec![origin];
-        let (stop, stopped) = watch::channel(Stop::No);
-        let ((publish, asked), (consume, told)) = (mpsc::channel(WAITING), mpsc::channel(WAITING));
+        *lock(&shared.nodes) = vec![node_id];
+        let (stop, stopped) = watch::channel(StopMode::No);
+        let ((publish, publish_commands), (consume, read_commands)) = (mpsc::channel(COMMAND_QUEUE_LEN), mpsc::channel(COMMAND_QUEUE_LEN));
         let (own, owns) = watch::channel(publisher.state.own());
         let (excluded, is_excluded) = watch::channel(false);
-        let writes = Writes {
+        let writes = PublishTask {
             publisher,
             lease,
             transport: Arc::clone(&transport),
             journal: Arc::clone(&journal),
             options: options.clone(),
             shared: Arc::clone(&shared),
-            asked,
+            commands: publish_commands,
             stopped: stopped.clone(),
             own,
             is_excluded,
             forgot,
-            is_greeted: greeted,
+            is_checked,
         };
-        let reads = Reads {
+        let reads = ReadTask {
             consumer,
             transport,
             journal,
             options,
             shared: Arc::clone(&shared),
-            told,
+            commands: read_commands,
             stopped,
             owns,
             excluded,
@@ -124,12 +124,12 @@ impl Fleet {
             tables_at: None,
         };
         let tasks = vec![tokio::spawn(writes.run()), tokio::spawn(reads.run())];
-        Ok(Self { origin, selector, shared, publisher: publish, consumer: consume, stop, tasks })
+        Ok(Self { node_id, selector, shared, publisher: publish, consumer: consume, stop, tasks })
     }
 
     /// Returns the node's id.
-    pub fn origin(&self) -> Origin {
-        self.origin
+    pub fn node_id(&self) -> NodeId {
+        self.node_id
     }
 
     /// Returns the status of the node and its peers, as of the last check.
@@ -137,19 +137,19 @@ impl Fleet {
         let mut status = lock(&self.shared.status).clone();
         let published = lock(&self.shared.published).clone();
         (status.counts.published, status.counts.bytes) = (published.published, published.bytes);
-        (status.counts.withheld, status.counts.stream_resets) = (published.withheld, published.rewinds);
+        (status.counts.withheld, status.counts.stream_resets) = (published.withheld, published.stream_resets);
         status.counts.failures = published.failures;
-        (status.counts.global_snapshots_published, status.counts.global_snapshot_bytes) = (published.generals_said, published.general_bytes);
+        (status.counts.global_snapshots_published, status.counts.global_snapshot_bytes) = (published.global_snapshots_published, published.global_snapshot_bytes);
         status
     }
 
     /// Returns whether everything known was published, read and learned, as of the last check.
-    pub fn quiet(&self) -> bool {
+    pub fn is_converged(&self) -> bool {
         lock(&self.shared.status).converged
     }
 
     /// Returns the nodes that own sites: those seen in the last ten minutes, and this one.
-    pub fn nodes(&self) -> Vec<Origin> {
+    pub fn nodes(&self) -> Vec<NodeId> {
         lock(&self.shared.nodes).clone()
     }
 
@@ -158,20 +158,20 @@ impl Fleet {
     ///
     /// # Errors
     /// When the URL cannot be fetched.
-    pub fn owner(&self, url: &Url) -> Result<Origin, UrlError> {
+    pub fn owner(&self, url: &Url) -> Result<NodeId, UrlError> {
         let heuristics = self.selector.heuristics(url)?;
         let of = |kind: &str| heuristics.iter().find(|h| &*h.kind == kind).map(|h| &*h.value);
         let site = of("site").or(of("domain")).unwrap_or_default();
-        Ok(owner(site, &self.nodes()).unwrap_or(self.origin))
+        Ok(owner(site, &self.nodes()).unwrap_or(self.node_id))
     }
 
     /// Accepts a node again that was set aside because of its clock.
     ///
     /// # Errors
     /// When this node has left.
-    pub async fn hear(&self, origin: Origin) -> Result<(), FleetError> {
+    pub async fn readmit(&self, node_id: NodeId) -> Result<(), FleetError> {
         let (answer, answered) = oneshot::channel();
-        self.consumer.send(Ask::Hear(origin, answer)).await.map_err(|_| FleetError::Ended)?;
+        self.consumer.send(Command::Readmit(node_id, answer)).await.map_err(|_| FleetError::Ended)?;
         answered.await.map_err(|_| FleetError::Ended)?
     }
 
@@ -181,24 +181,24 @@ impl Fleet {
     /// When the broker does not accept it. The rest is published when the node joins the next time.
     pub async fn leave(mut self) -> Result<(), FleetError> {
         let (answer, answered) = oneshot::channel();
-        self.publisher.send(Ask::Leave(answer)).await.map_err(|_| FleetError::Ended)?;
+        self.publisher.send(Command::Leave(answer)).await.map_err(|_| FleetError::Ended)?;
         let left = answered.await.map_err(|_| FleetError::Ended)?;
-        self.end(Stop::Now).await;
+        self.end(StopMode::Now).await;
         left
     }
 
     /// Stops the node and waits until it has released its files. A last heartbeat is sent if the broker responds soon.
     pub async fn stop(mut self) {
-        self.end(Stop::Saying).await;
+        self.end(StopMode::WithHeartbeat).await;
     }
 
     /// Works like [`stop`](Self::stop), without a last heartbeat.
     #[doc(hidden)]
     pub async fn crash(mut self) {
-        self.end(Stop::Now).await;
+        self.end(StopMode::Now).await;
     }
 
-    async fn end(&mut self, how: Stop) {
+    async fn end(&mut self, how: StopMode) {
         let _ = self.stop.send(how);
         for task in self.tasks.drain(..) {
             let _ = task.await;
@@ -209,6 +209,6 @@ impl Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         // The tasks end at their next step, which loses nothing that is not on disk.
-        let _ = self.stop.send(Stop::Now);
+        let _ = self.stop.send(StopMode::Now);
     }
 }

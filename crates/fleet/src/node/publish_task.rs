@@ -9,27 +9,27 @@ use tokio::sync::{mpsc, watch};
 
 use crate::error::FleetError;
 use crate::model::intervals::count;
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 use crate::model::options::Options;
 use crate::sync::lease::Lease;
-use crate::sync::publisher::{Publisher, Turn};
+use crate::sync::publisher::{Publisher, TurnReport};
 use crate::transport::{Table, Transport, TransportError};
 
-use super::shared::{AGAIN, Ask, LAST_WORD, Shared, Stop, lock};
+use super::shared::{RETRY_INTERVAL, Command, LAST_HEARTBEAT_TIMEOUT, SharedState, StopMode, lock};
 
 /// Checks what must be clear before anything is published: whether the directory was restored, which process holds it,
 /// and whether the pool's settings agree.
-pub(super) async fn greet(
+pub(super) async fn check_pool(
     publisher: &mut Publisher,
     lease: &mut Lease,
     transport: &dyn Transport,
 ) -> Result<bool, FleetError> {
-    publisher.look_at_clock().await?;
-    let has_forked = publisher.find_fork().await?;
-    let ours = publisher.presence(lease.holder(), lease.directory());
+    publisher.read_clock().await?;
+    let is_restored = publisher.detect_restore().await?;
+    let ours = publisher.heartbeat(lease.holder(), lease.directory());
     let now = transport.now().await?;
     for (key, cell) in transport.cells().list(Table::Nodes).await? {
-        let (Ok(by), Some(theirs)) = (key.parse::<Origin>(), crate::model::heartbeat::Presence::decode(&cell.value))
+        let (Ok(by), Some(theirs)) = (key.parse::<NodeId>(), crate::model::heartbeat::Heartbeat::decode(&cell.value))
         else {
             continue;
         };
@@ -38,41 +38,41 @@ pub(super) async fn greet(
             continue;
         }
         let days = |ms: u64| format!("{} days", ms as f64 / 86_400_000.0);
-        if by != publisher.origin() && theirs.half_life_ms != ours.half_life_ms {
+        if by != publisher.node_id() && theirs.half_life_ms != ours.half_life_ms {
             let (theirs, ours) = (days(theirs.half_life_ms), days(ours.half_life_ms));
             return Err(FleetError::Differs { by, what: "a half-life of", theirs, ours });
         }
-        if by != publisher.origin() && theirs.scope != ours.scope {
+        if by != publisher.node_id() && theirs.scope != ours.scope {
             return Err(FleetError::Differs { by, what: "the scope", theirs: theirs.scope, ours: ours.scope });
         }
     }
     lease.take(publisher, transport).await?;
-    Ok(has_forked)
+    Ok(is_restored)
 }
 
 /// The publish task.
-pub(super) struct Writes {
+pub(super) struct PublishTask {
     pub(super) publisher: Publisher,
     pub(super) lease: Lease,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) journal: Arc<Journal>,
     pub(super) options: Options,
-    pub(super) shared: Arc<Shared>,
-    pub(super) asked: mpsc::Receiver<Ask>,
-    pub(super) stopped: watch::Receiver<Stop>,
+    pub(super) shared: Arc<SharedState>,
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) stopped: watch::Receiver<StopMode>,
     pub(super) own: watch::Sender<std::collections::BTreeMap<u32, crate::model::intervals::Intervals>>,
     pub(super) is_excluded: watch::Receiver<bool>,
     pub(super) forgot: watch::Receiver<BTreeSet<u64>>,
-    pub(super) is_greeted: bool,
+    pub(super) is_checked: bool,
 }
 
-impl Writes {
+impl PublishTask {
     pub(super) async fn run(mut self) {
         use futures_util::StreamExt;
         let timing = self.options.timing;
         let transport = Arc::clone(&self.transport);
-        let origin = self.publisher.origin();
-        let mut wants = transport.signals(origin);
+        let node_id = self.publisher.node_id();
+        let mut wants = transport.signals(node_id);
         let mut stopped = self.stopped.clone();
         let mut urgent = tokio::time::interval(timing.urgent);
         urgent.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -81,29 +81,29 @@ impl Writes {
             tokio::select! {
                 biased;
                 _ = stopped.changed() => {
-                    if *stopped.borrow() == Stop::Saying && self.is_greeted && lock(&self.shared.status).broker {
-                        let _ = tokio::time::timeout(LAST_WORD, self.lease.end(&self.publisher)).await;
+                    if *stopped.borrow() == StopMode::WithHeartbeat && self.is_checked && lock(&self.shared.status).broker {
+                        let _ = tokio::time::timeout(LAST_HEARTBEAT_TIMEOUT, self.lease.end(&self.publisher)).await;
                     }
                     return;
                 }
-                ask = self.asked.recv() => {
-                    match ask {
-                        Some(Ask::Leave(answer)) => {
+                command = self.commands.recv() => {
+                    match command {
+                        Some(Command::Leave(answer)) => {
                             let _ = answer.send(self.leave().await);
                         }
-                        Some(Ask::Hear(_, answer)) => drop(answer.send(Ok(()))),
+                        Some(Command::Readmit(_, answer)) => drop(answer.send(Ok(()))),
                         None => return,
                     }
                 }
                 want = wants.next() => match want {
-                    Some(Ok(want)) if self.is_greeted && !self.lease.is_lost() => {
-                        let answered = self.publisher.answer(want).await;
-                        self.note(answered.map(|facts| Turn { facts, ..Turn::default() }));
+                    Some(Ok(want)) if self.is_checked && !self.lease.is_lost() => {
+                        let answered = self.publisher.retransmit(want).await;
+                        self.note(answered.map(|attempts| TurnReport { attempts, ..TurnReport::default() }));
                     }
                     Some(Ok(_)) => {}
                     _ => {
-                        tokio::time::sleep(AGAIN).await;
-                        wants = transport.signals(origin);
+                        tokio::time::sleep(RETRY_INTERVAL).await;
+                        wants = transport.signals(node_id);
                     }
                 },
                 _ = urgent.tick() => {
@@ -122,7 +122,7 @@ impl Writes {
                     }
                     let turned = self.turn(is_due).await;
                     if turned.is_err() {
-                        next = tokio::time::Instant::now() + AGAIN.max(timing.batch);
+                        next = tokio::time::Instant::now() + RETRY_INTERVAL.max(timing.batch);
                     }
                     self.note(turned);
                 }
@@ -130,24 +130,24 @@ impl Writes {
         }
     }
 
-    async fn turn(&mut self, look: bool) -> Result<Turn, FleetError> {
+    async fn turn(&mut self, look: bool) -> Result<TurnReport, FleetError> {
         self.publisher.is_excluded = *self.is_excluded.borrow();
         self.publisher.forgot.clone_from(&self.forgot.borrow());
-        self.publisher.general.is_wanted |= self.shared.general_is_wanted.swap(false, Ordering::Relaxed);
-        if self.shared.past_is_known.swap(false, Ordering::Relaxed) {
-            self.publisher.general.begin_anew();
+        self.publisher.global.is_lost |= self.shared.global_is_lost.swap(false, Ordering::Relaxed);
+        if self.shared.has_learned_past.swap(false, Ordering::Relaxed) {
+            self.publisher.global.start_over();
         }
-        if !self.is_greeted {
-            greet(&mut self.publisher, &mut self.lease, &*self.transport).await?;
-            self.is_greeted = true;
+        if !self.is_checked {
+            check_pool(&mut self.publisher, &mut self.lease, &*self.transport).await?;
+            self.is_checked = true;
             let _ = self.own.send(self.publisher.state.own());
         }
         if look {
-            self.publisher.look_at_clock().await?;
+            self.publisher.read_clock().await?;
             self.lease.beat(&self.publisher).await?;
         }
         if self.lease.is_lost() {
-            return Err(self.lease.held(self.publisher.origin()));
+            return Err(self.lease.held(self.publisher.node_id()));
         }
         self.publisher.turn(look).await
     }
@@ -159,29 +159,29 @@ impl Writes {
         self.note(turned.clone());
         turned?;
         if !self.publisher.is_excluded {
-            self.publisher.share().await?;
-            self.publisher.say_general(true).await?;
+            self.publisher.publish_snapshot().await?;
+            self.publisher.publish_global(true).await?;
         }
         self.lease.leave(&self.publisher, &*self.transport).await
     }
 
     /// Records the result of a turn.
-    fn note(&mut self, turned: Result<Turn, FleetError>) {
+    fn note(&mut self, turned: Result<TurnReport, FleetError>) {
         let publisher = &self.publisher;
         {
             let mut counts = lock(&self.shared.published);
             if let Ok(turn) = &turned {
-                counts.published += turn.facts;
+                counts.published += turn.attempts;
                 counts.bytes += turn.bytes;
                 counts.withheld += turn.withheld;
-                counts.stream_resets += turn.rewinds;
+                counts.stream_resets += turn.stream_resets;
             } else {
                 counts.failures += 1;
             }
-            (counts.global_snapshots_published, counts.global_snapshot_bytes) = publisher.general.told;
+            (counts.global_snapshots_published, counts.global_snapshot_bytes) = publisher.global.published;
         }
         let mut status = lock(&self.shared.status);
-        status.epoch = publisher.state.fork().epoch;
+        status.epoch = publisher.state.log_epoch().epoch;
         (status.position, status.published) = (publisher.durable(), publisher.state.acknowledged);
         status.snapshot_position = publisher.state.share;
         status.withheld = count(publisher.state.withheld.runs().iter().copied());

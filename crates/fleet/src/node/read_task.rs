@@ -7,23 +7,23 @@ use fetchwise::journal::Journal;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::background::blocking;
+use crate::sync::run_blocking;
 use crate::error::FleetError;
 use crate::model::options::Options;
-use crate::sync::consumer::{Consumer, drop_shares};
+use crate::sync::consumer::{Consumer, delete_faded_snapshots};
 use crate::transport::{Position, Transport};
 
-use super::shared::{AGAIN, Ask, Shared, Stop, lock};
+use super::shared::{RETRY_INTERVAL, Command, SharedState, StopMode, lock};
 
 /// The read task.
-pub(super) struct Reads {
+pub(super) struct ReadTask {
     pub(super) consumer: Consumer,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) journal: Arc<Journal>,
     pub(super) options: Options,
-    pub(super) shared: Arc<Shared>,
-    pub(super) told: mpsc::Receiver<Ask>,
-    pub(super) stopped: watch::Receiver<Stop>,
+    pub(super) shared: Arc<SharedState>,
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) stopped: watch::Receiver<StopMode>,
     pub(super) owns: watch::Receiver<std::collections::BTreeMap<u32, crate::model::intervals::Intervals>>,
     pub(super) excluded: watch::Sender<bool>,
     pub(super) forgets: watch::Sender<BTreeSet<u64>>,
@@ -33,20 +33,20 @@ pub(super) struct Reads {
     pub(super) tables_at: Option<tokio::time::Instant>,
 }
 
-impl Reads {
+impl ReadTask {
     pub(super) async fn run(mut self) {
-        let mut keeping: Option<JoinHandle<()>> = None;
-        while *self.stopped.borrow() == Stop::No {
-            match self.read(&mut keeping).await {
+        let mut snapshot_task: Option<JoinHandle<()>> = None;
+        while *self.stopped.borrow() == StopMode::No {
+            match self.read(&mut snapshot_task).await {
                 Ok(()) => {}
                 Err(error) => {
                     self.failed(&error);
                     let mut stopped = self.stopped.clone();
-                    tokio::select! { _ = tokio::time::sleep(AGAIN) => {}, _ = stopped.changed() => {} }
+                    tokio::select! { _ = tokio::time::sleep(RETRY_INTERVAL) => {}, _ = stopped.changed() => {} }
                 }
             }
         }
-        if let Some(task) = keeping {
+        if let Some(task) = snapshot_task {
             let _ = task.await;
         }
         if let Some(flushed) = self.consumer.flush() {
@@ -63,30 +63,30 @@ impl Reads {
     }
 
     /// Handles a command of the handle; returns false when no further command can come.
-    pub(super) async fn answer(&mut self, ask: Option<Ask>) -> bool {
-        match ask {
-            Some(Ask::Hear(origin, answer)) => drop(answer.send(self.consumer.include(origin).await)),
-            Some(Ask::Leave(answer)) => drop(answer.send(Ok(()))),
+    pub(super) async fn handle(&mut self, command: Option<Command>) -> bool {
+        match command {
+            Some(Command::Readmit(node_id, answer)) => drop(answer.send(self.consumer.include(node_id).await)),
+            Some(Command::Leave(answer)) => drop(answer.send(Ok(()))),
             None => return false,
         }
         true
     }
 
     /// Reads until it has to start over.
-    async fn read(&mut self, keeping: &mut Option<JoinHandle<()>>) -> Result<(), FleetError> {
+    async fn read(&mut self, snapshot_task: &mut Option<JoinHandle<()>>) -> Result<(), FleetError> {
         use futures_util::StreamExt;
         if self.consumer.is_own() {
-            return self.read_generals(keeping).await;
+            return self.read_global_snapshots(snapshot_task).await;
         }
         let timing = self.options.timing;
         let transport = Arc::clone(&self.transport);
         if self.consumer.is_starting {
             // Positions in snapshots need not be read message by message.
-            self.look().await?;
+            self.check().await?;
         }
         let mut stream = transport.read(self.consumer.cursor());
         let mut stopped = self.stopped.clone();
-        let mut look = tokio::time::interval(timing.look);
+        let mut look = tokio::time::interval(timing.check);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut last = tokio::time::Instant::now();
         self.consumer.must_reopen = false;
@@ -94,13 +94,13 @@ impl Reads {
             tokio::select! {
                 biased;
                 _ = stopped.changed() => return Ok(()),
-                ask = self.told.recv() => if !self.answer(ask).await {
+                command = self.commands.recv() => if !self.handle(command).await {
                     return Ok(());
                 },
                 _ = look.tick() => {
-                    self.heed_own()?;
-                    self.look().await?;
-                    self.keep(keeping);
+                    self.follow_own_epoch()?;
+                    self.check().await?;
+                    self.start_snapshot(snapshot_task);
                     // A reader that hangs shows by comparison with the stream's bounds.
                     if last.elapsed() >= timing.silence {
                         let bounds = transport.bounds().await?;
@@ -113,7 +113,7 @@ impl Reads {
                             }
                             // A second reader got nothing either: the messages have aged out or are lost. Missing
                             // positions will be requested.
-                            self.consumer.pass(end)?;
+                            self.consumer.skip_to(end)?;
                         }
                         last = tokio::time::Instant::now();
                     }
@@ -133,7 +133,7 @@ impl Reads {
     }
 
     /// Follows the node's own log into another epoch, which was found after the task began.
-    pub(super) fn heed_own(&mut self) -> Result<(), FleetError> {
+    pub(super) fn follow_own_epoch(&mut self) -> Result<(), FleetError> {
         if self.owns.has_changed().unwrap_or(false) {
             let own = self.owns.borrow_and_update().clone();
             self.consumer.set_own(own)?;
@@ -141,14 +141,14 @@ impl Reads {
         Ok(())
     }
 
-    pub(super) async fn look(&mut self) -> Result<(), FleetError> {
+    pub(super) async fn check(&mut self) -> Result<(), FleetError> {
         if self.tables_at.is_none_or(|at| at.elapsed() >= self.options.timing.tables) {
-            self.consumer.look().await?;
+            self.consumer.check_tables().await?;
             self.tables_at = Some(tokio::time::Instant::now());
         }
-        self.consumer.mend().await?;
+        self.consumer.repair_gaps().await?;
         let _ = self.excluded.send_replace(self.consumer.is_excluded);
-        let forgot = self.consumer.forgot();
+        let forgot = self.consumer.tombstones();
         let has_forgotten = self.forgets.send_replace(forgot.clone()) != forgot;
         *lock(&self.shared.nodes) = self.consumer.owners();
         let bounds = self.transport.bounds().await?;
@@ -159,31 +159,31 @@ impl Reads {
         let mut status = lock(&self.shared.status);
         status.forgot += u64::from(has_forgotten);
         status.peers = self.consumer.status();
-        status.handover_pending = self.consumer.moving();
+        status.handover_pending = self.consumer.handover_pending();
         (status.links, status.links_waiting) = self.consumer.links();
         (status.excluded, status.syncing) = (self.consumer.is_excluded, self.consumer.is_starting);
         let is_published = status.published + 1 >= self.journal.next_seq() || self.consumer.is_excluded;
-        status.converged = status.broker && is_read && is_published && self.consumer.is_quiet();
+        status.converged = status.broker && is_read && is_published && self.consumer.is_converged();
         status.counts = self.consumer.counts.clone();
         Ok(())
     }
 
     /// Starts a snapshot of `peers/` in the background, if one is due.
-    pub(super) fn keep(&mut self, keeping: &mut Option<JoinHandle<()>>) {
-        if keeping.as_ref().is_some_and(|task| !task.is_finished()) {
+    pub(super) fn start_snapshot(&mut self, snapshot_task: &mut Option<JoinHandle<()>>) {
+        if snapshot_task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
-        if let Some(keeper) = self.consumer.keeper() {
+        if let Some(snapshotter) = self.consumer.due_snapshotter() {
             let ((now, own), flushed) = (self.consumer.own_time(), self.consumer.flush());
             let transport = Arc::clone(&self.transport);
-            self.consumer.was_kept();
-            *keeping = Some(tokio::spawn(async move {
+            self.consumer.record_snapshot();
+            *snapshot_task = Some(tokio::spawn(async move {
                 if let Some(flushed) = flushed {
                     let _ = flushed.await;
                 }
                 // A failed snapshot is tried again after the next interval.
-                if let Ok(Ok((_, faded))) = blocking(move || keeper.keep(now)).await {
-                    let _ = drop_shares(&*transport, own, faded).await;
+                if let Ok(Ok((_, faded))) = run_blocking(move || snapshotter.take_snapshot(now)).await {
+                    let _ = delete_faded_snapshots(&*transport, own, faded).await;
                 }
             }));
         }

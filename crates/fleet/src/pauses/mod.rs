@@ -13,33 +13,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fetchwise::Selector;
-use fetchwise::pause_coordination::{MayTry, Neighbours, Settling};
+use fetchwise::pause_coordination::{TrialPermission, PauseCoordinator, Resolver};
 use fetchwise::time::Timestamp;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use crate::model::node_id::Origin;
-use crate::transport::{Cell, Change, Swapped, Table, Transport, TransportError};
+use crate::model::node_id::NodeId;
+use crate::transport::{Cell, Change, SwapOutcome, Table, Transport, TransportError};
 
 mod coordinator;
 pub mod state_machine;
 
-use crate::pauses::coordinator::{Answer, Board, Local, Owed, Turn};
-use crate::pauses::state_machine::{Claim, HostState, SHARED_FROM, Seen};
+use crate::pauses::coordinator::{ClaimOutcome, PauseView, LocalAction, PendingWrite, TrialReply};
+use crate::pauses::state_machine::{Claim, HostState, MIN_SHARED_PAUSE, CellVersion};
 
 /// The interval at which an unavailable broker is tried again.
-const AGAIN: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// The maximum number of concurrent requests.
-const AT_ONCE: usize = 32;
+const MAX_REQUESTS: usize = 32;
 /// The maximum number of waiting updates. Beyond it, pauses stay local.
-const WAITING: usize = 10_000;
+const MAX_WAITING: usize = 10_000;
 
 /// The task that shares host pauses with the egress group. Dropping it stops it; pauses are local then.
 pub struct SharedHosts {
     task: JoinHandle<()>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 /// Counters of shared pauses and trials.
@@ -59,48 +59,48 @@ pub struct HostCounts {
     pub rejected: u64,
 }
 
-struct Shared {
-    own: Origin,
+struct SharedState {
+    own: NodeId,
     egress: String,
-    board: Mutex<Board>,
+    view: Mutex<PauseView>,
     counts: Mutex<HostCounts>,
-    settling: Settling,
-    say: mpsc::Sender<Say>,
+    resolver: Resolver,
+    update: mpsc::Sender<Update>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedHosts").field("own", &self.own).field("egress", &self.egress).finish_non_exhaustive()
     }
 }
 
 /// An update for the broker.
-enum Say {
+enum Update {
     Paused(String, Timestamp, Timestamp),
     Lifted(String),
     Claim(String),
     /// A pending write that failed before.
-    Owed(String, Owed),
+    PendingWrite(String, PendingWrite),
 }
 
 impl SharedHosts {
     /// Starts to share pauses with all nodes of the same `egress` group, as the pause coordinator of `selector`.
     /// Returns none if the selector has a coordinator already. Needs a tokio runtime.
-    pub fn share(selector: Arc<Selector>, transport: Arc<dyn Transport>, own: Origin, egress: &str) -> Option<Self> {
-        let (say, said) = mpsc::channel(WAITING);
-        let shared = Arc::new(Shared {
+    pub fn share(selector: Arc<Selector>, transport: Arc<dyn Transport>, own: NodeId, egress: &str) -> Option<Self> {
+        let (update, updates) = mpsc::channel(MAX_WAITING);
+        let shared = Arc::new(SharedState {
             own,
             egress: egress.to_owned(),
-            board: Mutex::new(Board::new(own)),
+            view: Mutex::new(PauseView::new(own)),
             counts: Mutex::default(),
-            settling: Settling::default(),
-            say,
+            resolver: Resolver::default(),
+            update,
         });
-        if !selector.set_neighbours(Arc::clone(&shared) as Arc<dyn Neighbours>) {
+        if !selector.set_pause_coordinator(Arc::clone(&shared) as Arc<dyn PauseCoordinator>) {
             return None;
         }
         let driver = Driver { shared: Arc::clone(&shared), selector, transport };
-        Some(Self { task: tokio::spawn(async move { driver.run(said).await }), shared })
+        Some(Self { task: tokio::spawn(async move { driver.run(updates).await }), shared })
     }
 
     /// Stops the task and waits until it has released the selector.
@@ -112,8 +112,8 @@ impl SharedHosts {
     /// Returns the counters.
     pub fn counts(&self) -> HostCounts {
         let counts = *self.shared.counts();
-        let board = self.shared.board();
-        HostCounts { rejected: board.unbelieved, trials: board.trials, own_trials: board.own_trials, ..counts }
+        let view = self.shared.view();
+        HostCounts { rejected: view.rejected, trials: view.trials, own_trials: view.own_trials, ..counts }
     }
 }
 
@@ -123,9 +123,9 @@ impl Drop for SharedHosts {
     }
 }
 
-impl Shared {
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+impl SharedState {
+    fn view(&self) -> MutexGuard<'_, PauseView> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn counts(&self) -> MutexGuard<'_, HostCounts> {
@@ -133,34 +133,34 @@ impl Shared {
     }
 }
 
-impl Neighbours for Shared {
+impl PauseCoordinator for SharedState {
     fn paused(&self, domain: &str, until: Timestamp, at: Timestamp) {
-        if until.since(at) > SHARED_FROM {
-            drop(self.say.try_send(Say::Paused(domain.to_owned(), until, at)));
+        if until.since(at) > MIN_SHARED_PAUSE {
+            drop(self.update.try_send(Update::Paused(domain.to_owned(), until, at)));
         }
     }
 
     fn lifted(&self, domain: &str) {
-        drop(self.say.try_send(Say::Lifted(domain.to_owned())));
+        drop(self.update.try_send(Update::Lifted(domain.to_owned())));
     }
 
-    fn may_try(&self, domain: &str, ended: Timestamp, now: Timestamp) -> MayTry {
+    fn may_try(&self, domain: &str, ended: Timestamp, now: Timestamp) -> TrialPermission {
         // Registered before the check, so that a resolution in between is not missed.
-        let settled = self.settling.wait();
-        if self.say.is_closed() {
-            return MayTry::Now;
+        let resolved = self.resolver.wait();
+        if self.update.is_closed() {
+            return TrialPermission::Now;
         }
-        let turn = self.board().turn(domain, ended, now);
+        let turn = self.view().request_trial(domain, ended, now);
         match turn {
-            Turn::Now => MayTry::Now,
-            Turn::NotBefore(until) => MayTry::NotBefore(until),
-            Turn::Asking(false) => MayTry::Asking(settled),
-            Turn::Asking(true) => match self.say.try_send(Say::Claim(domain.to_owned())) {
-                Ok(()) => MayTry::Asking(settled),
+            TrialReply::Now => TrialPermission::Now,
+            TrialReply::NotBefore(until) => TrialPermission::NotBefore(until),
+            TrialReply::Asking(false) => TrialPermission::Pending(resolved),
+            TrialReply::Asking(true) => match self.update.try_send(Update::Claim(domain.to_owned())) {
+                Ok(()) => TrialPermission::Pending(resolved),
                 Err(_) => {
-                    let until = now.saturating_add(AGAIN);
-                    self.board().hold(domain, until);
-                    MayTry::NotBefore(until)
+                    let until = now.saturating_add(RETRY_INTERVAL);
+                    self.view().hold(domain, until);
+                    TrialPermission::NotBefore(until)
                 }
             },
         }
@@ -168,21 +168,21 @@ impl Neighbours for Shared {
 }
 
 struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     selector: Arc<Selector>,
     transport: Arc<dyn Transport>,
 }
 
 impl Driver {
-    async fn run(&self, mut said: mpsc::Receiver<Say>) {
+    async fn run(&self, mut updates: mpsc::Receiver<Update>) {
         let mut under_way = FuturesUnordered::new();
-        let mut again = tokio::time::interval(AGAIN);
+        let mut again = tokio::time::interval(RETRY_INTERVAL);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Watched before the listing, so that no change in between is missed.
             let watch = self.transport.cells().watch(Table::Hosts);
             let stock = {
-                let taking = self.take_stock();
+                let taking = self.resync();
                 tokio::pin!(taking);
                 loop {
                     tokio::select! {
@@ -191,10 +191,10 @@ impl Driver {
                     }
                 }
             };
-            self.shared.board().heard(stock.is_ok(), self.selector.now());
+            self.shared.view().record_response(stock.is_ok(), self.selector.now());
             let mut watch = stock.is_ok().then_some(watch);
             // Waiting visits ask again.
-            self.shared.settling.settled();
+            self.shared.resolver.resolve();
             again.reset();
             loop {
                 let change = async {
@@ -205,12 +205,12 @@ impl Driver {
                 };
                 tokio::select! {
                     change = change => match change {
-                        Some(Ok(change)) => self.heard(change),
+                        Some(Ok(change)) => self.handle_change(change),
                         // The broker or the table has gone.
                         _ => break,
                     },
-                    say = said.recv(), if under_way.len() < AT_ONCE => match say {
-                        Some(say) => under_way.push(self.say(say)),
+                    update = updates.recv(), if under_way.len() < MAX_REQUESTS => match update {
+                        Some(update) => under_way.push(self.update(update)),
                         None => return,
                     },
                     Some(()) = under_way.next(), if !under_way.is_empty() => {}
@@ -218,8 +218,8 @@ impl Driver {
                         if watch.is_none() {
                             break;
                         }
-                        let owed = self.shared.board().settle();
-                        under_way.extend(owed.into_iter().map(|(domain, owed)| self.say(Say::Owed(domain, owed))));
+                        let pending = self.shared.view().take_pending();
+                        under_way.extend(pending.into_iter().map(|(domain, pending)| self.update(Update::PendingWrite(domain, pending))));
                     }
                 }
             }
@@ -227,15 +227,15 @@ impl Driver {
     }
 
     /// Compares the known cells with the broker's, after a time without it.
-    async fn take_stock(&self) -> Result<(), TransportError> {
+    async fn resync(&self) -> Result<(), TransportError> {
         let cells = self.transport.cells();
         let table = cells.incarnation(Table::Hosts).await?;
         // The table was lost; that does not mean that the hosts are fine.
-        if self.shared.board().is_another(table) {
-            let known = self.shared.board().cells();
-            known.iter().for_each(|(domain, _)| self.shared.board().lost(domain, self.selector.now()));
+        if self.shared.view().is_recreated(table) {
+            let known = self.shared.view().cells();
+            known.iter().for_each(|(domain, _)| self.shared.view().apply_loss(domain, self.selector.now()));
         }
-        let known = self.shared.board().cells();
+        let known = self.shared.view().cells();
         let listed = cells.list(Table::Hosts).await?;
         let keys: HashSet<&str> = listed.iter().map(|(key, _)| key.as_str()).collect();
         for (domain, revision) in known {
@@ -246,45 +246,45 @@ impl Driver {
             // The listing may come from a replica that is behind.
             let (cell, key) = (cells.get(Table::Hosts, &key).await?, key);
             let revision = cell.as_ref().map_or(revision, |cell| cell.revision);
-            self.heard(Change { key, cell, revision });
+            self.handle_change(Change { key, cell, revision });
         }
         for (key, cell) in listed {
             let revision = cell.revision;
-            self.heard(Change { key, cell: Some(cell), revision });
+            self.handle_change(Change { key, cell: Some(cell), revision });
         }
         Ok(())
     }
 
     /// Applies a change of a cell.
-    fn heard(&self, change: Change) {
-        self.shared.board().heard(true, self.selector.now());
+    fn handle_change(&self, change: Change) {
+        self.shared.view().record_response(true, self.selector.now());
         let Some(domain) = crate::pauses::state_machine::domain_of(&self.shared.egress, &change.key) else { return };
         match change.cell {
-            Some(cell) => drop(self.changed(domain, &cell)),
-            None => self.gone(domain, change.revision),
+            Some(cell) => drop(self.handle_cell(domain, &cell)),
+            None => self.handle_deletion(domain, change.revision),
         }
-        self.shared.settling.settled();
+        self.shared.resolver.resolve();
     }
 
     /// Applies the deletion of a host's cell at that revision.
-    fn gone(&self, domain: &str, revision: u64) {
-        let local = self.shared.board().gone(domain, revision);
+    fn handle_deletion(&self, domain: &str, revision: u64) {
+        let local = self.shared.view().apply_deletion(domain, revision);
         self.apply(domain, local);
     }
 
     /// Applies a changed cell. Returns none if it is invalid.
-    fn changed(&self, domain: &str, cell: &Cell) -> Option<Seen> {
-        let seen = Seen { state: HostState::decode(&cell.value)?, stored: cell.at, revision: cell.revision };
-        let local = self.shared.board().changed(domain, seen, self.selector.now());
+    fn handle_cell(&self, domain: &str, cell: &Cell) -> Option<CellVersion> {
+        let seen = CellVersion { state: HostState::decode(&cell.value)?, stored: cell.at, revision: cell.revision };
+        let local = self.shared.view().apply_change(domain, seen, self.selector.now());
         self.apply(domain, local);
         Some(seen)
     }
 
     /// Performs the local action that follows from another node's change.
-    fn apply(&self, domain: &str, local: Local) {
+    fn apply(&self, domain: &str, local: LocalAction) {
         match local {
-            Local::Nothing => {}
-            Local::Pause { until, ours, level } => {
+            LocalAction::Nothing => {}
+            LocalAction::Pause { until, ours, level } => {
                 let here = self.selector.host_pause(domain);
                 if here.is_none_or(|here| here < until || ours.has(here)) {
                     self.selector.set_host_pause(domain, Some(until));
@@ -292,8 +292,8 @@ impl Driver {
                 }
                 self.selector.restore_host_levels([(domain.to_owned(), level)]);
             }
-            Local::Try { held, over } => drop(self.selector.claim_host_trial(domain, held, over)),
-            Local::Lift(ours) => {
+            LocalAction::Try { held, over } => drop(self.selector.claim_host_trial(domain, held, over)),
+            LocalAction::Lift(ours) => {
                 if self.selector.host_pause(domain).is_some_and(|here| ours.has(here)) {
                     self.selector.set_host_pause(domain, None);
                 }
@@ -302,21 +302,21 @@ impl Driver {
         }
     }
 
-    async fn say(&self, say: Say) {
-        match say {
-            Say::Paused(domain, until, at) => {
-                if self.shared.board().may_say(&domain, at) {
+    async fn update(&self, update: Update) {
+        match update {
+            Update::Paused(domain, until, at) => {
+                if self.shared.view().may_share(&domain, at) {
                     self.say_paused(&domain, until, at).await;
                 }
             }
-            Say::Owed(domain, Owed::Pause(until, at)) => self.say_paused(&domain, until, at).await,
-            Say::Lifted(domain) | Say::Owed(domain, Owed::Lift(_)) => self.say_lifted(&domain).await,
-            Say::Claim(domain) => {
+            Update::PendingWrite(domain, PendingWrite::Pause(until, at)) => self.say_paused(&domain, until, at).await,
+            Update::Lifted(domain) | Update::PendingWrite(domain, PendingWrite::Lift(_)) => self.say_lifted(&domain).await,
+            Update::Claim(domain) => {
                 let answer = self.claim(&domain).await;
-                self.shared.board().claimed(&domain, answer, self.selector.now());
+                self.shared.view().record_claim(&domain, answer, self.selector.now());
             }
         }
-        self.shared.settling.settled();
+        self.shared.resolver.resolve();
     }
 
     /// Swaps a cell if it is unchanged, and applies its current value. Returns none without a response.
@@ -324,22 +324,22 @@ impl Driver {
         let key = crate::pauses::state_machine::key(&self.shared.egress, domain);
         let swapped = self.transport.cells().swap(Table::Hosts, &key, seen, state.encode().into()).await;
         let now = self.selector.now();
-        self.shared.board().heard(swapped.is_ok(), now);
+        self.shared.view().record_response(swapped.is_ok(), now);
         match swapped {
-            Ok(Swapped::Done(revision)) => {
-                let seen = Seen { state, stored: now, revision };
-                let local = self.shared.board().changed(domain, seen, now);
+            Ok(SwapOutcome::Done(revision)) => {
+                let seen = CellVersion { state, stored: now, revision };
+                let local = self.shared.view().apply_change(domain, seen, now);
                 self.apply(domain, local);
                 Some(true)
             }
-            Ok(Swapped::Lost(Some(cell))) => {
-                self.changed(domain, &cell);
+            Ok(SwapOutcome::Lost(Some(cell))) => {
+                self.handle_cell(domain, &cell);
                 // The cell holds this node's own value: an earlier response was lost.
                 Some(HostState::decode(&cell.value) == Some(state))
             }
-            Ok(Swapped::Lost(None)) => {
+            Ok(SwapOutcome::Lost(None)) => {
                 // Changes that arrived since the request are newer.
-                self.gone(domain, seen.unwrap_or(0));
+                self.handle_deletion(domain, seen.unwrap_or(0));
                 Some(false)
             }
             Err(_) => None,
@@ -348,7 +348,7 @@ impl Driver {
 
     async fn say_paused(&self, domain: &str, until: Timestamp, at: Timestamp) {
         loop {
-            let seen = self.shared.board().seen(domain);
+            let seen = self.shared.view().cell(domain);
             let Some(state) = crate::pauses::state_machine::paused(seen.as_ref(), until, at, self.shared.own) else {
                 return;
             };
@@ -357,25 +357,25 @@ impl Driver {
                     self.shared.counts().sent += 1;
                     return;
                 }
-                Some(false) if self.shared.board().seen(domain) == seen => return,
+                Some(false) if self.shared.view().cell(domain) == seen => return,
                 Some(false) => {}
-                None => return self.shared.board().owe(domain, Owed::Pause(until, at)),
+                None => return self.shared.view().add_pending(domain, PendingWrite::Pause(until, at)),
             }
         }
     }
 
     async fn say_lifted(&self, domain: &str) {
-        let Some(mut seen) = self.shared.board().seen(domain) else { return };
+        let Some(mut seen) = self.shared.view().cell(domain) else { return };
         let key = crate::pauses::state_machine::key(&self.shared.egress, domain);
         loop {
             let deleted = self.transport.cells().delete(Table::Hosts, &key, Some(seen.revision)).await;
-            self.shared.board().heard(deleted.is_ok(), self.selector.now());
+            self.shared.view().record_response(deleted.is_ok(), self.selector.now());
             match deleted {
-                Ok(Swapped::Done(revision)) => return self.gone(domain, revision),
-                Ok(Swapped::Lost(None)) => return self.gone(domain, seen.revision),
-                Ok(Swapped::Lost(Some(cell))) => {
-                    self.changed(domain, &cell);
-                    let Some(now) = self.shared.board().seen(domain) else { return };
+                Ok(SwapOutcome::Done(revision)) => return self.handle_deletion(domain, revision),
+                Ok(SwapOutcome::Lost(None)) => return self.handle_deletion(domain, seen.revision),
+                Ok(SwapOutcome::Lost(Some(cell))) => {
+                    self.handle_cell(domain, &cell);
+                    let Some(now) = self.shared.view().cell(domain) else { return };
                     // Only a trial of this node is meant, whose claim got no response. Another node's trial is left as
                     // it is.
                     let is_own = now.state.is_trial && now.state.by == self.shared.own;
@@ -384,24 +384,24 @@ impl Driver {
                     }
                     seen = now;
                 }
-                Err(_) => return self.shared.board().owe(domain, Owed::Lift(seen.revision)),
+                Err(_) => return self.shared.view().add_pending(domain, PendingWrite::Lift(seen.revision)),
             }
         }
     }
 
     /// Claims the trial of a host.
-    async fn claim(&self, domain: &str) -> Answer {
-        let Some(seen) = self.shared.board().seen(domain) else { return Answer::Known };
-        let Claim::Take(state) = crate::pauses::state_machine::claim(&seen, self.selector.now(), self.shared.own)
+    async fn claim(&self, domain: &str) -> ClaimOutcome {
+        let Some(seen) = self.shared.view().cell(domain) else { return ClaimOutcome::Known };
+        let Claim::Swap(state) = crate::pauses::state_machine::claim(&seen, self.selector.now(), self.shared.own)
         else {
-            return Answer::Known;
+            return ClaimOutcome::Known;
         };
         match self.swap(domain, Some(seen.revision), state).await {
             Some(true) => {}
-            Some(false) if self.shared.board().seen(domain) == Some(seen) => return Answer::Barred,
+            Some(false) if self.shared.view().cell(domain) == Some(seen) => return ClaimOutcome::Rejected,
             Some(false) => self.shared.counts().lost += 1,
-            None => return Answer::Nothing,
+            None => return ClaimOutcome::Unanswered,
         }
-        Answer::Known
+        ClaimOutcome::Known
     }
 }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Tag};
-use fetchwise::evidence::{Fact, Share};
+use fetchwise::evidence::{RemoteAttempt, EvidenceSnapshot};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::journal::{self, Durability, Entry, Journal, JournalOptions};
 use fetchwise::selector::Selector;
 use fetchwise::time::{Clock, Timestamp};
-use fetchwise_fleet::transport::in_process::{Memory, Node as Hands};
-use fetchwise_fleet::{Fleet, FleetError, Options, Origin, Timing};
+use fetchwise_fleet::transport::in_process::{InProcessBroker, Node as Hands};
+use fetchwise_fleet::{Fleet, FleetError, Options, NodeId, Timing};
 
 pub(crate) mod links;
 pub(crate) mod visits;
@@ -63,10 +63,10 @@ pub(crate) fn attempt(luck: &mut Luck, sites: u64, ms: i64) -> Attempt {
 }
 
 /// Calls `f` with an attempt in the form that other nodes learn from.
-pub(crate) fn with_fact(attempt: &Attempt, like: &Selector, f: impl FnOnce(&Fact<'_>)) {
+pub(crate) fn with_fact(attempt: &Attempt, like: &Selector, f: impl FnOnce(&RemoteAttempt<'_>)) {
     let heuristics: Vec<(&str, &str)> =
         attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
-    f(&Fact {
+    f(&RemoteAttempt {
         at: attempt.attempted_at,
         fetcher: &attempt.fetcher,
         weight: attempt.weight.min(1.0),
@@ -84,12 +84,12 @@ pub(crate) fn quick() -> Timing {
     let mut timing = Timing::default();
     timing.batch = Duration::from_millis(15);
     timing.urgent = Duration::from_millis(5);
-    timing.presence = Duration::from_millis(60);
+    timing.heartbeat = Duration::from_millis(60);
     timing.lease = Duration::from_millis(900);
-    timing.hole = Duration::from_millis(60);
-    timing.max_want = Duration::from_millis(400);
+    timing.gap = Duration::from_millis(60);
+    timing.max_request_interval = Duration::from_millis(400);
     timing.silence = Duration::from_millis(100);
-    timing.look = Duration::from_millis(30);
+    timing.check = Duration::from_millis(30);
     timing.tables = Duration::from_millis(30);
     timing
 }
@@ -107,7 +107,7 @@ pub(crate) fn selector(clock: &Arc<Clock>) -> Selector {
 /// A node: a directory, and a process that can be ended and started again.
 pub(crate) struct Node {
     pub(crate) dir: PathBuf,
-    pub(crate) broker: Arc<Memory>,
+    pub(crate) broker: Arc<InProcessBroker>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) max_keys: Option<usize>,
     pub(crate) running: Option<Running>,
@@ -120,7 +120,7 @@ pub(crate) struct Running {
 }
 
 impl Node {
-    pub(crate) fn new(dir: PathBuf, broker: &Arc<Memory>, clock: &Arc<Clock>) -> Self {
+    pub(crate) fn new(dir: PathBuf, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>) -> Self {
         std::fs::create_dir_all(&dir).unwrap();
         Self { dir, broker: Arc::clone(broker), clock: Arc::clone(clock), max_keys: None, running: None }
     }
@@ -138,14 +138,14 @@ impl Node {
     }
 
     /// Returns the node's id, which is created if it has none.
-    pub(crate) fn name(&self) -> Origin {
-        use fetchwise_fleet::peer_store::node_state::State;
+    pub(crate) fn name(&self) -> NodeId {
+        use fetchwise_fleet::peer_store::node_state::NodeState;
         match State::load(&self.dir).unwrap() {
-            Some(state) => state.origin,
+            Some(state) => state.node_id,
             None => {
-                let state = State::new(Origin::random());
+                let state = State::new(NodeId::random());
                 state.save(&self.dir).unwrap();
-                state.origin
+                state.node_id
             }
         }
     }
@@ -171,13 +171,13 @@ impl Node {
         }
     }
 
-    pub(crate) fn evidence(&self) -> Share {
+    pub(crate) fn evidence(&self) -> EvidenceSnapshot {
         self.up().selector.share(NOW, 0.0)
     }
 }
 
 /// Folds all attempts of these logs one by one; `counts` selects them.
-pub(crate) fn naive(dirs: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&Path, &Attempt) -> bool) -> Share {
+pub(crate) fn naive(dirs: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&Path, &Attempt) -> bool) -> EvidenceSnapshot {
     let oracle = selector(clock);
     for dir in dirs {
         journal::replay(dir, |_, entry| {
@@ -205,10 +205,10 @@ pub(crate) async fn settle(nodes: &[Node], within: Duration) {
         let all: Vec<_> = up.iter().map(|up| up.fleet.status()).collect();
         let tops: Vec<(String, u64)> = all.iter().map(|status| (status.node.clone(), status.published)).collect();
         let knows = |status: &fetchwise_fleet::Status| {
-            tops.iter().all(|(origin, top)| {
-                *origin == status.node
+            tops.iter().all(|(node_id, top)| {
+                *node_id == status.node
                     || *top == 0
-                    || status.peers.iter().any(|p| p.origin == *origin && (p.position >= *top || p.excluded))
+                    || status.peers.iter().any(|p| p.node_id == *node_id && (p.position >= *top || p.excluded))
             })
         };
         let is_calm = all.iter().all(|status| status.converged && knows(status));
@@ -218,7 +218,7 @@ pub(crate) async fn settle(nodes: &[Node], within: Duration) {
 }
 
 /// Asserts that two evidences are equal to 1e-9.
-pub(crate) fn assert_same(what: &str, found: &Share, expected: &Share) {
+pub(crate) fn assert_same(what: &str, found: &EvidenceSnapshot, expected: &EvidenceSnapshot) {
     let (far, key) = found.distance(expected);
     assert!(far <= 1e-9, "{what}: {far} apart at {key:x} ({} keys, expected {})", found.keys(), expected.keys());
     assert!(expected.weight() > 0.0, "{what}: there is nothing to compare");

@@ -238,12 +238,12 @@ impl Nodes {
             let tops: Vec<(&str, u64)> =
                 said.iter().flatten().map(|said| (said.status.node.as_str(), said.status.position)).collect();
             let knows = |said: &Said| {
-                let of = |origin: &str| said.status.peers.iter().find(|peer| peer.origin == origin);
+                let of = |node_id: &str| said.status.peers.iter().find(|peer| peer.node_id == node_id);
                 said.is_done
                     && said.status.converged
-                    && tops.iter().all(|(origin, top)| {
-                        *origin == said.status.node
-                            || of(origin).is_some_and(|peer| peer.position >= *top && peer.missing_records == 0)
+                    && tops.iter().all(|(node_id, top)| {
+                        *node_id == said.status.node
+                            || of(node_id).is_some_and(|peer| peer.position >= *top && peer.missing_records == 0)
                     })
             };
             let is_calm = said.iter().all(|said| said.as_ref().is_some_and(knows));

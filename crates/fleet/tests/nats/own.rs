@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fetchwise::evidence::Share;
+use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::journal::{self, Durability, Journal, JournalOptions};
 use fetchwise::selector::Selector;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::model::codec::Batch;
 use fetchwise_fleet::model::rendezvous::owner;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
-use fetchwise_fleet::transport::{General, Position, Transport};
-use fetchwise_fleet::{Fleet, Options, Origin, Scope};
+use fetchwise_fleet::transport::{GlobalDelivery, Position, Transport};
+use fetchwise_fleet::{Fleet, Options, NodeId, Scope};
 use futures_util::StreamExt;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -44,7 +44,7 @@ async fn start(dir: &Path, servers: &Servers, clock: &Arc<Clock>) -> Up {
     let mut options = Options::default();
     (options.pool, options.scope, options.timing) = ("own".into(), Scope::Own, quick());
     // A broker in another process takes longer than the in-process one.
-    (options.timing.general, options.timing.lease) = (Duration::from_millis(200), Duration::from_secs(2));
+    (options.timing.global_min_interval, options.timing.lease) = (Duration::from_millis(200), Duration::from_secs(2));
     let nats: Arc<dyn Transport> = Arc::new(broker(servers).await);
     let fleet = Fleet::join(Arc::clone(&journal), Arc::clone(&selector), nats, options).await.unwrap();
     Up { journal, selector, fleet }
@@ -85,17 +85,17 @@ async fn agree(what: &str, nodes: &[Up], clock: &Arc<Clock>) {
 async fn takes_its_sites(nodes: &[Up], nats: &Nats, clock: &Arc<Clock>) {
     let late = &nodes[3];
     let begun = std::time::Instant::now();
-    while !late.fleet.quiet() {
+    while !late.fleet.is_converged() {
         assert!(begun.elapsed() < SOON, "{:#?}", late.fleet.status());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let names: Vec<Origin> = nodes.iter().map(|up| up.fleet.origin()).collect();
+    let names: Vec<NodeId> = nodes.iter().map(|up| up.fleet.node_id()).collect();
     let sites: HashSet<u64> = (0..20)
         .map(|n| format!("site{n}.example"))
-        .filter(|site| owner(site, &names) == Some(late.fleet.origin()))
+        .filter(|site| owner(site, &names) == Some(late.fleet.node_id()))
         .map(|site| xxh3_64(site.as_bytes()))
         .collect();
-    let of_sites = |share: Share| share.of_sites(|site| sites.contains(&site));
+    let of_sites = |share: EvidenceSnapshot| share.of_sites(|site| sites.contains(&site));
     let dirs: Vec<&Path> = nodes.iter().map(|up| up.journal.dir()).collect();
     let expected = of_sites(naive(&dirs, clock, |_, _| true));
     let found = of_sites(late.selector.share(NOW, 0.0));
@@ -107,13 +107,13 @@ async fn takes_its_sites(nodes: &[Up], nats: &Nats, clock: &Arc<Clock>) {
         expected.keys()
     );
     // The messages of one node arrive by themselves, in order, and from a position on.
-    let first = nats.said_by(names[0], Position::default()).await.unwrap();
+    let first = nats.published_by(names[0], Position::default()).await.unwrap();
     let last = Batch::decode(first.last().unwrap()).unwrap();
     assert_eq!(last.header().last, nodes[0].fleet.status().published);
     let bounds = nats.bounds().await.unwrap();
     let behind = Position { incarnation: bounds.incarnation, seq: bounds.last + 1 };
-    assert!(nats.said_by(names[0], behind).await.unwrap().is_empty());
-    assert!(nats.said_by(Origin::random(), Position::default()).await.unwrap().is_empty());
+    assert!(nats.published_by(names[0], behind).await.unwrap().is_empty());
+    assert!(nats.published_by(NodeId::random(), Position::default()).await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,28 +133,28 @@ async fn nodes_of_scope_own_say_what_belongs_to_no_one_site_over_a_real_broker()
 
     // The stream has one message per node, and a late reader begins with them.
     let nats = broker(&servers).await;
-    let mut all = nats.generals();
-    let mut origins = Vec::new();
-    while let Some(General::Image { origin, .. }) = all.next().await.transpose().unwrap() {
-        origins.push(origin.to_string());
+    let mut all = nats.global_snapshots();
+    let mut node_ids = Vec::new();
+    while let Some(GlobalDelivery::Snapshot { node_id, .. }) = all.next().await.transpose().unwrap() {
+        node_ids.push(node_id.to_string());
     }
     drop(all);
-    let mut names: Vec<String> = nodes.iter().map(|up| up.fleet.origin().to_string()).collect();
+    let mut names: Vec<String> = nodes.iter().map(|up| up.fleet.node_id().to_string()).collect();
     names.sort();
-    origins.sort();
-    assert_eq!(origins, names);
+    node_ids.sort();
+    assert_eq!(node_ids, names);
     nodes.push(start(&dir.path().join("late"), &servers, &clock).await);
     record(&nodes[3], 99, 1);
     agree("one that came later", &nodes, &clock).await;
     takes_its_sites(&nodes, &nats, &clock).await;
 
     // An unreadable snapshot is refused, and its node is named.
-    let liar = Origin::random();
-    nats.put_general(liar, Bytes::from_static(b"nothing")).await.unwrap();
+    let liar = NodeId::random();
+    nats.publish_global(liar, Bytes::from_static(b"nothing")).await.unwrap();
     let begun = std::time::Instant::now();
     let names = |up: &Up| {
         let status = up.fleet.status();
-        status.peers.iter().any(|peer| peer.origin == liar.to_string() && peer.rejected.is_some())
+        status.peers.iter().any(|peer| peer.node_id == liar.to_string() && peer.rejected.is_some())
     };
     while !nodes.iter().all(names) {
         assert!(begun.elapsed() < SOON);

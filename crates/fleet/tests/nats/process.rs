@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use fetchwise::attempt::Attempt;
-use fetchwise::evidence::Share;
+use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::journal::{self, Durability, Entry, Journal, JournalOptions};
 use fetchwise::selector::Selector;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::model::rendezvous::owner;
 use fetchwise_fleet::transport::Transport;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
-use fetchwise_fleet::{Fleet, Options, Origin, Scope, Timing, failpoints};
+use fetchwise_fleet::{Fleet, Options, NodeId, Scope, Timing, failpoints};
 
 use crate::common::{Luck, NOW, attempt, naive, selector, with_fact};
 use crate::newer::Newer;
@@ -34,18 +34,18 @@ fn timing() -> Timing {
     let mut timing = Timing::default();
     if setting::<String>("REAL").is_some() {
         // The interval of status reports, which is what is measured.
-        timing.look = Duration::from_millis(100);
+        timing.check = Duration::from_millis(100);
         return timing;
     }
     timing.batch = Duration::from_millis(200);
-    timing.presence = Duration::from_secs(1);
+    timing.heartbeat = Duration::from_secs(1);
     timing.lease = Duration::from_secs(4);
-    timing.hole = Duration::from_millis(800);
-    timing.max_want = Duration::from_secs(3);
-    timing.look = Duration::from_millis(300);
+    timing.gap = Duration::from_millis(800);
+    timing.max_request_interval = Duration::from_secs(3);
+    timing.check = Duration::from_millis(300);
     timing.tables = Duration::from_secs(1);
-    timing.share_after = setting("SHARE_AFTER").unwrap_or(1500);
-    timing.keep_after = setting("KEEP_AFTER").unwrap_or(timing.keep_after);
+    timing.snapshot_after = setting("SHARE_AFTER").unwrap_or(1500);
+    timing.store_snapshot_after = setting("KEEP_AFTER").unwrap_or(timing.store_snapshot_after);
     timing
 }
 
@@ -104,7 +104,7 @@ async fn join(dir: &Path, journal: &Arc<Journal>, selector: &Arc<Selector>) -> O
     options.timing = timing();
     if setting::<String>("OWN").is_some() {
         options.scope = Scope::Own;
-        options.timing.general = Duration::from_millis(500);
+        options.timing.global_min_interval = Duration::from_millis(500);
         // Longer than a killed process takes to be back.
         options.timing.owner = Duration::from_secs(30);
     }
@@ -127,10 +127,10 @@ impl Samples {
     fn take(&mut self, fleet: &Fleet) {
         let now = Timestamp::now().as_millis();
         for peer in fleet.status().peers {
-            let top = self.tops.entry(peer.origin.clone()).or_default();
+            let top = self.tops.entry(peer.node_id.clone()).or_default();
             if peer.position > *top && peer.missing_records == 0 {
                 *top = peer.position;
-                writeln!(self.file, "{now} {} {}", peer.origin, peer.position).unwrap();
+                writeln!(self.file, "{now} {} {}", peer.node_id, peer.position).unwrap();
             }
         }
     }
@@ -207,11 +207,11 @@ async fn live(dir: PathBuf) {
 
 /// Returns the expected evidence of a node of scope `own`: all of its own, what it has applied of the others, and
 /// global evidence of the rest.
-fn of_divided(own: &Path, oracle: &Oracle, divided: &Divided, clock: &Arc<Clock>) -> Share {
-    let (all, name) = (selector(clock), divided.names[own].parse::<Origin>().unwrap());
+fn of_divided(own: &Path, oracle: &Oracle, divided: &Divided, clock: &Arc<Clock>) -> EvidenceSnapshot {
+    let (all, name) = (selector(clock), divided.names[own].parse::<NodeId>().unwrap());
     for dir in &oracle.logs {
         let taken = divided.taken.iter().rfind(|taken| taken.by == own && taken.of == *dir);
-        let among: Vec<Origin> =
+        let among: Vec<NodeId> =
             taken.iter().flat_map(|taken| &taken.among).map(|name| name.parse().unwrap()).collect();
         let mut number = 0;
         journal::replay(dir, |_, entry| {

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fetchwise::evidence::Fact;
+use fetchwise::evidence::RemoteAttempt;
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::failpoints;
 use fetchwise_fleet::model::codec::{Builder, VERSION};
-use fetchwise_fleet::model::node_id::Origin;
-use fetchwise_fleet::sync::forget::tell_forgotten;
+use fetchwise_fleet::model::node_id::NodeId;
+use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::transport::{Table, Transport};
 use tokio::runtime::Runtime;
@@ -210,7 +210,7 @@ fn message(position: u64) -> Bytes {
     let heuristics: Vec<(&str, &str)> =
         attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
     let mut builder = Builder::new(1, 0, position);
-    let fact = Fact {
+    let fact = RemoteAttempt {
         at: Timestamp::now(),
         fetcher: "direct_access",
         weight: 1.0,
@@ -238,13 +238,13 @@ fn row_13_other_releases_are_in_the_pool() {
         nodes.start_all(400, 100);
         nodes.begun();
         let nats = operator(&runtime, &servers);
-        let stranger = Origin::random();
+        let stranger = NodeId::random();
         for n in 1..=3 {
             let body = with_version(&message(n), VERSION.0 + 1, 0);
             runtime.block_on(nats.publish(stranger, &format!("{stranger}.1.{n}-{n}"), body)).unwrap();
         }
         let named = |said: &crate::nodes::Said| {
-            let of = said.status.peers.iter().find(|peer| peer.origin == stranger.to_string());
+            let of = said.status.peers.iter().find(|peer| peer.node_id == stranger.to_string());
             said.status.counts.rejected >= 3
                 && of.is_some_and(|peer| peer.rejected.as_ref().is_some_and(|why| why.contains("newer release")))
         };
@@ -279,7 +279,7 @@ fn row_15_a_domain_is_forgotten_while_nodes_are_cut_off() {
         }
         let until = Timestamp::now();
         let nats = operator(&runtime, &servers);
-        runtime.block_on(tell_forgotten(&nats, domain, until)).unwrap();
+        runtime.block_on(notify_forgotten(&nats, domain, until)).unwrap();
         wait(2500);
         nodes.start_all(400, 100);
         proxy.cut(false);
@@ -321,7 +321,7 @@ fn row_16_a_liar_is_excluded_and_included_again() {
         let nats = operator(&runtime, &servers);
         runtime.block_on(nats.cells().put(Table::Excluded, &liar, Bytes::from_static(b"it lies"))).unwrap();
         let is_out = |said: &crate::nodes::Said| {
-            said.status.node == liar || said.status.peers.iter().any(|peer| peer.origin == liar && peer.excluded)
+            said.status.node == liar || said.status.peers.iter().any(|peer| peer.node_id == liar && peer.excluded)
         };
         nodes.wait_until(&[0, 1], "the liar is excluded", is_out);
         nodes.wait_until(&[2], "the liar knows", |said| said.status.excluded && said.is_done);

@@ -9,7 +9,7 @@ use super::permit::{PACED, Permit, SHARED_PACED};
 use super::window::{Counts, SECONDS};
 use crate::limiter::active_state::Look;
 use crate::limiter::limit_hit::{in_order, safe, seconds};
-use crate::limiter::rate_gate::{Live, RATE_MIN, rate_of};
+use crate::limiter::rate_gate::{Live, MIN_RATE, rate_of};
 use crate::persistence::float16::Small;
 use crate::signals::response::{Cause, Level};
 
@@ -83,7 +83,7 @@ impl Live<'_> {
         } else {
             before.min(safe(0.9, hi, window))
         };
-        self.cold.cap[window] = Small::new(cap.max(RATE_MIN));
+        self.cold.cap[window] = Small::new(cap.max(MIN_RATE));
         self.set_rate(self.rate());
     }
 
@@ -235,7 +235,7 @@ impl Live<'_> {
         }
         if let Some(next) = next {
             let hi = self.cold.hi[next].get();
-            self.cold.cap[next] = Small::new(safe(0.9, hi, next).max(RATE_MIN));
+            self.cold.cap[next] = Small::new(safe(0.9, hi, next).max(MIN_RATE));
         }
         self.cold.set_why(next, self.cold.cause());
         self.set_rate(self.rate());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::window::{Counts, SECONDS, WINDOWS};
 use crate::limiter::active_state::{Look, Trial};
-use crate::limiter::rate_gate::{Live, RATE_MIN, rate_of};
+use crate::limiter::rate_gate::{Live, MIN_RATE, rate_of};
 use crate::persistence::float16::Small;
 use crate::signals::response::Cause;
 
@@ -222,7 +222,7 @@ impl Live<'_> {
     }
 
     fn cap_below(&mut self, window: usize, rate: f64, cause: Cause) {
-        self.cold.cap[window] = Small::new(safe(0.9, rate, window).max(RATE_MIN));
+        self.cold.cap[window] = Small::new(safe(0.9, rate, window).max(MIN_RATE));
         self.cold.set_why(Some(window), cause);
         self.set_rate(self.rate());
     }
@@ -255,7 +255,7 @@ impl Live<'_> {
             // After a hold the window was empty. Before it is full again, its own count shows the limit.
             (ceiling * share).min(safe(0.9, rate, window)).max(0.3 * ceiling)
         };
-        self.cold.cap[window] = Small::new(cap.max(RATE_MIN));
+        self.cold.cap[window] = Small::new(cap.max(MIN_RATE));
         if cuts > 1 {
             self.cold.failed = self.cold.failed.saturating_add(1);
             self.cold.lo = self.cold.lo.min(Small::new(cap));
@@ -297,7 +297,7 @@ impl Live<'_> {
         if let Some(blamed) = self.cold.blamed() {
             self.cold.cap[blamed] = Small::NONE;
         }
-        self.cold.cap[0] = Small::new(safe(0.9, self.cold.hi[0].get(), 0).max(RATE_MIN));
+        self.cold.cap[0] = Small::new(safe(0.9, self.cold.hi[0].get(), 0).max(MIN_RATE));
         self.cold.set_why(Some(0), cause);
     }
 

@@ -16,7 +16,7 @@ const POLL_MS = 5000;
 const HIDDEN_MS = 60_000;
 
 const overview = new Overview(byId("tiles"), byId("charts"));
-const parts = new Parts({ refresh, release, explain: (url) => explain.explainUrl(url, wantToken) });
+const parts = new Parts({ refresh, unpause, explain: (url) => explain.explainUrl(url, wantToken) });
 
 let [timer, busy, again, failures] = [undefined, false, false, 0];
 let [updatedAt, every, skew] = [undefined, POLL_MS, 0];
@@ -122,35 +122,35 @@ byId("token-form").addEventListener("submit", (event) => {
   refresh();
 });
 
-// Releasing a host.
+// Unpausing a host.
 
-let releasing = null;
+let unpausing = null;
 
-function release(host) {
-  releasing = host;
-  say(byId("release-text"), `${host} is asked again at once. It was paused because it had blocked requests; if it still does, it will be paused again, for longer.`);
-  say(byId("release-error"), "");
-  byId("release-dialog").showModal();
-  byId("release-no").focus();
+function unpause(host) {
+  unpausing = host;
+  say(byId("unpause-text"), `${host} is requested again at once. It was paused because it had blocked requests; if it still does, it will be paused again, for longer.`);
+  say(byId("unpause-error"), "");
+  byId("unpause-dialog").showModal();
+  byId("unpause-no").focus();
 }
 
-byId("release-no").addEventListener("click", () => byId("release-dialog").close());
+byId("unpause-no").addEventListener("click", () => byId("unpause-dialog").close());
 
-byId("release-form").addEventListener("submit", async (event) => {
+byId("unpause-form").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const host = releasing;
+  const host = unpausing;
   try {
-    await post(`v1/hosts/${encodeURIComponent(host)}/release`);
-    byId("release-dialog").close();
-    toast(`${host} is released.`);
+    await post(`v1/hosts/${encodeURIComponent(host)}/unpause`);
+    byId("unpause-dialog").close();
+    toast(`${host} is unpaused.`);
     byId("paused-title")?.focus();
     refresh();
   } catch (failure) {
     if (failure instanceof Refused && failure.status === 401) {
-      byId("release-dialog").close();
+      byId("unpause-dialog").close();
       return wantToken(failure.message);
     }
-    say(byId("release-error"), failure instanceof Refused ? `Not released: ${failure.message}` : "The server cannot be reached.");
+    say(byId("unpause-error"), failure instanceof Refused ? `Not unpaused: ${failure.message}` : "The server cannot be reached.");
   }
 });
 

@@ -85,7 +85,7 @@ function show(of, url) {
 function sentence(of) {
   if (of.fetcher) return [el("strong", {}, of.fetcher), ` goes first: ${LABELS[of.decision] ?? of.decision}`, of.confidence === null ? "" : `, confidence ${fixed(of.confidence)} over ${fixed(of.sample_size, 1)} attempts`, "."];
   if (of.decision === "paused") return ["Not now: ", el("strong", {}, `paused until ${time(of.paused_until, { seconds: true })}`), "."];
-  return [el("strong", {}, "No fetcher"), of.rule === "no_fetcher_gets_past" ? " gets past this host\u2019s vendor." : " is worth a try."];
+  return [el("strong", {}, "No fetcher"), of.rule === "no_viable_fetcher" ? " gets past this host\u2019s vendor." : " is worth a try."];
 }
 
 const LABELS = {

@@ -8,15 +8,15 @@ import { NONE, byId, compact, count, el, replace, roughly, say, span } from "./t
 /** What a node is: the first that holds. `rank` is its place when sorted by state, the worst first. */
 function state(node) {
   if (node.excluded) return { rank: 0, name: "Excluded", about: "an operator has left it out", tone: "worse" };
-  if (node.aside) return { rank: 1, name: "Set aside", about: node.aside, tone: "worse" };
+  if (node.set_aside_reason) return { rank: 1, name: "Set aside", about: node.set_aside_reason, tone: "worse" };
   if (node.rejected) return { rank: 2, name: "Not understood", about: node.rejected, tone: "worse" };
   if (node.limited) return { rank: 3, name: "Held back", about: `${count(node.waiting)} facts wait: ${node.limited}`, tone: "worse" };
   if (node.closed) return { rank: 5, name: "Closed", about: "not seen for thirty days", tone: "" };
   if (!node.present) return { rank: 4, name: "Gone", about: "has not said that it is there", tone: "" };
-  return { rank: 6, name: "There", about: node.egress ? `address ${node.egress}` : "", tone: "better" };
+  return { rank: 6, name: "There", about: node.egress_group ? `address ${node.egress_group}` : "", tone: "better" };
 }
 
-const missing = (node) => (node.lost > 0 ? [count(node.holes), el("span", { class: "quiet" }, `, ${count(node.lost)} for ever`)] : count(node.holes));
+const missing = (node) => (node.lost > 0 ? [count(node.missing_records), el("span", { class: "quiet" }, `, ${count(node.lost)} for ever`)] : count(node.missing_records));
 
 export class FleetPart {
   constructor() {
@@ -25,10 +25,10 @@ export class FleetPart {
       search: "Search nodes",
       by: "state",
       order: "asc",
-      text: (node) => `${node.origin} ${node.version} ${node.egress} ${state(node).name}`,
+      text: (node) => `${node.node} ${node.version} ${node.egress_group} ${state(node).name}`,
       empty: "No other node has been heard of yet.",
       columns: [
-        { key: "origin", name: "Node", value: (node) => node.origin, cell: (node) => el("bdi", {}, node.origin) },
+        { key: "node", name: "Node", value: (node) => node.node, cell: (node) => el("bdi", {}, node.node) },
         {
           key: "state",
           name: "State",
@@ -40,9 +40,9 @@ export class FleetPart {
         },
         { key: "version", name: "Version", value: (node) => node.version, cell: (node) => (node.version ? el("bdi", {}, node.version) : NONE) },
         { key: "position", name: "Position", about: "The last record of its log that is known here", num: true, value: (node) => node.position, cell: (node) => count(node.position) },
-        { key: "holes", name: "Missing", about: "Records of its log that it has published and that are not here", num: true, value: (node) => node.holes, cell: missing },
-        { key: "lag_s", name: "Since", about: "For how long something of it has been missing", num: true, value: (node) => node.lag_s, cell: (node) => (node.holes > 0 ? span(node.lag_s * 1000) : NONE) },
-        { key: "share", name: "Share", about: "Up to which record its share at the broker goes, which new nodes begin with", num: true, value: (node) => node.share, cell: (node) => (node.share > 0 ? count(node.share) : "none") },
+        { key: "missing_records", name: "Missing", about: "Records of its log that it has published and that are not here", num: true, value: (node) => node.missing_records, cell: missing },
+        { key: "lag_s", name: "Since", about: "For how long something of it has been missing", num: true, value: (node) => node.lag_s, cell: (node) => (node.missing_records > 0 ? span(node.lag_s * 1000) : NONE) },
+        { key: "snapshot_position", name: "Share", about: "Up to which record its share at the broker goes, which new nodes begin with", num: true, value: (node) => node.snapshot_position, cell: (node) => (node.snapshot_position > 0 ? count(node.snapshot_position) : "none") },
       ],
     });
     replace(byId("fleet-nodes"), el("h3", {}, "Other nodes"), this.nodes.nodes);
@@ -53,7 +53,7 @@ export class FleetPart {
     byId("fleet").hidden = !fleet;
     byId("nav-fleet").hidden = !fleet;
     if (!fleet) return;
-    replace(byId("fleet-node"), "Node ", el("bdi", {}, fleet.origin), " of pool ", el("bdi", {}, fleet.pool));
+    replace(byId("fleet-node"), "Node ", el("bdi", {}, fleet.node), " of pool ", el("bdi", {}, fleet.pool));
     const stopped = byId("fleet-stopped");
     // That the broker is away has a tile of its own.
     stopped.hidden = !fleet.stopped || !fleet.broker;
@@ -66,12 +66,12 @@ export class FleetPart {
 function facts(fleet) {
   const { broker, peers, counts } = fleet;
   const waits = Math.max(0, fleet.position - fleet.published);
-  const holes = peers.reduce((sum, node) => sum + node.holes, 0);
+  const holes = peers.reduce((sum, node) => sum + node.missing_records, 0);
   const there = peers.filter((node) => node.present).length;
   const unread = holes > 0 ? `${count(holes)} records of others are missing` : "something is still being published or read";
   return [
     ["Broker", broker ? "There" : "Away", broker ? "it answers" : "crawling goes on; what is learned follows", broker ? "better" : "worse"],
-    ["Up to date", fleet.quiet ? "Yes" : "Not yet", fleet.quiet ? "published, read and learned" : fleet.starting ? "shares are still being taken" : unread],
+    ["Up to date", fleet.converged ? "Yes" : "Not yet", fleet.converged ? "published, read and learned" : fleet.syncing ? "shares are still being taken" : unread],
     ["To publish", count(waits), waits > 0 ? `of ${count(fleet.position)} records` : `${compact(fleet.published)} records are published`, waits > 100_000 ? "worse" : ""],
     ["Learned", compact(counts.received), "attempts of others since the start"],
     ["Nodes there", count(there), `of ${count(peers.length)} others`],

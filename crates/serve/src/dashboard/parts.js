@@ -10,8 +10,8 @@ import { NONE, ago, byId, bytes, count, el, fixed, percent, rate, replace, rough
 const word = (text) => el("bdi", {}, text);
 
 export class Parts {
-  constructor({ refresh, release, explain }) {
-    this.release = release;
+  constructor({ refresh, unpause, explain }) {
+    this.unpause = unpause;
     this.domains = new Table({
       title: "Domains",
       search: "Search domains",
@@ -89,7 +89,7 @@ export class Parts {
         { key: "host", name: "Host", value: (row) => row.host, cell: (row) => word(row.host) },
         { key: "until", name: "Until", num: true, start: "asc", value: (row) => Date.parse(row.paused_until), cell: (row) => time(row.paused_until) },
         { key: "left", name: "Still", num: true, cell: (row) => el("span", { class: "countdown", "data-until": Date.parse(row.paused_until) }, span(Date.parse(row.paused_until) - this.now)) },
-        { key: "release", name: "Release", hidden: true, class: "end", cell: (row) => el("button", { type: "button", "data-key": `release ${row.host}`, "aria-label": `Release ${row.host}`, on: { click: () => this.release(row.host) } }, "Release") },
+        { key: "unpause", name: "Unpause", hidden: true, class: "end", cell: (row) => el("button", { type: "button", "data-key": `unpause ${row.host}`, "aria-label": `Unpause ${row.host}`, on: { click: () => this.unpause(row.host) } }, "Unpause") },
       ],
     });
     this.pausedTitle = el("h3", { id: "paused-title", tabindex: "-1" }, "Paused hosts");

@@ -8,7 +8,7 @@ use fetchwise::router::{Mode, Routed};
 use fetchwise::selector::Selector;
 
 /// The label and rule of a link that nobody is asked for because no fetcher gets past its host's vendor.
-const NO_FETCHER_GETS_PAST: &str = "no_fetcher_gets_past";
+const NO_VIABLE_FETCHER: &str = "no_viable_fetcher";
 
 /// One decision.
 #[derive(Debug, Serialize)]
@@ -55,7 +55,7 @@ impl<'a> DecisionJson<'a> {
                 Self { paused_until: Some(rfc3339::format(until)), ..Self::without_fetcher(url, mode, label, rule) }
             }
             Decision::GiveUp => Self::without_fetcher(url, mode, "none", "none"),
-            Decision::NoFetcherGetsPast => Self::without_fetcher(url, mode, "none", NO_FETCHER_GETS_PAST),
+            Decision::NoViableFetcher => Self::without_fetcher(url, mode, "none", NO_VIABLE_FETCHER),
         };
         Self {
             shadow_fetcher: shadow,

@@ -7,7 +7,7 @@ use fetchwise::decision::{Decision, Rule};
 use fetchwise::pace::Explained;
 use fetchwise::rfc3339;
 use fetchwise::router::Routed;
-use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, Selector, TagView};
+use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, Selector, HostSignalView};
 use fetchwise::time::Timestamp;
 
 /// A decision with everything that led to it.
@@ -157,7 +157,7 @@ struct StepJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     own_total: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    foreign_total: Option<f64>,
+    peer_total: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -167,7 +167,7 @@ struct MeasuredJson {
     plain_ms: f64,
 }
 
-fn tag_json(view: &TagView) -> TagJson<'_> {
+fn tag_json(view: &HostSignalView) -> TagJson<'_> {
     let fetchers = view.fetchers.iter().map(|of| TagFetcherJson {
         fetcher: &of.fetcher,
         success_rate: of.success_rate,
@@ -239,7 +239,7 @@ pub fn rule_text(routed: &Routed) -> &'static str {
         Decision::Selected(take) => take.rule.describe(),
         Decision::Paused { .. } => Rule::Paused.describe(),
         Decision::GiveUp => "no candidate is worth its cost",
-        Decision::NoFetcherGetsPast => "no candidate is worth even a first attempt behind this host's vendor",
+        Decision::NoViableFetcher => "no candidate is worth even a first attempt behind this host's vendor",
     }
 }
 
@@ -282,7 +282,7 @@ fn step_json<'a>(step: &'a EvidenceStep, deciding: bool, own: Option<&Explanatio
     let own_total = own.map(|own| own_total(step, own));
     StepJson {
         own_total,
-        foreign_total: own_total.map(|own| (step.exact_total - own).max(0.0)),
+        peer_total: own_total.map(|own| (step.exact_total - own).max(0.0)),
         r#type: &step.kind,
         value: &step.value,
         fetcher: &step.fetcher,

@@ -8,13 +8,13 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FleetJson {
     /// The node's name.
-    pub origin: String,
+    pub node: String,
     /// The pool.
     pub pool: String,
     /// Whether the broker answers.
     pub broker: bool,
     /// Whether everything that the node knows of is published, read and learned.
-    pub quiet: bool,
+    pub converged: bool,
     /// The history that its log goes on in.
     pub epoch: u32,
     /// The last position of its log that is on disk.
@@ -22,7 +22,7 @@ pub struct FleetJson {
     /// The last one that is published.
     pub published: u64,
     /// What its last share covers.
-    pub share: u64,
+    pub snapshot_position: u64,
     /// Positions that never travel, since they bear a time in the future.
     pub withheld: u64,
     /// By how much its clock is ahead of the broker's; none where that is not known.
@@ -32,7 +32,7 @@ pub struct FleetJson {
     /// Whether an operator has excluded it.
     pub excluded: bool,
     /// Whether it is still taking the others' shares.
-    pub starting: bool,
+    pub syncing: bool,
     /// Of how many links others have said what became of them, and that may still matter.
     pub links: u64,
     /// How many of them wait here for that.
@@ -49,15 +49,15 @@ pub struct FleetJson {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NodeJson {
     /// Its name.
-    pub origin: String,
+    pub node: String,
     /// The last position of its log that is known here.
     pub position: u64,
     /// The last one that it says it has published.
     pub published: u64,
     /// What its share covers.
-    pub share: u64,
+    pub snapshot_position: u64,
     /// Positions that are missing here.
-    pub holes: u64,
+    pub missing_records: u64,
     /// Those of them that nobody seems to have any more.
     pub lost: u64,
     /// For how long something has been missing, in seconds.
@@ -69,7 +69,7 @@ pub struct NodeJson {
     /// Whether an operator has excluded it.
     pub excluded: bool,
     /// Why it is not listened to.
-    pub aside: Option<String>,
+    pub set_aside_reason: Option<String>,
     /// Why its last messages could not be read.
     pub rejected: Option<String>,
     /// How many of its facts wait, since it sends more than it may.
@@ -79,7 +79,7 @@ pub struct NodeJson {
     /// It has not been seen for so long that nobody asks for what is missing of it.
     pub closed: bool,
     /// A name for the addresses that its requests come from.
-    pub egress: String,
+    pub egress_group: String,
     /// By how much its clock is ahead of the broker's, in seconds.
     pub clock_ahead_s: f64,
 }
@@ -104,13 +104,13 @@ pub struct FleetCountsJson {
     /// Facts of domains that were forgotten.
     pub forgotten: u64,
     /// Facts that had to wait, since their node sent more than it may.
-    pub late: u64,
+    pub throttled: u64,
     /// How often something missing was asked for.
-    pub wants: u64,
+    pub retransmit_requests: u64,
     /// How often the stream was another one.
-    pub rewinds: u64,
+    pub stream_resets: u64,
     /// Shares taken.
-    pub shares: u64,
+    pub snapshots_applied: u64,
     /// How long facts took from the broker to here: upper ends in milliseconds, and how many took at most so long and longer than the end
     /// before.
     pub delays: BTreeMap<u64, u64>,
@@ -122,11 +122,11 @@ pub struct FleetCountsJson {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SharedHostsJson {
     /// Pauses of others that it took over.
-    pub taken: u64,
+    pub received: u64,
     /// Pauses that it told the others of.
-    pub told: u64,
+    pub sent: u64,
     /// Pauses of others that it did not believe, since there were too many.
-    pub unbelieved: u64,
+    pub rejected: u64,
     /// Trials that were its own to make.
     pub trials: u64,
     /// Trials that others made instead.

@@ -35,20 +35,20 @@ impl<'a> HostJson<'a> {
 
 /// What came of ending a pause.
 #[derive(Debug, Serialize)]
-pub struct ReleasedJson<'a> {
+pub struct UnpausedJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     link: Option<&'a str>,
     /// Whether there was a pause to end.
-    released: bool,
+    unpaused: bool,
     /// Until when it would have been.
     was_paused_until: Option<String>,
 }
 
-impl<'a> ReleasedJson<'a> {
+impl<'a> UnpausedJson<'a> {
     /// Of a host, or of a link. `was_paused_until` is RFC 3339.
-    pub fn new(host: Option<&'a str>, link: Option<&'a str>, released: bool, was_paused_until: Option<String>) -> Self {
-        Self { host, link, released, was_paused_until }
+    pub fn new(host: Option<&'a str>, link: Option<&'a str>, unpaused: bool, was_paused_until: Option<String>) -> Self {
+        Self { host, link, unpaused, was_paused_until }
     }
 }

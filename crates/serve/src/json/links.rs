@@ -52,29 +52,29 @@ pub struct ForgotJson<'a> {
     states: u64,
     in_snapshot: bool,
     /// Whether the other nodes of a fleet were told; of a domain, where there is a fleet.
-    fleet_told: bool,
+    fleet_notified: bool,
     /// Attempts of others that went from a directory's `peers/`, and nodes whose older evidence of the domain did; where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    foreign_attempts: Option<u64>,
+    peer_attempts: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    foreign_folded_nodes: Option<u64>,
+    peer_snapshot_nodes: Option<u64>,
 }
 
 impl<'a> ForgotJson<'a> {
-    /// What came of forgetting `target`; `fleet_told` where the other nodes of a fleet were told.
-    pub fn new(target: &'a TombstoneTarget, forgot: &ForgetReport, fleet_told: bool) -> Self {
+    /// What came of forgetting `target`; `fleet_notified` where the other nodes of a fleet were told.
+    pub fn new(target: &'a TombstoneTarget, forgot: &ForgetReport, fleet_notified: bool) -> Self {
         let (domain, link) = match target {
             TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None),
             TombstoneTarget::Link(link) => (None, Some(link.as_str())),
         };
         let ForgetReport { attempts, states, in_snapshot, .. } = *forgot;
-        let (foreign_attempts, foreign_folded_nodes) = (None, None);
-        Self { domain, link, attempts, states, in_snapshot, fleet_told, foreign_attempts, foreign_folded_nodes }
+        let (peer_attempts, peer_snapshot_nodes) = (None, None);
+        Self { domain, link, attempts, states, in_snapshot, fleet_notified, peer_attempts, peer_snapshot_nodes }
     }
 
     /// What of it others had told: attempts one by one, and nodes of which it was there as evidence only.
     #[must_use]
-    pub fn with_foreign(self, attempts: u64, nodes: u64) -> Self {
-        Self { foreign_attempts: Some(attempts), foreign_folded_nodes: Some(nodes), ..self }
+    pub fn with_peers(self, attempts: u64, nodes: u64) -> Self {
+        Self { peer_attempts: Some(attempts), peer_snapshot_nodes: Some(nodes), ..self }
     }
 }

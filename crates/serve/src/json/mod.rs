@@ -19,7 +19,7 @@ pub(crate) use dashboard::{BoardJson, BusyJson, DomainJson, DomainsJson, Fetcher
 pub use decision::{DecisionJson, Unavailable};
 pub use explanation::{Asked, ExplanationJson, own_total, rule_text};
 pub use fleet::{FleetCountsJson, FleetJson, NodeJson, SharedHostsJson};
-pub use hosts::{HostJson, ReleasedJson};
+pub use hosts::{HostJson, UnpausedJson};
 pub use links::{ForgotJson, LinkJson};
 pub use pace::PaceJson;
 pub use problem::ProblemJson;

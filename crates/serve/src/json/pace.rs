@@ -26,15 +26,15 @@ pub struct PaceJson {
     /// So many requests within `too_many_within` were too many.
     too_many: Option<u64>,
     too_many_within: Option<&'static str>,
-    sure: bool,
+    confirmed: bool,
     lowered_at: Option<String>,
-    lowered_after: Option<String>,
+    lowered_reason: Option<String>,
     hold_until: Option<String>,
     penalty_s: Option<f64>,
-    next_look_at: Option<String>,
+    next_probe_at: Option<String>,
     next_rate: Option<f64>,
     latency_s: Option<f64>,
-    latency_times: Option<f64>,
+    latency_ratio: Option<f64>,
 }
 
 impl From<&Explained> for PaceJson {
@@ -52,15 +52,15 @@ impl From<&Explained> for PaceJson {
             limit: of.limit.map(rounded),
             too_many: of.too_many.map(|(count, _)| count),
             too_many_within: of.too_many.map(|(_, window)| window),
-            sure: of.is_sure,
+            confirmed: of.is_confirmed,
             lowered_at: of.event.map(|(at, _)| rfc3339::format(at)),
-            lowered_after: of.event.map(|(_, cause)| cause.to_string()),
+            lowered_reason: of.event.map(|(_, cause)| cause.to_string()),
             hold_until: of.hold_until.map(rfc3339::format),
             penalty_s: of.penalty.map(|span| rounded(span.as_secs_f64())),
-            next_look_at: of.next_look.map(|(at, _)| rfc3339::format(at)),
+            next_probe_at: of.next_look.map(|(at, _)| rfc3339::format(at)),
             next_rate: of.next_look.map(|(_, rate)| rounded(rate)),
             latency_s: of.latency.map(|(latency, _)| rounded(latency.as_secs_f64())),
-            latency_times: of.latency.map(|(_, times)| rounded(times)),
+            latency_ratio: of.latency.map(|(_, times)| rounded(times)),
         }
     }
 }

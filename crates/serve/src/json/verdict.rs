@@ -40,7 +40,7 @@ pub struct VerdictJson {
     pub reason: String,
     /// Where the page only sends its reader.
     pub redirect: Option<String>,
-    pub wall_cues: bool,
+    pub block_cues: bool,
     pub waf: Vec<String>,
     pub heuristics: Vec<HeuristicJson>,
     /// None without `--explain`.
@@ -157,7 +157,7 @@ impl VerdictJson {
             error_type: counts.err().map(|error| error.name().to_owned()),
             reason: verdict.reason(),
             redirect: verdict.redirect.as_deref().map(str::to_owned),
-            wall_cues: verdict.wall_cues,
+            block_cues: verdict.block_cues,
             waf: verdict.waf.iter().map(str::to_owned).collect(),
             heuristics: heuristics
                 .into_iter()

@@ -101,7 +101,7 @@ fn node(give: &mut Give<'_>, status: &FleetJson) -> fmt::Result {
     let counts = &status.counts;
     let flag = |is: bool| f64::from(u8::from(is));
     give.one(&BROKER, flag(status.broker))?;
-    give.one(&CONVERGED, flag(status.quiet))?;
+    give.one(&CONVERGED, flag(status.converged))?;
     give.one(&STOPPED, flag(status.stopped.is_some()))?;
     give.one(&EPOCH, f64::from(status.epoch))?;
     if let Some(ahead) = status.clock_ahead_s {
@@ -125,18 +125,18 @@ fn others(give: &mut Give<'_>, status: &FleetJson) -> fmt::Result {
     give.rows(&PEERS, &STATES.map(of))?;
     let sum = |of: fn(&NodeJson) -> u64| peers.iter().map(of).fold(0, u64::saturating_add);
     let lost = sum(|peer| peer.lost);
-    give.rows(&MISSING, &[("requested", sum(|peer| peer.holes).saturating_sub(lost)), ("lost", lost)])?;
+    give.rows(&MISSING, &[("requested", sum(|peer| peer.missing_records).saturating_sub(lost)), ("lost", lost)])?;
     give.one(&LAG, peers.iter().map(|peer| peer.lag_s).fold(0.0, f64::max))?;
-    let mut named: Vec<(&str, u64)> = peers.iter().map(|peer| (peer.origin.as_str(), peer.holes)).collect();
+    let mut named: Vec<(&str, u64)> = peers.iter().map(|peer| (peer.node.as_str(), peer.missing_records)).collect();
     named.sort_unstable();
     named.truncate(MAX_NODES);
     give.rows(&LAG_RECORDS, &named)?;
-    give.one(&RETRANSMITS, counts.wants as f64)?;
-    give.one(&STREAM_RESETS, counts.rewinds as f64)?;
-    give.one(&SNAPSHOTS, counts.shares as f64)?;
+    give.one(&RETRANSMITS, counts.retransmit_requests as f64)?;
+    give.one(&STREAM_RESETS, counts.stream_resets as f64)?;
+    give.one(&SNAPSHOTS, counts.snapshots_applied as f64)?;
     let rest = status.links.saturating_sub(status.links_waiting);
     give.rows(&LINKS, &[("waiting", status.links_waiting), ("known", rest)])?;
-    give.rows(&PAUSES, &[("sent", hosts.told), ("received", hosts.taken), ("rejected", hosts.unbelieved)])?;
+    give.rows(&PAUSES, &[("sent", hosts.sent), ("received", hosts.received), ("rejected", hosts.rejected)])?;
     give.rows(&TRIALS, &[("made", hosts.trials), ("left_to_another", hosts.lost), ("alone", hosts.own_trials)])
 }
 
@@ -146,7 +146,7 @@ const STATES: [&str; 4] = ["excluded", "set_aside", "present", "absent"];
 fn state_of(peer: &NodeJson) -> &'static str {
     match peer {
         NodeJson { excluded: true, .. } => "excluded",
-        NodeJson { aside: Some(_), .. } => "set_aside",
+        NodeJson { set_aside_reason: Some(_), .. } => "set_aside",
         NodeJson { present: true, .. } => "present",
         _ => "absent",
     }
@@ -247,11 +247,11 @@ mod tests {
     #[test]
     fn all_that_is_listed_is_given_and_rows_are_bounded() {
         let peer =
-            |n: u64| NodeJson { origin: format!("{n:03}\"}} 1\n"), holes: n, lost: n / 2, ..NodeJson::default() };
+            |n: u64| NodeJson { node: format!("{n:03}\"}} 1\n"), missing_records: n, lost: n / 2, ..NodeJson::default() };
         let mut status =
             FleetJson { peers: (0..200).map(peer).collect(), clock_ahead_s: Some(-0.5), ..FleetJson::default() };
         status.peers[1].excluded = true;
-        status.peers[2].aside = Some("its clock".to_owned());
+        status.peers[2].set_aside_reason = Some("its clock".to_owned());
         status.peers[3].present = true;
         status.counts.delays = [(1, 3), (20, 2), (u64::MAX, 1)].into();
         let page = page(status);

@@ -64,7 +64,7 @@ async fn tell_fleet(state: &State, target: &TombstoneTarget, until: Timestamp) -
     told.map(|()| true).map_err(|why| {
         let words =
             format!("it is forgotten here, and the other nodes were not told: {why}; the same request tells them");
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "fleet_not_told", words)
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "fleet_not_notified", words)
     })
 }
 

@@ -27,7 +27,7 @@ struct ReadyJson {
     ready: bool,
     /// `good`, `degraded` or `closed`.
     log: &'static str,
-    log_looked_at: bool,
+    log_checking: bool,
     stopping: bool,
 }
 
@@ -46,5 +46,5 @@ async fn ready(Get(state): Shared) -> Response {
     let (looked, stopping) = (state.kept.has_looked(), state.is_stopping());
     let ready = log == "good" && looked && !stopping;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json_response::with_status(status, &ReadyJson { ready, log, log_looked_at: looked, stopping })
+    json_response::with_status(status, &ReadyJson { ready, log, log_checking: looked, stopping })
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::Shared;
 use super::forget::read_domain;
-use crate::json::{HostJson, LinkJson, ReleasedJson};
+use crate::json::{HostJson, LinkJson, UnpausedJson};
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
@@ -28,9 +28,9 @@ use fetchwise::unknown_name::UnknownName;
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new()
         .route("/v1/hosts", get(hosts))
-        .route("/v1/hosts/{domain}/release", post(unpause_host))
+        .route("/v1/hosts/{domain}/unpause", post(unpause_host))
         .route("/v1/links", get(links))
-        .route("/v1/links/release", post(unpause_link))
+        .route("/v1/links/unpause", post(unpause_link))
 }
 
 #[derive(Deserialize)]
@@ -104,7 +104,7 @@ async fn links(Get(state): Shared, Query(asked): Query<WhichLinks>) -> Result<Re
 async fn unpause_host(Get(state): Shared, Path(domain): Path<String>) -> Result<Response, Problem> {
     let domain = read_domain(&domain)?;
     let until = state.selector.unpause_host(&domain, state.selector.now());
-    released(&state, Some(&domain), None, until).await
+    unpaused(&state, Some(&domain), None, until).await
 }
 
 #[derive(Deserialize)]
@@ -117,18 +117,18 @@ async fn unpause_link(Get(state): Shared, body: Body) -> Result<Response, Proble
     let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
     let WhichLink { link } = request_body::parse(&body)?;
     let until = state.selector.unpause_link(&link, state.selector.now());
-    released(&state, None, Some(&link), until).await
+    unpaused(&state, None, Some(&link), until).await
 }
 
-async fn released(
+async fn unpaused(
     state: &State,
     host: Option<&str>,
     link: Option<&str>,
     until: Option<Timestamp>,
 ) -> Result<Response, Problem> {
     state.journal().settled().await.map_err(|error| {
-        Problem::unavailable("log_degraded", format!("released in memory, and not in the log yet: {error}"))
+        Problem::unavailable("log_degraded", format!("unpaused in memory, and not in the log yet: {error}"))
     })?;
-    let (released, was_paused_until) = (until.is_some(), until.map(rfc3339::format));
-    Ok(json_response::json(&ReleasedJson::new(host, link, released, was_paused_until)))
+    let (unpaused, was_paused_until) = (until.is_some(), until.map(rfc3339::format));
+    Ok(json_response::json(&UnpausedJson::new(host, link, unpaused, was_paused_until)))
 }

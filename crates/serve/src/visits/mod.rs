@@ -98,7 +98,7 @@ impl Visits {
             most,
             // Nobody's visits take the room of all others'.
             share: if has_tokens { most.div_ceil(2) } else { most },
-            patience: options.visit_patience,
+            patience: options.visit_timeout,
             begun: Instant::now(),
             counts: Counts::default(),
         }

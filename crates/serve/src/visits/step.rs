@@ -28,11 +28,11 @@ enum StepJson<'a> {
         fetcher: &'a str,
         deadline_ms: u128,
         is_probe: bool,
-        redirects_max: u32,
+        max_redirects: u32,
         decision: DecisionJson<'a>,
     },
     /// Come back later.
-    Wait { until: String, why: String },
+    Wait { until: String, reason: String },
     /// There is nothing more to do.
     End {
         /// `delivered`, `failed` or `paused`.
@@ -61,13 +61,13 @@ impl<'a> Shown<'a> {
                     fetcher: fetch.fetcher(),
                     deadline_ms: fetch.deadline().as_millis(),
                     is_probe: fetch.is_probe(),
-                    redirects_max: fetch.redirects_max(),
+                    max_redirects: fetch.max_redirects(),
                     decision: DecisionJson::of_take(url, selector, mode, fetch.decision()),
                 }
             }
-            Stands::Waits(wait) => StepJson::Wait { until: rfc3339::format(wait.until()), why: wait.why().to_string() },
+            Stands::Waits(wait) => StepJson::Wait { until: rfc3339::format(wait.until()), reason: wait.reason().to_string() },
             Stands::Ended(end) => ended(end, selector),
-            Stands::Open => StepJson::Wait { until: rfc3339::format(selector.now()), why: "local_fault".to_owned() },
+            Stands::Open => StepJson::Wait { until: rfc3339::format(selector.now()), reason: "local_fault".to_owned() },
         };
         Self { visit: id, step }
     }
@@ -81,7 +81,7 @@ fn ended<'a>(end: &'a End, selector: &'a Selector) -> StepJson<'a> {
         VisitOutcome::Paused { whom: WaitScope::Pace, .. } => ("paused", Some("paced")),
         VisitOutcome::Paused { .. } => ("paused", Some("paused")),
         VisitOutcome::NoRoute(_) => ("failed", Some("no_route")),
-        VisitOutcome::NoFetcherGetsPast { .. } => ("failed", Some("no_fetcher_gets_past")),
+        VisitOutcome::NoViableFetcher { .. } => ("failed", Some("no_viable_fetcher")),
         _ => ("failed", Some("no_fetcher")),
     };
     StepJson::End {

@@ -10,8 +10,8 @@ use fetchwise::attempt::Attempt;
 use fetchwise::selector::{Selector, Sink, SinkError};
 use fetchwise::time::Clock;
 use fetchwise_fleet::model::intervals::Intervals;
-use fetchwise_fleet::model::node_id::Origin;
-use fetchwise_fleet::model::peer_state::Book;
+use fetchwise_fleet::model::node_id::NodeId;
+use fetchwise_fleet::model::peer_state::PeerStates;
 use fetchwise_fleet::model::rendezvous::owner;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -60,28 +60,28 @@ struct Node {
     selector: Selector,
     compares: Option<Compares>,
     taken: Taken,
-    book: Book,
+    states: PeerStates,
     /// The next message that it reads.
     next: u64,
 }
 
 impl Node {
-    fn new(stage: &Stage<'_>, player: Player, clock: &Arc<Clock>, origin: Origin) -> Result<Self, SimulateError> {
+    fn new(stage: &Stage<'_>, player: Player, clock: &Arc<Clock>, origin: NodeId) -> Result<Self, SimulateError> {
         let mut selector = stage.selector(player.policy, player.tags, clock)?;
         let taken = Taken::default();
         selector.set_sink(Box::new(taken.clone()));
         // Its own log has all of its own.
         let own = BTreeMap::from([(1, Intervals::of(1, u64::MAX))]);
-        let mut book = Book::default();
-        book.own = Some((origin, own));
-        Ok(Self { selector, compares: player.compares, taken, book, next: 0 })
+        let mut states = PeerStates::default();
+        states.own = Some((origin, own));
+        Ok(Self { selector, compares: player.compares, taken, states, next: 0 })
     }
 
     /// Learns from what has come.
     fn read(&mut self, wire: &Wire, now_ms: i64) {
         while let Some(message) = wire.come(self.next, now_ms) {
             let selector = &self.selector;
-            self.book.message(message.origin, &message.batch, message.at(), |fact| selector.learn_fact(fact));
+            self.states.apply_message(message.origin, &message.batch, message.at(), |fact| selector.learn_fact(fact));
             self.next += 1;
         }
     }
@@ -158,12 +158,12 @@ pub(super) fn run(
 }
 
 /// Names, the same in each run.
-fn origins(count: usize) -> Vec<Origin> {
+fn origins(count: usize) -> Vec<NodeId> {
     let name = |number: usize| {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&xxh3_64(&number.to_le_bytes()).to_le_bytes());
         bytes[8..].copy_from_slice(&number.to_le_bytes()[..8]);
-        Origin::from_bytes(bytes)
+        NodeId::from_bytes(bytes)
     };
     (0..count).map(name).collect()
 }
@@ -174,7 +174,7 @@ fn drawn(seed: u64, visit: &Visit, count: usize) -> usize {
 }
 
 /// Whose each site is, where a crawl is divided by site.
-fn by_site(stage: &Stage<'_>, origins: &[Origin]) -> Vec<usize> {
+fn by_site(stage: &Stage<'_>, origins: &[NodeId]) -> Vec<usize> {
     let sites = stage.web.hosts.iter().map(|host| host.site as usize + 1).max().unwrap_or(0);
     let of = |site: usize| {
         let owner = owner(&format!("site{site}.com"), origins);

@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 
 use fetchwise::attempt::Attempt;
-use fetchwise::evidence::Share;
+use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
-use fetchwise_fleet::model::evidence_snapshot::Head;
+use fetchwise_fleet::model::evidence_snapshot::SnapshotHead;
 use fetchwise_fleet::model::global_evidence::{pack, unpack};
 use fetchwise_fleet::model::intervals::Intervals;
 use fetchwise_fleet::model::options::Timing;
@@ -37,10 +37,10 @@ struct Side {
     newest: Timestamp,
     said_ms: Option<i64>,
     /// What it said last, and how long that was.
-    image: Option<Share>,
+    image: Option<EvidenceSnapshot>,
     len: u64,
     /// The sum that it has taken, its own image that is in it, and which sum it was.
-    taken: Option<(Share, Option<Share>)>,
+    taken: Option<(EvidenceSnapshot, Option<EvidenceSnapshot>)>,
     version: u64,
 }
 
@@ -106,7 +106,7 @@ impl Generals {
             let side = &mut self.sides[of];
             let half_life_ms = side.folded.half_life_ms();
             let covers = [(1, Intervals::of(1, side.position))].into();
-            let head = Head { epoch: 1, covers, half_life_ms, ..Head::default() };
+            let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
             let packed = pack(&head, &side.folded.share(side.newest, FADED)).map_err(|error| failed(&error))?;
             let at = Timestamp::from_millis(BEGIN_MS + now_ms);
             let (_, share) = unpack(&packed, half_life_ms, at).map_err(|what| failed(&what))?;

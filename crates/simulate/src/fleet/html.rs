@@ -85,11 +85,11 @@ fn by_nodes(reports: &[FleetReport], measure: Measure) -> Vec<Line> {
     let shortest = reports.iter().filter_map(|report| report.delay_s).fold(f64::INFINITY, f64::min);
     for label in distinct(reports, FleetReport::label) {
         let Some(report) = reports.iter().find(|report| report.label() == label) else { continue };
-        if report.way == "one" || report.delay_s.is_some_and(|delay| delay > shortest) {
+        if report.topology == "one" || report.delay_s.is_some_and(|delay| delay > shortest) {
             continue;
         }
         let Some(value) = over_worlds(reports, &label, measure) else { continue };
-        let name = match report.way {
+        let name = match report.topology {
             "sites" => "divided by site".to_owned(),
             "own" => "scope own".to_owned(),
             "sharing" => format!("sharing after {}", span(shortest)),

@@ -7,11 +7,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use fetchwise::attempt::Attempt;
-use fetchwise::evidence::Fact;
+use fetchwise::evidence::RemoteAttempt;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::model::codec::{Batch, Builder};
-use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::model::node_id::NodeId;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::SimulateError;
@@ -28,7 +28,7 @@ const EPOCH: u32 = 1;
 
 /// A message in the stream.
 pub(super) struct Message {
-    pub(super) origin: Origin,
+    pub(super) origin: NodeId,
     pub(super) batch: Batch,
     comes_ms: i64,
 }
@@ -56,7 +56,7 @@ pub(super) struct Traffic {
 
 /// The broker, and what nodes have not yet said.
 pub(super) struct Wire {
-    origins: Vec<Origin>,
+    origins: Vec<NodeId>,
     open: Vec<Option<Open>>,
     /// The next position of each node.
     next: Vec<u64>,
@@ -72,7 +72,7 @@ pub(super) struct Wire {
 
 impl Wire {
     /// One that brings a fact to all others at most `delay_ms` after it was recorded.
-    pub(super) fn new(origins: Vec<Origin>, delay_ms: i64) -> Self {
+    pub(super) fn new(origins: Vec<NodeId>, delay_ms: i64) -> Self {
         let batch_ms = delay_ms.clamp(0, BATCH_MS);
         Self {
             open: origins.iter().map(|_| None).collect(),
@@ -152,13 +152,13 @@ fn push(builder: &mut Builder, attempt: &Attempt, selector: &Selector) {
 }
 
 /// Shows an attempt as the others get to know it; none where they do not.
-pub(super) fn with_fact<T>(attempt: &Attempt, selector: &Selector, f: impl FnOnce(&Fact<'_>) -> T) -> Option<T> {
+pub(super) fn with_fact<T>(attempt: &Attempt, selector: &Selector, f: impl FnOnce(&RemoteAttempt<'_>) -> T) -> Option<T> {
     if !(attempt.weight > 0.0 && attempt.weight.is_finite()) {
         return None;
     }
     let heuristics: Vec<(&str, &str)> =
         attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
-    Some(f(&Fact {
+    Some(f(&RemoteAttempt {
         at: attempt.attempted_at,
         fetcher: &attempt.fetcher,
         weight: attempt.weight.min(1.0),
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_fact_comes_when_the_delay_says_and_a_block_sooner() {
         let selector = Selector::builder().build().unwrap();
-        let origins = vec![Origin::from_bytes([1; 16]), Origin::from_bytes([2; 16])];
+        let origins = vec![NodeId::from_bytes([1; 16]), NodeId::from_bytes([2; 16])];
         let mut wire = Wire::new(origins.clone(), 2000);
         wire.record(0, &attempt(0), &selector, 0).unwrap();
         wire.record(0, &attempt(500), &selector, 500).unwrap();

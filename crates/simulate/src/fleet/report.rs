@@ -28,7 +28,7 @@ pub struct FleetReport {
     /// The policy's name.
     pub policy: String,
     /// `one`, `apart`, `sites`, `own` or `sharing`.
-    pub way: &'static str,
+    pub topology: &'static str,
     /// How many nodes.
     pub nodes: usize,
     /// After how many seconds at most the others have learned what a node has recorded; null where they do not.
@@ -62,7 +62,7 @@ pub struct FleetReport {
     /// Bytes of messages for each attempt that others learn from; null where nothing is shared.
     pub bytes_per_attempt: Option<f64>,
     /// The mean length of a node's last general image, in bytes; null but in scope `own`.
-    pub image_bytes: Option<f64>,
+    pub snapshot_bytes: Option<f64>,
     /// What a node then holds of all others, in bytes.
     pub held_bytes: Option<f64>,
     /// What goes out of the broker to all nodes where each says such an image as often as it may, in bytes a second.
@@ -104,7 +104,7 @@ impl FleetReport {
         Self {
             world: world.name.clone(),
             policy: policy.to_owned(),
-            way: name,
+            topology: name,
             nodes,
             delay_s,
             egress,
@@ -121,7 +121,7 @@ impl FleetReport {
             bans_ratio: None,
             messages_per_1k,
             bytes_per_attempt: delay_s.map(|_| traffic(|run| run.traffic.bytes) / facts.max(1.0)),
-            image_bytes: is_own.then_some(image),
+            snapshot_bytes: is_own.then_some(image),
             held_bytes: is_own.then_some(held),
             out_bytes_per_s: is_own.then_some(out),
         }
@@ -137,7 +137,7 @@ impl FleetReport {
 
     /// What the line of it is called.
     pub(super) fn label(&self) -> String {
-        match self.way {
+        match self.topology {
             "one" => "one node".to_owned(),
             "sites" => format!("{} by site", self.nodes),
             "own" => format!("{} in scope own", self.nodes),
@@ -230,7 +230,7 @@ pub(super) fn missed(reports: &[FleetReport]) -> Vec<String> {
             ));
         };
         let (regret, bans, apart) = TARGETS;
-        match report.way {
+        match report.topology {
             "sharing" if report.delay_s.is_some_and(|delay| delay <= TARGET_DELAY_S) => {
                 if report.regret_ratio > regret {
                     say("regret", report.regret_ratio, &format!("at most {regret} is wanted"));

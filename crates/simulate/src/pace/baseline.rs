@@ -4,7 +4,7 @@
 //! Must not know the world that it is in.
 
 use super::server::{Reply, Status};
-use crate::pace::pacer::{Player, Then, Token, Turn, again};
+use crate::pace::pacer::{Pacer, Then, Token, Turn, again};
 
 /// A way to pace requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,7 +95,7 @@ impl Baseline {
     }
 }
 
-impl Player for Baseline {
+impl Pacer for Baseline {
     fn admit(&mut self, host: usize, now: i64) -> Turn {
         let state = self.hosts[host];
         let (gap, places) = self.gap_and_places(&state);

@@ -1,11 +1,11 @@
-//! One site, crawled by one player: a queue of events under a virtual clock, and what is counted.
+//! One site, crawled by one pacer: a queue of events under a virtual clock, and what is counted.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::server::{Reply, Server, Status};
 use super::world::PaceWorld;
-use crate::pace::pacer::{Player, Then, Token, Turn};
+use crate::pace::pacer::{Pacer, Then, Token, Turn};
 use crate::rng::Stream;
 
 const MINUTE_MS: i64 = 60_000;
@@ -66,7 +66,7 @@ struct Queue {
 pub(super) struct Crawl<'c> {
     world: &'c PaceWorld,
     server: &'c mut Server,
-    player: &'c mut dyn Player,
+    pacer: &'c mut dyn Pacer,
     seed: u64,
     queues: Vec<Queue>,
     events: BinaryHeap<Reverse<(i64, u64, What)>>,
@@ -83,7 +83,7 @@ impl<'c> Crawl<'c> {
     pub(super) fn new(
         world: &'c PaceWorld,
         server: &'c mut Server,
-        player: &'c mut dyn Player,
+        pacer: &'c mut dyn Pacer,
         hosts: usize,
         seed: u64,
     ) -> Self {
@@ -93,7 +93,7 @@ impl<'c> Crawl<'c> {
             .collect();
         let (events, out, free, count) = (BinaryHeap::new(), Vec::new(), Vec::new(), Count::default());
         let (sent, slowness, begin, is_open) = (0, 0.0, 0, true);
-        Self { world, server, player, seed, queues, events, sent, out, free, count, slowness, begin, is_open }
+        Self { world, server, pacer, seed, queues, events, sent, out, free, count, slowness, begin, is_open }
     }
 
     /// Crawls for as long as the world says, or until there are no URLs left.
@@ -106,7 +106,7 @@ impl<'c> Crawl<'c> {
             self.until(end, i64::MAX);
             begin = end + (before.pause_min * 60_000.0) as i64;
             self.is_open = true;
-            self.player.restart(begin);
+            self.pacer.restart(begin);
             // What is crawled now is something else: as many URLs as before.
             let each = self.world.urls / self.queues.len() as u32;
             let last = self.queues.iter().map(|queue| queue.end).max().unwrap_or(0);
@@ -197,7 +197,7 @@ impl<'c> Crawl<'c> {
             if queue.again.is_empty() && queue.next >= queue.end {
                 return;
             }
-            match self.player.admit(host, now) {
+            match self.pacer.admit(host, now) {
                 Turn::Go(token) => self.send(host, token, now),
                 Turn::Full => return,
                 Turn::Wait(until) => {
@@ -245,7 +245,7 @@ impl<'c> Crawl<'c> {
             self.server.served();
         }
         self.queues[out.host].in_flight -= 1;
-        let then = self.player.done(out.host, out.token, &out.reply, out.tries, now);
+        let then = self.pacer.done(out.host, out.token, &out.reply, out.tries, now);
         if out.is_counted {
             self.tally(&out.reply, now);
         }
@@ -283,10 +283,10 @@ impl<'c> Crawl<'c> {
 
     /// URLs that waited for a verdict.
     fn settle(&mut self, host: usize, now: i64) {
-        let player = &mut self.player;
+        let pacer = &mut self.pacer;
         let queue = &mut self.queues[host];
         let again = &mut queue.again;
-        queue.doubted.retain(|(url, tries, doubt)| match player.verdict(host, *doubt, now) {
+        queue.doubted.retain(|(url, tries, doubt)| match pacer.verdict(host, *doubt, now) {
             None => true,
             Some(then) => {
                 if then == Then::Again {

@@ -20,14 +20,14 @@ struct Page<'r> {
 /// What the page shows of one world.
 struct WorldPart<'r> {
     name: &'r str,
-    players: Vec<Row<'r>>,
+    pacers: Vec<Row<'r>>,
     plots: Vec<Plot>,
     reports: Vec<&'r PaceReport>,
 }
 
-/// The means of one player.
+/// The means of one pacer.
 struct Row<'r> {
-    player: &'r str,
+    pacer: &'r str,
     share: f64,
     blocked: f64,
     trips: f64,
@@ -47,29 +47,29 @@ pub fn pace_html(reports: &[PaceReport]) -> Result<String, DrawError> {
 }
 
 fn world<'r>(reports: &'r [PaceReport], name: &'r str) -> Result<WorldPart<'r>, DrawError> {
-    let players = distinct(reports, |report| &*report.player);
-    let row = |player: &&'r str| {
-        let mean = |of: fn(&PaceReport) -> f64| mean(reports, name, player, of);
+    let pacers = distinct(reports, |report| &*report.pacer);
+    let row = |pacer: &&'r str| {
+        let mean = |of: fn(&PaceReport) -> f64| mean(reports, name, pacer, of);
         Row {
-            player,
+            pacer,
             share: mean(|report| report.share),
             blocked: mean(|report| report.blocked_per_1k),
-            trips: mean(|report| report.trips_per_h),
+            trips: mean(|report| report.limit_hits_per_h),
             converged: mean(|report| report.converged_min),
             slower: mean(|report| report.slower),
         }
     };
     let of: Vec<&PaceReport> = reports.iter().filter(|report| report.world == name).collect();
-    // The first player is the one that is looked at; the others stand in the table.
-    let first = players.first().copied().unwrap_or_default();
-    let plots = of.iter().filter(|report| report.player == first && !report.minutes.is_empty()).map(|report| {
+    // The first pacer is the one that is looked at; the others stand in the table.
+    let first = pacers.first().copied().unwrap_or_default();
+    let plots = of.iter().filter(|report| report.pacer == first && !report.minutes.is_empty()).map(|report| {
         Ok(Plot {
             caption: format!("{}: a host crawled by {first}", report.class),
             svg: svg("the pace over time", SIZE, |area| rate_over_time(area, report))?,
         })
     });
     let plots = plots.collect::<Result<_, _>>()?;
-    Ok(WorldPart { name, players: players.iter().map(row).collect(), plots, reports: of })
+    Ok(WorldPart { name, pacers: pacers.iter().map(row).collect(), plots, reports: of })
 }
 
 /// Good pages a second, minute by minute, against the best pace; below, the minutes in which something was blocked.

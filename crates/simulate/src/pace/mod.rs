@@ -1,8 +1,8 @@
 //! Paces compared: the real [`Pace`](fetchwise::pace::Pace) and those of others, on hosts with limits.
 //!
-//! A [`PaceWorld`] describes kinds of hosts; each gets numbers of its own from a seed, and each player crawls it alone, under a virtual
+//! A [`PaceWorld`] describes kinds of hosts; each gets numbers of its own from a seed, and each pacer crawls it alone, under a virtual
 //! clock, with the same luck for the same try of the same URL. `world` owns the files, `server` the limiters, `crawl` the events,
-//! `baseline` the paces of others, `report` what is made of the counts. Same world, players and seeds: same bytes.
+//! `baseline` the paces of others, `report` what is made of the counts. Same world, pacers and seeds: same bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -28,7 +28,7 @@ pub use joint::{CRAWLERS, JointReport, JointWorld, joint_html, joint_table, simu
 pub use report::{PaceReport, pace_table};
 pub use world::PaceWorld;
 
-use crate::pace::pacer::{Learned, Player};
+use crate::pace::pacer::{Learned, Pacer};
 use baseline::{Baseline, Way};
 use crawl::{Count, Crawl};
 use server::Server;
@@ -67,26 +67,26 @@ impl std::fmt::Debug for PaceOptions<'_> {
     }
 }
 
-/// Lets everybody of `players` crawl `world` with every seed; one report for each class and player.
+/// Lets everybody of `pacers` crawl `world` with every seed; one report for each class and pacer.
 ///
 /// # Errors
 /// [`SimulateError`] when a name is not known or there are no seeds.
 pub fn simulate_pace(
     world: &PaceWorld,
-    players: &[&str],
+    pacers: &[&str],
     seeds: &[u64],
     options: &PaceOptions<'_>,
 ) -> Result<Vec<PaceReport>, SimulateError> {
     if seeds.is_empty() {
         return Err(SimulateError::NoSeeds);
     }
-    if let Some(unknown) = players.iter().find(|name| !PACERS.contains(name)) {
+    if let Some(unknown) = pacers.iter().find(|name| !PACERS.contains(name)) {
         return Err(SimulateError::UnknownPolicy { name: (*unknown).to_owned(), known: &PACERS });
     }
     let selector = Selector::builder().fetcher(FetcherSpec::plain("direct_access")).build()?;
     let fetcher = selector.candidates().next().map(|(id, _)| id);
     let jobs: Vec<(&Class, &str)> =
-        world.classes.iter().flat_map(|class| players.iter().map(move |name| (class, *name))).collect();
+        world.classes.iter().flat_map(|class| pacers.iter().map(move |name| (class, *name))).collect();
     let results: Vec<Mutex<Option<PaceReport>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
@@ -121,13 +121,13 @@ fn crawl_class(world: &PaceWorld, class: &Class, name: &str, seed: u64, fetcher:
     let sites = (0..world.hosts as u64).map(|number| {
         let own = xxhash_rust::xxh3::xxh3_64_with_seed(class.name.as_bytes(), seed ^ number << 32);
         let mut server = Server::new(world, class, &mut Stream::new(own, 0));
-        let mut player = player(name, world, class.hosts_a_site, fetcher);
-        Crawl::new(world, &mut server, &mut *player, class.hosts_a_site, own).run()
+        let mut pacer = pacer(name, world, class.hosts_a_site, fetcher);
+        Crawl::new(world, &mut server, &mut *pacer, class.hosts_a_site, own).run()
     });
     sites.collect()
 }
 
-fn player(name: &str, world: &PaceWorld, hosts: usize, fetcher: FetcherId) -> Box<dyn Player> {
+fn pacer(name: &str, world: &PaceWorld, hosts: usize, fetcher: FetcherId) -> Box<dyn Pacer> {
     let way = match name {
         "pace" | "pace20" => {
             let default = PaceSettings::default();

@@ -19,7 +19,7 @@ pub(super) enum Turn {
     Full,
 }
 
-/// What a player wants back with the answer.
+/// What a pacer wants back with the answer.
 #[derive(Debug, Default)]
 pub(super) struct Token(Option<Permit>);
 
@@ -35,7 +35,7 @@ pub(super) enum Then {
 }
 
 /// Somebody who paces the requests to the hosts of one site.
-pub(super) trait Player {
+pub(super) trait Pacer {
     /// Whether a request may go out to `host` at `now` (ms).
     fn admit(&mut self, host: usize, now: i64) -> Turn;
     /// What came of it; `tries` is how often the URL was asked for.
@@ -82,7 +82,7 @@ fn time(now: i64) -> Timestamp {
     Timestamp::from_millis(BEGIN_MS + now)
 }
 
-impl Player for Learned {
+impl Pacer for Learned {
     fn admit(&mut self, host: usize, now: i64) -> Turn {
         match self.pace.admit(self.scope(host), Cost::Plain, time(now)) {
             Admit::Go(permit) => Turn::Go(Token(Some(permit))),

@@ -8,15 +8,15 @@ use serde::Serialize;
 use super::crawl::Count;
 use super::world::{Class, PaceWorld};
 
-/// How one player did on one class of hosts, over all seeds. As JSON, one object.
+/// How one pacer did on one class of hosts, over all seeds. As JSON, one object.
 #[derive(Clone, Debug, Serialize)]
 pub struct PaceReport {
     /// The world's name.
     pub world: String,
     /// The class's name.
     pub class: String,
-    /// The player's name.
-    pub player: String,
+    /// The pacer's name.
+    pub pacer: String,
     /// The seeds.
     pub seeds: Vec<u64>,
     /// Whether the class counts in means.
@@ -28,7 +28,7 @@ pub struct PaceReport {
     /// Requests that a limit refused, a thousand.
     pub blocked_per_1k: f64,
     /// How often an hour a limiter closed.
-    pub trips_per_h: f64,
+    pub limit_hits_per_h: f64,
     /// Minutes until a minute brought four fifths of the best pace; all of them when none did.
     pub converged_min: f64,
     /// The share of the time that a server which answers one after the other was busy; null for others.
@@ -43,7 +43,7 @@ pub struct PaceReport {
 }
 
 impl PaceReport {
-    pub(super) fn new(world: &PaceWorld, class: &Class, player: &str, seeds: &[u64], counts: &[Count]) -> Self {
+    pub(super) fn new(world: &PaceWorld, class: &Class, pacer: &str, seeds: &[u64], counts: &[Count]) -> Self {
         let hosts = counts.len().max(1) as f64;
         // Every host counts the same, however many pages it has let through.
         let mean = |of: &dyn Fn(&Count) -> f64| counts.iter().map(of).sum::<f64>() / hosts;
@@ -52,13 +52,13 @@ impl PaceReport {
         Self {
             world: world.name.clone(),
             class: class.name.clone(),
-            player: player.to_owned(),
+            pacer: pacer.to_owned(),
             seeds: seeds.to_vec(),
             in_mean: class.in_mean,
             share: mean(&|count| count.good as f64 / count.best.max(1e-9)),
             early_share: mean(&|count| count.early),
             blocked_per_1k: mean(&|count| 1000.0 * count.blocked as f64 / count.requests.max(1) as f64),
-            trips_per_h: counts.iter().map(|count| f64::from(count.trips)).sum::<f64>()
+            limit_hits_per_h: counts.iter().map(|count| f64::from(count.trips)).sum::<f64>()
                 / counts.iter().map(|count| count.hours).sum::<f64>().max(1e-9),
             converged_min: mean(&|count| count.converged_min),
             busy: (busy > 0.0).then_some(busy),
@@ -69,54 +69,54 @@ impl PaceReport {
     }
 }
 
-/// One number a player: the mean over classes that count.
-pub(super) fn mean(reports: &[PaceReport], world: &str, player: &str, of: impl Fn(&PaceReport) -> f64) -> f64 {
+/// One number a pacer: the mean over classes that count.
+pub(super) fn mean(reports: &[PaceReport], world: &str, pacer: &str, of: impl Fn(&PaceReport) -> f64) -> f64 {
     let found: Vec<f64> =
-        reports.iter().filter(|r| r.world == world && r.player == player && r.in_mean).map(of).collect();
+        reports.iter().filter(|r| r.world == world && r.pacer == pacer && r.in_mean).map(of).collect();
     found.iter().sum::<f64>() / found.len().max(1) as f64
 }
 
-/// Aligned tables: for each world the means of each player, then the share and the blocks of each class.
+/// Aligned tables: for each world the means of each pacer, then the share and the blocks of each class.
 pub fn pace_table(reports: &[PaceReport]) -> String {
     let mut out = String::new();
     for world in distinct(reports, |report| &*report.world) {
-        let players = distinct(reports, |report| &*report.player);
+        let pacers = distinct(reports, |report| &*report.pacer);
         let _ = writeln!(
             out,
             "{world}\n{:14} {:>6} {:>9} {:>8} {:>10} {:>8} {:>8}",
-            "player", "share", "blocked/k", "trips/h", "converged", "slower", "early"
+            "pacer", "share", "blocked/k", "trips/h", "converged", "slower", "early"
         );
-        for player in &players {
-            let mean = |of: &dyn Fn(&PaceReport) -> f64| mean(reports, world, player, of);
+        for pacer in &pacers {
+            let mean = |of: &dyn Fn(&PaceReport) -> f64| mean(reports, world, pacer, of);
             let _ = writeln!(
                 out,
-                "{player:14} {:>6.2} {:>9.1} {:>8.1} {:>10.0} {:>8.2} {:>8.2}",
+                "{pacer:14} {:>6.2} {:>9.1} {:>8.1} {:>10.0} {:>8.2} {:>8.2}",
                 mean(&|r| r.share),
                 mean(&|r| r.blocked_per_1k),
-                mean(&|r| r.trips_per_h),
+                mean(&|r| r.limit_hits_per_h),
                 mean(&|r| r.converged_min),
                 mean(&|r| r.slower),
                 mean(&|r| r.early_share),
             );
         }
         let _ = write!(out, "\n{:14}", "share, blocked");
-        for player in &players {
-            let _ = write!(out, " {player:>18}");
+        for pacer in &pacers {
+            let _ = write!(out, " {pacer:>18}");
         }
         out.push('\n');
         for class in distinct(reports, |report| &*report.class) {
-            let of = |player: &str| reports.iter().find(|r| r.world == world && r.class == class && r.player == player);
-            if !players.iter().any(|player| of(player).is_some()) {
+            let of = |pacer: &str| reports.iter().find(|r| r.world == world && r.class == class && r.pacer == pacer);
+            if !pacers.iter().any(|pacer| of(pacer).is_some()) {
                 continue;
             }
             let _ = write!(out, "{class:14}");
-            for player in &players {
-                let cell = of(player).map_or("-".to_owned(), |r| {
-                    format!("{:.2} {:>6.1}{:>5.1}", r.share, r.blocked_per_1k, r.trips_per_h)
+            for pacer in &pacers {
+                let cell = of(pacer).map_or("-".to_owned(), |r| {
+                    format!("{:.2} {:>6.1}{:>5.1}", r.share, r.blocked_per_1k, r.limit_hits_per_h)
                 });
                 let _ = write!(out, " {cell:>18}");
             }
-            let _ = match of(players[0]).and_then(|report| report.busy) {
+            let _ = match of(pacers[0]).and_then(|report| report.busy) {
                 Some(busy) => writeln!(out, "  busy {:.0} %", 100.0 * busy),
                 None => writeln!(out),
             };

@@ -70,9 +70,9 @@ pub struct PolicyReport {
 #[derive(Clone, Debug, Serialize)]
 pub struct WallReport {
     /// Regret a URL over those that meet a vendor's wall.
-    pub walled_regret: f64,
+    pub vendor_block_regret: f64,
     /// The same over the first three visits of each host.
-    pub walled_cold_regret: f64,
+    pub vendor_block_cold_regret: f64,
     /// The share of URLs for which no request was made.
     pub unasked_share: f64,
     /// How a change of mind of a vendor is followed, where one changes it.
@@ -107,8 +107,8 @@ impl WallReport {
         let urls: u64 = tallies.iter().map(|t| t.urls).sum();
         let unasked: u64 = tallies.iter().map(|t| t.unasked).sum();
         let report = Self {
-            walled_regret: lost(|t| t.walled),
-            walled_cold_regret: lost(|t| t.walled_cold),
+            vendor_block_regret: lost(|t| t.walled),
+            vendor_block_cold_regret: lost(|t| t.walled_cold),
             unasked_share: unasked as f64 / (urls as f64).max(1.0),
             shift: world.vendors.iter().any(|vendor| vendor.shift.is_some()).then(|| ShiftReport::new(tallies)),
         };

@@ -105,7 +105,7 @@ fn walls(reports: &[PolicyReport]) -> String {
 /// Regret, cold regret, the same behind walls, bans, blocks.
 fn measures(report: &PolicyReport) -> [f64; 6] {
     let (walled, cold) =
-        report.walls.as_ref().map_or((0.0, 0.0), |walls| (walls.walled_regret, walls.walled_cold_regret));
+        report.walls.as_ref().map_or((0.0, 0.0), |walls| (walls.vendor_block_regret, walls.vendor_block_cold_regret));
     [report.regret, report.cold_regret, walled, cold, report.bans_per_1k, report.blocked_per_1k]
 }
 

@@ -230,8 +230,8 @@ async fn init(args: &InitArgs, settings: &Settings, out: &mut Out) -> Result<Exi
     let mut differs = false;
     for StreamReport { name, how } in &made {
         let (state, differences): (_, &[String]) = match how {
-            StreamState::Created => ("made", &[]),
-            StreamState::Exists => ("there", &[]),
+            StreamState::Created => ("created", &[]),
+            StreamState::Exists => ("exists", &[]),
             StreamState::Differs(what) => ("differs", what),
             StreamState::Changed(what) => ("changed", what),
             _ => ("unknown", &[]),
@@ -287,7 +287,7 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result
     for peer in &status.peers {
         out.line(format_args!(
             "peer {}: position {} of {}, snapshot {}, missing {} ({} lost), {:.1} s behind, version {}, {}{}",
-            plain(&peer.origin),
+            plain(&peer.node),
             peer.position,
             // The node reports it every few seconds, and may have ended before that.
             peer.published.max(peer.position),
@@ -422,7 +422,7 @@ pub(crate) fn forget_peer_evidence(
 }
 
 async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let own = NodeState::load(&settings.data_dir()?).map_err(about)?.map(|state| state.origin);
+    let own = NodeState::load(&settings.data_dir()?).map_err(about)?.map(|state| state.node_id);
     let transport = connect(broker(settings, &args.fleet)?, true).await?;
     let listed = transport.cells().list(Table::Nodes).await.map_err(|error| about_broker(&error))?;
     let nodes: Vec<NodeId> = listed.iter().filter_map(|(name, _)| name.parse().ok()).collect();
@@ -445,7 +445,7 @@ async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<
 }
 
 fn print_permissions(args: &PermissionsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let own = NodeState::load(&settings.data_dir()?).map_err(about)?.map(|state| state.origin);
+    let own = NodeState::load(&settings.data_dir()?).map_err(about)?.map(|state| state.node_id);
     let node = args.node.or(own).ok_or_else(|| {
         Failure::usage("missing node: this data directory has never joined a fleet")
             .advise("give a node, as `fetchwise fleet status` prints it")

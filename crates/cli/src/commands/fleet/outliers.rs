@@ -56,9 +56,9 @@ pub(super) fn compare(dir: &Path, status: &Status, settings: &Settings) -> Resul
             compare.observe(own, domain, &attempt.fetcher, attempt.success);
         }
     })?;
-    let told = peer_store::scan_attempts(dir, None, |origin, fact| {
+    let told = peer_store::scan_attempts(dir, None, |node_id, fact| {
         if let Some(domain) = fact.domain().filter(|_| now.since(fact.at) <= NEWS) {
-            compare.observe(origin, domain, fact.fetcher, fact.success);
+            compare.observe(node_id, domain, fact.fetcher, fact.success);
         }
     });
     told.map_err(about)?;
@@ -77,11 +77,11 @@ pub(super) fn json(compared: &OutlierReport) -> ComparedJson<'_> {
             others_success_rate: *others_success_rate,
         }
     };
-    let outliers = compared.outliers.iter().map(|suspect| SuspectJson {
-        node: suspect.origin.to_string(),
-        sigma: suspect.sigma,
-        sites: suspect.sites,
-        differences: suspect.differences.iter().map(difference).collect(),
+    let outliers = compared.outliers.iter().map(|outlier| SuspectJson {
+        node: outlier.node_id.to_string(),
+        sigma: outlier.sigma,
+        sites: outlier.sites,
+        differences: outlier.differences.iter().map(difference).collect(),
     });
     ComparedJson { compared_nodes: compared.nodes, shared_sites: compared.shared_sites, suspicious: outliers.collect() }
 }
@@ -100,13 +100,13 @@ pub(super) fn show(compared: &OutlierReport, out: &mut Out) -> Result<(), Failur
             compared.nodes, compared.shared_sites
         ))?;
     }
-    for suspect in &compared.outliers {
+    for outlier in &compared.outliers {
         out.line(format_args!(
             "outlier: {} differs from the others by {:.1} sigma on {} sites; `fetchwise fleet exclude {0}` removes \
              its evidence",
-            suspect.origin, suspect.sigma, suspect.sites
+            outlier.node_id, outlier.sigma, outlier.sites
         ))?;
-        for of in &suspect.differences {
+        for of in &outlier.differences {
             out.line(format_args!(
                 "  {} by {}: {:.0} % of {} attempts delivered; of the others' {} attempts {:.0} %",
                 plain(&of.domain),

@@ -8,52 +8,52 @@
 
 use tokio::time::Instant;
 
-use super::reader::{Consumer, Missing};
+use super::reader::{Consumer, GapState};
 use crate::error::FleetError;
 use crate::model::intervals::count;
-use crate::model::node_id::Origin;
-use crate::model::peer_state::Peer;
-use crate::transport::Want;
+use crate::model::node_id::NodeId;
+use crate::model::peer_state::PeerState;
+use crate::transport::RetransmitRequest;
 
 /// The number of unanswered requests after which a gap counts as lost. It is still requested.
 pub(super) const LOST_AFTER: u32 = 6;
 /// The maximum number of positions per round of requests.
-const WANT_POSITIONS: u64 = 65_536;
+const MAX_REQUEST_POSITIONS: u64 = 65_536;
 /// The maximum number of gaps of one node per round of requests.
-const WANT_HOLES: usize = 16;
+const MAX_REQUEST_GAPS: usize = 16;
 /// The number of missing positions above which a snapshot is preferred.
-const SHARE_RATHER: u64 = 200_000;
+const PREFER_SNAPSHOT_ABOVE: u64 = 200_000;
 
 impl Consumer {
     /// Finds missing positions and requests them.
-    pub(crate) async fn mend(&mut self) -> Result<(), FleetError> {
+    pub(crate) async fn repair_gaps(&mut self) -> Result<(), FleetError> {
         if self.is_own() {
             // A global snapshot replaces the previous one as a whole, so nothing is ever missing.
-            for origin in self.known() {
-                self.close_if_gone(origin)?;
+            for node_id in self.known_peers() {
+                self.close_if_gone(node_id)?;
             }
-            return self.move_sites().await;
+            return self.take_over_sites().await;
         }
         let shares = if self.is_starting { Some(self.transport.blobs().list().await?) } else { None };
         if let Some(shares) = &shares {
-            self.start(shares).await?;
+            self.apply_initial_snapshots(shares).await?;
         }
         let mut shares = shares;
-        self.doubt().await?;
-        self.take_waiting().await?;
-        self.peers_mut()?.sweep_links();
-        let origins: Vec<Origin> = self.known();
-        for origin in origins {
-            self.close_if_gone(origin)?;
-            let holes = self.holes(origin);
-            let is_stale = self.is_stale(origin);
+        self.mark_excess_keys().await?;
+        self.apply_waiting().await?;
+        self.peers_mut()?.drop_expired_links();
+        let node_ids: Vec<NodeId> = self.known_peers();
+        for node_id in node_ids {
+            self.close_if_gone(node_id)?;
+            let holes = self.holes(node_id);
+            let is_stale = self.is_stale(node_id);
             let missing: u64 = count(holes.iter().map(|(_, first, last)| (*first, *last)));
             let positions = missing.max(u64::from(is_stale));
-            let (timing, waits) = (self.options.timing, self.waits(origin));
-            let seen = self.seen.entry(origin).or_default();
+            let (timing, has_waiting) = (self.options.timing, self.has_waiting(node_id));
+            let seen = self.seen.entry(node_id).or_default();
             let Some(missing) = seen.missing.as_mut().filter(|_| positions > 0) else {
                 let begun = Instant::now();
-                let fresh = Missing { since: begun, positions, asked: 0, next: begun + timing.hole };
+                let fresh = GapState { since: begun, positions, asked: 0, next: begun + timing.gap };
                 seen.missing = (positions > 0).then_some(fresh);
                 continue;
             };
@@ -61,83 +61,83 @@ impl Consumer {
                 // Some positions have arrived; more may be on their way.
                 (missing.positions, missing.asked) = (positions, 0);
             }
-            if Instant::now() < missing.next || waits {
+            if Instant::now() < missing.next || has_waiting {
                 continue;
             }
             missing.asked += 1;
             missing.positions = positions;
-            let wait = timing.hole.saturating_mul(1 << missing.asked.min(10)).min(timing.max_want);
+            let wait = timing.gap.saturating_mul(1 << missing.asked.min(10)).min(timing.max_request_interval);
             missing.next = Instant::now() + wait;
-            let (asked, is_there) = (missing.asked, self.is_there(origin));
+            let (asked, is_present) = (missing.asked, self.is_present(node_id));
             // A node that is present can send what is missing. A snapshot covers everything and is used when that
             // fails.
-            if asked.is_multiple_of(2) || !is_there || is_stale || positions > SHARE_RATHER {
+            if asked.is_multiple_of(2) || !is_present || is_stale || positions > PREFER_SNAPSHOT_ABOVE {
                 if shares.is_none() {
                     shares = Some(self.transport.blobs().list().await?);
                 }
-                let found = shares.iter().flatten().find(|info| info.name == origin.to_string()).cloned();
+                let found = shares.iter().flatten().find(|info| info.name == node_id.to_string()).cloned();
                 if let Some(info) = found
-                    && self.take_share(origin, &info).await?
+                    && self.apply_stored_snapshot(node_id, &info).await?
                 {
                     continue;
                 }
             }
             if self.options.safeguards.want {
-                self.ask(origin, &holes).await?;
+                self.ask(node_id, &holes).await?;
             }
         }
         Ok(())
     }
 
-    async fn ask(&mut self, origin: Origin, holes: &[(u32, u64, u64)]) -> Result<(), FleetError> {
-        for (epoch, first, last) in holes.iter().take(WANT_HOLES) {
-            let last = (*last).min(first.saturating_add(WANT_POSITIONS - 1));
+    async fn ask(&mut self, node_id: NodeId, holes: &[(u32, u64, u64)]) -> Result<(), FleetError> {
+        for (epoch, first, last) in holes.iter().take(MAX_REQUEST_GAPS) {
+            let last = (*last).min(first.saturating_add(MAX_REQUEST_POSITIONS - 1));
             self.counts.retransmit_requests += 1;
-            self.transport.signal(origin, Want { epoch: *epoch, first: *first, last }).await?;
+            self.transport.signal(node_id, RetransmitRequest { epoch: *epoch, first: *first, last }).await?;
         }
         Ok(())
     }
 
     /// Returns all known peers.
-    pub(super) fn known(&self) -> Vec<Origin> {
-        let mut all: Vec<Origin> = self.seen.keys().copied().collect();
-        all.extend(self.book().into_iter().flat_map(|book| book.peers.keys().chain(book.generals.keys()).copied()));
+    pub(super) fn known_peers(&self) -> Vec<NodeId> {
+        let mut all: Vec<NodeId> = self.seen.keys().copied().collect();
+        all.extend(self.states().into_iter().flat_map(|states| states.peers.keys().chain(states.global_snapshots.keys()).copied()));
         all.sort_unstable();
         all.dedup();
         all
     }
 
-    pub(super) fn is_there(&self, origin: Origin) -> bool {
+    pub(super) fn is_present(&self, node_id: NodeId) -> bool {
         let lease = self.options.timing.lease;
-        self.seen.get(&origin).and_then(|seen| seen.seen_at).is_some_and(|at| at.elapsed() < lease * 2)
+        self.seen.get(&node_id).and_then(|seen| seen.seen_at).is_some_and(|at| at.elapsed() < lease * 2)
     }
 
     /// Returns the gaps of a node.
-    pub(crate) fn holes(&self, origin: Origin) -> Vec<(u32, u64, u64)> {
-        let nobody = Peer::default();
-        let peer = self.book().and_then(|book| book.peers.get(&origin)).unwrap_or(&nobody);
-        if !peer.is_heard() || peer.is_closed || self.is_own() {
+    pub(crate) fn holes(&self, node_id: NodeId) -> Vec<(u32, u64, u64)> {
+        let nobody = PeerState::default();
+        let peer = self.states().and_then(|states| states.peers.get(&node_id)).unwrap_or(&nobody);
+        if !peer.is_accepted() || peer.is_closed || self.is_own() {
             return Vec::new();
         }
-        let presence = self.seen.get(&origin).and_then(|seen| seen.presence.as_ref());
-        let presence = presence.filter(|_| origin != self.own);
-        peer.holes(presence.map(|said| (said.epoch, said.base, said.position)))
+        let heartbeat = self.seen.get(&node_id).and_then(|seen| seen.heartbeat.as_ref());
+        let heartbeat = heartbeat.filter(|_| node_id != self.own);
+        peer.holes(heartbeat.map(|said| (said.epoch, said.base, said.position)))
     }
 
     /// Closes a node after a long absence, and reopens one that is back.
-    fn close_if_gone(&mut self, origin: Origin) -> Result<(), FleetError> {
+    fn close_if_gone(&mut self, node_id: NodeId) -> Result<(), FleetError> {
         let now = self.selector.now();
-        let peer = self.book().and_then(|book| book.peers.get(&origin));
-        let is_there = self.is_there(origin);
-        if is_there && peer.is_some_and(|peer| peer.is_closed) {
-            self.peers_mut()?.book.reopen(origin, now);
+        let peer = self.states().and_then(|states| states.peers.get(&node_id));
+        let is_present = self.is_present(node_id);
+        if is_present && peer.is_some_and(|peer| peer.is_closed) {
+            self.peers_mut()?.states.reopen(node_id, now);
             return Ok(());
         }
         let is_gone = peer.is_some_and(|peer| {
-            !peer.is_closed && peer.heard_at > 0 && now.since(peer.heard()) >= self.options.timing.close
+            !peer.is_closed && peer.heard_at > 0 && now.since(peer.last_heard()) >= self.options.timing.close
         });
-        if is_gone && !is_there && origin != self.own && self.options.safeguards.close {
-            self.peers_mut()?.close(origin, now)?;
+        if is_gone && !is_present && node_id != self.own && self.options.safeguards.close {
+            self.peers_mut()?.close(node_id, now)?;
         }
         Ok(())
     }

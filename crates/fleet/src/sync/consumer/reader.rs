@@ -10,33 +10,33 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fetchwise::journal::replication::take_back_domain;
+use fetchwise::journal::replication::retract_domain;
 use fetchwise::journal::{Journal, Tombstone, TombstoneTarget};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use tokio::time::Instant;
 
-use crate::background::blocking;
+use crate::sync::run_blocking;
 use crate::error::FleetError;
 use crate::model::codec::{Batch, DecodeError, peek};
-use crate::model::evidence_snapshot::Note;
-use crate::model::heartbeat::Presence;
-use crate::model::node_id::Origin;
+use crate::model::evidence_snapshot::SnapshotNote;
+use crate::model::heartbeat::Heartbeat;
+use crate::model::node_id::NodeId;
 use crate::model::options::Options;
 use crate::model::peer_state::MAX_AHEAD_MS;
 use crate::model::status::Counts;
-use crate::peer_store::Peers;
-use crate::sync::consumer::rebalance::Moves;
-use crate::sync::consumer::token_bucket::Allowance;
+use crate::peer_store::PeerStore;
+use crate::sync::consumer::rebalance::Rebalance;
+use crate::sync::consumer::token_bucket::PeerQuota;
 use crate::sync::forget::ForgetCell;
 use crate::transport::{Delivery, Position, Table, Transport};
 
 /// The number of messages without anything new after which the cursor is stored.
-const CURSOR_EVERY: u64 = 4096;
+const CURSOR_INTERVAL: u64 = 4096;
 
 /// The state of gap repair for one node.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Missing {
+pub(super) struct GapState {
     pub(super) since: Instant,
     /// The number of positions that were missing at the last request.
     pub(super) positions: u64,
@@ -46,34 +46,34 @@ pub(super) struct Missing {
 
 /// The state of a peer that is not persisted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    pub(super) presence: Option<Presence>,
+pub(super) struct PeerSession {
+    pub(super) heartbeat: Option<Heartbeat>,
     pub(super) seen_at: Option<Instant>,
     pub(super) rejected: Option<String>,
-    pub(super) missing: Option<Missing>,
+    pub(super) missing: Option<GapState>,
     /// The note of a snapshot that could not be used, and the reason; cleared by the next applied one.
-    pub(super) bad_share: Option<(Note, String)>,
+    pub(super) bad_snapshot: Option<(SnapshotNote, String)>,
     /// Its rate limits.
-    pub(super) allowance: Allowance,
+    pub(super) quota: PeerQuota,
 }
 
 /// The consumer.
 pub(crate) struct Consumer {
-    pub(super) own: Origin,
-    pub(super) peers: Option<Peers>,
+    pub(super) own: NodeId,
+    pub(super) peers: Option<PeerStore>,
     pub(super) selector: Arc<Selector>,
     pub(super) journal: Arc<Journal>,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) options: Options,
-    pub(super) seen: HashMap<Origin, Seen>,
+    pub(super) seen: HashMap<NodeId, PeerSession>,
     pub(crate) counts: Counts,
     pub(super) idle: u64,
     /// The size of all waiting messages in bytes.
     pub(super) waiting_bytes: usize,
     /// Nodes whose keys are to be marked for early eviction.
-    pub(super) doubts: Vec<Origin>,
+    pub(super) excess_key_nodes: Vec<NodeId>,
     /// The handover of sites to this node.
-    pub(super) moves: Moves,
+    pub(super) rebalance: Rebalance,
     /// Whether attempts that this node's own log has lost were learned again.
     pub(crate) has_learned_past: bool,
     /// Whether this node itself is excluded.
@@ -88,16 +88,16 @@ pub(crate) struct Consumer {
 
 impl Consumer {
     pub(crate) fn new(
-        own: Origin,
-        mut peers: Peers,
+        own: NodeId,
+        mut peers: PeerStore,
         (journal, selector): (Arc<Journal>, Arc<Selector>),
         transport: Arc<dyn Transport>,
         options: Options,
     ) -> Self {
-        peers.book.counts_twice = !options.safeguards.intervals;
-        peers.late_is_news = !options.safeguards.late;
+        peers.states.counts_twice = !options.safeguards.intervals;
+        peers.counts_late_as_new = !options.safeguards.late;
         (peers.max_snapshot_bytes, peers.takes_apart) = (options.limits.max_snapshot_bytes, options.safeguards.apart);
-        peers.heed_links(&options.egress_group);
+        peers.set_egress_group(&options.egress_group);
         Self {
             own,
             peers: Some(peers),
@@ -109,8 +109,8 @@ impl Consumer {
             counts: Counts::default(),
             idle: 0,
             waiting_bytes: 0,
-            doubts: Vec::new(),
-            moves: Moves::default(),
+            excess_key_nodes: Vec::new(),
+            rebalance: Rebalance::default(),
             has_learned_past: false,
             is_excluded: false,
             is_starting: true,
@@ -119,32 +119,32 @@ impl Consumer {
         }
     }
 
-    pub(super) fn peers(&self) -> Result<&Peers, FleetError> {
+    pub(super) fn peers(&self) -> Result<&PeerStore, FleetError> {
         self.peers.as_ref().ok_or(FleetError::Ended)
     }
 
-    pub(super) fn peers_mut(&mut self) -> Result<&mut Peers, FleetError> {
+    pub(super) fn peers_mut(&mut self) -> Result<&mut PeerStore, FleetError> {
         self.peers.as_mut().ok_or(FleetError::Ended)
     }
 
     /// Returns the position to read from.
     pub(crate) fn cursor(&self) -> Position {
-        let cursor = self.peers.as_ref().map(|peers| peers.book.cursor).unwrap_or_default();
+        let cursor = self.peers.as_ref().map(|peers| peers.states.cursor).unwrap_or_default();
         if cursor.incarnation == 0 { cursor } else { Position { seq: cursor.seq + 1, ..cursor } }
     }
 
     /// Returns the state of all peers.
-    pub(crate) fn book(&self) -> Option<&crate::model::peer_state::Book> {
-        self.peers.as_ref().map(|peers| &peers.book)
+    pub(crate) fn states(&self) -> Option<&crate::model::peer_state::PeerStates> {
+        self.peers.as_ref().map(|peers| &peers.states)
     }
 
     /// Runs long work on `peers/` in the background.
     pub(super) async fn with_peers<T: Send + 'static>(
         &mut self,
-        work: impl FnOnce(&mut Peers) -> Result<T, FleetError> + Send + 'static,
+        work: impl FnOnce(&mut PeerStore) -> Result<T, FleetError> + Send + 'static,
     ) -> Result<T, FleetError> {
         let mut peers = self.peers.take().ok_or(FleetError::Ended)?;
-        let (peers, done) = blocking(move || {
+        let (peers, done) = run_blocking(move || {
             let done = work(&mut peers);
             (peers, done)
         })
@@ -161,7 +161,7 @@ impl Consumer {
         let (own, is_restored) = (self.own, held.len() > 1);
         self.peers_mut()?.set_own((own, held));
         if is_restored && self.is_own() {
-            self.moves.again(own);
+            self.rebalance.queue(own);
         }
         Ok(())
     }
@@ -169,74 +169,74 @@ impl Consumer {
     /// Applies a delivery of the stream.
     pub(crate) async fn deliver(&mut self, delivery: Delivery) -> Result<(), FleetError> {
         let now = self.selector.now();
-        let (origin, position, at, body) = match delivery {
+        let (node_id, position, at, body) = match delivery {
             Delivery::Wiped(bounds) => {
                 self.counts.stream_resets += 1;
                 let begin = Position { incarnation: bounds.incarnation, seq: 0 };
                 return self.peers_mut()?.passed(begin, true, now);
             }
-            Delivery::Message { origin, position, at, body } => (origin, position, at, body),
+            Delivery::Message { node_id, position, at, body } => (node_id, position, at, body),
         };
-        if self.take(origin, position, at, &body)? {
+        if self.apply(node_id, position, at, &body)? {
             self.idle = 0;
             return Ok(());
         }
         self.idle += 1;
-        let keep = self.idle.is_multiple_of(CURSOR_EVERY);
+        let keep = self.idle.is_multiple_of(CURSOR_INTERVAL);
         // The cursor is not moved back for a delayed message: reading continues from the latest one.
-        let cursor = self.peers()?.book.cursor;
+        let cursor = self.peers()?.states.cursor;
         let is_later = position.incarnation != cursor.incarnation || position.seq > cursor.seq;
         if is_later { self.peers_mut()?.passed(position, keep, now) } else { Ok(()) }
     }
 
     /// Records that there is nothing to read up to this position.
-    pub(crate) fn pass(&mut self, end: Position) -> Result<(), FleetError> {
+    pub(crate) fn skip_to(&mut self, end: Position) -> Result<(), FleetError> {
         let now = self.selector.now();
         self.peers_mut()?.passed(end, false, now)
     }
 
     /// Applies a message. Returns whether it had anything new.
-    fn take(&mut self, origin: Origin, position: Position, at: Timestamp, body: &Bytes) -> Result<bool, FleetError> {
+    fn apply(&mut self, node_id: NodeId, position: Position, at: Timestamp, body: &Bytes) -> Result<bool, FleetError> {
         let own = self.own;
         let peers = self.peers_mut()?;
-        if !peers.book.is_heard(origin) {
+        if !peers.states.is_accepted(node_id) {
             return Ok(false);
         }
         let header = match peek(body) {
             Ok(header) => header,
-            Err(error) => return self.reject(origin, &error),
+            Err(error) => return self.reject(node_id, &error),
         };
-        if origin == own {
+        if node_id == own {
             self.own_seen = Some((header.last, at));
         }
-        if self.peers()?.book.knows(origin, header.epoch, header.first, header.last) {
+        if self.peers()?.states.is_known(node_id, header.epoch, header.first, header.last) {
             // Its own messages come back with all others.
-            self.counts.duplicate += if origin == own { 0 } else { u64::from(header.count) };
-            if origin == own || !self.has_news_of_links(origin, &header, at, body) {
+            self.counts.duplicate += if node_id == own { 0 } else { u64::from(header.count) };
+            if node_id == own || !self.has_newer_links(node_id, &header, at, body) {
                 return Ok(false);
             }
         }
-        if self.must_wait(origin, &header, (position, at), body) {
+        if self.must_wait(node_id, &header, (position, at), body) {
             return Ok(false);
         }
-        self.take_now(origin, position, at, body)
+        self.apply_now(node_id, position, at, body)
     }
 
     /// Works like [`take`](Self::take), for a message that does not have to wait.
-    pub(super) fn take_now(
+    pub(super) fn apply_now(
         &mut self,
-        origin: Origin,
+        node_id: NodeId,
         position: Position,
         at: Timestamp,
         body: &Bytes,
     ) -> Result<bool, FleetError> {
         let now = self.selector.now();
-        if !self.peers()?.book.is_heard(origin) {
+        if !self.peers()?.states.is_accepted(node_id) {
             return Ok(false);
         }
         let batch = match Batch::decode(body) {
             Ok(batch) => batch,
-            Err(error) => return self.reject(origin, &error),
+            Err(error) => return self.reject(node_id, &error),
         };
         let header = *batch.header();
         let ahead = header.newest.as_millis().saturating_sub(at.as_millis());
@@ -244,34 +244,34 @@ impl Consumer {
             self.counts.rejected += 1;
             let why =
                 format!("its attempts bear times that are {} minutes ahead of the broker's clock", ahead / 60_000);
-            self.peers_mut()?.set_aside(origin, why, now)?;
+            self.peers_mut()?.set_aside(node_id, why, now)?;
             return Ok(false);
         }
-        let cursor = self.peers()?.book.cursor;
+        let cursor = self.peers()?.states.cursor;
         // Messages may arrive out of order; reading continues from the last of them.
         let kept = if cursor.incarnation == position.incarnation { position.max(cursor) } else { position };
         let keys = self.selector.key_count() as u64 + self.selector.evicted_keys();
-        let is_doubted = self.is_doubted(origin);
-        let counted = self.peers_mut()?.message(origin, (kept, at), body, &batch, is_doubted)?;
+        let is_doubted = self.is_doubted(node_id);
+        let counted = self.peers_mut()?.apply_message(node_id, (kept, at), body, &batch, is_doubted)?;
         let brought = (self.selector.key_count() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
-        self.charge(origin, header.count as usize + batch.links(), brought);
+        self.charge(node_id, header.count as usize + batch.links(), brought);
         self.counts.received += counted.learned;
         self.counts.duplicate += counted.duplicate;
         self.counts.forgotten += counted.forgotten;
-        self.counts.delayed(now.since(at).as_millis() as u64);
+        self.counts.record_delay(now.since(at).as_millis() as u64);
         if counted.learned > 0 {
-            self.heed_blocks(origin, &batch, now);
+            self.count_remote_blocks(node_id, &batch, now);
         }
-        if let Some(seen) = self.seen.get_mut(&origin) {
+        if let Some(seen) = self.seen.get_mut(&node_id) {
             seen.rejected = None;
         }
         Ok(true)
     }
 
     /// Counts blocks of nodes in the same egress group for host pauses, as if they were this node's own.
-    fn heed_blocks(&self, origin: Origin, batch: &Batch, now: Timestamp) {
-        let presence = self.seen.get(&origin).and_then(|seen| seen.presence.as_ref());
-        if presence.is_none_or(|presence| presence.egress != self.options.egress_group) {
+    fn count_remote_blocks(&self, node_id: NodeId, batch: &Batch, now: Timestamp) {
+        let heartbeat = self.seen.get(&node_id).and_then(|seen| seen.heartbeat.as_ref());
+        if heartbeat.is_none_or(|heartbeat| heartbeat.egress != self.options.egress_group) {
             return;
         }
         batch.each(|_, fact, link| {
@@ -281,71 +281,71 @@ impl Consumer {
         });
     }
 
-    fn reject(&mut self, origin: Origin, error: &DecodeError) -> Result<bool, FleetError> {
+    fn reject(&mut self, node_id: NodeId, error: &DecodeError) -> Result<bool, FleetError> {
         self.counts.rejected += 1;
-        self.seen.entry(origin).or_default().rejected = Some(error.to_string());
+        self.seen.entry(node_id).or_default().rejected = Some(error.to_string());
         Ok(false)
     }
 
     /// Reads the tables: heartbeats, exclusions and tombstones.
-    pub(crate) async fn look(&mut self) -> Result<(), FleetError> {
-        self.look_at_nodes().await?;
-        self.look_at_excluded().await?;
-        self.look_at_forgotten().await
+    pub(crate) async fn check_tables(&mut self) -> Result<(), FleetError> {
+        self.check_heartbeats().await?;
+        self.check_exclusions().await?;
+        self.check_forgotten().await
     }
 
-    async fn look_at_nodes(&mut self) -> Result<(), FleetError> {
+    async fn check_heartbeats(&mut self) -> Result<(), FleetError> {
         let nodes = self.transport.cells().list(Table::Nodes).await?;
         // This node sends a heartbeat every few seconds, so the newest one in the table stands for the broker's clock.
         let newest = nodes.iter().map(|(_, cell)| cell.at).max().unwrap_or_default();
         let now = Instant::now();
         for (key, cell) in nodes {
-            let (Ok(origin), Some(presence)) = (key.parse(), Presence::decode(&cell.value)) else { continue };
-            if origin == self.own {
+            let (Ok(node_id), Some(heartbeat)) = (key.parse(), Heartbeat::decode(&cell.value)) else { continue };
+            if node_id == self.own {
                 continue;
             }
-            let seen = self.seen.entry(origin).or_default();
+            let seen = self.seen.entry(node_id).or_default();
             seen.seen_at = seen.seen_at.max(now.checked_sub(newest.since(cell.at)));
-            seen.presence = Some(presence);
+            seen.heartbeat = Some(heartbeat);
         }
         Ok(())
     }
 
-    async fn look_at_excluded(&mut self) -> Result<(), FleetError> {
+    async fn check_exclusions(&mut self) -> Result<(), FleetError> {
         let cells = self.transport.cells().list(Table::Excluded).await?;
-        let excluded: Vec<Origin> = cells.iter().filter_map(|(key, _)| key.parse().ok()).collect();
+        let excluded: Vec<NodeId> = cells.iter().filter_map(|(key, _)| key.parse().ok()).collect();
         self.is_excluded = excluded.contains(&self.own);
         let now = self.selector.now();
-        let held = &self.peers()?.book.peers;
-        let is_excluded = |origin: &Origin| held.get(origin).is_some_and(|peer| peer.is_excluded);
-        let new: Vec<Origin> = excluded.iter().filter(|o| **o != self.own && !is_excluded(o)).copied().collect();
-        let back: Vec<Origin> =
+        let held = &self.peers()?.states.peers;
+        let is_excluded = |node_id: &NodeId| held.get(node_id).is_some_and(|peer| peer.is_excluded);
+        let new: Vec<NodeId> = excluded.iter().filter(|o| **o != self.own && !is_excluded(o)).copied().collect();
+        let back: Vec<NodeId> =
             held.iter().filter(|(o, peer)| peer.is_excluded && !excluded.contains(o)).map(|(o, _)| *o).collect();
-        for origin in new {
-            if self.with_peers(move |peers| peers.exclude(origin, now)).await? {
-                self.begin_anew();
+        for node_id in new {
+            if self.with_peers(move |peers| peers.exclude(node_id, now)).await? {
+                self.start_over();
             }
         }
-        for origin in back {
-            self.include(origin).await?;
+        for node_id in back {
+            self.include(node_id).await?;
         }
         Ok(())
     }
 
     /// Includes a node again that was excluded or set aside.
-    pub(crate) async fn include(&mut self, origin: Origin) -> Result<(), FleetError> {
+    pub(crate) async fn include(&mut self, node_id: NodeId) -> Result<(), FleetError> {
         let now = self.selector.now();
-        self.with_peers(move |peers| peers.include(origin, now)).await?;
-        self.moves.again(origin);
+        self.with_peers(move |peers| peers.include(node_id, now)).await?;
+        self.rebalance.queue(node_id);
         (self.is_starting, self.must_reopen) = (true, true);
         Ok(())
     }
 
-    async fn look_at_forgotten(&mut self) -> Result<(), FleetError> {
+    async fn check_forgotten(&mut self) -> Result<(), FleetError> {
         for (domain, cell) in self.transport.cells().list(Table::Forget).await? {
             let Ok(ForgetCell { until }) = serde_json::from_slice(&cell.value) else { continue };
             let until = Timestamp::from_millis(until);
-            if self.peers()?.book.forgotten.get(&domain).is_some_and(|known| *known >= until) {
+            if self.peers()?.states.forgotten.get(&domain).is_some_and(|known| *known >= until) {
                 continue;
             }
             self.forget(domain, until).await?;
@@ -361,7 +361,7 @@ impl Consumer {
         flushed.map_err(|error| FleetError::Record(error.to_string()))?;
         let (journal, selector, now) = (Arc::clone(&self.journal), Arc::clone(&self.selector), self.selector.now());
         self.with_peers(move |peers| {
-            take_back_domain(journal.dir(), &selector, &domain, seq)?;
+            retract_domain(journal.dir(), &selector, &domain, seq)?;
             peers.forget(&domain, until, now)
         })
         .await
@@ -369,20 +369,20 @@ impl Consumer {
     }
 
     /// Returns a snapshotter if a snapshot of `peers/` is due.
-    pub(crate) fn keeper(&self) -> Option<crate::peer_store::Keeper> {
+    pub(crate) fn due_snapshotter(&self) -> Option<crate::peer_store::PeerSnapshotter> {
         let peers = self.peers.as_ref()?;
         let (records, bytes) = peers.behind;
         let timing = &self.options.timing;
-        (records >= timing.keep_after || bytes >= timing.keep_bytes).then(|| peers.keeper())
+        (records >= timing.store_snapshot_after || bytes >= timing.store_snapshot_bytes).then(|| peers.snapshotter())
     }
 
     #[cfg(test)]
-    pub(crate) fn keep_now(&self, now: Timestamp) -> Result<crate::peer_store::Kept, FleetError> {
-        self.peers()?.keeper().keep(now).map(|(kept, _)| kept)
+    pub(crate) fn take_snapshot_now(&self, now: Timestamp) -> Result<crate::peer_store::PeerSnapshotReport, FleetError> {
+        self.peers()?.snapshotter().take_snapshot(now).map(|(kept, _)| kept)
     }
 
     /// Records that a snapshot was taken.
-    pub(crate) fn was_kept(&mut self) {
+    pub(crate) fn record_snapshot(&mut self) {
         if let Some(peers) = &mut self.peers {
             peers.behind = (0, 0);
         }
@@ -390,6 +390,6 @@ impl Consumer {
 
     /// Requests a sync of `peers/`.
     pub(crate) fn flush(&self) -> Option<fetchwise_log::Acknowledgement> {
-        self.peers.as_ref().map(Peers::flush)
+        self.peers.as_ref().map(PeerStore::flush)
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::crawl::{Crawler, Turn};
 use super::site::{Page, Shown, Truth};
 use crate::pace::baseline::{Baseline, Way};
-use crate::pace::pacer::{Player, Token, Turn as Gate};
+use crate::pace::pacer::{Pacer, Token, Turn as Gate};
 use crate::pace::server::Status;
 
 /// A URL that brought nothing so often, limits aside, is given up.

@@ -178,7 +178,7 @@ impl Crawler for Visits {
             }
             // Whoever waits for the host's pace, or for a place, is the next: those behind it would wait, too.
             let queued = |slot: &Slot| match &slot.state {
-                State::Waits(wait) => wait.why() == WaitReason::Pace,
+                State::Waits(wait) => wait.reason() == WaitReason::Pace,
                 State::Busy(_) => true,
                 _ => false,
             };

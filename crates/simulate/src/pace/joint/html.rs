@@ -56,7 +56,7 @@ fn world<'r>(reports: &'r [JointReport], name: &'r str) -> Result<WorldPart<'r>,
             crawler,
             share: mean(|report| report.share),
             blocked: mean(|report| report.blocked_per_1k),
-            trips: mean(|report| report.trips_per_h),
+            trips: mean(|report| report.limit_hits_per_h),
             cost: mean(|report| report.cost_per_page),
             renders: mean(|report| report.renders_per_page),
         }

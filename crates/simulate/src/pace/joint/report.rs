@@ -28,9 +28,9 @@ pub struct JointReport {
     /// Page requests that the limiter refused, a thousand.
     pub blocked_per_1k: f64,
     /// Page requests that met a wall which has nothing to do with pace, a thousand.
-    pub walled_per_1k: f64,
+    pub content_blocks_per_1k: f64,
     /// How often an hour the limiter closed.
-    pub trips_per_h: f64,
+    pub limit_hits_per_h: f64,
     /// Costs of requests, in plain ones, a good page.
     pub cost_per_page: f64,
     /// Rendered pages a good page.
@@ -59,8 +59,8 @@ impl JointReport {
             share: mean(&|count| count.good as f64 / count.best.max(1e-9)),
             early_share: mean(&|count| count.early),
             blocked_per_1k: a_thousand(|count| count.blocked),
-            walled_per_1k: a_thousand(|count| count.walled),
-            trips_per_h: sum(&|count| f64::from(count.trips)) / hours,
+            content_blocks_per_1k: a_thousand(|count| count.walled),
+            limit_hits_per_h: sum(&|count| f64::from(count.trips)) / hours,
             cost_per_page: sum(&|count| count.cost) / good,
             renders_per_page: sum(&|count| count.rendered as f64) / good,
             lost_per_1k: a_thousand(|count| count.lost),
@@ -87,8 +87,8 @@ pub fn joint_table(reports: &[JointReport]) -> String {
             of(|r| r.share),
             of(|r| r.early_share),
             of(|r| r.blocked_per_1k),
-            of(|r| r.walled_per_1k),
-            of(|r| r.trips_per_h),
+            of(|r| r.content_blocks_per_1k),
+            of(|r| r.limit_hits_per_h),
             of(|r| r.cost_per_page),
             of(|r| r.renders_per_page),
             of(|r| r.lost_per_1k),
