@@ -4,7 +4,7 @@
 //!
 //! Must not know: how to decide; it uses the steps recorded during the decision.
 
-use crate::evidence::{Tags, WALLED};
+use crate::evidence::{ANY_BLOCK, HostSignals};
 use crate::score::estimate::{Step, Trace};
 use crate::score::weitzman_index::{expected_cost, index};
 use crate::score::{Scored, Settings, Specificity};
@@ -34,13 +34,13 @@ pub struct Explanation {
     /// The counterfactuals.
     pub counterfactuals: Vec<Counterfactual>,
     /// The signals that the host showed.
-    pub shown: Vec<TagView>,
+    pub shown: Vec<HostSignalView>,
 }
 
 /// A signal that a host showed, and the results of fetchers on all hosts that had shown it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct TagView {
+pub struct HostSignalView {
     /// The signal: `block_datadome`, `spa_framework=next`; `walled` if the vendor is no more informative than the block
     /// itself.
     pub tag: String,
@@ -49,13 +49,13 @@ pub struct TagView {
     /// The day on which the host last showed it, or its site, if the host showed no vendor.
     pub last_shown: Timestamp,
     /// The candidates that were tried on hosts that had shown it.
-    pub fetchers: Vec<TagFetcher>,
+    pub fetchers: Vec<HostSignalFetcher>,
 }
 
 /// The results of a fetcher on hosts that had shown a signal.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct TagFetcher {
+pub struct HostSignalFetcher {
     /// Its name.
     pub fetcher: String,
     /// Its success rate.
@@ -202,15 +202,15 @@ impl MeasuredCost {
 /// Collector of the steps of a walk.
 pub(crate) struct Steps<'s> {
     registry: &'s Registry,
-    tags: &'s Tags,
+    signals: &'s HostSignals,
     depth: u32,
     pub(crate) steps: Vec<EvidenceStep>,
 }
 
 impl<'s> Steps<'s> {
     /// Returns a collector for a URL of the path depth `depth`.
-    pub(crate) fn new(registry: &'s Registry, tags: &'s Tags, depth: u32) -> Self {
-        Self { registry, tags, depth, steps: Vec::new() }
+    pub(crate) fn new(registry: &'s Registry, signals: &'s HostSignals, depth: u32) -> Self {
+        Self { registry, signals, depth, steps: Vec::new() }
     }
 }
 
@@ -222,7 +222,9 @@ impl Trace for Steps<'_> {
         }
         let value = match step.kind {
             "path_depth" => self.depth.to_string(),
-            HOST_SHOWED => step.tag.and_then(|id| self.tags.name_of(id)).map_or(WALLED.to_owned(), String::from),
+            HOST_SHOWED => {
+                step.signal.and_then(|id| self.signals.name_of(id)).map_or(ANY_BLOCK.to_owned(), String::from)
+            }
             _ => step.value.to_owned(),
         };
         // Cells are in the order of learning, which a snapshot does not keep. Sorted, so that people see fetchers in

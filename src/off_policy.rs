@@ -14,18 +14,18 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::selector::{CandidateView, Selector, SelectContext};
+use crate::selector::{CandidateView, SelectContext, Selector};
 use fetchwise_types::attempt::{Arm, Attempt};
 use fetchwise_types::heuristic::url::parse;
 
 /// Normal quantile of a two-sided 95 % interval.
 const NORMAL_95: f64 = 1.96;
 /// Effective number of fetches below which there is no conclusion.
-const EFFECTIVE_MIN: f64 = 100.0;
+const MIN_EFFECTIVE: f64 = 100.0;
 /// Fraction of unsupported decisions above which an estimate is the model's, not the log's.
 const MAX_UNSUPPORTED: f64 = 0.05;
 /// Number of domains, which are the clusters, below which an interval from their spread is meaningless.
-const DOMAINS_MIN: usize = 10;
+const MIN_DOMAINS: usize = 10;
 
 /// One estimate with its 95 % confidence interval, which takes into account that fetches of one domain resemble each
 /// other.
@@ -70,8 +70,8 @@ pub struct Evaluation {
 
 /// A fetch that may have more attempts.
 #[derive(Clone, Copy, Debug)]
-struct Open {
-    fetch: Fetch,
+struct OpenFetch {
+    fetch: LoggedFetch,
     first_failed: bool,
     /// The worth of the first attempt alone.
     first: f64,
@@ -79,7 +79,7 @@ struct Open {
 
 /// The inputs of an estimate for one fetch.
 #[derive(Clone, Copy, Debug)]
-struct Fetch {
+struct LoggedFetch {
     domain: u64,
     /// The logged return.
     worth: f64,
@@ -112,8 +112,8 @@ pub struct OffPolicyEvaluator {
     selector: Selector,
     /// Whether to evaluate the logged choices of learning in fetches that the table served.
     is_shadow: bool,
-    open: HashMap<u64, Open>,
-    done: Vec<Fetch>,
+    open: HashMap<u64, OpenFetch>,
+    done: Vec<LoggedFetch>,
     left_out: u64,
     /// Sum and number of returns after a failed first attempt: the model's estimate for the next one.
     after_failure: (f64, u64),
@@ -175,7 +175,7 @@ impl OffPolicyEvaluator {
     }
 
     /// Returns a new fetch with the decision of the evaluated policy.
-    fn begin(&self, attempt: &Attempt, worth: f64) -> Option<Open> {
+    fn begin(&self, attempt: &Attempt, worth: f64) -> Option<OpenFetch> {
         let propensity = attempt.propensity.filter(|p| *p > 0.0 && *p <= 1.0)?;
         let url = parse(&attempt.url).ok()?;
         let situation = SelectContext { hint: attempt.hint, ..SelectContext::first_attempt(attempt.attempted_at) };
@@ -186,7 +186,7 @@ impl OffPolicyEvaluator {
         let expected = |name: &str| {
             explained.candidates.iter().find(|c| c.fetcher == name).map_or(0.0, |candidate| self.expected(candidate))
         };
-        let fetch = Fetch {
+        let fetch = LoggedFetch {
             domain: xxh3_64(attempt.heuristic("domain").unwrap_or_default().as_bytes()),
             worth,
             propensity,
@@ -194,7 +194,7 @@ impl OffPolicyEvaluator {
             expected_taken: expected(&attempt.fetcher),
             expected_wanted: wanted.map_or(0.0, expected),
         };
-        Some(Open { fetch, first_failed: !attempt.success, first: worth })
+        Some(OpenFetch { fetch, first_failed: !attempt.success, first: worth })
     }
 
     /// Returns the model's estimate for a candidate as the first attempt, including the returns after its failure.
@@ -223,7 +223,7 @@ impl OffPolicyEvaluator {
         links.sort_unstable();
         links.into_iter().for_each(|link| self.close(link));
         let fetches = self.done.len() as f64;
-        let weight = |fetch: &Fetch| if fetch.agreed { 1.0 / fetch.propensity } else { 0.0 };
+        let weight = |fetch: &LoggedFetch| if fetch.agreed { 1.0 / fetch.propensity } else { 0.0 };
         let weights: f64 = self.done.iter().map(weight).sum();
         let squares: f64 = self.done.iter().map(|fetch| weight(fetch).powi(2)).sum();
         let effective_sample = if squares > 0.0 { weights * weights / squares } else { 0.0 };
@@ -256,9 +256,9 @@ impl OffPolicyEvaluator {
 impl Evaluation {
     fn warn(&mut self, domains: usize) {
         let mut warn = |text: String| self.warnings.push(text);
-        if self.effective_sample < EFFECTIVE_MIN {
+        if self.effective_sample < MIN_EFFECTIVE {
             warn(format!(
-                "the log has an effective sample of {:.0} fetches; at least {EFFECTIVE_MIN:.0} are needed",
+                "the log has an effective sample of {:.0} fetches; at least {MIN_EFFECTIVE:.0} are needed",
                 self.effective_sample
             ));
         }
@@ -269,7 +269,7 @@ impl Evaluation {
                 100.0 * self.unsupported_share
             ));
         }
-        if domains < DOMAINS_MIN {
+        if domains < MIN_DOMAINS {
             warn(format!("{domains} domains are too few for an interval"));
         }
         if self.left_out > 0 {
@@ -279,7 +279,7 @@ impl Evaluation {
 }
 
 /// Returns the ratio of two sums over all fetches, with an interval from the spread between domains.
-fn clustered(fetches: &[Fetch], of: impl Fn(&Fetch) -> (f64, f64)) -> Estimate {
+fn clustered(fetches: &[LoggedFetch], of: impl Fn(&LoggedFetch) -> (f64, f64)) -> Estimate {
     let (mut above, mut below) = (0.0, 0.0);
     for fetch in fetches {
         let (value, weight) = of(fetch);

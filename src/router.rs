@@ -214,7 +214,7 @@ pub enum RouterError {
     },
     /// The share is not between 0 and 1.
     #[error("invalid split share {share}: expected 0 to 1")]
-    Share {
+    InvalidShare {
         /// The requested share.
         share: f64,
     },
@@ -295,7 +295,7 @@ impl Router {
     /// [`RouterError`] says what is missing.
     pub fn check<'n>(&self, known: impl IntoIterator<Item = &'n str>) -> Result<(), RouterError> {
         if !(0.0..=1.0).contains(&self.split_share) {
-            return Err(RouterError::Share { share: self.split_share });
+            return Err(RouterError::InvalidShare { share: self.split_share });
         }
         if self.mode != Mode::Learning && self.table.is_empty() {
             return Err(RouterError::NoTable { mode: self.mode });

@@ -11,11 +11,11 @@ use fetchwise_types::response::header;
 /// Collects request times and sizes by fetcher.
 #[derive(Clone, Debug, Default)]
 pub struct Costs {
-    fetchers: BTreeMap<String, Taken>,
+    fetchers: BTreeMap<String, RequestSamples>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Taken {
+struct RequestSamples {
     times: Vec<u64>,
     lengths: Vec<u64>,
 }
@@ -36,23 +36,23 @@ impl Costs {
     /// Adds one attempt.
     pub fn observe(&mut self, attempt: &Attempt) {
         if !self.fetchers.contains_key(&attempt.fetcher) {
-            self.fetchers.insert(attempt.fetcher.clone(), Taken::default());
+            self.fetchers.insert(attempt.fetcher.clone(), RequestSamples::default());
         }
-        let Some(taken) = self.fetchers.get_mut(&attempt.fetcher) else { return };
-        taken.times.push(attempt.duration_ms);
+        let Some(samples) = self.fetchers.get_mut(&attempt.fetcher) else { return };
+        samples.times.push(attempt.duration_ms);
         let length: Option<u64> =
             header(&attempt.response_headers, "content-length").and_then(|length| length.trim().parse().ok());
-        taken.lengths.extend(length.filter(|_| attempt.success));
+        samples.lengths.extend(length.filter(|_| attempt.success));
     }
 
     /// Returns the medians of `fetcher`; a fetcher without attempts has none.
     pub fn of(&self, fetcher: &str) -> Cost {
-        let nothing = Taken::default();
-        let taken = self.fetchers.get(fetcher).unwrap_or(&nothing);
+        let nothing = RequestSamples::default();
+        let samples = self.fetchers.get(fetcher).unwrap_or(&nothing);
         Cost {
-            attempts: taken.times.len() as u64,
-            median_ms: median(&taken.times),
-            median_bytes: median(&taken.lengths),
+            attempts: samples.times.len() as u64,
+            median_ms: median(&samples.times),
+            median_bytes: median(&samples.lengths),
         }
     }
 }

@@ -13,7 +13,7 @@ use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::Heuristic;
 
 /// A value or type with this many attempts or fewer is left out: its rate would be mostly chance.
-pub const SAMPLE_MIN: u64 = 10;
+pub const MIN_SAMPLE: u64 = 10;
 
 /// The information that one heuristic, or all of one type, gives about success.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,10 +140,10 @@ impl ImportanceFold {
         }
     }
 
-    /// Returns a row for each type and each value with more than [`SAMPLE_MIN`] attempts: types first, then by
+    /// Returns a row for each type and each value with more than [`MIN_SAMPLE`] attempts: types first, then by
     /// descending gain.
     pub fn rows(&self) -> Vec<Importance> {
-        let enough = |counts: &Counts| counts.n > SAMPLE_MIN;
+        let enough = |counts: &Counts| counts.n > MIN_SAMPLE;
         let types =
             self.types.iter().filter(|(_, counts)| enough(counts)).map(|(kind, counts)| self.of_type(kind, *counts));
         let values = self.values.iter().filter(|(_, counts)| enough(counts)).map(|(heuristic, counts)| Importance {
@@ -178,7 +178,7 @@ impl ImportanceFold {
     fn of_type(&self, kind: &str, of_kind: Counts) -> Importance {
         let mut groups: Vec<Counts> = Vec::new();
         let mut rest = of_kind;
-        for (_, counts) in self.values.iter().filter(|(h, counts)| h.kind == kind && counts.n > SAMPLE_MIN) {
+        for (_, counts) in self.values.iter().filter(|(h, counts)| h.kind == kind && counts.n > MIN_SAMPLE) {
             groups.push(*counts);
             rest.n = rest.n.saturating_sub(counts.n);
             rest.success = rest.success.saturating_sub(counts.success).min(rest.n);

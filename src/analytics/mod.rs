@@ -16,6 +16,6 @@ mod stats;
 pub use crate::evidence::BanRate;
 pub use ban_rate::DayHistory;
 pub use costs::{Cost, Costs};
-pub use importance::{Importance, ImportanceFold, SAMPLE_MIN};
+pub use importance::{Importance, ImportanceFold, MIN_SAMPLE};
 pub use query::{Conditional, Query};
 pub use stats::{By, Row, Stats};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::evidence::Fact;
+use crate::evidence::RemoteAttempt;
 use crate::evidence::decay::Decay;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::Heuristic;
@@ -83,7 +83,7 @@ impl Query {
     }
 
     /// Counts a remote attempt of the fleet if it matches. Nodes do not send attempts without weight.
-    pub fn observe_fact(&mut self, fact: &Fact<'_>) {
+    pub fn observe_fact(&mut self, fact: &RemoteAttempt<'_>) {
         let has = |wanted: &Heuristic| fact.heuristics.iter().any(|(k, v)| *k == wanted.kind && *v == wanted.value);
         if self.all_of.iter().all(has) {
             self.count(fact.fetcher, fact.weight, fact.success, fact.at);

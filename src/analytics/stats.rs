@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use strum::VariantNames;
 
-use crate::evidence::Fact;
+use crate::evidence::RemoteAttempt;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::decision::Source;
 use fetchwise_types::rfc3339;
@@ -93,7 +93,7 @@ impl Row {
     }
 
     /// Counts a remote attempt of the fleet. Remote attempts do not include decisions.
-    pub fn observe_fact(&mut self, fact: &Fact<'_>) {
+    pub fn observe_fact(&mut self, fact: &RemoteAttempt<'_>) {
         self.attempts += 1;
         self.delivered += u64::from(fact.success);
         self.banned += u64::from(fact.is_banned);
@@ -148,7 +148,7 @@ impl Stats {
     }
 
     /// Counts a remote attempt of the fleet.
-    pub fn observe_fact(&mut self, fact: &Fact<'_>) {
+    pub fn observe_fact(&mut self, fact: &RemoteAttempt<'_>) {
         self.count(fact.domain(), fact.fetcher, fact.at, |row| row.observe_fact(fact));
     }
 
@@ -222,7 +222,7 @@ mod tests {
                 let attempt = Attempt::new(&url, "f", at).unwrap();
                 let attempt = if n < 4 { attempt.delivered() } else { attempt.failed(ErrorKind::Blocked403) };
                 own.observe(&attempt);
-                told.observe_fact(&Fact {
+                told.observe_fact(&RemoteAttempt {
                     at,
                     fetcher: &attempt.fetcher,
                     weight: attempt.weight,

@@ -1,6 +1,6 @@
 //! Evidence as plain columns, for snapshots and for comparing two replays of the same log.
 //!
-//! Owns: reading all cells into [`Image`] and adding an image to evidence.
+//! Owns: reading all cells into [`EvidenceImage`] and adding an image to evidence.
 //!
 //! Invariants: rows are sorted by key and fetchers by name, so equal evidence gives equal columns whatever the order of
 //! learning. Adding an image keeps what the evidence already has.
@@ -10,12 +10,12 @@
 use std::sync::atomic::Ordering;
 
 use super::decay::Decay;
-use super::entry::{Breaker, Entry, Shared};
+use super::entry::{Breaker, Entry, SharedEntry};
 use super::{Evidence, Key};
 use crate::evidence::daily_block_counts::{DAYS_KEPT, Day, day_number};
-use crate::evidence::decayed_counts::Raw;
-use crate::evidence::host_signal_counts::RawTag;
-use crate::evidence::host_signal_slots::{Side, Slots, TagId};
+use crate::evidence::decayed_counts::RawCounts;
+use crate::evidence::host_signal_counts::RawSignalCounts;
+use crate::evidence::host_signal_slots::{HostSignalSlots, SignalId, SignalSide};
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::registry::{FetcherId, Registry, canonical};
 use fetchwise_types::time::Timestamp;
@@ -24,18 +24,18 @@ use fetchwise_types::time::Timestamp;
 pub(crate) const FADED: f64 = 0.01;
 
 /// Number of entries per thread below which a further thread costs more than it saves.
-const PART_MIN: usize = 4096;
+const MIN_PART: usize = 4096;
 
 /// Address of an entry: its hash in the map, or the index of a static entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place {
+pub(crate) struct EntryAddress {
     /// One of the constants below.
     pub(crate) kind: u32,
     /// The hash, or the index among the entries of its kind.
     pub(crate) key: u64,
 }
 
-impl Place {
+impl EntryAddress {
     pub(super) const GLOBAL: u32 = 0;
     const FLAG: u32 = 1;
     const HINT: u32 = 2;
@@ -44,45 +44,45 @@ impl Place {
     pub(super) const MAP: u32 = 4;
 }
 
-/// One cell: group and fetcher packed as in memory, with the fetcher's index in [`Image::fetchers`], and its weights.
+/// One cell: group and fetcher packed as in memory, with the fetcher's index in [`EvidenceImage::fetchers`], and its weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CellRow {
     pub(crate) tag: u64,
-    pub(crate) raw: Raw,
+    pub(crate) raw: RawCounts,
 }
 
 /// One breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BreakerRow {
-    /// The fetcher's index in [`Image::fetchers`].
+    /// The fetcher's index in [`EvidenceImage::fetchers`].
     pub(crate) fetcher: u32,
     pub(crate) blocks: u32,
     pub(crate) last: Timestamp,
 }
 
-/// A host signal: its index in [`Image::tags`] and the day it was last shown.
+/// A host signal: its index in [`EvidenceImage::signals`] and the day it was last shown.
 pub(crate) type SlotRow = Option<(u32, u16)>;
 
 /// One signal and fetcher.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct TagRow {
-    /// The signal's index in [`Image::tags`].
+pub(crate) struct SignalCellRow {
+    /// The signal's index in [`EvidenceImage::signals`].
     pub(crate) tag: u32,
-    /// The fetcher's index in [`Image::fetchers`].
+    /// The fetcher's index in [`EvidenceImage::fetchers`].
     pub(crate) fetcher: u32,
     pub(crate) is_file: bool,
-    pub(crate) raw: RawTag,
+    pub(crate) raw: RawSignalCounts,
 }
 
 /// One entry. Its cells and breakers follow those of the entries before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryRow {
-    pub(crate) place: Place,
+    pub(crate) address: EntryAddress,
     pub(crate) attempts: u32,
     pub(crate) cells: u32,
     pub(crate) breakers: u32,
     /// The signals of the domain's blocks and pages, then those of the site.
-    pub(crate) shown: [SlotRow; 4],
+    pub(crate) signals: [SlotRow; 4],
     /// The hash of the domain's site; 0 if that is the domain itself, or the key is not a domain.
     pub(crate) site: u64,
 }
@@ -97,7 +97,7 @@ pub(crate) struct DayRow {
 
 /// All evidence at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Image {
+pub(crate) struct EvidenceImage {
     /// The scale of the weights; `None` in an image without weights.
     pub(crate) decay: Option<Decay>,
     /// The time at which entries were checked for having faded.
@@ -107,8 +107,8 @@ pub(crate) struct Image {
     pub(crate) cells: Vec<CellRow>,
     pub(crate) breakers: Vec<BreakerRow>,
     /// The names of signals, in order, and their cells.
-    pub(crate) tags: Vec<String>,
-    pub(crate) tag_cells: Vec<TagRow>,
+    pub(crate) signals: Vec<String>,
+    pub(crate) signal_cells: Vec<SignalCellRow>,
     /// The days of domains, by domain and day, and the time before which attempts may be missing among them.
     pub(crate) days: Vec<DayRow>,
     pub(crate) days_since: Option<Timestamp>,
@@ -117,28 +117,34 @@ pub(crate) struct Image {
 impl Evidence {
     /// Returns an image of everything that has not faded by `as_of`. Its fetchers are those of its cells and those in
     /// `seen`. Cost: a pass over all entries and a sort.
-    pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> Image {
+    pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> EvidenceImage {
         self.image_over(registry, as_of, seen, FADED)
     }
 
     /// Returns an image like [`image`](Self::image), of the entries whose decayed weight is at least `least`.
-    pub(crate) fn image_over(&self, registry: &Registry, as_of: Timestamp, seen: &[String], least: f64) -> Image {
-        let mut image = Image { decay: Some(self.decay), as_of, ..Image::default() };
+    pub(crate) fn image_over(
+        &self,
+        registry: &Registry,
+        as_of: Timestamp,
+        seen: &[String],
+        least: f64,
+    ) -> EvidenceImage {
+        let mut image = EvidenceImage { decay: Some(self.decay), as_of, ..EvidenceImage::default() };
         let down = self.decay.down(as_of);
-        let places = self.image_tags(&mut image);
-        let slot = |slot: Option<(TagId, u16)>| {
-            slot.filter(|(id, _)| self.tags().row(*id).is_some())
-                .and_then(|(id, day)| Some((*places.get(id.place())?, day)))
+        let places = self.add_signals(&mut image);
+        let slot = |slot: Option<(SignalId, u16)>| {
+            slot.filter(|(id, _)| self.signals().row(*id).is_some())
+                .and_then(|(id, day)| Some((*places.get(id.row_index())?, day)))
         };
-        let fixed = |kind, entries: &[Shared], image: &mut Image| {
+        let fixed = |kind, entries: &[SharedEntry], image: &mut EvidenceImage| {
             for (key, entry) in (0u64..).zip(entries) {
-                image.push(Place { kind, key }, entry, [None; 4], |_| true);
+                image.push(EntryAddress { kind, key }, entry, [None; 4], |_| true);
             }
         };
-        fixed(Place::GLOBAL, std::slice::from_ref(&self.global), &mut image);
-        fixed(Place::FLAG, &self.flags, &mut image);
-        fixed(Place::HINT, &self.hints, &mut image);
-        fixed(Place::DEPTH, &self.depths, &mut image);
+        fixed(EntryAddress::GLOBAL, std::slice::from_ref(&self.global), &mut image);
+        fixed(EntryAddress::FLAG, &self.flags, &mut image);
+        fixed(EntryAddress::HINT, &self.hints, &mut image);
+        fixed(EntryAddress::DEPTH, &self.depths, &mut image);
         // Older days are expired.
         let days_from = day_number(as_of).unwrap_or(u16::MAX).saturating_sub(DAYS_KEPT - 1);
         let guard = self.guard();
@@ -146,9 +152,9 @@ impl Evidence {
         keys.sort_unstable();
         for key in keys {
             if let Some(entry) = self.entries.get(&key, &guard) {
-                let [[a, b], [c, d]] = [entry.shown.all(), entry.site_shown.all()];
+                let [[a, b], [c, d]] = [entry.signals.all(), entry.site_signals.all()];
                 let shown = [a, b, c, d].map(slot);
-                image.push(Place { kind: Place::MAP, key }, entry, shown, |total| total * down >= least);
+                image.push(EntryAddress { kind: EntryAddress::MAP, key }, entry, shown, |total| total * down >= least);
                 let days = entry.days.all();
                 if days.last().is_some_and(|last| last.day >= days_from) {
                     image.days.extend(days.into_iter().map(|day| DayRow { key, day }));
@@ -162,18 +168,18 @@ impl Evidence {
 
     /// Adds the signals and their cells to an image, with the fetchers' ids. Returns the index of each row's signal in
     /// the image.
-    fn image_tags(&self, image: &mut Image) -> Vec<u32> {
-        let names = self.tags().names();
-        image.tags = names.iter().map(|name| String::from(&**name)).collect();
-        image.tags.sort_unstable();
-        let place = |name: &str| image.tags.partition_point(|other| other.as_str() < name) as u32;
+    fn add_signals(&self, image: &mut EvidenceImage) -> Vec<u32> {
+        let names = self.signals().names();
+        image.signals = names.iter().map(|name| String::from(&**name)).collect();
+        image.signals.sort_unstable();
+        let place = |name: &str| image.signals.partition_point(|other| other.as_str() < name) as u32;
         let places: Vec<u32> = names.iter().map(|name| place(name)).collect();
         for (index, tag) in places.iter().enumerate() {
-            self.tags().each_cell(index, |fetcher, kind, cell| {
+            self.signals().each_cell(index, |fetcher, kind, cell| {
                 let raw = cell.raw();
-                if raw != RawTag::default() {
+                if raw != RawSignalCounts::default() {
                     let is_file = kind == ContentKind::File;
-                    image.tag_cells.push(TagRow { tag: *tag, fetcher: u32::from(fetcher.0), is_file, raw });
+                    image.signal_cells.push(SignalCellRow { tag: *tag, fetcher: u32::from(fetcher.0), is_file, raw });
                 }
             });
         }
@@ -194,7 +200,7 @@ impl Evidence {
                 }
             });
         };
-        let all = |to: &[Shared], from: &[Shared]| to.iter().zip(from).for_each(|(to, from)| add(to, from));
+        let all = |to: &[SharedEntry], from: &[SharedEntry]| to.iter().zip(from).for_each(|(to, from)| add(to, from));
         add(&self.global, &other.global);
         all(&self.flags, &other.flags);
         all(&self.hints, &other.hints);
@@ -207,12 +213,12 @@ impl Evidence {
 
     /// Adds an image, with its weights converted to this evidence's scale. If half-lives differ, each weight is the one
     /// at the time of the image and decays by the new half-life from then on.
-    pub(crate) fn absorb(&self, image: &Image, registry: &Registry) {
-        self.combine(image, registry, How::Begin);
+    pub(crate) fn absorb(&self, image: &EvidenceImage, registry: &Registry) {
+        self.combine(image, registry, CombineMode::Load);
     }
 
     /// Adds or subtracts an image of another process's evidence, concurrently with all other operations.
-    pub(crate) fn combine(&self, image: &Image, registry: &Registry, how: How) {
+    pub(crate) fn combine(&self, image: &EvidenceImage, registry: &Registry, how: CombineMode) {
         let Some(from) = image.decay else { return };
         let scale = match from.half_life() == self.decay.half_life() {
             true => self.decay.rebase(&from),
@@ -220,43 +226,43 @@ impl Evidence {
         };
         let ids: Vec<Option<FetcherId>> = image.fetchers.iter().map(|name| registry.intern(name)).collect();
         // One reservation, because each doubling would move every entry.
-        if how != How::GiveBack {
+        if how != CombineMode::Subtract {
             self.entries.reserve(image.entries.len(), &self.guard());
         }
-        let tags: Vec<TagId> = image.tags.iter().map(|name| self.tags().id(name)).collect();
-        for TagRow { tag, fetcher, is_file, raw } in &image.tag_cells {
-            let row = tags.get(*tag as usize).and_then(|id| self.tags().row(*id));
+        let signals: Vec<SignalId> = image.signals.iter().map(|name| self.signals().id(name)).collect();
+        for SignalCellRow { tag, fetcher, is_file, raw } in &image.signal_cells {
+            let row = signals.get(*tag as usize).and_then(|id| self.signals().row(*id));
             let kind = if *is_file { ContentKind::File } else { ContentKind::Page };
             let fetcher = ids.get(*fetcher as usize).copied().flatten();
             if let Some(cell) = row.zip(fetcher).and_then(|(row, fetcher)| row.cell(fetcher, kind))
-                && (how == How::Begin || how == How::TakeIn && cell.raw() == RawTag::default())
+                && (how == CombineMode::Load || how == CombineMode::Add && cell.raw() == RawSignalCounts::default())
             {
                 cell.absorb(raw, scale);
             }
         }
-        self.tags().judge(self.decay.down(image.as_of));
-        if how == How::Begin {
+        self.signals().update_information(self.decay.down(image.as_of));
+        if how == CombineMode::Load {
             self.set_days_since(image.days_since);
         }
         let (mut cells, mut breakers) = (&image.cells[..], &image.breakers[..]);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
             // Parts share no entry, so no thread waits for another.
-            for entries in image.entries.chunks(image.entries.len().div_ceil(threads).max(PART_MIN)) {
+            for entries in image.entries.chunks(image.entries.len().div_ceil(threads).max(MIN_PART)) {
                 let own_cells = take(&mut cells, entries.iter().map(|row| row.cells).sum());
                 let own_breakers = take(&mut breakers, entries.iter().map(|row| row.breakers).sum());
-                let part = Part { entries, cells: own_cells, breakers: own_breakers, how };
-                let (ids, tags) = (&ids, &tags);
-                scope.spawn(move || self.absorb_part(&part, ids, tags, scale, image.as_of));
+                let part = ImagePart { entries, cells: own_cells, breakers: own_breakers, how };
+                let (ids, signals) = (&ids, &signals);
+                scope.spawn(move || self.absorb_part(&part, ids, signals, scale, image.as_of));
             }
-            for days in image.days.chunks(image.days.len().div_ceil(threads).max(PART_MIN)) {
+            for days in image.days.chunks(image.days.len().div_ceil(threads).max(MIN_PART)) {
                 scope.spawn(move || {
                     let guard = self.guard();
                     for DayRow { key, day } in days {
                         match how {
-                            How::GiveBack => {
+                            CombineMode::Subtract => {
                                 if let Some(entry) = self.entry(Key(*key), &guard) {
-                                    entry.days.take_back(*day);
+                                    entry.days.subtract(*day);
                                 }
                             }
                             _ => self.entry_or_new(Key(*key), image.as_of, &guard).days.add(*day),
@@ -267,19 +273,26 @@ impl Evidence {
         });
     }
 
-    fn absorb_part(&self, part: &Part<'_>, ids: &[Option<FetcherId>], tags: &[TagId], scale: f64, as_of: Timestamp) {
+    fn absorb_part(
+        &self,
+        part: &ImagePart<'_>,
+        ids: &[Option<FetcherId>],
+        signals: &[SignalId],
+        scale: f64,
+        as_of: Timestamp,
+    ) {
         let id = |rank: u64| usize::try_from(rank).ok().and_then(|rank| ids.get(rank).copied().flatten());
         let guard = self.guard();
         let (mut cells, mut breakers) = (part.cells, part.breakers);
         for row in part.entries {
             let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
-            let entry = match row.place.kind {
-                Place::MAP if part.how == How::GiveBack => self.entry(Key(row.place.key), &guard),
-                Place::MAP => Some(self.entry_or_new(Key(row.place.key), as_of, &guard)),
-                Place::GLOBAL => Some(self.global()),
-                Place::FLAG => at(&self.flags, row.place.key),
-                Place::HINT => at(&self.hints, row.place.key),
-                Place::DEPTH => at(&self.depths, row.place.key),
+            let entry = match row.address.kind {
+                EntryAddress::MAP if part.how == CombineMode::Subtract => self.entry(Key(row.address.key), &guard),
+                EntryAddress::MAP => Some(self.entry_or_new(Key(row.address.key), as_of, &guard)),
+                EntryAddress::GLOBAL => Some(self.global()),
+                EntryAddress::FLAG => at(&self.flags, row.address.key),
+                EntryAddress::HINT => at(&self.hints, row.address.key),
+                EntryAddress::DEPTH => at(&self.depths, row.address.key),
                 _ => None,
             };
             let Some(entry) = entry else { continue };
@@ -287,13 +300,13 @@ impl Evidence {
                 let (group, rank) = Entry::split_tag(*tag);
                 if let Some(cell) = id(rank).and_then(|fetcher| entry.claim(group, fetcher)) {
                     match part.how {
-                        How::Begin => cell.absorb(raw, scale),
-                        How::TakeIn => cell.take_in(raw, scale),
-                        How::GiveBack => cell.give_back(raw, scale),
+                        CombineMode::Load => cell.absorb(raw, scale),
+                        CombineMode::Add => cell.add_remote(raw, scale),
+                        CombineMode::Subtract => cell.subtract_remote(raw, scale),
                     }
                 }
             }
-            if part.how == How::GiveBack {
+            if part.how == CombineMode::Subtract {
                 // Relaxed: a counter that seeds a hash.
                 let less = |n: u32| Some(n.saturating_sub(row.attempts));
                 let _ = entry.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -301,15 +314,15 @@ impl Evidence {
             }
             for breaker in own_breakers {
                 if let Some(fetcher) = id(u64::from(breaker.fetcher))
-                    && (part.how == How::Begin || entry.breaker(fetcher).last < breaker.last)
+                    && (part.how == CombineMode::Load || entry.breaker(fetcher).last < breaker.last)
                 {
                     let blocks = u8::try_from(breaker.blocks).unwrap_or(u8::MAX);
                     entry.set_breaker(fetcher, Breaker { blocks, last: breaker.last });
                 }
             }
-            for ((slots, side), shown) in slots_of(entry).into_iter().zip(row.shown) {
+            for ((slots, side), shown) in slots_of(entry).into_iter().zip(row.signals) {
                 if let Some((tag, day)) = shown {
-                    slots.set(side, tags.get(tag as usize).copied(), day);
+                    slots.set(side, signals.get(tag as usize).copied(), day);
                 }
             }
             if row.site != 0 {
@@ -321,26 +334,26 @@ impl Evidence {
     }
 }
 
-/// Returns the slots of an entry, in the order of [`EntryRow::shown`].
-fn slots_of(entry: &Entry) -> [(&Slots, Side); 4] {
-    let [blocked, served] = Side::BOTH;
-    [(&entry.shown, blocked), (&entry.shown, served), (&entry.site_shown, blocked), (&entry.site_shown, served)]
+/// Returns the slots of an entry, in the order of [`EntryRow::signals`].
+fn slots_of(entry: &Entry) -> [(&HostSignalSlots, SignalSide); 4] {
+    let [blocked, served] = SignalSide::BOTH;
+    [(&entry.signals, blocked), (&entry.signals, served), (&entry.site_signals, blocked), (&entry.site_signals, served)]
 }
 
 /// The operation that combines an image with evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum CombineMode {
     /// The process starts with the image: no other thread has the evidence yet.
-    Begin,
+    Load,
     /// The image of another process is added.
-    TakeIn,
+    Add,
     /// An image that was added is subtracted.
-    GiveBack,
+    Subtract,
 }
 
 /// Entries of an image with their cells and breakers.
-struct Part<'i> {
-    how: How,
+struct ImagePart<'i> {
+    how: CombineMode,
     entries: &'i [EntryRow],
     cells: &'i [CellRow],
     breakers: &'i [BreakerRow],
@@ -352,14 +365,14 @@ pub(super) fn take<'s, T>(rows: &mut &'s [T], count: u32) -> &'s [T] {
     taken
 }
 
-fn at(entries: &[Shared], key: u64) -> Option<&Entry> {
+fn at(entries: &[SharedEntry], key: u64) -> Option<&Entry> {
     usize::try_from(key).ok().and_then(|index| entries.get(index)).map(|shared| &**shared)
 }
 
-impl Image {
+impl EvidenceImage {
     /// Adds an entry. Rows have the fetchers' ids until [`name_fetchers`](Self::name_fetchers) replaces them by
     /// indexes.
-    fn push(&mut self, place: Place, entry: &Entry, shown: [SlotRow; 4], keep: impl FnOnce(f64) -> bool) {
+    fn push(&mut self, address: EntryAddress, entry: &Entry, shown: [SlotRow; 4], keep: impl FnOnce(f64) -> bool) {
         let (first, first_breaker) = (self.cells.len(), self.breakers.len());
         let mut total = 0.0;
         entry.each_cell(|group, fetcher, cell| {
@@ -379,12 +392,12 @@ impl Image {
             }
         });
         self.entries.push(EntryRow {
-            place,
+            address,
             // Relaxed: a counter that seeds a hash.
             attempts: entry.attempts.load(Ordering::Relaxed),
             cells: (self.cells.len() - first) as u32,
             breakers: (self.breakers.len() - first_breaker) as u32,
-            shown,
+            signals: shown,
             site: entry.site(),
         });
     }
@@ -394,7 +407,7 @@ impl Image {
         let known: Vec<&str> = registry.names().collect();
         let mut is_used = vec![false; known.len()];
         let ids = self.cells.iter().map(|cell| Entry::split_tag(cell.tag).1 as usize);
-        let tagged = self.tag_cells.iter().map(|cell| cell.fetcher as usize);
+        let tagged = self.signal_cells.iter().map(|cell| cell.fetcher as usize);
         for id in ids.chain(self.breakers.iter().map(|breaker| breaker.fetcher as usize)).chain(tagged) {
             if let Some(used) = is_used.get_mut(id) {
                 *used = true;
@@ -413,10 +426,10 @@ impl Image {
         for breaker in &mut self.breakers {
             breaker.fetcher = places[breaker.fetcher as usize] as u32;
         }
-        for cell in &mut self.tag_cells {
+        for cell in &mut self.signal_cells {
             cell.fetcher = places[cell.fetcher as usize] as u32;
         }
-        self.tag_cells.sort_unstable_by_key(|cell| (cell.tag, cell.fetcher, cell.is_file));
+        self.signal_cells.sort_unstable_by_key(|cell| (cell.tag, cell.fetcher, cell.is_file));
         let (mut cells, mut breakers) = (&mut self.cells[..], &mut self.breakers[..]);
         for entry in &self.entries {
             let (own, rest) = cells.split_at_mut(entry.cells as usize);

@@ -8,67 +8,73 @@ use std::collections::{HashMap, HashSet};
 
 use super::Key;
 use super::entry::{Entry, Group, Level};
-use crate::evidence::columns::{BreakerRow, CellRow, EntryRow, FADED, Image, Place, take};
-use crate::evidence::decayed_counts::Raw;
-use crate::evidence::remote::Said;
+use crate::evidence::columns::{BreakerRow, CellRow, EntryAddress, EntryRow, EvidenceImage, FADED, take};
+use crate::evidence::decayed_counts::RawCounts;
+use crate::evidence::remote::FetcherTotals;
 use fetchwise_types::time::Timestamp;
 
-impl Image {
+impl EvidenceImage {
     /// Returns whether the image has evidence of this domain itself.
     pub(crate) fn has_domain(&self, domain: &str) -> bool {
-        let place = Place { kind: Place::MAP, key: Key::domain(domain).0 };
-        let is_own = |whole: &Whole<'_>| {
-            whole.row.place == place && whole.cells.iter().any(|cell| !Entry::split_tag(cell.tag).0.is_of_others())
+        let address = EntryAddress { kind: EntryAddress::MAP, key: Key::domain(domain).0 };
+        let is_own = |view: &EntryView<'_>| {
+            view.row.address == address && view.cells.iter().any(|cell| !Entry::split_tag(cell.tag).0.is_of_others())
         };
-        Rows::of(self).any(|whole| is_own(&whole)) || self.days.iter().any(|row| row.key == place.key)
+        EntryViews::of(self).any(|view| is_own(&view)) || self.days.iter().any(|row| row.key == address.key)
     }
 
     /// Returns the totals of all attempts by fetcher.
-    pub(crate) fn said(&self) -> Vec<Said> {
-        let place = Place { kind: Place::GLOBAL, key: 0 };
-        Rows::of(self).find(|whole| whole.row.place == place).map(|whole| self.by_fetcher(&whole)).unwrap_or_default()
+    pub(crate) fn fetcher_totals(&self) -> Vec<FetcherTotals> {
+        let address = EntryAddress { kind: EntryAddress::GLOBAL, key: 0 };
+        EntryViews::of(self)
+            .find(|view| view.row.address == address)
+            .map(|view| self.by_fetcher(&view))
+            .unwrap_or_default()
     }
 
     /// Returns the totals of some domains by fetcher. Domains without evidence are left out.
-    pub(crate) fn said_of<'d>(&self, domains: impl Iterator<Item = &'d str>) -> HashMap<&'d str, Vec<Said>> {
+    pub(crate) fn domain_totals<'d>(
+        &self,
+        domains: impl Iterator<Item = &'d str>,
+    ) -> HashMap<&'d str, Vec<FetcherTotals>> {
         let names: HashMap<u64, &'d str> = domains.map(|domain| (Key::domain(domain).0, domain)).collect();
-        let wanted = Rows::of(self).filter(|whole| whole.row.place.kind == Place::MAP);
-        wanted.filter_map(|whole| Some((*names.get(&whole.row.place.key)?, self.by_fetcher(&whole)))).collect()
+        let wanted = EntryViews::of(self).filter(|view| view.row.address.kind == EntryAddress::MAP);
+        wanted.filter_map(|view| Some((*names.get(&view.row.address.key)?, self.by_fetcher(&view)))).collect()
     }
 
-    fn by_fetcher(&self, whole: &Whole<'_>) -> Vec<Said> {
-        let mut all: Vec<Said> = Vec::new();
+    fn by_fetcher(&self, view: &EntryView<'_>) -> Vec<FetcherTotals> {
+        let mut all: Vec<FetcherTotals> = Vec::new();
         let down = self.decay.map_or(0.0, |decay| decay.down(self.as_of));
-        for cell in whole.cells {
+        for cell in view.cells {
             let (group, fetcher) = Entry::split_tag(cell.tag);
             let Some(name) = self.fetchers.get(fetcher as usize).filter(|_| group.is_own()) else { continue };
-            let place = all.iter().position(|said| said.fetcher == *name).unwrap_or_else(|| {
-                all.push(Said { fetcher: name.clone(), ..Said::default() });
+            let place = all.iter().position(|totals| totals.fetcher == *name).unwrap_or_else(|| {
+                all.push(FetcherTotals { fetcher: name.clone(), ..FetcherTotals::default() });
                 all.len() - 1
             });
-            let said = &mut all[place];
-            said.attempts += u64::from(cell.raw.attempts);
-            said.success += cell.raw.success * down;
-            said.total += cell.raw.total * down;
-            said.blocked += cell.raw.blocked * down;
+            let totals = &mut all[place];
+            totals.attempts += u64::from(cell.raw.attempts);
+            totals.success += cell.raw.success * down;
+            totals.total += cell.raw.total * down;
+            totals.blocked += cell.raw.blocked * down;
         }
         all
     }
 
     /// Returns an image without anything that belongs to one domain or site. It keeps all attempts together, flags,
     /// hints, depths, suffixes, signals and the user's heuristics.
-    pub(crate) fn general(&self) -> Self {
+    pub(crate) fn global_part(&self) -> Self {
         let mut general = Self {
             decay: self.decay,
             as_of: self.as_of,
             fetchers: self.fetchers.clone(),
-            tags: self.tags.clone(),
-            tag_cells: self.tag_cells.clone(),
+            signals: self.signals.clone(),
+            signal_cells: self.signal_cells.clone(),
             ..Self::default()
         };
-        for whole in Rows::of(self).filter(Whole::is_general) {
-            general.entries.push(*whole.row);
-            general.cells.extend_from_slice(whole.cells);
+        for view in EntryViews::of(self).filter(EntryView::is_global) {
+            general.entries.push(*view.row);
+            general.cells.extend_from_slice(view.cells);
         }
         general
     }
@@ -80,17 +86,17 @@ impl Image {
             decay: self.decay,
             as_of: self.as_of,
             fetchers: self.fetchers.clone(),
-            tags: self.tags.clone(),
+            signals: self.signals.clone(),
             ..Self::default()
         };
         let mut keys = HashSet::new();
-        for whole in Rows::of(self).filter(|whole| !whole.is_general()) {
-            let site = if whole.row.site == 0 { whole.row.place.key } else { whole.row.site };
+        for view in EntryViews::of(self).filter(|view| !view.is_global()) {
+            let site = if view.row.site == 0 { view.row.address.key } else { view.row.site };
             if wants(site) {
-                keys.insert(whole.row.place.key);
-                kept.entries.push(*whole.row);
-                kept.cells.extend_from_slice(whole.cells);
-                kept.breakers.extend_from_slice(whole.breakers);
+                keys.insert(view.row.address.key);
+                kept.entries.push(*view.row);
+                kept.cells.extend_from_slice(view.cells);
+                kept.breakers.extend_from_slice(view.breakers);
             }
         }
         kept.days = self.days.iter().filter(|row| keys.contains(&row.key)).copied().collect();
@@ -98,8 +104,8 @@ impl Image {
     }
 
     /// Returns whether no part of the image belongs to one domain or site.
-    pub(crate) fn is_general(&self) -> bool {
-        self.days.is_empty() && self.breakers.is_empty() && Rows::of(self).all(|whole| whole.is_general())
+    pub(crate) fn is_global(&self) -> bool {
+        self.days.is_empty() && self.breakers.is_empty() && EntryViews::of(self).all(|view| view.is_global())
     }
 
     /// Returns whether `attempts` attempts could have produced the image by `now`.
@@ -109,18 +115,18 @@ impl Image {
     ///
     /// A cell's weight is never compared with its own count. If an entry faded or was evicted, and was created again,
     /// subtracting an earlier attempt takes one from the count and hardly anything from the weight.
-    pub(crate) fn is_of(&self, attempts: u64, now: Timestamp) -> bool {
+    pub(crate) fn is_plausible_for(&self, attempts: u64, now: Timestamp) -> bool {
         let down = self.decay.map_or(0.0, |decay| decay.down(now));
         // Clocks differ slightly, and sums are rounded.
         let most = attempts as f64 * 1.01;
-        let fits = |raw: &Raw| {
+        let fits = |raw: &RawCounts| {
             f64::from(raw.recent_total.max(raw.alert_total)) * down <= most
                 && raw.duration * down <= most * u64::MAX as f64
         };
-        let mut sums = [(0u64, 0.0); Levels::COUNT];
-        for whole in Rows::of(self) {
-            let (mut of_entry, levels) = ((0u64, 0.0), Levels::of(&whole));
-            for cell in whole.cells {
+        let mut sums = [(0u64, 0.0); AttemptLevels::COUNT];
+        for view in EntryViews::of(self) {
+            let (mut of_entry, levels) = ((0u64, 0.0), AttemptLevels::of(&view));
+            for cell in view.cells {
                 let (count, weight) = (u64::from(cell.raw.attempts), cell.raw.total * down);
                 let group = Entry::split_tag(cell.tag).0;
                 let sum = levels.of_cell(group).and_then(|level| sums.get_mut(level));
@@ -141,24 +147,26 @@ impl Image {
 
     /// Removes the lighter half of the entries in the map. Returns false if there is none.
     pub(crate) fn lighten(&mut self) -> bool {
-        let mut weights: Vec<f64> =
-            Rows::of(self).filter(|whole| whole.row.place.kind == Place::MAP).map(|whole| whole.weight()).collect();
+        let mut weights: Vec<f64> = EntryViews::of(self)
+            .filter(|view| view.row.address.kind == EntryAddress::MAP)
+            .map(|view| view.weight())
+            .collect();
         if weights.is_empty() {
             return false;
         }
         weights.sort_by(f64::total_cmp);
         let (least, mut room) = (weights[weights.len() / 2], weights.len() / 2);
         let mut kept = Self { entries: Vec::new(), cells: Vec::new(), breakers: Vec::new(), ..self.clone() };
-        for whole in Rows::of(self) {
-            if whole.row.place.kind == Place::MAP {
-                if whole.weight() < least || room == 0 {
+        for view in EntryViews::of(self) {
+            if view.row.address.kind == EntryAddress::MAP {
+                if view.weight() < least || room == 0 {
                     continue;
                 }
                 room -= 1;
             }
-            kept.entries.push(*whole.row);
-            kept.cells.extend_from_slice(whole.cells);
-            kept.breakers.extend_from_slice(whole.breakers);
+            kept.entries.push(*view.row);
+            kept.cells.extend_from_slice(view.cells);
+            kept.breakers.extend_from_slice(view.breakers);
         }
         *self = kept;
         true
@@ -166,9 +174,9 @@ impl Image {
 
     /// Removes this domain itself. Evidence about other domains of the site of its name stays.
     pub(crate) fn forget_domain(&mut self, domain: &str) {
-        let place = Place { kind: Place::MAP, key: Key::domain(domain).0 };
-        self.days.retain(|row| row.key != place.key);
-        let Some(index) = self.entries.iter().position(|row| row.place == place) else { return };
+        let address = EntryAddress { kind: EntryAddress::MAP, key: Key::domain(domain).0 };
+        self.days.retain(|row| row.key != address.key);
+        let Some(index) = self.entries.iter().position(|row| row.address == address) else { return };
         let before = |of: fn(&EntryRow) -> u32| self.entries[..index].iter().map(|row| of(row) as usize).sum::<usize>();
         let (first, first_breaker) = (before(|row| row.cells), before(|row| row.breakers));
         let row = &mut self.entries[index];
@@ -177,7 +185,7 @@ impl Image {
         let mut cells = self.cells.split_off(first.min(self.cells.len()));
         let rest = cells.split_off((row.cells as usize).min(cells.len()));
         cells.retain(|cell| Entry::split_tag(cell.tag).0.is_of_others());
-        (row.cells, row.breakers, row.attempts, row.shown) = (cells.len() as u32, 0, 0, [None; 4]);
+        (row.cells, row.breakers, row.attempts, row.signals) = (cells.len() as u32, 0, 0, [None; 4]);
         self.cells.append(&mut cells);
         self.cells.extend(rest);
         if self.entries[index].cells == 0 {
@@ -192,19 +200,19 @@ impl Image {
             (Some(mine), Some(theirs)) => mine.rebase(&theirs),
             _ => 1.0,
         };
-        let mut all: HashMap<(Place, u64, &str), [Raw; 2]> = HashMap::new();
+        let mut all: HashMap<(EntryAddress, u64, &str), [RawCounts; 2]> = HashMap::new();
         for (side, image) in [self, other].into_iter().enumerate() {
-            for whole in Rows::of(image) {
-                for cell in whole.cells {
+            for view in EntryViews::of(image) {
+                for cell in view.cells {
                     let (group, rank) = Entry::split_tag(cell.tag);
                     let name = usize::try_from(rank).ok().and_then(|rank| image.fetchers.get(rank));
-                    let key = (whole.row.place, Entry::join_tag(group, 0), name.map_or("", String::as_str));
+                    let key = (view.row.address, Entry::join_tag(group, 0), name.map_or("", String::as_str));
                     all.entry(key).or_default()[side] = cell.raw;
                 }
             }
         }
         let mut far = (0.0, 0);
-        for ((place, ..), [a, b]) in all {
+        for ((address, ..), [a, b]) in all {
             let most = a.total.abs().max((b.total * scale).abs());
             let apart = |a: f64, b: f64| if most > 0.0 { (a - b * scale).abs() / most } else { 0.0 };
             let mut worst = apart(a.total, b.total).max(apart(a.success, b.success)).max(apart(a.blocked, b.blocked));
@@ -216,7 +224,7 @@ impl Image {
                 worst = worst.max(1.0);
             }
             if worst > far.0 {
-                far = (worst, place.key);
+                far = (worst, address.key);
             }
         }
         far
@@ -246,29 +254,29 @@ impl Image {
         let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
         // Only fetchers with a cell matter; one image may list names without any.
         let name = |image: &Self, rank: u64| image.fetchers.get(rank as usize).cloned();
-        let (mut mine, mut theirs) = (Rows::of(self), Rows::of(other));
+        let (mut mine, mut theirs) = (EntryViews::of(self), EntryViews::of(other));
         let (mut a, mut b) = (mine.next(), theirs.next());
         loop {
             let (left, right) = match (&a, &b) {
                 (None, None) => return None,
-                (Some(left), Some(right)) if left.row.place == right.row.place => (left, right),
-                (Some(left), right) if right.as_ref().is_none_or(|right| left.row.place < right.row.place) => {
+                (Some(left), Some(right)) if left.row.address == right.row.address => (left, right),
+                (Some(left), right) if right.as_ref().is_none_or(|right| left.row.address < right.row.address) => {
                     if left.weight() * down > FADED + 1e-6 {
-                        return Some((left.row.place.key, "an entry is in only one of the two"));
+                        return Some((left.row.address.key, "an entry is in only one of the two"));
                     }
                     a = mine.next();
                     continue;
                 }
                 (_, Some(right)) => {
                     if right.weight() * down > FADED + 1e-6 {
-                        return Some((right.row.place.key, "an entry is in only one of the two"));
+                        return Some((right.row.address.key, "an entry is in only one of the two"));
                     }
                     b = theirs.next();
                     continue;
                 }
                 (Some(_), None) => return None,
             };
-            let key = left.row.place.key;
+            let key = left.row.address.key;
             if left.cells.len() != right.cells.len() || left.breakers.len() != right.breakers.len() {
                 return Some((key, "cells are in only one of the two"));
             }
@@ -304,20 +312,20 @@ impl Image {
 }
 
 /// Levels with at most one cell per attempt, over all entries of an image.
-struct Levels {
+struct AttemptLevels {
     /// The level of the cells of the entry's own key, if they belong to one.
     own: Option<usize>,
 }
 
-impl Levels {
+impl AttemptLevels {
     /// All attempts, domains, sections, suffixes on domains, sites.
     const COUNT: usize = 5;
 
-    fn of(whole: &Whole<'_>) -> Self {
-        let own = match whole.row.place.kind {
-            Place::GLOBAL => Some(0),
+    fn of(view: &EntryView<'_>) -> Self {
+        let own = match view.row.address.kind {
+            EntryAddress::GLOBAL => Some(0),
             // Only the entries of domains count attempts.
-            Place::MAP if whole.row.attempts > 0 => Some(1),
+            EntryAddress::MAP if view.row.attempts > 0 => Some(1),
             _ => None,
         };
         Self { own }
@@ -334,24 +342,24 @@ impl Levels {
 }
 
 /// An iterator over the entries of an image, each with its cells and breakers.
-struct Rows<'i> {
+struct EntryViews<'i> {
     entries: std::slice::Iter<'i, EntryRow>,
     cells: &'i [CellRow],
     breakers: &'i [BreakerRow],
 }
 
-struct Whole<'i> {
+struct EntryView<'i> {
     row: &'i EntryRow,
     cells: &'i [CellRow],
     breakers: &'i [BreakerRow],
 }
 
-impl Whole<'_> {
+impl EntryView<'_> {
     /// Returns whether the entry belongs to no single domain. An attempt is counted in its domain's entry only; the
     /// entry of a site's name without attempts has cells of the site's other domains.
-    fn is_general(&self) -> bool {
-        let is_plain = self.row.attempts == 0 && self.breakers.is_empty() && self.row.shown == [None; 4];
-        self.row.place.kind != Place::MAP
+    fn is_global(&self) -> bool {
+        let is_plain = self.row.attempts == 0 && self.breakers.is_empty() && self.row.signals == [None; 4];
+        self.row.address.kind != EntryAddress::MAP
             || is_plain && self.cells.iter().all(|cell| Entry::split_tag(cell.tag).0.is_own())
     }
 
@@ -360,18 +368,18 @@ impl Whole<'_> {
     }
 }
 
-impl<'i> Rows<'i> {
-    fn of(image: &'i Image) -> Self {
+impl<'i> EntryViews<'i> {
+    fn of(image: &'i EvidenceImage) -> Self {
         Self { entries: image.entries.iter(), cells: &image.cells, breakers: &image.breakers }
     }
 }
 
-impl<'i> Iterator for Rows<'i> {
-    type Item = Whole<'i>;
+impl<'i> Iterator for EntryViews<'i> {
+    type Item = EntryView<'i>;
 
-    fn next(&mut self) -> Option<Whole<'i>> {
+    fn next(&mut self) -> Option<EntryView<'i>> {
         let row = self.entries.next()?;
         let (cells, breakers) = (take(&mut self.cells, row.cells), take(&mut self.breakers, row.breakers));
-        Some(Whole { row, cells, breakers })
+        Some(EntryView { row, cells, breakers })
     }
 }

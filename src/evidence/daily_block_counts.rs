@@ -16,7 +16,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Evidence, Key, Observed, domain_of};
+use super::{Evidence, Key, Observation, domain_of};
 use fetchwise_types::time::Timestamp;
 
 /// Number of days that are kept of a domain, including its newest.
@@ -173,7 +173,7 @@ impl Days {
 
     /// Subtracts counts from their day.
     #[cfg(any(test, feature = "journal"))]
-    pub(crate) fn take_back(&self, what: Day) {
+    pub(crate) fn subtract(&self, what: Day) {
         self.each_slot(|slot| {
             let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
                 let known = Day::unpack(packed).filter(|known| known.day == what.day)?;
@@ -248,8 +248,8 @@ impl Days {
 impl Evidence {
     /// Counts an attempt that changes no weight on its day.
     #[cold]
-    pub(super) fn count_day_of(&self, attempt: &impl Observed) {
-        let facts = attempt.facts();
+    pub(super) fn count_day_of(&self, attempt: &impl Observation) {
+        let facts = attempt.fields();
         if let Some(domain) = domain_of(attempt) {
             self.count_day(domain, facts.at, facts.is_banned);
         }
@@ -375,7 +375,7 @@ mod tests {
                 *known = (known.0 + 1, known.1 + u64::from(*banned));
             }
             for (number, banned) in events.iter().take(back) {
-                days.take_back(day(*number, 1, u32::from(*banned)));
+                days.subtract(day(*number, 1, u32::from(*banned)));
                 let known = model.get_mut(number).unwrap();
                 *known = (known.0 - 1, known.1 - u64::from(*banned));
             }

@@ -9,17 +9,17 @@ use std::time::Duration;
 use fetchwise_types::time::Timestamp;
 
 /// The shortest half-life that can be configured, in days.
-pub const HALF_LIFE_DAYS_MIN: f64 = 7.0;
+pub const MIN_HALF_LIFE_DAYS: f64 = 7.0;
 /// The longest half-life that can be configured, in days.
 pub const MAX_HALF_LIFE_DAYS: f64 = 365.0;
 /// The default half-life, in days.
-pub const HALF_LIFE_DAYS_DEFAULT: f64 = 30.0;
+pub const DEFAULT_HALF_LIFE_DAYS: f64 = 30.0;
 
 const DAY_MS: f64 = 86_400_000.0;
 
 /// The error of a half-life outside the allowed range.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("invalid half-life of {days} days: expected {HALF_LIFE_DAYS_MIN} to {MAX_HALF_LIFE_DAYS} days")]
+#[error("invalid half-life of {days} days: expected {MIN_HALF_LIFE_DAYS} to {MAX_HALF_LIFE_DAYS} days")]
 pub struct HalfLifeError {
     /// The requested half-life, in days.
     pub days: f64,
@@ -40,7 +40,7 @@ impl Decay {
     /// # Errors
     /// [`HalfLifeError`] outside 7 to 365 days.
     pub fn new(days: f64, around: Timestamp) -> Result<Self, HalfLifeError> {
-        if !(HALF_LIFE_DAYS_MIN..=MAX_HALF_LIFE_DAYS).contains(&days) {
+        if !(MIN_HALF_LIFE_DAYS..=MAX_HALF_LIFE_DAYS).contains(&days) {
             return Err(HalfLifeError { days });
         }
         let half_life_ms = (days * DAY_MS).round();
@@ -64,7 +64,7 @@ impl Decay {
         let half_life_ms = half_life.as_millis() as f64;
         let days = half_life_ms / DAY_MS;
         // The stored value may have been rounded to a millisecond.
-        let valid = (HALF_LIFE_DAYS_MIN - 1e-6..=MAX_HALF_LIFE_DAYS + 1e-6).contains(&days);
+        let valid = (MIN_HALF_LIFE_DAYS - 1e-6..=MAX_HALF_LIFE_DAYS + 1e-6).contains(&days);
         valid.then_some(Self { half_life_ms, landmark_ms: landmark.as_millis() })
     }
 

@@ -19,7 +19,7 @@ const SURPRISE_FROM: f32 = 0.47;
 /// The increase of forgetting with that chance.
 const FORGET: f32 = 2.0;
 /// The fraction that remains after the greatest surprise, so that a single attempt never decides.
-const KEEP_MIN: f32 = 0.05;
+const MIN_KEEP: f32 = 0.05;
 
 /// Seconds by which an attempt of another process may be older than the newest one and still count as recent: clocks
 /// differ, and batches wait.
@@ -27,7 +27,7 @@ const LATE_S: u32 = 60;
 
 /// Marks in the two top bits of a cell's count of attempts: whether the fetcher has contributed since its host shows
 /// its current signals, and the result of its last attempt, valid only if it has contributed.
-const SPOKE: u32 = 1 << 31;
+const CONTRIBUTED: u32 = 1 << 31;
 const LAST_SUCCESS: u32 = 1 << 30;
 const COUNT: u32 = LAST_SUCCESS - 1;
 
@@ -153,7 +153,7 @@ impl Weights {
 /// The content of a cell as plain numbers, on its evidence's scale.
 #[cfg(feature = "journal")]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Raw {
+pub(crate) struct RawCounts {
     pub(crate) success: f64,
     pub(crate) total: f64,
     pub(crate) blocked: f64,
@@ -170,7 +170,7 @@ pub(crate) struct Raw {
 }
 
 #[cfg(feature = "journal")]
-impl Raw {
+impl RawCounts {
     /// Returns a difference from `other` that exceeds the rounding of sums in another order.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let far = |a: f64, b: f64, share: f64| (a - b).abs() > share * a.abs().max(b.abs()).max(f64::MIN_POSITIVE);
@@ -194,7 +194,7 @@ impl Raw {
 
 /// Atomic counts of one cell. `tag` is 0 while the cell is free.
 #[derive(Debug, Default)]
-pub(crate) struct Cell {
+pub(crate) struct DecayedCounts {
     tag: AtomicU64,
     success: AtomicU64,
     total: AtomicU64,
@@ -207,7 +207,7 @@ pub(crate) struct Cell {
     attempts: AtomicU32,
 }
 
-impl Cell {
+impl DecayedCounts {
     /// Returns the tag that this cell is claimed for, or 0.
     pub(crate) fn tag(&self) -> u64 {
         // Acquire pairs with the AcqRel in `claim`.
@@ -245,12 +245,12 @@ impl Cell {
     pub(crate) fn last(&self) -> Option<(u32, bool)> {
         // Relaxed: an attempt recorded at the same moment may be seen as the previous or the next one.
         let marks = self.attempts.load(Ordering::Relaxed);
-        (marks & SPOKE != 0).then(|| (self.newest_s.load(Ordering::Relaxed), marks & LAST_SUCCESS != 0))
+        (marks & CONTRIBUTED != 0).then(|| (self.newest_s.load(Ordering::Relaxed), marks & LAST_SUCCESS != 0))
     }
 
     /// Marks the fetcher as having contributed, with the result of this attempt.
     pub(crate) fn mark(&self, success: bool) {
-        let marked = |bits: u32| Some(bits & COUNT | SPOKE | if success { LAST_SUCCESS } else { 0 });
+        let marked = |bits: u32| Some(bits & COUNT | CONTRIBUTED | if success { LAST_SUCCESS } else { 0 });
         let _ = self.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, marked);
     }
 
@@ -261,7 +261,7 @@ impl Cell {
 
     /// Returns whether an attempt at `at` is older than the newest by more than a minute. Valid only if the cell keeps
     /// a recent pair.
-    pub(crate) fn is_past(&self, at: Timestamp) -> bool {
+    pub(crate) fn is_older(&self, at: Timestamp) -> bool {
         // Relaxed: a stale time lets one more attempt count as recent.
         let newest_s = self.newest_s.load(Ordering::Relaxed);
         at.as_millis().div_euclid(1000) < i64::from(newest_s.saturating_sub(LATE_S))
@@ -319,7 +319,7 @@ impl Cell {
         let unit = most / MAX_RECENT as f32;
         writers.change(&self.alert, Ordering::Relaxed, |packed| {
             let pair = unpack(if packed == 0 { before } else { packed });
-            added(startled(pair, what, unit))
+            added(after_surprise(pair, what, unit))
         });
     }
 
@@ -375,10 +375,10 @@ impl Cell {
 }
 
 #[cfg(feature = "journal")]
-impl Cell {
+impl DecayedCounts {
     /// Subtracts one attempt: the inverse of [`add`](Self::add) to within rounding, and exactly zero after the last
     /// attempt. The recent and alert pairs, which have forgotten their parts, lose as much as they have.
-    pub(crate) fn take_back(&self, up: f64, what: &Increment, recent: bool) {
+    pub(crate) fn subtract(&self, up: f64, what: &Increment, recent: bool) {
         let weight = up * what.weight;
         let last = self
             .attempts
@@ -402,7 +402,7 @@ impl Cell {
     }
 
     /// Subtracts a credit: the inverse of [`credit`](Self::credit).
-    pub(crate) fn take_credit_back(&self, up: f64, recent: bool) {
+    pub(crate) fn subtract_credit(&self, up: f64, recent: bool) {
         sub_f64(&self.success, up);
         if recent {
             let less = |packed| {
@@ -415,14 +415,14 @@ impl Cell {
     }
 
     /// Returns the whole content, undecayed.
-    pub(crate) fn raw(&self) -> Raw {
+    pub(crate) fn raw(&self) -> RawCounts {
         // Acquire pairs with the Release in `add`, as in `read`.
         let load = |part: &AtomicU64| f64::from_bits(part.load(Ordering::Acquire));
         let (success, blocked) = (load(&self.success), load(&self.blocked));
         let (recent_success, recent_total) = unpack(self.recent.load(Ordering::Relaxed));
         let (alert_success, alert_total) = unpack(self.alert.load(Ordering::Relaxed));
         let attempts = self.attempts.load(Ordering::Relaxed);
-        Raw {
+        RawCounts {
             success,
             blocked,
             duration: load(&self.duration),
@@ -438,7 +438,7 @@ impl Cell {
     }
 
     /// Adds the content of another cell, with its weights multiplied by `scale`.
-    pub(crate) fn absorb(&self, raw: &Raw, scale: f64) {
+    pub(crate) fn absorb(&self, raw: &RawCounts, scale: f64) {
         if self.attempts.load(Ordering::Relaxed) & COUNT == 0 {
             // At startup no other thread has the cell yet, so stores are enough. Release pairs with the Acquire in
             // `read`, as in `add`.
@@ -483,10 +483,10 @@ impl Cell {
 
 /// Evidence snapshots of other processes, which are added and subtracted concurrently with all other operations.
 #[cfg(feature = "journal")]
-impl Cell {
+impl DecayedCounts {
     /// Adds the content of another process's cell, with its weights multiplied by `scale`. The recent pairs are copied
     /// only to a cell that has none.
-    pub(crate) fn take_in(&self, raw: &Raw, scale: f64) {
+    pub(crate) fn add_remote(&self, raw: &RawCounts, scale: f64) {
         // The total goes first. Release on the others pairs with the Acquire in `read`, as in `add`.
         add_f64(&self.total, raw.total * scale, Ordering::Relaxed);
         add_f64(&self.success, raw.success.min(raw.total) * scale, Ordering::Release);
@@ -507,7 +507,7 @@ impl Cell {
 
     /// Subtracts what [`add_remote`](Self::add_remote) added, to within rounding; the result is exactly zero once no
     /// attempt is left. The recent and alert pairs lose as much as they have.
-    pub(crate) fn give_back(&self, raw: &Raw, scale: f64) {
+    pub(crate) fn subtract_remote(&self, raw: &RawCounts, scale: f64) {
         let (relaxed, given) = (Ordering::Relaxed, raw.attempts & COUNT);
         let less = |n: u32| Some(n - (n & COUNT).min(given));
         let before = self.attempts.fetch_update(relaxed, relaxed, less).unwrap_or_default() & COUNT;
@@ -551,11 +551,11 @@ fn sub_f64(from: &AtomicU64, weight: f64) {
 ///
 /// A site that served plain requests 64 times in a row forgets nearly all of that when one fails, and is certain again
 /// five successes later. A site where half of them fail is never surprised and remembers all 64.
-fn startled((success, total): (f32, f32), what: &Increment, unit: f32) -> (f32, f32) {
+fn after_surprise((success, total): (f32, f32), what: &Increment, unit: f32) -> (f32, f32) {
     // Laplace's rule of succession, so that one success does not make the next one certain.
     let rate = (success + unit) / (total + 2.0 * unit);
     let surprise = if what.success { 1.0 - rate } else { rate };
-    let keep = (1.0 - FORGET * (surprise - SURPRISE_FROM).max(0.0) * what.weight as f32).max(KEEP_MIN);
+    let keep = (1.0 - FORGET * (surprise - SURPRISE_FROM).max(0.0) * what.weight as f32).max(MIN_KEEP);
     (success * keep, total * keep)
 }
 
@@ -575,7 +575,7 @@ mod tests {
         Decay::new(30.0, Timestamp::from_millis(1_800_000_000_000)).unwrap()
     }
 
-    fn add(cell: &Cell, decay: &Decay, at_ms: i64, success: bool) {
+    fn add(cell: &DecayedCounts, decay: &Decay, at_ms: i64, success: bool) {
         let at = Timestamp::from_millis(at_ms);
         let what = Increment { at, weight: 1.0, success, blocked: !success, duration_ms: 5.0 };
         cell.add(decay, decay.up(at), &what, true, Writers::Many);
@@ -583,14 +583,14 @@ mod tests {
 
     #[test]
     fn a_claim_holds_for_its_tag_only() {
-        let cell = Cell::default();
+        let cell = DecayedCounts::default();
         assert!(cell.claim(7) && cell.claim(7) && !cell.claim(8));
         assert_eq!(cell.tag(), 7);
     }
 
     #[test]
     fn the_recent_pair_forgets_a_busy_past_that_the_exact_weights_keep() {
-        let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
+        let (cell, decay, now) = (DecayedCounts::default(), decay(), 1_800_000_000_000);
         for n in 0..100_000 {
             add(&cell, &decay, now + n, true);
         }
@@ -605,7 +605,7 @@ mod tests {
 
     #[test]
     fn the_alert_pair_reacts_to_a_change_within_a_few_attempts_after_any_past() {
-        let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
+        let (cell, decay, now) = (DecayedCounts::default(), decay(), 1_800_000_000_000);
         let rate = |at: i64| {
             let weights = cell.read(decay.down(Timestamp::from_millis(at)));
             weights.alert_success / weights.alert_total
@@ -627,7 +627,7 @@ mod tests {
 
     #[test]
     fn a_cell_cleared_during_writes_never_shows_more_successes_than_attempts() {
-        let (cell, decay) = (Cell::default(), decay());
+        let (cell, decay) = (DecayedCounts::default(), decay());
         std::thread::scope(|scope| {
             let writer =
                 scope.spawn(|| (0..200_000).for_each(|n| add(&cell, &decay, 1_800_000_000_000 + n, n % 2 == 0)));
@@ -645,9 +645,15 @@ mod tests {
     #[test]
     fn the_recent_pair_stands_in_for_an_alert_pair_missing_in_an_image() {
         let (decay, now) = (decay(), 1_800_000_000_000);
-        let raw =
-            Raw { success: 6.0, total: 8.0, recent_success: 6.0, recent_total: 8.0, attempts: 8, ..Raw::default() };
-        let (fresh, used) = (Cell::default(), Cell::default());
+        let raw = RawCounts {
+            success: 6.0,
+            total: 8.0,
+            recent_success: 6.0,
+            recent_total: 8.0,
+            attempts: 8,
+            ..RawCounts::default()
+        };
+        let (fresh, used) = (DecayedCounts::default(), DecayedCounts::default());
         add(&used, &decay, now, true);
         for cell in [&fresh, &used] {
             let before = cell.read(1.0);
@@ -661,7 +667,7 @@ mod tests {
 
     #[test]
     fn an_even_mix_of_results_is_never_a_surprise() {
-        let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
+        let (cell, decay, now) = (DecayedCounts::default(), decay(), 1_800_000_000_000);
         for n in 0..1000 {
             add(&cell, &decay, now + n, n % 2 == 0);
             let weights = cell.read(decay.down(Timestamp::from_millis(now + n)));
@@ -671,7 +677,7 @@ mod tests {
 
     #[test]
     fn a_reader_never_sees_more_successes_than_attempts() {
-        let (cell, decay) = (Cell::default(), decay());
+        let (cell, decay) = (DecayedCounts::default(), decay());
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| (0..200_000).for_each(|n| add(&cell, &decay, 1_800_000_000_000 + n, true)));
             while !writer.is_finished() {

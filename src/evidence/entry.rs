@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::evidence::daily_block_counts::Days;
-use crate::evidence::decayed_counts::{Cell, Weights};
-use crate::evidence::host_signal_slots::Slots;
+use crate::evidence::decayed_counts::{DecayedCounts, Weights};
+use crate::evidence::host_signal_slots::HostSignalSlots;
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
@@ -98,9 +98,9 @@ pub(crate) struct Entry {
     has_others: AtomicBool,
     /// The signals that the domain showed, and those that any domain of the site of its name showed last. With them the
     /// cells of a [`SharedEntry`] begin at a cache line.
-    pub(crate) shown: Slots,
-    pub(crate) site_shown: Slots,
-    cells: [Cell; INLINE_CELLS],
+    pub(crate) signals: HostSignalSlots,
+    pub(crate) site_signals: HostSignalSlots,
+    cells: [DecayedCounts; INLINE_CELLS],
     /// Daily counts of the domain's attempts and blocks. They follow the cells, since no decision reads them.
     pub(crate) days: Days,
     /// The hash of the domain's site; 0 if that is the domain itself or unknown. It follows the days for the same
@@ -113,9 +113,9 @@ pub(crate) struct Entry {
 /// them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Shared(Entry);
+pub(super) struct SharedEntry(Entry);
 
-impl std::ops::Deref for Shared {
+impl std::ops::Deref for SharedEntry {
     type Target = Entry;
 
     fn deref(&self) -> &Entry {
@@ -123,22 +123,22 @@ impl std::ops::Deref for Shared {
     }
 }
 
-const _: () = assert!(std::mem::offset_of!(Entry, cells) == 64 && size_of::<Cell>() == 64);
+const _: () = assert!(std::mem::offset_of!(Entry, cells) == 64 && size_of::<DecayedCounts>() == 64);
 
 #[derive(Debug)]
 struct Chunk {
-    cells: Box<[Cell]>,
+    cells: Box<[DecayedCounts]>,
     next: OnceLock<Box<Chunk>>,
 }
 
 impl Chunk {
     fn of(len: usize) -> Box<Self> {
-        Box::new(Self { cells: (0..len).map(|_| Cell::default()).collect(), next: OnceLock::new() })
+        Box::new(Self { cells: (0..len).map(|_| DecayedCounts::default()).collect(), next: OnceLock::new() })
     }
 }
 
 /// Returns the cells of `group` in one chunk, in probe order.
-fn window(cells: &[Cell], group: Group) -> impl Iterator<Item = &Cell> {
+fn window(cells: &[DecayedCounts], group: Group) -> impl Iterator<Item = &DecayedCounts> {
     let start = group.start(cells.len());
     let (before, after) = cells.split_at(start);
     after.iter().chain(before).take(WINDOW)
@@ -157,8 +157,8 @@ impl Entry {
 
     /// Calls `f` for each fetcher that has a cell in `group`.
     #[inline]
-    pub(crate) fn for_each(&self, group: Group, mut f: impl FnMut(FetcherId, &Cell)) {
-        let mut visit = |tag: u64, cell: &Cell| {
+    pub(crate) fn for_each(&self, group: Group, mut f: impl FnMut(FetcherId, &DecayedCounts)) {
+        let mut visit = |tag: u64, cell: &DecayedCounts| {
             if tag & !((1 << FETCHER_BITS) - 1) == group.0 {
                 f(FetcherId((tag & ((1 << FETCHER_BITS) - 1)) as u16), cell);
             }
@@ -213,7 +213,7 @@ impl Entry {
     }
 
     /// Returns the cell of `fetcher` in `group`, claimed now if there was none; `None` when the entry is full.
-    pub(crate) fn claim(&self, group: Group, fetcher: FetcherId) -> Option<&Cell> {
+    pub(crate) fn claim(&self, group: Group, fetcher: FetcherId) -> Option<&DecayedCounts> {
         // All threads that claim a tag probe the same positions in the same order, and no position is ever freed, so a
         // tag gets one cell only.
         let tag = group.tag(fetcher);
@@ -238,8 +238,8 @@ impl Entry {
     }
 
     /// Calls `f` for each cell.
-    pub(crate) fn each_cell(&self, mut f: impl FnMut(Group, FetcherId, &Cell)) {
-        let mut visit = |cells: &[Cell]| {
+    pub(crate) fn each_cell(&self, mut f: impl FnMut(Group, FetcherId, &DecayedCounts)) {
+        let mut visit = |cells: &[DecayedCounts]| {
             for cell in cells {
                 let tag = cell.tag();
                 if tag != 0 {
@@ -291,8 +291,8 @@ impl Entry {
         });
         self.attempts.store(0, Ordering::Relaxed);
         self.days.clear();
-        self.shown.clear();
-        self.site_shown.clear();
+        self.signals.clear();
+        self.site_signals.clear();
         self.set_paused_until(None);
     }
 

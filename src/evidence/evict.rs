@@ -14,22 +14,22 @@ use fetchwise_types::time::Timestamp;
 
 /// The limit on the number of keys, and the number of evictions.
 #[derive(Debug)]
-pub(super) struct Cap {
+pub(super) struct KeyLimit {
     max_keys: usize,
     evicting: AtomicBool,
     evicted: AtomicU64,
     #[cfg(feature = "journal")]
-    doubted: crate::evidence::eviction_priority::Doubted,
+    over_quota: crate::evidence::eviction_priority::OverQuotaWeights,
 }
 
-impl Cap {
+impl KeyLimit {
     pub(super) fn new(max_keys: Option<usize>) -> Self {
         Self {
             max_keys: max_keys.unwrap_or(usize::MAX),
             evicting: AtomicBool::new(false),
             evicted: AtomicU64::new(0),
             #[cfg(feature = "journal")]
-            doubted: crate::evidence::eviction_priority::Doubted::default(),
+            over_quota: crate::evidence::eviction_priority::OverQuotaWeights::default(),
         }
     }
 
@@ -40,8 +40,8 @@ impl Cap {
     }
 
     #[cfg(feature = "journal")]
-    pub(super) fn doubted(&self) -> &crate::evidence::eviction_priority::Doubted {
-        &self.doubted
+    pub(super) fn over_quota(&self) -> &crate::evidence::eviction_priority::OverQuotaWeights {
+        &self.over_quota
     }
 }
 
@@ -54,15 +54,18 @@ impl Evidence {
     /// Returns the number of evicted keys.
     pub(crate) fn evicted(&self) -> u64 {
         // Relaxed: a statistic.
-        self.cap.evicted.load(Ordering::Relaxed)
+        self.key_limit.evicted.load(Ordering::Relaxed)
     }
 
     /// Evicts keys after `newest` was added: a tenth of the limit, so that the next keys cost nothing. `at` is the
     /// present; hosts that are paused beyond it stay.
     pub(super) fn make_room(&self, newest: Key, at: Timestamp) {
-        let max_keys = self.cap.max_keys;
+        let max_keys = self.key_limit.max_keys;
         // Acquire pairs with the Release at the end: the next thread to evict sees what this one has removed.
-        if max_keys == usize::MAX || self.entries.len() <= max_keys || self.cap.evicting.swap(true, Ordering::Acquire) {
+        if max_keys == usize::MAX
+            || self.entries.len() <= max_keys
+            || self.key_limit.evicting.swap(true, Ordering::Acquire)
+        {
             return;
         }
         let guard = self.guard();
@@ -71,7 +74,7 @@ impl Evidence {
         let mut weights: Vec<(bool, f64, u64)> = (self.entries.iter(&guard))
             .filter(|(key, entry)| **key != newest.bits() && is_free(entry.paused_until()))
             .map(|(key, entry)| (*key, entry.weight()))
-            .map(|(key, weight)| (!self.is_doubted(key, weight), weight, key))
+            .map(|(key, weight)| (!self.is_low_priority(key, weight), weight, key))
             .collect();
         let surplus = self.entries.len().saturating_sub(max_keys - max_keys / 10).min(weights.len());
         if surplus > 0 {
@@ -80,17 +83,17 @@ impl Evidence {
                 self.entries.remove(key, &guard);
             }
             #[cfg(feature = "journal")]
-            self.settle_doubts();
+            self.prune_low_priority();
             // Relaxed: a statistic.
-            self.cap.evicted.fetch_add(surplus as u64, Ordering::Relaxed);
+            self.key_limit.evicted.fetch_add(surplus as u64, Ordering::Relaxed);
         }
         // Release pairs with the Acquire at the beginning.
-        self.cap.evicting.store(false, Ordering::Release);
+        self.key_limit.evicting.store(false, Ordering::Release);
     }
 
     /// Returns false: without other nodes no key has low priority.
     #[cfg(not(feature = "journal"))]
-    fn is_doubted(&self, _: u64, _: f64) -> bool {
+    fn is_low_priority(&self, _: u64, _: f64) -> bool {
         false
     }
 }

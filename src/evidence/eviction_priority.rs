@@ -9,8 +9,8 @@
 
 use papaya::HashMap;
 
-use super::{Entry, Evidence, HOST_SHOWED, HOST_SHOWS, Key, Observed};
-use crate::evidence::columns::{Image, Place};
+use super::{Entry, Evidence, HOST_SHOWED, HOST_SHOWS, Key, Observation};
+use crate::evidence::columns::{EntryAddress, EvidenceImage};
 use fetchwise_types::registry::Registry;
 
 /// Relative difference below which weights differ only by the order of summation.
@@ -18,9 +18,9 @@ const ROUNDING: f64 = 1e-9;
 
 /// The weight that peers over their quota added to each key, on the scale of the evidence.
 #[derive(Debug, Default)]
-pub(super) struct Doubted(HashMap<u64, f64>);
+pub(super) struct OverQuotaWeights(HashMap<u64, f64>);
 
-impl Doubted {
+impl OverQuotaWeights {
     /// Returns whether no other node has attempted a key of this weight.
     fn covers(&self, key: u64, weight: f64) -> bool {
         self.0.pin().get(&key).is_some_and(|brought| weight <= brought * (1.0 + ROUNDING))
@@ -33,33 +33,33 @@ impl Doubted {
 
 impl Evidence {
     /// Returns whether a key of this weight is evicted before all others.
-    pub(super) fn is_doubted(&self, key: u64, weight: f64) -> bool {
-        !self.cap.doubted().0.is_empty() && self.cap.doubted().covers(key, weight)
+    pub(super) fn is_low_priority(&self, key: u64, weight: f64) -> bool {
+        !self.key_limit.over_quota().0.is_empty() && self.key_limit.over_quota().covers(key, weight)
     }
 
     /// Returns the largest number of keys, if there is a limit.
     pub(crate) fn max_keys(&self) -> Option<usize> {
-        self.cap.max()
+        self.key_limit.max()
     }
 
     /// Returns the number of low-priority keys.
     #[cfg(test)]
-    pub(crate) fn doubts(&self) -> usize {
-        self.cap.doubted().0.len()
+    pub(crate) fn low_priority_keys(&self) -> usize {
+        self.key_limit.over_quota().0.len()
     }
 
     /// Removes low priority from keys that are gone or that other nodes have attempted since.
-    pub(super) fn settle_doubts(&self) {
+    pub(super) fn prune_low_priority(&self) {
         let guard = self.guard();
         let weight = |key: &u64| self.entries.get(key, &guard).map(Entry::weight);
-        let doubted = self.cap.doubted();
-        doubted.0.pin().retain(|key, _| weight(key).is_some_and(|weight| doubted.covers(*key, weight)));
+        let over_quota = self.key_limit.over_quota();
+        over_quota.0.pin().retain(|key, _| weight(key).is_some_and(|weight| over_quota.covers(*key, weight)));
     }
 
     /// Gives low priority to all keys of an image that is part of this evidence, unless another node has attempted
     /// them.
-    pub(crate) fn doubt(&self, image: &Image) {
-        let Some(from) = image.decay.filter(|_| self.cap.max().is_some()) else { return };
+    pub(crate) fn mark_low_priority(&self, image: &EvidenceImage) {
+        let Some(from) = image.decay.filter(|_| self.key_limit.max().is_some()) else { return };
         let (scale, guard) = (self.decay.rebase(&from), self.guard());
         let mut cells = &image.cells[..];
         for row in &image.entries {
@@ -67,16 +67,16 @@ impl Evidence {
             cells = rest;
             let brought = own.iter().map(|cell| cell.raw.total).sum::<f64>() * scale;
             let is_alone = |entry: &Entry| entry.weight() <= brought * (1.0 + ROUNDING);
-            if row.place.kind == Place::MAP && self.entry(Key(row.place.key), &guard).is_some_and(is_alone) {
-                self.cap.doubted().0.pin().insert(row.place.key, brought);
+            if row.address.kind == EntryAddress::MAP && self.entry(Key(row.address.key), &guard).is_some_and(is_alone) {
+                self.key_limit.over_quota().0.pin().insert(row.address.key, brought);
             }
         }
     }
 
     /// Learns from `attempt` as [`observe`](Self::observe) does, and gives low priority to new keys. An attempt that
     /// another thread adds to one of them at the same time may be counted as this one's.
-    pub(crate) fn observe_doubted(&self, attempt: &impl Observed, registry: &Registry) {
-        if self.cap.max().is_none() {
+    pub(crate) fn observe_low_priority(&self, attempt: &impl Observation, registry: &Registry) {
+        if self.key_limit.max().is_none() {
             return self.observe(attempt, registry);
         }
         let guard = self.guard();
@@ -92,8 +92,8 @@ impl Evidence {
         });
         self.observe(attempt, registry);
         for (key, before) in keys {
-            if before <= 0.0 || self.is_doubted(key.0, before) {
-                self.cap.doubted().add(key.0, weight(key) - before);
+            if before <= 0.0 || self.is_low_priority(key.0, before) {
+                self.key_limit.over_quota().add(key.0, weight(key) - before);
             }
         }
     }

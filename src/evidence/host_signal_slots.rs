@@ -15,14 +15,14 @@ const FORGOTTEN_AFTER_DAYS: u16 = 60;
 
 /// A signal's id: its row, and the number of times that the row was given to another name. 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TagId(u16);
+pub(crate) struct SignalId(u16);
 
-impl TagId {
-    pub(super) fn new(place: u8, generation: u8) -> Self {
-        Self(u16::from(generation) << 8 | u16::from(place))
+impl SignalId {
+    pub(super) fn new(row_index: u8, generation: u8) -> Self {
+        Self(u16::from(generation) << 8 | u16::from(row_index))
     }
 
-    pub(super) fn place(self) -> usize {
+    pub(super) fn row_index(self) -> usize {
         usize::from(self.0 & 0xff)
     }
 
@@ -37,14 +37,14 @@ impl TagId {
 
 /// The kind of response that shows a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum SignalSide {
     /// Blocks.
     Blocked,
     /// Content and empty pages.
     Served,
 }
 
-impl Side {
+impl SignalSide {
     pub(crate) const BOTH: [Self; 2] = [Self::Blocked, Self::Served];
 
     fn shift(self) -> u32 {
@@ -57,19 +57,19 @@ impl Side {
 
 /// The two signals of a host, or the last ones of a site.
 #[derive(Debug, Default)]
-pub(crate) struct Slots(AtomicU64);
+pub(crate) struct HostSignalSlots(AtomicU64);
 
-impl Slots {
+impl HostSignalSlots {
     /// Returns the signal of one side, unless it has expired by `today`, and the day it was last shown.
     #[inline]
-    pub(crate) fn get(&self, side: Side, today: u16) -> Option<(TagId, u16)> {
+    pub(crate) fn get(&self, side: SignalSide, today: u16) -> Option<(SignalId, u16)> {
         // Relaxed: an independent value.
         let (id, day) = unpack(self.0.load(Ordering::Relaxed), side)?;
         (today.saturating_sub(day) <= FORGOTTEN_AFTER_DAYS).then_some((id, day))
     }
 
     /// Sets or clears the signal of one side. An older showing than the known one changes nothing.
-    pub(crate) fn set(&self, side: Side, id: Option<TagId>, day: u16) {
+    pub(crate) fn set(&self, side: SignalSide, id: Option<SignalId>, day: u16) {
         let packed = id.map_or(0, |id| u64::from(id.0) | u64::from(day) << 16);
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
             let is_newer = unpack(bits, side).is_none_or(|(_, known)| known <= day);
@@ -84,15 +84,15 @@ impl Slots {
 
     /// Returns both as they are, with their days, for a snapshot.
     #[cfg(feature = "journal")]
-    pub(crate) fn all(&self) -> [Option<(TagId, u16)>; 2] {
+    pub(crate) fn all(&self) -> [Option<(SignalId, u16)>; 2] {
         let bits = self.0.load(Ordering::Relaxed);
-        Side::BOTH.map(|side| unpack(bits, side))
+        SignalSide::BOTH.map(|side| unpack(bits, side))
     }
 }
 
-fn unpack(bits: u64, side: Side) -> Option<(TagId, u16)> {
+fn unpack(bits: u64, side: SignalSide) -> Option<(SignalId, u16)> {
     let half = bits >> side.shift();
-    TagId::unpack(half).map(|id| (id, (half >> 16) as u16))
+    SignalId::unpack(half).map(|id| (id, (half >> 16) as u16))
 }
 
 /// Returns the UTC day of `at`, as slots count it.
@@ -106,17 +106,17 @@ mod tests {
 
     #[test]
     fn a_newer_signal_replaces_its_side_only_and_expires_after_sixty_days() {
-        let (slots, one, other) = (Slots::default(), TagId::new(3, 1), TagId::new(200, 7));
-        slots.set(Side::Blocked, Some(one), 20_000);
-        slots.set(Side::Served, Some(other), 20_010);
-        assert_eq!(slots.get(Side::Blocked, 20_060), Some((one, 20_000)));
-        assert_eq!(slots.get(Side::Blocked, 20_061), None);
-        assert_eq!(slots.get(Side::Served, 20_061), Some((other, 20_010)));
-        slots.set(Side::Blocked, Some(other), 19_999);
-        assert_eq!(slots.get(Side::Blocked, 20_000), Some((one, 20_000)), "an older showing changes nothing");
-        slots.set(Side::Blocked, Some(other), 20_000);
-        assert_eq!(slots.get(Side::Blocked, 20_000), Some((other, 20_000)));
-        slots.set(Side::Served, None, 20_011);
-        assert_eq!((slots.get(Side::Served, 20_011), other.place(), other.generation()), (None, 200, 7));
+        let (slots, one, other) = (HostSignalSlots::default(), SignalId::new(3, 1), SignalId::new(200, 7));
+        slots.set(SignalSide::Blocked, Some(one), 20_000);
+        slots.set(SignalSide::Served, Some(other), 20_010);
+        assert_eq!(slots.get(SignalSide::Blocked, 20_060), Some((one, 20_000)));
+        assert_eq!(slots.get(SignalSide::Blocked, 20_061), None);
+        assert_eq!(slots.get(SignalSide::Served, 20_061), Some((other, 20_010)));
+        slots.set(SignalSide::Blocked, Some(other), 19_999);
+        assert_eq!(slots.get(SignalSide::Blocked, 20_000), Some((one, 20_000)), "an older showing changes nothing");
+        slots.set(SignalSide::Blocked, Some(other), 20_000);
+        assert_eq!(slots.get(SignalSide::Blocked, 20_000), Some((other, 20_000)));
+        slots.set(SignalSide::Served, None, 20_011);
+        assert_eq!((slots.get(SignalSide::Served, 20_011), other.row_index(), other.generation()), (None, 200, 7));
     }
 }

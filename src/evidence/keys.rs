@@ -6,9 +6,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// A hasher that returns 64-bit keys unchanged.
 #[derive(Default)]
-pub(crate) struct Hashed(u64);
+pub(crate) struct PrehashedHasher(u64);
 
-impl Hasher for Hashed {
+impl Hasher for PrehashedHasher {
     fn finish(&self) -> u64 {
         self.0
     }

@@ -17,17 +17,17 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 pub use crate::evidence::daily_block_counts::BanRate;
 use crate::evidence::daily_block_counts::Day;
 pub use crate::evidence::decayed_counts::Weights;
-use crate::evidence::decayed_counts::{Cell, Increment, Writers};
-pub(crate) use crate::evidence::host_signal_counts::Voice;
-pub(crate) use crate::evidence::host_signal_slots::{Side, TagId, day_of};
-pub(crate) use crate::evidence::host_signals::{Row, Tags, WALLED};
+use crate::evidence::decayed_counts::{DecayedCounts, Increment, Writers};
+pub(crate) use crate::evidence::host_signal_counts::SignalObservation;
+pub(crate) use crate::evidence::host_signal_slots::{SignalId, SignalSide, day_of};
+pub(crate) use crate::evidence::host_signals::{ANY_BLOCK, HostSignals, SignalRow};
 use crate::evidence::observation::domain_of;
-pub(crate) use crate::evidence::observation::{Facts, Observed};
+pub(crate) use crate::evidence::observation::{Observation, ObservedFields};
 #[cfg(feature = "journal")]
 #[doc(hidden)]
-pub use crate::evidence::remote::{Fact, Said, Share};
-pub(crate) use crate::evidence::signal_attribution::Known;
-use entry::Shared;
+pub use crate::evidence::remote::{EvidenceSnapshot, FetcherTotals, RemoteAttempt};
+pub(crate) use crate::evidence::signal_attribution::ShownSignals;
+use entry::SharedEntry;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::files::FileSuffixes;
@@ -35,7 +35,7 @@ use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, SHORT_PAGE, SHORT_PAGE_TRUE};
 use fetchwise_types::registry::{FetcherId, Registry};
 use fetchwise_types::time::Timestamp;
-pub(crate) use keys::Hashed;
+pub(crate) use keys::PrehashedHasher;
 
 pub mod decay;
 
@@ -109,7 +109,7 @@ pub(crate) fn part_hash(part: &str) -> u64 {
 
 /// The kind of key that a cell belongs to, as an attempt that changes it sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum CellRole {
     /// The domain.
     Domain,
     /// The path on the domain.
@@ -122,7 +122,7 @@ enum Role {
     Plain,
 }
 
-impl Role {
+impl CellRole {
     /// Returns whether the credit for a short page changes the cell: a site's short pages say nothing about other
     /// sites.
     fn is_credited(self) -> bool {
@@ -136,7 +136,7 @@ impl Role {
 }
 
 /// The change that an attempt makes to its cells, computed once.
-struct Moved {
+struct AttemptChange {
     fetcher: FetcherId,
     kind: ContentKind,
     up: f64,
@@ -147,13 +147,13 @@ struct Moved {
 #[derive(Debug)]
 pub(crate) struct Evidence {
     decay: decay::Decay,
-    entries: HashMap<u64, Entry, BuildHasherDefault<Hashed>>,
-    global: Shared,
-    flags: [Shared; 4],
-    hints: [Shared; 4],
-    depths: [Shared; DEPTHS],
-    tags: Tags,
-    cap: evict::Cap,
+    entries: HashMap<u64, Entry, BuildHasherDefault<PrehashedHasher>>,
+    global: SharedEntry,
+    flags: [SharedEntry; 4],
+    hints: [SharedEntry; 4],
+    depths: [SharedEntry; DEPTHS],
+    signals: HostSignals,
+    key_limit: evict::KeyLimit,
     suffixes: FileSuffixes,
     /// Time in milliseconds before which attempts may be missing in the daily counts; `i64::MIN` if none are missing.
     days_since_ms: AtomicI64,
@@ -173,7 +173,7 @@ pub struct Layout {
 
 /// Returns the layout of this build, for planning and measuring memory.
 pub const fn layout() -> Layout {
-    Layout { cell_bytes: size_of::<Cell>(), entry_bytes: size_of::<Entry>(), entry_cells: entry::INLINE_CELLS }
+    Layout { cell_bytes: size_of::<DecayedCounts>(), entry_bytes: size_of::<Entry>(), entry_cells: entry::INLINE_CELLS }
 }
 
 /// A guard that keeps entries alive while they are read. It is cheap and takes no lock.
@@ -191,12 +191,12 @@ impl Evidence {
         Self {
             decay,
             entries,
-            global: Shared::default(),
+            global: SharedEntry::default(),
             flags: Default::default(),
             hints: Default::default(),
             depths: Default::default(),
-            tags: Tags::new(),
-            cap: evict::Cap::new(max_keys),
+            signals: HostSignals::new(),
+            key_limit: evict::KeyLimit::new(max_keys),
             suffixes,
             days_since_ms: AtomicI64::new(i64::MIN),
         }
@@ -258,9 +258,9 @@ impl Evidence {
     ///
     /// Cost: a map look-up for each heuristic and an atomic addition for each weight. It allocates only for the first
     /// attempt of a key.
-    pub(crate) fn observe(&self, attempt: &impl Observed, registry: &Registry) {
-        if let Some(voice) = self.learn(self, attempt, registry, Writers::Many) {
-            self.hear(&voice);
+    pub(crate) fn observe(&self, attempt: &impl Observation, registry: &Registry) {
+        if let Some(observation) = self.learn(self, attempt, registry, Writers::Many) {
+            self.observe_signals(&observation);
         }
     }
 
@@ -270,80 +270,91 @@ impl Evidence {
     /// atomic. The cells that domains share are in `shared`. Returns the attempt's observation for the signals of its
     /// host, because signals learn from attempts in the order of the log.
     #[cfg(feature = "journal")]
-    pub(crate) fn observe_apart(&self, shared: &Self, attempt: &impl Observed, registry: &Registry) -> Option<Voice> {
+    pub(crate) fn observe_apart(
+        &self,
+        shared: &Self,
+        attempt: &impl Observation,
+        registry: &Registry,
+    ) -> Option<SignalObservation> {
         self.learn(shared, attempt, registry, Writers::One)
     }
 
-    fn learn(&self, shared: &Self, attempt: &impl Observed, registry: &Registry, writers: Writers) -> Option<Voice> {
-        let Some(moved) = self.moved_by(attempt, registry) else {
+    fn learn(
+        &self,
+        shared: &Self,
+        attempt: &impl Observation,
+        registry: &Registry,
+        writers: Writers,
+    ) -> Option<SignalObservation> {
+        let Some(change) = self.change_by(attempt, registry) else {
             self.count_day_of(attempt);
             return None;
         };
-        let showing = self.showing(attempt);
-        let (mut voice, is_foreign) = (None, attempt.is_foreign());
-        let Facts { at, success, is_banned, .. } = attempt.facts();
+        let carried = self.carried(attempt);
+        let (mut observation, is_remote) = (None, attempt.is_remote());
+        let ObservedFields { at, success, is_banned, .. } = attempt.fields();
         self.each_cell_of(
             shared,
             attempt,
-            &moved,
+            &change,
             |_| true,
             |entry, cell, role| {
                 // The domain may have belonged to another site when the attempt was recorded.
-                let writers = if role == Role::Site { Writers::Many } else { writers };
-                let is_late = is_foreign && cell.is_past(at);
-                if role == Role::Domain && showing.was_tagged() && !is_late {
-                    voice = showing.voice(cell, &moved);
+                let writers = if role == CellRole::Site { Writers::Many } else { writers };
+                let is_late = is_remote && cell.is_older(at);
+                if role == CellRole::Domain && carried.had_signals() && !is_late {
+                    observation = carried.observation(cell, &change);
                 }
-                cell.add(&self.decay, moved.up, &moved.what, role.is_recent() && !is_late, writers);
-                if role == Role::Domain {
+                cell.add(&self.decay, change.up, &change.what, role.is_recent() && !is_late, writers);
+                if role == CellRole::Domain {
                     if let Some(day) = Day::of(at, is_banned) {
                         entry.days.add(day);
                     }
                     // Relaxed: the counter seeds a hash, and a stale value gives the seed before.
                     writers.count(&entry.attempts);
                     if (is_banned || success) && !is_late {
-                        entry.update_breaker(moved.fetcher, at, is_banned);
+                        entry.update_breaker(change.fetcher, at, is_banned);
                     }
                 }
             },
         );
-        if let Some(credit) = Self::credited(attempt, registry, &moved) {
-            self.each_cell_of(shared, attempt, &credit, Role::is_credited, |_, cell, role| {
-                let writers = if role == Role::Site { Writers::Many } else { writers };
-                cell.credit(credit.up, role.is_recent() && !(is_foreign && cell.is_past(at)), writers);
+        if let Some(credit) = Self::credited(attempt, registry, &change) {
+            self.each_cell_of(shared, attempt, &credit, CellRole::is_credited, |_, cell, role| {
+                let writers = if role == CellRole::Site { Writers::Many } else { writers };
+                cell.credit(credit.up, role.is_recent() && !(is_remote && cell.is_older(at)), writers);
             });
         }
-        self.remember(attempt, &showing, &moved, registry);
-        voice
+        self.store_shown_signals(attempt, &carried, &change, registry);
+        observation
     }
 
     /// Learns from `attempt` only what belongs to no single domain. The attempt's domain and site learn nothing, and
     /// neither do host signals, which concern what the host showed before.
     #[cfg(feature = "journal")]
-    pub(crate) fn observe_general(&self, attempt: &impl Observed, registry: &Registry) {
-        let Some(moved) = self.moved_by(attempt, registry) else { return };
+    pub(crate) fn observe_global(&self, attempt: &impl Observation, registry: &Registry) {
+        let Some(change) = self.change_by(attempt, registry) else { return };
         self.each_cell_of(
             self,
             attempt,
-            &moved,
-            |role| role == Role::Plain,
-            |_, cell, role| cell.add(&self.decay, moved.up, &moved.what, role.is_recent(), Writers::Many),
+            &change,
+            |role| role == CellRole::Plain,
+            |_, cell, role| cell.add(&self.decay, change.up, &change.what, role.is_recent(), Writers::Many),
         );
     }
 
     /// Returns the credit for the fetcher whose response a later rendering proved complete: the attempt rendered a
     /// short page and found no more text. The earlier attempt was recorded as a failure; the credit makes it a success
     /// on this domain, path, suffix and site.
-    fn credited(attempt: &impl Observed, registry: &Registry, moved: &Moved) -> Option<Moved> {
+    fn credited(attempt: &impl Observation, registry: &Registry, change: &AttemptChange) -> Option<AttemptChange> {
         let mut credited = None;
         attempt.each_heuristic(&mut |kind, value| {
             if kind == SHORT_PAGE && value != SHORT_PAGE_TRUE {
                 credited = registry.find(value);
             }
         });
-        let fetcher = credited.filter(|id| *id != moved.fetcher && moved.what.success)?;
-        let what = Increment { weight: 1.0, blocked: false, duration_ms: 0.0, ..moved.what };
-        Some(Moved { fetcher, what, ..*moved })
+        let fetcher = credited.filter(|id| *id != change.fetcher && change.what.success)?;
+        let what = Increment { weight: 1.0, blocked: false, duration_ms: 0.0, ..change.what };
+        Some(AttemptChange { fetcher, what, ..*change })
     }
 
     /// Prefetches the entries of the domains (and sites) with these hashes into the processor's cache. With many
@@ -354,12 +365,12 @@ impl Evidence {
         hashes.iter().filter_map(|hash| self.entries.get(hash, &guard)).for_each(Entry::touch);
     }
 
-    fn moved_by(&self, attempt: &impl Observed, registry: &Registry) -> Option<Moved> {
-        let facts = attempt.facts();
+    fn change_by(&self, attempt: &impl Observation, registry: &Registry) -> Option<AttemptChange> {
+        let facts = attempt.fields();
         if facts.weight <= 0.0 || !facts.weight.is_finite() {
             return None;
         }
-        Some(Moved {
+        Some(AttemptChange {
             fetcher: registry.intern(facts.fetcher)?,
             kind: facts.kind.unwrap_or_else(|| self.suffixes.kind(suffix_of(facts.url))),
             up: self.decay.up(facts.at),
@@ -377,28 +388,29 @@ impl Evidence {
     fn each_cell_of(
         &self,
         shared: &Self,
-        attempt: &impl Observed,
-        moved: &Moved,
-        wants: impl Fn(Role) -> bool,
-        mut f: impl FnMut(&Entry, &Cell, Role),
+        attempt: &impl Observation,
+        change: &AttemptChange,
+        wants: impl Fn(CellRole) -> bool,
+        mut f: impl FnMut(&Entry, &DecayedCounts, CellRole),
     ) {
-        let mut visit = |entry: &Entry, level: Level, part: u64, role: Role| {
-            if let Some(cell) = entry.claim(Group::new(level, moved.kind, part), moved.fetcher) {
+        let mut visit = |entry: &Entry, level: Level, part: u64, role: CellRole| {
+            if let Some(cell) = entry.claim(Group::new(level, change.kind, part), change.fetcher) {
                 f(entry, cell, role);
             }
         };
-        let (guard, shared_guard, at) = (self.guard(), shared.guard(), moved.what.at);
-        if wants(Role::Plain) {
-            visit(&shared.global, Level::Own, 0, Role::Plain);
-            if let Some(hint) = attempt.facts().hint {
-                visit(shared.hint(hint), Level::Own, 0, Role::Plain);
+        let (guard, shared_guard, at) = (self.guard(), shared.guard(), change.what.at);
+        if wants(CellRole::Plain) {
+            visit(&shared.global, Level::Own, 0, CellRole::Plain);
+            if let Some(hint) = attempt.fields().hint {
+                visit(shared.hint(hint), Level::Own, 0, CellRole::Plain);
             }
         }
         // Domain, path and suffix share one entry, because looking up a large map is slow.
         let domain = domain_of(attempt);
-        let own = domain.filter(|_| wants(Role::Domain)).map(|name| self.entry_or_new(Key::domain(name), at, &guard));
+        let own =
+            domain.filter(|_| wants(CellRole::Domain)).map(|name| self.entry_or_new(Key::domain(name), at, &guard));
         if let Some(entry) = own {
-            visit(entry, Level::Own, 0, Role::Domain);
+            visit(entry, Level::Own, 0, CellRole::Domain);
         }
         let mut site = None;
         attempt.each_heuristic(&mut |kind, value| {
@@ -412,24 +424,27 @@ impl Evidence {
             };
             match kind {
                 "domain" => {}
-                "domain_path" => part(Level::Path, Role::Path),
-                "domain_suffix" => part(Level::Suffix, Role::Suffix),
+                "domain_path" => part(Level::Path, CellRole::Path),
+                "domain_suffix" => part(Level::Suffix, CellRole::Suffix),
                 "site" => site = Some(value),
                 // The host's entry and the signal rows hold these.
                 HOST_SHOWED | HOST_SHOWS => {}
-                _ if !wants(Role::Plain) => {}
+                _ if !wants(CellRole::Plain) => {}
                 _ => match shared.fixed(kind, value) {
-                    Some(entry) => visit(entry, Level::Own, 0, Role::Plain),
-                    None => {
-                        visit(shared.entry_or_new(Key::of(kind, value), at, &shared_guard), Level::Own, 0, Role::Plain)
-                    }
+                    Some(entry) => visit(entry, Level::Own, 0, CellRole::Plain),
+                    None => visit(
+                        shared.entry_or_new(Key::of(kind, value), at, &shared_guard),
+                        Level::Own,
+                        0,
+                        CellRole::Plain,
+                    ),
                 },
             }
         });
         // A site's weights are in two parts: those of the domain of its name, and those of its other domains.
-        if let Some(site) = site.filter(|_| site != domain && wants(Role::Site)) {
+        if let Some(site) = site.filter(|_| site != domain && wants(CellRole::Site)) {
             let key = Key::domain(site);
-            visit(self.entry_or_new(key, at, &guard), Level::Site, 0, Role::Site);
+            visit(self.entry_or_new(key, at, &guard), Level::Site, 0, CellRole::Site);
             if let Some(entry) = own {
                 entry.set_site(key.0);
             }

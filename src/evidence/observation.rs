@@ -10,7 +10,7 @@ use fetchwise_types::time::Timestamp;
 
 /// The fields of an attempt that evidence reads, from memory or from the bytes of a record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct ObservedFields<'a> {
     pub(crate) url: &'a str,
     /// File or page, if the URL itself is not available.
     pub(crate) kind: Option<ContentKind>,
@@ -24,20 +24,20 @@ pub(crate) struct Facts<'a> {
 }
 
 /// An attempt that evidence can learn from without a copy.
-pub(crate) trait Observed {
-    fn facts(&self) -> Facts<'_>;
+pub(crate) trait Observation {
+    fn fields(&self) -> ObservedFields<'_>;
     fn each_heuristic<'a>(&'a self, f: &mut impl FnMut(&'a str, &'a str));
 
     /// Returns whether the attempt comes from another process and may therefore be late. Recent pairs then learn from
     /// it only if it is not older than their newest attempt.
-    fn is_foreign(&self) -> bool {
+    fn is_remote(&self) -> bool {
         false
     }
 }
 
-impl Observed for Attempt {
-    fn facts(&self) -> Facts<'_> {
-        Facts {
+impl Observation for Attempt {
+    fn fields(&self) -> ObservedFields<'_> {
+        ObservedFields {
             url: &self.url,
             kind: None,
             fetcher: &self.fetcher,
@@ -58,7 +58,7 @@ impl Observed for Attempt {
 }
 
 /// Returns the domain of an attempt.
-pub(super) fn domain_of(attempt: &impl Observed) -> Option<&str> {
+pub(super) fn domain_of(attempt: &impl Observation) -> Option<&str> {
     let mut domain = None;
     attempt.each_heuristic(&mut |kind, value| {
         if kind == "domain" && domain.is_none() {

@@ -8,15 +8,15 @@
 
 use std::collections::HashMap;
 
-use super::{Facts, Observed};
-use crate::evidence::columns::Image;
+use super::{Observation, ObservedFields};
+use crate::evidence::columns::EvidenceImage;
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::time::Timestamp;
 
 /// An attempt of another process, without the fields that evidence does not read: it has neither URL nor headers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fact<'a> {
+pub struct RemoteAttempt<'a> {
     /// Time of the attempt.
     pub at: Timestamp,
     /// The fetcher.
@@ -37,7 +37,7 @@ pub struct Fact<'a> {
     pub heuristics: &'a [(&'a str, &'a str)],
 }
 
-impl Fact<'_> {
+impl RemoteAttempt<'_> {
     /// Returns the site of the attempt, or its domain if it has no site.
     pub fn site(&self) -> Option<&str> {
         self.heuristics.iter().find(|(kind, _)| *kind == "site").map(|(_, value)| *value).or_else(|| self.domain())
@@ -50,17 +50,17 @@ impl Fact<'_> {
 }
 
 /// A remote attempt that updates recent pairs however late it arrives.
-pub(crate) struct News<'f, 'a>(&'f Fact<'a>);
+pub(crate) struct InOrderAttempt<'f, 'a>(&'f RemoteAttempt<'a>);
 
-impl<'a> Fact<'a> {
-    pub(crate) fn as_news(&self) -> News<'_, 'a> {
-        News(self)
+impl<'a> RemoteAttempt<'a> {
+    pub(crate) fn as_in_order(&self) -> InOrderAttempt<'_, 'a> {
+        InOrderAttempt(self)
     }
 }
 
-impl Observed for News<'_, '_> {
-    fn facts(&self) -> Facts<'_> {
-        self.0.facts()
+impl Observation for InOrderAttempt<'_, '_> {
+    fn fields(&self) -> ObservedFields<'_> {
+        self.0.fields()
     }
 
     fn each_heuristic<'a>(&'a self, f: &mut impl FnMut(&'a str, &'a str)) {
@@ -68,9 +68,9 @@ impl Observed for News<'_, '_> {
     }
 }
 
-impl Observed for Fact<'_> {
-    fn facts(&self) -> Facts<'_> {
-        Facts {
+impl Observation for RemoteAttempt<'_> {
+    fn fields(&self) -> ObservedFields<'_> {
+        ObservedFields {
             url: "",
             kind: Some(if self.is_file { ContentKind::File } else { ContentKind::Page }),
             fetcher: self.fetcher,
@@ -87,7 +87,7 @@ impl Observed for Fact<'_> {
         self.heuristics.iter().for_each(|(kind, value)| f(kind, value));
     }
 
-    fn is_foreign(&self) -> bool {
+    fn is_remote(&self) -> bool {
         true
     }
 }
@@ -95,7 +95,7 @@ impl Observed for Fact<'_> {
 /// The totals of an evidence snapshot for one fetcher.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Said {
+pub struct FetcherTotals {
     /// The fetcher.
     pub fetcher: String,
     /// Number of attempts, undecayed.
@@ -110,9 +110,9 @@ pub struct Said {
 
 /// The evidence of one process's attempts, as plain columns.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Share(pub(crate) Image);
+pub struct EvidenceSnapshot(pub(crate) EvidenceImage);
 
-impl Share {
+impl EvidenceSnapshot {
     /// Returns the time at which entries were checked for having faded.
     pub fn as_of(&self) -> Timestamp {
         self.0.as_of
@@ -139,14 +139,14 @@ impl Share {
     }
 
     /// Returns the totals of all attempts by fetcher.
-    pub fn said(&self) -> Vec<Said> {
-        self.0.said()
+    pub fn fetcher_totals(&self) -> Vec<FetcherTotals> {
+        self.0.fetcher_totals()
     }
 
     /// Returns the totals of some domains by fetcher. The snapshot has no names, so the caller must name the domains.
     /// Cost: a pass over all keys.
-    pub fn said_of<'d>(&self, domains: impl Iterator<Item = &'d str>) -> HashMap<&'d str, Vec<Said>> {
-        self.0.said_of(domains)
+    pub fn domain_totals<'d>(&self, domains: impl Iterator<Item = &'d str>) -> HashMap<&'d str, Vec<FetcherTotals>> {
+        self.0.domain_totals(domains)
     }
 
     /// Returns whether the snapshot has evidence of this domain itself.
@@ -161,8 +161,8 @@ impl Share {
 
     /// Returns the snapshot without anything that belongs to one domain or site. It keeps all attempts together, flags,
     /// hints, depths, suffixes, signals and the user's heuristics. Cost: a pass over all keys.
-    pub fn general(&self) -> Self {
-        Self(self.0.general())
+    pub fn global_part(&self) -> Self {
+        Self(self.0.global_part())
     }
 
     /// Returns the part that belongs to the domains of some sites: those whose hash (xxh3-64 of the site's name)
@@ -172,13 +172,13 @@ impl Share {
     }
 
     /// Returns whether no part of it belongs to one domain or site.
-    pub fn is_general(&self) -> bool {
-        self.0.is_general()
+    pub fn is_global(&self) -> bool {
+        self.0.is_global()
     }
 
     /// Returns whether `attempts` attempts could have produced the snapshot by `now`.
-    pub fn is_of(&self, attempts: u64, now: Timestamp) -> bool {
-        self.0.is_of(attempts, now)
+    pub fn is_plausible_for(&self, attempts: u64, now: Timestamp) -> bool {
+        self.0.is_plausible_for(attempts, now)
     }
 
     /// Removes the lighter half of the keys, except those that every snapshot has. Returns false if there are no

@@ -2,9 +2,9 @@
 //!
 //! Must not know: why evidence is retracted.
 
-use super::{Evidence, Key};
 #[cfg(feature = "journal")]
-use super::{Observed, Role, domain_of};
+use super::{CellRole, Observation, domain_of};
+use super::{Evidence, Key};
 #[cfg(feature = "journal")]
 use crate::evidence::daily_block_counts::Day;
 #[cfg(feature = "journal")]
@@ -13,22 +13,22 @@ use fetchwise_types::registry::Registry;
 impl Evidence {
     /// Subtracts what evidence learned from `attempt`. `with_domain` says whether its domain's entry still contains it.
     #[cfg(feature = "journal")]
-    pub(crate) fn take_back(&self, attempt: &impl Observed, registry: &Registry, with_domain: bool) {
-        let facts = attempt.facts();
+    pub(crate) fn retract(&self, attempt: &impl Observation, registry: &Registry, with_domain: bool) {
+        let facts = attempt.fields();
         if let Some((domain, day)) = domain_of(attempt).zip(Day::of(facts.at, facts.is_banned)).filter(|_| with_domain)
             && let Some(entry) = self.entry(Key::domain(domain), &self.guard())
         {
-            entry.days.take_back(day);
+            entry.days.subtract(day);
         }
-        let Some(moved) = self.moved_by(attempt, registry) else { return };
-        let wants = |role| with_domain || !matches!(role, Role::Domain | Role::Path | Role::Suffix);
-        self.each_cell_of(self, attempt, &moved, wants, |_, cell, role| {
-            cell.take_back(moved.up, &moved.what, role.is_recent());
+        let Some(change) = self.change_by(attempt, registry) else { return };
+        let wants = |role| with_domain || !matches!(role, CellRole::Domain | CellRole::Path | CellRole::Suffix);
+        self.each_cell_of(self, attempt, &change, wants, |_, cell, role| {
+            cell.subtract(change.up, &change.what, role.is_recent());
         });
-        if let Some(credit) = Self::credited(attempt, registry, &moved) {
-            let wants = |role: Role| role.is_credited() && wants(role);
+        if let Some(credit) = Self::credited(attempt, registry, &change) {
+            let wants = |role: CellRole| role.is_credited() && wants(role);
             self.each_cell_of(self, attempt, &credit, wants, |_, cell, role| {
-                cell.take_credit_back(credit.up, role.is_recent())
+                cell.subtract_credit(credit.up, role.is_recent())
             });
         }
     }

@@ -11,11 +11,11 @@
 //!
 //! Must not know: the cells of signals, nor how a decision reads them.
 
-use super::{Entry, Evidence, Guard, Key, Moved, Observed};
-use crate::evidence::decayed_counts::Cell;
-use crate::evidence::host_signal_counts::{Voice, seconds};
-use crate::evidence::host_signal_slots::{Side, TagId, day_of};
-use crate::evidence::host_signals::{Choice, SERVED, Tags};
+use super::{AttemptChange, Entry, Evidence, Guard, Key, Observation};
+use crate::evidence::decayed_counts::DecayedCounts;
+use crate::evidence::host_signal_counts::{SignalObservation, seconds};
+use crate::evidence::host_signal_slots::{SignalId, SignalSide, day_of};
+use crate::evidence::host_signals::{ANY_PAGE, HostSignals, SignalChoice};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Attempt, ErrorType};
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic};
@@ -25,49 +25,49 @@ use fetchwise_types::registry::{Class, Registry};
 /// previous one.
 const DAY_S: f32 = 86_400.0;
 /// Weight in attempts below which an attempt in the middle of a burst is ignored.
-const HEARD_FROM: f32 = 0.001;
+const MIN_OBSERVATION_WEIGHT: f32 = 0.001;
 /// Seconds between two attempts from which on they are compared.
-const APART_S: u32 = 1800;
+const MIN_GAP_S: u32 = 1800;
 
 /// The host signals that an attempt carries.
 #[derive(Debug, Default)]
-pub(super) struct Showing {
-    showed: [Option<TagId>; 2],
-    shows: [Option<Shown>; 2],
+pub(super) struct CarriedSignals {
+    showed: [Option<SignalId>; 2],
+    shows: [Option<NewSignal>; 2],
 }
 
 /// The new content of a host's slot.
 #[derive(Clone, Copy, Debug)]
-enum Shown {
-    Nothing,
-    Tag(TagId),
+enum NewSignal {
+    Empty,
+    Signal(SignalId),
 }
 
 /// The signals of a host at one time: the signal of each side, and the day it was last shown.
-pub(crate) type Known = [Option<(TagId, u16)>; 2];
+pub(crate) type ShownSignals = [Option<(SignalId, u16)>; 2];
 
-impl Showing {
+impl CarriedSignals {
     /// Returns whether the host had any signal before the attempt.
-    pub(super) fn was_tagged(&self) -> bool {
+    pub(super) fn had_signals(&self) -> bool {
         self.showed != [None; 2]
     }
 
     /// Returns the attempt's observation, given its fetcher's cell on the host before it.
-    pub(super) fn voice(&self, cell: &Cell, moved: &Moved) -> Option<Voice> {
+    pub(super) fn observation(&self, cell: &DecayedCounts, change: &AttemptChange) -> Option<SignalObservation> {
         let last = cell.last();
-        let success = moved.what.success;
+        let success = change.what.success;
         cell.mark(success);
-        let since = last.map(|(at_s, _)| seconds(moved.what.at).saturating_sub(at_s));
+        let since = last.map(|(at_s, _)| seconds(change.what.at).saturating_sub(at_s));
         let share = since.map_or(1.0, |since| (since as f32 / DAY_S).min(1.0));
-        let weight = moved.what.weight as f32 * share;
-        (weight >= HEARD_FROM).then_some(Voice {
-            tags: self.showed,
-            fetcher: moved.fetcher,
-            kind: moved.kind,
-            at: moved.what.at,
+        let weight = change.what.weight as f32 * share;
+        (weight >= MIN_OBSERVATION_WEIGHT).then_some(SignalObservation {
+            signals: self.showed,
+            fetcher: change.fetcher,
+            kind: change.kind,
+            at: change.what.at,
             weight,
             success,
-            last: last.filter(|_| since >= Some(APART_S)).map(|(_, success)| success),
+            last: last.filter(|_| since >= Some(MIN_GAP_S)).map(|(_, success)| success),
             is_first: last.is_none(),
         })
     }
@@ -75,48 +75,55 @@ impl Showing {
 
 impl Evidence {
     /// Returns all signals.
-    pub(crate) fn tags(&self) -> &Tags {
-        &self.tags
+    pub(crate) fn signals(&self) -> &HostSignals {
+        &self.signals
     }
 
     /// Adds an attempt's observation to the signals of its host.
-    pub(crate) fn hear(&self, voice: &Voice) {
-        self.tags.hear(&self.decay, voice);
+    pub(crate) fn observe_signals(&self, observation: &SignalObservation) {
+        self.signals.observe(&self.decay, observation);
     }
 
     /// Returns the signals of the host of these entries on a day: its own ones. If it showed no vendor, its site's last
     /// vendor stands in.
     #[inline]
-    pub(crate) fn known(domain: Option<&Entry>, site: Option<&Entry>, today: u16) -> Known {
-        let own = |side| domain.and_then(|entry| entry.shown.get(side, today));
-        let of_site = || site.and_then(|entry| entry.site_shown.get(Side::Blocked, today));
-        [own(Side::Blocked).or_else(of_site), own(Side::Served)]
+    pub(crate) fn shown_signals(domain: Option<&Entry>, site: Option<&Entry>, today: u16) -> ShownSignals {
+        let own = |side| domain.and_then(|entry| entry.signals.get(side, today));
+        let of_site = || site.and_then(|entry| entry.site_signals.get(SignalSide::Blocked, today));
+        [own(SignalSide::Blocked).or_else(of_site), own(SignalSide::Served)]
     }
 
     /// Returns the signals that the attempt carries.
-    pub(super) fn showing(&self, attempt: &impl Observed) -> Showing {
-        let mut showing = Showing::default();
-        let place = |side| usize::from(side == Side::Served);
+    pub(super) fn carried(&self, attempt: &impl Observation) -> CarriedSignals {
+        let mut carried = CarriedSignals::default();
+        let place = |side| usize::from(side == SignalSide::Served);
         attempt.each_heuristic(&mut |kind, value| match kind {
             HOST_SHOWED => {
-                let id = self.tags.id(value);
-                showing.showed[place(Tags::side(value))] = Some(id);
+                let id = self.signals.id(value);
+                carried.showed[place(HostSignals::side(value))] = Some(id);
             }
             HOST_SHOWS => {
-                let shown = if value == SERVED { Shown::Nothing } else { Shown::Tag(self.tags.id(value)) };
-                showing.shows[place(Tags::side(value))] = Some(shown);
+                let shown =
+                    if value == ANY_PAGE { NewSignal::Empty } else { NewSignal::Signal(self.signals.id(value)) };
+                carried.shows[place(HostSignals::side(value))] = Some(shown);
             }
             _ => {}
         });
-        showing
+        carried
     }
 
-    /// Stores the signals of the attempt's response. `moved` has its time.
-    pub(super) fn remember(&self, attempt: &impl Observed, showing: &Showing, moved: &Moved, registry: &Registry) {
-        let mut shows = showing.shows;
-        if !showing.was_tagged() && shows.iter().all(Option::is_none) {
+    /// Stores the signals of the attempt's response. `change` has its time.
+    pub(super) fn store_shown_signals(
+        &self,
+        attempt: &impl Observation,
+        carried: &CarriedSignals,
+        change: &AttemptChange,
+        registry: &Registry,
+    ) {
+        let mut shows = carried.shows;
+        if !carried.had_signals() && shows.iter().all(Option::is_none) {
             // The attempt was recorded by a release without host signals, or by another program.
-            shows = self.shown_by(attempt, moved, registry);
+            shows = self.signals_in_heuristics(attempt, change, registry);
         }
         if shows.iter().all(Option::is_none) {
             return;
@@ -128,37 +135,42 @@ impl Evidence {
             _ => {}
         });
         let Some(domain) = domain else { return };
-        let (guard, at) = (self.guard(), moved.what.at);
+        let (guard, at) = (self.guard(), change.what.at);
         let entry = self.entry_or_new(Key::domain(domain), at, &guard);
         let site = site.map(|site| self.entry_or_new(Key::domain(site), at, &guard));
         let day = day_of(at);
-        for (side, shown) in Side::BOTH.into_iter().zip(shows) {
+        for (side, shown) in SignalSide::BOTH.into_iter().zip(shows) {
             let id = match shown {
                 None => continue,
-                Some(Shown::Nothing) => None,
-                Some(Shown::Tag(id)) => Some(id),
+                Some(NewSignal::Empty) => None,
+                Some(NewSignal::Signal(id)) => Some(id),
             };
-            entry.shown.set(side, id, day);
+            entry.signals.set(side, id, day);
             if let Some(site) = site {
-                site.site_shown.set(side, id, day);
+                site.site_signals.set(side, id, day);
             }
-            if side == Side::Blocked && id != showing.showed[0] {
+            if side == SignalSide::Blocked && id != carried.showed[0] {
                 entry.unmark();
             }
         }
     }
 
     /// Returns the vendor or framework in the attempt's own heuristics.
-    fn shown_by(&self, attempt: &impl Observed, moved: &Moved, registry: &Registry) -> [Option<Shown>; 2] {
+    fn signals_in_heuristics(
+        &self,
+        attempt: &impl Observation,
+        change: &AttemptChange,
+        registry: &Registry,
+    ) -> [Option<NewSignal>; 2] {
         let mut shows = [None; 2];
-        if registry.spec(moved.fetcher).is_some_and(|spec| spec.class == Class::Archive) {
+        if registry.spec(change.fetcher).is_some_and(|spec| spec.class == Class::Archive) {
             return shows;
         }
-        let side = if moved.what.blocked { Side::Blocked } else { Side::Served };
+        let side = if change.what.blocked { SignalSide::Blocked } else { SignalSide::Served };
         attempt.each_heuristic(&mut |kind, value| {
-            let is_primary = if moved.what.blocked { kind.starts_with("block_") } else { kind == "spa_framework" };
-            if is_primary && let Some(name) = Tags::name(side, kind, value) {
-                shows[usize::from(side == Side::Served)] = Some(Shown::Tag(self.tags.id(&name)));
+            let is_primary = if change.what.blocked { kind.starts_with("block_") } else { kind == "spa_framework" };
+            if is_primary && let Some(name) = HostSignals::name(side, kind, value) {
+                shows[usize::from(side == SignalSide::Served)] = Some(NewSignal::Signal(self.signals.id(&name)));
             }
         });
         shows
@@ -168,7 +180,7 @@ impl Evidence {
     ///
     /// They are the signals that the host showed until now, and its new signal, if that changes or was last shown on
     /// another day. `is_of_url` says which of the attempt's heuristics were known before the response.
-    pub(crate) fn carried(
+    pub(crate) fn signal_heuristics(
         &self,
         attempt: &Attempt,
         registry: &Registry,
@@ -180,8 +192,8 @@ impl Evidence {
         let entry = self.entry(host, &guard);
         let site = self.site_of(attempt, domain, entry, &guard);
         let mut carried = Vec::new();
-        for (id, _) in Self::known(entry, site, today).into_iter().flatten() {
-            if let Some(name) = self.tags.name_of(id) {
+        for (id, _) in Self::shown_signals(entry, site, today).into_iter().flatten() {
+            if let Some(name) = self.signals.name_of(id) {
                 carried.push(Heuristic::new(HOST_SHOWED, String::from(name)));
             }
         }
@@ -189,13 +201,13 @@ impl Evidence {
         let Some(side) = side_of(attempt).filter(|_| is_archive != Some(Class::Archive)) else { return carried };
         let shown = attempt.heuristics.iter().map(|tag| &tag.heuristic).filter(|heuristic| !is_of_url(heuristic));
         let shown = shown.map(|heuristic| (&*heuristic.kind, &*heuristic.value));
-        let name = match self.tags.choose(side, shown, host.bits()) {
-            Choice::None => return carried,
-            Choice::Nothing => SERVED.to_owned(),
-            Choice::Name(name) => name,
+        let name = match self.signals.choose(side, shown, host.bits()) {
+            SignalChoice::Unchanged => return carried,
+            SignalChoice::Empty => ANY_PAGE.to_owned(),
+            SignalChoice::Name(name) => name,
         };
-        let own = entry.and_then(|entry| entry.shown.get(side, today));
-        let is_known = own.is_some_and(|(id, day)| day == today && self.tags.find(&name) == Some(id));
+        let own = entry.and_then(|entry| entry.signals.get(side, today));
+        let is_known = own.is_some_and(|(id, day)| day == today && self.signals.find(&name) == Some(id));
         if !is_known {
             carried.push(Heuristic::new(HOST_SHOWS, name));
         }
@@ -217,11 +229,11 @@ impl Evidence {
 }
 
 /// Returns the side that the attempt's response belongs to: blocks or pages. Other failures show nothing.
-fn side_of(attempt: &Attempt) -> Option<Side> {
+fn side_of(attempt: &Attempt) -> Option<SignalSide> {
     let is_empty = matches!(attempt.error_type, Some(ErrorType::Known(ErrorKind::WrongTool | ErrorKind::EmptyContent)));
     match () {
-        () if attempt.is_banned => Some(Side::Blocked),
-        () if attempt.success || is_empty => Some(Side::Served),
+        () if attempt.is_banned => Some(SignalSide::Blocked),
+        () if attempt.success || is_empty => Some(SignalSide::Served),
         () => None,
     }
 }

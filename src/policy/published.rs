@@ -13,7 +13,7 @@ use url::Url;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{Choice, Policy, View};
-use crate::evidence::Hashed;
+use crate::evidence::PrehashedHasher;
 use crate::score::confidence;
 use fetchwise_types::attempt::{Attempt, Hint};
 use fetchwise_types::decision::Rule;
@@ -40,7 +40,7 @@ struct Memory {
     /// The time as of which the counters are decayed.
     landmark: Option<Timestamp>,
     /// The attempts that have all heuristics of a combination.
-    combinations: HashMap<u64, Vec<Counts>, BuildHasherDefault<Hashed>>,
+    combinations: HashMap<u64, Vec<Counts>, BuildHasherDefault<PrehashedHasher>>,
 }
 
 /// The attempts of one fetcher.

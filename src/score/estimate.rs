@@ -13,13 +13,15 @@ use super::confidence::{Basis, Specificity};
 use super::cost::{measured_cost, start_costs};
 use super::importance::Importances;
 use super::{ImportanceUse, Scored, Settings};
-use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Known, Level, TagId, Weights, day_of, part_hash};
-use crate::score::host_signal_lookup::ShownHere;
+use crate::evidence::{
+    Entry, Evidence, Group, Guard, Key, Level, PrehashedHasher, ShownSignals, SignalId, Weights, day_of, part_hash,
+};
+use crate::score::host_signal_lookup::HostSignalLookup;
 use crate::score::weitzman_index::{index, last_worth};
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures};
 use fetchwise_types::heuristic::{Heuristic, UrlExtractor};
-use fetchwise_types::registry::{MAX_CANDIDATES, Class, FetcherId, Registry};
+use fetchwise_types::registry::{Class, FetcherId, MAX_CANDIDATES, Registry};
 use fetchwise_types::time::Timestamp;
 
 /// The candidates of one decision, on the stack.
@@ -67,13 +69,13 @@ const HINT_RATES: [(Hint, &[(Class, f64)]); 2] = [
 ];
 
 /// Pseudo-attempts of one candidate: successes and total.
-pub(super) type Pseudo = (FetcherId, f64, f64);
+pub(super) type PseudoAttempts = (FetcherId, f64, f64);
 
 /// All priors by their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Priors {
-    by_key: HashMap<u64, Vec<Pseudo>, BuildHasherDefault<Hashed>>,
-    by_hint: [Vec<Pseudo>; 4],
+    by_key: HashMap<u64, Vec<PseudoAttempts>, BuildHasherDefault<PrehashedHasher>>,
+    by_hint: [Vec<PseudoAttempts>; 4],
 }
 
 impl Priors {
@@ -100,11 +102,11 @@ impl Priors {
     }
 
     /// Returns the pseudo-attempts of a hint.
-    pub(super) fn of_hint(&self, hint: Hint) -> &[Pseudo] {
+    pub(super) fn of_hint(&self, hint: Hint) -> &[PseudoAttempts] {
         &self.by_hint[hint as usize]
     }
 
-    fn of_key(&self, key: u64) -> &[Pseudo] {
+    fn of_key(&self, key: u64) -> &[PseudoAttempts] {
         if self.by_key.is_empty() { &[] } else { self.by_key.get(&key).map_or(&[], Vec::as_slice) }
     }
 }
@@ -145,7 +147,7 @@ pub(crate) struct Step<'s> {
     pub(crate) estimate_before: f64,
     pub(crate) estimate_after: f64,
     /// The host signal that the step is about.
-    pub(crate) tag: Option<TagId>,
+    pub(crate) signal: Option<SignalId>,
 }
 
 /// A receiver of the steps of a walk.
@@ -170,7 +172,7 @@ pub(crate) struct Local<'l> {
     site_key: Key,
     pub(crate) domain: Option<&'l Entry>,
     site: Option<&'l Entry>,
-    pub(crate) shown: ShownHere<'l>,
+    pub(crate) host_signals: HostSignalLookup<'l>,
 }
 
 impl<'l> Local<'l> {
@@ -185,20 +187,20 @@ impl<'l> Local<'l> {
             }
         };
         domain.into_iter().chain(site.filter(|_| !features.is_site())).for_each(Entry::touch);
-        Self { domain_key, site_key, domain, site, shown: ShownHere::default() }
+        Self { domain_key, site_key, domain, site, host_signals: HostSignalLookup::default() }
     }
 
     /// Returns `self` with the signals of the host that have not expired.
     #[inline]
-    pub(crate) fn showing(mut self, evidence: &'l Evidence, now: Timestamp) -> Self {
-        self.shown = ShownHere::find(evidence.tags(), self.known(day_of(now)));
+    pub(crate) fn with_host_signals(mut self, evidence: &'l Evidence, now: Timestamp) -> Self {
+        self.host_signals = HostSignalLookup::find(evidence.signals(), self.shown_signals(day_of(now)));
         self
     }
 
     /// Returns the signals of the host on a day.
     #[inline]
-    pub(crate) fn known(&self, today: u16) -> Known {
-        Evidence::known(self.domain, self.site, today)
+    pub(crate) fn shown_signals(&self, today: u16) -> ShownSignals {
+        Evidence::shown_signals(self.domain, self.site, today)
     }
 }
 
@@ -220,21 +222,21 @@ pub(crate) struct Walk<'w> {
 /// Information about a URL besides its features: the extractors of user-defined heuristics, and those that the caller
 /// gives.
 #[derive(Clone, Copy)]
-pub(crate) struct Beside<'k> {
+pub(crate) struct HeuristicSources<'k> {
     pub(crate) url: &'k url::Url,
     pub(crate) extractors: &'k [Box<dyn UrlExtractor>],
     pub(crate) heuristics: &'k [Heuristic],
 }
 
 /// One level.
-struct At<'l> {
+struct LevelInput<'l> {
     kind: &'l str,
     value: &'l str,
     entry: Option<&'l Entry>,
     group: Group,
     /// A second group whose weights are added to the first's.
     also: Option<Group>,
-    priors: &'l [Pseudo],
+    priors: &'l [PseudoAttempts],
     /// Weight of the estimate so far against this level's evidence, in attempts.
     prior_weight: f64,
     /// Whether the estimate reads the alert pair.
@@ -278,13 +280,13 @@ impl<'w> Walk<'w> {
     pub(crate) fn run(
         &self,
         candidates: &mut Candidates<'_>,
-        beside: Beside<'_>,
+        sources: HeuristicSources<'_>,
         hint: Option<Hint>,
         local: Option<Local<'_>>,
         trace: &mut impl Trace,
     ) {
         self.global(candidates, trace);
-        self.general(candidates, beside, hint, trace);
+        self.general(candidates, sources, hint, trace);
         for candidate in candidates.iter_mut() {
             candidate.general_success = candidate.success;
         }
@@ -306,8 +308,10 @@ impl<'w> Walk<'w> {
 
     /// The first level: the fetcher's prior and all of its attempts, files and pages separately.
     fn global(&self, candidates: &mut Candidates<'_>, trace: &mut impl Trace) {
-        let at =
-            At { prior_weight: self.settings.global_weight, ..self.level("global", "", Some(self.evidence.global())) };
+        let at = LevelInput {
+            prior_weight: self.settings.global_weight,
+            ..self.level("global", "", Some(self.evidence.global()))
+        };
         self.pull(candidates, &at, trace);
         for candidate in candidates.iter_mut() {
             candidate.block = 0.1;
@@ -323,9 +327,15 @@ impl<'w> Walk<'w> {
     }
 
     /// Flags, user-defined types, depth, suffix, hint, and the caller's heuristics.
-    fn general(&self, candidates: &mut Candidates<'_>, beside: Beside<'_>, hint: Option<Hint>, trace: &mut impl Trace) {
+    fn general(
+        &self,
+        candidates: &mut Candidates<'_>,
+        sources: HeuristicSources<'_>,
+        hint: Option<Hint>,
+        trace: &mut impl Trace,
+    ) {
         for (index, name) in FLAGS.iter().enumerate().filter(|(index, _)| self.features.flags[*index]) {
-            let at = At {
+            let at = LevelInput {
                 priors: self.priors.of_key(Key::of(name, "true").bits()),
                 specificity: Some(Specificity::Flag((FLAGS.len() - index) as u8)),
                 scale: self.scale(name, || Key::of(name, "true")),
@@ -333,11 +343,11 @@ impl<'w> Walk<'w> {
             };
             self.pull(candidates, &at, trace);
         }
-        for (place, extractor) in beside.extractors.iter().enumerate() {
-            extractor.extract(beside.url, &mut |kind, value| self.own(candidates, place, kind, value, trace));
+        for (place, extractor) in sources.extractors.iter().enumerate() {
+            extractor.extract(sources.url, &mut |kind, value| self.own(candidates, place, kind, value, trace));
         }
         let depth = self.features.path_depth;
-        let at = At {
+        let at = LevelInput {
             priors: self.priors.of_key(Key::depth(depth).bits()),
             scale: self.scale("path_depth", || Key::depth(depth)),
             ..self.level("path_depth", "", self.evidence.depth(depth, self.guard))
@@ -345,7 +355,7 @@ impl<'w> Walk<'w> {
         self.pull(candidates, &at, trace);
         if let Some(suffix) = &self.features.suffix {
             let key = Key::suffix(suffix.as_str());
-            let at = At {
+            let at = LevelInput {
                 priors: self.priors.of_key(key.bits()),
                 specificity: Some(Specificity::Suffix),
                 scale: self.scale("suffix", || key),
@@ -354,7 +364,7 @@ impl<'w> Walk<'w> {
             self.pull(candidates, &at, trace);
         }
         if let Some(hint) = hint {
-            let at = At {
+            let at = LevelInput {
                 priors: self.priors.of_hint(hint),
                 ..self.level("hint", hint.name(), Some(self.evidence.hint(hint)))
             };
@@ -362,15 +372,15 @@ impl<'w> Walk<'w> {
         }
         // The caller's heuristics come last, because they take precedence over the evidence that all URLs of a depth
         // share.
-        for (place, heuristic) in beside.heuristics.iter().enumerate() {
-            self.own(candidates, beside.extractors.len() + place, &heuristic.kind, &heuristic.value, trace);
+        for (place, heuristic) in sources.heuristics.iter().enumerate() {
+            self.own(candidates, sources.extractors.len() + place, &heuristic.kind, &heuristic.value, trace);
         }
     }
 
     /// Moves the estimates by a user-defined heuristic.
     fn own(&self, candidates: &mut Candidates<'_>, place: usize, kind: &str, value: &str, trace: &mut impl Trace) {
         let key = Key::of(kind, value);
-        let at = At {
+        let at = LevelInput {
             priors: self.priors.of_key(key.bits()),
             specificity: Some(Specificity::Own(u8::MAX - place.min(usize::from(u8::MAX)) as u8)),
             scale: self.scale(kind, || key),
@@ -381,10 +391,10 @@ impl<'w> Walk<'w> {
 
     /// Site, domain and section. These levels read the alert pair and estimate the probability of a block.
     fn specific(&self, candidates: &mut Candidates<'_>, local: Local<'_>, trace: &mut impl Trace) {
-        self.pull_by_what_was_shown(candidates, &local.shown, trace);
-        let is_walled = local.shown.is_walled();
-        self.pull_by_what_was_met(candidates, local.site, Some(self.others), is_walled, trace);
-        let at = At {
+        self.apply_host_signals(candidates, &local.host_signals, trace);
+        let is_blocking = local.host_signals.is_blocking();
+        self.apply_plain_outcomes(candidates, local.site, Some(self.others), is_blocking, trace);
+        let at = LevelInput {
             also: Some(self.others),
             priors: self.priors.of_key(site_key(local.site_key)),
             recent: true,
@@ -396,10 +406,10 @@ impl<'w> Walk<'w> {
         self.pull(candidates, &at, trace);
         // If site and domain are the same, their plain outcomes were read already.
         if !self.features.is_site() {
-            self.pull_by_what_was_met(candidates, local.domain, None, is_walled, trace);
+            self.apply_plain_outcomes(candidates, local.domain, None, is_blocking, trace);
         }
         let key = local.domain_key;
-        let at = At {
+        let at = LevelInput {
             priors: self.priors.of_key(key.bits()),
             recent: true,
             blocks: true,
@@ -410,7 +420,7 @@ impl<'w> Walk<'w> {
         self.pull(candidates, &at, trace);
         if let Some(section) = self.features.section {
             let part = part_hash(section);
-            let at = At {
+            let at = LevelInput {
                 group: Group::new(Level::Path, self.kind, part),
                 priors: self.priors.of_key(path_key(key, part)),
                 prior_weight: self.settings.path_weight,
@@ -422,8 +432,8 @@ impl<'w> Walk<'w> {
         }
     }
 
-    fn level<'l>(&'l self, kind: &'l str, value: &'l str, entry: Option<&'l Entry>) -> At<'l> {
-        At {
+    fn level<'l>(&'l self, kind: &'l str, value: &'l str, entry: Option<&'l Entry>) -> LevelInput<'l> {
+        LevelInput {
             kind,
             value,
             entry,
@@ -449,7 +459,7 @@ impl<'w> Walk<'w> {
     }
 
     /// Moves each candidate's estimate towards its success rate on this level.
-    fn pull(&self, candidates: &mut Candidates<'_>, at: &At<'_>, trace: &mut impl Trace) {
+    fn pull(&self, candidates: &mut Candidates<'_>, at: &LevelInput<'_>, trace: &mut impl Trace) {
         let mut seen = 0u64;
         if let Some(entry) = at.entry.filter(|_| at.scale > 0.0) {
             entry.each_weights(at.group, at.also, self.down * at.scale, |id, weights| {
@@ -485,7 +495,7 @@ impl<'w> Walk<'w> {
     }
 
     #[inline(always)]
-    fn pull_one(&self, candidate: &mut Scored<'_>, at: &At<'_>, weights: &Weights, trace: &mut impl Trace) {
+    fn pull_one(&self, candidate: &mut Scored<'_>, at: &LevelInput<'_>, weights: &Weights, trace: &mut impl Trace) {
         // The host's vendor has changed its policy since: earlier attempts of the fetcher here have no value now.
         let is_past = at.recent && weights.newest_s != 0 && weights.newest_s < candidate.turned_s;
         let (success, total) = match at.recent {
@@ -529,7 +539,7 @@ impl<'w> Walk<'w> {
             attempts: weights.attempts,
             estimate_before: before,
             estimate_after: candidate.success,
-            tag: None,
+            signal: None,
         });
     }
 }

@@ -8,41 +8,41 @@
 //! Must not know: how a host got its signals.
 
 use super::estimate::{Candidates, Step, Trace, Walk};
-use crate::evidence::{Row, TagId};
-use crate::score::host_signal_lookup::ShownHere;
+use crate::evidence::{SignalId, SignalRow};
+use crate::score::host_signal_lookup::HostSignalLookup;
 use fetchwise_types::heuristic::HOST_SHOWED;
 
 /// Factor of the weight of an estimate against the evidence of all blocks, compared with that of one vendor.
-const CATEGORY_WEIGHS: f64 = 2.0;
+const CATEGORY_WEIGHT_FACTOR: f64 = 2.0;
 
 impl Walk<'_> {
     /// Moves the estimates of all candidates towards their success rates on other hosts that showed the same signals.
     /// Stores the weight of that evidence against this host's own.
-    pub(super) fn pull_by_what_was_shown(
+    pub(super) fn apply_host_signals(
         &self,
         candidates: &mut Candidates<'_>,
-        here: &ShownHere<'_>,
+        here: &HostSignalLookup<'_>,
         trace: &mut impl Trace,
     ) {
         let weight = self.settings.host_signal_weight;
         if let Some((id, row)) = here.served {
-            self.pull_by_row(candidates, row, weight, Some(id), false, trace);
+            self.apply_signal_row(candidates, row, weight, Some(id), false, trace);
         }
-        if let Some(row) = here.walled {
-            self.pull_by_row(candidates, row, weight * CATEGORY_WEIGHS, None, false, trace);
+        if let Some(row) = here.all_blocks {
+            self.apply_signal_row(candidates, row, weight * CATEGORY_WEIGHT_FACTOR, None, false, trace);
         }
         if let Some((id, row)) = here.vendor {
-            self.pull_by_row(candidates, row, weight, Some(id), true, trace);
+            self.apply_signal_row(candidates, row, weight, Some(id), true, trace);
         }
     }
 
     #[inline]
-    fn pull_by_row(
+    fn apply_signal_row(
         &self,
         candidates: &mut Candidates<'_>,
-        row: &Row,
+        row: &SignalRow,
         weight: f64,
-        tag: Option<TagId>,
+        signal: Option<SignalId>,
         is_vendor: bool,
         trace: &mut impl Trace,
     ) {
@@ -69,7 +69,7 @@ impl Walk<'_> {
                 attempts: 0,
                 estimate_before: before,
                 estimate_after: c.success,
-                tag,
+                signal,
             });
         }
     }

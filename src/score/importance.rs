@@ -13,7 +13,7 @@ use std::hash::BuildHasherDefault;
 
 use papaya::HashMap;
 
-use crate::evidence::{Hashed, Key};
+use crate::evidence::{Key, PrehashedHasher};
 
 /// The effect of importance on evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,7 +48,7 @@ impl ImportanceUse {
 /// The importance of types and values.
 #[derive(Debug, Default)]
 pub(crate) struct Importances {
-    by_key: HashMap<u64, f64, BuildHasherDefault<Hashed>>,
+    by_key: HashMap<u64, f64, BuildHasherDefault<PrehashedHasher>>,
 }
 
 /// Returns the key of a type as a whole: no heuristic has this type.

@@ -10,40 +10,40 @@
 use super::estimate::{Candidates, Step, Trace, Walk};
 use crate::evidence::{Entry, Group, Weights};
 use fetchwise_types::attempt::Hint;
-use fetchwise_types::registry::{MAX_CANDIDATES, Class};
+use fetchwise_types::registry::{Class, MAX_CANDIDATES};
 
 /// Decayed failures below which the estimates do not change.
-const FAILURES_MIN: f64 = 0.1;
+const MIN_FAILURES: f64 = 0.1;
 
 impl Walk<'_> {
     /// Moves the estimates of all candidates but the plain one, given the plain one's outcomes under `entry` plus those
     /// of the group `also`. For a host with a known vendor, the estimates behind that vendor replace those after a
     /// block anywhere.
-    pub(super) fn pull_by_what_was_met(
+    pub(super) fn apply_plain_outcomes(
         &self,
         candidates: &mut Candidates<'_>,
         entry: Option<&Entry>,
         also: Option<Group>,
-        is_walled: bool,
+        is_blocking: bool,
         trace: &mut impl Trace,
     ) {
         let weight = self.settings.plain_outcome_weight;
         let Some(entry) = entry.filter(|_| weight > 0.0) else { return };
         let Some(of_plain) = candidates.iter().find(|c| c.spec.class == Class::Plain) else { return };
         let (plain, turned_s) = (of_plain.id, of_plain.turned_s);
-        let mut met = Weights::default();
+        let mut outcomes = Weights::default();
         entry.each_weights(self.own, also, self.down, |id, weights| {
             if id == plain {
-                met = *weights;
+                outcomes = *weights;
             }
         });
-        let failed = met.alert_total - met.alert_success;
-        if failed < FAILURES_MIN || met.newest_s < turned_s {
+        let failed = outcomes.alert_total - outcomes.alert_success;
+        if failed < MIN_FAILURES || outcomes.newest_s < turned_s {
             return;
         }
         // Blocks are kept as exact weights only: their fraction of all failures is applied to the failures of the alert
         // pair.
-        let share = met.blocked / (met.total - met.success).max(f64::MIN_POSITIVE);
+        let share = outcomes.blocked / (outcomes.total - outcomes.success).max(f64::MIN_POSITIVE);
         let blocked = failed * share.clamp(0.0, 1.0);
         let empty = failed - blocked;
         let after_block = self.after(Hint::Blocked);
@@ -53,9 +53,9 @@ impl Walk<'_> {
             let chance = |(success, total): (f64, f64)| {
                 (success + self.settings.level_weight * c.success) / (total + self.settings.level_weight)
             };
-            let past_wall = if is_walled { c.success } else { chance(after_block[c.id.index()]) };
-            let there = past_wall * blocked + chance(after_empty[c.id.index()]) * empty;
-            let (success, total) = (met.alert_success * c.success + there, met.alert_success + failed);
+            let past_block = if is_blocking { c.success } else { chance(after_block[c.id.index()]) };
+            let there = past_block * blocked + chance(after_empty[c.id.index()]) * empty;
+            let (success, total) = (outcomes.alert_success * c.success + there, outcomes.alert_success + failed);
             let before = c.success;
             c.success = (success + weight * before) / (total + weight);
             trace.step(Step {
@@ -70,7 +70,7 @@ impl Walk<'_> {
                 attempts: 0,
                 estimate_before: before,
                 estimate_after: c.success,
-                tag: None,
+                signal: None,
             });
         }
     }

@@ -4,12 +4,12 @@ use super::Settings;
 use fetchwise_types::registry::FetcherSpec;
 
 /// The smallest probability of success in calculations, so that an index stays finite.
-const CHANCE_MIN: f64 = 1e-6;
+const MIN_SUCCESS: f64 = 1e-6;
 
 /// Returns the probability of success, lowered by the configured discount.
 #[inline]
-pub(crate) fn doubted(success: f64, settings: &Settings) -> f64 {
-    ((success - settings.success_discount) / (1.0 - settings.success_discount)).max(CHANCE_MIN)
+pub(crate) fn discounted(success: f64, settings: &Settings) -> f64 {
+    ((success - settings.success_discount) / (1.0 - settings.success_discount)).max(MIN_SUCCESS)
 }
 
 /// Returns the cost of one try: the request, the expected cost of a block, and a charge for the probability of false
@@ -27,12 +27,12 @@ pub(crate) fn index(spec: &FetcherSpec, cost: f64, success: f64, block: f64, set
 /// Returns the mean cost of a page when this fetcher is tried until it delivers. The index is the page's value less
 /// this cost.
 pub(crate) fn expected_cost(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
-    charge(spec, cost, success, block, settings) / doubted(success, settings)
+    charge(spec, cost, success, block, settings) / discounted(success, settings)
 }
 
 /// Returns the expected worth of the last attempt allowed.
 pub(crate) fn last_worth(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
-    spec.quality * settings.page_value * doubted(success, settings) - charge(spec, cost, success, block, settings)
+    spec.quality * settings.page_value * discounted(success, settings) - charge(spec, cost, success, block, settings)
 }
 
 #[cfg(test)]
