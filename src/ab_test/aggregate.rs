@@ -36,7 +36,7 @@ impl Window {
 
 /// Sums over some visits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Sums {
+pub(super) struct VisitSums {
     pub(super) visits: f64,
     pub(super) delivered: f64,
     /// Visits with a blocked attempt.
@@ -48,7 +48,7 @@ pub(super) struct Sums {
     pub(super) cost: f64,
 }
 
-impl Sums {
+impl VisitSums {
     pub(super) fn add(&mut self, other: &Self) {
         self.visits += other.visits;
         self.delivered += other.delivered;
@@ -61,21 +61,21 @@ impl Sums {
 
 /// One host in one arm.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unit {
+pub(super) struct ArmHost {
     /// Sums of all its visits.
-    pub(super) all: Sums,
+    pub(super) all: VisitSums,
     /// Sums of the visits that the other arm could have served, too.
-    pub(super) both: Sums,
+    pub(super) both: VisitSums,
     /// Durations of delivered visits: buckets and counts, sorted.
     pub(super) times: Vec<(u16, u32)>,
 }
 
 /// Counts of a host.
 #[derive(Clone, Debug)]
-pub(super) struct Host {
+pub(super) struct HostCounts {
     pub(super) name: Box<str>,
     /// By arm.
-    pub(super) arms: [Option<Box<Unit>>; 2],
+    pub(super) arms: [Option<Box<ArmHost>>; 2],
     /// Visits with a decision of both arms.
     pub(super) asked: u64,
     /// Visits in which both chose the same fetcher.
@@ -88,7 +88,7 @@ pub(super) struct Host {
 
 /// A visit that may have more attempts.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenVisit {
     host: u32,
     arm: Arm,
     is_both: bool,
@@ -116,11 +116,11 @@ struct Open {
 pub struct Aggregate {
     window: Window,
     costs: HashMap<String, f64>,
-    pub(super) hosts: Vec<Host>,
+    pub(super) hosts: Vec<HostCounts>,
     numbers: HashMap<Box<str>, u32>,
-    open: HashMap<u64, Open>,
+    open: HashMap<u64, OpenVisit>,
     /// The visits that were unfinished before `open` was started.
-    older: HashMap<u64, Open>,
+    older: HashMap<u64, OpenVisit>,
     pub(super) fetchers: Vec<Box<str>>,
     /// First requests by fetcher, for each arm.
     pub(super) first: [Vec<u64>; 2],
@@ -150,7 +150,7 @@ impl Aggregate {
 
     /// Returns an aggregate with the same costs and without attempts, for another window.
     #[must_use]
-    pub fn anew(&self, window: Window) -> Self {
+    pub fn with_window(&self, window: Window) -> Self {
         Self::new(window, self.costs.clone())
     }
 
@@ -187,7 +187,7 @@ impl Aggregate {
         known.unwrap_or_else(|| FetcherSpec::by_name(fetcher).cost)
     }
 
-    fn keep(&mut self, link: u64, open: Open) {
+    fn keep(&mut self, link: u64, open: OpenVisit) {
         if self.open.len() >= MAX_OPEN {
             self.older = std::mem::take(&mut self.open);
         }
@@ -195,7 +195,7 @@ impl Aggregate {
     }
 
     /// Returns the visit that a first attempt begins, if it counts.
-    fn begin(&mut self, attempt: &Attempt) -> Option<Open> {
+    fn begin(&mut self, attempt: &Attempt) -> Option<OpenVisit> {
         if !self.window.has(attempt.attempted_at) {
             return None;
         }
@@ -231,14 +231,14 @@ impl Aggregate {
         let unit = self.hosts[host as usize].arms[arm as usize].get_or_insert_default();
         unit.all.visits += 1.0;
         unit.both.visits += f64::from(u8::from(is_both));
-        Some(Open { host, arm, is_both, is_delivered: false, is_blocked: false, ms: 0 })
+        Some(OpenVisit { host, arm, is_both, is_delivered: false, is_blocked: false, ms: 0 })
     }
 
-    fn count(&mut self, mut open: Open, attempt: &Attempt, cost: f64) -> Open {
+    fn count(&mut self, mut open: OpenVisit, attempt: &Attempt, cost: f64) -> OpenVisit {
         open.ms = open.ms.saturating_add(attempt.duration_ms);
         let unit = self.hosts[open.host as usize].arms[open.arm as usize].get_or_insert_default();
         let newly_blocked = attempt.is_banned && !open.is_blocked;
-        let mut more = Sums { requests: 1.0, cost, ..Sums::default() };
+        let mut more = VisitSums { requests: 1.0, cost, ..VisitSums::default() };
         more.delivered = f64::from(u8::from(attempt.success));
         more.blocked = f64::from(u8::from(newly_blocked));
         open.is_blocked |= attempt.is_banned;
@@ -264,7 +264,7 @@ impl Aggregate {
         }
         let number = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
         self.numbers.insert(name.into(), number);
-        self.hosts.push(Host {
+        self.hosts.push(HostCounts {
             name: name.into(),
             arms: [None, None],
             asked: 0,
@@ -291,7 +291,7 @@ impl Aggregate {
     }
 
     /// Returns the hosts of an arm.
-    pub(super) fn units(&self, arm: Arm) -> impl Iterator<Item = &Unit> {
+    pub(super) fn units(&self, arm: Arm) -> impl Iterator<Item = &ArmHost> {
         self.hosts.iter().filter_map(move |host| host.arms[arm as usize].as_deref())
     }
 
@@ -302,7 +302,7 @@ impl Aggregate {
     }
 }
 
-impl Host {
+impl HostCounts {
     fn asked(&mut self, pair: (u16, u16)) {
         self.asked += 1;
         if pair.0 == pair.1 {
@@ -320,7 +320,7 @@ impl Host {
     }
 }
 
-impl Unit {
+impl ArmHost {
     fn took(&mut self, ms: u64) {
         let bucket = bucket_of(ms);
         match self.times.binary_search_by_key(&bucket, |(bucket, _)| *bucket) {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::ab_test::aggregate::{Aggregate, Host};
+use crate::ab_test::aggregate::{Aggregate, HostCounts};
 
 /// Agreement of the table and learning, over visits with a decision of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -72,9 +72,9 @@ impl Aggregate {
             }
         }
         let share = |part: u64| (asked > 0).then(|| part as f64 / asked as f64);
-        let mut differing: Vec<&Host> = self.hosts.iter().filter(|host| host.asked > host.agreed).collect();
+        let mut differing: Vec<&HostCounts> = self.hosts.iter().filter(|host| host.asked > host.agreed).collect();
         differing.sort_by(|a, b| (b.asked - b.agreed).cmp(&(a.asked - a.agreed)).then_with(|| a.name.cmp(&b.name)));
-        let of = |host: &Host| HostAgreement {
+        let of = |host: &HostCounts| HostAgreement {
             host: host.name.to_string(),
             asked: host.asked,
             agreed: host.agreed,

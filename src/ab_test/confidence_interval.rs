@@ -16,9 +16,9 @@ pub(super) struct Interval {
 }
 
 /// A seeded random number generator: the same log gives the same intervals each time.
-pub(super) struct Dice(u64);
+pub(super) struct SplitMix64(u64);
 
-impl Dice {
+impl SplitMix64 {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -70,7 +70,7 @@ pub(super) fn ratio(hosts: &[(f64, f64)], seed: u64) -> Option<Interval> {
     let (above, below) = totals(hosts)?;
     let value = above / below;
     let resamples = (MAX_DRAWS / hosts.len()).clamp(RESAMPLES.0, RESAMPLES.1);
-    let mut dice = Dice::new(seed ^ hosts.len() as u64);
+    let mut dice = SplitMix64::new(seed ^ hosts.len() as u64);
     let mut drawn: Vec<f64> = Vec::with_capacity(resamples);
     for _ in 0..resamples {
         let (mut above, mut below) = (0.0, 0.0);

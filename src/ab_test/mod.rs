@@ -18,6 +18,6 @@ mod summary;
 mod tests;
 
 pub use crate::ab_test::aggregate::{Aggregate, Window};
-pub use crate::ab_test::sequential_test::{GuardSettings, Look, InterimLooks, Metric};
+pub use crate::ab_test::sequential_test::{GuardSettings, InterimLooks, Look, Metric};
 pub use crate::ab_test::summary::{ArmFigures, Comparison, Difference, FetcherShare, Figure, Method, Shares};
 pub use agreement::{Agreement, Differing, HostAgreement};

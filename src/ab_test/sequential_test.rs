@@ -16,8 +16,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use strum::VariantNames;
 
-use crate::ab_test::aggregate::{Aggregate, Sums};
-use crate::ab_test::confidence_interval::Dice;
+use crate::ab_test::aggregate::{Aggregate, VisitSums};
+use crate::ab_test::confidence_interval::SplitMix64;
 use fetchwise_types::attempt::Arm;
 use fetchwise_types::unknown_name::UnknownName;
 
@@ -80,7 +80,7 @@ impl Metric {
         matches!(self, Self::Success | Self::Bans)
     }
 
-    fn of(self, sums: &Sums) -> f64 {
+    fn of(self, sums: &VisitSums) -> f64 {
         let sum = match self {
             Self::Success => sums.delivered,
             Self::Cost => sums.cost,
@@ -202,8 +202,8 @@ impl fmt::Display for Look {
 
 impl InterimLooks {
     /// Returns whether a look is due.
-    pub fn is_due(&self, fold: &Aggregate, settings: &GuardSettings) -> bool {
-        let arms = Arm::ALL.map(|arm| fold.comparable(arm));
+    pub fn is_due(&self, aggregate: &Aggregate, settings: &GuardSettings) -> bool {
+        let arms = Arm::ALL.map(|arm| aggregate.comparable(arm));
         let smaller = arms.iter().map(|(visits, _)| *visits).min().unwrap_or_default();
         let hosts = arms.iter().map(|(_, hosts)| *hosts).min().unwrap_or_default();
         smaller >= self.next_at.max(settings.visits_min).max(1) && hosts >= settings.hosts_min.max(1)
@@ -211,24 +211,24 @@ impl InterimLooks {
 
     /// Takes an interim look if one is due. Cost: most looks end after some tens of assignments of the smaller arm's
     /// hosts; one that finds learning worse needs some thousands.
-    pub fn look(&mut self, fold: &Aggregate, settings: &GuardSettings) -> Option<Look> {
-        if !self.is_due(fold, settings) {
+    pub fn look(&mut self, aggregate: &Aggregate, settings: &GuardSettings) -> Option<Look> {
+        if !self.is_due(aggregate, settings) {
             return None;
         }
-        let arms = Arm::ALL.map(|arm| fold.comparable(arm));
+        let arms = Arm::ALL.map(|arm| aggregate.comparable(arm));
         self.made = self.made.saturating_add(1);
         let smaller = arms.iter().map(|(visits, _)| *visits).min().unwrap_or_default();
         self.next_at = ((smaller as f64 * GROWTH).ceil() as u64).max(smaller + 1);
         let k = f64::from(self.made);
         let alpha = (1.0 - settings.confidence).max(1e-9) / (k * (k + 1.0));
         let margin = settings.margin.unwrap_or(settings.metric.margin());
-        let deal = Deal::new(fold, settings.metric, margin);
+        let deal = HostAssignment::new(aggregate, settings.metric, margin);
         let p_value = deal.p_value(alpha, u64::from(self.made));
         Some(Look {
             number: self.made,
             metric: settings.metric,
-            learning: mean(fold, settings.metric, Arm::Learning),
-            legacy: mean(fold, settings.metric, Arm::Legacy),
+            learning: mean(aggregate, settings.metric, Arm::Learning),
+            legacy: mean(aggregate, settings.metric, Arm::Legacy),
             margin,
             visits: arms.map(|(visits, _)| visits),
             hosts: arms.map(|(_, hosts)| hosts),
@@ -244,8 +244,8 @@ fn weight(visits: f64) -> f64 {
     visits / (1.0 + (visits - 1.0) * LIKENESS)
 }
 
-fn mean(fold: &Aggregate, metric: Metric, arm: Arm) -> f64 {
-    let both = fold.units(arm).map(|unit| unit.both).filter(|sums| sums.visits > 0.0);
+fn mean(aggregate: &Aggregate, metric: Metric, arm: Arm) -> f64 {
+    let both = aggregate.units(arm).map(|unit| unit.both).filter(|sums| sums.visits > 0.0);
     let (above, below) = both.fold((0.0, 0.0), |(above, below), sums| {
         let weight = weight(sums.visits);
         (above + weight * metric.of(&sums), below + weight)
@@ -254,7 +254,7 @@ fn mean(fold: &Aggregate, metric: Metric, arm: Arm) -> f64 {
 }
 
 /// All hosts, in their actual assignment.
-struct Deal {
+struct HostAssignment {
     /// Weight and weighted harm of each host; those of the smaller arm first.
     hosts: Vec<(f64, f64)>,
     /// Number of hosts of the smaller arm.
@@ -264,10 +264,10 @@ struct Deal {
     sum: (f64, f64),
 }
 
-impl Deal {
-    fn new(fold: &Aggregate, metric: Metric, margin: f64) -> Self {
+impl HostAssignment {
+    fn new(aggregate: &Aggregate, metric: Metric, margin: f64) -> Self {
         let [learning, legacy] = Arm::ALL.map(|arm| {
-            let both = fold.units(arm).map(|unit| unit.both).filter(|sums| sums.visits > 0.0);
+            let both = aggregate.units(arm).map(|unit| unit.both).filter(|sums| sums.visits > 0.0);
             let weighed = both.map(|sums| {
                 let weight = weight(sums.visits);
                 (weight, weight * metric.harm(metric.of(&sums), margin, arm))
@@ -301,7 +301,7 @@ impl Deal {
         let as_bad = seen - 1e-9 * (1.0 + seen.abs());
         let deals = (DEALS / alpha).ceil().min(MAX_DEALS);
         let enough = (alpha * (deals + 1.0)).max(20.0);
-        let mut dice = Dice::new(seed ^ (self.hosts.len() as u64).rotate_left(32));
+        let mut dice = SplitMix64::new(seed ^ (self.hosts.len() as u64).rotate_left(32));
         let (mut made, mut bad) = (0.0, 0.0);
         while made < deals && bad < enough {
             for place in 0..self.dealt {

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use crate::ab_test::aggregate::{Aggregate, Sums, Unit, time_of};
+use crate::ab_test::aggregate::{Aggregate, ArmHost, VisitSums, time_of};
 use crate::ab_test::confidence_interval;
 use crate::ab_test::confidence_interval::Interval;
 use fetchwise_types::attempt::Arm;
 
 /// Hosts below which an interval from their spread is not reliable.
-const HOSTS_MIN: u64 = 10;
+const MIN_HOSTS: u64 = 10;
 
 /// The method of an interval. All of them are 95 % intervals, for a single look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -161,7 +161,7 @@ impl Aggregate {
         let [learning, legacy] = Arm::ALL.map(|arm| self.comparable(arm));
         let difference = (learning.0 > 0 && legacy.0 > 0).then(|| self.difference(&arms, learning, legacy));
         let mut warnings = Vec::new();
-        for arm in arms.iter().filter(|arm| arm.visits > 0 && arm.hosts < HOSTS_MIN) {
+        for arm in arms.iter().filter(|arm| arm.visits > 0 && arm.hosts < MIN_HOSTS) {
             warnings.push(format!("{}: {} hosts are too few for an interval", arm.arm, arm.hosts));
         }
         let both = learning.0 + legacy.0;
@@ -175,8 +175,8 @@ impl Aggregate {
     }
 
     fn figures(&self, arm: Arm) -> ArmFigures {
-        let units: Vec<&Unit> = self.units(arm).collect();
-        let mut sum = Sums::default();
+        let units: Vec<&ArmHost> = self.units(arm).collect();
+        let mut sum = VisitSums::default();
         units.iter().for_each(|unit| sum.add(&unit.all));
         let Measures { success, cost_per_page, requests_per_page, ban_rate } =
             measures(&units.iter().map(|unit| unit.all).collect::<Vec<_>>());
@@ -227,7 +227,7 @@ impl Aggregate {
 
     fn difference(&self, arms: &[ArmFigures; 2], learning: (u64, u64), legacy: (u64, u64)) -> Difference {
         let [a, b] = Arm::ALL.map(|arm| {
-            let both: Vec<Sums> = self.units(arm).map(|unit| unit.both).filter(|sums| sums.visits > 0.0).collect();
+            let both: Vec<VisitSums> = self.units(arm).map(|unit| unit.both).filter(|sums| sums.visits > 0.0).collect();
             measures(&both)
         });
         Difference {
@@ -250,8 +250,8 @@ struct Measures {
     ban_rate: Figure,
 }
 
-fn measures(hosts: &[Sums]) -> Measures {
-    let pairs = |of: fn(&Sums) -> (f64, f64)| hosts.iter().map(of).collect::<Vec<_>>();
+fn measures(hosts: &[VisitSums]) -> Measures {
+    let pairs = |of: fn(&VisitSums) -> (f64, f64)| hosts.iter().map(of).collect::<Vec<_>>();
     let share = |of| Figure::new(confidence_interval::share(&pairs(of)), Method::WilsonByHost);
     let ratio = |of, seed| Figure::new(confidence_interval::ratio(&pairs(of), seed), Method::BootstrapByHost);
     Measures {

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::ab_test::aggregate::{bucket_of, time_of};
-use crate::ab_test::confidence_interval::{Dice, difference, quantile, ratio, share, wilson};
+use crate::ab_test::confidence_interval::{SplitMix64, difference, quantile, ratio, share, wilson};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Arm, Attempt};
 use fetchwise_types::time::Timestamp;
@@ -20,24 +20,24 @@ fn attempt(host: &str, page: u64, arm: Option<Arm>, fetcher: &str, shadow: Optio
     attempt
 }
 
-fn fold() -> Fold {
-    Fold::new(Window::default(), [("playwright".to_owned(), 15.0)])
+fn aggregate() -> Aggregate {
+    Aggregate::new(Window::default(), [("playwright".to_owned(), 15.0)])
 }
 
 #[test]
 fn a_visit_is_all_its_attempts_and_shares_add_up_to_one() {
-    let mut fold = fold();
+    let mut aggregate = aggregate();
     let both = |n, arm| attempt("a.org", n, Some(arm), "direct_access", Some("playwright"));
     // Blocked, then delivered by another fetcher.
-    fold.observe(&both(1, Arm::Learning).failed(ErrorKind::BlockedCaptcha));
+    aggregate.observe(&both(1, Arm::Learning).failed(ErrorKind::BlockedCaptcha));
     let mut second = attempt("a.org", 1, Some(Arm::Learning), "playwright", Some("playwright")).delivered();
     second.try_no = 2;
-    fold.observe(&second);
-    fold.observe(&both(2, Arm::Learning).failed(ErrorKind::Timeout));
-    fold.observe(&both(3, Arm::Learning).failed(ErrorKind::Blocked403));
-    fold.observe(&both(4, Arm::Learning).delivered());
-    fold.observe(&both(5, Arm::Legacy).delivered());
-    let comparison = fold.comparison();
+    aggregate.observe(&second);
+    aggregate.observe(&both(2, Arm::Learning).failed(ErrorKind::Timeout));
+    aggregate.observe(&both(3, Arm::Learning).failed(ErrorKind::Blocked403));
+    aggregate.observe(&both(4, Arm::Learning).delivered());
+    aggregate.observe(&both(5, Arm::Legacy).delivered());
+    let comparison = aggregate.comparison();
     let [learning, legacy] = &comparison.arms;
     assert_eq!((learning.visits, learning.requests, learning.delivered, legacy.visits), (4, 5, 2, 1));
     let shares = learning.shares.unwrap();
@@ -51,17 +51,17 @@ fn a_visit_is_all_its_attempts_and_shares_add_up_to_one() {
 
 #[test]
 fn visits_that_only_one_arm_could_serve_are_counted_and_not_compared() {
-    let mut fold = fold();
-    fold.observe(&attempt("a.org", 1, Some(Arm::Learning), "playwright", None).delivered());
-    fold.observe(&attempt("b.org", 1, Some(Arm::Legacy), "playwright", Some("playwright")).delivered());
-    fold.observe(&attempt("c.org", 1, None, "playwright", None).delivered());
+    let mut aggregate = aggregate();
+    aggregate.observe(&attempt("a.org", 1, Some(Arm::Learning), "playwright", None).delivered());
+    aggregate.observe(&attempt("b.org", 1, Some(Arm::Legacy), "playwright", Some("playwright")).delivered());
+    aggregate.observe(&attempt("c.org", 1, None, "playwright", None).delivered());
     let mut named = attempt("d.org", 1, Some(Arm::Learning), "playwright", None).delivered();
     named.source = Some("hinted".into());
-    fold.observe(&named);
+    aggregate.observe(&named);
     let mut imported = attempt("e.org", 1, None, "playwright", None).delivered();
     imported.source = None;
-    fold.observe(&imported);
-    let comparison = fold.comparison();
+    aggregate.observe(&imported);
+    let comparison = aggregate.comparison();
     assert_eq!(comparison.arms.each_ref().map(|arm| arm.visits), [2, 1]);
     assert_eq!((comparison.named, comparison.unknown, comparison.difference), (1, 1, None));
 }
@@ -69,28 +69,28 @@ fn visits_that_only_one_arm_could_serve_are_counted_and_not_compared() {
 #[test]
 fn a_visit_belongs_to_the_window_in_which_it_began() {
     let at = |n| Some(Timestamp::from_millis(BEGIN + n));
-    let mut fold = Fold::new(Window { since: at(2), until: at(4) }, []);
+    let mut aggregate = Aggregate::new(Window { since: at(2), until: at(4) }, []);
     for page in 1..=5 {
         let first = attempt("a.org", page, Some(Arm::Legacy), "playwright", None);
-        fold.observe(&first.clone().failed(ErrorKind::Timeout));
+        aggregate.observe(&first.clone().failed(ErrorKind::Timeout));
         let mut late = first.delivered();
         (late.try_no, late.attempted_at) = (2, Timestamp::from_millis(BEGIN + 1000));
-        fold.observe(&late);
+        aggregate.observe(&late);
     }
-    let legacy = &fold.comparison().arms[1];
+    let legacy = &aggregate.comparison().arms[1];
     assert_eq!((legacy.visits, legacy.requests, legacy.delivered), (2, 4, 2));
 }
 
 #[test]
 fn agreement_names_the_hosts_and_what_differs_with_its_price() {
-    let mut fold = fold();
+    let mut aggregate = aggregate();
     for page in 0..6 {
-        fold.observe(&attempt("a.org", page, Some(Arm::Legacy), "playwright", Some("direct_access")).delivered());
-        fold.observe(&attempt("b.org", page, Some(Arm::Legacy), "playwright", Some("playwright")).delivered());
+        aggregate.observe(&attempt("a.org", page, Some(Arm::Legacy), "playwright", Some("direct_access")).delivered());
+        aggregate.observe(&attempt("b.org", page, Some(Arm::Legacy), "playwright", Some("playwright")).delivered());
     }
     // The learning arm's shadow is the table's choice.
-    fold.observe(&attempt("c.org", 0, Some(Arm::Learning), "direct_access", Some("playwright")).delivered());
-    let agreement = fold.agreement(1);
+    aggregate.observe(&attempt("c.org", 0, Some(Arm::Learning), "direct_access", Some("playwright")).delivered());
+    let agreement = aggregate.agreement(1);
     assert_eq!((agreement.asked, agreement.agreed), (13, 6));
     assert!((agreement.agreed_share.unwrap() + agreement.differed_share.unwrap() - 1.0).abs() < 1e-12);
     let pair = &agreement.pairs[0];
@@ -104,7 +104,7 @@ fn agreement_names_the_hosts_and_what_differs_with_its_price() {
 /// Arms with hosts from one population: visits follow Zipf's law, half of the hosts nearly always succeed, a tenth
 /// nearly never.
 struct World {
-    dice: Dice,
+    dice: SplitMix64,
     hosts: Vec<(Arm, f64)>,
     /// Cumulative traffic, for drawing a host.
     traffic: Vec<f64>,
@@ -114,7 +114,7 @@ impl World {
     /// Returns a world of `hosts` hosts. Learning has the fraction `learning` of them, where it delivers less by
     /// `worse`.
     fn new(seed: u64, hosts: usize, learning: f64, worse: f64) -> Self {
-        let mut dice = Dice::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+        let mut dice = SplitMix64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let (mut all, mut traffic, mut sum) = (Vec::new(), Vec::new(), 0.0);
         for n in 0..hosts {
             let arm = if dice.unit() < learning { Arm::Learning } else { Arm::Legacy };
@@ -132,22 +132,22 @@ impl World {
         Self { dice, hosts: all, traffic }
     }
 
-    fn visit(&mut self, fold: &mut Fold) {
+    fn visit(&mut self, aggregate: &mut Aggregate) {
         let draw = self.dice.unit() * self.traffic.last().unwrap();
         let host = self.traffic.partition_point(|sum| *sum < draw).min(self.hosts.len() - 1);
         let (arm, good) = self.hosts[host];
         let is_good = self.dice.unit() < good;
-        fold.count_visit(&format!("h{host}"), arm, is_good);
+        aggregate.count_visit(&format!("h{host}"), arm, is_good);
     }
 }
 
-impl Fold {
+impl Aggregate {
     /// Counts a visit of one request that both arms could have served.
     fn count_visit(&mut self, host: &str, arm: Arm, is_good: bool) {
         let number = self.host_number(host);
         let unit = self.hosts[number].arms[arm as usize].get_or_insert_default();
         let good = f64::from(u8::from(is_good));
-        let sums = crate::ab_test::aggregate::Sums {
+        let sums = crate::ab_test::aggregate::VisitSums {
             visits: 1.0,
             delivered: good,
             requests: 1.0,
@@ -161,11 +161,11 @@ impl Fold {
 
 /// Returns the number of visits after which learning is rolled back, if it is.
 fn fall(world: &mut World, visits: u64, settings: &GuardSettings) -> Option<u64> {
-    let (mut fold, mut looks) = (fold(), Looks::default());
+    let (mut aggregate, mut looks) = (aggregate(), InterimLooks::default());
     for n in 1..=visits {
-        world.visit(&mut fold);
-        // Looks are periodic, not at each visit.
-        if n % 20 == 0 && looks.look(&fold, settings).is_some_and(|look| look.is_worse) {
+        world.visit(&mut aggregate);
+        // InterimLooks are periodic, not at each visit.
+        if n % 20 == 0 && looks.look(&aggregate, settings).is_some_and(|look| look.is_worse) {
             return Some(n);
         }
     }
@@ -243,14 +243,14 @@ const VISITS: u64 = 20_000;
 /// Returns whether a test that treats each look as the only one would have rolled back.
 fn looks_by_themselves(run: u64, share: f64) -> bool {
     let mut world = World::new(run + 1, 1000, share, 0.0);
-    let (mut fold, mut looks) = (fold(), Looks::default());
+    let (mut aggregate, mut looks) = (aggregate(), InterimLooks::default());
     for n in 1..=VISITS {
-        world.visit(&mut fold);
+        world.visit(&mut aggregate);
         if n % 20 == 0 {
-            let mut one = Looks { made: 0, next_at: looks.next_at };
+            let mut one = InterimLooks { made: 0, next_at: looks.next_at };
             // Half of 10 % is the part of the first look.
             let settings = GuardSettings { confidence: 0.9, ..settings() };
-            let found = one.look(&fold, &settings);
+            let found = one.look(&aggregate, &settings);
             looks.next_at = one.next_at;
             if found.is_some_and(|look| look.is_worse) {
                 return true;
@@ -262,13 +262,13 @@ fn looks_by_themselves(run: u64, share: f64) -> bool {
 
 #[test]
 fn looks_spend_their_error_and_come_as_the_smaller_arm_grows() {
-    let (mut fold, mut looks) = (fold(), Looks::default());
+    let (mut aggregate, mut looks) = (aggregate(), InterimLooks::default());
     let settings = GuardSettings { visits_min: 40, hosts_min: 5, ..GuardSettings::default() };
     let (mut found, mut spent): (Vec<Look>, f64) = (Vec::new(), 0.0);
     for n in 0..400u64 {
-        fold.count_visit(&format!("a{}", n % 10), Arm::Legacy, true);
-        fold.count_visit(&format!("b{}", n % 10), Arm::Learning, true);
-        found.extend(looks.look(&fold, &settings));
+        aggregate.count_visit(&format!("a{}", n % 10), Arm::Legacy, true);
+        aggregate.count_visit(&format!("b{}", n % 10), Arm::Learning, true);
+        found.extend(looks.look(&aggregate, &settings));
     }
     found.iter().for_each(|look| spent += look.alpha);
     assert!(found.len() > 8 && spent < 0.05, "{} looks, {spent}", found.len());
@@ -280,7 +280,7 @@ fn looks_spend_their_error_and_come_as_the_smaller_arm_grows() {
 fn intervals_cover_the_truth_where_hosts_differ() {
     let (runs, mut shares, mut ratios, mut naive) = (200, 0, 0, 0);
     for run in 0..runs {
-        let mut dice = Dice::new(run + 7);
+        let mut dice = SplitMix64::new(run + 7);
         let hosts: Vec<(f64, f64)> = (0..60)
             .map(|_| {
                 // Hosts that always or never succeed, with one to forty visits.

@@ -20,7 +20,7 @@ use super::report::costs_of;
 use crate::ab_test::{Aggregate, GuardSettings, Window};
 use crate::backoff::LinkState;
 use crate::journal::{self, Entry};
-use crate::rollout::state_file::{FILE, Fallen, Kept, Stage};
+use crate::rollout::state_file::{FILE, FallbackRecord, RolloutState, Stage};
 use crate::router::{Fallback, Mode};
 use crate::selector::{Released, Selector, Sink, SinkError};
 use fetchwise_types::attempt::Attempt;
@@ -43,7 +43,7 @@ pub enum Event {
     /// Learning is tried again automatically, as the settings say.
     Retried(Fallback),
     /// The state could not be saved: a restart will not have it.
-    NotKept(String),
+    NotSaved(String),
 }
 
 impl fmt::Display for Event {
@@ -60,15 +60,13 @@ impl fmt::Display for Event {
                 rfc3339::format(why.at),
                 why.reason
             ),
-            Self::Resumed => {
-                f.write_str("rollout: learning is back in service, with a new stage")
-            }
+            Self::Resumed => f.write_str("rollout: learning is back in service, with a new stage"),
             Self::Retried(why) => write!(
                 f,
                 "rollout: learning was out of service since {} and is tried again, with a new stage",
                 rfc3339::format(why.at)
             ),
-            Self::NotKept(error) => write!(f, "rollout: cannot save the state, a restart will not have it: {error}"),
+            Self::NotSaved(error) => write!(f, "rollout: cannot save the state, a restart will not have it: {error}"),
         }
     }
 }
@@ -83,8 +81,8 @@ pub struct Guard {
 #[derive(Debug)]
 struct State {
     settings: GuardSettings,
-    kept: Kept,
-    fold: Aggregate,
+    saved: RolloutState,
+    aggregate: Aggregate,
     /// Modification time of the file that `saved` was read from.
     written: Option<SystemTime>,
     /// Whether attempts are counted.
@@ -104,10 +102,10 @@ impl Guard {
         selector: &Selector,
         settings: GuardSettings,
     ) -> Result<(Arc<Self>, Vec<Event>), RolloutError> {
-        let kept = Kept::read(dir)?.unwrap_or_default();
-        let fold = Aggregate::new(Window::default(), costs_of(selector));
+        let kept = RolloutState::read(dir)?.unwrap_or_default();
+        let aggregate = Aggregate::new(Window::default(), costs_of(selector));
         let written = written(dir);
-        let state = State { settings, kept, fold, written, counts: false };
+        let state = State { settings, saved: kept, aggregate, written, counts: false };
         let guard = Self { dir: dir.to_owned(), state: Mutex::new(state) };
         let mut events = Vec::new();
         guard.bring_up(selector, &mut events)?;
@@ -125,8 +123,8 @@ impl Guard {
     }
 
     /// Returns the state of the rollout.
-    pub fn kept(&self) -> Kept {
-        self.lock().kept.clone()
+    pub fn state(&self) -> RolloutState {
+        self.lock().saved.clone()
     }
 
     /// Puts learning back into service on behalf of an operator: a new stage begins, without earlier results. Returns
@@ -136,14 +134,14 @@ impl Guard {
     /// [`RolloutError`] when the state cannot be saved. Learning is back in this process anyway.
     pub fn resume(&self, selector: &Selector) -> Result<Option<Fallback>, RolloutError> {
         let (mut state, now) = (self.lock(), selector.now());
-        let lifted = state.kept.resume(now).map(|fallen| fallen.why());
+        let lifted = state.saved.resume(now).map(|fallen| fallen.why());
         selector.resume();
         if lifted.is_none() {
             return Ok(None);
         }
-        let since = state.kept.stage.as_ref().map(|stage| stage.began);
-        state.fold = state.fold.anew(Window { since: since.or(Some(now)), until: None });
-        state.kept.write(&self.dir)?;
+        let since = state.saved.stage.as_ref().map(|stage| stage.began);
+        state.aggregate = state.aggregate.with_window(Window { since: since.or(Some(now)), until: None });
+        state.saved.write(&self.dir)?;
         state.written = written(&self.dir);
         Ok(lifted)
     }
@@ -152,11 +150,11 @@ impl Guard {
     /// moment, during which attempts are still counted.
     pub fn tick(&self, selector: &Selector) -> Vec<Event> {
         let (now, mut events) = (selector.now(), Vec::new());
-        self.hear_operator(selector, now, &mut events);
+        self.read_operator_changes(selector, now, &mut events);
         let mut state = self.lock();
         if !state.settings.is_on {
             // An operator may have taken learning out of service by hand, which the guard must not undo.
-            if state.kept.fallen_back.as_ref().map(Fallen::why).as_ref() == selector.fallen_back().as_deref()
+            if state.saved.fallen_back.as_ref().map(FallbackRecord::why).as_ref() == selector.fallen_back().as_deref()
                 && selector.fallen_back().is_some()
             {
                 selector.resume();
@@ -165,13 +163,13 @@ impl Guard {
             state.counts = false;
             return events;
         }
-        if let Some(fallen) = &state.kept.fallen_back {
+        if let Some(fallen) = &state.saved.fallen_back {
             let why = fallen.why();
             if selector.fallen_back().is_none() {
                 selector.fall_back(why);
-            } else if state.is_rested(why.at, now) {
-                state.kept.fallen_back = None;
-                state.kept.begin_anew(now);
+            } else if state.is_due_for_retry(why.at, now) {
+                state.saved.fallen_back = None;
+                state.saved.restart_stage(now);
                 selector.resume();
                 events.push(Event::Retried(why));
                 self.keep(&mut state, &mut events);
@@ -180,36 +178,36 @@ impl Guard {
             }
         }
         self.begin_stage(&mut state, selector, now, &mut events);
-        let (settings, looks) = (state.settings.clone(), state.kept.looks);
-        if !state.counts || !looks.is_due(&state.fold, &settings) {
+        let (settings, looks) = (state.settings.clone(), state.saved.looks);
+        if !state.counts || !looks.is_due(&state.aggregate, &settings) {
             return events;
         }
         // No attempt waits for a look.
-        let fold = state.fold.clone();
+        let aggregate = state.aggregate.clone();
         drop(state);
-        self.look(selector, &fold, &settings, now, &mut events);
+        self.look(selector, &aggregate, &settings, now, &mut events);
         events
     }
 
     fn look(
         &self,
         selector: &Selector,
-        fold: &Aggregate,
+        aggregate: &Aggregate,
         settings: &GuardSettings,
         now: Timestamp,
         events: &mut Vec<Event>,
     ) {
-        let mut looks = self.lock().kept.looks;
-        let Some(look) = looks.look(fold, settings) else { return };
+        let mut looks = self.lock().saved.looks;
+        let Some(look) = looks.look(aggregate, settings) else { return };
         let mut state = self.lock();
-        state.kept.looks = looks;
-        state.kept.last_look = Some(look.clone());
+        state.saved.looks = looks;
+        state.saved.last_look = Some(look.clone());
         if look.is_worse {
             let router = selector.router();
             let reason = look.to_string();
             let why = Fallback { at: now, from: router.mode, split_share: router.split_share, reason };
-            state.kept.fallen_back = Some(Fallen::new(&why, look));
-            state.kept.falls = state.kept.falls.saturating_add(1);
+            state.saved.fallen_back = Some(FallbackRecord::new(&why, look));
+            state.saved.falls = state.saved.falls.saturating_add(1);
             state.counts = false;
             selector.fall_back(why.clone());
             events.push(Event::FellBack(why));
@@ -223,7 +221,7 @@ impl Guard {
         if !state.settings.is_on {
             return Ok(());
         }
-        if let Some(fallen) = &state.kept.fallen_back {
+        if let Some(fallen) = &state.saved.fallen_back {
             selector.fall_back(fallen.why());
             if !selector.router().table.is_empty() {
                 events.push(Event::StillFallen(fallen.why()));
@@ -251,17 +249,17 @@ impl Guard {
         }
         let stage = Stage::of(&router, now);
         let counts = router.mode == Mode::Split;
-        match &state.kept.stage {
+        match &state.saved.stage {
             Some(kept) if kept.is_like(&stage) => {
                 let window = Window { since: Some(kept.began), until: None };
-                if counts && state.fold.window() != window {
-                    state.fold = state.fold.anew(window);
+                if counts && state.aggregate.window() != window {
+                    state.aggregate = state.aggregate.with_window(window);
                 }
             }
             _ => {
-                state.fold = state.fold.anew(Window { since: Some(now), until: None });
-                state.kept.stage = Some(stage);
-                state.kept.begin_anew(now);
+                state.aggregate = state.aggregate.with_window(Window { since: Some(now), until: None });
+                state.saved.stage = Some(stage);
+                state.saved.restart_stage(now);
                 self.keep(state, events);
             }
         }
@@ -269,34 +267,35 @@ impl Guard {
     }
 
     /// Reads the file again if an operator has written or removed it.
-    fn hear_operator(&self, selector: &Selector, now: Timestamp, events: &mut Vec<Event>) {
+    fn read_operator_changes(&self, selector: &Selector, now: Timestamp, events: &mut Vec<Event>) {
         let written = written(&self.dir);
         let mut state = self.lock();
         if written == state.written {
             return;
         }
         // An unreadable file is ignored.
-        let Ok(kept) = Kept::read(&self.dir) else { return };
+        let Ok(kept) = RolloutState::read(&self.dir) else { return };
         state.written = written;
-        let is_lifted = state.kept.fallen_back.is_some() && kept.as_ref().is_none_or(|kept| kept.fallen_back.is_none());
+        let is_lifted =
+            state.saved.fallen_back.is_some() && kept.as_ref().is_none_or(|kept| kept.fallen_back.is_none());
         match kept {
-            Some(kept) => state.kept = kept,
+            Some(kept) => state.saved = kept,
             None => {
-                state.kept.resume(now);
+                state.saved.resume(now);
             }
         }
         if is_lifted {
             selector.resume();
-            let since = state.kept.stage.as_ref().map(|stage| stage.began);
-            state.fold = state.fold.anew(Window { since: since.or(Some(now)), until: None });
+            let since = state.saved.stage.as_ref().map(|stage| stage.began);
+            state.aggregate = state.aggregate.with_window(Window { since: since.or(Some(now)), until: None });
             events.push(Event::Resumed);
         }
     }
 
     fn keep(&self, state: &mut State, events: &mut Vec<Event>) {
-        match state.kept.write(&self.dir) {
+        match state.saved.write(&self.dir) {
             Ok(()) => state.written = written(&self.dir),
-            Err(error) => events.push(Event::NotKept(error.to_string())),
+            Err(error) => events.push(Event::NotSaved(error.to_string())),
         }
     }
 
@@ -309,14 +308,14 @@ impl Guard {
 impl State {
     fn count(&mut self, attempt: &Attempt) {
         if self.counts {
-            self.fold.observe(attempt);
+            self.aggregate.observe(attempt);
         }
     }
 
     /// Returns whether learning has been out of service long enough to be tried again.
-    fn is_rested(&self, since: Timestamp, now: Timestamp) -> bool {
+    fn is_due_for_retry(&self, since: Timestamp, now: Timestamp) -> bool {
         let Some(first) = self.settings.retry_after else { return false };
-        let doubled = 1u32.checked_shl(self.kept.falls.saturating_sub(1)).unwrap_or(u32::MAX);
+        let doubled = 1u32.checked_shl(self.saved.falls.saturating_sub(1)).unwrap_or(u32::MAX);
         now.since(since) >= first.saturating_mul(doubled).min(MAX_RETRY)
     }
 }

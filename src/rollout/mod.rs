@@ -13,8 +13,8 @@ mod state_file;
 #[cfg(test)]
 mod tests;
 
-pub use crate::rollout::auto_rollback::{Event, Guard, CountingSink};
-pub use crate::rollout::state_file::{FILE, Fallen, Kept, KeptError, Stage};
+pub use crate::rollout::auto_rollback::{CountingSink, Event, Guard};
+pub use crate::rollout::state_file::{FILE, FallbackRecord, RolloutState, RolloutStateError, Stage};
 pub use report::{Rollout, RolloutSummary, ShadowWorth, Worth, costs_of, read, window_of};
 
 use crate::journal::JournalError;
@@ -25,7 +25,7 @@ use crate::journal::JournalError;
 pub enum RolloutError {
     /// The state file cannot be read or written.
     #[error(transparent)]
-    Kept(#[from] KeptError),
+    State(#[from] RolloutStateError),
     /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),

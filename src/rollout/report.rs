@@ -6,10 +6,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::RolloutError;
-use crate::ab_test::{Agreement, Comparison, Aggregate, Look, Window};
+use crate::ab_test::{Aggregate, Agreement, Comparison, Look, Window};
 use crate::journal::{self, Entry};
 use crate::off_policy::{Estimate, Evaluation, OffPolicyEvaluator};
-use crate::rollout::state_file::{Fallen, Kept, Stage};
+use crate::rollout::state_file::{FallbackRecord, RolloutState, Stage};
 use crate::selector::Selector;
 use fetchwise_types::attempt::{Arm, Attempt};
 use fetchwise_types::rfc3339;
@@ -28,7 +28,7 @@ pub struct Rollout {
     /// The current stage; null if no router table was ever used.
     pub stage: Option<Stage>,
     /// Set while learning is out of service.
-    pub fallen_back: Option<Fallen>,
+    pub fallen_back: Option<FallbackRecord>,
     /// Time at which an operator last resumed learning.
     pub resumed_at: Option<String>,
     /// Number of interim looks within the stage.
@@ -103,14 +103,14 @@ impl From<Evaluation> for ShadowWorth {
 /// Collects attempts one by one, oldest first, for a report.
 #[derive(Debug)]
 pub struct RolloutSummary {
-    fold: Aggregate,
+    aggregate: Aggregate,
     shadow: Option<OffPolicyEvaluator>,
 }
 
 impl RolloutSummary {
     /// Returns a summary without attempts. `costs` are those of fetchers, for example [`costs_of`] a selector.
     pub fn new(window: Window, costs: impl IntoIterator<Item = (String, f64)>) -> Self {
-        Self { fold: Aggregate::new(window, costs), shadow: None }
+        Self { aggregate: Aggregate::new(window, costs), shadow: None }
     }
 
     /// Estimates the worth of learning in visits that the table served, too. `selector` must have no evidence, and the
@@ -124,8 +124,8 @@ impl RolloutSummary {
 
     /// Adds an attempt. Attempts before the window count as well: estimates within it rest on them.
     pub fn observe(&mut self, attempt: &Attempt) {
-        self.fold.observe(attempt);
-        let is_in = self.fold.window().has(attempt.attempted_at);
+        self.aggregate.observe(attempt);
+        let is_in = self.aggregate.window().has(attempt.attempted_at);
         match &mut self.shadow {
             Some(shadow) if is_in => shadow.add(attempt),
             Some(shadow) => shadow.learn(attempt),
@@ -134,9 +134,9 @@ impl RolloutSummary {
     }
 
     /// Returns the report, with the saved state of the current stage.
-    pub fn finish(self, kept: Option<Kept>) -> Rollout {
-        let (kept, window) = (kept.unwrap_or_default(), self.fold.window());
-        let agreement = self.fold.agreement(MAX_HOSTS);
+    pub fn finish(self, kept: Option<RolloutState>) -> Rollout {
+        let (kept, window) = (kept.unwrap_or_default(), self.aggregate.window());
+        let agreement = self.aggregate.agreement(MAX_HOSTS);
         let evaluation = self.shadow.map(OffPolicyEvaluator::finish).filter(|found| found.fetches > 0);
         Rollout {
             since: window.since.map(rfc3339::format),
@@ -147,7 +147,7 @@ impl RolloutSummary {
             looks: kept.looks.made,
             next_look_at: (kept.looks.made > 0).then_some(kept.looks.next_at),
             last_look: kept.last_look,
-            comparison: self.fold.comparison(),
+            comparison: self.aggregate.comparison(),
             agreement,
             shadow: evaluation.map(ShadowWorth::from),
         }
@@ -178,23 +178,23 @@ pub fn read(
     costs: impl IntoIterator<Item = (String, f64)>,
     shadow: Option<Selector>,
 ) -> Result<Rollout, RolloutError> {
-    let kept = Kept::read(dir)?;
+    let kept = RolloutState::read(dir)?;
     let window = window.unwrap_or_else(|| window_of(kept.as_ref()));
-    let mut fold = RolloutSummary::new(window, costs);
+    let mut aggregate = RolloutSummary::new(window, costs);
     if let Some(selector) = shadow {
-        fold = fold.with_shadow(selector);
+        aggregate = aggregate.with_shadow(selector);
     }
     journal::replay(dir, |_, entry| {
         if let Entry::Attempt(attempt) = entry {
-            fold.observe(&attempt);
+            aggregate.observe(&attempt);
         }
     })?;
-    Ok(fold.finish(kept))
+    Ok(aggregate.finish(kept))
 }
 
 /// Returns the window of the current stage: up to now, or until learning was taken out of service. Later visits of the
 /// table are not comparable with earlier ones of learning.
-pub fn window_of(kept: Option<&Kept>) -> Window {
+pub fn window_of(kept: Option<&RolloutState>) -> Window {
     let stage = kept.and_then(|kept| kept.stage.as_ref());
     let fallen = kept.and_then(|kept| kept.fallen_back.as_ref());
     Window { since: stage.map(|stage| stage.began), until: fallen.map(|fallen| fallen.at) }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::ab_test::{Look, InterimLooks};
+use crate::ab_test::{InterimLooks, Look};
 use crate::router::{Fallback, Mode, Router};
 use fetchwise_types::time::Timestamp;
 
@@ -25,7 +25,7 @@ const VERSION: u32 = 1;
 /// The error of a rollout's state file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum KeptError {
+pub enum RolloutStateError {
     /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
@@ -101,7 +101,7 @@ impl Stage {
 /// The state while learning is out of service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Fallen {
+pub struct FallbackRecord {
     /// Start of the fallback.
     #[serde(with = "time_as_text")]
     pub at: Timestamp,
@@ -115,7 +115,7 @@ pub struct Fallen {
     pub look: Option<Look>,
 }
 
-impl Fallen {
+impl FallbackRecord {
     pub(super) fn new(why: &Fallback, look: Look) -> Self {
         Self {
             at: why.at,
@@ -140,7 +140,7 @@ impl Fallen {
 /// The saved state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Kept {
+pub struct RolloutState {
     /// The version of the file's layout.
     pub version: u32,
     /// The current stage.
@@ -153,7 +153,7 @@ pub struct Kept {
     pub last_look: Option<Look>,
     /// Set while learning is out of service.
     #[serde(default)]
-    pub fallen_back: Option<Fallen>,
+    pub fallen_back: Option<FallbackRecord>,
     /// Number of fallbacks since an operator last resumed learning.
     #[serde(default)]
     pub falls: u32,
@@ -162,7 +162,7 @@ pub struct Kept {
     pub resumed_at: Option<Timestamp>,
 }
 
-impl Default for Kept {
+impl Default for RolloutState {
     fn default() -> Self {
         Self {
             version: VERSION,
@@ -176,19 +176,19 @@ impl Default for Kept {
     }
 }
 
-impl Kept {
+impl RolloutState {
     /// Reads the state in a data directory; `None` if no rollout was ever started.
     ///
     /// # Errors
     /// [`RolloutStateError`] when there is a file that cannot be read.
-    pub fn read(dir: &Path) -> Result<Option<Self>, KeptError> {
+    pub fn read(dir: &Path) -> Result<Option<Self>, RolloutStateError> {
         let path = dir.join(FILE);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(KeptError::Read { path, source }),
+            Err(source) => return Err(RolloutStateError::Read { path, source }),
         };
-        let wrong = |reason: String| KeptError::Content { path: path.clone(), reason };
+        let wrong = |reason: String| RolloutStateError::Content { path: path.clone(), reason };
         let kept: Self = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         match kept.version {
             VERSION => Ok(Some(kept)),
@@ -200,7 +200,7 @@ impl Kept {
     ///
     /// # Errors
     /// [`RolloutStateError::Write`].
-    pub fn write(&self, dir: &Path) -> Result<(), KeptError> {
+    pub fn write(&self, dir: &Path) -> Result<(), RolloutStateError> {
         let path = dir.join(FILE);
         let new = dir.join(format!("{FILE}.{}.new", std::process::id()));
         let write = || {
@@ -214,21 +214,21 @@ impl Kept {
             // it later.
             File::open(dir).and_then(|dir| dir.sync_all()).or(Ok(()))
         };
-        write().map_err(|source| KeptError::Write { path: path.clone(), source })
+        write().map_err(|source| RolloutStateError::Write { path: path.clone(), source })
     }
 
     /// Puts learning back into service on behalf of an operator: the next stage begins `now`, without earlier results.
     /// Returns the fallback that ended.
-    pub fn resume(&mut self, now: Timestamp) -> Option<Fallen> {
+    pub fn resume(&mut self, now: Timestamp) -> Option<FallbackRecord> {
         let lifted = self.fallen_back.take()?;
         self.falls = 0;
-        self.begin_anew(now);
+        self.restart_stage(now);
         self.resumed_at = Some(now);
         Some(lifted)
     }
 
     /// Restarts the same stage at `now`, without its previous looks.
-    pub(super) fn begin_anew(&mut self, now: Timestamp) {
+    pub(super) fn restart_stage(&mut self, now: Timestamp) {
         if let Some(stage) = &mut self.stage {
             stage.began = now;
         }
@@ -284,14 +284,17 @@ mod tests {
     #[test]
     fn a_written_state_reads_back_and_invalid_content_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(Kept::read(dir.path()).unwrap(), None);
+        assert_eq!(RolloutState::read(dir.path()).unwrap(), None);
         let now = Timestamp::from_millis(1_790_000_000_123);
-        let kept = Kept { stage: Some(Stage::of(&router(Mode::Split, 0.05, "a.org"), now)), ..Kept::default() };
+        let kept = RolloutState {
+            stage: Some(Stage::of(&router(Mode::Split, 0.05, "a.org"), now)),
+            ..RolloutState::default()
+        };
         kept.write(dir.path()).unwrap();
-        assert_eq!(Kept::read(dir.path()).unwrap().as_ref(), Some(&kept));
+        assert_eq!(RolloutState::read(dir.path()).unwrap().as_ref(), Some(&kept));
         for bad in ["", "{", "{\"version\": 99}", "[]"] {
             fs::write(dir.path().join(FILE), bad).unwrap();
-            let error = Kept::read(dir.path()).unwrap_err().to_string();
+            let error = RolloutState::read(dir.path()).unwrap_err().to_string();
             assert!(error.contains("remove it to begin a new stage"), "{error}");
         }
     }

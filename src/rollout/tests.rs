@@ -100,12 +100,12 @@ fn a_restart_continues_the_looks_of_the_stage() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = Crawl::begin(dir.path(), BEGIN, Mode::Split, settings());
     first.visit(3, false);
-    let (kept, at) = (first.guard.kept(), first.end());
+    let (kept, at) = (first.guard.state(), first.end());
     assert!(kept.looks.made > 0 && kept.fallen_back.is_none(), "{kept:?}");
     let mut second = Crawl::begin(dir.path(), at, Mode::Split, settings());
-    assert_eq!(second.guard.kept(), kept.clone());
+    assert_eq!(second.guard.state(), kept.clone());
     second.visit(4, false);
-    let later = second.guard.kept();
+    let later = second.guard.state();
     // Without the earlier visits the next look would have waited for as many new ones.
     assert!(later.looks.made > kept.looks.made && later.stage == kept.stage, "{later:?}");
     let learning = later.last_look.unwrap().visits[0];
@@ -117,18 +117,18 @@ fn a_fallback_outlives_the_process_and_other_modes_until_an_operator_resumes() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = Crawl::begin(dir.path(), BEGIN, Mode::Split, settings());
     first.visit(4, true);
-    assert!(first.fell() && first.selector.fallen_back().is_some(), "{:?}", first.guard.kept());
+    assert!(first.fell() && first.selector.fallen_back().is_some(), "{:?}", first.guard.state());
     let at = first.end().saturating_add(40 * DAY);
     let mut second = Crawl::begin(dir.path(), at, Mode::Learning, settings());
     assert!(matches!(second.events[..], [Event::StillFallen(_)]), "{:?}", second.events);
     second.visit(2, true);
     assert_eq!(second.events.len(), 1, "time alone does not resume it: {:?}", second.events);
-    let mut kept = Kept::read(dir.path()).unwrap().unwrap();
+    let mut kept = RolloutState::read(dir.path()).unwrap().unwrap();
     assert!(kept.resume(second.clock.now()).is_some());
     kept.write(dir.path()).unwrap();
     second.tick();
     assert_eq!(second.events.last(), Some(&Event::Resumed));
-    assert!(second.selector.fallen_back().is_none() && second.guard.kept().looks.made == 0);
+    assert!(second.selector.fallen_back().is_none() && second.guard.state().looks.made == 0);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn retries_come_after_the_configured_time_and_then_after_twice_as_long() {
         crawl.events.clear();
         crawl.visit(6, true);
         assert!(crawl.fell());
-        let fell = crawl.guard.kept().fallen_back.unwrap().at;
+        let fell = crawl.guard.state().fallen_back.unwrap().at;
         crawl.clock.set(fell.saturating_add(rest * DAY - Duration::from_secs(1)));
         crawl.tick();
         assert!(crawl.selector.fallen_back().is_some(), "not before {rest} days");
@@ -156,17 +156,17 @@ fn another_mode_or_table_is_another_stage() {
     let dir = tempfile::tempdir().unwrap();
     let mut crawl = Crawl::begin(dir.path(), BEGIN, Mode::Split, settings());
     crawl.visit(2, false);
-    let before = crawl.guard.kept();
+    let before = crawl.guard.state();
     crawl.selector.set_split_share(0.9).unwrap();
     crawl.visit(1, false);
-    let after = crawl.guard.kept();
+    let after = crawl.guard.state();
     assert!(after.stage.unwrap().began > before.stage.unwrap().began && after.looks.made <= 1);
     // A manual fetch without a table does not belong to the rollout.
     let at = crawl.end();
     let selector = Selector::builder().clock(Arc::new(Clock::fixed(at))).build().unwrap();
     let (guard, _) = Guard::open(dir.path(), &selector, settings()).unwrap();
     guard.tick(&selector);
-    assert_eq!(guard.kept().stage.unwrap().split_share, 0.9);
+    assert_eq!(guard.state().stage.unwrap().split_share, 0.9);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_state_that_cannot_be_saved_is_reported_and_applies_anyway() {
     let (guard, _) = Guard::open(&gone, &crawl.selector, settings()).unwrap();
     std::fs::remove_dir_all(&gone).unwrap();
     crawl.selector.set_split_share(0.9).unwrap();
-    assert!(matches!(guard.tick(&crawl.selector)[..], [Event::NotKept(_)]));
+    assert!(matches!(guard.tick(&crawl.selector)[..], [Event::NotSaved(_)]));
     crawl.tick();
 }
 
