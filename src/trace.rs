@@ -25,7 +25,7 @@ pub(crate) struct Span {
 }
 
 /// Guard that keeps a span entered.
-pub(crate) struct Entered<'s> {
+pub(crate) struct SpanGuard<'s> {
     #[cfg(feature = "tracing")]
     _entered: tracing::span::Entered<'s>,
     #[cfg(not(feature = "tracing"))]
@@ -34,10 +34,10 @@ pub(crate) struct Entered<'s> {
 
 /// URL without user info.
 #[cfg(feature = "tracing")]
-struct Bare<'u>(&'u Url);
+struct WithoutUserInfo<'u>(&'u Url);
 
 #[cfg(feature = "tracing")]
-impl std::fmt::Display for Bare<'_> {
+impl std::fmt::Display for WithoutUserInfo<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         use url::Position;
 
@@ -68,7 +68,7 @@ impl Span {
         span!(
             tracing::Level::INFO,
             "visit",
-            url = %Bare(url),
+            url = %WithoutUserInfo(url),
             link = tracing::field::Empty,
             end = tracing::field::Empty,
             error = tracing::field::Empty,
@@ -102,7 +102,7 @@ impl Span {
             parent: &self.span,
             tracing::Level::INFO,
             "attempt",
-            url = %Bare(url),
+            url = %WithoutUserInfo(url),
             fetcher,
             source = take.source.name(),
             rule = take.rule.name(),
@@ -151,7 +151,7 @@ impl Span {
             parent: &self.span,
             tracing::Level::INFO,
             "fetch",
-            url = %Bare(url),
+            url = %WithoutUserInfo(url),
             fetcher,
             status = tracing::field::Empty,
             bytes = tracing::field::Empty,
@@ -168,7 +168,7 @@ impl Span {
         self.span
             .record("status", status)
             .record("bytes", bytes)
-            .record("final_url", tracing::field::display(Bare(final_url)));
+            .record("final_url", tracing::field::display(WithoutUserInfo(final_url)));
     }
 
     /// Records that there was no response.
@@ -214,8 +214,8 @@ impl Span {
 
     /// Enters the span until the end of the scope.
     #[inline]
-    pub(crate) fn enter(&self) -> Entered<'_> {
-        Entered {
+    pub(crate) fn enter(&self) -> SpanGuard<'_> {
+        SpanGuard {
             #[cfg(feature = "tracing")]
             _entered: self.span.enter(),
             #[cfg(not(feature = "tracing"))]
@@ -271,10 +271,10 @@ mod tests {
 
     #[test]
     fn urls_are_recorded_without_user_info() {
-        let bare = |text: &str| Bare(&Url::parse(text).unwrap()).to_string();
-        assert_eq!(bare("https://user:secret@e.org:8443/a?b#c"), "https://e.org:8443/a?b#c");
-        assert_eq!(bare("https://user@e.org/"), "https://e.org/");
-        assert_eq!(bare("https://:secret@e.org/"), "https://e.org/");
-        assert_eq!(bare("https://e.org/a@b"), "https://e.org/a@b");
+        let shown = |text: &str| WithoutUserInfo(&Url::parse(text).unwrap()).to_string();
+        assert_eq!(shown("https://user:secret@e.org:8443/a?b#c"), "https://e.org:8443/a?b#c");
+        assert_eq!(shown("https://user@e.org/"), "https://e.org/");
+        assert_eq!(shown("https://:secret@e.org/"), "https://e.org/");
+        assert_eq!(shown("https://e.org/a@b"), "https://e.org/a@b");
     }
 }

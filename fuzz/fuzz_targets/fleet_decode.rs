@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fetchwise::journal::replication::LinkFact;
+use fetchwise::journal::replication::RemoteLinkState;
 use fetchwise::time::Timestamp;
-use fetchwise_fleet::Origin;
-use fetchwise_fleet::model::peer_state::Book;
-use fetchwise_fleet::model::codec::{BODY_MAX, Batch, Builder, peek};
+use fetchwise_fleet::NodeId;
+use fetchwise_fleet::model::peer_state::PeerStates;
+use fetchwise_fleet::model::codec::{MAX_BODY, Batch, Builder, peek};
 use fetchwise_fleet::model::global_evidence as general;
 use fetchwise_fleet::model::evidence_snapshot;
 use fetchwise_fleet::peer_store::node_state;
@@ -26,18 +26,18 @@ fn message(data: &[u8]) -> Option<Vec<u8>> {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&body), &frame);
     body.extend_from_slice(&crc.to_le_bytes());
     body.extend_from_slice(&frame);
-    (body.len() <= BODY_MAX).then_some(body)
+    (body.len() <= MAX_BODY).then_some(body)
 }
 
 fn read(body: &[u8]) {
     let Ok(batch) = Batch::decode(body) else { return };
     let header = *batch.header();
     assert_eq!(peek(body).unwrap().first, header.first);
-    let mut book = Book::default();
-    for link in book.links_of(Origin::from_bytes([1; 16]), &batch, Timestamp::from_millis(1_800_000_000_000)) {
-        let _ = book.links.state(link, batch.egress());
+    let mut states = PeerStates::default();
+    for link in states.apply_links(NodeId::from_bytes([1; 16]), &batch, Timestamp::from_millis(1_800_000_000_000)) {
+        let _ = states.links.state(link, batch.egress());
     }
-    assert!(book.links.len() <= batch.links());
+    assert!(states.links.len() <= batch.links());
     // A position has a fact or a link's state.
     let mut facts = BTreeSet::new();
     batch.each(|position, _, _| {
@@ -46,15 +46,15 @@ fn read(body: &[u8]) {
     let mut links = BTreeMap::new();
     batch.each_link(|position, link| {
         if !facts.contains(&position) {
-            links.insert(position, (link.domain.to_owned(), LinkFact { domain: "", ..*link }));
+            links.insert(position, (link.domain.to_owned(), RemoteLinkState { domain: "", ..*link }));
         }
     });
     let mut builder = Builder::new(header.epoch, header.base, header.first).behind(batch.egress());
     let count = links.len();
-    let go_to = |builder: &mut Builder, links: &mut BTreeMap<u64, (String, LinkFact<'_>)>, position: u64| {
+    let go_to = |builder: &mut Builder, links: &mut BTreeMap<u64, (String, RemoteLinkState<'_>)>, position: u64| {
         while builder.next() < position {
             match links.remove(&builder.next()) {
-                Some((domain, link)) => builder.link(&LinkFact { domain: &domain, ..link }),
+                Some((domain, link)) => builder.link(&RemoteLinkState { domain: &domain, ..link }),
                 None => builder.skip(),
             }
         }
@@ -86,12 +86,12 @@ fuzz_target!(|data: &[u8]| {
             let half_life_ms = 30 * 86_400_000;
             let at = Timestamp::from_millis(1_800_000_000_000);
             if let Ok((_, share)) = general::unpack(&bytes, half_life_ms, at) {
-                assert!(share.is_general());
+                assert!(share.is_global());
             }
         }
         _ => {
-            if let Ok(state) = node_state::State::decode(rest) {
-                assert_eq!(node_state::State::decode(&state.encode()), Ok(state));
+            if let Ok(state) = node_state::NodeState::decode(rest) {
+                assert_eq!(node_state::NodeState::decode(&state.encode()), Ok(state));
             }
         }
     }

@@ -10,7 +10,7 @@ use super::value::CostConfig;
 use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig, Secret};
 use crate::ab_test::GuardSettings;
 use crate::backoff::BackoffSettings;
-use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
+use crate::evidence::decay::DEFAULT_HALF_LIFE_DAYS;
 use crate::policy;
 use crate::score::{ImportanceUse, Settings};
 use crate::selector::{Prior, SelectorBuilder};
@@ -21,7 +21,7 @@ use fetchwise_types::heuristic::url::domain_of;
 use fetchwise_types::registry::{BUILT_IN, Class, FetcherSpec, PROBE_FETCHER, canonical};
 
 /// Default of `importance.min`.
-const IMPORTANCE_MIN: f64 = 0.02;
+const MIN_IMPORTANCE: f64 = 0.02;
 /// Default of `importance.full`.
 const IMPORTANCE_FULL: f64 = 0.2;
 
@@ -32,7 +32,7 @@ impl Config {
         let mut builder = SelectorBuilder::default()
             .settings(self.settings())
             .backoff(self.backoff())
-            .half_life_days(self.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT))
+            .half_life_days(self.half_life_days.unwrap_or(DEFAULT_HALF_LIFE_DAYS))
             .max_keys(self.max_keys)
             .file_suffixes(self.suffixes())
             .extractor(VideoPlatform);
@@ -84,7 +84,7 @@ impl Config {
             max_attempts: set.max_attempts.unwrap_or(base.max_attempts),
             importance: match self.importance.mode.unwrap_or_default() {
                 ImportanceMode::Off => ImportanceUse::Off,
-                ImportanceMode::Prune => ImportanceUse::Prune { min: self.importance.min.unwrap_or(IMPORTANCE_MIN) },
+                ImportanceMode::Prune => ImportanceUse::Prune { min: self.importance.min.unwrap_or(MIN_IMPORTANCE) },
                 ImportanceMode::Scale => ImportanceUse::Scale { full: self.importance.full.unwrap_or(IMPORTANCE_FULL) },
             },
             ..base
@@ -143,7 +143,7 @@ impl Config {
 /// Implementation of a configured fetcher.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Means<'c> {
+pub enum FetchMethod<'c> {
     /// A plain HTTP request.
     Direct,
     /// The browser.
@@ -163,10 +163,10 @@ pub enum Means<'c> {
     /// A service that fetches with its own browser.
     Solver(&'c Secret<Url>),
     /// Another program fetches with it, and its attempts are imported.
-    Provenance,
+    External,
 }
 
-impl Means<'_> {
+impl FetchMethod<'_> {
     /// Returns the class of the implementation, unless the fetcher's name determines the class.
     fn class(&self) -> Option<Class> {
         match self {
@@ -175,50 +175,52 @@ impl Means<'_> {
             Self::Solver(_) => Some(Class::Stealth),
             Self::Remote(_) => Some(Class::Rendering),
             Self::Like(name) => BUILT_IN.iter().find(|(known, _)| known == name).map(|&(_, class)| class),
-            Self::Direct | Self::Browser | Self::Command(_) | Self::Provenance => None,
+            Self::Direct | Self::Browser | Self::Command(_) | Self::External => None,
         }
     }
 }
 
 impl FetcherConfig {
     /// Returns the implementation. A built-in name without further keys stands for the shipped fetcher of that name.
-    pub fn means(&self) -> Means<'_> {
+    pub fn method(&self) -> FetchMethod<'_> {
         if let Some(argv) = &self.command {
-            return Means::Command(argv);
+            return FetchMethod::Command(argv);
         }
         if let Some(archive) = &self.archive {
-            return Means::Archive(Cow::Borrowed(archive));
+            return FetchMethod::Archive(Cow::Borrowed(archive));
         }
         if let Some(search) = &self.search {
-            return Means::Search(Cow::Borrowed(search));
+            return FetchMethod::Search(Cow::Borrowed(search));
         }
         if let Some(download) = &self.download {
-            return Means::Download(Cow::Borrowed(download));
+            return FetchMethod::Download(Cow::Borrowed(download));
         }
         if let Some(address) = &self.cdp {
-            return Means::Remote(address);
+            return FetchMethod::Remote(address);
         }
         if let Some(solver) = &self.solver {
-            return Means::Solver(solver);
+            return FetchMethod::Solver(solver);
         }
         if let Some(like) = &self.like {
-            return Means::Like(canonical(like));
+            return FetchMethod::Like(canonical(like));
         }
         match canonical(&self.name) {
-            name @ (PROBE_FETCHER | "playwright" | "playwright_stealth") if self.proxy.is_some() => Means::Like(name),
-            "archive_proxy" => Means::Archive(Cow::default()),
-            "nytime_searcher" => Means::Search(Cow::default()),
-            "youtube_downloader" => Means::Download(Cow::default()),
-            _ if self.proxy.is_some() => Means::Like(PROBE_FETCHER),
-            PROBE_FETCHER => Means::Direct,
-            "playwright" | "playwright_stealth" => Means::Browser,
-            _ => Means::Provenance,
+            name @ (PROBE_FETCHER | "playwright" | "playwright_stealth") if self.proxy.is_some() => {
+                FetchMethod::Like(name)
+            }
+            "archive_proxy" => FetchMethod::Archive(Cow::default()),
+            "nytime_searcher" => FetchMethod::Search(Cow::default()),
+            "youtube_downloader" => FetchMethod::Download(Cow::default()),
+            _ if self.proxy.is_some() => FetchMethod::Like(PROBE_FETCHER),
+            PROBE_FETCHER => FetchMethod::Direct,
+            "playwright" | "playwright_stealth" => FetchMethod::Browser,
+            _ => FetchMethod::External,
         }
     }
 
     /// Returns the specification of the fetcher that decisions use.
     pub fn spec(&self) -> FetcherSpec {
-        let mut spec = match self.class.or_else(|| self.means().class()) {
+        let mut spec = match self.class.or_else(|| self.method().class()) {
             Some(class) => FetcherSpec::new(canonical(&self.name), class),
             None => FetcherSpec::by_name(&self.name),
         };

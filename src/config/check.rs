@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::error::BadValue;
+use super::error::InvalidValue;
 use super::value::{CompactThreshold, CostConfig};
 use super::{Config, FetcherConfig, PriorConfig};
 use fetchwise_types::registry::{MAX_CANDIDATES, canonical};
@@ -19,8 +19,8 @@ const LIKENESSES: [&str; 3] = ["direct_access", "playwright", "playwright_stealt
 
 impl Config {
     /// Returns every invalid value.
-    pub(super) fn check(&self) -> Vec<BadValue> {
-        let mut found = Found::default();
+    pub(super) fn check(&self) -> Vec<InvalidValue> {
+        let mut found = InvalidValues::default();
         self.check_numbers(&mut found);
         self.check_pace(&mut found);
         self.check_log(&mut found);
@@ -30,15 +30,25 @@ impl Config {
         found.0
     }
 
-    fn check_numbers(&self, found: &mut Found) {
+    fn check_numbers(&self, found: &mut InvalidValues) {
         let scoring = &self.scoring;
         let share = "expected 0 to 1";
         found.within("half_life_days", self.half_life_days, 7.0..=365.0, "expected 7 to 365");
         found.within("split_share", self.split_share, 0.0..=1.0, share);
         found.within("importance.min", self.importance.min, 0.0..=1.0, share);
-        found.within("importance.full", self.importance.full, f64::MIN_POSITIVE..=1.0, "expected a number above 0, up to 1");
+        found.within(
+            "importance.full",
+            self.importance.full,
+            f64::MIN_POSITIVE..=1.0,
+            "expected a number above 0, up to 1",
+        );
         found.within("detect.block_threshold", self.detect.block_threshold, 0.05..=1.0, "expected 0.05 to 1");
-        found.within("scoring.success_discount", scoring.success_discount, 0.0..=1.0 - f64::EPSILON, "expected 0 to just under 1");
+        found.within(
+            "scoring.success_discount",
+            scoring.success_discount,
+            0.0..=1.0 - f64::EPSILON,
+            "expected 0 to just under 1",
+        );
         found.within("scoring.max_attempts", scoring.max_attempts, 1..=u32::MAX, "expected 1 or more");
         for (key, value) in [
             ("scoring.min_confidence", scoring.min_confidence),
@@ -74,7 +84,7 @@ impl Config {
         found.within("browser.tabs", self.browser.tabs, 1..=usize::MAX, "expected 1 or more");
     }
 
-    fn check_log(&self, found: &mut Found) {
+    fn check_log(&self, found: &mut InvalidValues) {
         let log = &self.log;
         // A segment holds many attempts. With one file per attempt the directory would overflow.
         found.within("log.segment_bytes", log.segment_bytes, 64 << 10..=u64::MAX, "expected \"64KiB\" or more");
@@ -84,7 +94,7 @@ impl Config {
         found.within("log.compact_threshold", share, 0.01..=1.0, "expected 0.01 to 1, or \"never\"");
     }
 
-    fn check_pace(&self, found: &mut Found) {
+    fn check_pace(&self, found: &mut InvalidValues) {
         let pace = &self.pace;
         let (rates, rate) = (1e-4..=1e4, "expected 0.0001 to 10000 requests per second");
         let (at_once, number) = (1..=u8::MAX, "expected 1 to 255");
@@ -98,7 +108,7 @@ impl Config {
     }
 
     /// Checks that each fetcher is listed once, and that all fit among the candidates.
-    fn check_fetchers(&self, found: &mut Found) {
+    fn check_fetchers(&self, found: &mut InvalidValues) {
         let names: Vec<&str> = self.fetchers.iter().map(|fetcher| canonical(&fetcher.name)).collect();
         for (place, name) in names.iter().enumerate() {
             let way = ["fetcher", &place.to_string(), "name"];
@@ -115,7 +125,7 @@ impl Config {
 }
 
 impl FetcherConfig {
-    fn check(&self, place: usize, found: &mut Found) {
+    fn check(&self, place: usize, found: &mut InvalidValues) {
         let place = place.to_string();
         let mut bad = |key: &str, value: &dyn Debug, expected: &str| {
             let expected = format!("{expected} (fetcher {:?})", self.name);
@@ -184,7 +194,7 @@ impl FetcherConfig {
 }
 
 impl PriorConfig {
-    fn check(&self, place: usize, found: &mut Found) {
+    fn check(&self, place: usize, found: &mut InvalidValues) {
         let place = place.to_string();
         let key = |name| ["prior", &place, name];
         found.within_at(&key("success_rate"), Some(self.success_rate), 0.0..=1.0, "expected 0 to 1");
@@ -194,9 +204,9 @@ impl PriorConfig {
 
 /// Invalid values found so far.
 #[derive(Debug, Default)]
-struct Found(Vec<BadValue>);
+struct InvalidValues(Vec<InvalidValue>);
 
-impl Found {
+impl InvalidValues {
     /// Checks that `value`, if set, lies in `range`. NaN lies in no range.
     fn within<T: PartialOrd + Debug>(&mut self, key: &str, value: Option<T>, range: RangeInclusive<T>, expected: &str) {
         self.within_at(&key.split('.').collect::<Vec<_>>(), value, range, expected);
@@ -215,6 +225,6 @@ impl Found {
     }
 
     fn bad(&mut self, way: &[&str], value: String, expected: String) {
-        self.0.push(BadValue { way: way.iter().map(|&step| step.to_owned()).collect(), value, expected });
+        self.0.push(InvalidValue { way: way.iter().map(|&step| step.to_owned()).collect(), value, expected });
     }
 }

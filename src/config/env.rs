@@ -6,7 +6,7 @@
 //! Must not know: the environment, which it never reads.
 
 use super::keys::{ANY, Key, Kind};
-use super::tree::{Held, Node};
+use super::tree::{Node, NodeContent};
 use fetchwise_types::unknown_name::nearest;
 
 /// Prefix of every variable that sets a key.
@@ -18,18 +18,18 @@ pub(super) const PREFIX: &str = "FETCHWISE_";
 /// assert_eq!(fetchwise::config::variable_of(&["log", "max_disk_bytes"]), "FETCHWISE_LOG__MAX_DISK_BYTES");
 /// ```
 pub fn variable_of<S: AsRef<str>>(way: &[S]) -> String {
-    let steps: Vec<String> = way.iter().map(|step| folded(step.as_ref())).collect();
+    let steps: Vec<String> = way.iter().map(|step| variable_step(step.as_ref())).collect();
     format!("{PREFIX}{}", steps.join("__"))
 }
 
 /// Returns a step in the form that variables use.
-fn folded(step: &str) -> String {
+fn variable_step(step: &str) -> String {
     step.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }
 
 /// Reason for which a variable sets no key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unmeant {
+pub(super) enum VariableError {
     /// No such key exists. Holds the most similar variable, if any.
     NoKey(Option<String>),
     /// The list or table has no such element. The text says how to name one.
@@ -38,17 +38,22 @@ pub(super) enum Unmeant {
 
 /// Returns the key that the variable `name` sets, and the path to it. `settings` provides the elements of lists and of
 /// tables with free keys. Fetchers are selected by number or by name, hosts by name.
-pub(super) fn meaning<'k>(name: &str, keys: &'k [Key], settings: &Node) -> Result<(Vec<String>, &'k Key), Unmeant> {
+pub(super) fn resolve_variable<'k>(
+    name: &str,
+    keys: &'k [Key],
+    settings: &Node,
+) -> Result<(Vec<String>, &'k Key), VariableError> {
     let text = name.strip_prefix(PREFIX).unwrap_or(name);
     let text = text.strip_prefix('_').unwrap_or(text).to_ascii_uppercase();
     let steps: Vec<&str> = text.split("__").collect();
     let is_meant = |key: &&Key| {
-        key.way.len() == steps.len() && key.way.iter().zip(&steps).all(|(own, step)| own == ANY || folded(own) == *step)
+        key.way.len() == steps.len()
+            && key.way.iter().zip(&steps).all(|(own, step)| own == ANY || variable_step(own) == *step)
     };
     let Some(key) = keys.iter().find(is_meant) else {
         let known: Vec<String> =
             keys.iter().filter(|key| !key.way.contains(&ANY.to_owned())).map(|k| variable_of(&k.way)).collect();
-        return Err(Unmeant::NoKey(nearest(name, known.iter().map(String::as_str)).map(str::to_owned)));
+        return Err(VariableError::NoKey(nearest(name, known.iter().map(String::as_str)).map(str::to_owned)));
     };
     let mut way: Vec<String> = Vec::new();
     for (own, step) in key.way.iter().zip(&steps) {
@@ -59,16 +64,17 @@ pub(super) fn meaning<'k>(name: &str, keys: &'k [Key], settings: &Node) -> Resul
 }
 
 /// Returns the element of the list or table at `way` that `step` selects.
-fn element(settings: &Node, way: &[String], step: &str) -> Result<String, Unmeant> {
+fn element(settings: &Node, way: &[String], step: &str) -> Result<String, VariableError> {
     let base = variable_of(way);
     let none = |names: Vec<String>| {
-        let known = if names.is_empty() { "it is empty".to_owned() } else { format!("expected one of {}", names.join(", ")) };
+        let known =
+            if names.is_empty() { "it is empty".to_owned() } else { format!("expected one of {}", names.join(", ")) };
         let what = way.join(".");
-        Unmeant::NoElement(format!("unknown element of {what}: {known}; {base} sets all of it as TOML"))
+        VariableError::NoElement(format!("unknown element of {what}: {known}; {base} sets all of it as TOML"))
     };
-    match settings.get(way).map(|node| &node.held) {
-        Some(Held::List(list)) => {
-            let name = |node: &Node| Some(folded(node.get(&["name"])?.value().as_str()?));
+    match settings.get(way).map(|node| &node.content) {
+        Some(NodeContent::List(list)) => {
+            let name = |node: &Node| Some(variable_step(node.get(&["name"])?.value().as_str()?));
             let by_name = list.iter().position(|node| name(node).is_some_and(|name| name == step));
             let by_number = step.parse::<usize>().ok().filter(|place| *place < list.len());
             let place = by_name.or(by_number).map(|place| place.to_string());
@@ -76,9 +82,9 @@ fn element(settings: &Node, way: &[String], step: &str) -> Result<String, Unmean
                 none(list.iter().enumerate().map(|(n, node)| name(node).unwrap_or(n.to_string())).collect())
             })
         }
-        Some(Held::Table(table)) => {
-            let key = table.keys().find(|key| folded(key) == step).cloned();
-            key.ok_or_else(|| none(table.keys().map(|key| folded(key)).collect()))
+        Some(NodeContent::Table(table)) => {
+            let key = table.keys().find(|key| variable_step(key) == step).cloned();
+            key.ok_or_else(|| none(table.keys().map(|key| variable_step(key)).collect()))
         }
         _ => Err(none(Vec::new())),
     }
@@ -120,7 +126,7 @@ mod tests {
     #[test]
     fn a_variable_sets_the_key_of_its_steps() {
         let (keys, settings) = (keys(), settings());
-        let way = |name: &str| meaning(name, &keys, &settings).map(|(way, _)| way.join("."));
+        let way = |name: &str| resolve_variable(name, &keys, &settings).map(|(way, _)| way.join("."));
         for (name, want) in [
             ("FETCHWISE_MODE", "mode"),
             ("FETCHWISE_DATA_DIR", "data_dir"),
@@ -133,9 +139,17 @@ mod tests {
         ] {
             assert_eq!(way(name), Ok(want.to_owned()));
         }
-        assert_eq!(way("FETCHWISE_LOG__DISC_MAX"), Err(Unmeant::NoKey(Some("FETCHWISE_LOG__MAX_DISK_BYTES".to_owned()))));
-        let Err(Unmeant::NoElement(text)) = way("FETCHWISE_FETCHER__C__COST") else { panic!("there is no fetcher c") };
-        assert_eq!(text, "unknown element of fetcher: expected one of BY_RESIDENTIAL, B; FETCHWISE_FETCHER sets all of it as TOML");
+        assert_eq!(
+            way("FETCHWISE_LOG__DISC_MAX"),
+            Err(VariableError::NoKey(Some("FETCHWISE_LOG__MAX_DISK_BYTES".to_owned())))
+        );
+        let Err(VariableError::NoElement(text)) = way("FETCHWISE_FETCHER__C__COST") else {
+            panic!("there is no fetcher c")
+        };
+        assert_eq!(
+            text,
+            "unknown element of fetcher: expected one of BY_RESIDENTIAL, B; FETCHWISE_FETCHER sets all of it as TOML"
+        );
     }
 
     #[test]
@@ -143,7 +157,7 @@ mod tests {
         let (keys, settings) = (keys(), settings());
         for key in keys.iter().filter(|key| !key.way.contains(&ANY.to_owned())) {
             let name = variable_of(&key.way);
-            assert_eq!(meaning(&name, &keys, &settings).map(|(way, _)| way), Ok(key.way.clone()), "{name}");
+            assert_eq!(resolve_variable(&name, &keys, &settings).map(|(way, _)| way), Ok(key.way.clone()), "{name}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::origin::{Origin, Place, Problem};
+use super::origin::{Origin, Problem, TextPosition};
 use crate::router::TableError;
 
 /// Error of a config or a router table.
@@ -18,7 +18,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The settings are invalid: a syntax error, an unknown key or name, a wrong type, or a value out of range.
-    #[error("{}", told(.0))]
+    #[error("{}", join_lines(.0))]
     Settings(Vec<Problem>),
     /// The router table is invalid.
     #[error("{path}, {source}")]
@@ -33,7 +33,7 @@ pub enum ConfigError {
 impl ConfigError {
     /// Converts a syntax error of `text`.
     pub(super) fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> Self {
-        let at = Place::of(text, error.span().map_or(0, |span| span.start));
+        let at = TextPosition::of(text, error.span().map_or(0, |span| span.start));
         let message = error.message().trim_end().to_owned();
         let origin = Origin::File { path: path.into(), at };
         Self::Settings(vec![Problem { origin, key: String::new(), message, meant: None }])
@@ -49,13 +49,13 @@ impl ConfigError {
 }
 
 /// Formats one problem per line.
-fn told(problems: &[Problem]) -> String {
+fn join_lines(problems: &[Problem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// Value out of range, without its place in a file.
 #[derive(Debug, PartialEq)]
-pub(super) struct BadValue {
+pub(super) struct InvalidValue {
     /// Path through the tables, as in `["fetcher", "2", "cost"]`; indexes of lists count from 0.
     pub(super) way: Vec<String>,
     pub(super) value: String,
@@ -64,7 +64,7 @@ pub(super) struct BadValue {
 
 /// Returns the line of byte `at` of `text`, counted from 1.
 pub(super) fn line_at(text: &str, at: usize) -> usize {
-    Place::of(text, at).line
+    TextPosition::of(text, at).line
 }
 
 impl From<ConfigError> for crate::error::Error {

@@ -69,7 +69,7 @@ pub fn keys() -> Vec<Key> {
 
 /// Type that a struct requests at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum RequestedType {
     Text,
     Switch,
     Number,
@@ -80,20 +80,20 @@ enum Shape {
 }
 
 fn collect(way: &mut Vec<String>, found: &mut Vec<Key>) {
-    let Some((shape, is_secret)) = shape_at(way) else { return };
+    let Some((shape, is_secret)) = type_at(way) else { return };
     let kind = match shape {
-        Shape::Text => Kind::Text,
-        Shape::Switch => Kind::Switch,
-        Shape::Number => Kind::Number,
-        Shape::Any => Kind::Any,
-        Shape::List => {
+        RequestedType::Text => Kind::Text,
+        RequestedType::Switch => Kind::Switch,
+        RequestedType::Number => Kind::Number,
+        RequestedType::Any => Kind::Any,
+        RequestedType::List => {
             way.push(ANY.to_owned());
-            let has_tables = matches!(shape_at(way), Some((Shape::Table(_), _)));
+            let has_tables = matches!(type_at(way), Some((RequestedType::Table(_), _)));
             way.pop();
             if has_tables { Kind::Tables } else { Kind::List }
         }
-        Shape::Map => Kind::Map,
-        Shape::Table(fields) => {
+        RequestedType::Map => Kind::Map,
+        RequestedType::Table(fields) => {
             for field in fields.iter().filter(|field| !is_unit_of_another(field, fields)) {
                 way.push((*field).to_owned());
                 collect(way, found);
@@ -116,32 +116,32 @@ fn is_unit_of_another(field: &str, fields: &[&str]) -> bool {
     ["_s", "_ms"].iter().any(|unit| field.strip_suffix(unit).is_some_and(|base| fields.contains(&base)))
 }
 
-fn shape_at(way: &[String]) -> Option<(Shape, bool)> {
-    let seen = RefCell::new(Seen::default());
+fn type_at(way: &[String]) -> Option<(RequestedType, bool)> {
+    let seen = RefCell::new(NotedType::default());
     // The result does not matter, because the deserializer never returns a value.
-    let _ = Config::deserialize(Asked { way, seen: &seen });
+    let _ = Config::deserialize(TypeProbe { way, seen: &seen });
     let seen = seen.into_inner();
     seen.shape.map(|shape| (shape, seen.is_secret))
 }
 
 #[derive(Default)]
-struct Seen {
-    shape: Option<Shape>,
+struct NotedType {
+    shape: Option<RequestedType>,
     is_secret: bool,
 }
 
 /// Deserializer that notes what is requested at the end of `way`.
-struct Asked<'w> {
+struct TypeProbe<'w> {
     way: &'w [String],
-    seen: &'w RefCell<Seen>,
+    seen: &'w RefCell<NotedType>,
 }
 
-impl<'w> Asked<'w> {
-    fn note<T>(&self, shape: Shape) -> Result<T, Nothing> {
+impl<'w> TypeProbe<'w> {
+    fn note<T>(&self, shape: RequestedType) -> Result<T, NoValue> {
         if self.way.is_empty() {
             self.seen.borrow_mut().shape.get_or_insert(shape);
         }
-        Err(Nothing)
+        Err(NoValue)
     }
 
     fn next(&self) -> Option<(&'w str, Self)> {
@@ -150,50 +150,50 @@ impl<'w> Asked<'w> {
     }
 }
 
-impl<'de> Deserializer<'de> for Asked<'_> {
-    type Error = Nothing;
+impl<'de> Deserializer<'de> for TypeProbe<'_> {
+    type Error = NoValue;
 
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
-        self.note(Shape::Any)
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
+        self.note(RequestedType::Any)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Nothing> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Nothing> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, NoValue> {
         if self.way.is_empty() && name == SECRET {
             self.seen.borrow_mut().is_secret = true;
         }
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
-        self.note(Shape::Switch)
+    fn deserialize_bool<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
+        self.note(RequestedType::Switch)
     }
 
-    fn deserialize_u8<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
-        self.note(Shape::Number)
+    fn deserialize_u8<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
+        self.note(RequestedType::Number)
     }
 
-    fn deserialize_u32<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
-        self.note(Shape::Number)
+    fn deserialize_u32<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
+        self.note(RequestedType::Number)
     }
 
-    fn deserialize_u64<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
-        self.note(Shape::Number)
+    fn deserialize_u64<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
+        self.note(RequestedType::Number)
     }
 
-    fn deserialize_f64<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
-        self.note(Shape::Number)
+    fn deserialize_f64<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
+        self.note(RequestedType::Number)
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
-        self.note(Shape::Text)
+    fn deserialize_str<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
+        self.note(RequestedType::Text)
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
-        self.note(Shape::Text)
+    fn deserialize_string<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
+        self.note(RequestedType::Text)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -201,21 +201,21 @@ impl<'de> Deserializer<'de> for Asked<'_> {
         _: &'static str,
         _: &'static [&'static str],
         _: V,
-    ) -> Result<V::Value, Nothing> {
-        self.note(Shape::Text)
+    ) -> Result<V::Value, NoValue> {
+        self.note(RequestedType::Text)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Nothing> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
         match self.next() {
-            Some((_, rest)) => visitor.visit_seq(Only { key: None, rest: Some(rest) }),
-            None => self.note(Shape::List),
+            Some((_, rest)) => visitor.visit_seq(SingleEntry { key: None, rest: Some(rest) }),
+            None => self.note(RequestedType::List),
         }
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Nothing> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
         match self.next() {
-            Some((key, rest)) => visitor.visit_map(Only { key: Some(key), rest: Some(rest) }),
-            None => self.note(Shape::Map),
+            Some((key, rest)) => visitor.visit_map(SingleEntry { key: Some(key), rest: Some(rest) }),
+            None => self.note(RequestedType::Map),
         }
     }
 
@@ -224,10 +224,10 @@ impl<'de> Deserializer<'de> for Asked<'_> {
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Nothing> {
+    ) -> Result<V::Value, NoValue> {
         match self.next() {
-            Some((key, rest)) => visitor.visit_map(Only { key: Some(key), rest: Some(rest) }),
-            None => self.note(Shape::Table(fields)),
+            Some((key, rest)) => visitor.visit_map(SingleEntry { key: Some(key), rest: Some(rest) }),
+            None => self.note(RequestedType::Table(fields)),
         }
     }
 
@@ -237,27 +237,27 @@ impl<'de> Deserializer<'de> for Asked<'_> {
 }
 
 /// Table with one key, or list with one element.
-struct Only<'w> {
+struct SingleEntry<'w> {
     key: Option<&'w str>,
-    rest: Option<Asked<'w>>,
+    rest: Option<TypeProbe<'w>>,
 }
 
-impl<'de> MapAccess<'de> for Only<'_> {
-    type Error = Nothing;
+impl<'de> MapAccess<'de> for SingleEntry<'_> {
+    type Error = NoValue;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Nothing> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, NoValue> {
         self.key.take().map(|key| seed.deserialize(key.into_deserializer())).transpose()
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Nothing> {
-        seed.deserialize(self.rest.take().ok_or(Nothing)?)
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, NoValue> {
+        seed.deserialize(self.rest.take().ok_or(NoValue)?)
     }
 }
 
-impl<'de> SeqAccess<'de> for Only<'_> {
-    type Error = Nothing;
+impl<'de> SeqAccess<'de> for SingleEntry<'_> {
+    type Error = NoValue;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Nothing> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, NoValue> {
         self.rest.take().map(|rest| seed.deserialize(rest)).transpose()
     }
 }
@@ -265,9 +265,9 @@ impl<'de> SeqAccess<'de> for Only<'_> {
 /// Error that ends each deserialization.
 #[derive(Debug, thiserror::Error)]
 #[error("no value")]
-struct Nothing;
+struct NoValue;
 
-impl de::Error for Nothing {
+impl de::Error for NoValue {
     fn custom<T: std::fmt::Display>(_: T) -> Self {
         Self
     }

@@ -13,12 +13,12 @@ use std::path::Path;
 use serde_path_to_error::Segment;
 
 use super::Config;
-use super::error::{BadValue, ConfigError};
+use super::error::{ConfigError, InvalidValue};
 use super::keys::{Key, keys};
 use super::origin::{Origin, Problem};
 use super::secret::without_password;
-use super::tree::{Held, Node};
-use crate::config::env::{PREFIX, Unmeant, meaning, value};
+use super::tree::{Node, NodeContent};
+use crate::config::env::{PREFIX, VariableError, resolve_variable, value};
 use fetchwise_types::unknown_name::nearest;
 
 /// Settings from several sources. Later ones take precedence over earlier ones.
@@ -76,7 +76,7 @@ impl Layers {
         let (mut named, keys) = (Vec::new(), std::mem::take(&mut self.keys));
         let mut lost = Vec::new();
         for (name, text) in &meant {
-            match meaning(name, &keys, &self.tree) {
+            match resolve_variable(name, &keys, &self.tree) {
                 Ok((way, key)) if !key.way.iter().any(|step| step == super::ANY) => {
                     self.set_text(&way, name, text, key)
                 }
@@ -84,7 +84,7 @@ impl Layers {
             }
         }
         for (name, text) in named {
-            match meaning(name, &keys, &self.tree) {
+            match resolve_variable(name, &keys, &self.tree) {
                 Ok((way, key)) => self.set_text(&way, name, text, key),
                 Err(why) => lost.push((name, why)),
             }
@@ -92,7 +92,7 @@ impl Layers {
         let holders = self.holders_of_secrets();
         for (name, why) in lost {
             if !others.contains(&name.as_str()) && !holders.contains(name) {
-                self.warnings.push(unmeant(name, why));
+                self.warnings.push(unknown_variable(name, why));
             }
         }
         self.keys = keys;
@@ -116,14 +116,14 @@ impl Layers {
                 Ok(config) => break config,
                 Err(error) => error,
             };
-            let (problem, way) = found(&tree, &keys, &error);
+            let (problem, way) = to_problem(&tree, &keys, &error);
             problems.push(problem);
             // The invalid value is removed, and the rest is read again, so that all problems are found.
             if tree.take(&way).is_none() {
                 return Err(ConfigError::Settings(problems));
             }
         };
-        problems.extend(config.check().into_iter().map(|bad| placed(&tree, bad)));
+        problems.extend(config.check().into_iter().map(|bad| with_origin(&tree, bad)));
         if problems.is_empty() {
             return Ok(Resolved { config, tree, keys, warnings });
         }
@@ -139,8 +139,8 @@ impl Layers {
     fn holders_of_secrets(&self) -> Vec<String> {
         let mut names = Vec::new();
         self.tree.each(&mut Vec::new(), &mut |way, node| {
-            if let (Some("proxy_user_env" | "key_env"), Held::One(toml::Value::String(name))) =
-                (way.last().map(String::as_str), &node.held)
+            if let (Some("proxy_user_env" | "key_env"), NodeContent::Single(toml::Value::String(name))) =
+                (way.last().map(String::as_str), &node.content)
             {
                 names.push(name.clone());
             }
@@ -211,7 +211,7 @@ impl Resolved {
         let mut all = Vec::new();
         self.tree.each(&mut Vec::new(), &mut |way, node| {
             let is_secret = self.keys.iter().any(|key| key.is_secret && key.is_at(way));
-            let value = (!is_secret).then(|| shown(node.value()));
+            let value = (!is_secret).then(|| without_passwords(node.value()));
             if !way.is_empty() {
                 all.push(Setting { key: way.join("."), value, origin: node.origin.clone() });
             }
@@ -221,30 +221,34 @@ impl Resolved {
 }
 
 /// Returns a value without the passwords of URLs.
-fn shown(value: toml::Value) -> toml::Value {
+fn without_passwords(value: toml::Value) -> toml::Value {
     match value {
         toml::Value::String(text) => toml::Value::String(without_password(&text).into_owned()),
-        toml::Value::Array(list) => toml::Value::Array(list.into_iter().map(shown).collect()),
+        toml::Value::Array(list) => toml::Value::Array(list.into_iter().map(without_passwords).collect()),
         other => other,
     }
 }
 
-fn unmeant(name: &str, why: Unmeant) -> Problem {
+fn unknown_variable(name: &str, why: VariableError) -> Problem {
     let (message, meant) = match why {
-        Unmeant::NoKey(None) => ("unknown setting".to_owned(), None),
-        Unmeant::NoKey(Some(meant)) => (format!("unknown setting; did you mean {meant}?"), Some(meant)),
-        Unmeant::NoElement(text) => (text, None),
+        VariableError::NoKey(None) => ("unknown setting".to_owned(), None),
+        VariableError::NoKey(Some(meant)) => (format!("unknown setting; did you mean {meant}?"), Some(meant)),
+        VariableError::NoElement(text) => (text, None),
     };
     Problem { origin: Origin::Variable(name.to_owned()), key: String::new(), message, meant }
 }
 
 /// Converts a deserialization error. Returns the problem, and the path to the value that has to be removed before the
 /// next read.
-fn found(tree: &Node, keys: &[Key], error: &serde_path_to_error::Error<toml::de::Error>) -> (Problem, Vec<String>) {
+fn to_problem(
+    tree: &Node,
+    keys: &[Key],
+    error: &serde_path_to_error::Error<toml::de::Error>,
+) -> (Problem, Vec<String>) {
     let mut way: Vec<String> = error.path().iter().filter_map(step).collect();
     let text = error.inner().message().trim_end();
     let twice = text.strip_prefix("duplicate field `").and_then(|rest| rest.strip_suffix('`'));
-    if let (Some(name), Some(Held::Table(table))) = (twice, tree.get(&way).map(|node| &node.held)) {
+    if let (Some(name), Some(NodeContent::Table(table))) = (twice, tree.get(&way).map(|node| &node.content)) {
         let is_the_other = |key: &&String| ["_s", "_ms"].iter().any(|unit| **key == format!("{name}{unit}"));
         way.extend(table.keys().find(is_the_other).cloned());
     }
@@ -252,13 +256,13 @@ fn found(tree: &Node, keys: &[Key], error: &serde_path_to_error::Error<toml::de:
     let at = tree.nearest(&way);
     let origin = if is_key { &at.key_origin } else { &at.origin };
     let is_secret = keys.iter().any(|key| key.is_secret && key.is_at(&way));
-    let is_text = matches!(at.held, Held::One(toml::Value::String(_)));
+    let is_text = matches!(at.content, NodeContent::Single(toml::Value::String(_)));
     // The reader would show a value that is not text.
     let mut message = if is_secret && !is_text { "expected text".to_owned() } else { text.to_owned() };
     if matches!(origin, Origin::Variable(_)) && !is_key {
         message = format!("{}: {message}", way.join("."));
     }
-    let meant = meant(text).map(str::to_owned);
+    let meant = suggestion(text).map(str::to_owned);
     if let Some(meant) = &meant {
         message.push_str(&format!("; did you mean `{meant}`?"));
     }
@@ -274,7 +278,7 @@ fn step(segment: &Segment) -> Option<String> {
 }
 
 /// Adds the place to an invalid value.
-fn placed(tree: &Node, bad: BadValue) -> Problem {
+fn with_origin(tree: &Node, bad: InvalidValue) -> Problem {
     let origin = tree.nearest(&bad.way).origin.clone();
     let key = bad.way.join(".");
     Problem { origin, message: format!("invalid {key} {}: {}", bad.value, bad.expected), key, meant: None }
@@ -282,7 +286,7 @@ fn placed(tree: &Node, bad: BadValue) -> Problem {
 
 /// Returns the name most similar to the unknown one, where `message` is serde's "unknown field `a`, expected one of
 /// `b`, `c`".
-fn meant(message: &str) -> Option<&str> {
+fn suggestion(message: &str) -> Option<&str> {
     if !message.starts_with("unknown ") {
         return None;
     }

@@ -20,10 +20,10 @@ pub use crate::config::env::variable_of;
 pub use crate::config::fetcher_sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig};
 pub use crate::config::layers::{Layers, Resolved, Setting};
 pub use crate::config::router_table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
-pub use build::{Means, built_in_fetchers};
+pub use build::{FetchMethod, built_in_fetchers};
 pub use error::ConfigError;
 pub use keys::{ANY, Key, Kind, keys};
-pub use origin::{Origin, Place, Problem};
+pub use origin::{Origin, Problem, TextPosition};
 pub use secret::{Secret, without_password};
 pub use sections::{
     BackoffConfig, BrowserConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig, FleetScope, HttpConfig,
@@ -169,7 +169,10 @@ mod tests {
                 "line 5: invalid fetcher.1.cost -1.0: expected a number above 0 (fetcher \"b\")",
             ),
             ("[[fetcher]]\nname = 'b'\ncommand = []", "line 3: invalid fetcher.0.command []"),
-            ("[[fetcher]]\nname = 'b'\ncost = 'learned'", "invalid cost \"learned\": expected a number or \"measured\""),
+            (
+                "[[fetcher]]\nname = 'b'\ncost = 'learned'",
+                "invalid cost \"learned\": expected a number or \"measured\"",
+            ),
             (
                 "[[prior]]\ntype = 's'\nvalue = 'v'\nfetcher = 'f'\nsuccess_rate = 2",
                 "line 5: invalid prior.0.success_rate 2.0: expected 0 to 1",
@@ -212,7 +215,7 @@ mod tests {
         let shown = format!(
             "{:?} {:?}",
             resolved.settings(),
-            resolved.config.fetchers.iter().map(FetcherConfig::means).collect::<Vec<_>>()
+            resolved.config.fetchers.iter().map(FetcherConfig::method).collect::<Vec<_>>()
         );
         assert!(!shown.contains("hunter2"), "{shown}");
         let dump = format!("{:?}", resolved.config);
@@ -262,10 +265,19 @@ mod tests {
         assert_eq!(resolved.origin(&["log", "retain_days"]), Origin::Variable("FETCHWISE_LOG__RETAIN_DAYS".to_owned()));
 
         let mut layers = Layers::default();
-        layers.variables(variables(&[("FETCHWISE_SCORING__SUCCESS_DISCOUNT", "much"), ("FETCHWISE_SPLIT_SHARE", "3")]), &[]);
+        layers.variables(
+            variables(&[("FETCHWISE_SCORING__SUCCESS_DISCOUNT", "much"), ("FETCHWISE_SPLIT_SHARE", "3")]),
+            &[],
+        );
         let error = layers.resolve().unwrap_err().to_string();
-        assert!(error.contains("the variable FETCHWISE_SCORING__SUCCESS_DISCOUNT: scoring.success_discount: invalid type"), "{error}");
-        assert!(error.contains("the variable FETCHWISE_SPLIT_SHARE: invalid split_share 3.0: expected 0 to 1"), "{error}");
+        assert!(
+            error.contains("the variable FETCHWISE_SCORING__SUCCESS_DISCOUNT: scoring.success_discount: invalid type"),
+            "{error}"
+        );
+        assert!(
+            error.contains("the variable FETCHWISE_SPLIT_SHARE: invalid split_share 3.0: expected 0 to 1"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -8,16 +8,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Place in a text. Both numbers count from 1; columns are characters.
+/// Position in a text. Both numbers count from 1; columns are characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct TextPosition {
     /// Line.
     pub line: usize,
     /// Column.
     pub column: usize,
 }
 
-impl Place {
+impl TextPosition {
     /// Returns the place of byte `at` in `text`.
     pub(super) fn of(text: &str, at: usize) -> Self {
         let mut end = at.min(text.len());
@@ -40,8 +40,8 @@ pub enum Origin {
     File {
         /// Path of the file.
         path: Arc<Path>,
-        /// Place in the file.
-        at: Place,
+        /// Position in the file.
+        at: TextPosition,
     },
     /// Environment variable.
     Variable(String),
@@ -89,7 +89,7 @@ pub struct Problem {
 
 impl Problem {
     /// Returns the file and the place in it.
-    pub fn place(&self) -> Option<(&Path, Place)> {
+    pub fn place(&self) -> Option<(&Path, TextPosition)> {
         match &self.origin {
             Origin::File { path, at } => Some((path, *at)),
             _ => None,
@@ -97,7 +97,7 @@ impl Problem {
     }
 
     /// Returns a sort key: problems of files by place, then the others by name.
-    pub(super) fn rank(&self) -> (bool, Option<(PathBuf, Place)>, String) {
+    pub(super) fn rank(&self) -> (bool, Option<(PathBuf, TextPosition)>, String) {
         let place = self.place().map(|(path, at)| (path.to_owned(), at));
         (place.is_none(), place, self.origin.to_string())
     }
@@ -122,10 +122,10 @@ mod tests {
     #[test]
     fn places_count_lines_and_characters_from_one() {
         let text = "a = 1\n\u{e9}\u{e9} = 2\n";
-        assert_eq!(Place::of(text, 0), Place { line: 1, column: 1 });
-        assert_eq!(Place::of(text, 4), Place { line: 1, column: 5 });
+        assert_eq!(TextPosition::of(text, 0), TextPosition { line: 1, column: 1 });
+        assert_eq!(TextPosition::of(text, 4), TextPosition { line: 1, column: 5 });
         // Within the second letter of the second line.
-        assert_eq!(Place::of(text, 9), Place { line: 2, column: 2 });
-        assert_eq!(Place::of(text, 999), Place { line: 3, column: 1 });
+        assert_eq!(TextPosition::of(text, 9), TextPosition { line: 2, column: 2 });
+        assert_eq!(TextPosition::of(text, 999), TextPosition { line: 3, column: 1 });
     }
 }

@@ -112,13 +112,15 @@ fn from_toml(text: &str, file: DeTable<'_>, warnings: &mut TableWarnings) -> Res
             }
             (domain, DeValue::String(fetcher)) => table.insert_at(line, domain, &fetcher)?,
             (key, _) => {
-                return Err(wrong(line, format!("invalid key {key:?}: expected routes, route, or a domain with a fetcher")));
+                return Err(wrong(
+                    line,
+                    format!("invalid key {key:?}: expected routes, route, or a domain with a fetcher"),
+                ));
             }
         }
     }
     for (line, key) in left_out {
-        warnings
-            .push(format!("line {line}: ignored unknown key {key:?} of a route: expected domain and fetcher"));
+        warnings.push(format!("line {line}: ignored unknown key {key:?} of a route: expected domain and fetcher"));
     }
     Ok(table)
 }
@@ -164,8 +166,8 @@ fn from_csv(text: &str, warnings: &mut TableWarnings) -> Result<RouteTable, Tabl
     // Columns of domain and fetcher, and the number of columns.
     let (mut places, mut width) = ([0, 1], COLUMNS.len());
     for (number, record) in reader.records().enumerate() {
-        let record = record
-            .map_err(|error| wrong(error.position().map_or(0, line_of), format!("invalid CSV: {error}")))?;
+        let record =
+            record.map_err(|error| wrong(error.position().map_or(0, line_of), format!("invalid CSV: {error}")))?;
         let line = record.position().map_or(0, line_of);
         if number == 0 && (is_header(&record) || !is_route(&record)) {
             places = columns(line, &record, warnings)?;
@@ -219,8 +221,7 @@ fn columns(line: usize, header: &StringRecord, warnings: &mut TableWarnings) -> 
     match &*left_out {
         [] => {}
         [one] => warnings.push(format!("line {line}: ignored column {one}: expected domain and fetcher")),
-        more => warnings
-            .push(format!("line {line}: ignored columns {}: expected domain and fetcher", more.join(", "))),
+        more => warnings.push(format!("line {line}: ignored columns {}: expected domain and fetcher", more.join(", "))),
     }
     Ok([domain, fetcher])
 }
@@ -328,7 +329,9 @@ mod tests {
         }
         let error = toml_table("[routes]\n'a.org' = 7").unwrap_err().to_string();
         assert_eq!(error, "line 2: expected a name, got integer");
-        assert!(toml_table("[[route]]\ndomain = 'a.org'").unwrap_err().to_string().contains("missing domain or fetcher"));
+        assert!(
+            toml_table("[[route]]\ndomain = 'a.org'").unwrap_err().to_string().contains("missing domain or fetcher")
+        );
     }
 
     #[test]

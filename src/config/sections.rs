@@ -194,7 +194,7 @@ pub struct PaceHostConfig {
 pub struct RobotsConfig {
     /// Use of robots.txt for every link.
     #[serde(rename = "use", deserialize_with = "value::named")]
-    pub wish: Option<RobotsUse>,
+    pub mode: Option<RobotsUse>,
     /// Name of the agent in the groups of rules.
     pub agent: Option<String>,
 }

@@ -11,21 +11,21 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::origin::{Origin, Place, Problem};
+use super::origin::{Origin, Problem, TextPosition};
 
 /// Value with its origin.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) origin: Origin,
-    /// Place of the key.
+    /// Position of the key.
     pub(super) key_origin: Origin,
-    pub(super) held: Held,
+    pub(super) content: NodeContent,
 }
 
 /// Content of a node.
 #[derive(Clone, Debug)]
-pub(super) enum Held {
-    One(toml::Value),
+pub(super) enum NodeContent {
+    Single(toml::Value),
     List(Vec<Node>),
     Table(BTreeMap<String, Node>),
 }
@@ -33,7 +33,7 @@ pub(super) enum Held {
 impl Node {
     /// Creates an empty tree.
     pub(super) fn empty() -> Self {
-        Self { origin: Origin::Default, key_origin: Origin::Default, held: Held::Table(BTreeMap::new()) }
+        Self { origin: Origin::Default, key_origin: Origin::Default, content: NodeContent::Table(BTreeMap::new()) }
     }
 
     /// Parses a file's text. Reports all syntax errors at once.
@@ -56,22 +56,24 @@ impl Node {
 
     /// Creates a node from a value that `origin` sets as a whole.
     pub(super) fn of(value: toml::Value, origin: &Origin) -> Self {
-        let held = match value {
+        let content = match value {
             toml::Value::Table(table) => {
-                Held::Table(table.into_iter().map(|(key, value)| (key, Self::of(value, origin))).collect())
+                NodeContent::Table(table.into_iter().map(|(key, value)| (key, Self::of(value, origin))).collect())
             }
-            toml::Value::Array(list) => Held::List(list.into_iter().map(|value| Self::of(value, origin)).collect()),
-            one => Held::One(one),
+            toml::Value::Array(list) => {
+                NodeContent::List(list.into_iter().map(|value| Self::of(value, origin)).collect())
+            }
+            one => NodeContent::Single(one),
         };
-        Self { origin: origin.clone(), key_origin: origin.clone(), held }
+        Self { origin: origin.clone(), key_origin: origin.clone(), content }
     }
 
     /// Returns the value without origins.
     pub(super) fn value(&self) -> toml::Value {
-        match &self.held {
-            Held::One(value) => value.clone(),
-            Held::List(list) => toml::Value::Array(list.iter().map(Self::value).collect()),
-            Held::Table(table) => {
+        match &self.content {
+            NodeContent::Single(value) => value.clone(),
+            NodeContent::List(list) => toml::Value::Array(list.iter().map(Self::value).collect()),
+            NodeContent::Table(table) => {
                 toml::Value::Table(table.iter().map(|(key, node)| (key.clone(), node.value())).collect())
             }
         }
@@ -93,10 +95,10 @@ impl Node {
     }
 
     fn child(&self, step: &str) -> Option<&Self> {
-        match &self.held {
-            Held::One(_) => None,
-            Held::List(list) => list.get(step.parse::<usize>().ok()?),
-            Held::Table(table) => table.get(step).or_else(|| {
+        match &self.content {
+            NodeContent::Single(_) => None,
+            NodeContent::List(list) => list.get(step.parse::<usize>().ok()?),
+            NodeContent::Table(table) => table.get(step).or_else(|| {
                 // The key of a time may contain its unit.
                 ["_s", "_ms"].iter().find_map(|unit| table.get(&format!("{step}{unit}")))
             }),
@@ -108,26 +110,26 @@ impl Node {
         let Some((last, before)) = way.split_last() else { return };
         let mut at = self;
         for step in before {
-            let next = match &mut at.held {
-                Held::One(_) => None,
-                Held::List(list) => step.parse::<usize>().ok().and_then(|place| list.get_mut(place)),
-                Held::Table(table) => Some(table.entry(step.clone()).or_insert_with(|| Self {
+            let next = match &mut at.content {
+                NodeContent::Single(_) => None,
+                NodeContent::List(list) => step.parse::<usize>().ok().and_then(|place| list.get_mut(place)),
+                NodeContent::Table(table) => Some(table.entry(step.clone()).or_insert_with(|| Self {
                     origin: node.origin.clone(),
                     key_origin: node.origin.clone(),
-                    held: Held::Table(BTreeMap::new()),
+                    content: NodeContent::Table(BTreeMap::new()),
                 })),
             };
             let Some(next) = next else { return };
             at = next;
         }
-        match &mut at.held {
-            Held::One(_) => {}
-            Held::List(list) => {
+        match &mut at.content {
+            NodeContent::Single(_) => {}
+            NodeContent::List(list) => {
                 if let Some(place) = last.parse::<usize>().ok().and_then(|place| list.get_mut(place)) {
                     *place = node;
                 }
             }
-            Held::Table(table) => {
+            NodeContent::Table(table) => {
                 for unit in ["_s", "_ms"] {
                     table.remove(&format!("{last}{unit}"));
                 }
@@ -141,27 +143,27 @@ impl Node {
         let (last, before) = way.split_last()?;
         let mut at = self;
         for step in before {
-            at = match &mut at.held {
-                Held::One(_) => return None,
-                Held::List(list) => list.get_mut(step.parse::<usize>().ok()?)?,
-                Held::Table(table) => table.get_mut(step)?,
+            at = match &mut at.content {
+                NodeContent::Single(_) => return None,
+                NodeContent::List(list) => list.get_mut(step.parse::<usize>().ok()?)?,
+                NodeContent::Table(table) => table.get_mut(step)?,
             };
         }
-        match &mut at.held {
-            Held::One(_) => None,
-            Held::List(list) => {
+        match &mut at.content {
+            NodeContent::Single(_) => None,
+            NodeContent::List(list) => {
                 let place = last.parse::<usize>().ok().filter(|place| *place < list.len())?;
                 Some(list.remove(place))
             }
-            Held::Table(table) => table.remove(last),
+            NodeContent::Table(table) => table.remove(last),
         }
     }
 
     /// Calls `f` with every single value and its path. A list of single values counts as one.
     pub(super) fn each<'n>(&'n self, way: &mut Vec<String>, f: &mut dyn FnMut(&[String], &'n Self)) {
-        let children: Vec<(String, &Self)> = match &self.held {
-            Held::Table(table) => table.iter().map(|(key, node)| (key.clone(), node)).collect(),
-            Held::List(list) if list.iter().any(|node| matches!(node.held, Held::Table(_))) => {
+        let children: Vec<(String, &Self)> = match &self.content {
+            NodeContent::Table(table) => table.iter().map(|(key, node)| (key.clone(), node)).collect(),
+            NodeContent::List(list) if list.iter().any(|node| matches!(node.content, NodeContent::Table(_))) => {
                 list.iter().enumerate().map(|(place, node)| (place.to_string(), node)).collect()
             }
             _ => return f(way, self),
@@ -182,7 +184,7 @@ struct File<'t> {
 
 impl File<'_> {
     fn origin(&self, at: usize) -> Origin {
-        Origin::File { path: Arc::clone(&self.path), at: Place::of(self.text, at) }
+        Origin::File { path: Arc::clone(&self.path), at: TextPosition::of(self.text, at) }
     }
 
     fn problem(&self, error: &toml::de::Error) -> Problem {
@@ -198,22 +200,22 @@ impl File<'_> {
             let node = self.node(self.origin(place.span().start), child, value);
             table.insert(key, node);
         }
-        Node { origin: origin.clone(), key_origin: origin.clone(), held: Held::Table(table) }
+        Node { origin: origin.clone(), key_origin: origin.clone(), content: NodeContent::Table(table) }
     }
 
     fn node(&self, key_origin: Origin, place: &Spanned<DeValue<'_>>, value: toml::Value) -> Node {
         let origin = self.origin(place.span().start);
-        let held = match (place.get_ref(), value) {
-            (DeValue::Table(places), toml::Value::Table(values)) => self.table(&origin, places, values).held,
-            (DeValue::Array(places), toml::Value::Array(values)) => Held::List(
+        let content = match (place.get_ref(), value) {
+            (DeValue::Table(places), toml::Value::Table(values)) => self.table(&origin, places, values).content,
+            (DeValue::Array(places), toml::Value::Array(values)) => NodeContent::List(
                 places
                     .iter()
                     .zip(values)
                     .map(|(place, value)| self.node(self.origin(place.span().start), place, value))
                     .collect(),
             ),
-            (_, value) => Held::One(value),
+            (_, value) => NodeContent::Single(value),
         };
-        Node { origin, key_origin, held }
+        Node { origin, key_origin, content }
     }
 }

@@ -34,7 +34,7 @@ pub enum CompactThreshold {
     /// No background compaction.
     Never,
     /// Share of the log with attempts past their retention.
-    Share(f64),
+    Fraction(f64),
 }
 
 impl CompactThreshold {
@@ -42,7 +42,7 @@ impl CompactThreshold {
     pub fn share(self) -> Option<f64> {
         match self {
             Self::Never => None,
-            Self::Share(share) => Some(share),
+            Self::Fraction(share) => Some(share),
         }
     }
 }
@@ -122,9 +122,11 @@ pub(super) fn compact_threshold<'de, D: Deserializer<'de>>(from: D) -> Result<Op
         Name(String),
     }
     match At::deserialize(from)? {
-        At::Number(share) => Ok(Some(CompactThreshold::Share(share))),
+        At::Number(share) => Ok(Some(CompactThreshold::Fraction(share))),
         At::Name(name) if name == "never" => Ok(Some(CompactThreshold::Never)),
-        At::Name(name) => Err(D::Error::custom(format_args!("invalid share {name:?}: expected a number such as 0.25, or \"never\""))),
+        At::Name(name) => {
+            Err(D::Error::custom(format_args!("invalid share {name:?}: expected a number such as 0.25, or \"never\"")))
+        }
     }
 }
 
@@ -178,7 +180,8 @@ fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
 pub(super) fn web_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error> {
     let text = String::deserialize(from)?;
     let shown = without_password(&text);
-    let address = Url::parse(&text).map_err(|error| D::Error::custom(format_args!("invalid URL {shown:?}: {error}")))?;
+    let address =
+        Url::parse(&text).map_err(|error| D::Error::custom(format_args!("invalid URL {shown:?}: {error}")))?;
     match address.scheme() {
         "http" | "https" if address.has_host() => Ok(Some(address)),
         _ => Err(D::Error::custom(format_args!("invalid URL {shown:?}: expected http or https"))),
@@ -210,8 +213,9 @@ fn time<'de, D: Deserializer<'de>>(from: D, a_second: f64) -> Result<Option<Dura
     let time = match Time::deserialize(from)? {
         Time::Number(number) => Duration::try_from_secs_f64(number / a_second)
             .map_err(|_| D::Error::custom(format_args!("invalid time {number:?}: expected a number from 0 up")))?,
-        Time::Text(text) => humantime::parse_duration(&text)
-            .map_err(|error| D::Error::custom(format_args!("invalid time {text:?}: {error}; expected a text such as \"30s\"")))?,
+        Time::Text(text) => humantime::parse_duration(&text).map_err(|error| {
+            D::Error::custom(format_args!("invalid time {text:?}: {error}; expected a text such as \"30s\""))
+        })?,
     };
     Ok(Some(time))
 }

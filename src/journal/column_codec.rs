@@ -6,11 +6,11 @@
 //! Must not know: what a column means.
 
 /// Section under construction: the number of rows, then the columns, each aligned to 8 bytes.
-pub(super) struct Columns {
+pub(super) struct ColumnWriter {
     pub(super) bytes: Vec<u8>,
 }
 
-impl Columns {
+impl ColumnWriter {
     pub(super) fn new(rows: usize) -> Self {
         Self { bytes: (rows as u64).to_le_bytes().to_vec() }
     }
@@ -42,12 +42,12 @@ impl Columns {
 }
 
 /// Section that is being read.
-pub(super) struct Rows<'b> {
+pub(super) struct ColumnReader<'b> {
     pub(super) rows: usize,
     rest: &'b [u8],
 }
 
-impl<'b> Rows<'b> {
+impl<'b> ColumnReader<'b> {
     pub(super) fn open(bytes: &'b [u8]) -> Option<Self> {
         let (rows, rest) = bytes.split_first_chunk()?;
         let rows = usize::try_from(u64::from_le_bytes(*rows)).ok()?;

@@ -18,13 +18,13 @@ use super::entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, ReleaseTarget, TombstoneTarget, is_at_risk,
 };
 use super::error::JournalError;
-use super::read::{Replayed, SETTLE, open, pass};
-use super::schema::{self, Clamped, SchemaError};
-use super::snapshot::Contents;
-use crate::evidence::{Evidence, Voice};
-use crate::journal::outcome_counts::Tally;
-use crate::journal::recovery_point::Start;
-use crate::journal::tombstones::Forgotten;
+use super::read::{ReplayReport, SETTLE, open, pass};
+use super::schema::{self, ClampedAttempt, SchemaError};
+use super::snapshot::SnapshotContents;
+use crate::evidence::{Evidence, SignalObservation};
+use crate::journal::outcome_counts::OutcomeCounts;
+use crate::journal::recovery_point::FoldStart;
+use crate::journal::tombstones::TombstoneSet;
 use crate::selector::Selector;
 use fetchwise_types::registry::MAX_FETCHERS;
 use fetchwise_types::time::Timestamp;
@@ -35,7 +35,7 @@ const MAX_THREADS: usize = 8;
 /// Fold in progress: everything that it has learned, except for evidence, which its selector holds.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
-    /// Reader of the [`Start`], until it has been read.
+    /// Reader of the [`FoldStart`], until it has been read.
     reader: Option<Reader>,
     /// Last record that has been folded.
     pub(super) covers_seq: u64,
@@ -51,22 +51,22 @@ pub(super) struct Fold {
     /// Names of all fetchers, including those whose attempts moved no evidence.
     pub(super) fetchers: Vec<String>,
     /// Last link states, with the sequence numbers of their records.
-    pub(super) links: Last<String, LinkEntry>,
-    pub(super) hosts: Last<String, HostEntry>,
-    pub(super) importance: Last<(String, Option<String>), ImportanceEntry>,
-    pub(super) paces: Last<(u8, String), PaceEntry>,
-    pub(super) replayed: Replayed,
-    pub(super) tally: Tally,
+    pub(super) links: LastBySeq<String, LinkEntry>,
+    pub(super) hosts: LastBySeq<String, HostEntry>,
+    pub(super) importance: LastBySeq<(String, Option<String>), ImportanceEntry>,
+    pub(super) paces: LastBySeq<(u8, String), PaceEntry>,
+    pub(super) replayed: ReplayReport,
+    pub(super) outcome_counts: OutcomeCounts,
     /// Set if the snapshot has no outcome counts.
-    lacks_tally: bool,
+    lacks_outcome_counts: bool,
     /// Throttle of a fold that runs alongside a live crawl. Such a fold uses one thread and pauses now and then.
     pub(super) brake: Option<Arc<Brake>>,
 }
 
 /// Last value of each key, with its sequence number; 0 for values from a snapshot.
-pub(super) type Last<K, V> = HashMap<K, (u64, V)>;
+pub(super) type LastBySeq<K, V> = HashMap<K, (u64, V)>;
 
-fn keep_last<K: Eq + Hash, V>(all: &mut Last<K, V>, key: K, seq: u64, value: V) {
+fn keep_last<K: Eq + Hash, V>(all: &mut LastBySeq<K, V>, key: K, seq: u64, value: V) {
     match all.entry(key) {
         std::collections::hash_map::Entry::Occupied(mut known) if known.get().0 <= seq => {
             drop(known.insert((seq, value)))
@@ -78,7 +78,7 @@ fn keep_last<K: Eq + Hash, V>(all: &mut Last<K, V>, key: K, seq: u64, value: V) 
 
 impl Fold {
     /// Begins with a snapshot, or with nothing. Loads the snapshot into `selector`.
-    pub(super) fn begin(start: Start, selector: &Selector) -> Self {
+    pub(super) fn begin(start: FoldStart, selector: &Selector) -> Self {
         let reader = start.reader;
         let Some(contents) = start.contents else { return Self { reader, ..Self::default() } };
         selector.absorb(&contents.image);
@@ -99,20 +99,20 @@ impl Fold {
                 .map(|of| ((of.kind.clone(), of.value.clone()), (0, of)))
                 .collect(),
             paces: contents.paces.into_iter().map(|pace| ((pace.level, pace.name.clone()), (0, pace))).collect(),
-            replayed: Replayed::default(),
-            lacks_tally: contents.tally.is_none(),
-            tally: contents.tally.unwrap_or_default(),
+            replayed: ReplayReport::default(),
+            lacks_outcome_counts: contents.outcome_counts.is_none(),
+            outcome_counts: contents.outcome_counts.unwrap_or_default(),
             brake: None,
         }
     }
 
     /// Restricts the fold to an earlier time, whose records may be gone in part. Leaves out everything after `until`.
-    pub(super) fn look_at_the_past(&mut self, until: Option<Timestamp>) {
+    pub(super) fn restrict_to(&mut self, until: Option<Timestamp>) {
         (self.past, self.is_past) = (until, true);
     }
 
     /// Returns what the fold and its selector have learned, as a snapshot holds it.
-    pub(super) fn contents(&self, selector: &Selector, now: Timestamp) -> Contents {
+    pub(super) fn contents(&self, selector: &Selector, now: Timestamp) -> SnapshotContents {
         let mut links: Vec<LinkEntry> = self.links.values().map(|(_, link)| link.clone()).collect();
         links.retain(|link| is_at_risk(&link.state));
         links.sort_by(|a, b| a.link.cmp(&b.link));
@@ -123,7 +123,7 @@ impl Fold {
         importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
         let mut paces: Vec<PaceEntry> = self.paces.values().map(|(_, pace)| pace.clone()).collect();
         paces.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
-        Contents {
+        SnapshotContents {
             covers_seq: self.covers_seq,
             now,
             cutoff: self.cutoff,
@@ -132,7 +132,7 @@ impl Fold {
             hosts,
             importance,
             paces,
-            tally: Some(self.tally.clone()),
+            outcome_counts: Some(self.outcome_counts.clone()),
             priors: selector.priors().to_vec(),
             lacks_days: false,
         }
@@ -147,23 +147,23 @@ impl Fold {
         now: Timestamp,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), JournalError> {
-        if std::mem::take(&mut self.lacks_tally) {
-            self.count_anew(dir)?;
+        if std::mem::take(&mut self.lacks_outcome_counts) {
+            self.recount_outcomes(dir)?;
         }
         if std::mem::take(&mut self.lacks_days) {
-            self.count_days(dir, selector, now)?;
+            self.recount_days(dir, selector, now)?;
         }
         let from = self.covers_seq;
-        let mut stones = Vec::new();
-        let mut torn = self.advance_once(dir, selector, upto, now, &mut stones, progress)?;
+        let mut tombstones = Vec::new();
+        let mut torn = self.advance_once(dir, selector, upto, now, &mut tombstones, progress)?;
         if torn.is_some() && upto == u64::MAX {
             // A live writer finishes its write within this time. The torn tail of a dead one stays.
             std::thread::sleep(SETTLE);
-            torn = self.advance_once(dir, selector, upto, now, &mut stones, &mut |_| {})?;
+            torn = self.advance_once(dir, selector, upto, now, &mut tombstones, &mut |_| {})?;
         }
         self.replayed.torn_tail = torn;
-        if !stones.is_empty() {
-            self.take_back(dir, selector, &stones, from, now)?;
+        if !tombstones.is_empty() {
+            self.retract(dir, selector, &tombstones, from, now)?;
         }
         Ok(())
     }
@@ -173,15 +173,15 @@ impl Fold {
         &mut self,
         dir: &Path,
         selector: &Selector,
-        stones: &[(u64, TombstoneTarget)],
+        tombstones: &[(u64, TombstoneTarget)],
         now: Timestamp,
     ) -> Result<(), JournalError> {
-        for (_, target) in stones {
+        for (_, target) in tombstones {
             if let TombstoneTarget::Domain(domain) = target {
                 selector.forget_domain(domain);
             }
         }
-        if stones.is_empty() { Ok(()) } else { self.take_back(dir, selector, stones, self.covers_seq, now) }
+        if tombstones.is_empty() { Ok(()) } else { self.retract(dir, selector, tombstones, self.covers_seq, now) }
     }
 
     fn advance_once(
@@ -190,7 +190,7 @@ impl Fold {
         selector: &Selector,
         upto: u64,
         now: Timestamp,
-        stones: &mut Vec<(u64, TombstoneTarget)>,
+        tombstones: &mut Vec<(u64, TombstoneTarget)>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Option<TornTail>, JournalError> {
         if self.covers_seq >= upto {
@@ -232,9 +232,9 @@ impl Fold {
             releases.append(&mut shard.releases);
             selector.merge(&shard.shared);
             voices.append(&mut shard.voices);
-            self.merge(shard, stones);
+            self.merge(shard, tombstones);
         }
-        self.release(&releases);
+        self.end_pauses(&releases);
         voices.sort_unstable_by_key(|(seq, _)| *seq);
         selector.hear(voices.into_iter().map(|(_, voice)| voice));
         self.newest = self.newest.min(now);
@@ -243,26 +243,26 @@ impl Fold {
 
     /// Rebuilds the outcome counts that a snapshot lacks from the attempts that are still in the log. Costs two passes
     /// over the log at each start until the next snapshot.
-    fn count_anew(&mut self, dir: &Path) -> Result<(), JournalError> {
+    fn recount_outcomes(&mut self, dir: &Path) -> Result<(), JournalError> {
         let covers_seq = self.covers_seq;
-        let (mut tally, mut forgotten) = (Tally::default(), Forgotten::default());
-        pass(dir, |seq, record| if seq <= covers_seq { forgotten.look(seq, &record) } else { Ok(()) })?;
+        let (mut outcome_counts, mut forgotten) = (OutcomeCounts::default(), TombstoneSet::default());
+        pass(dir, |seq, record| if seq <= covers_seq { forgotten.add_record(seq, &record) } else { Ok(()) })?;
         pass(dir, |seq, record| {
             let attempt = schema::attempt(record.kind, record.schema, record.payload)?.filter(|_| seq <= covers_seq);
             if let Some(attempt) = attempt.filter(|attempt| {
                 !forgotten.covers_link(seq, attempt.link()) && !forgotten.covers_domain(seq, attempt.domain())
             }) {
-                tally.add(attempt.fetcher(), attempt.outcome(), 1);
+                outcome_counts.add(attempt.fetcher(), attempt.outcome(), 1);
             }
             Ok(())
         })?;
-        self.tally = tally;
+        self.outcome_counts = outcome_counts;
         Ok(())
     }
 
     /// Ends the pauses that began before an operator ended them. The pause and its end may have been read by different
     /// threads.
-    fn release(&mut self, releases: &[(u64, ReleaseTarget)]) {
+    fn end_pauses(&mut self, releases: &[(u64, ReleaseTarget)]) {
         for (seq, target) in releases {
             match target {
                 ReleaseTarget::Host(domain) => {
@@ -281,10 +281,10 @@ impl Fold {
 
     /// Rebuilds the daily counts that a snapshot lacks from the attempts that are still in the log. Costs two passes
     /// over the log, once, until the next snapshot.
-    fn count_days(&self, dir: &Path, selector: &Selector, now: Timestamp) -> Result<(), JournalError> {
+    fn recount_days(&self, dir: &Path, selector: &Selector, now: Timestamp) -> Result<(), JournalError> {
         let covered = |seq: u64| seq <= self.covers_seq;
-        let mut forgotten = Forgotten::default();
-        pass(dir, |seq, record| if covered(seq) { forgotten.look(seq, &record) } else { Ok(()) })?;
+        let mut forgotten = TombstoneSet::default();
+        pass(dir, |seq, record| if covered(seq) { forgotten.add_record(seq, &record) } else { Ok(()) })?;
         pass(dir, |seq, record| {
             let attempt = schema::attempt(record.kind, record.schema, record.payload)?.filter(|_| covered(seq));
             let Some(attempt) = &attempt else { return Ok(()) };
@@ -298,13 +298,13 @@ impl Fold {
         Ok(())
     }
 
-    fn merge(&mut self, shard: Shard, stones: &mut Vec<(u64, TombstoneTarget)>) {
+    fn merge(&mut self, shard: Shard, tombstones: &mut Vec<(u64, TombstoneTarget)>) {
         self.covers_seq = self.covers_seq.max(shard.last_seq);
         self.newest = self.newest.max(shard.newest);
         self.replayed.attempts += shard.attempts;
         self.replayed.entries += shard.entries;
-        self.tally.merge(&shard.tally);
-        shard.fetchers.iter().for_each(|name| note(&mut self.fetchers, name));
+        self.outcome_counts.merge(&shard.outcome_counts);
+        shard.fetchers.iter().for_each(|name| add_fetcher_name(&mut self.fetchers, name));
         for (key, (seq, value)) in shard.links {
             keep_last(&mut self.links, key, seq, value);
         }
@@ -317,13 +317,13 @@ impl Fold {
         for (key, (seq, value)) in shard.paces {
             keep_last(&mut self.paces, key, seq, value);
         }
-        stones.extend(shard.stones);
+        tombstones.extend(shard.tombstones);
     }
 
     /// Retracts what the tombstones `new` cover. The evidence of a forgotten domain was removed when the fold met its
     /// tombstone. The domain's part of shared evidence is found by reading its attempts again, as far as they are still
     /// there. Attempts that an older tombstone covers are not in the snapshot any more.
-    fn take_back(
+    fn retract(
         &mut self,
         dir: &Path,
         selector: &Selector,
@@ -331,18 +331,18 @@ impl Fold {
         from: u64,
         now: Timestamp,
     ) -> Result<(), JournalError> {
-        let (mut recent, mut older) = (Forgotten::default(), Forgotten::default());
+        let (mut recent, mut older) = (TombstoneSet::default(), TombstoneSet::default());
         pass(dir, |seq, record| {
             if seq <= from && record.kind == schema::kind::TOMBSTONE {
-                older.look(seq, &record)?;
+                older.add_record(seq, &record)?;
             }
             Ok(())
         })?;
         for (seq, target) in new {
             recent.add(*seq, target.clone());
         }
-        let mut taken_back = 0;
-        let tally = &mut self.tally;
+        let mut retracted = 0;
+        let outcome_counts = &mut self.outcome_counts;
         pass(dir, |seq, record| {
             let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)? else { return Ok(()) };
             let (link, domain) = (attempt.link(), attempt.domain());
@@ -353,13 +353,13 @@ impl Fold {
                 && !older.covers_link(seq, link)
                 && !older.covers_domain(seq, domain)
             {
-                selector.take_back(&Clamped(attempt, now), !by_domain);
-                tally.take_back(attempt.fetcher(), attempt.outcome());
-                taken_back += 1;
+                selector.take_back(&ClampedAttempt(attempt, now), !by_domain);
+                outcome_counts.subtract(attempt.fetcher(), attempt.outcome());
+                retracted += 1;
             }
             Ok(())
         })?;
-        self.replayed.forgotten += taken_back;
+        self.replayed.forgotten += retracted;
         let before = self.links.len() + self.hosts.len();
         self.links.retain(|link, (seq, entry)| {
             !recent.covers_link(*seq, link) && !recent.covers_domain(*seq, Some(&entry.domain))
@@ -380,18 +380,18 @@ struct Shard {
     until: Option<Timestamp>,
     /// Host signals of the attempts, with their sequence numbers. Signals depend on the order of the attempts of all
     /// domains, so they are applied when all threads are done.
-    voices: Vec<(u64, Voice)>,
+    voices: Vec<(u64, SignalObservation)>,
     last_seq: u64,
     newest: Timestamp,
     attempts: u64,
-    tally: Tally,
+    outcome_counts: OutcomeCounts,
     entries: u64,
     fetchers: Vec<String>,
-    links: Last<String, LinkEntry>,
-    hosts: Last<String, HostEntry>,
-    importance: Last<(String, Option<String>), ImportanceEntry>,
-    paces: Last<(u8, String), PaceEntry>,
-    stones: Vec<(u64, TombstoneTarget)>,
+    links: LastBySeq<String, LinkEntry>,
+    hosts: LastBySeq<String, HostEntry>,
+    importance: LastBySeq<(String, Option<String>), ImportanceEntry>,
+    paces: LastBySeq<(u8, String), PaceEntry>,
+    tombstones: Vec<(u64, TombstoneTarget)>,
     releases: Vec<(u64, ReleaseTarget)>,
     failed: Option<(u64, Arc<SchemaError>)>,
 }
@@ -405,14 +405,14 @@ impl Shard {
             last_seq: 0,
             newest: Timestamp::default(),
             attempts: 0,
-            tally: Tally::default(),
+            outcome_counts: OutcomeCounts::default(),
             entries: 0,
             fetchers: Vec::new(),
             links: HashMap::new(),
             hosts: HashMap::new(),
             importance: HashMap::new(),
             paces: HashMap::new(),
-            stones: Vec::new(),
+            tombstones: Vec::new(),
             releases: Vec::new(),
             failed: None,
         }
@@ -431,10 +431,10 @@ impl Shard {
                 return Ok(());
             }
             (self.entries, self.attempts) = (self.entries + 1, self.attempts + 1);
-            self.tally.add(attempt.fetcher(), attempt.outcome(), 1);
+            self.outcome_counts.add(attempt.fetcher(), attempt.outcome(), 1);
             self.newest = self.newest.max(attempt.at());
-            note(&mut self.fetchers, attempt.fetcher());
-            if let Some(voice) = selector.learn(&self.shared, &Clamped(attempt, now)) {
+            add_fetcher_name(&mut self.fetchers, attempt.fetcher());
+            if let Some(voice) = selector.learn(&self.shared, &ClampedAttempt(attempt, now)) {
                 self.voices.push((seq, voice));
             }
             return Ok(());
@@ -466,13 +466,13 @@ impl Shard {
                 self.newest = self.newest.max(release.at);
                 self.releases.push((seq, release.target));
             }
-            Entry::Tombstone(stone) => {
-                if let TombstoneTarget::Domain(domain) = &stone.target {
+            Entry::Tombstone(tombstone) => {
+                if let TombstoneTarget::Domain(domain) = &tombstone.target {
                     // This thread folds the whole domain, in order. It learns from the records after the tombstone
                     // again.
                     selector.forget_domain(domain);
                 }
-                self.stones.push((seq, stone.target));
+                self.tombstones.push((seq, tombstone.target));
             }
         }
         Ok(())
@@ -480,7 +480,7 @@ impl Shard {
 }
 
 /// Adds a fetcher's name to `names`.
-pub(super) fn note(names: &mut Vec<String>, name: &str) {
+pub(super) fn add_fetcher_name(names: &mut Vec<String>, name: &str) {
     if names.len() < MAX_FETCHERS && !names.iter().any(|known| known == name) {
         names.push(name.to_owned());
     }

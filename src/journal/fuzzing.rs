@@ -10,10 +10,10 @@ use rkyv::util::AlignedVec;
 
 use super::schema;
 use super::snapshot;
-use crate::evidence::Observed;
-use crate::selector::{Selector, SelectContext};
+use crate::evidence::Observation;
+use crate::selector::{SelectContext, Selector};
 use fetchwise_types::time::Timestamp;
-use schema::Clamped;
+use schema::ClampedAttempt;
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
@@ -33,10 +33,10 @@ fn decode_version(kind: u16, version: u16, payload: &[u8]) {
         let _ = (attempt.id(), attempt.link(), attempt.domain(), attempt.fetcher(), attempt.at());
         let selector = selector();
         let shared = selector.apart();
-        selector.learn(&shared, &Clamped(attempt, NOW));
+        selector.learn(&shared, &ClampedAttempt(attempt, NOW));
         selector.merge(&shared);
-        selector.take_back(&Clamped(attempt, NOW), true);
-        Clamped(attempt, NOW).each_heuristic(&mut |_, _| {});
+        selector.take_back(&ClampedAttempt(attempt, NOW), true);
+        ClampedAttempt(attempt, NOW).each_heuristic(&mut |_, _| {});
     }
     let Ok(entry) = schema::decode(kind, version, payload) else { return };
     let Ok(encoded) = schema::encode(&entry) else { return };

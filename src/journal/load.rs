@@ -15,11 +15,11 @@ use fetchwise_log::{Error as LogError, Progress, RecordRef};
 
 use super::entry::{Entry, ImportanceEntry, LinkEntry, is_at_risk};
 use super::error::JournalError;
-use super::fold::{Fold, note, threads};
-use super::read::{Replayed, pass, replay};
+use super::fold::{Fold, add_fetcher_name, threads};
+use super::read::{ReplayReport, pass, replay};
 use super::schema::{self, SchemaError};
 use crate::backoff::{LinkState, MAX_RISK_LEVEL, pause};
-use crate::journal::recovery_point::{Start, RecoveryPoint};
+use crate::journal::recovery_point::{FoldStart, RecoveryPoint};
 use crate::selector::Selector;
 use fetchwise_pace::{Level, State};
 use fetchwise_types::time::Timestamp;
@@ -29,7 +29,7 @@ use fetchwise_types::time::Timestamp;
 #[non_exhaustive]
 pub struct LoadReport {
     /// Counts of the records read after the snapshot.
-    pub replayed: Replayed,
+    pub replayed: ReplayReport,
     /// Snapshot that the load began with, if any.
     pub snapshot: Option<RecoveryPoint>,
     /// State of every link that is at risk or was paused.
@@ -49,7 +49,7 @@ pub struct LoadReport {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct LogInfo {
-    start: Start,
+    start: FoldStart,
     /// Fetchers of all attempts, in alphabetical order.
     pub fetchers: Vec<String>,
 }
@@ -67,12 +67,12 @@ pub fn survey(dir: &Path) -> Result<LogInfo, JournalError> {
 /// # Errors
 /// As [`replay`].
 pub fn inspect_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<LogInfo, JournalError> {
-    let start = Start::newest(dir)?;
+    let start = FoldStart::newest(dir)?;
     let mut names: BTreeSet<String> = start.contents.iter().flat_map(|c| c.image.fetchers.iter().cloned()).collect();
     let from = start.contents.as_ref().map_or(0, |contents| contents.covers_seq + 1);
-    let shards = vec![Names::default(); threads()];
+    let shards = vec![FetcherNames::default(); threads()];
     let reader = start.reader.as_ref().ok_or_else(|| LogError::Invalid("missing reader of the log".into()))?;
-    let (shards, summary) = reader.for_each_sharded(from, shards, |_, _| {}, Names::take, progress)?;
+    let (shards, summary) = reader.for_each_sharded(from, shards, |_, _| {}, FetcherNames::take, progress)?;
     if !summary.damage.is_empty() {
         return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
     }
@@ -93,7 +93,7 @@ pub type Importances = HashMap<(String, Option<String>), f32>;
 /// # Errors
 /// As [`replay`].
 pub fn importances(dir: &Path) -> Result<Importances, JournalError> {
-    let known = Start::newest(dir)?.contents.map(|contents| contents.importance).unwrap_or_default();
+    let known = FoldStart::newest(dir)?.contents.map(|contents| contents.importance).unwrap_or_default();
     let mut found: Importances = known.into_iter().map(|of| ((of.kind, of.value), of.importance)).collect();
     pass(dir, |_, record| {
         if record.kind == schema::kind::IMPORTANCE
@@ -107,15 +107,15 @@ pub fn importances(dir: &Path) -> Result<Importances, JournalError> {
 }
 
 #[derive(Clone, Default)]
-struct Names {
+struct FetcherNames {
     names: Vec<String>,
     failed: Option<(u64, Arc<SchemaError>)>,
 }
 
-impl Names {
+impl FetcherNames {
     fn take(&mut self, seq: u64, record: RecordRef<'_>) {
         match schema::attempt(record.kind, record.schema, record.payload) {
-            Ok(Some(attempt)) => note(&mut self.names, attempt.fetcher()),
+            Ok(Some(attempt)) => add_fetcher_name(&mut self.names, attempt.fetcher()),
             Ok(None) => {}
             Err(error) if self.failed.is_none() => self.failed = Some((seq, Arc::new(error))),
             Err(_) => {}
@@ -159,11 +159,11 @@ pub fn load_with_progress(
     now: Timestamp,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<LoadReport, JournalError> {
-    load_from(Start::newest(dir)?, dir, selector, now, progress)
+    load_from(FoldStart::newest(dir)?, dir, selector, now, progress)
 }
 
 fn load_from(
-    start: Start,
+    start: FoldStart,
     dir: &Path,
     selector: &Selector,
     now: Timestamp,
@@ -183,15 +183,20 @@ fn load_from(
         })?;
     }
     #[cfg(feature = "metrics")]
-    fold.tally.tell(selector);
-    let loaded = into_loaded(fold, selector, started, now);
+    fold.outcome_counts.report_to(selector);
+    let loaded = into_report(fold, selector, started, now);
     selector.restore_links(loaded.links.iter().map(|(link, state)| (link.clone(), *state)));
     selector.restore_host_levels(loaded.host_levels.iter().map(|(domain, level)| (domain.clone(), *level)));
     Ok(loaded)
 }
 
 /// Converts a fold into its report, and sets the pauses of hosts in `selector`.
-pub(super) fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<RecoveryPoint>, now: Timestamp) -> LoadReport {
+pub(super) fn into_report(
+    fold: Fold,
+    selector: &Selector,
+    snapshot: Option<RecoveryPoint>,
+    now: Timestamp,
+) -> LoadReport {
     let backoff = selector.backoff();
     // Times in the future come from a wrong clock. They count as `now`, and no pause may be longer than the settings
     // allow.

@@ -57,17 +57,19 @@ mod tombstones;
 mod write;
 
 pub use crate::journal::point_in_time::{AsOf, load_at};
-pub use crate::journal::query::{OutcomeFilter, QueryStats, Order, AttemptQuery, attempt, attempts, fetch_of};
+pub use crate::journal::query::{AttemptQuery, Order, OutcomeFilter, QueryStats, attempt, attempts, fetch_of};
 pub use crate::journal::recovery_point::RecoveryPoint;
 pub use entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget,
 };
 pub use error::{ClockWitness, JournalError};
 pub use fetchwise_log::{
-    Acknowledgement, AppendError, Damage, Durability, Error as LogError, Health, Lost, Metrics, OnFull, OpenCheck,
-    Progress, Recovery, SEGMENT_BYTES_DEFAULT, Ticket, TornTail, UnknownName, WaitError,
+    Acknowledgement, AppendError, DEFAULT_SEGMENT_BYTES, Damage, Durability, Error as LogError, Health, Lost, Metrics,
+    OnFull, OpenCheck, Progress, Recovery, Ticket, TornTail, UnknownName, WaitError,
 };
-pub use load::{Importances, LoadReport, LogInfo, importances, load, load_with_progress, survey, inspect_with_progress};
-pub use read::{Replayed, ids, replay};
+pub use load::{
+    Importances, LoadReport, LogInfo, importances, inspect_with_progress, load, load_with_progress, survey,
+};
+pub use read::{ReplayReport, ids, replay};
 pub use schema::SchemaError;
 pub use write::{Journal, JournalOptions};

@@ -11,11 +11,11 @@ use crate::selector::Selector;
 
 /// Counts by fetcher and outcome.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Tally {
+pub(super) struct OutcomeCounts {
     rows: Vec<(String, [u64; OUTCOMES])>,
 }
 
-impl Tally {
+impl OutcomeCounts {
     /// Counts `attempts` more attempts of `fetcher` with this outcome.
     pub(super) fn add(&mut self, fetcher: &str, outcome: usize, attempts: u64) {
         // A fetcher without attempts has no row, so that counts survive encoding and decoding unchanged.
@@ -32,7 +32,7 @@ impl Tally {
     }
 
     /// Counts one attempt less.
-    pub(super) fn take_back(&mut self, fetcher: &str, outcome: usize) {
+    pub(super) fn subtract(&mut self, fetcher: &str, outcome: usize) {
         if let Some((_, counts)) = self.rows.iter_mut().find(|(name, _)| name == fetcher) {
             let count = &mut counts[outcome.min(OUTCOMES - 1)];
             *count = count.saturating_sub(1);
@@ -41,21 +41,21 @@ impl Tally {
 
     /// Adds the counts of another thread.
     pub(super) fn merge(&mut self, other: &Self) {
-        other.each(|fetcher, outcome, attempts| self.add(fetcher, outcome, attempts));
+        other.for_each(|fetcher, outcome, attempts| self.add(fetcher, outcome, attempts));
     }
 
     /// Calls `f` with every count above zero.
-    pub(super) fn each<'t>(&'t self, mut show: impl FnMut(&'t str, usize, u64)) {
+    pub(super) fn for_each<'t>(&'t self, mut f: impl FnMut(&'t str, usize, u64)) {
         for (fetcher, counts) in &self.rows {
             for (outcome, attempts) in counts.iter().enumerate().filter(|(_, attempts)| **attempts > 0) {
-                show(fetcher, outcome, *attempts);
+                f(fetcher, outcome, *attempts);
             }
         }
     }
 
     /// Reports the counts to the selector, which continues from them.
     #[cfg(feature = "metrics")]
-    pub(super) fn tell(&self, selector: &Selector) {
-        self.each(|fetcher, outcome, attempts| selector.found(fetcher, outcome, attempts));
+    pub(super) fn report_to(&self, selector: &Selector) {
+        self.for_each(|fetcher, outcome, attempts| selector.found(fetcher, outcome, attempts));
     }
 }

@@ -12,10 +12,10 @@ use fetchwise_log::{Progress, Snapshot};
 
 use super::error::JournalError;
 use super::fold::Fold;
-use super::load::{LoadReport, into_loaded};
+use super::load::{LoadReport, into_report};
 use super::read::{open, tombstones};
 use super::snapshot;
-use crate::journal::recovery_point::Start;
+use crate::journal::recovery_point::FoldStart;
 use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 
@@ -49,7 +49,7 @@ pub fn load_at(
         Some(newest) => snapshot::decode(newest)?.cutoff,
         None => None,
     };
-    let mut start = Start::default();
+    let mut start = FoldStart::default();
     for found in [newest, previous].into_iter().flatten() {
         if let Some(fits) = before(&found, moment)? {
             start = fits;
@@ -59,24 +59,24 @@ pub fn load_at(
     let started = start.started.clone();
     let is_whole = start.contents.is_some() || reader.floor_seq() == 0;
     let missing_before = if is_whole { None } else { cutoff };
-    let mut fold = Fold::begin(Start { reader: Some(reader), ..start }, selector);
+    let mut fold = Fold::begin(FoldStart { reader: Some(reader), ..start }, selector);
     let (upto, until) = match moment {
         AsOf::At(at) => (u64::MAX, Some(at)),
         AsOf::Before(seq) => (seq.saturating_sub(1), None),
     };
-    fold.look_at_the_past(until);
+    fold.restrict_to(until);
     fold.advance(dir, selector, upto, now, progress)?;
     // Asking for an earlier time does not bring back what was forgotten after it.
     fold.forget(dir, selector, &tombstones(dir, &mut |_| {})?.after(upto), now)?;
-    let loaded = into_loaded(fold, selector, started, now);
+    let loaded = into_report(fold, selector, started, now);
     selector.restore_links(loaded.links.iter().map(|(link, state)| (link.clone(), *state)));
     selector.restore_host_levels(loaded.host_levels.iter().map(|(domain, level)| (domain.clone(), *level)));
     Ok(LoadReport { missing_before, ..loaded })
 }
 
 /// Returns a start from this snapshot, unless the snapshot holds something later than `moment`.
-fn before(found: &Snapshot, moment: AsOf) -> Result<Option<Start>, JournalError> {
-    let start = Start::of(found)?;
+fn before(found: &Snapshot, moment: AsOf) -> Result<Option<FoldStart>, JournalError> {
+    let start = FoldStart::of(found)?;
     let fits = match (moment, &start.contents) {
         (AsOf::At(at), Some(contents)) => contents.image.as_of <= at,
         (AsOf::Before(seq), Some(contents)) => contents.covers_seq < seq,

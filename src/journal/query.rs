@@ -23,7 +23,7 @@ use super::error::JournalError;
 use super::read::{MAX_REOPENINGS, open};
 use super::schema::{self, SchemaError};
 use crate::journal::maintenance;
-use crate::journal::tombstones::Forgotten;
+use crate::journal::tombstones::TombstoneSet;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::time::Timestamp;
 
@@ -102,7 +102,7 @@ impl AttemptQuery {
 
     /// Returns whether a record is a matching attempt that no known tombstone covers. Copies nothing, except for an
     /// error type.
-    fn fits(&self, seq: u64, record: &RecordRef<'_>, forgotten: &Forgotten) -> Result<bool, SchemaError> {
+    fn fits(&self, seq: u64, record: &RecordRef<'_>, forgotten: &TombstoneSet) -> Result<bool, SchemaError> {
         if self.domain.as_deref().is_some_and(|domain| schema::key_of_domain(domain) != record.key_hash) {
             return Ok(false);
         }
@@ -137,7 +137,7 @@ fn decode(record: &RecordRef<'_>) -> Result<Option<Attempt>, SchemaError> {
 }
 
 /// Returns whether a matching attempt is still not covered by a tombstone.
-fn still_fits(seq: u64, record: &RecordRef<'_>, forgotten: &Forgotten) -> Result<bool, SchemaError> {
+fn is_not_forgotten(seq: u64, record: &RecordRef<'_>, forgotten: &TombstoneSet) -> Result<bool, SchemaError> {
     let view = schema::attempt(record.kind, record.schema, record.payload)?;
     Ok(view
         .is_some_and(|view| !forgotten.covers_link(seq, view.link()) && !forgotten.covers_domain(seq, view.domain())))
@@ -145,14 +145,14 @@ fn still_fits(seq: u64, record: &RecordRef<'_>, forgotten: &Forgotten) -> Result
 
 /// Copy of a record, kept until it is clear whether the query returns it. On the way to the newest, most copies are
 /// discarded.
-struct Held {
+struct HeldRecord {
     seq: u64,
     kind: u16,
     schema: u16,
     payload: AlignedVec,
 }
 
-impl Held {
+impl HeldRecord {
     fn of(seq: u64, record: &RecordRef<'_>, mut spare: AlignedVec) -> Self {
         spare.clear();
         spare.extend_from_slice(record.payload);
@@ -175,19 +175,24 @@ impl Held {
 /// As [`replay`](super::replay). Damage in a segment that was read is reported after `f` received everything readable.
 pub fn attempts(
     dir: &Path,
-    wanted: &AttemptQuery,
+    query: &AttemptQuery,
     order: Order,
     limit: Option<u64>,
     mut f: impl FnMut(u64, Attempt) -> ControlFlow<()>,
 ) -> Result<QueryStats, JournalError> {
-    let mut look =
-        Look { wanted, limit: limit.unwrap_or(u64::MAX), next: None, found: QueryStats::default(), damage: Vec::new() };
+    let mut running = RunningQuery {
+        query,
+        limit: limit.unwrap_or(u64::MAX),
+        next: None,
+        found: QueryStats::default(),
+        damage: Vec::new(),
+    };
     let mut reopenings = 0;
     loop {
         let reader = open(dir)?;
         let read = match order {
-            Order::NewestFirst => look.newest_first(&reader, &mut f),
-            Order::OldestFirst => look.oldest_first(&reader, &mut f),
+            Order::NewestFirst => running.newest_first(&reader, &mut f),
+            Order::OldestFirst => running.oldest_first(&reader, &mut f),
         };
         match read {
             // The next round continues after the last attempt that `f` received.
@@ -195,7 +200,7 @@ pub fn attempts(
             other => break other?,
         }
     }
-    let Look { mut found, damage, .. } = look;
+    let RunningQuery { mut found, damage, .. } = running;
     if !damage.is_empty() {
         return Err(LogError::Corrupt { dir: dir.to_owned(), damage }.into());
     }
@@ -208,8 +213,8 @@ pub fn attempts(
 }
 
 /// Query in progress.
-struct Look<'w> {
-    wanted: &'w AttemptQuery,
+struct RunningQuery<'w> {
+    query: &'w AttemptQuery,
     limit: u64,
     /// Last record that `f` received.
     next: Option<u64>,
@@ -218,20 +223,20 @@ struct Look<'w> {
 }
 
 /// Segments of the log, as far as a query needs to know them.
-struct Plan {
+struct SegmentPlan {
     /// Whether each segment may hold a match.
     may_hold: Vec<bool>,
     bytes: Vec<u64>,
     read: Vec<bool>,
 }
 
-impl Look<'_> {
-    fn plan(&mut self, reader: &Reader) -> Result<Plan, JournalError> {
+impl RunningQuery<'_> {
+    fn plan(&mut self, reader: &Reader) -> Result<SegmentPlan, JournalError> {
         self.damage = reader.damage().to_vec();
-        let mut plan = Plan { may_hold: Vec::new(), bytes: Vec::new(), read: Vec::new() };
+        let mut plan = SegmentPlan { may_hold: Vec::new(), bytes: Vec::new(), read: Vec::new() };
         for (index, segment) in reader.segments().enumerate() {
             let times = reader.segment_times(index)?;
-            plan.may_hold.push(times.is_none_or(|times| self.wanted.may_be_in(times.earliest, times.latest)));
+            plan.may_hold.push(times.is_none_or(|times| self.query.may_be_in(times.earliest, times.latest)));
             plan.bytes.push(segment.bytes);
             plan.read.push(false);
         }
@@ -242,7 +247,7 @@ impl Look<'_> {
     fn read(
         &mut self,
         reader: &Reader,
-        plan: &mut Plan,
+        plan: &mut SegmentPlan,
         index: usize,
         mut f: impl FnMut(u64, &RecordRef<'_>) -> Result<(), SchemaError>,
     ) -> Result<(), JournalError> {
@@ -262,7 +267,7 @@ impl Look<'_> {
     }
 
     /// Sums up the segments that were read.
-    fn count(&mut self, plan: &Plan) {
+    fn count(&mut self, plan: &SegmentPlan) {
         let read = || plan.read.iter().zip(&plan.bytes).filter(|(read, _)| **read);
         self.found.segments = (plan.bytes.len() as u64, read().count() as u64);
         self.found.bytes = (plan.bytes.iter().sum(), read().map(|(_, bytes)| bytes).sum());
@@ -273,17 +278,17 @@ impl Look<'_> {
         reader: &Reader,
         f: &mut impl FnMut(u64, Attempt) -> ControlFlow<()>,
     ) -> Result<(), JournalError> {
-        let wanted = self.wanted;
+        let query = self.query;
         let mut plan = self.plan(reader)?;
         let first = plan.may_hold.iter().position(|may| *may).unwrap_or(plan.may_hold.len());
         // Tombstones come after what they cover, so they are collected first. The same pass finds the segments that
         // hold a match.
-        let mut forgotten = Forgotten::default();
+        let mut forgotten = TombstoneSet::default();
         for index in first..plan.may_hold.len() {
             let (may_hold, mut holds) = (plan.may_hold[index], false);
             self.read(reader, &mut plan, index, |seq, record| {
-                forgotten.look(seq, record)?;
-                holds = holds || may_hold && wanted.fits(seq, record, &forgotten)?;
+                forgotten.add_record(seq, record)?;
+                holds = holds || may_hold && query.fits(seq, record, &forgotten)?;
                 Ok(())
             })?;
             plan.may_hold[index] = holds;
@@ -297,7 +302,7 @@ impl Look<'_> {
             let read = self.read(reader, &mut plan, index, |seq, record| {
                 let is_next = !is_enough && last.is_none_or(|last| seq > last);
                 if is_next
-                    && wanted.fits(seq, record, &forgotten)?
+                    && query.fits(seq, record, &forgotten)?
                     && let Some(attempt) = decode(record)?
                 {
                     (shown, last) = (shown + 1, Some(seq));
@@ -318,7 +323,7 @@ impl Look<'_> {
     ) -> Result<(), JournalError> {
         let mut plan = self.plan(reader)?;
         let first = plan.may_hold.iter().position(|may| *may).unwrap_or(plan.may_hold.len());
-        let mut forgotten = Forgotten::default();
+        let mut forgotten = TombstoneSet::default();
         for index in (first..plan.may_hold.len()).rev() {
             if self.found.shown >= self.limit {
                 break;
@@ -328,7 +333,7 @@ impl Look<'_> {
             while let Some(one) = held.pop_back() {
                 let record = one.as_ref();
                 let failed = |source| JournalError::Record { seq: one.seq, source: Arc::new(source) };
-                if !still_fits(one.seq, &record, &forgotten).map_err(failed)? {
+                if !is_not_forgotten(one.seq, &record, &forgotten).map_err(failed)? {
                     continue;
                 }
                 let Some(attempt) = decode(&record).map_err(failed)? else { continue };
@@ -347,30 +352,30 @@ impl Look<'_> {
     fn newest_of(
         &mut self,
         reader: &Reader,
-        plan: &mut Plan,
+        plan: &mut SegmentPlan,
         index: usize,
-        forgotten: &mut Forgotten,
-    ) -> Result<VecDeque<Held>, JournalError> {
-        let wanted = self.wanted;
+        forgotten: &mut TombstoneSet,
+    ) -> Result<VecDeque<HeldRecord>, JournalError> {
+        let query = self.query;
         let room = usize::try_from(self.limit - self.found.shown).unwrap_or(usize::MAX);
         let (may_hold, below) = (plan.may_hold[index], self.next.unwrap_or(u64::MAX));
         let mut held = VecDeque::new();
-        let (mut stones, mut fell_out) = (0, false);
+        let (mut tombstones, mut fell_out) = (0, false);
         self.read(reader, plan, index, |seq, record| {
-            stones += u64::from(record.kind == schema::kind::TOMBSTONE);
-            forgotten.look(seq, record)?;
-            if may_hold && seq < below && wanted.fits(seq, record, forgotten)? {
+            tombstones += u64::from(record.kind == schema::kind::TOMBSTONE);
+            forgotten.add_record(seq, record)?;
+            if may_hold && seq < below && query.fits(seq, record, forgotten)? {
                 fell_out |= held.len() == room;
                 keep(&mut held, room, seq, record);
             }
             Ok(())
         })?;
-        if stones > 0 && fell_out {
+        if tombstones > 0 && fell_out {
             // A tombstone may cover some of the attempts kept. Then older ones, which were dropped for them, match
             // again.
             held.clear();
             self.read(reader, plan, index, |seq, record| {
-                if seq < below && wanted.fits(seq, record, forgotten)? {
+                if seq < below && query.fits(seq, record, forgotten)? {
                     keep(&mut held, room, seq, record);
                 }
                 Ok(())
@@ -381,9 +386,9 @@ impl Look<'_> {
 }
 
 /// Keeps the last `room` records.
-fn keep(held: &mut VecDeque<Held>, room: usize, seq: u64, record: &RecordRef<'_>) {
+fn keep(held: &mut VecDeque<HeldRecord>, room: usize, seq: u64, record: &RecordRef<'_>) {
     let spare = if held.len() == room { held.pop_front().map(|oldest| oldest.payload) } else { None };
-    held.push_back(Held::of(seq, record, spare.unwrap_or_default()));
+    held.push_back(HeldRecord::of(seq, record, spare.unwrap_or_default()));
 }
 
 /// Returns the attempt with this id and its sequence number, or `None` if it is missing or forgotten. The id of a live
@@ -393,8 +398,8 @@ fn keep(held: &mut VecDeque<Held>, room: usize, seq: u64, record: &RecordRef<'_>
 /// As [`attempts`].
 pub fn attempt(dir: &Path, id: Uuid) -> Result<Option<(u64, Attempt)>, JournalError> {
     let mut found = None;
-    let mut look = |wanted: &AttemptQuery| {
-        attempts(dir, wanted, Order::NewestFirst, Some(1), |seq, attempt| {
+    let mut search = |query: &AttemptQuery| {
+        attempts(dir, query, Order::NewestFirst, Some(1), |seq, attempt| {
             found = Some((seq, attempt));
             ControlFlow::Break(())
         })
@@ -404,12 +409,12 @@ pub fn attempt(dir: &Path, id: Uuid) -> Result<Option<(u64, Attempt)>, JournalEr
     let near = id.get_timestamp().map(|at| at.to_unix()).and_then(|(seconds, _)| i64::try_from(seconds).ok());
     if let Some(seconds) = near {
         let at = |seconds: i64| Some(Timestamp::from_millis(seconds.saturating_mul(1000)));
-        let wanted = AttemptQuery { since: at(seconds - NEAR_S), until: at(seconds + NEAR_S), ..by_id.clone() };
-        if look(&wanted)? {
+        let query = AttemptQuery { since: at(seconds - NEAR_S), until: at(seconds + NEAR_S), ..by_id.clone() };
+        if search(&query)? {
             return Ok(found);
         }
     }
-    look(&by_id)?;
+    search(&by_id)?;
     Ok(found)
 }
 
@@ -425,7 +430,7 @@ pub fn fetch_of(dir: &Path, of: &(u64, Attempt)) -> Result<Vec<(u64, Attempt)>, 
     let (own, attempt) = of;
     let day = 86_400_000;
     let at = attempt.attempted_at.as_millis();
-    let wanted = AttemptQuery {
+    let query = AttemptQuery {
         link: Some(attempt.link.clone()),
         domain: attempt.heuristic("domain").map(str::to_owned),
         since: Some(Timestamp::from_millis(at.saturating_sub(day))),
@@ -433,12 +438,12 @@ pub fn fetch_of(dir: &Path, of: &(u64, Attempt)) -> Result<Vec<(u64, Attempt)>, 
         ..AttemptQuery::default()
     };
     let mut fetch: Vec<(u64, Attempt)> = Vec::new();
-    attempts(dir, &wanted, Order::OldestFirst, None, |seq, attempt| {
-        let begins_anew = fetch.last().is_some_and(|(_, before)| attempt.try_no <= before.try_no);
-        if begins_anew && fetch.iter().any(|(seq, _)| seq == own) {
+    attempts(dir, &query, Order::OldestFirst, None, |seq, attempt| {
+        let begins_again = fetch.last().is_some_and(|(_, before)| attempt.try_no <= before.try_no);
+        if begins_again && fetch.iter().any(|(seq, _)| seq == own) {
             return ControlFlow::Break(());
         }
-        if begins_anew {
+        if begins_again {
             fetch.clear();
         }
         fetch.push((seq, attempt));

@@ -10,13 +10,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_log::{Error as LogError, Reader, RecordRef, TornTail};
+use fetchwise_log::{Error as LogError, Mark, Reader, RecordRef, TornTail};
 use uuid::Uuid;
 
 use super::entry::Entry;
 use super::error::JournalError;
 use super::schema::{self, SchemaError};
-use crate::journal::tombstones::Forgotten;
+use crate::journal::tombstones::TombstoneSet;
 
 /// Time after which a torn tail is no longer taken for the unfinished write of a live writer.
 pub(super) const SETTLE: Duration = Duration::from_millis(25);
@@ -26,7 +26,7 @@ pub(super) const MAX_REOPENINGS: u32 = 8;
 /// Result of a pass over the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Replayed {
+pub struct ReplayReport {
     /// Attempts delivered.
     pub attempts: u64,
     /// Entries of all kinds delivered.
@@ -43,9 +43,9 @@ pub struct Replayed {
 /// # Errors
 /// [`JournalError::is_refusal`] when the log is damaged (reported after `f` received everything readable) or newer than
 /// this release.
-pub fn replay(dir: &Path, mut f: impl FnMut(u64, Entry)) -> Result<Replayed, JournalError> {
+pub fn replay(dir: &Path, mut f: impl FnMut(u64, Entry)) -> Result<ReplayReport, JournalError> {
     let forgotten = tombstones(dir, &mut |_| {})?;
-    let mut found = Replayed::default();
+    let mut found = ReplayReport::default();
     let torn_tail = pass(dir, |seq, record| {
         let entry = schema::decode(record.kind, record.schema, record.payload)?;
         if forgotten.covers(seq, &entry) {
@@ -57,16 +57,16 @@ pub fn replay(dir: &Path, mut f: impl FnMut(u64, Entry)) -> Result<Replayed, Jou
         f(seq, entry);
         Ok(())
     })?;
-    Ok(Replayed { torn_tail, ..found })
+    Ok(ReplayReport { torn_tail, ..found })
 }
 
 /// Returns all tombstones. Calls `f` with the sequence number of each attempt on the way.
-pub(super) fn tombstones(dir: &Path, f: &mut dyn FnMut(u64)) -> Result<Forgotten, JournalError> {
-    let mut forgotten = Forgotten::default();
+pub(super) fn tombstones(dir: &Path, f: &mut dyn FnMut(u64)) -> Result<TombstoneSet, JournalError> {
+    let mut forgotten = TombstoneSet::default();
     pass(dir, |seq, record| {
         match record.kind {
             schema::kind::ATTEMPT => f(seq),
-            _ => forgotten.look(seq, &record)?,
+            _ => forgotten.add_record(seq, &record)?,
         }
         Ok(())
     })?;
@@ -123,6 +123,53 @@ pub(super) fn pass(
         std::thread::sleep(SETTLE);
         settled = true;
     }
+}
+
+/// Calls `f` with the records from `from` up to `upto`. Starts at `mark` if that is on the way.
+pub(super) fn pass_range(
+    dir: &Path,
+    from: u64,
+    mut f: impl FnMut(u64, RecordRef<'_>) -> Result<(), SchemaError>,
+    upto: u64,
+    mark: &mut Mark,
+) -> Result<(), JournalError> {
+    let (mut next, mut failed) = (from, None);
+    for _ in 0..=MAX_REOPENINGS {
+        let reader = open(dir)?;
+        let segments: Vec<_> = reader.segments().collect();
+        let mut is_replaced = false;
+        for (index, segment) in segments.iter().enumerate() {
+            if segment.first_seq > upto || segment.next_seq.is_some_and(|end| end <= next) {
+                continue;
+            }
+            let read = reader.segment_for_each_marked(index, (next, upto), mark, |seq, record| {
+                next = seq + 1;
+                if failed.is_none()
+                    && let Err(error) = f(seq, record)
+                {
+                    failed = Some(JournalError::Record { seq, source: Arc::new(error) });
+                }
+            });
+            match read {
+                Err(LogError::Replaced { .. }) => {
+                    is_replaced = true;
+                    break;
+                }
+                Ok(summary) if !summary.damage.is_empty() => {
+                    return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
+                }
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(error) = failed.take() {
+                return Err(error);
+            }
+        }
+        if !is_replaced {
+            return Ok(());
+        }
+    }
+    Err(LogError::Replaced { file: dir.to_owned() }.into())
 }
 
 /// Returns a reader, after it has checked that this release can read the segments.

@@ -12,7 +12,7 @@ use fetchwise_log::{Damage, Reader, Snapshot};
 
 use super::error::JournalError;
 use super::read::open;
-use super::snapshot::{self, Contents};
+use super::snapshot::{self, SnapshotContents};
 use fetchwise_types::time::Timestamp;
 
 /// Snapshot that a start began with.
@@ -29,23 +29,23 @@ pub struct RecoveryPoint {
 
 /// Starting point of a fold.
 #[derive(Debug, Default)]
-pub(super) struct Start {
+pub(super) struct FoldStart {
     /// Reader that was opened before the search for the snapshot, so that a compaction in between removes nothing that
     /// the snapshot lacks.
     pub(super) reader: Option<Reader>,
-    pub(super) contents: Option<Contents>,
+    pub(super) contents: Option<SnapshotContents>,
     pub(super) started: Option<RecoveryPoint>,
 }
 
-impl Start {
+impl FoldStart {
     /// Returns the newest good snapshot of `dir`, with a reader.
     pub(super) fn newest(dir: &Path) -> Result<Self, JournalError> {
         let reader = Some(open(dir)?);
         let search = fetchwise_log::load_snapshot(dir)?;
         let Some(found) = search.snapshot else {
             // No snapshot is good, but the segments still hold every record. So all of them are replayed.
-            let started =
-                (!search.rejected.is_empty()).then(|| RecoveryPoint { rejected: search.rejected, ..RecoveryPoint::default() });
+            let started = (!search.rejected.is_empty())
+                .then(|| RecoveryPoint { rejected: search.rejected, ..RecoveryPoint::default() });
             return Ok(Self { reader, contents: None, started });
         };
         let started = Some(RecoveryPoint { rejected: search.rejected, ..RecoveryPoint::of(&found) });

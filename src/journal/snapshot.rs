@@ -13,13 +13,13 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::entry::{HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
-use crate::evidence::columns::{BreakerRow, CellRow, DayRow, EntryRow, Image, Place, TagRow};
+use crate::evidence::columns::{BreakerRow, CellRow, DayRow, EntryAddress, EntryRow, EvidenceImage, SignalCellRow};
 use crate::evidence::daily_block_counts::Day;
 use crate::evidence::decay::Decay;
-use crate::evidence::decayed_counts::Raw;
-use crate::evidence::host_signal_counts::RawTag;
-use crate::journal::column_codec::{Columns, Rows};
-use crate::journal::outcome_counts::Tally;
+use crate::evidence::decayed_counts::RawCounts;
+use crate::evidence::host_signal_counts::RawSignalCounts;
+use crate::journal::column_codec::{ColumnReader, ColumnWriter};
+use crate::journal::outcome_counts::OutcomeCounts;
 use crate::metrics::recorder::outcomes::{outcome_name, outcome_named};
 use crate::selector::Prior;
 use fetchwise_types::time::Timestamp;
@@ -50,7 +50,7 @@ mod kind {
     pub(super) const DAYS: u32 = 16;
     pub(super) const DAYS_SINCE: u32 = 17;
     /// Attempts by outcome. Releases that do not know the section ignore it. Without it the counts are rebuilt.
-    pub(super) const TALLY: u32 = 18;
+    pub(super) const OUTCOME_COUNTS: u32 = 18;
     /// Sites of domains, where they differ from the domain itself. Releases that do not know the section ignore it.
     /// Without it the next attempt sets the site.
     pub(super) const SITES: u32 = 19;
@@ -64,25 +64,25 @@ const NEVER: i64 = i64::MIN;
 
 /// Contents of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Contents {
+pub(super) struct SnapshotContents {
     pub(super) covers_seq: u64,
     /// Time that counted as the present. Later times were brought down to it.
     pub(super) now: Timestamp,
     /// Attempts before this may be gone from the log.
     pub(super) cutoff: Option<Timestamp>,
-    pub(super) image: Image,
+    pub(super) image: EvidenceImage,
     pub(super) links: Vec<LinkEntry>,
     pub(super) hosts: Vec<HostEntry>,
     pub(super) importance: Vec<ImportanceEntry>,
     pub(super) paces: Vec<PaceEntry>,
     /// Outcome counts; `None` in a snapshot by a release that kept none.
-    pub(super) tally: Option<Tally>,
+    pub(super) outcome_counts: Option<OutcomeCounts>,
     pub(super) priors: Vec<Prior>,
     /// Set if the release that took the snapshot kept no daily counts.
     pub(super) lacks_days: bool,
 }
 
-impl Contents {
+impl SnapshotContents {
     /// Returns the header of the container.
     pub(super) fn meta(&self) -> SnapshotMeta {
         let (landmark, half_life) = match self.image.decay {
@@ -105,8 +105,8 @@ impl Contents {
         let millis = |t: Option<Timestamp>| t.map_or(NEVER, Timestamp::as_millis);
         let (entries, cells, breakers) = (&image.entries, &image.cells, &image.breakers);
         let mut sections = Vec::new();
-        let mut put = |kind, rows: usize, fill: &dyn Fn(&mut Columns)| {
-            let mut columns = Columns::new(rows);
+        let mut put = |kind, rows: usize, fill: &dyn Fn(&mut ColumnWriter)| {
+            let mut columns = ColumnWriter::new(rows);
             fill(&mut columns);
             sections.push((kind, columns.bytes));
         };
@@ -117,8 +117,8 @@ impl Contents {
         });
         put(kind::FETCHERS, image.fetchers.len(), &|c| c.texts(image.fetchers.iter().map(String::as_str)));
         put(kind::ENTRIES, entries.len(), &|c| {
-            c.u64s(entries.iter().map(|e| e.place.key));
-            c.u32s(entries.iter().map(|e| e.place.kind));
+            c.u64s(entries.iter().map(|e| e.address.key));
+            c.u32s(entries.iter().map(|e| e.address.kind));
             c.u32s(entries.iter().map(|e| e.attempts));
             c.u32s(entries.iter().map(|e| e.cells));
             c.u32s(entries.iter().map(|e| e.breakers));
@@ -138,14 +138,14 @@ impl Contents {
             c.u32s(cells.iter().map(|cell| cell.raw.alert_success.to_bits()));
             c.u32s(cells.iter().map(|cell| cell.raw.alert_total.to_bits()));
         });
-        put(kind::TAGS, image.tags.len(), &|c| c.texts(image.tags.iter().map(String::as_str)));
-        put(kind::TAG_CELLS, image.tag_cells.len(), &|c| tag_columns(&image.tag_cells, c));
-        let shown = || (0u32..).zip(entries).filter(|(_, e)| e.shown != [None; 4]);
+        put(kind::TAGS, image.signals.len(), &|c| c.texts(image.signals.iter().map(String::as_str)));
+        put(kind::TAG_CELLS, image.signal_cells.len(), &|c| tag_columns(&image.signal_cells, c));
+        let shown = || (0u32..).zip(entries).filter(|(_, e)| e.signals != [None; 4]);
         put(kind::SHOWN, shown().count(), &|c| {
             c.u32s(shown().map(|(place, _)| place));
             for slot in 0..4 {
-                c.u32s(shown().map(|(_, e)| e.shown[slot].map_or(0, |(tag, _)| tag + 1)));
-                c.u32s(shown().map(|(_, e)| e.shown[slot].map_or(0, |(_, day)| u32::from(day))));
+                c.u32s(shown().map(|(_, e)| e.signals[slot].map_or(0, |(tag, _)| tag + 1)));
+                c.u32s(shown().map(|(_, e)| e.signals[slot].map_or(0, |(_, day)| u32::from(day))));
             }
         });
         let of_sites = || (0u32..).zip(entries).filter(|(_, e)| e.site != 0);
@@ -194,10 +194,10 @@ impl Contents {
             }
             c.texts(self.paces.iter().map(|p| p.name.as_str()));
         });
-        if let Some(tally) = &self.tally {
+        if let Some(outcome_counts) = &self.outcome_counts {
             let mut rows = Vec::new();
-            tally.each(|fetcher, outcome, attempts| rows.push((fetcher, outcome_name(outcome), attempts)));
-            put(kind::TALLY, rows.len(), &|c| {
+            outcome_counts.for_each(|fetcher, outcome, attempts| rows.push((fetcher, outcome_name(outcome), attempts)));
+            put(kind::OUTCOME_COUNTS, rows.len(), &|c| {
                 c.u64s(rows.iter().map(|(.., attempts)| *attempts));
                 c.texts(rows.iter().map(|(fetcher, ..)| *fetcher));
                 c.texts(rows.iter().map(|(_, outcome, _)| *outcome));
@@ -237,7 +237,7 @@ fn config_hash(half_life_ms: u64, priors: &[Prior]) -> [u8; 16] {
 }
 
 /// Decodes a snapshot's sections.
-pub(super) fn decode(snapshot: &Snapshot) -> Result<Contents, JournalError> {
+pub(super) fn decode(snapshot: &Snapshot) -> Result<SnapshotContents, JournalError> {
     let refused = |what| JournalError::Snapshot { file: snapshot.path().to_owned(), what };
     let mut sections: Vec<(u32, &[u8])> = Vec::new();
     for section in snapshot.sections() {
@@ -253,17 +253,17 @@ pub(super) fn decode(snapshot: &Snapshot) -> Result<Contents, JournalError> {
     if decay.is_none() && !contents.image.entries.is_empty() {
         return Err(refused("invalid half-life"));
     }
-    Ok(Contents { image: Image { decay, ..contents.image }, ..contents })
+    Ok(SnapshotContents { image: EvidenceImage { decay, ..contents.image }, ..contents })
 }
 
-pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Option<Contents> {
+pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Option<SnapshotContents> {
     let open = |kind| {
         let bytes = sections.iter().find(|(k, _)| *k == kind).map(|(_, bytes)| *bytes);
         // A missing section has no rows. The sixteen zeros also stand for its empty texts.
-        Rows::open(bytes.unwrap_or(&[0; 16]))
+        ColumnReader::open(bytes.unwrap_or(&[0; 16]))
     };
     let time = |ms: i64| (ms != NEVER).then(|| Timestamp::from_millis(ms));
-    let mut contents = Contents { covers_seq, ..Contents::default() };
+    let mut contents = SnapshotContents { covers_seq, ..SnapshotContents::default() };
     let mut state = open(kind::STATE)?;
     if state.rows == 1 {
         contents.image.as_of = Timestamp::from_millis(*state.i64s()?.first()?);
@@ -276,11 +276,11 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
     let (cells, breakers) = (rows.u32s()?, rows.u32s()?);
     contents.image.entries = (0..rows.rows)
         .map(|i| EntryRow {
-            place: Place { kind: kinds[i], key: keys[i] },
+            address: EntryAddress { kind: kinds[i], key: keys[i] },
             attempts: attempts[i],
             cells: cells[i],
             breakers: breakers[i],
-            shown: [None; 4],
+            signals: [None; 4],
             site: 0,
         })
         .collect();
@@ -291,8 +291,8 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
     contents.image.cells = decode_cells(open(kind::CELLS)?)?;
     decode_alerts(open(kind::ALERTS)?, &mut contents.image.cells)?;
     decode_marks(open(kind::MARKS)?, &mut contents.image.cells)?;
-    contents.image.tags = open(kind::TAGS)?.texts()?;
-    contents.image.tag_cells = decode_tags(open(kind::TAG_CELLS)?)?;
+    contents.image.signals = open(kind::TAGS)?.texts()?;
+    contents.image.signal_cells = decode_tags(open(kind::TAG_CELLS)?)?;
     decode_shown(open(kind::SHOWN)?, &mut contents.image.entries)?;
     let mut rows = open(kind::BREAKERS)?;
     let (last, fetchers, blocks) = (rows.i64s()?, rows.u32s()?, rows.u32s()?);
@@ -321,8 +321,8 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         })
         .collect();
     contents.paces = decode_paces(open(kind::PACES)?)?;
-    if sections.iter().any(|(k, _)| *k == kind::TALLY) {
-        contents.tally = Some(decode_tally(open(kind::TALLY)?)?);
+    if sections.iter().any(|(k, _)| *k == kind::OUTCOME_COUNTS) {
+        contents.outcome_counts = Some(decode_outcome_counts(open(kind::OUTCOME_COUNTS)?)?);
     }
     contents.lacks_days = sections.iter().all(|(k, _)| *k != kind::DAYS);
     contents.image.days = decode_days(open(kind::DAYS)?)?;
@@ -342,21 +342,21 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
     Some(contents)
 }
 
-fn decode_tally(mut rows: Rows<'_>) -> Option<Tally> {
+fn decode_outcome_counts(mut rows: ColumnReader<'_>) -> Option<OutcomeCounts> {
     let (attempts, fetchers, outcomes) = (rows.u64s()?, rows.texts()?, rows.texts()?);
-    let mut tally = Tally::default();
+    let mut outcome_counts = OutcomeCounts::default();
     for ((fetcher, outcome), attempts) in fetchers.iter().zip(&outcomes).zip(attempts) {
-        tally.add(fetcher, outcome_named(outcome), attempts);
+        outcome_counts.add(fetcher, outcome_named(outcome), attempts);
     }
-    Some(tally)
+    Some(outcome_counts)
 }
 
-fn decode_days(mut rows: Rows<'_>) -> Option<Vec<DayRow>> {
+fn decode_days(mut rows: ColumnReader<'_>) -> Option<Vec<DayRow>> {
     let (keys, days, attempts, banned) = (rows.u64s()?, rows.u32s()?, rows.u32s()?, rows.u32s()?);
     (0..keys.len()).map(|i| Some(DayRow { key: keys[i], day: Day::new(days[i], attempts[i], banned[i])? })).collect()
 }
 
-fn decode_paces(mut rows: Rows<'_>) -> Option<Vec<PaceEntry>> {
+fn decode_paces(mut rows: ColumnReader<'_>) -> Option<Vec<PaceEntry>> {
     let (at, levels, causes) = (rows.i64s()?, rows.u32s()?, rows.u32s()?);
     let mut states = vec![[0; 64]; at.len()];
     for word in 0..8 {
@@ -373,14 +373,14 @@ fn decode_paces(mut rows: Rows<'_>) -> Option<Vec<PaceEntry>> {
         .collect()
 }
 
-fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
+fn decode_cells(mut rows: ColumnReader<'_>) -> Option<Vec<CellRow>> {
     let (tags, success, total) = (rows.u64s()?, rows.u64s()?, rows.u64s()?);
     let (blocked, duration) = (rows.u64s()?, rows.u64s()?);
     let (recent_success, recent_total) = (rows.u32s()?, rows.u32s()?);
     let (newest, attempts) = (rows.u32s()?, rows.u32s()?);
     let row = |i: usize| CellRow {
         tag: tags[i],
-        raw: Raw {
+        raw: RawCounts {
             success: f64::from_bits(success[i]),
             total: f64::from_bits(total[i]),
             blocked: f64::from_bits(blocked[i]),
@@ -397,7 +397,7 @@ fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
     };
     let cells: Vec<CellRow> = (0..rows.rows).map(row).collect();
     // A sum of weights is neither infinite nor negative.
-    let is_weight = |raw: &Raw| {
+    let is_weight = |raw: &RawCounts| {
         let recent = [raw.recent_success, raw.recent_total].map(f64::from);
         let all = [raw.success, raw.total, raw.blocked, raw.duration, recent[0], recent[1]];
         all.iter().all(|weight| weight.is_finite() && *weight >= 0.0)
@@ -406,7 +406,7 @@ fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
 }
 
 /// Fills in the alert pairs. An older release writes none at all.
-fn decode_alerts(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
+fn decode_alerts(mut rows: ColumnReader<'_>, cells: &mut [CellRow]) -> Option<()> {
     if rows.rows == 0 {
         return Some(());
     }
@@ -425,7 +425,7 @@ fn decode_alerts(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
 }
 
 /// Fills in the marks of the cells that have any.
-fn decode_marks(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
+fn decode_marks(mut rows: ColumnReader<'_>, cells: &mut [CellRow]) -> Option<()> {
     let (places, marks) = (rows.u32s()?, rows.u32s()?);
     for (place, marks) in places.into_iter().zip(marks) {
         cells.get_mut(place as usize)?.raw.marks = marks & 3;
@@ -434,11 +434,11 @@ fn decode_marks(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
 }
 
 /// Appends the columns of the host signals' cells.
-fn tag_columns(cells: &[TagRow], c: &mut Columns) {
+fn tag_columns(cells: &[SignalCellRow], c: &mut ColumnWriter) {
     c.u32s(cells.iter().map(|cell| cell.tag));
     c.u32s(cells.iter().map(|cell| cell.fetcher));
     c.u32s(cells.iter().map(|cell| u32::from(cell.is_file)));
-    let weights: [fn(&RawTag) -> f32; 7] =
+    let weights: [fn(&RawSignalCounts) -> f32; 7] =
         [|r| r.pair.0, |r| r.pair.1, |r| r.short.0, |r| r.short.1, |r| r.alike.0, |r| r.alike.1, |r| r.both];
     for weight in weights {
         c.u32s(cells.iter().map(|cell| weight(&cell.raw).to_bits()));
@@ -448,7 +448,7 @@ fn tag_columns(cells: &[TagRow], c: &mut Columns) {
     c.u32s(cells.iter().map(|cell| cell.raw.hosts));
 }
 
-fn decode_tags(mut rows: Rows<'_>) -> Option<Vec<TagRow>> {
+fn decode_tags(mut rows: ColumnReader<'_>) -> Option<Vec<SignalCellRow>> {
     let (tags, fetchers, files) = (rows.u32s()?, rows.u32s()?, rows.u32s()?);
     let mut weights = [const { Vec::new() }; 7];
     for column in &mut weights {
@@ -459,11 +459,11 @@ fn decode_tags(mut rows: Rows<'_>) -> Option<Vec<TagRow>> {
         }
     }
     let (newest, turned, hosts) = (rows.u32s()?, rows.u32s()?, rows.u32s()?);
-    let row = |i: usize| TagRow {
+    let row = |i: usize| SignalCellRow {
         tag: tags[i],
         fetcher: fetchers[i],
         is_file: files[i] != 0,
-        raw: RawTag {
+        raw: RawSignalCounts {
             pair: (weights[0][i], weights[1][i]),
             short: (weights[2][i], weights[3][i]),
             alike: (weights[4][i], weights[5][i]),
@@ -477,19 +477,19 @@ fn decode_tags(mut rows: Rows<'_>) -> Option<Vec<TagRow>> {
 }
 
 /// Fills in the host signals of the entries.
-fn decode_shown(mut rows: Rows<'_>, entries: &mut [EntryRow]) -> Option<()> {
+fn decode_shown(mut rows: ColumnReader<'_>, entries: &mut [EntryRow]) -> Option<()> {
     let places = rows.u32s()?;
     for slot in 0..4 {
         let (tags, days) = (rows.u32s()?, rows.u32s()?);
         for ((place, tag), day) in places.iter().zip(tags).zip(days) {
             let shown = tag.checked_sub(1).map(|tag| Some((tag, u16::try_from(day).ok()?)));
-            entries.get_mut(*place as usize)?.shown[slot] = shown.flatten();
+            entries.get_mut(*place as usize)?.signals[slot] = shown.flatten();
         }
     }
     Some(())
 }
 
-fn decode_links(mut rows: Rows<'_>) -> Option<Vec<LinkEntry>> {
+fn decode_links(mut rows: ColumnReader<'_>) -> Option<Vec<LinkEntry>> {
     use crate::backoff::LinkState;
     let time = |ms: i64| (ms != NEVER).then(|| Timestamp::from_millis(ms));
     let (at, until, last) = (rows.i64s()?, rows.i64s()?, rows.i64s()?);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::backoff::LinkState;
-use crate::selector::Selector;
 use crate::selector::SelectContext;
+use crate::selector::Selector;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::heuristic::url::ContentKind;
@@ -199,15 +199,15 @@ fn tagged_attempts(selector: &Selector) {
 }
 
 /// Returns the host signals that a selector remembers, without the other evidence.
-fn tags_of(selector: &Selector) -> crate::evidence::columns::Image {
+fn tags_of(selector: &Selector) -> crate::evidence::columns::EvidenceImage {
     let image = selector.image(minutes(80_000), &[]);
     let mut entries = image.entries;
     entries.iter_mut().for_each(|entry| entry.attempts = 0);
     let cells = image.cells.into_iter().map(|mut cell| {
-        cell.raw = crate::evidence::decayed_counts::Raw { marks: cell.raw.marks, ..Default::default() };
+        cell.raw = crate::evidence::decayed_counts::RawCounts { marks: cell.raw.marks, ..Default::default() };
         cell
     });
-    crate::evidence::columns::Image { entries, cells: cells.collect(), breakers: Vec::new(), ..image }
+    crate::evidence::columns::EvidenceImage { entries, cells: cells.collect(), breakers: Vec::new(), ..image }
 }
 
 #[test]
@@ -224,11 +224,11 @@ fn a_replay_restores_host_signals_bit_for_bit() {
     load(dir.path(), &again, minutes(80_000)).unwrap();
     assert_eq!(tags_of(&again), learned);
     for name in ["block_a", "block_b", "block_c", "spa_framework=next", "spa_framework=vue"] {
-        assert!(learned.tags.iter().any(|tag| tag == name), "{name} is not among {:?}", learned.tags);
+        assert!(learned.signals.iter().any(|tag| tag == name), "{name} is not among {:?}", learned.signals);
     }
-    assert!(learned.entries.iter().filter(|entry| entry.shown[0].is_some()).count() > 90);
-    assert!(learned.tag_cells.iter().any(|cell| cell.raw.turned_s > 0), "a vendor has changed its mind");
-    assert!(learned.tag_cells.iter().any(|cell| cell.raw.alike.1 > 10.0));
+    assert!(learned.entries.iter().filter(|entry| entry.signals[0].is_some()).count() > 90);
+    assert!(learned.signal_cells.iter().any(|cell| cell.raw.turned_s > 0), "a vendor has changed its mind");
+    assert!(learned.signal_cells.iter().any(|cell| cell.raw.alike.1 > 10.0));
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn paced() -> Selector {
 
 #[test]
 fn paces_survive_restarts_and_snapshots_and_are_forgotten_on_request() {
-    use fetchwise_pace::{Admit, Response, Cost, Done, Signal, Level, Pace, PaceSettings, Scope};
+    use fetchwise_pace::{Admit, Cost, Done, Level, Pace, PaceSettings, Response, Scope, Signal};
 
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
@@ -440,7 +440,7 @@ fn daily_counts_missing_from_an_old_snapshot_are_rebuilt_from_the_log() {
     let now = minutes(39 * 24 * 60 + 5);
     // As an older release wrote it: without the sections of daily counts.
     let fold = |dir: &Path| {
-        let mut fold = fold::Fold::begin(recovery_point::Start::newest(dir).unwrap(), &selector());
+        let mut fold = fold::Fold::begin(recovery_point::FoldStart::newest(dir).unwrap(), &selector());
         let selector = selector();
         fold.advance(dir, &selector, u64::MAX, now, &mut |_| {}).unwrap();
         fold.contents(&selector, now)
@@ -544,7 +544,7 @@ fn a_query_returns_what_a_replay_returns() {
         journal.append_tombstone(&Tombstone { target, at: minutes(part * 1000 + 30) }).unwrap();
         journal.close().unwrap();
     }
-    let all = |wanted: &Wanted| {
+    let all = |wanted: &AttemptQuery| {
         let mut all = Vec::new();
         replay(dir.path(), |seq, entry| {
             if let Entry::Attempt(attempt) = entry {
@@ -558,7 +558,7 @@ fn a_query_returns_what_a_replay_returns() {
         .unwrap();
         all
     };
-    let look = |wanted: &Wanted, order, limit| {
+    let look = |wanted: &AttemptQuery, order, limit| {
         let mut seen = Vec::new();
         let found = attempts(dir.path(), wanted, order, limit, |seq, attempt| {
             seen.push((seq, attempt));
@@ -571,10 +571,12 @@ fn a_query_returns_what_a_replay_returns() {
     let times = [None, Some(minutes(1005)), Some(minutes(2500)), Some(minutes(5010))];
     for since in times {
         for until in times {
-            for (domain, ended) in
-                [(None, None), (Some("s2.org".to_owned()), None), (None, Some(Ended::Error("timeout".to_owned())))]
-            {
-                let wanted = Wanted { since, until, domain, ended, ..Wanted::default() };
+            for (domain, ended) in [
+                (None, None),
+                (Some("s2.org".to_owned()), None),
+                (None, Some(OutcomeFilter::Error("timeout".to_owned()))),
+            ] {
+                let wanted = AttemptQuery { since, until, domain, ended, ..AttemptQuery::default() };
                 let mut want = all(&wanted);
                 assert_eq!(look(&wanted, Order::OldestFirst, None).0, want, "{wanted:?}");
                 assert_eq!(look(&wanted, Order::OldestFirst, Some(7)).0, want[..want.len().min(7)], "{wanted:?}");
@@ -586,13 +588,13 @@ fn a_query_returns_what_a_replay_returns() {
             }
         }
     }
-    let recent = Wanted { since: Some(minutes(4000)), ..Wanted::default() };
+    let recent = AttemptQuery { since: Some(minutes(4000)), ..AttemptQuery::default() };
     let (_, found) = look(&recent, Order::NewestFirst, None);
     assert_eq!(found.segments, (6, 2));
     assert!(found.bytes.1 < found.bytes.0 / 2, "{found:?}");
-    let (seen, found) = look(&Wanted::default(), Order::NewestFirst, Some(3));
+    let (seen, found) = look(&AttemptQuery::default(), Order::NewestFirst, Some(3));
     assert_eq!((found.segments.1, seen.len()), (1, 3));
-    assert_eq!(look(&Wanted::default(), Order::NewestFirst, Some(0)).1.segments.1, 0);
+    assert_eq!(look(&AttemptQuery::default(), Order::NewestFirst, Some(0)).1.segments.1, 0);
 
     // By id, and with the rest of its fetch.
     let (seq, one) = seen[1].clone();

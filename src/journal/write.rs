@@ -18,10 +18,10 @@ use fetchwise_log::{
 
 use super::entry::{ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, domain_of_url};
 use super::error::JournalError;
-use super::schema::{self, Encoded, SchemaError};
+use super::schema::{self, EncodedRecord, SchemaError};
 use crate::backoff::LinkState;
 use crate::selector::{Released, Sink, SinkError};
-use fetchwise_pace::{PaceStore, PaceRecord};
+use fetchwise_pace::{PaceRecord, PaceStore};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::time::Timestamp;
 
@@ -97,11 +97,11 @@ impl JournalOptions {
 pub struct Journal {
     log: Log,
     /// Entries that could not be encoded.
-    not_taken: AtomicU64,
+    rejected: AtomicU64,
     /// Blocked attempts, for callers that react to them at once.
     blocks: AtomicU64,
     /// Tombstones appended since the open.
-    stones: AtomicU64,
+    tombstones: AtomicU64,
     opened_at: u64,
 }
 
@@ -113,8 +113,8 @@ impl Journal {
     /// this release.
     pub fn open(dir: &Path, options: JournalOptions) -> Result<(Self, Recovery), JournalError> {
         let (log, recovery) = Log::open(dir, options.log)?;
-        let (not_taken, blocks, stones) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Ok((Self { log, not_taken, blocks, stones, opened_at: recovery.next_seq }, recovery))
+        let (rejected, blocks, tombstones) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Ok((Self { log, rejected, blocks, tombstones, opened_at: recovery.next_seq }, recovery))
     }
 
     /// Appends an attempt. It is cut to the [limits](crate::attempt::bounds) within which it can be exported and
@@ -129,7 +129,7 @@ impl Journal {
         }
         match attempt.bounded() {
             Ok(attempt) => self.append(schema::encode_attempt(&attempt)),
-            Err(error) => Err(self.not_taken(error.into())),
+            Err(error) => Err(self.rejected(error.into())),
         }
     }
 
@@ -179,7 +179,7 @@ impl Journal {
     /// As [`Journal::append_attempt`].
     pub fn append_tombstone(&self, tombstone: &Tombstone) -> Result<Ticket, JournalError> {
         // Before the append, so that nobody reads the tombstone together with a count that lacks it.
-        self.stones.fetch_add(1, Ordering::SeqCst);
+        self.tombstones.fetch_add(1, Ordering::SeqCst);
         self.append(schema::encode_tombstone(tombstone))
     }
 
@@ -211,8 +211,8 @@ impl Journal {
 
     /// Returns a position from which on there is no tombstone, as far as the journal knows without reading the log.
     #[doc(hidden)]
-    pub fn no_stones_from(&self) -> u64 {
-        if self.stones.load(Ordering::SeqCst) == 0 { self.opened_at } else { u64::MAX }
+    pub fn no_tombstones_from(&self) -> u64 {
+        if self.tombstones.load(Ordering::SeqCst) == 0 { self.opened_at } else { u64::MAX }
     }
 
     /// Returns the number of blocked attempts since the open.
@@ -230,7 +230,7 @@ impl Journal {
     /// with a deleted directory. Entries that wait in memory are not included; the error of [`close`](Self::close)
     /// counts them as well.
     pub fn lost(&self) -> Lost {
-        self.log.lost().and(Lost::new(self.not_taken.load(Ordering::Relaxed)))
+        self.log.lost().and(Lost::new(self.rejected.load(Ordering::Relaxed)))
     }
 
     /// Returns the counts and gauges of the log.
@@ -248,22 +248,22 @@ impl Journal {
     /// # Errors
     /// When entries could not be written. They are lost with this process.
     pub fn close(self) -> Result<(), JournalError> {
-        let not_taken = Lost::new(self.not_taken.into_inner());
+        let rejected = Lost::new(self.rejected.into_inner());
         self.log.close().map_err(|error| match error {
-            LogError::Unsaved { lost, source } => LogError::Unsaved { lost: lost.and(not_taken), source }.into(),
+            LogError::Unsaved { lost, source } => LogError::Unsaved { lost: lost.and(rejected), source }.into(),
             other => other.into(),
         })
     }
 
     /// Counts an entry that did not reach the log.
-    fn not_taken(&self, error: JournalError) -> JournalError {
+    fn rejected(&self, error: JournalError) -> JournalError {
         // Relaxed: the count is for reports only.
-        self.not_taken.fetch_add(1, Ordering::Relaxed);
+        self.rejected.fetch_add(1, Ordering::Relaxed);
         error
     }
 
-    fn append(&self, encoded: Result<Encoded, SchemaError>) -> Result<Ticket, JournalError> {
-        let encoded = encoded.map_err(|error| self.not_taken(JournalError::Encode(Arc::new(error))))?;
+    fn append(&self, encoded: Result<EncodedRecord, SchemaError>) -> Result<Ticket, JournalError> {
+        let encoded = encoded.map_err(|error| self.rejected(JournalError::Encode(Arc::new(error))))?;
         Ok(self.log.append(Record {
             kind: encoded.kind,
             schema: schema::version_of(encoded.kind),

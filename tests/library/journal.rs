@@ -15,7 +15,7 @@ use fetchwise::journal::{
     self, Durability, Entry, ImportanceEntry, Journal, JournalError, JournalOptions, LinkEntry, LoadReport, OpenCheck,
     Progress, TombstoneTarget,
 };
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use proptest::prelude::*;
 
@@ -391,7 +391,11 @@ fn verify_detects_a_snapshot_that_differs_from_its_records() {
         .collect();
     maintenance.write_snapshot(found.meta(), &sections).unwrap();
     let verified = maintenance::verify(dir.path(), &mut quiet()).unwrap();
-    assert!(matches!(&verified.refold, RefoldReport::Differs { what } if what.contains("counts")), "{:?}", verified.refold);
+    assert!(
+        matches!(&verified.refold, RefoldReport::Differs { what } if what.contains("counts")),
+        "{:?}",
+        verified.refold
+    );
     assert!(!verified.is_sound());
 }
 

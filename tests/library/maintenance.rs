@@ -13,9 +13,11 @@ use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::journal::maintenance;
-use fetchwise::journal::maintenance::{CompactCause, CompactOptions, DiskUsage, BackgroundMaintenance, MaintenanceOptions, MaintenanceEvent, expired_share};
+use fetchwise::journal::maintenance::{
+    BackgroundMaintenance, CompactCause, CompactOptions, DiskUsage, MaintenanceEvent, MaintenanceOptions, expired_share,
+};
 use fetchwise::journal::{self, ClockWitness, Durability, Entry, Journal, JournalError, JournalOptions};
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::{Clock, Timestamp};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -62,7 +64,9 @@ fn open(dir: &Path) -> Journal {
 fn start(dir: &Path, options: MaintenanceOptions) -> (BackgroundMaintenance, Receiver<MaintenanceEvent>) {
     let (send, events) = channel();
     let blank = || Selector::builder().around(*NOW).build();
-    let background = BackgroundMaintenance::start(dir, options, Arc::new(Clock::fixed(*NOW)), blank, move |event| drop(send.send(event)));
+    let background = BackgroundMaintenance::start(dir, options, Arc::new(Clock::fixed(*NOW)), blank, move |event| {
+        drop(send.send(event))
+    });
     (background.unwrap(), events)
 }
 
@@ -105,7 +109,9 @@ fn raw(dir: &Path) -> Vec<Timestamp> {
 
 /// Returns the number of attempts that a compaction for disk space has dropped.
 fn dropped_to_make_room(event: &MaintenanceEvent) -> u64 {
-    let MaintenanceEvent::CompactionFinished { cause: CompactCause::Full { .. }, done, .. } = event else { panic!("{event:?}") };
+    let MaintenanceEvent::CompactionFinished { cause: CompactCause::Full { .. }, done, .. } = event else {
+        panic!("{event:?}")
+    };
     assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
     done.attempts.0 - done.attempts.1
 }
@@ -191,7 +197,9 @@ fn it_compacts_once_enough_of_the_log_has_expired() {
         event.ok()
     };
     assert!(run(None).is_none() && run(Some(share + 0.05)).is_none());
-    let Some(MaintenanceEvent::CompactionFinished { cause: CompactCause::Expired { .. }, done, .. }) = run(Some(share - 0.05)) else {
+    let Some(MaintenanceEvent::CompactionFinished { cause: CompactCause::Expired { .. }, done, .. }) =
+        run(Some(share - 0.05))
+    else {
         panic!("no event")
     };
     assert!(done.writer_active && done.attempts.0 - done.attempts.1 > 2000, "{done:?}");
@@ -421,7 +429,9 @@ fn latencies_of_a_crawl_during_maintenance() {
     for round in 0..3 {
         for is_on in [false, true] {
             let [select, record] = latencies(dir.path(), is_on);
-            println!("round {round}, maintenance {is_on}: select {select:?} us, record {record:?} us (p50, p99, p99.9)");
+            println!(
+                "round {round}, maintenance {is_on}: select {select:?} us, record {record:?} us (p50, p99, p99.9)"
+            );
         }
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
-use fetchwise::fetch_result::{FetchResult, Block, Outcome};
+use fetchwise::fetch_result::{Block, FetchResult, Outcome};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::metrics::{Kind, Metrics};
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use fetchwise::visit::Step;
 use prometheus_client::encoding::text;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use fetchwise::attempt::bounds::{MAX_HEADER_BYTES, MAX_LINK_BYTES, MAX_TIME, Unrecordable, MAX_VALUE_BYTES};
+use fetchwise::attempt::bounds::{MAX_HEADER_BYTES, MAX_LINK_BYTES, MAX_TIME, MAX_VALUE_BYTES, Unrecordable};
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::json::{MAX_LINE_BYTES, Notes, from_json_line, to_json_line};
 use fetchwise::attempt::{Arm, Attempt, ErrorType, Hint, STORED_HEADERS, Tag};

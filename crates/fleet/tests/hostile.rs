@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use common::{Luck, NOW, attempt};
 use fetchwise::backoff::LinkState;
-use fetchwise::evidence::Fact;
-use fetchwise::journal::replication::LinkFact;
+use fetchwise::evidence::RemoteAttempt;
+use fetchwise::journal::replication::RemoteLinkState;
 use fetchwise::selector::Selector;
-use fetchwise_fleet::Origin;
+use fetchwise_fleet::NodeId;
 use fetchwise_fleet::model::codec::{Batch, Builder};
-use fetchwise_fleet::model::evidence_snapshot::{Head, pack, unpack};
+use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, pack, unpack};
 use fetchwise_fleet::model::global_evidence as general;
 use fetchwise_fleet::model::intervals::Intervals;
-use fetchwise_fleet::model::peer_state::Book;
-use fetchwise_fleet::peer_store::node_state::State;
+use fetchwise_fleet::model::peer_state::PeerStates;
+use fetchwise_fleet::peer_store::node_state::NodeState;
 
 fn message() -> Vec<u8> {
     let (mut luck, mut builder) = (Luck(3), Builder::new(2, 5, 9).behind("eu"));
@@ -25,7 +25,7 @@ fn message() -> Vec<u8> {
         let attempt = attempt(&mut luck, 6, n * 900);
         let heuristics: Vec<(&str, &str)> =
             attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
-        let fact = Fact {
+        let fact = RemoteAttempt {
             at: attempt.attempted_at,
             fetcher: &attempt.fetcher,
             weight: 1.0,
@@ -38,7 +38,7 @@ fn message() -> Vec<u8> {
         };
         builder.push(&fact, n as u64);
         let state = LinkState { paused_until: Some(NOW), risk_level: 1, ..LinkState::default() };
-        builder.link(&LinkFact { link: n as u64, domain: "site1.example", state, at: attempt.attempted_at });
+        builder.link(&RemoteLinkState { link: n as u64, domain: "site1.example", state, at: attempt.attempted_at });
     }
     builder.finish(0).unwrap().1.to_vec()
 }
@@ -74,7 +74,7 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
     let raw_len = u32::from_le_bytes(whole[40..44].try_into().unwrap()) as usize;
     let columns = zstd::bulk::decompress(&whole[48..], raw_len).unwrap();
     let selector = Selector::builder().around(NOW).max_keys(2000).build().unwrap();
-    let (mut luck, mut read, mut book) = (Luck(1), 0, Book::default());
+    let (mut luck, mut read, mut states) = (Luck(1), 0, PeerStates::default());
     for round in 0..20_000 {
         // With a matching checksum, as an attacker would write it.
         let mut body = whole[..44].to_vec();
@@ -91,8 +91,8 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
         if let Ok(batch) = Batch::decode(&body) {
             read += 1;
             batch.each(|_, fact, _| selector.learn_fact(fact));
-            for link in book.links_of(Origin::from_bytes([(round % 7) as u8; 16]), &batch, NOW) {
-                let told = book.links.state(link, batch.egress());
+            for link in states.apply_links(NodeId::from_bytes([(round % 7) as u8; 16]), &batch, NOW) {
+                let told = states.links.state(link, batch.egress());
                 let longest = NOW.saturating_add(Duration::from_secs(86_400));
                 assert!(told.is_none_or(|state| state.paused_until.is_none_or(|until| until <= longest)));
                 selector.set_remote_link_state(link, told);
@@ -100,7 +100,7 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
         }
     }
     assert!(read > 100, "none was read, so that nothing was tried: {read}");
-    assert!(book.links.len() > 20, "no state of a link was read: {}", book.links.len());
+    assert!(states.links.len() > 20, "no state of a link was read: {}", states.links.len());
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn changed_shares_are_refused_or_taken_without_a_panic() {
         own.observe(&attempt(&mut luck, 5, n * 1000));
     }
     let rows = r#"[[7,"site0.example","eu",1800000000000,1800000600000,2,1,4,9],[8,"site1.example","",1800000000000,null,0,0,1,10]]"#;
-    let head = Head { links: serde_json::from_str(rows).unwrap(), ..Head::default() };
+    let head = SnapshotHead { links: serde_json::from_str(rows).unwrap(), ..SnapshotHead::default() };
     let packed = pack(&head, &own.share(NOW, 0.0)).unwrap();
     assert_eq!(unpack(&packed).unwrap().0, head);
     let head_len = u32::from_le_bytes(packed[8..12].try_into().unwrap()) as usize;
@@ -150,7 +150,7 @@ fn changed_general_images_are_refused_or_taken_without_a_panic() {
     }
     let half_life_ms = own.half_life_ms();
     let covers = [(1, Intervals::of(1, 60))].into();
-    let head = Head { epoch: 1, covers, half_life_ms, ..Head::default() };
+    let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
     let packed = general::pack(&head, &own.share(NOW, 0.0)).unwrap();
     let head_len = u32::from_le_bytes(packed[8..12].try_into().unwrap()) as usize;
     let raw_len = u64::from_le_bytes(packed[12..20].try_into().unwrap()) as usize;
@@ -171,10 +171,10 @@ fn changed_general_images_are_refused_or_taken_without_a_panic() {
         bytes.extend_from_slice(&crc.to_le_bytes());
         if let Ok((_, share)) = general::unpack(&bytes, half_life_ms, at) {
             read += 1;
-            assert!(share.is_general());
+            assert!(share.is_global());
             selector.take_share(&share);
             // Whatever durations and blocks it claims, it cannot claim more attempts than its positions.
-            assert!(selector.share(at, 0.0).said().iter().all(|said| said.total <= 61.0));
+            assert!(selector.share(at, 0.0).fetcher_totals().iter().all(|fetcher_totals| fetcher_totals.total <= 61.0));
             selector.give_share_back(&share);
         }
     }
@@ -189,7 +189,7 @@ fn changed_general_images_are_refused_or_taken_without_a_panic() {
 
 #[test]
 fn changed_states_are_refused() {
-    let mut state = State::new(fetchwise_fleet::Origin::from_bytes([3; 16]));
+    let mut state = State::new(fetchwise_fleet::NodeId::from_bytes([3; 16]));
     state.begin_epoch(1, 40);
     let (whole, mut luck) = (state.encode(), Luck(4));
     for _ in 0..20_000 {

@@ -12,11 +12,11 @@ use std::time::Instant;
 use common::{Luck, NOW};
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Tag};
-use fetchwise::evidence::Fact;
+use fetchwise::evidence::RemoteAttempt;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
-use fetchwise_fleet::Origin;
+use fetchwise_fleet::NodeId;
 use fetchwise_fleet::model::codec::{Batch, Builder};
 
 /// Sites by Zipf's law, none of which is fetched twice within a second.
@@ -99,10 +99,10 @@ impl Crawl {
     }
 }
 
-fn with<T>(attempt: &Attempt, f: impl FnOnce(&Fact<'_>) -> T) -> T {
+fn with<T>(attempt: &Attempt, f: impl FnOnce(&RemoteAttempt<'_>) -> T) -> T {
     let heuristics: Vec<(&str, &str)> =
         attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
-    f(&Fact {
+    f(&RemoteAttempt {
         at: attempt.attempted_at,
         fetcher: &attempt.fetcher,
         weight: attempt.weight,
@@ -136,15 +136,15 @@ fn messages(rate: i64, seconds: i64) -> Vec<bytes::Bytes> {
 }
 
 /// Returns the overhead of the broker's protocol per message: subject and headers.
-fn framing(origin: Origin) -> usize {
-    let id = format!("{:.12}.1.1000000-1000100", origin.to_string());
-    format!("HPUB fw.default.f.{origin} _INBOX.0123456789012345678901.0123 170 2000\r\nNATS/1.0\r\nNats-Msg-Id: {id}\r\n\r\n\r\n").len()
+fn framing(node_id: NodeId) -> usize {
+    let id = format!("{:.12}.1.1000000-1000100", node_id.to_string());
+    format!("HPUB fw.default.f.{node_id} _INBOX.0123456789012345678901.0123 170 2000\r\nNATS/1.0\r\nNats-Msg-Id: {id}\r\n\r\n\r\n").len()
 }
 
 #[test]
 #[ignore = "prints what it measures"]
 fn bytes_of_an_attempt() {
-    let framing = framing(Origin::from_bytes([7; 16]));
+    let framing = framing(NodeId::from_bytes([7; 16]));
     println!("| attempts a second | bytes of an attempt | with subject and headers |\n|---|---|---|");
     for rate in [5, 20, 100, 500, 2000] {
         let all = messages(rate, 40);
@@ -182,7 +182,7 @@ fn facts_a_second() {
 #[tokio::test]
 #[ignore = "prints what it measures"]
 async fn a_look_at_a_log_that_is_being_written() {
-    use fetchwise::journal::replication::{Stones, facts};
+    use fetchwise::journal::replication::{Tombstones, read_positions};
     use fetchwise::journal::{Durability, Journal, JournalOptions};
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
@@ -198,7 +198,7 @@ async fn a_look_at_a_log_that_is_being_written() {
     println!(
         "| attempts in the segment | 100 more, from the beginning | from where the last look ended |\n|---|---|---|"
     );
-    let mut kept = Stones::default();
+    let mut kept = Tombstones::default();
     let mut next = 1;
     for _ in 0..5 {
         record(25_000);
@@ -207,14 +207,14 @@ async fn a_look_at_a_log_that_is_being_written() {
             record(100);
             journal.flush().await.unwrap();
             let upto = journal.durable_seq();
-            let look = |stones: &mut Stones, from: u64| {
+            let look = |stones: &mut Tombstones, from: u64| {
                 stones.none_from(1);
                 let (begun, mut seen) = (Instant::now(), 0);
-                facts(dir.path(), (from, upto), &selector, stones, |_, _| seen += 1).unwrap();
+                read_positions(dir.path(), (from, upto), &selector, stones, |_, _| seen += 1).unwrap();
                 assert_eq!(seen, upto - from + 1);
                 begun.elapsed().as_secs_f64() * 1000.0
             };
-            let took = [look(&mut Stones::default(), next), look(&mut kept, next)];
+            let took = [look(&mut Tombstones::default(), next), look(&mut kept, next)];
             next = upto + 1;
             // The first check has more to read than the others.
             if round > 0 {
@@ -234,8 +234,8 @@ async fn a_look_at_a_log_that_is_being_written() {
 #[test]
 #[ignore = "writes fuzz/seeds/fleet_decode"]
 fn seeds() {
-    use fetchwise_fleet::model::evidence_snapshot::{Head, pack};
-    use fetchwise_fleet::peer_store::node_state::State;
+    use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, pack};
+    use fetchwise_fleet::peer_store::node_state::NodeState;
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/fleet_decode");
     std::fs::create_dir_all(&dir).unwrap();
     let write = |name: &str, way: u8, bytes: &[u8]| std::fs::write(dir.join(name), [&[way], bytes].concat()).unwrap();
@@ -254,9 +254,9 @@ fn seeds() {
     for body in messages(20, 1) {
         Batch::decode(&body).unwrap().each(|_, fact, _| selector.learn_fact(fact));
     }
-    let packed = pack(&Head::default(), &selector.share(NOW, 0.0)).unwrap();
+    let packed = pack(&SnapshotHead::default(), &selector.share(NOW, 0.0)).unwrap();
     write("share", 2, &packed[..packed.len() - 4]);
-    let mut state = State::new(Origin::from_bytes([3; 16]));
+    let mut state = NodeState::new(NodeId::from_bytes([3; 16]));
     state.begin_epoch(1, 40);
     state.withheld.insert(7, 9);
     write("state", 3, &state.encode());

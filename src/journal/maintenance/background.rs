@@ -15,9 +15,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, chan
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use fetchwise_log::{Brake, Error as LogError, SEGMENT_BYTES_DEFAULT, give_way};
+use fetchwise_log::{Brake, DEFAULT_SEGMENT_BYTES, Error as LogError, give_way};
 
-use super::compact::{COMPACT_THRESHOLD_DEFAULT, CompactOptions, CompactReport, RETAIN_DAYS_DEFAULT, compact};
+use super::compact::{CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact};
 use crate::journal::error::JournalError;
 use crate::journal::maintenance::disk_usage::DiskUsage;
 use crate::journal::read::open;
@@ -38,7 +38,7 @@ const STOP_WAIT: Duration = Duration::from_secs(5);
 /// Options of background maintenance.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct UpkeepOptions {
+pub struct MaintenanceOptions {
     /// Time for which raw attempts are kept.
     pub retain: Duration,
     /// Share of the log in expired segments from which on it compacts; `None` disables this.
@@ -48,22 +48,22 @@ pub struct UpkeepOptions {
     /// Size at which the writer's segments are full, in bytes.
     pub segment_bytes: u64,
     /// Interval of the checks.
-    pub look_every: Duration,
+    pub check_interval: Duration,
 }
 
-impl Default for UpkeepOptions {
+impl Default for MaintenanceOptions {
     fn default() -> Self {
         Self {
-            retain: Duration::from_secs(u64::from(RETAIN_DAYS_DEFAULT) * 86_400),
-            compact_threshold: Some(COMPACT_THRESHOLD_DEFAULT),
+            retain: Duration::from_secs(u64::from(DEFAULT_RETAIN_DAYS) * 86_400),
+            compact_threshold: Some(DEFAULT_COMPACT_THRESHOLD),
             max_disk_bytes: None,
-            segment_bytes: SEGMENT_BYTES_DEFAULT,
-            look_every: Duration::from_secs(1),
+            segment_bytes: DEFAULT_SEGMENT_BYTES,
+            check_interval: Duration::from_secs(1),
         }
     }
 }
 
-impl UpkeepOptions {
+impl MaintenanceOptions {
     /// Returns a segment size that suits the disk limit: at most `segment_bytes`, and small enough that dropping whole
     /// segments helps.
     pub fn segment_bytes_within(segment_bytes: u64, max_disk_bytes: Option<u64>) -> u64 {
@@ -72,17 +72,17 @@ impl UpkeepOptions {
 
     /// Returns the disk usage in bytes above which the log is compacted. It leaves space for the segment being written,
     /// the one allocated ahead, and a third snapshot besides the two that are kept.
-    fn high(&self, max_disk_bytes: u64, room: &DiskUsage) -> u64 {
-        max_disk_bytes.saturating_sub(self.segment_bytes.saturating_mul(3)).saturating_sub(room.snapshot)
+    fn high(&self, max_disk_bytes: u64, usage: &DiskUsage) -> u64 {
+        max_disk_bytes.saturating_sub(self.segment_bytes.saturating_mul(3)).saturating_sub(usage.snapshot)
     }
 }
 
 /// Cause of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum CompactCause {
     /// A large share of the log had expired.
-    Old {
+    Expired {
         /// Share from 0 to 1.
         share: f64,
     },
@@ -98,9 +98,9 @@ pub enum Cause {
 #[non_exhaustive]
 pub enum MaintenanceEvent {
     /// A compaction finished.
-    Compacted {
+    CompactionFinished {
         /// Cause of the compaction.
-        cause: Cause,
+        cause: CompactCause,
         /// Report of the compaction.
         done: CompactReport,
         /// Duration of the compaction.
@@ -108,7 +108,7 @@ pub enum MaintenanceEvent {
     },
     /// All raw attempts that could go are gone, and the log still exceeds its limit, because evidence alone is that
     /// large. Reported once.
-    Beyond {
+    OverLimit {
         /// Disk usage in bytes.
         taken: u64,
         /// Disk limit in bytes.
@@ -124,7 +124,7 @@ pub enum MaintenanceEvent {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use fetchwise::journal::{Journal, JournalOptions, maintenance::{BackgroundMaintenance, UpkeepOptions}};
+/// use fetchwise::journal::{Journal, JournalOptions, maintenance::{BackgroundMaintenance, MaintenanceOptions}};
 /// use fetchwise::selector::Selector;
 /// use fetchwise::time::Clock;
 ///
@@ -132,10 +132,10 @@ pub enum MaintenanceEvent {
 /// let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
 /// // A new selector with the same half-life and priors as the crawler's, whenever one is needed.
 /// let blank = || Ok(Selector::builder().build()?);
-/// let tell = |did| eprintln!("{did:?}");
-/// let upkeep = BackgroundMaintenance::start(dir.path(), UpkeepOptions::default(), Arc::new(Clock::System), blank, tell)?;
+/// let on_event = |event| eprintln!("{event:?}");
+/// let background = BackgroundMaintenance::start(dir.path(), MaintenanceOptions::default(), Arc::new(Clock::System), blank, on_event)?;
 /// // ... the crawl goes on ...
-/// upkeep.stop();
+/// background.stop();
 /// journal.close().unwrap();
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -147,16 +147,16 @@ pub struct BackgroundMaintenance {
 }
 
 impl BackgroundMaintenance {
-    /// Starts a thread of low priority alongside the writer of `dir`. The thread calls `tell` with each event.
+    /// Starts a thread of low priority alongside the writer of `dir`. The thread calls `on_event` with each event.
     ///
     /// # Errors
     /// When the thread cannot be started.
     pub fn start(
         dir: &Path,
-        options: UpkeepOptions,
+        options: MaintenanceOptions,
         clock: Arc<Clock>,
         blank: impl Fn() -> Result<Selector, crate::error::Error> + Send + 'static,
-        tell: impl FnMut(MaintenanceEvent) + Send + 'static,
+        on_event: impl FnMut(MaintenanceEvent) + Send + 'static,
     ) -> io::Result<Self> {
         let brake = Arc::new(Brake::new(REST_PERCENT));
         let (wake, woken) = sync_channel(1);
@@ -167,10 +167,10 @@ impl BackgroundMaintenance {
             clock,
             brake: Arc::clone(&brake),
             blank: Box::new(blank),
-            tell: Box::new(tell),
-            share_at: None,
+            on_event: Box::new(on_event),
+            share_checked_at: None,
             not_before: None,
-            stuck_at: 0,
+            stuck_at_bytes: 0,
         };
         Builder::new().name("fetchwise-upkeep".to_owned()).spawn(move || {
             give_way();
@@ -182,7 +182,7 @@ impl BackgroundMaintenance {
     }
 
     /// Starts a check now, including the one for old attempts.
-    pub fn look(&self) {
+    pub fn check_now(&self) {
         if let Some(wake) = &self.wake {
             // Fails if a check is already requested, or if the thread has ended.
             let _ = wake.try_send(());
@@ -211,24 +211,24 @@ impl Drop for BackgroundMaintenance {
 
 struct Worker {
     dir: PathBuf,
-    options: UpkeepOptions,
+    options: MaintenanceOptions,
     clock: Arc<Clock>,
     brake: Arc<Brake>,
     blank: Box<dyn Fn() -> Result<Selector, crate::error::Error> + Send>,
-    tell: Box<dyn FnMut(MaintenanceEvent) + Send>,
+    on_event: Box<dyn FnMut(MaintenanceEvent) + Send>,
     /// Time of the last check for old attempts.
-    share_at: Option<Instant>,
+    share_checked_at: Option<Instant>,
     /// Time of the next try after a failure.
     not_before: Option<Instant>,
     /// Disk usage at which nothing more could be dropped.
-    stuck_at: u64,
+    stuck_at_bytes: u64,
 }
 
 impl Worker {
     fn run(mut self, woken: &Receiver<()>) {
         loop {
-            match woken.recv_timeout(self.options.look_every) {
-                Ok(()) => self.share_at = None,
+            match woken.recv_timeout(self.options.check_interval) {
+                Ok(()) => self.share_checked_at = None,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -238,63 +238,63 @@ impl Worker {
             if self.not_before.is_some_and(|at| Instant::now() < at) {
                 continue;
             }
-            match self.look() {
+            match self.check() {
                 Ok(()) => {}
                 // Stopped, or a command or another process is working on the log. The next check finds out.
                 Err(JournalError::Log(LogError::Stopped | LogError::Locked { .. } | LogError::Replaced { .. })) => {}
                 Err(error) => {
                     self.not_before = Some(Instant::now() + FAILED_FOR);
-                    (self.tell)(MaintenanceEvent::Failed(error));
+                    (self.on_event)(MaintenanceEvent::Failed(error));
                 }
             }
         }
     }
 
-    fn look(&mut self) -> Result<(), JournalError> {
+    fn check(&mut self) -> Result<(), JournalError> {
         if let Some(most) = self.options.max_disk_bytes {
-            self.make_room(most)?;
+            self.shrink(most)?;
         }
-        let is_due = self.share_at.is_none_or(|at| at.elapsed() >= SHARE_EVERY);
+        let is_due = self.share_checked_at.is_none_or(|at| at.elapsed() >= SHARE_EVERY);
         if let Some(least) = self.options.compact_threshold.filter(|_| is_due) {
-            self.share_at = Some(Instant::now());
+            self.share_checked_at = Some(Instant::now());
             let share = expired_share(&self.dir, self.clock.now(), self.options.retain)?;
             if share >= least {
-                self.compact(Cause::Old { share }, None)?;
+                self.compact(CompactCause::Expired { share }, None)?;
             }
         }
         Ok(())
     }
 
-    fn make_room(&mut self, most: u64) -> Result<(), JournalError> {
-        let room = self.room()?;
-        let high = self.options.high(most, &room);
-        if room.total <= high || room.total <= self.stuck_at.saturating_add(self.options.segment_bytes) {
+    fn shrink(&mut self, most: u64) -> Result<(), JournalError> {
+        let usage = self.usage()?;
+        let high = self.options.high(most, &usage);
+        if usage.total <= high || usage.total <= self.stuck_at_bytes.saturating_add(self.options.segment_bytes) {
             return Ok(());
         }
         // Down to two thirds, so that the next compaction is some time away.
-        let keep = (high / 3 * 2).saturating_sub(room.total - room.sealed);
-        self.brake.set_rest(if room.total > most { 0 } else { REST_PERCENT });
-        self.compact(Cause::Full { taken: room.total }, Some(keep))?;
-        let after = self.room()?;
+        let keep = (high / 3 * 2).saturating_sub(usage.total - usage.sealed);
+        self.brake.set_rest(if usage.total > most { 0 } else { REST_PERCENT });
+        self.compact(CompactCause::Full { taken: usage.total }, Some(keep))?;
+        let after = self.usage()?;
         // What a crawl has written meanwhile can go next time. Only sealed segments can shrink.
         if after.total - after.sealed <= self.options.high(most, &after) {
-            self.stuck_at = 0;
+            self.stuck_at_bytes = 0;
             return Ok(());
         }
-        if self.stuck_at == 0 {
-            (self.tell)(MaintenanceEvent::Beyond { taken: after.total, max_disk_bytes: most });
+        if self.stuck_at_bytes == 0 {
+            (self.on_event)(MaintenanceEvent::OverLimit { taken: after.total, max_disk_bytes: most });
         }
-        self.stuck_at = after.total;
+        self.stuck_at_bytes = after.total;
         Ok(())
     }
 
-    fn room(&self) -> Result<DiskUsage, JournalError> {
+    fn usage(&self) -> Result<DiskUsage, JournalError> {
         let failed =
             |source: io::Error| LogError::Io { action: "read", path: self.dir.clone(), source: Arc::new(source) };
-        DiskUsage::taken(&self.dir).map_err(|source| failed(source).into())
+        DiskUsage::measure(&self.dir).map_err(|source| failed(source).into())
     }
 
-    fn compact(&mut self, cause: Cause, keep_bytes: Option<u64>) -> Result<(), JournalError> {
+    fn compact(&mut self, cause: CompactCause, keep_bytes: Option<u64>) -> Result<(), JournalError> {
         let begun = Instant::now();
         let selector = match (self.blank)() {
             Ok(selector) => selector,
@@ -311,7 +311,7 @@ impl Worker {
             ..CompactOptions::default()
         };
         let done = compact(&self.dir, &selector, &options, self.clock.now(), &mut |_, _| {})?;
-        (self.tell)(MaintenanceEvent::Compacted { cause, done, took: begun.elapsed() });
+        (self.on_event)(MaintenanceEvent::CompactionFinished { cause, done, took: begun.elapsed() });
         Ok(())
     }
 }

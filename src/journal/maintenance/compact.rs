@@ -152,8 +152,13 @@ pub fn compact(
     let written = if options.dry_run { None } else { FoldStart::newest(dir)?.contents };
     report.weight.1 = written.map_or(report.weight.0, |contents| contents.image.weight());
     drop(at_end);
-    let done =
-        DropRules::find(dir, floor_seq, cutoff, options, on_progress)?.apply(&maintenance, options, now, report, on_progress)?;
+    let done = DropRules::find(dir, floor_seq, cutoff, options, on_progress)?.apply(
+        &maintenance,
+        options,
+        now,
+        report,
+        on_progress,
+    )?;
     span.compacted(done.attempts, done.bytes);
     Ok(done)
 }
@@ -259,8 +264,9 @@ impl DropRules {
                 let Ok(Some(attempt)) = schema::attempt(record.kind, record.schema, record.payload) else {
                     return DropDecision::Keep;
                 };
-                let by =
-                    |all: &TombstoneSet| all.covers_link(seq, attempt.link()) || all.covers_domain(seq, attempt.domain());
+                let by = |all: &TombstoneSet| {
+                    all.covers_link(seq, attempt.link()) || all.covers_domain(seq, attempt.domain())
+                };
                 match (by(&self.done), by(&self.pending)) {
                     (true, _) => DropDecision::DropAttempt { forgotten: true },
                     (false, false) if attempt.at() < self.cutoff => DropDecision::DropAttempt { forgotten: false },
@@ -316,7 +322,8 @@ impl DropRules {
             }
             matches!(decision, DropDecision::Keep)
         };
-        let done = maintenance.compact(&log_options, &mut keep, &mut |progress| on_progress(Phase::Compacting, progress))?;
+        let done =
+            maintenance.compact(&log_options, &mut keep, &mut |progress| on_progress(Phase::Compacting, progress))?;
         Ok(CompactReport {
             attempts: (self.attempts, self.attempts - dropped),
             segments: done.segments,

@@ -36,7 +36,7 @@ impl DiskUsage {
     ///
     /// # Errors
     /// I/O errors. A file that disappears meanwhile is not an error.
-    pub fn taken(dir: &Path) -> std::io::Result<Self> {
+    pub fn measure(dir: &Path) -> std::io::Result<Self> {
         let (mut room, mut last_segment, mut last_snapshot) = (Self::default(), None, None);
         for entry in fs::read_dir(dir)? {
             let entry = entry?;

@@ -13,8 +13,8 @@ use fetchwise_log::OpenCheck;
 use crate::journal::entry::{Entry, Tombstone, TombstoneTarget};
 use crate::journal::error::JournalError;
 use crate::journal::read::replay;
-use crate::journal::recovery_point::Start;
-use crate::journal::tombstones::Forgotten;
+use crate::journal::recovery_point::FoldStart;
+use crate::journal::tombstones::TombstoneSet;
 use crate::journal::write::{Journal, JournalOptions};
 use fetchwise_types::time::Timestamp;
 
@@ -72,7 +72,7 @@ pub fn would_forget_links(
     link: &mut dyn FnMut(&str),
 ) -> Result<ForgetReport, JournalError> {
     let mut forgot = ForgetReport::default();
-    let mut seen = Forgotten::default();
+    let mut seen = TombstoneSet::default();
     seen.add(u64::MAX, target.clone());
     replay(dir, |seq, entry| {
         if seen.covers(seq, &entry) {
@@ -86,7 +86,7 @@ pub fn would_forget_links(
             }
         }
     })?;
-    if let Some(contents) = Start::newest(dir)?.contents {
+    if let Some(contents) = FoldStart::newest(dir)?.contents {
         match target {
             TombstoneTarget::Domain(domain) => {
                 contents.links.iter().filter(|of| of.domain == *domain).for_each(|of| link(&of.link));

@@ -12,7 +12,7 @@ use fetchwise_log::TornTail;
 
 use crate::journal::error::JournalError;
 use crate::journal::read::{SETTLE, open};
-use crate::journal::recovery_point::Start;
+use crate::journal::recovery_point::FoldStart;
 use fetchwise_types::time::Timestamp;
 
 /// Returns the torn tail that the last writer left, if it died in the middle of a write. It holds no acknowledged
@@ -60,7 +60,7 @@ pub fn unsnapshotted_records(dir: &Path) -> Result<u64, JournalError> {
 /// # Errors
 /// When no snapshot can be read.
 pub fn needs_snapshot(dir: &Path) -> Result<bool, JournalError> {
-    Ok(Start::newest(dir)?.contents.is_some_and(|contents| contents.lacks_days))
+    Ok(FoldStart::newest(dir)?.contents.is_some_and(|contents| contents.lacks_days))
 }
 
 /// Returns the time before which attempts in `dir` may have been compacted away. A snapshot holds their effect. Returns
@@ -69,5 +69,5 @@ pub fn needs_snapshot(dir: &Path) -> Result<bool, JournalError> {
 /// # Errors
 /// When no snapshot can be read.
 pub fn cutoff(dir: &Path) -> Result<Option<Timestamp>, JournalError> {
-    Ok(Start::newest(dir)?.contents.and_then(|contents| contents.cutoff))
+    Ok(FoldStart::newest(dir)?.contents.and_then(|contents| contents.cutoff))
 }

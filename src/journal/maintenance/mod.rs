@@ -33,13 +33,15 @@ mod snapshot;
 mod unpause;
 mod verify;
 
-pub use crate::journal::maintenance::background::{Cause, BackgroundMaintenance, UpkeepOptions, MaintenanceEvent, expired_share};
+pub use crate::journal::maintenance::background::{
+    BackgroundMaintenance, CompactCause, MaintenanceEvent, MaintenanceOptions, expired_share,
+};
 pub use crate::journal::maintenance::disk_usage::DiskUsage;
 pub use crate::journal::maintenance::inspect::{cutoff, needs_snapshot, torn_tail, unsnapshotted_records};
 pub use crate::journal::maintenance::progress::{Phase, ProgressFn};
 pub use crate::journal::maintenance::snapshot::{SnapshotReport, snapshot};
-pub use crate::journal::maintenance::unpause::release;
-pub use compact::{COMPACT_THRESHOLD_DEFAULT, CompactOptions, CompactReport, RETAIN_DAYS_DEFAULT, compact};
+pub use crate::journal::maintenance::unpause::unpause;
+pub use compact::{CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact};
 pub use fetchwise_log::{Brake, RepairOptions, RepairReport, VerifyReport};
 pub use forget::{ForgetReport, forget, would_forget, would_forget_links};
-pub use verify::{RefoldReport, Verified, repair, verify};
+pub use verify::{RefoldReport, VerificationReport, repair, verify};

@@ -13,8 +13,8 @@ use fetchwise_log::Maintenance;
 use crate::journal::error::JournalError;
 use crate::journal::fold::Fold;
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
-use crate::journal::recovery_point::Start;
-use crate::journal::snapshot::{Contents, sections};
+use crate::journal::recovery_point::FoldStart;
+use crate::journal::snapshot::{SnapshotContents, sections};
 use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 
@@ -45,14 +45,19 @@ pub struct SnapshotReport {
 ///
 /// # Errors
 /// [`JournalError::is_refusal`] when the journal is damaged, or when another maintenance command runs. Also I/O errors.
-pub fn snapshot(dir: &Path, selector: &Selector, now: Timestamp, tell: ProgressFn<'_>) -> Result<SnapshotReport, JournalError> {
+pub fn snapshot(
+    dir: &Path,
+    selector: &Selector,
+    now: Timestamp,
+    on_progress: ProgressFn<'_>,
+) -> Result<SnapshotReport, JournalError> {
     let maintenance = Maintenance::lock(dir)?;
-    let start = Start::newest(dir)?;
+    let start = FoldStart::newest(dir)?;
     let known = start.contents.as_ref().filter(|contents| !contents.lacks_days).map(|contents| contents.meta());
     let mut fold = Fold::begin(start, selector);
     // The next snapshot covers records that a live writer has not synced yet.
     let upto = fetchwise_log::durable_seq(dir)?;
-    fold.advance(dir, selector, upto, now, &mut |progress| tell(Phase::Folding, progress))?;
+    fold.advance(dir, selector, upto, now, &mut |progress| on_progress(Phase::Folding, progress))?;
     let contents = fold.contents(selector, now);
     let meta = contents.meta();
     let is_same =
@@ -64,7 +69,7 @@ pub fn snapshot(dir: &Path, selector: &Selector, now: Timestamp, tell: ProgressF
     Ok(SnapshotReport { file: Some(file), bytes, ..taken(&contents, fold.replayed.entries) })
 }
 
-fn taken(contents: &Contents, records: u64) -> SnapshotReport {
+fn taken(contents: &SnapshotContents, records: u64) -> SnapshotReport {
     SnapshotReport {
         covers_seq: contents.covers_seq,
         records,
@@ -78,7 +83,7 @@ fn taken(contents: &Contents, records: u64) -> SnapshotReport {
 }
 
 /// Writes a snapshot and returns the file and its length.
-pub(super) fn write(maintenance: &Maintenance, contents: &Contents) -> Result<(PathBuf, u64), JournalError> {
+pub(super) fn write(maintenance: &Maintenance, contents: &SnapshotContents) -> Result<(PathBuf, u64), JournalError> {
     let encoded = contents.encode();
     Ok(maintenance.write_snapshot(&contents.meta(), &sections(&encoded))?)
 }

@@ -24,7 +24,7 @@ use fetchwise_types::time::Timestamp;
 ///
 /// # Errors
 /// Locked by a crawler (which can [do it itself](Selector::unpause_host)), damaged, or an I/O error.
-pub fn release(
+pub fn unpause(
     dir: &Path,
     mut selector: Selector,
     target: &ReleaseTarget,

@@ -15,14 +15,14 @@ use crate::journal::error::JournalError;
 use crate::journal::fold::Fold;
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
 use crate::journal::read::pass;
-use crate::journal::recovery_point::Start;
+use crate::journal::recovery_point::FoldStart;
 use crate::journal::schema;
 use crate::selector::Selector;
 
 /// Report of a verification.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Verified {
+pub struct VerificationReport {
     /// Checksums, chain, continuity, manifests, snapshots.
     pub log: VerifyReport,
     /// Number of attempts.
@@ -52,7 +52,7 @@ pub enum RefoldReport {
     },
 }
 
-impl Verified {
+impl VerificationReport {
     /// Returns true if nothing is damaged and the snapshot equals the fold of its records.
     pub fn is_sound(&self) -> bool {
         self.log.is_sound() && !matches!(self.refold, RefoldReport::Differs { .. })
@@ -65,9 +65,9 @@ impl Verified {
 /// # Errors
 /// [`JournalError::Record`] for a record whose bytes are intact but mean nothing; newer formats; I/O errors. Damage is
 /// in the report.
-pub fn verify(dir: &Path, tell: ProgressFn<'_>) -> Result<Verified, JournalError> {
-    let log = fetchwise_log::verify_showing(dir, &mut |progress| tell(Phase::Reading, progress))?;
-    let mut verified = Verified { log, ..Verified::default() };
+pub fn verify(dir: &Path, on_progress: ProgressFn<'_>) -> Result<VerificationReport, JournalError> {
+    let log = fetchwise_log::verify_showing(dir, &mut |progress| on_progress(Phase::Reading, progress))?;
+    let mut verified = VerificationReport { log, ..VerificationReport::default() };
     if !verified.log.log.damage.is_empty() || !verified.log.snapshot_damage.is_empty() {
         return Ok(verified);
     }
@@ -79,16 +79,16 @@ pub fn verify(dir: &Path, tell: ProgressFn<'_>) -> Result<Verified, JournalError
         }
         Ok(())
     })?;
-    verified.refold = refold(dir, verified.log.floor_seq, tell)?;
+    verified.refold = refold(dir, verified.log.floor_seq, on_progress)?;
     Ok(verified)
 }
 
-fn refold(dir: &Path, floor_seq: u64, tell: ProgressFn<'_>) -> Result<RefoldReport, JournalError> {
-    let Some(mut stored) = Start::newest(dir)?.contents else { return Ok(RefoldReport::NotTried) };
+fn refold(dir: &Path, floor_seq: u64, on_progress: ProgressFn<'_>) -> Result<RefoldReport, JournalError> {
+    let Some(mut stored) = FoldStart::newest(dir)?.contents else { return Ok(RefoldReport::NotTried) };
     let Some(decay) = stored.image.decay else { return Ok(RefoldReport::NotTried) };
     let base = match fetchwise_log::load_previous_snapshot(dir)? {
-        Some(found) if found.meta().covers_seq <= stored.covers_seq => Start::of(&found)?,
-        _ if floor_seq == 0 => Start::default(),
+        Some(found) if found.meta().covers_seq <= stored.covers_seq => FoldStart::of(&found)?,
+        _ if floor_seq == 0 => FoldStart::default(),
         _ => return Ok(RefoldReport::NoBase),
     };
     let days = decay.half_life().as_secs_f64() / 86_400.0;
@@ -97,7 +97,7 @@ fn refold(dir: &Path, floor_seq: u64, tell: ProgressFn<'_>) -> Result<RefoldRepo
     // If one of the two was taken by a release that kept no daily counts, there is nothing to compare.
     let lacks_days = stored.lacks_days || base.contents.as_ref().is_some_and(|contents| contents.lacks_days);
     let mut fold = Fold::begin(base, &selector);
-    fold.advance(dir, &selector, stored.covers_seq, stored.now, &mut |progress| tell(Phase::Folding, progress))?;
+    fold.advance(dir, &selector, stored.covers_seq, stored.now, &mut |progress| on_progress(Phase::Folding, progress))?;
     let mut folded = fold.contents(&selector, stored.now);
     if lacks_days {
         (stored.image.days, folded.image.days) = (Vec::new(), Vec::new());

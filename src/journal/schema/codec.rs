@@ -28,7 +28,7 @@ use fetchwise_types::time::Timestamp;
 
 /// Record as the log takes it, in the version that its kind is [written in](super::version_of).
 #[derive(Debug)]
-pub(crate) struct Encoded {
+pub(crate) struct EncodedRecord {
     pub(crate) kind: u16,
     pub(crate) key_hash: u64,
     pub(crate) time: Timestamp,
@@ -36,13 +36,13 @@ pub(crate) struct Encoded {
 }
 
 /// Encodes an attempt.
-pub(crate) fn encode_attempt(attempt: &Attempt) -> Result<Encoded, SchemaError> {
+pub(crate) fn encode_attempt(attempt: &Attempt) -> Result<EncodedRecord, SchemaError> {
     // All attempts of a domain have the same key, whatever tags an import has given them.
     let key_hash = match attempt.heuristic("domain") {
         Some(domain) => key_of_domain(domain),
         None => domain_of_url(&attempt.url).map_or(0, |domain| key_of_domain(&domain)),
     };
-    Ok(Encoded {
+    Ok(EncodedRecord {
         kind: kind::ATTEMPT,
         key_hash,
         time: attempt.attempted_at,
@@ -51,7 +51,7 @@ pub(crate) fn encode_attempt(attempt: &Attempt) -> Result<Encoded, SchemaError> 
 }
 
 /// Encodes a link's state.
-pub(crate) fn encode_link(entry: &LinkEntry) -> Result<Encoded, SchemaError> {
+pub(crate) fn encode_link(entry: &LinkEntry) -> Result<EncodedRecord, SchemaError> {
     let state = &entry.state;
     let payload = bytes_of(&LinkStateV1 {
         at: entry.at.as_millis(),
@@ -63,7 +63,7 @@ pub(crate) fn encode_link(entry: &LinkEntry) -> Result<Encoded, SchemaError> {
         risk_level: state.risk_level,
         hint: hint_code(state.hint),
     })?;
-    Ok(Encoded { kind: kind::LINK_STATE, key_hash: key_of_domain(&entry.domain), time: entry.at, payload })
+    Ok(EncodedRecord { kind: kind::LINK_STATE, key_hash: key_of_domain(&entry.domain), time: entry.at, payload })
 }
 
 /// Encodes a host's pause.
@@ -71,56 +71,56 @@ pub(crate) fn encode_host(
     domain: &str,
     paused_until: Option<Timestamp>,
     at: Timestamp,
-) -> Result<Encoded, SchemaError> {
+) -> Result<EncodedRecord, SchemaError> {
     let paused_until = paused_until.map(Timestamp::as_millis);
     let payload = bytes_of(&HostStateV1 { at: at.as_millis(), paused_until, domain: Cow::Borrowed(domain) })?;
-    Ok(Encoded { kind: kind::HOST_STATE, key_hash: key_of_domain(domain), time: at, payload })
+    Ok(EncodedRecord { kind: kind::HOST_STATE, key_hash: key_of_domain(domain), time: at, payload })
 }
 
 /// Encodes a persisted pace.
-pub(crate) fn encode_pace(entry: &PaceEntry) -> Result<Encoded, SchemaError> {
+pub(crate) fn encode_pace(entry: &PaceEntry) -> Result<EncodedRecord, SchemaError> {
     let PaceEntry { level, name, state, cause, at } = entry;
     let (name_text, state) = (Cow::Borrowed(name.as_str()), *state);
     let payload = bytes_of(&PaceV1 { at: at.as_millis(), name: name_text, state, level: *level, cause: *cause })?;
-    Ok(Encoded { kind: kind::PACE, key_hash: key_of_domain(name), time: *at, payload })
+    Ok(EncodedRecord { kind: kind::PACE, key_hash: key_of_domain(name), time: *at, payload })
 }
 
 /// Encodes a heuristic's importance.
-pub(crate) fn encode_importance(entry: &ImportanceEntry) -> Result<Encoded, SchemaError> {
+pub(crate) fn encode_importance(entry: &ImportanceEntry) -> Result<EncodedRecord, SchemaError> {
     let payload = bytes_of(&ImportanceV1 {
         at: entry.at.as_millis(),
         kind: Cow::Borrowed(&entry.kind),
         value: entry.value.as_deref().map(Cow::Borrowed),
         importance: entry.importance,
     })?;
-    Ok(Encoded { kind: kind::IMPORTANCE, key_hash: 0, time: entry.at, payload })
+    Ok(EncodedRecord { kind: kind::IMPORTANCE, key_hash: 0, time: entry.at, payload })
 }
 
 /// Encodes a tombstone.
-pub(crate) fn encode_tombstone(tombstone: &Tombstone) -> Result<Encoded, SchemaError> {
+pub(crate) fn encode_tombstone(tombstone: &Tombstone) -> Result<EncodedRecord, SchemaError> {
     let (domain, link, key_hash) = match &tombstone.target {
         TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None, key_of_domain(domain)),
         TombstoneTarget::Link(link) => (None, Some(link.as_str()), 0),
     };
     let (domain, link) = (domain.map(Cow::Borrowed), link.map(Cow::Borrowed));
     let payload = bytes_of(&TombstoneV1 { at: tombstone.at.as_millis(), domain, link })?;
-    Ok(Encoded { kind: kind::TOMBSTONE, key_hash, time: tombstone.at, payload })
+    Ok(EncodedRecord { kind: kind::TOMBSTONE, key_hash, time: tombstone.at, payload })
 }
 
 /// Encodes the end of a pause.
-pub(crate) fn encode_release(release: &Release) -> Result<Encoded, SchemaError> {
+pub(crate) fn encode_release(release: &Release) -> Result<EncodedRecord, SchemaError> {
     let (domain, link, key_hash) = match &release.target {
         ReleaseTarget::Host(domain) => (Some(domain.as_str()), None, key_of_domain(domain)),
         ReleaseTarget::Link(link) => (None, Some(link.as_str()), 0),
     };
     let (domain, link) = (domain.map(Cow::Borrowed), link.map(Cow::Borrowed));
     let payload = bytes_of(&ReleaseV1 { at: release.at.as_millis(), domain, link })?;
-    Ok(Encoded { kind: kind::RELEASE, key_hash, time: release.at, payload })
+    Ok(EncodedRecord { kind: kind::RELEASE, key_hash, time: release.at, payload })
 }
 
 /// Encodes an entry of any kind.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) fn encode(entry: &Entry) -> Result<Encoded, SchemaError> {
+pub(crate) fn encode(entry: &Entry) -> Result<EncodedRecord, SchemaError> {
     match entry {
         Entry::Attempt(attempt) => encode_attempt(attempt),
         Entry::Link(entry) => encode_link(entry),
@@ -272,7 +272,7 @@ mod tests {
         attempts.collect()
     }
 
-    fn encode(entry: &Entry) -> Encoded {
+    fn encode(entry: &Entry) -> EncodedRecord {
         super::encode(entry).unwrap()
     }
 
@@ -326,16 +326,16 @@ mod tests {
 
     #[test]
     fn both_versions_of_an_attempt_look_the_same_to_evidence() {
-        use super::super::view::{Clamped, attempt};
-        use crate::evidence::Observed;
+        use super::super::view::{ClampedAttempt, attempt};
+        use crate::evidence::Observation;
         for ((_, old), (name, new)) in attempts_v1().into_iter().zip(one_of_each()) {
             let (old, new) = (bytes_of(&AttemptV1::from(&old)).unwrap(), encode(&new).payload);
             let seen = [(V1, &old), (V2, &new)].map(|(schema, bytes)| {
                 let view = attempt(kind::ATTEMPT, schema, bytes).unwrap().unwrap();
                 let mut heuristics = Vec::new();
-                let clamped = Clamped(view, T0);
+                let clamped = ClampedAttempt(view, T0);
                 clamped.each_heuristic(&mut |kind, value| heuristics.push((kind.to_owned(), value.to_owned())));
-                let facts = clamped.facts();
+                let facts = clamped.fields();
                 let ended = (facts.weight, facts.success, facts.is_banned, facts.duration_ms, facts.hint);
                 (view.id(), view.link().to_owned(), facts.url.to_owned(), facts.fetcher.to_owned(), ended, heuristics)
             });

@@ -8,10 +8,10 @@ mod view;
 #[cfg(feature = "fuzzing")]
 pub(crate) use codec::encode;
 pub(crate) use codec::{
-    Encoded, decode, encode_attempt, encode_host, encode_importance, encode_link, encode_pace, encode_release,
+    EncodedRecord, decode, encode_attempt, encode_host, encode_importance, encode_link, encode_pace, encode_release,
     encode_tombstone, key_of_domain,
 };
 pub use codes::SchemaError;
 pub(crate) use codes::{hint_code, hint_of, kind, version_of};
 pub(crate) use records::{fingerprint, readable};
-pub(crate) use view::{Clamped, attempt};
+pub(crate) use view::{ClampedAttempt, attempt};

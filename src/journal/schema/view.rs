@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::codes::{ERROR_CODES, NONE, OTHER, SchemaError, TAG_KINDS, V1, V2, from_code, hint_of, kind};
 use super::records::{ArchivedAttemptV1, ArchivedAttemptV2, ArchivedTagV1, access, time_of};
-use crate::evidence::{Facts, Observed};
+use crate::evidence::{Observation, ObservedFields};
 use crate::metrics::recorder::outcomes::{of_kind, outcome_of};
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::time::Timestamp;
@@ -83,12 +83,12 @@ impl AttemptView<'_> {
 }
 
 /// Attempt whose time is capped at the current time, because its writer's clock may have been ahead.
-pub(crate) struct Clamped<'p>(pub(crate) AttemptView<'p>, pub(crate) Timestamp);
+pub(crate) struct ClampedAttempt<'p>(pub(crate) AttemptView<'p>, pub(crate) Timestamp);
 
-impl Observed for Clamped<'_> {
-    fn facts(&self) -> Facts<'_> {
-        let Clamped(AttemptView { archived, hint }, now) = self;
-        Facts {
+impl Observation for ClampedAttempt<'_> {
+    fn fields(&self) -> ObservedFields<'_> {
+        let ClampedAttempt(AttemptView { archived, hint }, now) = self;
+        ObservedFields {
             url: archived.url.as_str(),
             kind: None,
             fetcher: archived.fetcher.as_str(),

@@ -18,9 +18,9 @@ const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 /// Values of a row's labels.
 pub(super) type Values<'v> = Vec<&'v str>;
 
-pub(super) struct Give<'e>(pub(super) DescriptorEncoder<'e>);
+pub(super) struct FamilyEncoder<'e>(pub(super) DescriptorEncoder<'e>);
 
-impl Give<'_> {
+impl FamilyEncoder<'_> {
     /// Encodes a family without labels.
     pub(super) fn one(&mut self, family: &Family, value: f64) -> fmt::Result {
         self.rows(family, [(Vec::new(), value)])
@@ -45,7 +45,7 @@ impl Give<'_> {
         family: &Family,
         rows: impl IntoIterator<Item = (Values<'v>, &'v Durations)>,
     ) -> fmt::Result {
-        self.each(family, rows, |encoder, durations| durations.give(encoder))
+        self.each(family, rows, |encoder, durations| durations.encode_buckets(encoder))
     }
 
     fn each<'v, V>(

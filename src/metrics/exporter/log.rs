@@ -11,7 +11,7 @@ use fetchwise_log::{Health, Reader};
 
 use super::families;
 use crate::journal::Journal;
-use crate::metrics::exporter::encode::Give;
+use crate::metrics::exporter::encode::FamilyEncoder;
 
 /// Files in the log's directory.
 #[derive(Debug, Default)]
@@ -53,32 +53,32 @@ impl Files {
 }
 
 /// Encodes all metrics of `journal`.
-pub(super) fn give(give: &mut Give<'_>, journal: &Journal) -> fmt::Result {
+pub(super) fn encode(encoder: &mut FamilyEncoder<'_>, journal: &Journal) -> fmt::Result {
     let log = journal.metrics();
     let is_healthy = matches!(journal.health(), Health::Good);
-    give.one(&families::LOG_HEALTHY, f64::from(u8::from(is_healthy)))?;
-    give.one(&families::LOG_APPENDED, log.appended as f64)?;
-    give.one(&families::LOG_LOST, journal.lost().records as f64)?;
-    give.one(&families::LOG_QUEUED, log.queued_records as f64)?;
-    give.one(&families::LOG_QUEUED_BYTES, log.queued_bytes as f64)?;
+    encoder.one(&families::LOG_HEALTHY, f64::from(u8::from(is_healthy)))?;
+    encoder.one(&families::LOG_APPENDED, log.appended as f64)?;
+    encoder.one(&families::LOG_LOST, journal.lost().records as f64)?;
+    encoder.one(&families::LOG_QUEUED, log.queued_records as f64)?;
+    encoder.one(&families::LOG_QUEUED_BYTES, log.queued_bytes as f64)?;
     let unsynced = (log.written_seq + log.queued_records).saturating_sub(log.durable_seq);
-    give.one(&families::LOG_LAG, unsynced as f64)?;
-    give.one(&families::LOG_WRITTEN_BYTES, log.bytes as f64)?;
-    give.one(&families::LOG_SYNCS, log.syncs as f64)?;
+    encoder.one(&families::LOG_LAG, unsynced as f64)?;
+    encoder.one(&families::LOG_WRITTEN_BYTES, log.bytes as f64)?;
+    encoder.one(&families::LOG_SYNCS, log.syncs as f64)?;
     if log.synced_ms > 0 {
-        give.one(&families::LOG_SYNCED, log.synced_ms as f64 / 1e3)?;
+        encoder.one(&families::LOG_SYNCED, log.synced_ms as f64 / 1e3)?;
     }
-    give.one(&families::LOG_FAILURES, log.failures as f64)?;
+    encoder.one(&families::LOG_FAILURES, log.failures as f64)?;
     let files = Files::look(journal.dir());
     let segments = [(vec!["written"], files.written as f64), (vec!["compacted"], files.rewritten as f64)];
-    give.rows(&families::LOG_SEGMENTS, segments)?;
-    give.one(&families::LOG_SEGMENT_BYTES, files.segment_bytes as f64)?;
-    give.one(&families::LOG_SNAPSHOT_BYTES, files.snapshot_bytes as f64)?;
+    encoder.rows(&families::LOG_SEGMENTS, segments)?;
+    encoder.one(&families::LOG_SEGMENT_BYTES, files.segment_bytes as f64)?;
+    encoder.one(&families::LOG_SNAPSHOT_BYTES, files.snapshot_bytes as f64)?;
     if let Some(at) = files.snapshot_at {
-        give.one(&families::LOG_SNAPSHOT, at.as_secs_f64())?;
+        encoder.one(&families::LOG_SNAPSHOT, at.as_secs_f64())?;
     }
     if let Some(at) = files.rewritten_at {
-        give.one(&families::LOG_COMPACTED, at.as_secs_f64())?;
+        encoder.one(&families::LOG_COMPACTED, at.as_secs_f64())?;
     }
     Ok(())
 }

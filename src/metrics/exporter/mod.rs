@@ -39,7 +39,7 @@ use prometheus_client::registry::Registry;
 
 #[cfg(feature = "journal")]
 use crate::journal::Journal;
-use crate::metrics::exporter::encode::Give;
+use crate::metrics::exporter::encode::FamilyEncoder;
 use crate::metrics::recorder::counts;
 use crate::metrics::recorder::counts::{ENDS, FETCHERS, OTHER_FETCHER, SOURCES, Via, WAITS, read};
 use crate::metrics::recorder::outcomes::{OUTCOMES, outcome_name};
@@ -99,8 +99,8 @@ impl Metrics {
         }
     }
 
-    fn decisions(&self, give: &mut Give<'_>) -> fmt::Result {
-        let counts = self.selector.meter().counts();
+    fn decisions(&self, encoder: &mut FamilyEncoder<'_>) -> fmt::Result {
+        let counts = self.selector.recorder().counts();
         let mut rows = Vec::new();
         for (via, via_name) in Via::NAMES.iter().enumerate() {
             for source in 0..SOURCES {
@@ -114,11 +114,11 @@ impl Metrics {
                 }
             }
         }
-        give.rows(&families::DECISIONS, rows)
+        encoder.rows(&families::DECISIONS, rows)
     }
 
-    fn attempts(&self, give: &mut Give<'_>) -> fmt::Result {
-        let counts = self.selector.meter().counts();
+    fn attempts(&self, encoder: &mut FamilyEncoder<'_>) -> fmt::Result {
+        let counts = self.selector.recorder().counts();
         let mut rows = Vec::new();
         for fetcher in 0..FETCHERS {
             for outcome in 0..OUTCOMES {
@@ -130,67 +130,67 @@ impl Metrics {
                 }
             }
         }
-        give.rows(&families::ATTEMPTS, rows)?;
+        encoder.rows(&families::ATTEMPTS, rows)?;
         let names = || self.selector.candidates().map(|(_, spec)| &*spec.name).chain(["other"]);
         let durations = names()
             .zip(counts.durations())
             .flat_map(|(name, [delivered, not])| [(vec![name, "true"], delivered), (vec![name, "false"], not)]);
-        give.histograms(&families::DURATIONS, durations)?;
-        give.rows(&families::COSTS, self.selector.candidates().map(|(_, spec)| (vec![&*spec.name], spec.cost)))?;
+        encoder.histograms(&families::DURATIONS, durations)?;
+        encoder.rows(&families::COSTS, self.selector.candidates().map(|(_, spec)| (vec![&*spec.name], spec.cost)))?;
         let vendors = counts.blocks.all();
-        give.rows(&families::BLOCKS, vendors.iter().map(|(name, count)| (vec![name.as_str()], *count as f64)))
+        encoder.rows(&families::BLOCKS, vendors.iter().map(|(name, count)| (vec![name.as_str()], *count as f64)))
     }
 
-    fn visits(&self, give: &mut Give<'_>) -> fmt::Result {
-        let counts = self.selector.meter().counts();
+    fn visits(&self, encoder: &mut FamilyEncoder<'_>) -> fmt::Result {
+        let counts = self.selector.recorder().counts();
         let rows = |names: &'static [&'static str], all: &[std::sync::atomic::AtomicU64]| -> Vec<_> {
             names.iter().zip(all).map(|(name, count)| (vec![*name], read(count) as f64)).collect()
         };
-        give.rows(&families::PROBES, rows(&ProbeEnd::NAMES, &counts.probes))?;
+        encoder.rows(&families::PROBES, rows(&ProbeEnd::NAMES, &counts.probes))?;
         // Ends are read before begins, so that a visit never appears to have ended without a begin.
         let ended: u64 = counts.visits.iter().map(read).sum();
         let begun = read(&counts.visits_begun);
-        give.rows(&families::VISITS, rows(&ENDS, &counts.visits))?;
-        give.one(&families::VISITS_IN_PROGRESS, begun.saturating_sub(ended) as f64)?;
+        encoder.rows(&families::VISITS, rows(&ENDS, &counts.visits))?;
+        encoder.one(&families::VISITS_IN_PROGRESS, begun.saturating_sub(ended) as f64)?;
         let [delivered, not] = &counts.visit_durations;
-        give.histograms(&families::VISIT_DURATIONS, [(vec!["true"], delivered), (vec!["false"], not)])?;
-        give.rows(&families::WAITS, rows(&WAITS, &counts.waits))?;
-        give.rows(&families::HOST_PAUSES, rows(&PauseCause::NAMES, &counts.host_pauses))?;
+        encoder.histograms(&families::VISIT_DURATIONS, [(vec!["true"], delivered), (vec!["false"], not)])?;
+        encoder.rows(&families::WAITS, rows(&WAITS, &counts.waits))?;
+        encoder.rows(&families::HOST_PAUSES, rows(&PauseCause::NAMES, &counts.host_pauses))?;
         let (selector, now) = (&*self.selector, self.selector.now());
-        give.one(&families::HOSTS_PAUSED, selector.state().hosts.paused(selector, now) as f64)?;
-        give.one(&families::LINK_PAUSES, read(&counts.link_pauses) as f64)?;
-        give.one(&families::LINKS_AT_RISK, selector.state().links.len() as f64)?;
+        encoder.one(&families::HOSTS_PAUSED, selector.state().hosts.paused(selector, now) as f64)?;
+        encoder.one(&families::LINK_PAUSES, read(&counts.link_pauses) as f64)?;
+        encoder.one(&families::LINKS_AT_RISK, selector.state().links.len() as f64)?;
         if let Some(pace) = selector.pace() {
-            give.rows(&families::RATE_LIMIT_HITS, rows(&["host", "site", "address"], &counts.pace_trips))?;
-            give.one(&families::AMBIGUOUS_BLOCKS, read(&counts.pace_doubts) as f64)?;
-            paces(give, &pace.summary(now))?;
+            encoder.rows(&families::RATE_LIMIT_HITS, rows(&["host", "site", "address"], &counts.rate_limit_hits))?;
+            encoder.one(&families::AMBIGUOUS_BLOCKS, read(&counts.ambiguous_blocks) as f64)?;
+            paces(encoder, &pace.summary(now))?;
         }
         Ok(())
     }
 }
 
-fn paces(give: &mut Give<'_>, paces: &fetchwise_pace::Summary) -> fmt::Result {
+fn paces(encoder: &mut FamilyEncoder<'_>, paces: &fetchwise_pace::Summary) -> fmt::Result {
     let (held, all) = (paces.held as f64, paces.rates.len() as f64);
-    give.rows(&families::PACE_HOSTS, [(vec!["held"], held), (vec!["open"], all - held)])?;
-    give.one(&families::PACE_IN_FLIGHT, paces.in_flight as f64)?;
+    encoder.rows(&families::PACE_HOSTS, [(vec!["held"], held), (vec!["open"], all - held)])?;
+    encoder.one(&families::PACE_IN_FLIGHT, paces.in_flight as f64)?;
     let quantiles = [("0.1", 0.1), ("0.5", 0.5), ("0.9", 0.9)];
     let rate = |(name, share)| Some((vec![name], f64::from(paces.quantile(share)?)));
-    give.rows(&families::PACE_RATES, quantiles.into_iter().filter_map(rate))
+    encoder.rows(&families::PACE_RATES, quantiles.into_iter().filter_map(rate))
 }
 
 impl Collector for Metrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut give = Give(encoder);
-        give.rows(&families::BUILD, [(vec![env!("CARGO_PKG_VERSION")], 1.0)])?;
-        self.decisions(&mut give)?;
-        self.attempts(&mut give)?;
-        self.visits(&mut give)?;
-        give.one(&families::KEYS, self.selector.key_count() as f64)?;
-        give.one(&families::EVICTED, self.selector.evicted_keys() as f64)?;
-        give.one(&families::FUTURE_TIMESTAMPS, self.selector.clamped_attempt_count() as f64)?;
+        let mut encoder = FamilyEncoder(encoder);
+        encoder.rows(&families::BUILD, [(vec![env!("CARGO_PKG_VERSION")], 1.0)])?;
+        self.decisions(&mut encoder)?;
+        self.attempts(&mut encoder)?;
+        self.visits(&mut encoder)?;
+        encoder.one(&families::KEYS, self.selector.key_count() as f64)?;
+        encoder.one(&families::EVICTED, self.selector.evicted_keys() as f64)?;
+        encoder.one(&families::FUTURE_TIMESTAMPS, self.selector.clamped_attempt_count() as f64)?;
         #[cfg(feature = "journal")]
         if let Some(journal) = &self.journal {
-            log::give(&mut give, journal)?;
+            log::encode(&mut encoder, journal)?;
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use super::durations::Durations;
 use super::names::NameCounts;
 use super::outcomes::{OUTCOMES, outcome_of};
 use fetchwise_types::attempt::Attempt;
-use fetchwise_types::decision::{Decision, Source, Selection};
-use fetchwise_types::registry::{MAX_CANDIDATES, FetcherId};
+use fetchwise_types::decision::{Decision, Selection, Source};
+use fetchwise_types::registry::{FetcherId, MAX_CANDIDATES};
 
 /// Rows of fetchers: one for each possible candidate, and one for all other fetchers.
 pub(crate) const FETCHERS: usize = MAX_CANDIDATES + 1;

@@ -55,13 +55,13 @@ const BOUNDS: [f64; PER_DOUBLING as usize] = [
 /// ```
 #[derive(Clone, Debug)]
 pub struct Durations {
-    counts: Arc<Counts>,
+    counts: Arc<BucketCounts>,
     /// Powers of two in seconds, between which classic buckets are exported.
     classic: (i32, i32),
 }
 
 #[derive(Debug)]
-struct Counts {
+struct BucketCounts {
     zero: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
     sum_ns: AtomicU64,
@@ -79,7 +79,7 @@ impl Durations {
     /// seconds. The limits are -20 and 17.
     pub fn between(lowest: i32, highest: i32) -> Self {
         let lowest = lowest.clamp(LOWEST + 1, HIGHEST);
-        let counts = Counts {
+        let counts = BucketCounts {
             zero: AtomicU64::new(0),
             buckets: std::array::from_fn(|_| AtomicU64::new(0)),
             sum_ns: AtomicU64::new(0),
@@ -90,7 +90,7 @@ impl Durations {
 
 /// Counts at one time.
 #[derive(Debug)]
-struct Snapshot {
+struct DurationsSnapshot {
     count: u64,
     /// Sum in seconds.
     sum: f64,
@@ -112,7 +112,7 @@ impl Durations {
     fn add_ns(&self, ns: u64) {
         let ns = ns.min(LONGEST_NS);
         let counts = &*self.counts;
-        let count = match place(ns as f64 / 1e9) {
+        let count = match bucket_of(ns as f64 / 1e9) {
             Some(place) => &counts.buckets[place],
             None => &counts.zero,
         };
@@ -121,18 +121,18 @@ impl Durations {
         counts.sum_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self) -> DurationsSnapshot {
         let counts = &*self.counts;
         let zero = counts.zero.load(Ordering::Relaxed);
         let buckets: Vec<u64> = counts.buckets.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         let sum = counts.sum_ns.load(Ordering::Relaxed) as f64 / 1e9;
         // Summed up from the buckets, so that count and buckets agree while others are adding.
-        Snapshot { count: zero + buckets.iter().sum::<u64>(), sum, zero, buckets }
+        DurationsSnapshot { count: zero + buckets.iter().sum::<u64>(), sum, zero, buckets }
     }
 }
 
 /// Returns the bucket of a duration, or `None` for next to nothing. Too long durations belong to the last bucket.
-fn place(seconds: f64) -> Option<usize> {
+fn bucket_of(seconds: f64) -> Option<usize> {
     if seconds.is_nan() || seconds <= ZERO {
         return None;
     }
@@ -146,7 +146,7 @@ fn place(seconds: f64) -> Option<usize> {
     usize::try_from(index - LOWEST * PER_DOUBLING - 1).ok().map(|place| place.min(BUCKETS - 1))
 }
 
-impl Snapshot {
+impl DurationsSnapshot {
     /// Returns sparse buckets: spans (gap to the previous one, length), and the difference of each count to the
     /// previous one.
     fn native(&self) -> (Vec<(i32, u32)>, Vec<i64>) {
@@ -190,7 +190,7 @@ impl Snapshot {
 
 impl EncodeMetric for Durations {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
-        self.give(&mut encoder)
+        self.encode_buckets(&mut encoder)
     }
 
     fn metric_type(&self) -> MetricType {
@@ -200,7 +200,7 @@ impl EncodeMetric for Durations {
 
 impl Durations {
     /// Encodes both kinds of buckets.
-    pub(crate) fn give(&self, encoder: &mut MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+    pub(crate) fn encode_buckets(&self, encoder: &mut MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let snapshot = self.snapshot();
         let (spans, deltas) = snapshot.native();
         let native = NativeHistogram {
@@ -234,18 +234,18 @@ mod tests {
 
     #[test]
     fn bounds_belong_to_the_bucket_below() {
-        let index = |seconds| place(seconds).map(|place| place as i32 + 1 + LOWEST * PER_DOUBLING);
+        let index = |seconds| bucket_of(seconds).map(|place| place as i32 + 1 + LOWEST * PER_DOUBLING);
         assert_eq!([index(1.0), index(1.000_001), index(2.0), index(0.5)], [Some(0), Some(1), Some(8), Some(-8)]);
         assert_eq!([index(0.0), index(ZERO), index(f64::NAN)], [None; 3]);
-        assert_eq!(place(f64::INFINITY), Some(BUCKETS - 1));
-        assert_eq!(place(ZERO * 1.01), Some(0));
+        assert_eq!(bucket_of(f64::INFINITY), Some(BUCKETS - 1));
+        assert_eq!(bucket_of(ZERO * 1.01), Some(0));
     }
 
     proptest! {
         #[test]
         fn every_time_lies_within_its_bucket(ms in 1_u64..131_000_000) {
             let seconds = ms as f64 / 1e3;
-            let index = place(seconds).unwrap() as i32 + 1 + LOWEST * PER_DOUBLING;
+            let index = bucket_of(seconds).unwrap() as i32 + 1 + LOWEST * PER_DOUBLING;
             let bound = |index: i32| 2_f64.powf(f64::from(index) / 8.0);
             prop_assert!(seconds <= bound(index) * (1.0 + 1e-12));
             prop_assert!(seconds > bound(index - 1) * (1.0 - 1e-12));

@@ -20,7 +20,7 @@ pub(crate) mod visit_timer;
 use std::sync::Arc;
 
 #[cfg(feature = "metrics")]
-pub(crate) use crate::metrics::recorder::visit_timer::Watch;
+pub(crate) use crate::metrics::recorder::visit_timer::VisitTimer;
 #[cfg(feature = "metrics")]
 use counts::Counts;
 #[cfg(feature = "metrics")]
@@ -69,13 +69,13 @@ impl ProbeEnd {
 
 /// Counters of a selector.
 #[derive(Clone, Debug)]
-pub(crate) struct Meter {
+pub(crate) struct MetricsRecorder {
     #[cfg(feature = "metrics")]
     counts: Arc<Counts>,
 }
 
 #[cfg_attr(not(feature = "metrics"), allow(unused_variables, clippy::unused_self, reason = "counting is compiled out"))]
-impl Meter {
+impl MetricsRecorder {
     /// Creates counters at zero, for a selector with `candidates` candidates.
     pub(crate) fn new(candidates: usize) -> Self {
         Self {
@@ -86,58 +86,58 @@ impl Meter {
 
     /// Counts a plain decision, without a visit.
     #[inline]
-    pub(crate) fn decided(&self, decision: &Decision) {
+    pub(crate) fn count_decision(&self, decision: &Decision) {
         #[cfg(feature = "metrics")]
-        self.counts.decided(counts::Via::Select, decision);
+        self.counts.count_decision(counts::Via::Select, decision);
     }
 
     /// Counts a request that a visit hands out.
     #[inline]
-    pub(crate) fn took(&self, take: &Selection) {
+    pub(crate) fn count_selection(&self, take: &Selection) {
         #[cfg(feature = "metrics")]
-        self.counts.took(counts::Via::Visit, take);
+        self.counts.count_selection(counts::Via::Visit, take);
     }
 
     /// Counts an attempt by `fetcher`, which is `None` if there are too many fetchers.
     #[cfg(feature = "metrics")]
     #[inline]
-    pub(crate) fn recorded(&self, attempt: &Attempt, fetcher: Option<FetcherId>) {
-        self.counts.recorded(attempt, fetcher);
+    pub(crate) fn count_attempt(&self, attempt: &Attempt, fetcher: Option<FetcherId>) {
+        self.counts.count_attempt(attempt, fetcher);
     }
 
     /// Counts a host pause.
     #[inline]
-    pub(crate) fn host_paused(&self, cause: PauseCause) {
+    pub(crate) fn count_host_pause(&self, cause: PauseCause) {
         #[cfg(feature = "metrics")]
         counts::add(&self.counts.host_pauses[cause as usize]);
     }
 
     /// Counts a link pause.
     #[inline]
-    pub(crate) fn link_paused(&self) {
+    pub(crate) fn count_link_pause(&self) {
         #[cfg(feature = "metrics")]
         counts::add(&self.counts.link_pauses);
     }
 
     /// Counts a rate limit that was hit, by the number of the level that it is attributed to.
     #[inline]
-    pub(crate) fn tripped(&self, level: usize) {
+    pub(crate) fn count_rate_limit_hit(&self, level: usize) {
         #[cfg(feature = "metrics")]
-        if let Some(trips) = self.counts.pace_trips.get(level) {
+        if let Some(trips) = self.counts.rate_limit_hits.get(level) {
             counts::add(trips);
         }
     }
 
     /// Counts a block that may concern either the page or the request rate.
     #[inline]
-    pub(crate) fn doubted(&self) {
+    pub(crate) fn count_ambiguous_block(&self) {
         #[cfg(feature = "metrics")]
-        counts::add(&self.counts.pace_doubts);
+        counts::add(&self.counts.ambiguous_blocks);
     }
 
     /// Counts a wait of a visit, by the number of its reason.
     #[inline]
-    pub(crate) fn waits(&self, why: usize) {
+    pub(crate) fn count_wait(&self, why: usize) {
         #[cfg(feature = "metrics")]
         if let Some(waits) = self.counts.waits.get(why) {
             counts::add(waits);
@@ -146,15 +146,15 @@ impl Meter {
 
     /// Counts a probe that ended, or that was not needed.
     #[inline]
-    pub(crate) fn probed(&self, end: ProbeEnd) {
+    pub(crate) fn count_probe(&self, end: ProbeEnd) {
         #[cfg(feature = "metrics")]
         counts::add(&self.counts.probes[end as usize]);
     }
 
     /// Adds the attempts of one outcome that the log has from earlier runs.
     #[cfg(all(feature = "metrics", feature = "journal"))]
-    pub(crate) fn found(&self, fetcher: Option<FetcherId>, outcome: usize, attempts: u64) {
-        self.counts.found(fetcher, outcome, attempts);
+    pub(crate) fn add_logged_attempts(&self, fetcher: Option<FetcherId>, outcome: usize, attempts: u64) {
+        self.counts.add_logged_attempts(fetcher, outcome, attempts);
     }
 
     /// Returns all counters.

@@ -18,14 +18,14 @@ const WRITING: u64 = 0;
 
 /// Counts by name.
 #[derive(Debug)]
-pub(crate) struct Names<const N: usize> {
-    places: [Place; N],
+pub(crate) struct NameCounts<const N: usize> {
+    slots: [NameSlot; N],
     other: AtomicU64,
 }
 
 /// Slot of a name.
 #[derive(Debug, Default)]
-struct Place {
+struct NameSlot {
     /// Hash of the name; 0 while the slot is free.
     hash: AtomicU64,
     /// Length of the name, plus one; [`WRITING`] until the name is written.
@@ -34,30 +34,30 @@ struct Place {
     count: AtomicU64,
 }
 
-impl<const N: usize> Default for Names<N> {
+impl<const N: usize> Default for NameCounts<N> {
     fn default() -> Self {
-        Self { places: std::array::from_fn(|_| Place::default()), other: AtomicU64::new(0) }
+        Self { slots: std::array::from_fn(|_| NameSlot::default()), other: AtomicU64::new(0) }
     }
 }
 
-impl<const N: usize> Names<N> {
+impl<const N: usize> NameCounts<N> {
     /// Adds one to the count of `name`.
     pub(crate) fn add(&self, name: &str) {
-        self.find(name).map_or(&self.other, |place| &place.count).fetch_add(1, Ordering::Relaxed);
+        self.find(name).map_or(&self.other, |slot| &slot.count).fetch_add(1, Ordering::Relaxed);
     }
 
-    fn find(&self, name: &str) -> Option<&Place> {
+    fn find(&self, name: &str) -> Option<&NameSlot> {
         if name.len() > MAX_LENGTH || name == OTHER {
             return None;
         }
         let hash = xxh3_64(name.as_bytes()).max(1);
         let begin = (hash % N as u64) as usize;
-        (0..N).map(|step| &self.places[(begin + step) % N]).find(|place| place.is_of(hash, name))
+        (0..N).map(|step| &self.slots[(begin + step) % N]).find(|slot| slot.is_of(hash, name))
     }
 
     /// Returns all names with their counts. The common count of names without a slot comes last.
     pub(crate) fn all(&self) -> Vec<(String, u64)> {
-        let mut all: Vec<_> = self.places.iter().filter_map(Place::read).collect();
+        let mut all: Vec<_> = self.slots.iter().filter_map(NameSlot::read).collect();
         all.sort();
         match self.other.load(Ordering::Relaxed) {
             0 => {}
@@ -67,7 +67,7 @@ impl<const N: usize> Names<N> {
     }
 }
 
-impl Place {
+impl NameSlot {
     /// Returns whether this is the slot of the name with this hash. A free slot is taken for it. Two names with the
     /// same 64-bit hash count as one.
     fn is_of(&self, hash: u64, name: &str) -> bool {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn names_without_a_slot_count_together() {
-        let names = Names::<4>::default();
+        let names = NameCounts::<4>::default();
         for name in ["a", "b", "a", "c", "d", "e", "f", "a"] {
             names.add(name);
         }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn names_come_back_whole_and_without_control_characters() {
-        let names = Names::<8>::default();
+        let names = NameCounts::<8>::default();
         let long = "ß".repeat(MAX_LENGTH / 2);
         for name in ["", "12345678", "a\"} 1\n# evil\r\u{7}", &long] {
             names.add(name);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn concurrent_adds_lose_no_count() {
-        let names = Names::<16>::default();
+        let names = NameCounts::<16>::default();
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| (0..8_000).for_each(|n| names.add(&format!("vendor-{}", n % 20))));

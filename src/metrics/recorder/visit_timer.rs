@@ -4,21 +4,21 @@
 
 use std::sync::Arc;
 
-use super::Meter;
+use super::MetricsRecorder;
 use super::counts::{Counts, ENDS, Via, add};
 use fetchwise_types::time::Timestamp;
 
 /// Counts a visit when it begins and when it ends.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct VisitTimer {
     counts: Arc<Counts>,
     begun: Option<Timestamp>,
     is_over: bool,
 }
 
-impl Watch {
-    pub(crate) fn new(meter: &Meter) -> Self {
-        Self { counts: Arc::clone(meter.counts()), begun: None, is_over: false }
+impl VisitTimer {
+    pub(crate) fn new(recorder: &MetricsRecorder) -> Self {
+        Self { counts: Arc::clone(recorder.counts()), begun: None, is_over: false }
     }
 
     /// Notes that the visit requests a step.
@@ -39,13 +39,13 @@ impl Watch {
             add(count);
         }
         if let Some(source) = undecided {
-            self.counts.undecided(Via::Visit, source);
+            self.counts.count_undecided(Via::Visit, source);
         }
         self.counts.visit_durations[usize::from(end != 0)].add(now.since(begun));
     }
 }
 
-impl Drop for Watch {
+impl Drop for VisitTimer {
     fn drop(&mut self) {
         if self.begun.is_some() && !self.is_over {
             add(&self.counts.visits[ENDS.len() - 1]);

@@ -14,27 +14,27 @@ use std::time::Duration;
 use fetchwise::attempt::Hint;
 use fetchwise::backoff::LinkState;
 use fetchwise::journal::LinkEntry;
-use fetchwise::journal::replication::LinkFact;
+use fetchwise::journal::replication::RemoteLinkState;
 use fetchwise::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::model::codec::{code_of, hint_of};
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 
 /// The maximum pause, and the time for which a state is kept after its end.
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 /// The maximum number of links of one node.
-pub(crate) const MAX_OF_ONE: usize = 10_000;
+pub(crate) const MAX_PER_NODE: usize = 10_000;
 /// The maximum number of links of all nodes together.
-const MAX_ALL: usize = 100_000;
+const MAX_TOTAL: usize = 100_000;
 /// The maximum length of a domain and of an egress group in bytes. A longer row is ignored.
 const MAX_NAME: usize = 255;
 
 /// The origin of a row and its time at the broker.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
+pub struct RowSource {
     /// The node that published it.
-    pub origin: Origin,
+    pub node_id: NodeId,
     /// The position in that node's log.
     pub position: u64,
     /// The time at which the broker stored it.
@@ -43,7 +43,7 @@ pub struct Heard {
 
 /// The newest state of a link from one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Row {
+struct RemoteLink {
     state: LinkState,
     at: Timestamp,
     position: u64,
@@ -52,7 +52,7 @@ struct Row {
     egress: Box<str>,
 }
 
-impl Row {
+impl RemoteLink {
     /// Returns the time after which the state no longer matters.
     fn ends(&self) -> Timestamp {
         self.state.paused_until.map_or(self.at, |until| until.max(self.at))
@@ -61,16 +61,16 @@ impl Row {
 
 /// Link states of all peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Links {
-    rows: BTreeMap<(u64, Origin), Row>,
-    of: BTreeMap<Origin, usize>,
+pub struct RemoteLinks {
+    rows: BTreeMap<(u64, NodeId), RemoteLink>,
+    of: BTreeMap<NodeId, usize>,
 }
 
 /// A row as stored in snapshots: link, domain, egress group, time, end of the pause, risk, hint, attempts, position.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept(u64, Box<str>, Box<str>, i64, Option<i64>, u8, u8, u32, u64);
+pub struct StoredLink(u64, Box<str>, Box<str>, i64, Option<i64>, u8, u8, u32, u64);
 
-impl Kept {
+impl StoredLink {
     /// Returns the rows for a node's evidence snapshot: those of `all` that may still matter at `now`. No more rows are
     /// returned than a reader accepts from one node; those that end last win. Times are converted to the broker's
     /// clock, which the node's own clock is `ahead` of.
@@ -82,7 +82,7 @@ impl Kept {
     ) -> Vec<Self> {
         let back = |at: Timestamp| at.as_millis().saturating_sub(i64::try_from(ahead.as_millis()).unwrap_or(i64::MAX));
         let row = |(position, entry): (u64, LinkEntry)| {
-            let LinkFact { link, domain, state, at } = LinkFact::of(&entry);
+            let RemoteLinkState { link, domain, state, at } = RemoteLinkState::of(&entry);
             let (until, hint) = (state.paused_until.map(back), code_of(state.hint));
             let (risk, attempts) = (state.risk_level, state.attempt_count);
             Self(link, domain.into(), egress.into(), back(at), until, risk, hint, attempts, position)
@@ -90,7 +90,7 @@ impl Kept {
         let mut rows: Vec<Self> = all.map(row).filter(|row| row.ends().saturating_add(DAY) > now).collect();
         // Ties are broken by the link's hash, so every fold of the same log returns the same rows.
         rows.sort_unstable_by_key(|row| (std::cmp::Reverse(row.ends()), row.0));
-        rows.truncate(MAX_OF_ONE);
+        rows.truncate(MAX_PER_NODE);
         rows
     }
 
@@ -100,24 +100,24 @@ impl Kept {
     }
 }
 
-impl Links {
+impl RemoteLinks {
     /// Applies the rows of a snapshot that was applied at `at`. Returns the links whose state may have changed.
-    pub(crate) fn take_kept(
+    pub(crate) fn apply_stored(
         &mut self,
-        (origin, at): (Origin, Timestamp),
-        rows: &[Kept],
+        (node_id, at): (NodeId, Timestamp),
+        rows: &[StoredLink],
         forgotten: &BTreeMap<String, Timestamp>,
     ) -> Vec<u64> {
         let mut changed = Vec::new();
-        for Kept(link, domain, egress, said, until, risk_level, hint, attempt_count, position) in
-            rows.iter().take(MAX_OF_ONE)
+        for StoredLink(link, domain, egress, said, until, risk_level, hint, attempt_count, position) in
+            rows.iter().take(MAX_PER_NODE)
         {
             let (paused_until, hint): (_, Option<Hint>) = (until.map(Timestamp::from_millis), hint_of(*hint));
             let (risk_level, attempt_count) = (*risk_level, *attempt_count);
             let state = LinkState { paused_until, risk_level, attempt_count, last_attempt_at: None, hint };
-            let fact = LinkFact { link: *link, domain, state, at: Timestamp::from_millis(*said) };
-            let heard = Heard { origin, position: *position, at };
-            changed.extend(self.take(heard, &fact, egress, forgotten.get(&**domain).copied()));
+            let fact = RemoteLinkState { link: *link, domain, state, at: Timestamp::from_millis(*said) };
+            let heard = RowSource { node_id, position: *position, at };
+            changed.extend(self.apply(heard, &fact, egress, forgotten.get(&**domain).copied()));
         }
         changed
     }
@@ -138,8 +138,8 @@ impl Links {
 
     /// Applies a row; `forgotten` is the time up to which its domain was forgotten. Returns the links whose state may
     /// have changed: its own, and those that were evicted for it.
-    pub fn take(&mut self, heard: Heard, link: &LinkFact<'_>, egress: &str, forgotten: Option<Timestamp>) -> Vec<u64> {
-        let Heard { origin, position, at: heard_at } = heard;
+    pub fn apply(&mut self, heard: RowSource, link: &RemoteLinkState<'_>, egress: &str, forgotten: Option<Timestamp>) -> Vec<u64> {
+        let RowSource { node_id, position, at: heard_at } = heard;
         if link.domain.len() > MAX_NAME || egress.len() > MAX_NAME || forgotten.is_some_and(|until| link.at <= until) {
             return Vec::new();
         }
@@ -151,15 +151,15 @@ impl Links {
             until.min(heard_at.saturating_add(meant)).min(at.saturating_add(DAY))
         });
         let state = LinkState { paused_until: until, ..link.state };
-        let row = Row { state, at, position, domain: link.domain.into(), egress: egress.into() };
-        let key = (link.link, origin);
+        let row = RemoteLink { state, at, position, domain: link.domain.into(), egress: egress.into() };
+        let key = (link.link, node_id);
         match self.rows.get_mut(&key) {
             Some(known) if (known.at, known.position) >= (at, position) => return Vec::new(),
             Some(known) => *known = row,
             None => {
-                let mut gone = self.make_room(origin);
+                let mut gone = self.make_room(node_id);
                 self.rows.insert(key, row);
-                *self.of.entry(origin).or_default() += 1;
+                *self.of.entry(node_id).or_default() += 1;
                 gone.push(link.link);
                 return gone;
             }
@@ -168,25 +168,25 @@ impl Links {
     }
 
     /// Returns whether a row is newer than the known state of its link from the same node.
-    pub fn is_news(&self, heard: Heard, link: &LinkFact<'_>) -> bool {
-        let known = self.rows.get(&(link.link, heard.origin));
+    pub fn is_newer(&self, heard: RowSource, link: &RemoteLinkState<'_>) -> bool {
+        let known = self.rows.get(&(link.link, heard.node_id));
         known.is_none_or(|known| (known.at, known.position) < (link.at.min(heard.at), heard.position))
     }
 
     /// Evicts a tenth of a node's rows at once, so that the next rows cost nothing.
-    fn make_room(&mut self, origin: Origin) -> Vec<u64> {
-        if self.of.get(&origin).is_some_and(|count| *count >= MAX_OF_ONE) {
-            self.thin(MAX_OF_ONE / 10, |by| by == origin)
-        } else if self.rows.len() >= MAX_ALL {
-            self.thin(MAX_ALL / 10, |_| true)
+    fn make_room(&mut self, node_id: NodeId) -> Vec<u64> {
+        if self.of.get(&node_id).is_some_and(|count| *count >= MAX_PER_NODE) {
+            self.evict(MAX_PER_NODE / 10, |by| by == node_id)
+        } else if self.rows.len() >= MAX_TOTAL {
+            self.evict(MAX_TOTAL / 10, |_| true)
         } else {
             Vec::new()
         }
     }
 
     /// Drops the `count` rows that end first, among the nodes that `is_of` selects.
-    fn thin(&mut self, count: usize, is_of: impl Fn(Origin) -> bool) -> Vec<u64> {
-        let mut all: Vec<(Timestamp, (u64, Origin))> =
+    fn evict(&mut self, count: usize, is_of: impl Fn(NodeId) -> bool) -> Vec<u64> {
+        let mut all: Vec<(Timestamp, (u64, NodeId))> =
             self.rows.iter().filter(|((_, by), _)| is_of(*by)).map(|(key, row)| (row.ends(), *key)).collect();
         if count < all.len() {
             all.select_nth_unstable(count);
@@ -195,7 +195,7 @@ impl Links {
         self.drop_all(all.into_iter().map(|(_, key)| key).collect())
     }
 
-    fn drop_all(&mut self, keys: Vec<(u64, Origin)>) -> Vec<u64> {
+    fn drop_all(&mut self, keys: Vec<(u64, NodeId)>) -> Vec<u64> {
         for key in &keys {
             if self.rows.remove(key).is_some()
                 && let Some(count) = self.of.get_mut(&key.1)
@@ -207,14 +207,14 @@ impl Links {
         keys.into_iter().map(|(link, _)| link).collect()
     }
 
-    fn drop_where(&mut self, goes: impl Fn(Origin, &Row) -> bool) -> Vec<u64> {
+    fn drop_where(&mut self, goes: impl Fn(NodeId, &RemoteLink) -> bool) -> Vec<u64> {
         let keys = self.rows.iter().filter(|((_, by), row)| goes(*by, row)).map(|(key, _)| *key).collect();
         self.drop_all(keys)
     }
 
     /// Drops all rows of a node. Returns the links whose state may have changed, which is all of them.
-    pub fn drop_origin(&mut self, origin: Origin) -> Vec<u64> {
-        if self.of.contains_key(&origin) { self.drop_where(|by, _| by == origin) } else { Vec::new() }
+    pub fn drop_node(&mut self, node_id: NodeId) -> Vec<u64> {
+        if self.of.contains_key(&node_id) { self.drop_where(|by, _| by == node_id) } else { Vec::new() }
     }
 
     /// Drops the rows of a domain up to a time.
@@ -223,13 +223,13 @@ impl Links {
     }
 
     /// Drops rows that ended more than a day ago.
-    pub fn sweep(&mut self, now: Timestamp) -> Vec<u64> {
+    pub fn drop_expired(&mut self, now: Timestamp) -> Vec<u64> {
         self.drop_where(|_, row| row.ends().saturating_add(DAY) <= now)
     }
 
     /// Returns the state of a link for an egress group; none if no node has reported it, or if it is fine.
     pub fn state(&self, link: u64, egress: &str) -> Option<LinkState> {
-        let all = self.rows.range((link, Origin::from_bytes([0; 16]))..=(link, Origin::from_bytes([0xff; 16])));
+        let all = self.rows.range((link, NodeId::from_bytes([0; 16]))..=(link, NodeId::from_bytes([0xff; 16])));
         let last = all.filter(|(_, row)| &*row.egress == egress).max_by_key(|((_, by), row)| (row.at, *by))?;
         let state = last.1.state;
         let is_at_risk = state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some();
@@ -252,27 +252,27 @@ impl Links {
     }
 
     /// Returns the rows for a snapshot.
-    pub(crate) fn kept(&self) -> BTreeMap<String, Vec<Kept>> {
-        let mut all = BTreeMap::<String, Vec<Kept>>::new();
-        for ((link, origin), row) in &self.rows {
-            let Row { state, at, position, domain, egress } = row;
+    pub(crate) fn stored(&self) -> BTreeMap<String, Vec<StoredLink>> {
+        let mut all = BTreeMap::<String, Vec<StoredLink>>::new();
+        for ((link, node_id), row) in &self.rows {
+            let RemoteLink { state, at, position, domain, egress } = row;
             let until = state.paused_until.map(Timestamp::as_millis);
             let (risk, hint, attempts) = (state.risk_level, code_of(state.hint), state.attempt_count);
             let kept =
-                Kept(*link, domain.clone(), egress.clone(), at.as_millis(), until, risk, hint, attempts, *position);
-            all.entry(origin.to_string()).or_default().push(kept);
+                StoredLink(*link, domain.clone(), egress.clone(), at.as_millis(), until, risk, hint, attempts, *position);
+            all.entry(node_id.to_string()).or_default().push(kept);
         }
         all
     }
 
     /// Restores the rows of a node from a snapshot.
-    pub(crate) fn restore(&mut self, origin: Origin, all: Vec<Kept>) {
-        for Kept(link, domain, egress, at, until, risk_level, hint, attempt_count, position) in all {
+    pub(crate) fn restore(&mut self, node_id: NodeId, all: Vec<StoredLink>) {
+        for StoredLink(link, domain, egress, at, until, risk_level, hint, attempt_count, position) in all {
             let (paused_until, hint): (_, Option<Hint>) = (until.map(Timestamp::from_millis), hint_of(hint));
             let state = LinkState { paused_until, risk_level, attempt_count, last_attempt_at: None, hint };
-            let row = Row { state, at: Timestamp::from_millis(at), position, domain, egress };
-            if self.rows.insert((link, origin), row).is_none() {
-                *self.of.entry(origin).or_default() += 1;
+            let row = RemoteLink { state, at: Timestamp::from_millis(at), position, domain, egress };
+            if self.rows.insert((link, node_id), row).is_none() {
+                *self.of.entry(node_id).or_default() += 1;
             }
         }
     }
@@ -291,86 +291,86 @@ mod tests {
         Timestamp::from_millis(NOW + minutes * MINUTE)
     }
 
-    fn origin(n: u8) -> Origin {
-        Origin::from_bytes([n; 16])
+    fn node_id(n: u8) -> NodeId {
+        NodeId::from_bytes([n; 16])
     }
 
-    fn fact(link: u64, said: i64, until: Option<i64>) -> LinkFact<'static> {
+    fn fact(link: u64, said: i64, until: Option<i64>) -> RemoteLinkState<'static> {
         let risk_level = u8::from(until.is_some());
         let state = LinkState { paused_until: until.map(at), risk_level, ..LinkState::default() };
-        LinkFact { link, domain: "e.org", state, at: at(said) }
+        RemoteLinkState { link, domain: "e.org", state, at: at(said) }
     }
 
-    fn heard(n: u8, minutes: i64) -> Heard {
-        Heard { origin: origin(n), position: 1, at: at(minutes) }
+    fn heard(n: u8, minutes: i64) -> RowSource {
+        RowSource { node_id: node_id(n), position: 1, at: at(minutes) }
     }
 
-    fn pause(links: &Links, link: u64) -> Option<i64> {
+    fn pause(links: &RemoteLinks, link: u64) -> Option<i64> {
         let until = links.state(link, "").and_then(|state| state.paused_until)?;
         Some((until.as_millis() - NOW) / MINUTE)
     }
 
     #[test]
     fn the_last_word_counts_and_goes_with_its_node() {
-        let mut links = Links::default();
-        assert_eq!(links.take(heard(1, 0), &fact(7, 0, Some(10)), "", None), [7]);
-        assert_eq!(links.take(heard(2, 2), &fact(7, 1, Some(21)), "", None), [7]);
-        assert!(links.take(heard(2, 3), &fact(7, 0, Some(99)), "", None).is_empty(), "it comes late");
+        let mut links = RemoteLinks::default();
+        assert_eq!(links.apply(heard(1, 0), &fact(7, 0, Some(10)), "", None), [7]);
+        assert_eq!(links.apply(heard(2, 2), &fact(7, 1, Some(21)), "", None), [7]);
+        assert!(links.apply(heard(2, 3), &fact(7, 0, Some(99)), "", None).is_empty(), "it comes late");
         assert_eq!(pause(&links, 7), Some(21));
         assert_eq!(links.state(7, "eu"), None, "it holds for those behind the same addresses");
-        assert_eq!(links.drop_origin(origin(2)), [7]);
+        assert_eq!(links.drop_node(node_id(2)), [7]);
         assert_eq!(pause(&links, 7), Some(10));
-        assert!(links.is_news(heard(3, 5), &fact(7, 5, None)));
-        links.take(heard(3, 5), &fact(7, 5, None), "", None);
-        assert!(!links.is_news(heard(3, 5), &fact(7, 5, None)) && !links.is_news(heard(3, 9), &fact(7, 4, Some(40))));
+        assert!(links.is_newer(heard(3, 5), &fact(7, 5, None)));
+        links.apply(heard(3, 5), &fact(7, 5, None), "", None);
+        assert!(!links.is_newer(heard(3, 5), &fact(7, 5, None)) && !links.is_newer(heard(3, 9), &fact(7, 4, Some(40))));
         assert_eq!(links.state(7, ""), None, "it is fine");
     }
 
     #[test]
     fn no_pause_is_longer_than_it_was_meant() {
-        let mut links = Links::default();
+        let mut links = RemoteLinks::default();
         // One node's clock is an hour ahead, another one's an hour behind, and one pause lasts for years.
-        links.take(heard(1, 0), &fact(1, 60, Some(70)), "", None);
-        links.take(heard(1, 0), &fact(2, -60, Some(-50)), "", None);
-        links.take(heard(1, 0), &fact(3, 0, Some(10_000_000)), "", None);
+        links.apply(heard(1, 0), &fact(1, 60, Some(70)), "", None);
+        links.apply(heard(1, 0), &fact(2, -60, Some(-50)), "", None);
+        links.apply(heard(1, 0), &fact(3, 0, Some(10_000_000)), "", None);
         assert_eq!([1, 2, 3].map(|link| pause(&links, link)), [Some(10), Some(-50), Some(1440)]);
         // A clock that is ahead does not win by that.
-        links.take(heard(2, 1), &fact(1, 1, Some(30)), "", None);
+        links.apply(heard(2, 1), &fact(1, 1, Some(30)), "", None);
         assert_eq!(pause(&links, 1), Some(30));
     }
 
     #[test]
     fn what_is_forgotten_goes_and_does_not_come_back() {
-        let mut links = Links::default();
-        links.take(heard(1, 0), &fact(1, 0, Some(10)), "", None);
-        let other = LinkFact { domain: "f.org", ..fact(2, 0, Some(10)) };
-        links.take(heard(1, 0), &other, "", None);
+        let mut links = RemoteLinks::default();
+        links.apply(heard(1, 0), &fact(1, 0, Some(10)), "", None);
+        let other = RemoteLinkState { domain: "f.org", ..fact(2, 0, Some(10)) };
+        links.apply(heard(1, 0), &other, "", None);
         assert_eq!(links.forget("e.org", at(1)), [1]);
-        assert!(links.take(heard(1, 2), &fact(1, 1, Some(10)), "", Some(at(1))).is_empty());
+        assert!(links.apply(heard(1, 2), &fact(1, 1, Some(10)), "", Some(at(1))).is_empty());
         assert_eq!((pause(&links, 1), pause(&links, 2)), (None, Some(10)));
-        assert_eq!(links.take(heard(1, 3), &fact(1, 3, Some(12)), "", Some(at(1))), [1]);
-        assert!(links.sweep(at(1440)).is_empty());
-        assert_eq!(links.sweep(at(1450)), [2], "a day after its end");
+        assert_eq!(links.apply(heard(1, 3), &fact(1, 3, Some(12)), "", Some(at(1))), [1]);
+        assert!(links.drop_expired(at(1440)).is_empty());
+        assert_eq!(links.drop_expired(at(1450)), [2], "a day after its end");
     }
 
     #[test]
     fn memory_is_bounded_and_what_ended_goes_first() {
-        let mut links = Links::default();
-        for link in 0..MAX_OF_ONE as u64 {
-            links.take(heard(1, 0), &fact(link, 0, Some(if link % 2 == 0 { 5 } else { 50 })), "", None);
+        let mut links = RemoteLinks::default();
+        for link in 0..MAX_PER_NODE as u64 {
+            links.apply(heard(1, 0), &fact(link, 0, Some(if link % 2 == 0 { 5 } else { 50 })), "", None);
         }
-        links.take(heard(2, 0), &fact(1 << 40, 0, Some(1)), "", None);
-        let gone = links.take(heard(1, 6), &fact(1 << 41, 6, Some(60)), "", None);
-        assert_eq!(gone.len(), MAX_OF_ONE / 10 + 1);
-        assert!(gone[..MAX_OF_ONE / 10].iter().all(|link| link % 2 == 0), "what had ended");
+        links.apply(heard(2, 0), &fact(1 << 40, 0, Some(1)), "", None);
+        let gone = links.apply(heard(1, 6), &fact(1 << 41, 6, Some(60)), "", None);
+        assert_eq!(gone.len(), MAX_PER_NODE / 10 + 1);
+        assert!(gone[..MAX_PER_NODE / 10].iter().all(|link| link % 2 == 0), "what had ended");
         assert_eq!(pause(&links, 1 << 40), Some(1), "one node does not take another's room");
         for n in 3..30 {
-            (0..MAX_OF_ONE as u64).for_each(|link| drop(links.take(heard(n, 6), &fact(link, 6, Some(9)), "", None)));
+            (0..MAX_PER_NODE as u64).for_each(|link| drop(links.apply(heard(n, 6), &fact(link, 6, Some(9)), "", None)));
         }
-        assert!(links.len() <= MAX_ALL, "{}", links.len());
+        assert!(links.len() <= MAX_TOTAL, "{}", links.len());
         assert_eq!(links.of.values().sum::<usize>(), links.len());
         let long = "x".repeat(256);
-        assert!(links.take(heard(1, 9), &LinkFact { domain: &long, ..fact(3, 9, None) }, "", None).is_empty());
+        assert!(links.apply(heard(1, 9), &RemoteLinkState { domain: &long, ..fact(3, 9, None) }, "", None).is_empty());
     }
 
     #[test]
@@ -381,48 +381,48 @@ mod tests {
         };
         let all = [entry(0, Some(30)), entry(-3000, Some(-1500)), entry(-3000, Some(-1400)), entry(5, None)];
         // The node's clock is five minutes ahead.
-        let rows = Kept::of((1..).zip(all), "eu", at(0), Duration::from_secs(300));
+        let rows = StoredLink::of((1..).zip(all), "eu", at(0), Duration::from_secs(300));
         assert_eq!(rows.iter().map(|row| row.8).collect::<Vec<_>>(), [1, 4, 3], "what ends last comes first");
-        let mut links = Links::default();
-        let changed = links.take_kept((origin(1), at(0)), &rows, &BTreeMap::new());
+        let mut links = RemoteLinks::default();
+        let changed = links.apply_stored((node_id(1), at(0)), &rows, &BTreeMap::new());
         assert_eq!((changed.len(), links.counts("eu", at(0)), links.counts("", at(0))), (3, (3, 1), (3, 0)));
         assert_eq!(links.state(changed[0], "eu").and_then(|state| state.paused_until), Some(at(25)));
         assert_eq!(links.counts("eu", at(25)), (3, 0));
-        assert!(links.take_kept((origin(1), at(9)), &rows, &BTreeMap::new()).is_empty(), "it is known");
+        assert!(links.apply_stored((node_id(1), at(9)), &rows, &BTreeMap::new()).is_empty(), "it is known");
         let forgotten = BTreeMap::from([("e.org".to_owned(), at(-10))]);
-        assert_eq!(Links::default().take_kept((origin(1), at(0)), &rows, &forgotten).len(), 2);
+        assert_eq!(RemoteLinks::default().apply_stored((node_id(1), at(0)), &rows, &forgotten).len(), 2);
         let many = (0..12_000).map(|n| (1, entry(n, Some(n + 5))));
-        let rows = Kept::of(many, "", at(0), Duration::ZERO);
-        assert!(rows.len() == MAX_OF_ONE && rows.iter().all(|row| row.ends() >= at(2005)));
+        let rows = StoredLink::of(many, "", at(0), Duration::ZERO);
+        assert!(rows.len() == MAX_PER_NODE && rows.iter().all(|row| row.ends() >= at(2005)));
     }
 
     #[test]
     fn what_is_kept_comes_back() {
-        let mut links = Links::default();
+        let mut links = RemoteLinks::default();
         let state = LinkState { hint: Some(Hint::Empty), attempt_count: 9, ..fact(1, 0, Some(10)).state };
-        links.take(heard(1, 0), &LinkFact { state, ..fact(1, 0, None) }, "eu", None);
-        links.take(heard(2, 0), &fact(u64::MAX, 0, None), "", None);
-        let json = serde_json::to_vec(&links.kept()).unwrap();
-        let kept: BTreeMap<String, Vec<Kept>> = serde_json::from_slice(&json).unwrap();
-        let mut again = Links::default();
-        kept.into_iter().for_each(|(origin, rows)| again.restore(origin.parse().unwrap(), rows));
+        links.apply(heard(1, 0), &RemoteLinkState { state, ..fact(1, 0, None) }, "eu", None);
+        links.apply(heard(2, 0), &fact(u64::MAX, 0, None), "", None);
+        let json = serde_json::to_vec(&links.stored()).unwrap();
+        let kept: BTreeMap<String, Vec<StoredLink>> = serde_json::from_slice(&json).unwrap();
+        let mut again = RemoteLinks::default();
+        kept.into_iter().for_each(|(node_id, rows)| again.restore(node_id.parse().unwrap(), rows));
         assert_eq!(again, links);
     }
 
     /// A link, a node, the time of the row, the length of the pause, the time at the broker, and the position.
-    type Row = (u64, u8, i64, Option<i64>, i64, u64);
+    type RemoteLink = (u64, u8, i64, Option<i64>, i64, u64);
 
     proptest! {
         #[test]
         fn the_order_of_rows_does_not_matter(
             rows in prop::collection::vec((0u64..3, 0u8..3, -20i64..20, prop::option::of(0i64..60), -5i64..30, any::<u64>()), 0..20)
         ) {
-            let fold = |rows: &[Row]| {
-                let mut links = Links::default();
+            let fold = |rows: &[RemoteLink]| {
+                let mut links = RemoteLinks::default();
                 for (link, by, said, pause, broker, position) in rows {
-                    let heard = Heard { position: *position, ..heard(*by, *broker) };
+                    let heard = RowSource { position: *position, ..heard(*by, *broker) };
                     let fact = fact(*link, *said, pause.map(|pause| said + pause));
-                    links.take(heard, &fact, "", None);
+                    links.apply(heard, &fact, "", None);
                 }
                 [0, 1, 2].map(|link| links.state(link, ""))
             };

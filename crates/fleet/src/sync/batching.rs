@@ -7,13 +7,13 @@
 //! Must not know: who sends the messages.
 
 use bytes::Bytes;
-use fetchwise::journal::replication::{Place, Stones, facts};
+use fetchwise::journal::replication::{PositionContent, Tombstones, read_positions};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 
 use crate::error::FleetError;
 use crate::model::codec::{Builder, Header};
-use crate::peer_store::node_state::Fork;
+use crate::peer_store::node_state::LogEpoch;
 
 /// The maximum number of positions in a message.
 pub(crate) const MAX_POSITIONS: u64 = 4096;
@@ -21,7 +21,7 @@ pub(crate) const MAX_POSITIONS: u64 = 4096;
 const RAW_FULL: usize = 900 << 10;
 /// Built messages.
 #[derive(Default)]
-pub(crate) struct Made {
+pub(crate) struct BuiltMessages {
     pub(crate) messages: Vec<(Header, Bytes)>,
     pub(crate) withheld: Vec<u64>,
     pub(crate) forgotten: Vec<(String, Timestamp)>,
@@ -31,42 +31,42 @@ pub(crate) struct Made {
 
 /// Builds messages from a range of the log.
 #[allow(clippy::too_many_arguments, reason = "what a turn of the publisher knows, handed to a thread")]
-pub(crate) fn make(
+pub(crate) fn build_messages(
     dir: &std::path::Path,
     selector: &Selector,
-    stones: &mut Stones,
-    (fork, egress): (Fork, &str),
+    stones: &mut Tombstones,
+    (fork, egress): (LogEpoch, &str),
     range: (u64, u64),
     most: usize,
     top: u64,
     is_withheld: impl Fn(u64, Timestamp) -> bool,
-) -> Result<Made, FleetError> {
-    let mut made = Made::default();
+) -> Result<BuiltMessages, FleetError> {
+    let mut made = BuiltMessages::default();
     let new = |first| Builder::new(fork.epoch, fork.base, first).behind(egress);
     let mut builder = new(range.0);
     let mut failed = None;
     let mut is_full = false;
-    facts(dir, range, selector, stones, |seq, place| {
+    read_positions(dir, range, selector, stones, |seq, place| {
         if is_full || made.gone || failed.is_some() {
             return;
         }
         match place {
-            Place::Gone => made.gone = true,
-            Place::Fact(fact, _) if is_withheld(seq, fact.at) => {
+            PositionContent::Gone => made.gone = true,
+            PositionContent::RemoteAttempt(fact, _) if is_withheld(seq, fact.at) => {
                 made.withheld.push(seq);
                 builder.skip();
             }
-            Place::Fact(fact, link) => builder.push(&fact, link),
-            Place::Link(link) if is_withheld(seq, link.at) => {
+            PositionContent::RemoteAttempt(fact, link) => builder.push(&fact, link),
+            PositionContent::Link(link) if is_withheld(seq, link.at) => {
                 made.withheld.push(seq);
                 builder.skip();
             }
-            Place::Link(link) => builder.link(&link),
-            Place::Forgotten(domain, at) => {
+            PositionContent::Link(link) => builder.link(&link),
+            PositionContent::ForgottenDomain(domain, at) => {
                 made.forgotten.push((domain.to_owned(), at));
                 builder.skip();
             }
-            Place::Nothing => builder.skip(),
+            PositionContent::Nothing => builder.skip(),
         }
         if !made.gone && (builder.positions() >= MAX_POSITIONS || builder.len() >= RAW_FULL) {
             match std::mem::replace(&mut builder, new(seq + 1)).finish(top) {

@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fetchwise::journal::replication::{Place, Stones, facts, fold};
+use fetchwise::journal::replication::{PositionContent, Tombstones, read_positions, fold};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::error::FleetError;
-use crate::model::evidence_snapshot::Head;
+use crate::model::evidence_snapshot::SnapshotHead;
 use crate::model::global_evidence::pack;
 use crate::model::intervals::Intervals;
 use crate::model::options::{Options, Scope, Timing};
-use crate::peer_store::node_state::State;
+use crate::peer_store::node_state::NodeState;
 use crate::peer_store::with_own_past;
 use crate::transport::Transport;
 
@@ -31,57 +31,57 @@ use crate::transport::Transport;
 const FADED: f64 = 0.01;
 
 /// The node's values that a turn needs.
-pub(crate) struct Around<'a> {
-    pub(crate) state: &'a State,
+pub(crate) struct NodeContext<'a> {
+    pub(crate) state: &'a NodeState,
     /// Attempts with a later time were not published.
     pub(crate) latest: Timestamp,
     pub(crate) forgot: &'a BTreeSet<u64>,
 }
 
 /// The evidence that was folded so far.
-struct Folded {
+struct FoldedEvidence {
     selector: Selector,
     upto: u64,
     newest: Timestamp,
     /// The positions of lost epochs that were folded from `peers/`.
     past: BTreeMap<u32, Intervals>,
-    stones: Stones,
+    stones: Tombstones,
     forgot: BTreeSet<u64>,
     /// The time at which the whole log was read. Only a full read derives host signals.
     whole_at: Instant,
 }
 
 /// A snapshot that is ready to be published.
-struct Ready {
-    folded: Folded,
+struct BuiltGlobal {
+    folded: FoldedEvidence,
     /// None while the log's snapshot covers positions that are not published yet.
-    image: Option<(u32, u64, Bytes)>,
+    snapshot: Option<(u32, u64, Bytes)>,
 }
 
 /// The snapshot that was published last.
-struct Said {
+struct LastPublished {
     epoch: u32,
     position: u64,
     at: Instant,
 }
 
 /// The publisher of the node's own global snapshot.
-pub(crate) struct OwnGeneral {
+pub(crate) struct GlobalPublisher {
     dir: PathBuf,
     like: Arc<Selector>,
     transport: Arc<dyn Transport>,
     timing: Timing,
     scope: Scope,
-    folded: Option<Folded>,
-    making: Option<JoinHandle<Result<Ready, FleetError>>>,
-    said: Option<Said>,
+    folded: Option<FoldedEvidence>,
+    task: Option<JoinHandle<Result<BuiltGlobal, FleetError>>>,
+    last_published: Option<LastPublished>,
     /// Whether the broker has lost the snapshot.
-    pub(crate) is_wanted: bool,
+    pub(crate) is_lost: bool,
     /// The number of published snapshots and their bytes.
-    pub(crate) told: (u64, u64),
+    pub(crate) published: (u64, u64),
 }
 
-impl OwnGeneral {
+impl GlobalPublisher {
     pub(crate) fn new(dir: &Path, like: &Arc<Selector>, transport: &Arc<dyn Transport>, options: &Options) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -90,51 +90,51 @@ impl OwnGeneral {
             timing: options.timing,
             scope: options.scope,
             folded: None,
-            making: None,
-            said: None,
-            is_wanted: false,
-            told: (0, 0),
+            task: None,
+            last_published: None,
+            is_lost: false,
+            published: (0, 0),
         }
     }
 
     /// Makes the next fold start from the beginning, and its snapshot due.
-    pub(crate) fn begin_anew(&mut self) {
-        (self.folded, self.making, self.is_wanted) = (None, None, true);
+    pub(crate) fn start_over(&mut self) {
+        (self.folded, self.task, self.is_lost) = (None, None, true);
     }
 
-    fn is_due(&self, state: &State) -> bool {
-        let Some(said) = &self.said else { return true };
-        let has_more = (said.epoch, said.position) != (state.fork().epoch, state.acknowledged);
-        self.is_wanted
-            || said.at.elapsed() >= self.timing.general_again
-            || has_more && said.at.elapsed() >= self.timing.general
+    fn is_due(&self, state: &NodeState) -> bool {
+        let Some(last_published) = &self.last_published else { return true };
+        let has_more = (last_published.epoch, last_published.position) != (state.log_epoch().epoch, state.acknowledged);
+        self.is_lost
+            || last_published.at.elapsed() >= self.timing.global_max_interval
+            || has_more && last_published.at.elapsed() >= self.timing.global_min_interval
     }
 
     /// In scope `own`, builds the snapshot in the background when it is due, and publishes it when it is ready. With
     /// `now` it does both at once.
-    pub(crate) async fn turn(&mut self, around: &Around<'_>, now: bool) -> Result<(), FleetError> {
+    pub(crate) async fn turn(&mut self, around: &NodeContext<'_>, now: bool) -> Result<(), FleetError> {
         if self.scope != Scope::Own {
             return Ok(());
         }
-        match self.making.take() {
-            Some(task) if now || task.is_finished() => self.say(task, around.state).await?,
-            Some(task) => self.making = Some(task),
-            None if !now && self.is_due(around.state) => self.making = Some(self.begin(around)),
+        match self.task.take() {
+            Some(task) if now || task.is_finished() => self.publish(task, around.state).await?,
+            Some(task) => self.task = Some(task),
+            None if !now && self.is_due(around.state) => self.task = Some(self.start_job(around)),
             None => {}
         }
         if now {
-            let task = self.begin(around);
-            self.say(task, around.state).await?;
+            let task = self.start_job(around);
+            self.publish(task, around.state).await?;
         }
         Ok(())
     }
 
-    fn begin(&mut self, around: &Around<'_>) -> JoinHandle<Result<Ready, FleetError>> {
+    fn start_job(&mut self, around: &NodeContext<'_>) -> JoinHandle<Result<BuiltGlobal, FleetError>> {
         let folded = self
             .folded
             .take()
-            .filter(|folded| folded.whole_at.elapsed() < self.timing.share_every && folded.forgot == *around.forgot);
-        let job = Job {
+            .filter(|folded| folded.whole_at.elapsed() < self.timing.snapshot_interval && folded.forgot == *around.forgot);
+        let job = GlobalJob {
             dir: self.dir.clone(),
             state: around.state.clone(),
             like: Arc::clone(&self.like),
@@ -145,53 +145,53 @@ impl OwnGeneral {
         tokio::task::spawn_blocking(move || job.run())
     }
 
-    async fn say(&mut self, task: JoinHandle<Result<Ready, FleetError>>, state: &State) -> Result<(), FleetError> {
+    async fn publish(&mut self, task: JoinHandle<Result<BuiltGlobal, FleetError>>, state: &NodeState) -> Result<(), FleetError> {
         let ready = task.await.map_err(|_| FleetError::Ended)??;
         self.folded = Some(ready.folded);
-        let Some((epoch, position, bytes)) = ready.image else { return Ok(()) };
+        let Some((epoch, position, bytes)) = ready.snapshot else { return Ok(()) };
         let len = bytes.len() as u64;
-        self.transport.put_general(state.origin, bytes).await?;
-        self.told = (self.told.0 + 1, self.told.1 + len);
-        (self.said, self.is_wanted) = (Some(Said { epoch, position, at: Instant::now() }), false);
+        self.transport.publish_global(state.node_id, bytes).await?;
+        self.published = (self.published.0 + 1, self.published.1 + len);
+        (self.last_published, self.is_lost) = (Some(LastPublished { epoch, position, at: Instant::now() }), false);
         Ok(())
     }
 }
 
 /// Everything needed to build a snapshot.
-struct Job {
+struct GlobalJob {
     dir: PathBuf,
-    state: State,
+    state: NodeState,
     like: Arc<Selector>,
-    folded: Option<Folded>,
+    folded: Option<FoldedEvidence>,
     latest: Timestamp,
     forgot: BTreeSet<u64>,
 }
 
-impl Job {
+impl GlobalJob {
     /// Folds the log and builds the snapshot. Blocks: the first time and after a domain was forgotten for a fold of the
     /// whole log, with as much memory as the node's own evidence; else for the new records.
-    fn run(mut self) -> Result<Ready, FleetError> {
+    fn run(mut self) -> Result<BuiltGlobal, FleetError> {
         let upto = self.state.acknowledged;
         let mut folded = match self.folded.take() {
-            Some(mut folded) => match self.go_on(&mut folded, upto)? {
+            Some(mut folded) => match self.fold_new(&mut folded, upto)? {
                 true => folded,
-                false => self.whole(upto)?,
+                false => self.fold_all(upto)?,
             },
-            None => self.whole(upto)?,
+            None => self.fold_all(upto)?,
         };
         folded.forgot.clone_from(&self.forgot);
         // The positions that a snapshot of the log covers beyond that are published soon.
-        let image = if folded.upto == upto { Some(self.image(&folded)?) } else { None };
-        Ok(Ready { folded, image })
+        let snapshot = if folded.upto == upto { Some(self.snapshot(&folded)?) } else { None };
+        Ok(BuiltGlobal { folded, snapshot })
     }
 
-    fn image(&self, folded: &Folded) -> Result<(u32, u64, Bytes), FleetError> {
-        let fork = self.state.fork();
+    fn snapshot(&self, folded: &FoldedEvidence) -> Result<(u32, u64, Bytes), FleetError> {
+        let fork = self.state.log_epoch();
         let mut covers = self.state.own();
         covers.insert(fork.epoch, Intervals::of(fork.base + 1, folded.upto));
         folded.past.iter().for_each(|(epoch, seen)| covers.entry(*epoch).or_default().extend(seen));
         let (epoch, base, half_life_ms) = (fork.epoch, fork.base, self.like.half_life_ms());
-        let head = Head { epoch, base, covers, half_life_ms, ..Head::default() };
+        let head = SnapshotHead { epoch, base, covers, half_life_ms, ..SnapshotHead::default() };
         let share = folded.selector.share(folded.newest.min(self.latest), FADED);
         let bytes = pack(&head, &share).map_err(|error| FleetError::io(&self.dir, error))?;
         Ok((epoch, folded.upto, bytes))
@@ -199,18 +199,18 @@ impl Job {
 
     /// Folds the new records. Returns false if a domain was forgotten, or if records were dropped before they were
     /// read.
-    fn go_on(&self, folded: &mut Folded, upto: u64) -> Result<bool, FleetError> {
+    fn fold_new(&self, folded: &mut FoldedEvidence, upto: u64) -> Result<bool, FleetError> {
         if folded.upto >= upto {
             return Ok(true);
         }
         let (mut is_whole, selector, mut newest) = (true, &folded.selector, folded.newest);
-        facts(&self.dir, (folded.upto + 1, upto), &self.like, &mut folded.stones, |seq, place| match place {
-            Place::Fact(fact, _) if !self.state.withheld.contains(seq) => {
+        read_positions(&self.dir, (folded.upto + 1, upto), &self.like, &mut folded.stones, |seq, place| match place {
+            PositionContent::RemoteAttempt(fact, _) if !self.state.withheld.contains(seq) => {
                 newest = newest.max(fact.at);
                 selector.learn_general(&fact);
             }
-            Place::Fact(..) | Place::Link(_) | Place::Nothing => {}
-            Place::Forgotten(..) | Place::Gone => is_whole = false,
+            PositionContent::RemoteAttempt(..) | PositionContent::Link(_) | PositionContent::Nothing => {}
+            PositionContent::ForgottenDomain(..) | PositionContent::Gone => is_whole = false,
         })?;
         (folded.newest, folded.upto) = (newest, upto);
         Ok(is_whole)
@@ -221,7 +221,7 @@ impl Job {
     }
 
     /// Folds the whole log.
-    fn whole(&self, upto: u64) -> Result<Folded, FleetError> {
+    fn fold_all(&self, upto: u64) -> Result<FoldedEvidence, FleetError> {
         let leaves_out = |seq: u64| self.state.withheld.contains(seq);
         let is_any_out = !self.state.withheld.runs().is_empty();
         let leaves_out: Option<&dyn Fn(u64) -> bool> = if is_any_out { Some(&leaves_out) } else { None };
@@ -229,8 +229,8 @@ impl Job {
         let (upto, mut past) = (folded.upto, BTreeMap::new());
         let share = with_own_past(&self.dir, &self.state, &self.blank()?, folded.share, &mut past)?;
         let selector = self.blank()?;
-        selector.take_share(&share.general());
+        selector.take_share(&share.global_part());
         let (newest, forgot) = (share.as_of(), self.forgot.clone());
-        Ok(Folded { selector, upto, newest, past, stones: Stones::default(), forgot, whole_at: Instant::now() })
+        Ok(FoldedEvidence { selector, upto, newest, past, stones: Tombstones::default(), forgot, whole_at: Instant::now() })
     }
 }

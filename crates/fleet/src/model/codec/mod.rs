@@ -22,7 +22,7 @@ pub const MAX_BODY: usize = (1 << 20) - 4096;
 /// The maximum length of a decompressed message in bytes.
 pub const MAX_RAW: usize = 8 << 20;
 /// The maximum number of attempts in a message, and of link states.
-pub const MAX_FACTS: usize = 65_536;
+pub const MAX_ATTEMPTS: usize = 65_536;
 /// The version of the format that this release writes.
 pub const VERSION: (u8, u8) = (1, 0);
 

@@ -9,13 +9,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 use fetchwise::backoff::{LinkState, MAX_RISK_LEVEL};
-use fetchwise::evidence::Fact;
-use fetchwise::journal::replication::LinkFact;
+use fetchwise::evidence::RemoteAttempt;
+use fetchwise::journal::replication::RemoteLinkState;
 use fetchwise::time::Timestamp;
 
 use super::names::KNOWN;
 use super::{
-    MAX_ARENA, MAX_BODY, MAX_FACTS, HEADER_LEN, Header, MAGIC, MAX_NAME, MAX_RAW, Style, MAX_TAGS, VERSION, bit,
+    MAX_ARENA, MAX_BODY, MAX_ATTEMPTS, HEADER_LEN, Header, MAGIC, MAX_NAME, MAX_RAW, Style, MAX_TAGS, VERSION, bit,
     column, hint_of, parent_of, unzigzag,
 };
 
@@ -121,7 +121,7 @@ fn split(body: &[u8]) -> Read<(Header, &[u8])> {
     if crc32c::crc32c_append(crc32c::crc32c(&head[..44]), frame) != crc {
         return Err(DecodeError::Checksum);
     }
-    if raw_len as usize > MAX_RAW || count as usize > MAX_FACTS {
+    if raw_len as usize > MAX_RAW || count as usize > MAX_ATTEMPTS {
         return Err(DecodeError::TooLarge);
     }
     if epoch == 0 || first == 0 || first > last || last == u64::MAX || u64::from(count) > last - first + 1 {
@@ -168,7 +168,7 @@ impl Batch {
     }
 
     /// Calls `f` with each link state and its position.
-    pub fn each_link(&self, mut f: impl FnMut(u64, &LinkFact<'_>)) {
+    pub fn each_link(&self, mut f: impl FnMut(u64, &RemoteLinkState<'_>)) {
         for row in &self.links {
             let at = Timestamp::from_millis(row.at);
             let until = at.saturating_add(Duration::from_millis(row.pause_ms));
@@ -179,20 +179,20 @@ impl Batch {
                 last_attempt_at: None,
                 hint: hint_of(row.hint),
             };
-            f(row.position, &LinkFact { link: row.link, domain: self.text(row.domain), state, at });
+            f(row.position, &RemoteLinkState { link: row.link, domain: self.text(row.domain), state, at });
         }
     }
 
     /// Calls `f` with each attempt, its position and the hash of its link. The hash is 0 unless the attempt was
     /// blocked.
-    pub fn each(&self, mut f: impl FnMut(u64, &Fact<'_>, u64)) {
+    pub fn each(&self, mut f: impl FnMut(u64, &RemoteAttempt<'_>, u64)) {
         let text = |span: Span| self.text(span);
         let mut heuristics = Vec::new();
         for row in &self.rows {
             heuristics.clear();
             let tags = self.tags.get(row.tags.start as usize..row.tags.end as usize).unwrap_or_default();
             heuristics.extend(tags.iter().map(|(kind, value)| (text(*kind), text(*value))));
-            let fact = Fact {
+            let fact = RemoteAttempt {
                 at: Timestamp::from_millis(row.at),
                 fetcher: text(row.fetcher),
                 weight: row.weight,
@@ -316,7 +316,7 @@ impl<'r> Decoder<'r> {
     fn links(&mut self) -> Read<Vec<LinkRow>> {
         let (mut rows, mut at, mut before) = (Vec::<LinkRow>::new(), 0i64, None);
         while self.has(column::LINK_STATES) {
-            if rows.len() >= MAX_FACTS {
+            if rows.len() >= MAX_ATTEMPTS {
                 return Err(DecodeError::TooLarge);
             }
             let offset = self.varint(column::LINK_STATES)?;

@@ -3,8 +3,8 @@
 
 use fetchwise::attempt::Hint;
 use fetchwise::backoff::{LinkState, MAX_RISK_LEVEL};
-use fetchwise::evidence::Fact;
-use fetchwise::journal::replication::LinkFact;
+use fetchwise::evidence::RemoteAttempt;
+use fetchwise::journal::replication::RemoteLinkState;
 use fetchwise::time::Timestamp;
 use proptest::prelude::*;
 
@@ -22,10 +22,10 @@ struct Owned {
     heuristics: Vec<(String, String)>,
 }
 
-fn with<T>(owned: &Owned, f: impl FnOnce(&Fact<'_>) -> T) -> T {
+fn with<T>(owned: &Owned, f: impl FnOnce(&RemoteAttempt<'_>) -> T) -> T {
     let heuristics: Vec<(&str, &str)> = owned.heuristics.iter().map(|(k, v)| (&**k, &**v)).collect();
     let hints = [None, Some(Hint::Blocked), Some(Hint::Empty), Some(Hint::Timeout), Some(Hint::Unknown)];
-    f(&Fact {
+    f(&RemoteAttempt {
         at: Timestamp::from_millis(owned.at),
         fetcher: &owned.fetcher,
         weight: owned.weight,
@@ -80,8 +80,8 @@ fn link() -> impl Strategy<Value = OwnedLink> {
     })
 }
 
-fn of_link((_, domain, link, state, at): &OwnedLink) -> LinkFact<'_> {
-    LinkFact { link: *link, domain, state: *state, at: Timestamp::from_millis(*at) }
+fn of_link((_, domain, link, state, at): &OwnedLink) -> RemoteLinkState<'_> {
+    RemoteLinkState { link: *link, domain, state: *state, at: Timestamp::from_millis(*at) }
 }
 
 /// Returns the link states of a message.
@@ -201,7 +201,7 @@ fn a_newer_release_is_named_and_its_additions_are_passed_over() {
     assert_eq!(peek(&newer).unwrap_err(), DecodeError::Newer(2));
     // A reader that does not know link states skips them: they come last, in separate columns.
     let mut with_links = Builder::new(3, 0, 9).behind("eu");
-    with_links.link(&LinkFact { link: 7, domain: "e.org", state: LinkState::default(), at: Timestamp::from_millis(5) });
+    with_links.link(&RemoteLinkState { link: 7, domain: "e.org", state: LinkState::default(), at: Timestamp::from_millis(5) });
     let (_, body) = with_links.finish(0).unwrap();
     let raw_len = u32::from_le_bytes(body[40..44].try_into().unwrap()) as usize;
     let mut raw = zstd::bulk::decompress(&body[48..], raw_len).unwrap();
@@ -222,7 +222,7 @@ fn a_newer_release_is_named_and_its_additions_are_passed_over() {
 fn what_would_grow_beyond_bounds_is_refused() {
     let mut large = whole(&vec![0; MAX_RAW + 1], 0, 1, 1);
     assert_eq!(Batch::decode(&large).unwrap_err(), DecodeError::TooLarge);
-    large = whole(&[], MAX_FACTS as u32 + 1, 1, u64::MAX - 1);
+    large = whole(&[], MAX_ATTEMPTS as u32 + 1, 1, u64::MAX - 1);
     assert_eq!(Batch::decode(&large).unwrap_err(), DecodeError::TooLarge);
     // The declared length is shorter than the real one.
     let mut lying = whole(&vec![7; 100_000], 0, 1, 1);
@@ -239,7 +239,7 @@ fn what_would_grow_beyond_bounds_is_refused() {
         row.extend_from_slice(&[1, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
         row
     };
-    let many: Vec<u8> = (0..=MAX_FACTS as u64).flat_map(row).collect();
+    let many: Vec<u8> = (0..=MAX_ATTEMPTS as u64).flat_map(row).collect();
     put_varint(&mut rows, many.len() as u64);
     rows.extend(many);
     assert_eq!(Batch::decode(&whole(&rows, 0, 1, 1 << 30)).unwrap_err(), DecodeError::TooLarge);

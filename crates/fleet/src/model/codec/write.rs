@@ -10,8 +10,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use fetchwise::backoff::LinkState;
-use fetchwise::evidence::Fact;
-use fetchwise::journal::replication::LinkFact;
+use fetchwise::evidence::RemoteAttempt;
+use fetchwise::journal::replication::RemoteLinkState;
 use fetchwise::time::Timestamp;
 
 use super::names::{KNOWN, number_of as well_known};
@@ -101,7 +101,7 @@ impl Builder {
     }
 
     /// Adds a link state at the next position.
-    pub fn link(&mut self, link: &LinkFact<'_>) {
+    pub fn link(&mut self, link: &RemoteLinkState<'_>) {
         let (offset, domain) = (self.next - self.first, link.domain.into());
         self.links.push(LinkRow { offset, domain, link: link.link, state: link.state, at: link.at.as_millis() });
         self.len += 24 + link.domain.len();
@@ -132,7 +132,7 @@ impl Builder {
     }
 
     /// Adds the attempt at the next position. `link` is the hash of its link and travels with blocked attempts only.
-    pub fn push(&mut self, fact: &Fact<'_>, link: u64) {
+    pub fn push(&mut self, fact: &RemoteAttempt<'_>, link: u64) {
         let at = fact.at.as_millis();
         self.put(column::POSITIONS, self.next - self.first);
         let before = std::mem::replace(&mut self.before_ms, at);
@@ -159,7 +159,7 @@ impl Builder {
         self.len += 12;
     }
 
-    fn tags(&mut self, fact: &Fact<'_>) {
+    fn tags(&mut self, fact: &RemoteAttempt<'_>) {
         let codes: Vec<u64> = fact.heuristics.iter().map(|(kind, _)| self.name(kind)).collect();
         let pattern: Vec<u64> = fact.heuristics.iter().filter_map(|(kind, _)| self.place(kind)).collect();
         let fresh = self.patterns.len() as u64;
