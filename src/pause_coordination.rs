@@ -16,7 +16,7 @@ use fetchwise_types::time::Timestamp;
 /// [`Selector::set_pause_coordinator`](crate::Selector::set_pause_coordinator).
 ///
 /// Visits call all methods while they run. No method may block or call the selector.
-pub trait Neighbours: fmt::Debug + Send + Sync {
+pub trait PauseCoordinator: fmt::Debug + Send + Sync {
     /// Reports that this process paused a host at `at`, until `until`.
     fn paused(&self, domain: &str, until: Timestamp, at: Timestamp);
 
@@ -24,37 +24,37 @@ pub trait Neighbours: fmt::Debug + Send + Sync {
     fn lifted(&self, domain: &str);
 
     /// Returns whether this process may try out the host. Its pause ended at `ended`.
-    fn may_try(&self, domain: &str, ended: Timestamp, now: Timestamp) -> MayTry;
+    fn may_try(&self, domain: &str, ended: Timestamp, now: Timestamp) -> TrialPermission;
 }
 
 /// Permission to try out a host.
 #[derive(Debug)]
-pub enum MayTry {
+pub enum TrialPermission {
     /// This process may try out the host now.
     Now,
     /// Another process tries out the host; this one waits at least until then.
     NotBefore(Timestamp),
     /// The permission is not settled yet; ask again when [`Resolved`] completes.
-    Asking(Settled),
+    Pending(Resolved),
 }
 
 /// The event that settles a pending permission.
 #[derive(Debug)]
-pub struct Settled(pub(crate) EventListener);
+pub struct Resolved(pub(crate) EventListener);
 
 /// Wakes the visits that wait for a pending permission.
 #[derive(Debug, Default)]
-pub struct Settling(Event);
+pub struct Resolver(Event);
 
-impl Settling {
+impl Resolver {
     /// Returns a listener for the next [`Resolver::resolve`]. Listen first, then check whether the permission has been
     /// settled already.
-    pub fn wait(&self) -> Settled {
-        Settled(self.0.listen())
+    pub fn wait(&self) -> Resolved {
+        Resolved(self.0.listen())
     }
 
     /// Wakes all listeners: the permission is settled.
-    pub fn settled(&self) {
+    pub fn resolve(&self) {
         self.0.notify(usize::MAX);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fetchwise::journal::{JournalError, LogError};
 
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 use crate::transport::TransportError;
 
 /// The reason why a node cannot take part.
@@ -41,11 +41,11 @@ pub enum FleetError {
     },
     /// Another live process has joined with this node id.
     #[error(
-        "node {origin} is in the fleet already, from {place}: a copy of a data directory must not join beside the original; give the copy a directory of its own"
+        "node {node_id} is in the fleet already, from {place}: a copy of a data directory must not join beside the original; give the copy a directory of its own"
     )]
     Held {
         /// The node id of both processes.
-        origin: Origin,
+        node_id: NodeId,
         /// The place where the other process runs.
         place: String,
     },
@@ -53,7 +53,7 @@ pub enum FleetError {
     #[error("node {by} of this pool has {what} {theirs}, this one has {ours}: all nodes of a pool must agree")]
     Differs {
         /// The other node.
-        by: Origin,
+        by: NodeId,
         /// The name of the setting.
         what: &'static str,
         /// The value of the other node.

@@ -4,7 +4,6 @@
 //! duplicate or reorder messages. Every node still ends up with the evidence of all nodes. Start with [`Fleet::join`].
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod background;
 pub mod error;
 #[doc(hidden)]
 pub mod failpoints;
@@ -18,7 +17,7 @@ pub mod sync;
 pub mod transport;
 
 pub use error::FleetError;
-pub use model::node_id::Origin;
+pub use model::node_id::NodeId;
 pub use model::options::{Options, Scope, Timing};
 pub use model::status::Status;
 pub use node::Fleet;

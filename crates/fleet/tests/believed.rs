@@ -4,6 +4,7 @@
 
 mod common;
 
+use fetchwise::selector::replication::Replication;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +146,7 @@ fn what_attempts_cannot_have_shown_is_not_believed() {
         (0..attempts).for_each(|n| liar.observe(&attempt(&mut luck, 4, ahead_ms + n)));
         let covers = [(1, Intervals::of(1, positions))].into();
         let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
-        validate(&head, &liar.share(NOW, 0.0), half_life_ms, Some(NOW))
+        validate(&head, &liar.evidence_snapshot(NOW, 0.0), half_life_ms, Some(NOW))
     };
     assert_eq!(told(300, -1000, 300), Ok(()));
     assert_eq!(told(300, 1_800_000, 300), Ok(()), "its clock is half an hour ahead");
@@ -160,7 +161,7 @@ fn what_attempts_cannot_have_shown_is_not_believed() {
 async fn lie(node: &Node, clock: &Arc<Clock>, positions: u64) {
     let (liar, mut luck) = (selector(clock), Luck(9));
     (0..positions as i64 * 10).for_each(|n| liar.observe(&attempt(&mut luck, 2, n - 100_000)));
-    let share = liar.share(NOW, 0.0);
+    let share = liar.evidence_snapshot(NOW, 0.0);
     let (covers, half_life_ms) = ([(1, Intervals::of(1, positions))].into(), share.half_life_ms().unwrap());
     let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
     let note = serde_json::to_string(&SnapshotNote { epoch: 1, position: positions }).unwrap();

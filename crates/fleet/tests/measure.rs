@@ -6,6 +6,7 @@
 
 mod common;
 
+use fetchwise::selector::replication::Replication;
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -167,7 +168,7 @@ fn facts_a_second() {
     }
     let decoded = begun.elapsed();
     for body in &all {
-        Batch::decode(body).unwrap().each(|_, fact, _| selector.learn_fact(fact));
+        Batch::decode(body).unwrap().each(|_, fact, _| selector.receive_attempt(fact));
     }
     let learned = begun.elapsed() - decoded;
     let rate = |time: std::time::Duration| f64::from(facts) / time.as_secs_f64() / 1000.0;
@@ -252,9 +253,9 @@ fn seeds() {
     }
     let selector = Selector::builder().around(NOW).build().unwrap();
     for body in messages(20, 1) {
-        Batch::decode(&body).unwrap().each(|_, fact, _| selector.learn_fact(fact));
+        Batch::decode(&body).unwrap().each(|_, fact, _| selector.receive_attempt(fact));
     }
-    let packed = pack(&SnapshotHead::default(), &selector.share(NOW, 0.0)).unwrap();
+    let packed = pack(&SnapshotHead::default(), &selector.evidence_snapshot(NOW, 0.0)).unwrap();
     write("share", 2, &packed[..packed.len() - 4]);
     let mut state = NodeState::new(NodeId::from_bytes([3; 16]));
     state.begin_epoch(1, 40);

@@ -8,6 +8,7 @@
 
 mod common;
 
+use fetchwise::selector::replication::Replication;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -112,12 +113,12 @@ impl Pool {
                 match () {
                     () if !counts(by, &attempt) => {}
                     () if by == index || is_taken => oracle.observe(&attempt),
-                    () => with_fact(&attempt, &oracle, |fact| oracle.learn_general(fact)),
+                    () => with_fact(&attempt, &oracle, |fact| oracle.receive_global_part(fact)),
                 }
             })
             .unwrap();
         }
-        oracle.share(NOW, 0.0)
+        oracle.evidence_snapshot(NOW, 0.0)
     }
 
     fn check(&self, what: &str, counts: impl Fn(usize, &Attempt) -> bool) {
@@ -259,6 +260,6 @@ async fn what_was_taken_is_foreign_to_who_looks_at_the_directory() {
     pool.nodes[1].crash().await;
     let foreign = selector(&pool.clock);
     fetchwise_fleet::peer_store::load_peers(&own, &foreign).unwrap();
-    assert_same("all of it", &foreign.share(NOW, 0.0), &found);
+    assert_same("all of it", &foreign.evidence_snapshot(NOW, 0.0), &found);
     assert!(!found.is_global(), "sites of its own are in it");
 }

@@ -4,6 +4,7 @@
 
 mod common;
 
+use fetchwise::selector::replication::Replication;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,12 +61,12 @@ fn expected(own: &Path, others: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&A
         journal::replay(dir, |_, entry| match entry {
             Entry::Attempt(attempt) if !counts(&attempt) => {}
             Entry::Attempt(attempt) if dir == own => oracle.observe(&attempt),
-            Entry::Attempt(attempt) => with_fact(&attempt, &oracle, |fact| oracle.learn_general(fact)),
+            Entry::Attempt(attempt) => with_fact(&attempt, &oracle, |fact| oracle.receive_global_part(fact)),
             _ => {}
         })
         .unwrap();
     }
-    oracle.share(NOW, 0.0)
+    oracle.evidence_snapshot(NOW, 0.0)
 }
 
 fn dirs(nodes: &[Node]) -> Vec<&Path> {
@@ -119,7 +120,7 @@ async fn what_belongs_to_no_one_site_is_known_by_all_and_sites_by_their_own_node
     assert_all_as_expected("from the disk", &nodes, |_| true);
     let foreign = selector(&clock);
     assert_eq!(fetchwise_fleet::peer_store::load_peers(&nodes[0].dir, &foreign).unwrap(), 3);
-    assert!(foreign.share(NOW, 0.0).is_global());
+    assert!(foreign.evidence_snapshot(NOW, 0.0).is_global());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,7 +219,7 @@ async fn an_image_that_cannot_be_is_refused_and_its_origin_named() {
     let liar = selector(&clock);
     let mut luck = Luck(7);
     (0..50).for_each(|n| liar.observe(&attempt(&mut luck, 5, n - 100_000)));
-    let all = liar.share(NOW, 0.0);
+    let all = liar.evidence_snapshot(NOW, 0.0);
     let bad: [(&str, Vec<u8>); 4] = [
         ("it is no share", b"nothing that anybody could read, and long enough".to_vec()),
         ("it has more in it than belongs to no one site", image(&all, 50)),
@@ -294,7 +295,7 @@ fn an_image_of_too_many_keys_leaves_out_the_lightest() {
         all.weight = if n < 10 { 1.0 } else { 0.5 };
         own.observe(&all);
     }
-    let share = own.share(NOW, 0.0);
+    let share = own.evidence_snapshot(NOW, 0.0);
     let head = SnapshotHead {
         epoch: 1,
         covers: [(1, Intervals::of(1, 100_000))].into(),
@@ -341,12 +342,12 @@ fn expected_with_past(
             // A log and the one restored from it have their beginning in common.
             Entry::Attempt(attempt) if !seen.insert(attempt.id) => {}
             Entry::Attempt(attempt) if is_own || is_taken(&attempt) => oracle.observe(&attempt),
-            Entry::Attempt(attempt) => with_fact(&attempt, &oracle, |fact| oracle.learn_general(fact)),
+            Entry::Attempt(attempt) => with_fact(&attempt, &oracle, |fact| oracle.receive_global_part(fact)),
             _ => {}
         })
         .unwrap();
     }
-    oracle.share(NOW, 0.0)
+    oracle.evidence_snapshot(NOW, 0.0)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,9 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::NOW;
 use fetchwise::time::Clock;
-use fetchwise_fleet::Origin;
-use fetchwise_fleet::transport::in_process::{Memory, Node};
-use fetchwise_fleet::transport::{Blobs, Bounds, Cells, Delivery, Position, Transport, TransportError, Want};
+use fetchwise_fleet::NodeId;
+use fetchwise_fleet::transport::in_process::{InProcessBroker, InProcessNode};
+use fetchwise_fleet::transport::{Blobs, StreamBounds, Cells, Delivery, Position, Transport, TransportError, RetransmitRequest};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// A broker with only the required methods.
 struct Plain {
-    node: Node,
+    node: InProcessNode,
     /// The number of readers that hang from their first message on.
     hang: AtomicUsize,
 }
@@ -32,11 +32,11 @@ struct Plain {
 impl Transport for Plain {
     fn publish<'a>(
         &'a self,
-        origin: Origin,
+        node_id: NodeId,
         id: &'a str,
         body: Bytes,
     ) -> BoxFuture<'a, Result<Position, TransportError>> {
-        self.node.publish(origin, id, body)
+        self.node.publish(node_id, id, body)
     }
 
     fn read(&self, from: Position) -> BoxStream<'_, Result<Delivery, TransportError>> {
@@ -47,7 +47,7 @@ impl Transport for Plain {
         }
     }
 
-    fn bounds(&self) -> BoxFuture<'_, Result<Bounds, TransportError>> {
+    fn bounds(&self) -> BoxFuture<'_, Result<StreamBounds, TransportError>> {
         self.node.bounds()
     }
 
@@ -59,11 +59,11 @@ impl Transport for Plain {
         self.node.blobs()
     }
 
-    fn signal(&self, to: Origin, want: Want) -> BoxFuture<'_, Result<(), TransportError>> {
+    fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>> {
         self.node.signal(to, want)
     }
 
-    fn signals(&self, own: Origin) -> BoxStream<'_, Result<Want, TransportError>> {
+    fn signals(&self, own: NodeId) -> BoxStream<'_, Result<RetransmitRequest, TransportError>> {
         self.node.signals(own)
     }
 
@@ -77,9 +77,9 @@ fn text(n: u64) -> Bytes {
 }
 
 /// Publishes ten messages of two nodes in turn; the first is from `one`.
-async fn ten() -> (Arc<Memory>, Plain, [Origin; 2]) {
-    let broker = Memory::new(Arc::new(Clock::fixed(NOW)), 2);
-    let both = [Origin::random(), Origin::random()];
+async fn ten() -> (Arc<InProcessBroker>, Plain, [NodeId; 2]) {
+    let broker = InProcessBroker::new(Arc::new(Clock::fixed(NOW)), 2);
+    let both = [NodeId::random(), NodeId::random()];
     let plain = Plain { node: broker.node(both[0]), hang: AtomicUsize::new(0) };
     for n in 1..=10 {
         plain.publish(both[(n as usize + 1) % 2], &format!("{n}"), text(n)).await.unwrap();
@@ -87,13 +87,13 @@ async fn ten() -> (Arc<Memory>, Plain, [Origin; 2]) {
     (broker, plain, both)
 }
 
-async fn newest(plain: &Plain, of: Origin) -> Option<Bytes> {
+async fn newest(plain: &Plain, of: NodeId) -> Option<Bytes> {
     timeout(LONG, plain.newest(of)).await.expect("it does not wait for what is gone").unwrap()
 }
 
-async fn said(plain: &Plain, of: Origin, seq: u64) -> Vec<Bytes> {
+async fn said(plain: &Plain, of: NodeId, seq: u64) -> Vec<Bytes> {
     let incarnation = plain.bounds().await.unwrap().incarnation;
-    let said = plain.said_by(of, Position { incarnation, seq });
+    let said = plain.published_by(of, Position { incarnation, seq });
     timeout(LONG, said).await.expect("it does not wait for what is gone").unwrap()
 }
 
@@ -105,7 +105,7 @@ async fn the_newest_is_told_although_the_streams_last_messages_are_gone() {
     assert!([9, 10].iter().all(|seq| broker.lose(*seq)));
     assert_eq!((newest(&plain, one).await, newest(&plain, two).await), (Some(text(7)), Some(text(8))));
     assert_eq!(said(&plain, two, 4).await, [4, 6, 8].map(text));
-    assert_eq!(newest(&plain, Origin::random()).await, None);
+    assert_eq!(newest(&plain, NodeId::random()).await, None);
     (1..=8).for_each(|seq| assert!(broker.lose(seq)));
     assert_eq!(newest(&plain, one).await, None, "nothing is left");
     assert!(said(&plain, one, 1).await.is_empty());
@@ -132,6 +132,6 @@ async fn a_broker_that_goes_away_meanwhile_is_no_answer() {
     };
     let (newest, ()) = timeout(LONG, futures_util::future::join(asked, cut)).await.unwrap();
     assert!(matches!(newest, Err(TransportError::Away(_))), "{newest:?}");
-    let (said, seq) = (plain.said_by(one, Position::default()).now_or_never(), plain.bounds().await);
+    let (said, seq) = (plain.published_by(one, Position::default()).now_or_never(), plain.bounds().await);
     assert!(seq.is_err() && said.is_some_and(|said| said.is_err()));
 }

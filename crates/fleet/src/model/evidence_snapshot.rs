@@ -9,15 +9,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use fetchwise::evidence::Share;
+use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::journal::replication::{decode, encode};
 use fetchwise::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::model::intervals::{Intervals, count};
-use crate::model::links::{Kept, MAX_OF_ONE};
-use crate::transport::Position;
+use crate::model::links::{StoredLink, MAX_PER_NODE};
+use crate::model::position::Position;
 
 const MAGIC: [u8; 4] = *b"FWs\x1a";
 const MAJOR: u8 = 1;
@@ -32,11 +32,11 @@ const MAX_LINKS: usize = 8 << 20;
 /// The maximum length of the head in bytes.
 const MAX_HEAD: usize = 1 << 20;
 /// The maximum number of epochs of a snapshot. A node has one epoch, and one more for each restore from a backup.
-const MAX_HISTORIES: usize = 10_000;
+const MAX_EPOCHS: usize = 10_000;
 
 /// The head of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
+pub struct SnapshotHead {
     /// The current epoch and its base.
     pub epoch: u32,
     /// See `epoch`.
@@ -54,15 +54,15 @@ pub struct Head {
     pub forgot: BTreeSet<u64>,
     /// The link states that may still matter. They travel in a separate section.
     #[serde(skip)]
-    pub links: Vec<Kept>,
+    pub links: Vec<StoredLink>,
 }
 
 /// Returns the hash that identifies a domain forgotten up to a time.
-pub fn forgot(domain: &str, until: Timestamp) -> u64 {
+pub fn tombstone_hash(domain: &str, until: Timestamp) -> u64 {
     xxh3_64_with_seed(domain.as_bytes(), until.as_millis() as u64)
 }
 
-impl Head {
+impl SnapshotHead {
     /// Returns the stream position after which the missing positions were published.
     pub fn behind(&self) -> Position {
         Position { incarnation: self.incarnation, seq: self.seq }
@@ -81,7 +81,7 @@ impl Head {
 
 /// The note of a snapshot in the broker's listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Note {
+pub struct SnapshotNote {
     /// The current epoch.
     pub epoch: u32,
     /// The last position that the snapshot covers in this epoch.
@@ -92,7 +92,7 @@ pub struct Note {
 ///
 /// # Errors
 /// Returns errors of the compressor.
-pub fn pack(head: &Head, share: &Share) -> std::io::Result<Bytes> {
+pub fn pack(head: &SnapshotHead, share: &EvidenceSnapshot) -> std::io::Result<Bytes> {
     let (landmark_ms, half_life_ms, mut sections) = encode(share);
     if !head.links.is_empty() {
         sections.push((LINKS, serde_json::to_vec(&head.links)?));
@@ -123,12 +123,12 @@ pub fn pack(head: &Head, share: &Share) -> std::io::Result<Bytes> {
 ///
 /// # Errors
 /// Returns what is wrong with it.
-pub fn unpack(bytes: &[u8]) -> Result<(Head, Share), &'static str> {
+pub fn unpack(bytes: &[u8]) -> Result<(SnapshotHead, EvidenceSnapshot), &'static str> {
     unpack_within(bytes, u64::MAX)
 }
 
 /// Works like [`unpack`], for columns of at most `max_len` bytes.
-pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(Head, Share), &'static str> {
+pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(SnapshotHead, EvidenceSnapshot), &'static str> {
     let (rest, crc) = bytes.split_last_chunk().ok_or("it is cut off")?;
     if !rest.starts_with(&MAGIC) {
         return Err("it is no share");
@@ -148,13 +148,13 @@ pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(Head, Share), &'
     if raw_len > (frame.len() as u64).saturating_mul(MAX_RATIO).min(most) {
         return Err("it would grow too large");
     }
-    let mut head: Head = serde_json::from_slice(head).map_err(|_| "its head makes no sense")?;
+    let mut head: SnapshotHead = serde_json::from_slice(head).map_err(|_| "its head makes no sense")?;
     let raw_len = usize::try_from(raw_len).map_err(|_| "it would grow too large")?;
     let raw = zstd::bulk::decompress(frame, raw_len).map_err(|_| "its frame makes no sense")?;
     let (share, links) = sections(&raw).ok_or("its columns do not add up")?;
     if let Some(links) = links {
-        let rows = Some(links).filter(|links| links.len() <= MAX_LINKS).map(serde_json::from_slice::<Vec<Kept>>);
-        let rows = rows.and_then(Result::ok).filter(|rows| rows.len() <= MAX_OF_ONE);
+        let rows = Some(links).filter(|links| links.len() <= MAX_LINKS).map(serde_json::from_slice::<Vec<StoredLink>>);
+        let rows = rows.and_then(Result::ok).filter(|rows| rows.len() <= MAX_PER_NODE);
         head.links = rows.ok_or("its states of links make no sense")?;
     }
     Ok((head, share))
@@ -168,25 +168,25 @@ pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(Head, Share), &'
 ///
 /// # Errors
 /// Returns the condition that does not hold.
-pub fn believe(head: &Head, share: &Share, half_life_ms: u64, now: Option<Timestamp>) -> Result<(), &'static str> {
+pub fn validate(head: &SnapshotHead, share: &EvidenceSnapshot, half_life_ms: u64, now: Option<Timestamp>) -> Result<(), &'static str> {
     if head.half_life_ms != half_life_ms || share.half_life_ms().is_some_and(|ms| ms != half_life_ms) {
         return Err("its half-life is another one");
     }
-    if head.covers.len() > MAX_HISTORIES || !head.covers.contains_key(&head.epoch) {
+    if head.covers.len() > MAX_EPOCHS || !head.covers.contains_key(&head.epoch) {
         return Err("it does not say what it is of");
     }
     let latest = now.map_or(i64::MAX, |now| now.as_millis().saturating_add(MAX_AHEAD_MS));
     if share.as_of().as_millis() > latest {
         return Err("it is of a time to come");
     }
-    if !share.is_of(head.positions(), Timestamp::from_millis(latest)) {
+    if !share.is_plausible_for(head.positions(), Timestamp::from_millis(latest)) {
         return Err("it weighs more than its attempts can");
     }
     Ok(())
 }
 
 /// Splits the raw bytes into the columns and the section with link states.
-fn sections(raw: &[u8]) -> Option<(Share, Option<&[u8]>)> {
+fn sections(raw: &[u8]) -> Option<(EvidenceSnapshot, Option<&[u8]>)> {
     let (landmark_ms, rest) = raw.split_first_chunk()?;
     let (half_life_ms, mut rest) = rest.split_first_chunk()?;
     let mut sections = Vec::new();

@@ -8,11 +8,11 @@
 //! Must not know: where snapshots are stored.
 
 use bytes::Bytes;
-use fetchwise::evidence::Share;
+use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::time::Timestamp;
 
 use crate::model::evidence_snapshot;
-use crate::model::evidence_snapshot::Head;
+use crate::model::evidence_snapshot::SnapshotHead;
 
 /// The maximum length of a global snapshot in bytes.
 pub const MAX_BYTES: usize = (1 << 20) - 4096;
@@ -23,8 +23,8 @@ const MAX_RAW: u64 = 8 << 20;
 ///
 /// # Errors
 /// Returns errors of the compressor.
-pub fn pack(head: &Head, share: &Share) -> std::io::Result<Bytes> {
-    let mut general = share.general();
+pub fn pack(head: &SnapshotHead, share: &EvidenceSnapshot) -> std::io::Result<Bytes> {
+    let mut general = share.global_part();
     loop {
         let packed = evidence_snapshot::pack(head, &general)?;
         // The length of the columns follows the length of the head.
@@ -40,14 +40,14 @@ pub fn pack(head: &Head, share: &Share) -> std::io::Result<Bytes> {
 ///
 /// # Errors
 /// Returns what is wrong with it.
-pub fn unpack(bytes: &[u8], half_life_ms: u64, at: Timestamp) -> Result<(Head, Share), &'static str> {
+pub fn unpack(bytes: &[u8], half_life_ms: u64, at: Timestamp) -> Result<(SnapshotHead, EvidenceSnapshot), &'static str> {
     if bytes.len() > MAX_BYTES {
         return Err("it is too long");
     }
     let (head, share) = evidence_snapshot::unpack_within(bytes, MAX_RAW)?;
-    if !share.is_general() {
+    if !share.is_global() {
         return Err("it has more in it than belongs to no one site");
     }
-    evidence_snapshot::believe(&head, &share, half_life_ms, Some(at))?;
+    evidence_snapshot::validate(&head, &share, half_life_ms, Some(at))?;
     Ok((head, share))
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The values that a node reports every few seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Presence {
+pub struct Heartbeat {
     /// The epoch of its log.
     pub epoch: u32,
     /// The last position before this epoch.
@@ -33,7 +33,7 @@ pub struct Presence {
     pub place: String,
 }
 
-impl Presence {
+impl Heartbeat {
     /// Encodes the heartbeat as a cell's value.
     pub fn encode(&self) -> Bytes {
         // Numbers and texts always serialise.

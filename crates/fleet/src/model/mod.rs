@@ -14,5 +14,6 @@ pub mod node_id;
 pub mod options;
 pub mod outliers;
 pub mod peer_state;
+pub mod position;
 pub mod rendezvous;
 pub mod status;

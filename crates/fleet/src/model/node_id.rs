@@ -13,14 +13,14 @@ use uuid::Uuid;
 ///
 /// It is printed as 32 hexadecimal digits, as in the broker's subjects and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Origin(Uuid);
+pub struct NodeId(Uuid);
 
 /// A text that is not a valid node id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no node: 32 hexadecimal digits do, as `fetchwise fleet status` prints them")]
-pub struct BadOrigin(String);
+pub struct InvalidNodeId(String);
 
-impl Origin {
+impl NodeId {
     /// Creates a new random id.
     pub fn random() -> Self {
         Self(Uuid::new_v4())
@@ -37,17 +37,17 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::LowerHex::fmt(self.0.as_simple(), f)
     }
 }
 
-impl FromStr for Origin {
-    type Err = BadOrigin;
+impl FromStr for NodeId {
+    type Err = InvalidNodeId;
 
-    fn from_str(text: &str) -> Result<Self, BadOrigin> {
-        Uuid::try_parse(text).map(Self).map_err(|_| BadOrigin(text.chars().take(64).collect()))
+    fn from_str(text: &str) -> Result<Self, InvalidNodeId> {
+        Uuid::try_parse(text).map(Self).map_err(|_| InvalidNodeId(text.chars().take(64).collect()))
     }
 }
 
@@ -57,9 +57,9 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_read() {
-        let origin = Origin::random();
-        assert_eq!(origin.to_string().len(), 32);
-        assert_eq!(origin.to_string().parse(), Ok(origin));
-        assert!("nobody".parse::<Origin>().is_err());
+        let node_id = NodeId::random();
+        assert_eq!(node_id.to_string().len(), 32);
+        assert_eq!(node_id.to_string().parse(), Ok(node_id));
+        assert!("nobody".parse::<NodeId>().is_err());
     }
 }

@@ -74,36 +74,36 @@ pub struct Timing {
     /// The delay until a block is published.
     pub urgent: Duration,
     /// The interval between heartbeats.
-    pub presence: Duration,
+    pub heartbeat: Duration,
     /// The time without a heartbeat after which a node counts as gone.
     pub lease: Duration,
     /// The time for which a position is missing before it is requested.
-    pub hole: Duration,
+    pub gap: Duration,
     /// The maximum interval between requests for the same gap. The interval doubles with each request.
-    pub max_want: Duration,
+    pub max_request_interval: Duration,
     /// The time without a message after which a reader checks the stream.
     pub silence: Duration,
     /// The interval between checks for gaps and for the end of the stream.
-    pub look: Duration,
+    pub check: Duration,
     /// The interval at which the tables of nodes, exclusions and tombstones are read.
     pub tables: Duration,
     /// The maximum interval between evidence snapshots.
-    pub share_every: Duration,
+    pub snapshot_interval: Duration,
     /// The maximum number of positions between evidence snapshots.
-    pub share_after: u64,
+    pub snapshot_after: u64,
     /// The maximum number of records of `peers/` between its snapshots.
-    pub keep_after: u64,
+    pub store_snapshot_after: u64,
     /// The maximum number of bytes of `peers/` between its snapshots.
-    pub keep_bytes: u64,
+    pub store_snapshot_bytes: u64,
     /// The time without a heartbeat after which a node counts as closed.
     pub close: Duration,
     /// The time after its last heartbeat for which a node still owns sites.
     pub owner: Duration,
     /// In scope `own`: the minimum interval between global snapshots.
-    pub general: Duration,
+    pub global_min_interval: Duration,
     /// In scope `own`: the maximum interval between global snapshots. An unchanged snapshot is published again because
     /// a broker may have lost it.
-    pub general_again: Duration,
+    pub global_max_interval: Duration,
 }
 
 impl Default for Timing {
@@ -111,21 +111,21 @@ impl Default for Timing {
         Self {
             batch: Duration::from_secs(1),
             urgent: Duration::from_millis(20),
-            presence: Duration::from_secs(10),
+            heartbeat: Duration::from_secs(10),
             lease: Duration::from_secs(30),
-            hole: Duration::from_secs(5),
-            max_want: Duration::from_secs(600),
+            gap: Duration::from_secs(5),
+            max_request_interval: Duration::from_secs(600),
             silence: Duration::from_secs(2),
-            look: Duration::from_secs(1),
+            check: Duration::from_secs(1),
             tables: Duration::from_secs(5),
-            share_every: Duration::from_secs(86_400),
-            share_after: 1_000_000,
-            keep_after: 100_000,
-            keep_bytes: 256 << 20,
+            snapshot_interval: Duration::from_secs(86_400),
+            snapshot_after: 1_000_000,
+            store_snapshot_after: 100_000,
+            store_snapshot_bytes: 256 << 20,
             close: Duration::from_secs(30 * 86_400),
             owner: Duration::from_secs(600),
-            general: Duration::from_secs(300),
-            general_again: Duration::from_secs(3600),
+            global_min_interval: Duration::from_secs(300),
+            global_max_interval: Duration::from_secs(3600),
         }
     }
 }
@@ -135,18 +135,18 @@ impl Default for Timing {
 #[non_exhaustive]
 pub struct Limits {
     /// The maximum rate of attempts per second in the long run, by the broker's clock.
-    pub facts_per_s: f64,
+    pub attempts_per_s: f64,
     /// The maximum burst of attempts. A node that was away sends up to a million at once when it is back.
-    pub facts_at_once: f64,
+    pub attempt_burst: f64,
     /// The maximum rate of new keys per second.
-    pub keys_per_s: f64,
+    pub new_keys_per_s: f64,
     /// The maximum burst of new keys.
-    pub keys_at_once: f64,
+    pub new_key_burst: f64,
     /// The maximum memory for waiting messages, in bytes. Further messages are requested again when there is room.
     pub waiting_bytes: usize,
     /// In scope `own`: the maximum memory for the global snapshots of all nodes, in bytes. Those of further nodes are
     /// refused.
-    pub general_bytes: usize,
+    pub max_global_bytes: usize,
     /// The approximate maximum size of the evidence of all peers in a snapshot of `peers/`, in bytes. All of it is in
     /// memory at once while the snapshot is taken. Evidence beyond the limit is mixed. To drop one node of a mix, the
     /// snapshots of all of its nodes are fetched again.
@@ -156,12 +156,12 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            facts_per_s: 2000.0,
-            facts_at_once: 1e6,
-            keys_per_s: 200.0,
-            keys_at_once: 1e6,
+            attempts_per_s: 2000.0,
+            attempt_burst: 1e6,
+            new_keys_per_s: 200.0,
+            new_key_burst: 1e6,
             waiting_bytes: 64 << 20,
-            general_bytes: 256 << 20,
+            max_global_bytes: 256 << 20,
             max_snapshot_bytes: 8 << 30,
         }
     }

@@ -6,14 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 
 /// The minimum distance, in standard deviations, at which a node is reported.
 pub const SIGMA: f64 = 5.0;
 /// The minimum number of attempts of a node at a site, by one fetcher. The others need twice as many.
-const ATTEMPTS_MIN: f64 = 5.0;
+const MIN_ATTEMPTS: f64 = 5.0;
 /// The difference of a success rate that is normal between honest nodes. Hour, address and section of a site all vary.
-const HONEST: f64 = 0.1;
+const NORMAL_DIFFERENCE: f64 = 0.1;
 /// The number of sites reported per node.
 const SITES: usize = 5;
 
@@ -38,7 +38,7 @@ impl Rate {
 /// A site at which a node differs, and by how much.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Difference {
+pub struct RateDifference {
     /// The domain.
     pub domain: String,
     /// The fetcher.
@@ -56,40 +56,40 @@ pub struct Difference {
 /// A node that differs from the others.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Suspect {
+pub struct Outlier {
     /// Its id.
-    pub origin: Origin,
+    pub node_id: NodeId,
     /// The distance, in standard deviations of chance and normal differences.
     pub sigma: f64,
     /// The number of sites on which it was compared, counted per fetcher.
     pub sites: usize,
     /// The sites on which it differs most, in descending order.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<RateDifference>,
 }
 
 /// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Comparison {
+pub struct OutlierReport {
     /// The number of nodes with attempts. With fewer than three nobody can tell which one is wrong, so none is
     /// reported.
     pub nodes: usize,
     /// The number of sites with attempts of at least two nodes, counted per fetcher.
     pub shared_sites: usize,
     /// The outliers, the farthest first.
-    pub suspects: Vec<Suspect>,
+    pub outliers: Vec<Outlier>,
 }
 
 /// A collector of attempts of many nodes. Memory: some hundred bytes per node, site and fetcher.
 #[derive(Clone, Debug, Default)]
-pub struct Compare {
-    sites: HashMap<(String, String), BTreeMap<Origin, Rate>>,
-    nodes: BTreeSet<Origin>,
+pub struct OutlierDetector {
+    sites: HashMap<(String, String), BTreeMap<NodeId, Rate>>,
+    nodes: BTreeSet<NodeId>,
 }
 
-impl Compare {
+impl OutlierDetector {
     /// Counts an attempt.
-    pub fn observe(&mut self, node: Origin, domain: &str, fetcher: &str, success: bool) {
+    pub fn observe(&mut self, node: NodeId, domain: &str, fetcher: &str, success: bool) {
         self.nodes.insert(node);
         let site = self.sites.entry((domain.to_owned(), fetcher.to_owned())).or_default();
         site.entry(node).or_default().add(Rate { attempts: 1, success: u64::from(success) });
@@ -97,38 +97,38 @@ impl Compare {
 
     /// Compares each node with all others. The farthest outlier is reported first and ignored after that, so a liar
     /// makes no honest node suspicious.
-    pub fn compare(&self) -> Comparison {
+    pub fn compare(&self) -> OutlierReport {
         let shared_sites = self.sites.values().filter(|rates| rates.len() > 1).count();
         let mut left = self.nodes.clone();
-        let mut suspects = Vec::new();
+        let mut outliers = Vec::new();
         while left.len() > 2 {
-            let all = left.iter().filter_map(|node| self.look(*node, &left));
+            let all = left.iter().filter_map(|node| self.distance_of(*node, &left));
             let Some(worst) = all.max_by(|a, b| a.sigma.total_cmp(&b.sigma)) else { break };
             if worst.sigma <= SIGMA {
                 break;
             }
-            left.remove(&worst.origin);
-            suspects.push(worst);
+            left.remove(&worst.node_id);
+            outliers.push(worst);
         }
-        suspects.sort_by(|a, b| b.sigma.total_cmp(&a.sigma));
-        Comparison { nodes: self.nodes.len(), shared_sites, suspects }
+        outliers.sort_by(|a, b| b.sigma.total_cmp(&a.sigma));
+        OutlierReport { nodes: self.nodes.len(), shared_sites, outliers }
     }
 
     /// Returns the distance of a node from the nodes in `left`; none if they share no site with enough attempts.
-    fn look(&self, node: Origin, left: &BTreeSet<Origin>) -> Option<Suspect> {
-        let mut found: Vec<(f64, Difference)> = Vec::new();
+    fn distance_of(&self, node: NodeId, left: &BTreeSet<NodeId>) -> Option<Outlier> {
+        let mut found: Vec<(f64, RateDifference)> = Vec::new();
         for ((domain, fetcher), rates) in &self.sites {
             let Some(own) = rates.get(&node).copied() else { continue };
             let mut others = Rate::default();
             rates.iter().filter(|(by, _)| **by != node && left.contains(by)).for_each(|(_, rate)| others.add(*rate));
             let (n, m) = (own.attempts as f64, others.attempts as f64);
-            if n < ATTEMPTS_MIN || m < 2.0 * ATTEMPTS_MIN {
+            if n < MIN_ATTEMPTS || m < 2.0 * MIN_ATTEMPTS {
                 continue;
             }
             let both = ((own.success + others.success) as f64 + 1.0) / (n + m + 2.0);
-            let variance = both * (1.0 - both) * (1.0 / n + 1.0 / m) + HONEST * HONEST;
+            let variance = both * (1.0 - both) * (1.0 / n + 1.0 / m) + NORMAL_DIFFERENCE * NORMAL_DIFFERENCE;
             let square = (own.of() - others.of()).powi(2) / variance;
-            let difference = Difference {
+            let difference = RateDifference {
                 domain: domain.clone(),
                 fetcher: fetcher.clone(),
                 attempts: own.attempts,
@@ -149,7 +149,7 @@ impl Compare {
         let sum: f64 = found.iter().map(|(square, _)| square).sum();
         let (sigma, sites) = (sigma(sum, found.len() as f64), found.len());
         let differences = found.into_iter().take(SITES).map(|(_, difference)| difference).collect();
-        Some(Suspect { origin: node, sigma, sites, differences })
+        Some(Outlier { node_id: node, sigma, sites, differences })
     }
 }
 
@@ -164,14 +164,14 @@ fn sigma(sum: f64, sites: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn node(n: u8) -> Origin {
-        Origin::from_bytes([n; 16])
+    fn node(n: u8) -> NodeId {
+        NodeId::from_bytes([n; 16])
     }
 
     /// Pseudo-random numbers from 0 to 1.
-    struct Luck(u64);
+    struct Rng(u64);
 
-    impl Luck {
+    impl Rng {
         fn next(&mut self) -> f64 {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (self.0 >> 11) as f64 / (1u64 << 53) as f64
@@ -180,8 +180,8 @@ mod tests {
 
     /// Simulates `nodes` nodes at 40 sites with different rates; `liars` report the opposite. Each node's view of a
     /// site is off by up to `off`.
-    fn town(nodes: u8, liars: &[u8], attempts: usize, off: f64, seed: u64) -> Comparison {
-        let (mut luck, mut compare) = (Luck(seed), Compare::default());
+    fn simulate(nodes: u8, liars: &[u8], attempts: usize, off: f64, seed: u64) -> OutlierReport {
+        let (mut luck, mut compare) = (Rng(seed), OutlierDetector::default());
         for site in 0..40 {
             let rate = luck.next();
             for n in 1..=nodes {
@@ -198,23 +198,23 @@ mod tests {
     #[test]
     fn a_liar_is_named_and_nobody_else() {
         for seed in 0..40 {
-            let found = town(10, &[4], 20, 0.1, seed);
+            let found = simulate(10, &[4], 20, 0.1, seed);
             assert_eq!((found.nodes, found.shared_sites), (10, 40));
-            let named: Vec<Origin> = found.suspects.iter().map(|suspect| suspect.origin).collect();
+            let named: Vec<NodeId> = found.outliers.iter().map(|suspect| suspect.node_id).collect();
             assert_eq!(named, [node(4)], "{found:?}");
-            let first = &found.suspects[0].differences[0];
+            let first = &found.outliers[0].differences[0];
             assert!((first.success_rate - first.others_success_rate).abs() > 0.5 && first.attempts == 20, "{first:?}");
-            let found = town(3, &[2], 20, 0.1, seed);
-            assert_eq!(found.suspects.first().map(|suspect| suspect.origin), Some(node(2)), "one of three: {found:?}");
-            assert_eq!(found.suspects.len(), 1);
+            let found = simulate(3, &[2], 20, 0.1, seed);
+            assert_eq!(found.outliers.first().map(|suspect| suspect.node_id), Some(node(2)), "one of three: {found:?}");
+            assert_eq!(found.outliers.len(), 1);
         }
     }
 
     #[test]
     fn two_liars_among_ten_are_both_named() {
         for seed in 0..40 {
-            let found = town(10, &[1, 9], 20, 0.05, seed);
-            let named: BTreeSet<Origin> = found.suspects.iter().map(|suspect| suspect.origin).collect();
+            let found = simulate(10, &[1, 9], 20, 0.05, seed);
+            let named: BTreeSet<NodeId> = found.outliers.iter().map(|suspect| suspect.node_id).collect();
             assert_eq!(named, BTreeSet::from([node(1), node(9)]));
         }
     }
@@ -222,14 +222,14 @@ mod tests {
     #[test]
     fn honest_nodes_that_see_somewhat_different_sites_are_not_named() {
         for seed in 0..40 {
-            assert_eq!(town(10, &[], 50, 0.1, seed).suspects, []);
-            assert_eq!(town(3, &[], 5, 0.1, seed).suspects, []);
+            assert_eq!(simulate(10, &[], 50, 0.1, seed).outliers, []);
+            assert_eq!(simulate(3, &[], 5, 0.1, seed).outliers, []);
         }
     }
 
     #[test]
     fn of_two_nobody_can_say_who_is_wrong() {
-        assert_eq!(town(2, &[1], 50, 0.0, 1).suspects, []);
-        assert_eq!(Compare::default().compare(), Comparison::default());
+        assert_eq!(simulate(2, &[1], 50, 0.0, 1).outliers, []);
+        assert_eq!(OutlierDetector::default().compare(), OutlierReport::default());
     }
 }

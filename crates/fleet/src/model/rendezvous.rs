@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 
 /// Returns the node that owns a site; none without nodes. All callers with the same nodes get the same result.
 ///
@@ -13,7 +13,7 @@ use crate::model::node_id::Origin;
 /// let nodes = [NodeId::from_bytes([1; 16]), NodeId::from_bytes([2; 16])];
 /// assert_eq!(owner("example.org", &nodes), owner("example.org", &[nodes[1], nodes[0]]));
 /// ```
-pub fn owner(site: &str, nodes: &[Origin]) -> Option<Origin> {
+pub fn owner(site: &str, nodes: &[NodeId]) -> Option<NodeId> {
     owner_of_hash(hash_of(site), nodes)
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn hash_of(site: &str) -> u64 {
 }
 
 /// Works like [`owner`], given the hash of the site.
-pub(crate) fn owner_of_hash(seed: u64, nodes: &[Origin]) -> Option<Origin> {
+pub(crate) fn owner_of_hash(seed: u64, nodes: &[NodeId]) -> Option<NodeId> {
     nodes.iter().copied().max_by_key(|node| (xxh3_64_with_seed(node.as_bytes(), seed), *node))
 }
 
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn a_node_that_leaves_moves_its_own_sites_only_and_each_has_about_as_many() {
-        let nodes: Vec<Origin> = (0..10).map(|n| Origin::from_bytes([n * 7 + 1; 16])).collect();
+        let nodes: Vec<NodeId> = (0..10).map(|n| NodeId::from_bytes([n * 7 + 1; 16])).collect();
         let (mut counts, mut moved) = ([0usize; 10], 0);
         for n in 0..20_000 {
             let site = format!("site{n}.example");

@@ -7,38 +7,38 @@ use futures_util::StreamExt;
 use tokio::task::JoinHandle;
 
 use crate::error::FleetError;
-use crate::node::read_task::Reads;
+use crate::node::read_task::ReadTask;
 
-impl Reads {
+impl ReadTask {
     /// Reads until it has to start over.
-    pub(super) async fn read_generals(&mut self, keeping: &mut Option<JoinHandle<()>>) -> Result<(), FleetError> {
+    pub(super) async fn read_global_snapshots(&mut self, snapshot_task: &mut Option<JoinHandle<()>>) -> Result<(), FleetError> {
         let transport = Arc::clone(&self.transport);
         // Exclusions and tombstones are read before any snapshot is applied.
-        self.look().await?;
-        let mut came = transport.generals();
+        self.check().await?;
+        let mut came = transport.global_snapshots();
         let mut stopped = self.stopped.clone();
-        let mut look = tokio::time::interval(self.options.timing.look);
+        let mut look = tokio::time::interval(self.options.timing.check);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         self.consumer.must_reopen = false;
         loop {
             tokio::select! {
                 biased;
                 _ = stopped.changed() => return Ok(()),
-                ask = self.told.recv() => if !self.answer(ask).await {
+                command = self.commands.recv() => if !self.handle(command).await {
                     return Ok(());
                 },
                 _ = look.tick() => {
-                    self.heed_own()?;
-                    self.look().await?;
+                    self.follow_own_epoch()?;
+                    self.check().await?;
                     if std::mem::take(&mut self.consumer.has_learned_past) {
-                        self.shared.past_is_known.store(true, Ordering::Relaxed);
+                        self.shared.has_learned_past.store(true, Ordering::Relaxed);
                     }
-                    self.keep(keeping);
+                    self.start_snapshot(snapshot_task);
                 }
                 came = came.next() => match came {
                     Some(came) => {
-                        if self.consumer.general(came?).await? {
-                            self.shared.general_is_wanted.store(true, Ordering::Relaxed);
+                        if self.consumer.apply_global(came?).await? {
+                            self.shared.global_is_lost.store(true, Ordering::Relaxed);
                         }
                     }
                     None => return Ok(()),

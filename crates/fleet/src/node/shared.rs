@@ -7,45 +7,45 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::error::FleetError;
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 use crate::model::status::{Counts, Status};
 
 /// The delay before a failed task tries again.
-pub(super) const AGAIN: Duration = Duration::from_millis(500);
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// The maximum time for the last heartbeat.
-pub(super) const LAST_WORD: Duration = Duration::from_secs(2);
+pub(super) const LAST_HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The capacity of the command queue.
-pub(super) const WAITING: usize = 16;
+pub(super) const COMMAND_QUEUE_LEN: usize = 16;
 
 /// Whether tasks are to end, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum StopMode {
     /// Not yet.
     No,
     /// At their next step.
     Now,
     /// After a last heartbeat, if the broker responds soon.
-    Saying,
+    WithHeartbeat,
 }
 
 /// A command to a task.
-pub(super) enum Ask {
+pub(super) enum Command {
     /// Publish everything and an evidence snapshot.
     Leave(oneshot::Sender<Result<(), FleetError>>),
     /// Accept a node that was set aside.
-    Hear(Origin, oneshot::Sender<Result<(), FleetError>>),
+    Readmit(NodeId, oneshot::Sender<Result<(), FleetError>>),
 }
 
 /// The state that the tasks share with each other and the handle.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedState {
     pub(super) status: Mutex<Status>,
-    pub(super) nodes: Mutex<Vec<Origin>>,
+    pub(super) nodes: Mutex<Vec<NodeId>>,
     pub(super) published: Mutex<Counts>,
     /// Whether the broker has lost the global snapshots.
-    pub(super) general_is_wanted: AtomicBool,
+    pub(super) global_is_lost: AtomicBool,
     /// Whether attempts that the node's own log has lost were learned again. They belong into the global snapshot.
-    pub(super) past_is_known: AtomicBool,
+    pub(super) has_learned_past: AtomicBool,
 }
 
 pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -13,18 +13,18 @@ use fetchwise::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 
 /// The maximum length of a pause.
 pub const MAX_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time after which an unfinished trial is over.
 pub const MAX_TRIAL: Duration = Duration::from_secs(600);
 /// The minimum length of a shared pause. Shorter ones would be over before all nodes know them.
-pub const SHARED_FROM: Duration = Duration::from_secs(60);
+pub const MIN_SHARED_PAUSE: Duration = Duration::from_secs(60);
 /// The window after a pause within which a node that is cut off tries the host.
-const OWN_WITHIN: Duration = Duration::from_secs(60);
+const OFFLINE_TRIAL_WINDOW: Duration = Duration::from_secs(60);
 /// The maximum number of accepted pauses per node and hour.
-pub const PAUSES_AN_HOUR: usize = 100;
+pub const MAX_PAUSES_PER_HOUR: usize = 100;
 const HOUR: Duration = Duration::from_secs(3600);
 /// The maximum length of a cell in bytes.
 const MAX_CELL: usize = 1024;
@@ -41,13 +41,13 @@ pub struct HostState {
     /// The number of consecutive pauses of the host.
     pub level: u8,
     /// The writer.
-    pub by: Origin,
+    pub by: NodeId,
 }
 
 /// A cell on the wire.
 #[derive(Serialize, Deserialize)]
-struct Wire {
-    state: Word,
+struct CellJson {
+    state: CellKind,
     until: i64,
     at: i64,
     level: u8,
@@ -56,7 +56,7 @@ struct Wire {
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Word {
+enum CellKind {
     Paused,
     Trial,
 }
@@ -64,8 +64,8 @@ enum Word {
 impl HostState {
     /// Encodes the state as JSON, with times in milliseconds.
     pub fn encode(&self) -> Vec<u8> {
-        let wire = Wire {
-            state: if self.is_trial { Word::Trial } else { Word::Paused },
+        let wire = CellJson {
+            state: if self.is_trial { CellKind::Trial } else { CellKind::Paused },
             until: self.until.as_millis(),
             at: self.at.as_millis(),
             level: self.level,
@@ -79,9 +79,9 @@ impl HostState {
         if bytes.len() > MAX_CELL {
             return None;
         }
-        let wire: Wire = serde_json::from_slice(bytes).ok()?;
+        let wire: CellJson = serde_json::from_slice(bytes).ok()?;
         Some(Self {
-            is_trial: wire.state == Word::Trial,
+            is_trial: wire.state == CellKind::Trial,
             until: Timestamp::from_millis(wire.until),
             at: Timestamp::from_millis(wire.at),
             level: wire.level.min(MAX_RISK_LEVEL),
@@ -100,7 +100,7 @@ impl HostState {
 
 /// A cell as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct CellVersion {
     /// Its state.
     pub state: HostState,
     /// The time at which the broker stored it.
@@ -109,7 +109,7 @@ pub struct Seen {
     pub revision: u64,
 }
 
-impl Seen {
+impl CellVersion {
     /// Returns the end of the state.
     pub fn end(&self) -> Timestamp {
         self.state.end(self.stored)
@@ -117,7 +117,7 @@ impl Seen {
 }
 
 /// Returns the new cell when `by` pauses the host at `at` until `until`; none if the current cell lasts long enough.
-pub fn paused(seen: Option<&Seen>, until: Timestamp, at: Timestamp, by: Origin) -> Option<HostState> {
+pub fn paused(seen: Option<&CellVersion>, until: Timestamp, at: Timestamp, by: NodeId) -> Option<HostState> {
     let until = until.min(at.saturating_add(MAX_PAUSE));
     let pause = |level: u8| Some(HostState { is_trial: false, until, at, level: level.min(MAX_RISK_LEVEL), by });
     let Some(seen) = seen else { return pause(1) };
@@ -140,44 +140,44 @@ pub enum Claim {
     /// No node may try it before then.
     NotBefore(Timestamp),
     /// The node that swaps in this state.
-    Take(HostState),
+    Swap(HostState),
 }
 
 /// Returns what a node has to do to try the host at `now`.
-pub fn claim(seen: &Seen, now: Timestamp, by: Origin) -> Claim {
+pub fn claim(seen: &CellVersion, now: Timestamp, by: NodeId) -> Claim {
     let end = seen.end();
     if end > now {
         let is_mine = seen.state.is_trial && seen.state.by == by;
         return if is_mine { Claim::Mine } else { Claim::NotBefore(end) };
     }
     let until = now.saturating_add(MAX_TRIAL);
-    Claim::Take(HostState { is_trial: true, until, at: now, level: seen.state.level, by })
+    Claim::Swap(HostState { is_trial: true, until, at: now, level: seen.state.level, by })
 }
 
 /// Returns the time at which a node that is cut off may try the host once. It is different for each node, within the
 /// minute after the pause.
-pub fn own_moment(own: Origin, domain: &str, ended: Timestamp) -> Timestamp {
+pub fn offline_trial_time(own: NodeId, domain: &str, ended: Timestamp) -> Timestamp {
     let mut bytes = own.as_bytes().to_vec();
     bytes.extend_from_slice(&ended.as_millis().to_le_bytes());
     bytes.extend_from_slice(domain.as_bytes());
-    let within = u64::try_from(OWN_WITHIN.as_millis()).unwrap_or(u64::MAX);
+    let within = u64::try_from(OFFLINE_TRIAL_WINDOW.as_millis()).unwrap_or(u64::MAX);
     ended.saturating_add(Duration::from_millis(xxh3_64(&bytes) % within))
 }
 
 /// The quota of accepted pauses per node.
 #[derive(Debug, Default)]
-pub struct Budget {
-    by: HashMap<Origin, VecDeque<Timestamp>>,
+pub struct PauseQuota {
+    by: HashMap<NodeId, VecDeque<Timestamp>>,
 }
 
-impl Budget {
+impl PauseQuota {
     /// Returns whether another pause of that node is accepted, which was stored at `at`.
-    pub fn spend(&mut self, by: Origin, at: Timestamp) -> bool {
+    pub fn spend(&mut self, by: NodeId, at: Timestamp) -> bool {
         let spent = self.by.entry(by).or_default();
         while spent.front().is_some_and(|first| at.since(*first) >= HOUR) {
             spent.pop_front();
         }
-        if spent.len() >= PAUSES_AN_HOUR {
+        if spent.len() >= MAX_PAUSES_PER_HOUR {
             return false;
         }
         spent.push_back(at);
@@ -210,15 +210,15 @@ mod tests {
         NOW.saturating_add(Duration::from_secs(seconds))
     }
 
-    fn nobody(n: u8) -> Origin {
-        Origin::from_bytes([n; 16])
+    fn nobody(n: u8) -> NodeId {
+        NodeId::from_bytes([n; 16])
     }
 
     #[test]
     fn a_pause_rises_a_level_when_its_trial_is_blocked_and_only_then() {
         let (a, b) = (nobody(1), nobody(2));
         let first = paused(None, after(600), NOW, a).unwrap();
-        let seen = |state, revision| Seen { state, stored: NOW, revision };
+        let seen = |state, revision| CellVersion { state, stored: NOW, revision };
         assert_eq!(paused(Some(&seen(first, 1)), after(600), NOW, b), None, "the same, by another");
         assert_eq!(
             paused(Some(&seen(first, 1)), after(900), NOW, b).unwrap().level,
@@ -226,23 +226,23 @@ mod tests {
             "a longer one of the same event"
         );
         assert_eq!(claim(&seen(first, 1), after(599), b), Claim::NotBefore(after(600)));
-        let Claim::Take(trial) = claim(&seen(first, 1), after(600), b) else { panic!("it is over") };
-        let trial = Seen { state: trial, stored: after(600), revision: 2 };
+        let Claim::Swap(trial) = claim(&seen(first, 1), after(600), b) else { panic!("it is over") };
+        let trial = CellVersion { state: trial, stored: after(600), revision: 2 };
         assert_eq!(claim(&trial, after(601), b), Claim::Mine);
         assert_eq!(claim(&trial, after(601), a), Claim::NotBefore(after(1200)));
         assert_eq!(paused(Some(&trial), after(1800), after(602), a), None, "whoever tries it out decides");
         assert_eq!(paused(Some(&trial), after(1800), after(602), b).unwrap().level, 2);
-        assert!(matches!(claim(&trial, after(1200), a), Claim::Take(_)), "a trial that nobody heard of again");
+        assert!(matches!(claim(&trial, after(1200), a), Claim::Swap(_)), "a trial that nobody heard of again");
     }
 
     #[test]
     fn who_pauses_the_world_is_believed_a_hundred_times_an_hour() {
-        let mut budget = Budget::default();
-        let believed = (0..1000).filter(|second| budget.spend(nobody(1), after(*second))).count();
-        assert_eq!(believed, PAUSES_AN_HOUR);
-        assert!(budget.spend(nobody(2), after(1000)), "another one is another matter");
-        assert!(!budget.spend(nobody(1), after(3599)));
-        assert!(budget.spend(nobody(1), after(3600)));
+        let mut quota = PauseQuota::default();
+        let believed = (0..1000).filter(|second| quota.spend(nobody(1), after(*second))).count();
+        assert_eq!(believed, MAX_PAUSES_PER_HOUR);
+        assert!(quota.spend(nobody(2), after(1000)), "another one is another matter");
+        assert!(!quota.spend(nobody(1), after(3599)));
+        assert!(quota.spend(nobody(1), after(3600)));
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
     proptest! {
         #[test]
         fn of_one_pause_one_tries_it_out(acts in prop::collection::vec(does(), 1..80)) {
-            let (mut cell, mut revision, mut now): (Option<Seen>, u64, u64) = (None, 0, 0);
+            let (mut cell, mut revision, mut now): (Option<CellVersion>, u64, u64) = (None, 0, 0);
             let mut trial_until: Option<(u8, u64)> = None;
             for act in acts {
                 let put = match act {
@@ -299,7 +299,7 @@ mod tests {
                         state
                     }
                     Does::Try(who) => match cell.as_ref().map(|seen| claim(seen, after(now), nobody(who))) {
-                        Some(Claim::Take(state)) => {
+                        Some(Claim::Swap(state)) => {
                             prop_assert!(trial_until.is_none_or(|(_, until)| until <= now), "two trials at once");
                             trial_until = Some((who, now + MAX_TRIAL.as_secs()));
                             Some(state)
@@ -319,7 +319,7 @@ mod tests {
                 };
                 if let Some(state) = put {
                     revision += 1;
-                    cell = Some(Seen { state, stored: after(now), revision });
+                    cell = Some(CellVersion { state, stored: after(now), revision });
                 }
             }
         }
@@ -344,7 +344,7 @@ mod tests {
 
         #[test]
         fn who_is_cut_off_tries_it_within_a_minute(own in any::<[u8; 16]>(), domain in ".{0,20}") {
-            let moment = own_moment(Origin::from_bytes(own), &domain, NOW);
+            let moment = offline_trial_time(NodeId::from_bytes(own), &domain, NOW);
             prop_assert!(moment >= NOW && moment < after(60));
         }
     }

@@ -1,56 +1,57 @@
 //! Visitors of a fold: they pass evidence to a selector, to a separate evidence table, or to a list.
 
+use fetchwise::selector::replication::Replication;
 use fetchwise::attempt::Hint;
-use fetchwise::evidence::{Fact, Share};
+use fetchwise::evidence::{RemoteAttempt, EvidenceSnapshot};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 
-use super::fold::Learns;
-use crate::model::node_id::Origin;
+use super::fold::FoldVisitor;
+use crate::model::node_id::NodeId;
 
 /// A visitor that teaches a selector.
-pub(super) struct Teaches<'s> {
+pub(super) struct SelectorSink<'s> {
     pub(super) selector: &'s Selector,
 }
 
-impl Learns for Teaches<'_> {
-    fn share(&mut self, _: &[Origin], share: &Share) {
-        self.selector.take_share(share);
+impl FoldVisitor for SelectorSink<'_> {
+    fn visit_snapshot(&mut self, _: &[NodeId], share: &EvidenceSnapshot) {
+        self.selector.add_snapshot(share);
     }
 
-    fn fact(&mut self, _: Origin, fact: &Fact<'_>) {
-        self.selector.learn_fact(fact);
+    fn visit_attempt(&mut self, _: NodeId, fact: &RemoteAttempt<'_>) {
+        self.selector.receive_attempt(fact);
     }
 }
 
 /// A visitor that folds the evidence of one node separately.
-pub(super) struct Apart {
+pub(super) struct SeparateEvidence {
     pub(super) selector: Selector,
     pub(super) newest: Timestamp,
     pub(super) with_general: bool,
 }
 
-impl Learns for Apart {
-    fn share(&mut self, _: &[Origin], share: &Share) {
+impl FoldVisitor for SeparateEvidence {
+    fn visit_snapshot(&mut self, _: &[NodeId], share: &EvidenceSnapshot) {
         self.newest = self.newest.max(share.as_of());
-        self.selector.take_share(share);
+        self.selector.add_snapshot(share);
     }
 
-    fn fact(&mut self, _: Origin, fact: &Fact<'_>) {
+    fn visit_attempt(&mut self, _: NodeId, fact: &RemoteAttempt<'_>) {
         self.newest = self.newest.max(fact.at);
-        self.selector.learn_fact(fact);
+        self.selector.receive_attempt(fact);
     }
 
-    fn general(&mut self, origin: Origin, share: &Share) {
+    fn visit_global(&mut self, node_id: NodeId, share: &EvidenceSnapshot) {
         if self.with_general {
-            self.share(&[origin], share);
+            self.visit_snapshot(&[node_id], share);
         }
     }
 }
 
 /// A remote attempt with owned texts.
 #[derive(Clone, Debug)]
-pub(super) struct OwnedFact {
+pub(super) struct OwnedAttempt {
     at: Timestamp,
     fetcher: String,
     weight: f64,
@@ -60,8 +61,8 @@ pub(super) struct OwnedFact {
     heuristics: Vec<(String, String)>,
 }
 
-impl OwnedFact {
-    fn of(fact: &Fact<'_>) -> Self {
+impl OwnedAttempt {
+    fn of(fact: &RemoteAttempt<'_>) -> Self {
         Self {
             at: fact.at,
             fetcher: fact.fetcher.to_owned(),
@@ -73,9 +74,9 @@ impl OwnedFact {
         }
     }
 
-    pub(super) fn with(&self, f: impl FnOnce(&Fact<'_>)) {
+    pub(super) fn with(&self, f: impl FnOnce(&RemoteAttempt<'_>)) {
         let heuristics: Vec<(&str, &str)> = self.heuristics.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        f(&Fact {
+        f(&RemoteAttempt {
             at: self.at,
             fetcher: &self.fetcher,
             weight: self.weight,
@@ -90,24 +91,24 @@ impl OwnedFact {
 }
 
 /// A visitor that collects the attempts of a domain.
-pub(super) struct FactsOf {
+pub(super) struct DomainAttempts {
     pub(super) domain: String,
     pub(super) until: Timestamp,
-    pub(super) found: Vec<OwnedFact>,
+    pub(super) found: Vec<OwnedAttempt>,
     /// Nodes that have evidence of the domain in a folded snapshot.
-    pub(super) mixed: Vec<Origin>,
+    pub(super) mixed: Vec<NodeId>,
 }
 
-impl Learns for FactsOf {
-    fn share(&mut self, of: &[Origin], share: &Share) {
+impl FoldVisitor for DomainAttempts {
+    fn visit_snapshot(&mut self, of: &[NodeId], share: &EvidenceSnapshot) {
         if share.has_domain(&self.domain) {
             self.mixed.extend_from_slice(of);
         }
     }
 
-    fn fact(&mut self, _: Origin, fact: &Fact<'_>) {
+    fn visit_attempt(&mut self, _: NodeId, fact: &RemoteAttempt<'_>) {
         if fact.domain() == Some(&self.domain) && fact.at <= self.until {
-            self.found.push(OwnedFact::of(fact));
+            self.found.push(OwnedAttempt::of(fact));
         }
     }
 }

@@ -11,101 +11,101 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use bytes::Bytes;
-use fetchwise::evidence::{Fact, Share};
+use fetchwise::evidence::{RemoteAttempt, EvidenceSnapshot};
 use fetchwise::time::Timestamp;
 use fetchwise_log::{Error as LogError, Reader, RecordRef};
 
 use crate::error::FleetError;
 use crate::model::codec::Batch;
-use crate::model::evidence_snapshot::{Head, forgot, unpack};
+use crate::model::evidence_snapshot::{SnapshotHead, tombstone_hash, unpack};
 use crate::model::intervals::Intervals;
-use crate::model::node_id::Origin;
-use crate::model::peer_state::{Book, Held};
-use crate::peer_store::record::{Event, FINGERPRINT, general};
+use crate::model::node_id::NodeId;
+use crate::model::peer_state::{PeerStates, HeldGlobalSnapshot};
+use crate::peer_store::record::{PeerEvent, FINGERPRINT, general};
 
 /// The name of the folder in the data directory.
 pub const FOLDER: &str = "peers";
 
 /// The section of a snapshot with the peer states.
-pub(super) const BOOK: u32 = 100;
+pub(super) const PEER_STATES: u32 = 100;
 /// One section for each node with evidence, in the order of the peer states.
-pub(super) const IMAGE: u32 = 101;
+pub(super) const NODE_EVIDENCE: u32 = 101;
 /// One section for several nodes together, when separate ones would be too large.
-pub(super) const MIXED: u32 = 102;
+pub(super) const MIXED_EVIDENCE: u32 = 102;
 /// One section for each node with a held global snapshot: the time at the broker, and the bytes as received.
 pub(super) const GENERAL: u32 = 103;
 
 /// The maximum size of an evidence snapshot with its head, in bytes.
-pub(crate) const MAX_SHARE: u64 = 8 << 30;
+pub(crate) const MAX_EVIDENCE_BYTES: u64 = 8 << 30;
 
 /// A visitor of a fold.
-pub(crate) trait Learns {
+pub(crate) trait FoldVisitor {
     /// Visits all evidence of a node up to some record; of several nodes if it is mixed.
-    fn share(&mut self, of: &[Origin], share: &Share);
+    fn visit_snapshot(&mut self, of: &[NodeId], share: &EvidenceSnapshot);
     /// Visits an attempt.
-    fn fact(&mut self, origin: Origin, fact: &Fact<'_>);
+    fn visit_attempt(&mut self, node_id: NodeId, fact: &RemoteAttempt<'_>);
     /// Visits the global snapshot of a node.
-    fn general(&mut self, origin: Origin, share: &Share) {
-        self.share(&[origin], share);
+    fn visit_global(&mut self, node_id: NodeId, share: &EvidenceSnapshot) {
+        self.visit_snapshot(&[node_id], share);
     }
 }
 
 /// The result of a first pass over the records after the snapshot.
 #[derive(Default)]
-struct Ahead {
+struct LookAhead {
     /// The last record at which a node's evidence started over.
-    begins: HashMap<Origin, u64>,
+    begins: HashMap<NodeId, u64>,
     forgotten: Vec<(String, Timestamp)>,
     /// The last record at which a node was excluded.
-    excluded: HashMap<Origin, u64>,
+    excluded: HashMap<NodeId, u64>,
     /// The record of each node's newest global snapshot.
-    generals: HashMap<Origin, u64>,
+    global_snapshots: HashMap<NodeId, u64>,
 }
 
 /// Folds `dir` up to the record `upto`. Visits the evidence of node `only` alone, if it is given. Returns the peer
 /// states and the last folded record.
 pub(crate) fn fold(
     dir: &Path,
-    own: &(Origin, BTreeMap<u32, Intervals>),
-    only: Option<&[Origin]>,
+    own: &(NodeId, BTreeMap<u32, Intervals>),
+    only: Option<&[NodeId]>,
     upto: u64,
-    learns: &mut impl Learns,
-) -> Result<(Book, u64), FleetError> {
+    visitor: &mut impl FoldVisitor,
+) -> Result<(PeerStates, u64), FleetError> {
     let reader = Reader::open(dir)?;
     reader.check_fingerprints(&[FINGERPRINT])?;
     let found = fetchwise_log::load_snapshot(dir)?.snapshot;
-    let mut book = Book::default();
+    let mut states = PeerStates::default();
     let mut covers = 0;
     if let Some(snapshot) = &found {
         covers = snapshot.meta().covers_seq;
         let (_, bytes) =
-            snapshot.section(BOOK).ok_or_else(|| FleetError::Record("a snapshot without a book".into()))?;
-        book = Book::decode(bytes).map_err(FleetError::Record)?;
+            snapshot.section(PEER_STATES).ok_or_else(|| FleetError::Record("a snapshot without a book".into()))?;
+        states = PeerStates::decode(bytes).map_err(FleetError::Record)?;
     }
     let ahead = look_ahead(&reader, covers, upto)?;
-    let mut forgotten = book.forgotten.clone();
+    let mut forgotten = states.forgotten.clone();
     for (domain, until) in &ahead.forgotten {
-        book.links.forget(domain, *until);
+        states.links.forget(domain, *until);
         let known = forgotten.entry(domain.clone()).or_insert(*until);
         *known = (*known).max(*until);
     }
     if let Some(snapshot) = &found {
         for section in snapshot.sections() {
             if section.kind == GENERAL {
-                let (origin, at, body) =
+                let (node_id, at, body) =
                     general(section.bytes).ok_or_else(|| FleetError::Record("a general image is cut off".into()))?;
-                let has_newer = ahead.excluded.contains_key(&origin) || ahead.generals.contains_key(&origin);
+                let has_newer = ahead.excluded.contains_key(&node_id) || ahead.global_snapshots.contains_key(&node_id);
                 hold(
-                    &mut book,
-                    (origin, at, body),
-                    !has_newer && only.is_none_or(|all| all.contains(&origin)),
-                    learns,
+                    &mut states,
+                    (node_id, at, body),
+                    !has_newer && only.is_none_or(|all| all.contains(&node_id)),
+                    visitor,
                 )?;
                 continue;
             }
-            let Some((group, packed)) = image_of(section.kind, section.bytes) else { continue };
+            let Some((group, packed)) = evidence_section(section.kind, section.bytes) else { continue };
             let is_shown =
-                |origin: &Origin| !ahead.begins.contains_key(origin) && only.is_none_or(|only| only.contains(origin));
+                |node_id: &NodeId| !ahead.begins.contains_key(node_id) && only.is_none_or(|only| only.contains(node_id));
             // Mixed evidence is discarded as a whole: see `PeerEvent::Dissolve`.
             if !group.iter().all(is_shown) {
                 continue;
@@ -115,113 +115,113 @@ pub(crate) fn fold(
             for (domain, _) in &ahead.forgotten {
                 if share.has_domain(domain) {
                     share.forget_domain(domain);
-                    group.iter().for_each(|origin| book.peers.entry(*origin).or_default().is_stale = true);
+                    group.iter().for_each(|node_id| states.peers.entry(*node_id).or_default().is_stale = true);
                 }
             }
-            learns.share(&group, &share);
+            visitor.visit_snapshot(&group, &share);
         }
     }
     // Evidence that is forgotten later is not visited at all.
-    book.own = Some(own.clone());
-    let kept = std::mem::replace(&mut book.forgotten, forgotten);
+    states.own = Some(own.clone());
+    let kept = std::mem::replace(&mut states.forgotten, forgotten);
     let mut last = covers;
     let mut failed = None;
     each(&reader, covers, upto, |seq, record| {
         last = seq;
-        let event = Event::decode(record.kind, record.schema, record.payload).map_err(FleetError::Record)?;
-        let begins = |origin: &Origin| ahead.begins.get(origin).copied().unwrap_or(0);
-        let is_shown = |origin: &Origin| seq >= begins(origin) && only.is_none_or(|only| only.contains(origin));
-        if let Event::General { origin, at, body } = event {
-            let is_in = seq > ahead.excluded.get(&origin).copied().unwrap_or(0);
+        let event = PeerEvent::decode(record.kind, record.schema, record.payload).map_err(FleetError::Record)?;
+        let begins = |node_id: &NodeId| ahead.begins.get(node_id).copied().unwrap_or(0);
+        let is_shown = |node_id: &NodeId| seq >= begins(node_id) && only.is_none_or(|only| only.contains(node_id));
+        if let PeerEvent::GlobalSnapshot { node_id, at, body } = event {
+            let is_in = seq > ahead.excluded.get(&node_id).copied().unwrap_or(0);
             let shows =
-                is_in && only.is_none_or(|all| all.contains(&origin)) && ahead.generals.get(&origin) == Some(&seq);
-            return hold(&mut book, (origin, at, body), shows, learns);
+                is_in && only.is_none_or(|all| all.contains(&node_id)) && ahead.global_snapshots.get(&node_id) == Some(&seq);
+            return hold(&mut states, (node_id, at, body), shows, visitor);
         }
-        if let Err(error) = step(dir, &mut book, event, is_shown, learns) {
+        if let Err(error) = step(dir, &mut states, event, is_shown, visitor) {
             failed.get_or_insert(error);
         }
         Ok(())
     })?;
     let _ = kept;
-    failed.map_or(Ok((book, last)), Err)
+    failed.map_or(Ok((states, last)), Err)
 }
 
 /// Stores a global snapshot in the peer states, and visits it if no later one replaces it.
 fn hold(
-    book: &mut Book,
-    (origin, at, body): (Origin, Timestamp, &[u8]),
+    states: &mut PeerStates,
+    (node_id, at, body): (NodeId, Timestamp, &[u8]),
     shows: bool,
-    learns: &mut impl Learns,
+    visitor: &mut impl FoldVisitor,
 ) -> Result<(), FleetError> {
     let (head, share) = unpack(body).map_err(|what| FleetError::Record(what.to_owned()))?;
     if shows {
-        learns.general(origin, &share);
+        visitor.visit_global(node_id, &share);
     }
-    book.general(origin, Held::new(&head, at, Bytes::copy_from_slice(body)));
+    states.set_global_snapshot(node_id, HeldGlobalSnapshot::new(&head, at, Bytes::copy_from_slice(body)));
     Ok(())
 }
 
 fn step(
     dir: &Path,
-    book: &mut Book,
-    event: Event<'_>,
-    is_shown: impl Fn(&Origin) -> bool,
-    learns: &mut impl Learns,
+    states: &mut PeerStates,
+    event: PeerEvent<'_>,
+    is_shown: impl Fn(&NodeId) -> bool,
+    visitor: &mut impl FoldVisitor,
 ) -> Result<(), FleetError> {
     match event {
-        Event::Message { origin, position, at, body } => {
-            book.cursor = position;
+        PeerEvent::Message { node_id, position, at, body } => {
+            states.cursor = position;
             let batch = Batch::decode(body).map_err(|error| FleetError::Record(error.to_string()))?;
-            let shown = is_shown(&origin);
-            book.links_of(origin, &batch, at);
-            book.message(origin, &batch, at, |fact| {
+            let shown = is_shown(&node_id);
+            states.apply_links(node_id, &batch, at);
+            states.apply_message(node_id, &batch, at, |fact| {
                 if shown {
-                    learns.fact(origin, fact);
+                    visitor.visit_attempt(node_id, fact);
                 }
             });
         }
-        Event::Share(taken) => {
+        PeerEvent::Snapshot(taken) => {
             let mut is_stale = false;
-            if is_shown(&taken.origin) {
+            if is_shown(&taken.node_id) {
                 let (head, mut share) = read_share(dir, &taken.file)?;
-                is_stale = without_forgotten(book, &head, &mut share);
-                learns.share(&[taken.origin], &share);
-                book.links.take_kept((taken.origin, taken.at), &head.links, &book.forgotten);
+                is_stale = without_forgotten(states, &head, &mut share);
+                visitor.visit_snapshot(&[taken.node_id], &share);
+                states.links.apply_stored((taken.node_id, taken.at), &head.links, &states.forgotten);
             }
-            book.share(taken.origin, &taken.covers, (taken.epoch, taken.base), is_stale, taken.at);
-            book.is_part(taken.origin, taken.is_part);
+            states.apply_snapshot(taken.node_id, &taken.covers, (taken.epoch, taken.base), is_stale, taken.at);
+            states.set_partial(taken.node_id, taken.is_part);
         }
         // Forgotten domains were collected in the first pass.
-        Event::Forget { .. } => {}
-        Event::Exclude(origin) => book.exclude(origin),
-        Event::Include(origin) => book.include(origin),
-        Event::Aside { origin, why } => book.set_aside(origin, why),
-        Event::Cursor(position) => book.cursor = position,
-        Event::Close(origin) => book.close(origin),
-        Event::Dissolve(group) => book.dissolve(&group),
+        PeerEvent::Forget { .. } => {}
+        PeerEvent::Exclude(node_id) => states.exclude(node_id),
+        PeerEvent::Include(node_id) => states.include(node_id),
+        PeerEvent::Aside { node_id, why } => states.set_aside(node_id, why),
+        PeerEvent::Cursor(position) => states.cursor = position,
+        PeerEvent::Close(node_id) => states.close(node_id),
+        PeerEvent::Dissolve(group) => states.dissolve(&group),
         // Decoded only for the newest one, which the first pass has found.
-        Event::General { .. } => {}
+        PeerEvent::GlobalSnapshot { .. } => {}
     }
     Ok(())
 }
 
 /// Returns the nodes and the evidence of a snapshot's section; none for other sections.
-fn image_of(kind: u32, bytes: &[u8]) -> Option<(Vec<Origin>, &[u8])> {
+fn evidence_section(kind: u32, bytes: &[u8]) -> Option<(Vec<NodeId>, &[u8])> {
     let (count, rest) = match kind {
-        IMAGE => (1, bytes),
-        MIXED => bytes.split_first_chunk().map(|(count, rest)| (u32::from_le_bytes(*count) as usize, rest))?,
+        NODE_EVIDENCE => (1, bytes),
+        MIXED_EVIDENCE => bytes.split_first_chunk().map(|(count, rest)| (u32::from_le_bytes(*count) as usize, rest))?,
         _ => return None,
     };
-    let (origins, packed) = rest.split_at_checked(count.checked_mul(16)?)?;
-    Some((origins.as_chunks().0.iter().copied().map(Origin::from_bytes).collect(), packed))
+    let (node_ids, packed) = rest.split_at_checked(count.checked_mul(16)?)?;
+    Some((node_ids.as_chunks().0.iter().copied().map(NodeId::from_bytes).collect(), packed))
 }
 
 /// Returns what the newest snapshot covers, and the nodes whose evidence is mixed in it.
-pub(super) fn mixed(dir: &Path) -> Result<(u64, Vec<Origin>), FleetError> {
+pub(super) fn mixed(dir: &Path) -> Result<(u64, Vec<NodeId>), FleetError> {
     let found = fetchwise_log::load_snapshot(dir)?.snapshot;
     let of = |snapshot: &fetchwise_log::Snapshot| {
-        let (_, bytes) = snapshot.section(MIXED)?;
-        image_of(MIXED, bytes).map(|(group, _)| group)
+        let (_, bytes) = snapshot.section(MIXED_EVIDENCE)?;
+        evidence_section(MIXED_EVIDENCE, bytes).map(|(group, _)| group)
     };
     let covers = found.as_ref().map_or(0, |snapshot| snapshot.meta().covers_seq);
     Ok((covers, found.as_ref().and_then(of).unwrap_or_default()))
@@ -229,10 +229,10 @@ pub(super) fn mixed(dir: &Path) -> Result<(u64, Vec<Origin>), FleetError> {
 
 /// Removes forgotten domains from a snapshot. Returns whether some of them are mixed with other evidence and cannot be
 /// removed.
-pub(super) fn without_forgotten(book: &Book, head: &Head, share: &mut Share) -> bool {
+pub(super) fn without_forgotten(states: &PeerStates, head: &SnapshotHead, share: &mut EvidenceSnapshot) -> bool {
     let mut is_stale = false;
-    for (domain, until) in &book.forgotten {
-        if !head.forgot.contains(&forgot(domain, *until)) && share.has_domain(domain) {
+    for (domain, until) in &states.forgotten {
+        if !head.forgot.contains(&tombstone_hash(domain, *until)) && share.has_domain(domain) {
             share.forget_domain(domain);
             is_stale = true;
         }
@@ -241,24 +241,24 @@ pub(super) fn without_forgotten(book: &Book, head: &Head, share: &mut Share) -> 
 }
 
 /// Reads the file of an evidence snapshot in `peers/`.
-fn read_share(dir: &Path, file: &str) -> Result<(Head, Share), FleetError> {
+fn read_share(dir: &Path, file: &str) -> Result<(SnapshotHead, EvidenceSnapshot), FleetError> {
     let path = dir.join(file);
     let bytes = std::fs::read(&path).map_err(|error| FleetError::io(&path, error))?;
     unpack(&bytes).map_err(|what| FleetError::Record(format!("{file}: {what}")))
 }
 
-fn look_ahead(reader: &Reader, covers: u64, upto: u64) -> Result<Ahead, FleetError> {
-    let mut ahead = Ahead::default();
+fn look_ahead(reader: &Reader, covers: u64, upto: u64) -> Result<LookAhead, FleetError> {
+    let mut ahead = LookAhead::default();
     each(reader, covers, upto, |seq, record| {
-        match Event::decode(record.kind, record.schema, record.payload).map_err(FleetError::Record)? {
-            Event::Share(taken) => drop(ahead.begins.insert(taken.origin, seq)),
-            Event::Exclude(origin) => {
-                ahead.begins.insert(origin, seq);
-                ahead.excluded.insert(origin, seq);
+        match PeerEvent::decode(record.kind, record.schema, record.payload).map_err(FleetError::Record)? {
+            PeerEvent::Snapshot(taken) => drop(ahead.begins.insert(taken.node_id, seq)),
+            PeerEvent::Exclude(node_id) => {
+                ahead.begins.insert(node_id, seq);
+                ahead.excluded.insert(node_id, seq);
             }
-            Event::Dissolve(group) => ahead.begins.extend(group.into_iter().map(|origin| (origin, seq))),
-            Event::General { origin, .. } => drop(ahead.generals.insert(origin, seq)),
-            Event::Forget { domain, until } => ahead.forgotten.push((domain, until)),
+            PeerEvent::Dissolve(group) => ahead.begins.extend(group.into_iter().map(|node_id| (node_id, seq))),
+            PeerEvent::GlobalSnapshot { node_id, .. } => drop(ahead.global_snapshots.insert(node_id, seq)),
+            PeerEvent::Forget { domain, until } => ahead.forgotten.push((domain, until)),
             _ => {}
         }
         Ok(())

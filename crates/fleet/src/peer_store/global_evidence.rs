@@ -4,40 +4,41 @@
 //!
 //! Must not know: when a snapshot is accepted.
 
+use fetchwise::selector::replication::Replication;
 use bytes::Bytes;
-use fetchwise::evidence::Share;
+use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::time::Timestamp;
 
-use super::store::Peers;
+use super::store::PeerStore;
 use crate::error::FleetError;
 use crate::failpoints;
-use crate::model::evidence_snapshot::{Head, unpack};
-use crate::model::node_id::Origin;
-use crate::model::peer_state::Held;
-use crate::peer_store::record::Event;
+use crate::model::evidence_snapshot::{SnapshotHead, unpack};
+use crate::model::node_id::NodeId;
+use crate::model::peer_state::HeldGlobalSnapshot;
+use crate::peer_store::record::PeerEvent;
 
-impl Peers {
+impl PeerStore {
     /// Replaces the global snapshot of a node.
-    pub(crate) fn general(
+    pub(crate) fn set_global_snapshot(
         &mut self,
-        origin: Origin,
+        node_id: NodeId,
         at: Timestamp,
         body: &Bytes,
-        head: &Head,
-        share: &Share,
+        head: &SnapshotHead,
+        share: &EvidenceSnapshot,
     ) -> Result<(), FleetError> {
-        let before = match self.book.generals.get(&origin) {
+        let before = match self.states.global_snapshots.get(&node_id) {
             Some(held) => Some(unpack(&held.body).map_err(|what| FleetError::Record(what.to_owned()))?.1),
             None => None,
         };
-        self.append(&Event::General { origin, at, body }, at)?;
+        self.append(&PeerEvent::GlobalSnapshot { node_id, at, body }, at)?;
         failpoints::reached(failpoints::APPENDED);
         // Added before the old one is retracted, so that the evidence is never lower than it should be.
-        self.selector.take_share(share);
+        self.selector.add_snapshot(share);
         if let Some(before) = before {
-            self.selector.give_share_back(&before);
+            self.selector.retract_snapshot(&before);
         }
-        self.book.general(origin, Held::new(head, at, body.clone()));
+        self.states.set_global_snapshot(node_id, HeldGlobalSnapshot::new(head, at, body.clone()));
         failpoints::reached(failpoints::LEARNED);
         Ok(())
     }

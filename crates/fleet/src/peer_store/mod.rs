@@ -15,11 +15,11 @@ mod site_rows;
 mod snapshots;
 mod store;
 
-pub use crate::peer_store::scan::{Shown, facts};
+pub use crate::peer_store::scan::{ScanReport, scan_attempts};
 pub(crate) use crate::peer_store::site_rows::part_of;
-pub(crate) use crate::peer_store::snapshots::{Faded, Keeper, with_own_past};
-pub use crate::peer_store::snapshots::{Kept, foreign};
+pub(crate) use crate::peer_store::snapshots::{FadedNode, PeerSnapshotter, with_own_past};
+pub use crate::peer_store::snapshots::{PeerSnapshotReport, load_peers};
 pub use fold::FOLDER;
-pub(crate) use fold::MAX_SHARE;
-pub use offline::{Forgotten, forget};
-pub(crate) use store::Peers;
+pub(crate) use fold::MAX_EVIDENCE_BYTES;
+pub use offline::{ForgottenEvidence, forget};
+pub(crate) use store::PeerStore;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::FleetError;
 use crate::failpoints;
 use crate::model::intervals::Intervals;
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 
 /// The name of the file in the data directory.
 pub const FILE: &str = "fleet.state";
@@ -28,7 +28,7 @@ const MAX_LEN: u64 = 1 << 20;
 
 /// An epoch of a log: the positions after `base`, until the next epoch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fork {
+pub struct LogEpoch {
     /// Its number.
     pub epoch: u32,
     /// The last position of the previous epoch.
@@ -37,14 +37,14 @@ pub struct Fork {
 
 /// The persistent state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub struct NodeState {
     /// The version of the file format.
     pub version: u32,
     /// The node's id.
-    #[serde(with = "origin_text")]
-    pub origin: Origin,
+    #[serde(rename = "origin", with = "node_id_text")]
+    pub node_id: NodeId,
     /// The epochs of its log, the oldest first.
-    pub forks: Vec<Fork>,
+    pub forks: Vec<LogEpoch>,
     /// The stream that `acknowledged` refers to; 0 for none yet.
     pub incarnation: u64,
     /// The position up to which everything is in that stream or in an evidence snapshot.
@@ -59,27 +59,27 @@ pub struct State {
     pub share_at: i64,
 }
 
-mod origin_text {
+mod node_id_text {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use crate::model::node_id::Origin;
+    use crate::model::node_id::NodeId;
 
-    pub(crate) fn serialize<S: Serializer>(origin: &Origin, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(origin)
+    pub(crate) fn serialize<S: Serializer>(node_id: &NodeId, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(node_id)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Origin, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<NodeId, D::Error> {
         String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
-impl State {
+impl NodeState {
     /// Creates the state of a node that joins for the first time.
-    pub fn new(origin: Origin) -> Self {
+    pub fn new(node_id: NodeId) -> Self {
         Self {
             version: 1,
-            origin,
-            forks: vec![Fork { epoch: 1, base: 0 }],
+            node_id,
+            forks: vec![LogEpoch { epoch: 1, base: 0 }],
             incarnation: 0,
             acknowledged: 0,
             reserved: 0,
@@ -90,8 +90,8 @@ impl State {
     }
 
     /// Returns the current epoch.
-    pub fn fork(&self) -> Fork {
-        self.forks.last().copied().unwrap_or(Fork { epoch: 1, base: 0 })
+    pub fn log_epoch(&self) -> LogEpoch {
+        self.forks.last().copied().unwrap_or(LogEpoch { epoch: 1, base: 0 })
     }
 
     /// Returns the positions of each epoch that the log holds. The current epoch has no end.
@@ -107,8 +107,8 @@ impl State {
     /// Begins another epoch after `base`, because the directory was restored. Its number is greater than `known`, the
     /// last one that was published.
     pub fn begin_epoch(&mut self, known: u32, base: u64) {
-        let epoch = known.max(self.fork().epoch) + 1;
-        self.forks.push(Fork { epoch, base });
+        let epoch = known.max(self.log_epoch().epoch) + 1;
+        self.forks.push(LogEpoch { epoch, base });
         (self.acknowledged, self.reserved) = (self.acknowledged.min(base), base);
         self.share = self.share.min(base);
     }
@@ -121,7 +121,7 @@ impl State {
     /// Reads the state; none if there is no file.
     ///
     /// # Errors
-    /// [`FleetError::State`] when the file is damaged or a newer release wrote it.
+    /// [`FleetError::NodeState`] when the file is damaged or a newer release wrote it.
     pub fn load(dir: &Path) -> Result<Option<Self>, FleetError> {
         let path = dir.join(FILE);
         let file = match File::open(&path) {
@@ -188,25 +188,25 @@ mod tests {
     #[test]
     fn what_is_saved_is_loaded_and_what_is_damaged_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(State::load(dir.path()).unwrap(), None);
-        let mut state = State::new(Origin::random());
+        assert_eq!(NodeState::load(dir.path()).unwrap(), None);
+        let mut state = NodeState::new(NodeId::random());
         (state.incarnation, state.acknowledged, state.reserved) = (7, 40, 90);
         state.withheld.insert(3, 4);
         state.begin_epoch(1, 30);
-        assert_eq!((state.fork(), state.acknowledged, state.reserved), (Fork { epoch: 2, base: 30 }, 30, 30));
+        assert_eq!((state.log_epoch(), state.acknowledged, state.reserved), (LogEpoch { epoch: 2, base: 30 }, 30, 30));
         assert_eq!(state.own()[&1], Intervals::of(1, 30));
         assert_eq!(state.own()[&2], Intervals::of(31, u64::MAX));
         state.save(dir.path()).unwrap();
-        assert_eq!(State::load(dir.path()).unwrap(), Some(state.clone()));
+        assert_eq!(NodeState::load(dir.path()).unwrap(), Some(state.clone()));
         let whole = state.encode();
         for at in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
-            assert!(State::decode(&bytes).is_err() || State::decode(&bytes) == Ok(state.clone()), "byte {at}");
-            let cut = State::decode(&whole[..at]);
+            assert!(NodeState::decode(&bytes).is_err() || NodeState::decode(&bytes) == Ok(state.clone()), "byte {at}");
+            let cut = NodeState::decode(&whole[..at]);
             assert!(cut.is_err() || at + 1 >= whole.len(), "cut at {at}: {cut:?}");
         }
         fs::write(dir.path().join(FILE), b"nothing").unwrap();
-        assert!(State::load(dir.path()).unwrap_err().is_refusal());
+        assert!(NodeState::load(dir.path()).unwrap_err().is_refusal());
     }
 }

@@ -12,14 +12,14 @@ use fetchwise::time::Timestamp;
 use super::fold::{FOLDER, fold};
 use super::store::{append, open};
 use crate::error::FleetError;
-use crate::peer_store::apply::FactsOf;
-use crate::peer_store::node_state::State;
-use crate::peer_store::record::Event;
+use crate::peer_store::apply::DomainAttempts;
+use crate::peer_store::node_state::NodeState;
+use crate::peer_store::record::PeerEvent;
 
 /// The result of [`forget`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Forgotten {
+pub struct ForgottenEvidence {
     /// The remote attempts that counted until then, as far as they were stored one by one.
     pub attempts: u64,
     /// The number of nodes with evidence of the domain in a folded snapshot.
@@ -32,17 +32,17 @@ pub struct Forgotten {
 ///
 /// # Errors
 /// When `peers/` is open or cannot be read or written.
-pub fn forget(data: &Path, domain: &str, until: Timestamp) -> Result<Option<Forgotten>, FleetError> {
-    let (dir, state) = (data.join(FOLDER), State::load(data)?);
+pub fn forget(data: &Path, domain: &str, until: Timestamp) -> Result<Option<ForgottenEvidence>, FleetError> {
+    let (dir, state) = (data.join(FOLDER), NodeState::load(data)?);
     let Some(state) = state.filter(|_| dir.is_dir()) else { return Ok(None) };
     let (log, _) = open(&dir)?;
-    let mut of = FactsOf { domain: domain.to_owned(), until, found: Vec::new(), mixed: Vec::new() };
-    let (book, _) = fold(&dir, &(state.origin, state.own()), None, u64::MAX, &mut of)?;
+    let mut of = DomainAttempts { domain: domain.to_owned(), until, found: Vec::new(), mixed: Vec::new() };
+    let (states, _) = fold(&dir, &(state.node_id, state.own()), None, u64::MAX, &mut of)?;
     of.mixed.sort_unstable();
     of.mixed.dedup();
-    let found = Forgotten { attempts: of.found.len() as u64, folded: of.mixed.len() };
-    if book.forgotten.get(domain).is_none_or(|known| *known < until) {
-        append(&log, &Event::Forget { domain: domain.to_owned(), until }, until)?;
+    let found = ForgottenEvidence { attempts: of.found.len() as u64, folded: of.mixed.len() };
+    if states.forgotten.get(domain).is_none_or(|known| *known < until) {
+        append(&log, &PeerEvent::Forget { domain: domain.to_owned(), until }, until)?;
         log.flush().wait().map_err(|error| FleetError::Record(error.to_string()))?;
     }
     Ok(Some(found))

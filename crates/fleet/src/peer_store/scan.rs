@@ -2,47 +2,48 @@
 //!
 //! Must not know: what is counted.
 
+use fetchwise::selector::replication::Replication;
 use std::collections::HashSet;
 use std::path::Path;
 
-use fetchwise::evidence::{Fact, Share};
+use fetchwise::evidence::{RemoteAttempt, EvidenceSnapshot};
 use fetchwise::selector::Selector;
 
-use super::fold::{FOLDER, Learns, fold};
+use super::fold::{FOLDER, FoldVisitor, fold};
 use crate::error::FleetError;
-use crate::model::node_id::Origin;
-use crate::peer_store::node_state::State;
+use crate::model::node_id::NodeId;
+use crate::peer_store::node_state::NodeState;
 
 /// The result of [`scan_attempts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Shown {
+pub struct ScanReport {
     /// The number of remote attempts.
     pub facts: u64,
     /// The number of nodes with older attempts in folded form only, in a snapshot. Those were not visited one by one.
     pub folded: usize,
 }
 
-struct Showing<'s, F> {
+struct ScanVisitor<'s, F> {
     show: F,
     rest: Option<&'s Selector>,
     facts: u64,
-    folded: HashSet<Origin>,
+    folded: HashSet<NodeId>,
 }
 
-impl<F: FnMut(Origin, &Fact<'_>)> Learns for Showing<'_, F> {
-    fn share(&mut self, of: &[Origin], share: &Share) {
+impl<F: FnMut(NodeId, &RemoteAttempt<'_>)> FoldVisitor for ScanVisitor<'_, F> {
+    fn visit_snapshot(&mut self, of: &[NodeId], share: &EvidenceSnapshot) {
         if share.keys() > 0 {
             self.folded.extend(of);
             if let Some(rest) = self.rest {
-                rest.take_share(share);
+                rest.add_snapshot(share);
             }
         }
     }
 
-    fn fact(&mut self, origin: Origin, fact: &Fact<'_>) {
+    fn visit_attempt(&mut self, node_id: NodeId, fact: &RemoteAttempt<'_>) {
         self.facts += 1;
-        (self.show)(origin, fact);
+        (self.show)(node_id, fact);
     }
 }
 
@@ -53,14 +54,14 @@ impl<F: FnMut(Origin, &Fact<'_>)> Learns for Showing<'_, F> {
 ///
 /// # Errors
 /// When `peers/` cannot be read.
-pub fn facts(
+pub fn scan_attempts(
     data: &Path,
     rest: Option<&Selector>,
-    show: impl FnMut(Origin, &Fact<'_>),
-) -> Result<Option<Shown>, FleetError> {
-    let (dir, state) = (data.join(FOLDER), State::load(data)?);
+    show: impl FnMut(NodeId, &RemoteAttempt<'_>),
+) -> Result<Option<ScanReport>, FleetError> {
+    let (dir, state) = (data.join(FOLDER), NodeState::load(data)?);
     let Some(state) = state.filter(|_| dir.is_dir()) else { return Ok(None) };
-    let mut showing = Showing { show, rest, facts: 0, folded: HashSet::new() };
-    fold(&dir, &(state.origin, state.own()), None, u64::MAX, &mut showing)?;
-    Ok(Some(Shown { facts: showing.facts, folded: showing.folded.len() }))
+    let mut showing = ScanVisitor { show, rest, facts: 0, folded: HashSet::new() };
+    fold(&dir, &(state.node_id, state.own()), None, u64::MAX, &mut showing)?;
+    Ok(Some(ScanReport { facts: showing.facts, folded: showing.folded.len() }))
 }

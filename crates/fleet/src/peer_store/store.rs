@@ -6,6 +6,7 @@
 //!
 //! Must not know: brokers.
 
+use fetchwise::selector::replication::Replication;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fetchwise::evidence::Share;
+use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_log::{Durability, Log, LogOptions, OnFull, OpenCheck, Record, Recovery};
@@ -22,26 +23,26 @@ use super::fold::{self, FOLDER, fold, mixed};
 use crate::error::FleetError;
 use crate::failpoints;
 use crate::model::codec::Batch;
-use crate::model::evidence_snapshot::{Head, forgot};
+use crate::model::evidence_snapshot::{SnapshotHead, tombstone_hash};
 use crate::model::intervals::Intervals;
-use crate::model::node_id::Origin;
-use crate::model::peer_state::{Book, Counted};
-use crate::peer_store::apply::{Apart, FactsOf, OwnedFact, Teaches};
-use crate::peer_store::record::{Event, FINGERPRINT, SCHEMA, TakenShare};
-use crate::peer_store::snapshots::{Gate, Keeper, hold};
+use crate::model::node_id::NodeId;
+use crate::model::peer_state::{PeerStates, MessageCounts};
+use crate::peer_store::apply::{SeparateEvidence, DomainAttempts, OwnedAttempt, SelectorSink};
+use crate::peer_store::record::{PeerEvent, FINGERPRINT, SCHEMA, AppliedSnapshot};
+use crate::peer_store::snapshots::{MixGate, PeerSnapshotter, hold};
 use crate::transport::Position;
 
 /// The interval between removals of expired link states.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// `peers/`, open.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub(crate) struct PeerStore {
     dir: PathBuf,
     log: Log,
     /// The state of all peers.
-    pub(crate) book: Book,
-    own: (Origin, BTreeMap<u32, Intervals>),
+    pub(crate) states: PeerStates,
+    own: (NodeId, BTreeMap<u32, Intervals>),
     pub(super) selector: Arc<Selector>,
     /// The number of records after the newest snapshot, and their bytes.
     pub(crate) behind: (u64, u64),
@@ -52,32 +53,32 @@ pub(crate) struct Peers {
     sweep_at: Timestamp,
     /// The maximum size of the evidence in a snapshot, in bytes.
     pub(crate) max_snapshot_bytes: u64,
-    gate: Gate,
+    gate: MixGate,
     /// The snapshot whose mixed evidence was discarded since.
     dissolved: Option<u64>,
     /// For tests: whether mixed evidence is discarded before one of its nodes is removed.
     pub(crate) takes_apart: bool,
     /// For tests: whether late attempts change which outcome counts as the last one.
-    pub(crate) late_is_news: bool,
+    pub(crate) counts_late_as_new: bool,
 }
 
-impl Peers {
+impl PeerStore {
     /// Opens `peers/` in the data directory, creates it if needed, and teaches the selector its content.
     pub(crate) fn open(
         data: &Path,
-        own: (Origin, BTreeMap<u32, Intervals>),
+        own: (NodeId, BTreeMap<u32, Intervals>),
         selector: Arc<Selector>,
     ) -> Result<Self, FleetError> {
         let dir = data.join(FOLDER);
         let (log, recovery) = open(&dir)?;
-        let (book, last) = fold(&dir, &own, None, u64::MAX, &mut Teaches { selector: &selector })?;
+        let (states, last) = fold(&dir, &own, None, u64::MAX, &mut SelectorSink { selector: &selector })?;
         let covers = fetchwise_log::load_snapshot(&dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
         let behind = (last.saturating_sub(covers), 0);
         let shares = recovery.next_seq;
         Ok(Self {
             dir,
             log,
-            book,
+            states,
             own,
             selector,
             behind,
@@ -85,63 +86,63 @@ impl Peers {
             egress: String::new(),
             sweep_at: Timestamp::default(),
             max_snapshot_bytes: u64::MAX,
-            gate: Gate::default(),
+            gate: MixGate::default(),
             dissolved: None,
             takes_apart: true,
-            late_is_news: false,
+            counts_late_as_new: false,
         })
     }
 
     /// Works like [`append`].
-    pub(super) fn append(&mut self, event: &Event<'_>, at: Timestamp) -> Result<(), FleetError> {
+    pub(super) fn append(&mut self, event: &PeerEvent<'_>, at: Timestamp) -> Result<(), FleetError> {
         let bytes = append(&self.log, event, at)?;
         self.behind = (self.behind.0 + 1, self.behind.1 + bytes);
         Ok(())
     }
 
     /// Applies a message that was decoded to `batch`. With `is_doubted`, its keys are evicted first.
-    pub(crate) fn message(
+    pub(crate) fn apply_message(
         &mut self,
-        origin: Origin,
+        node_id: NodeId,
         (position, at): (Position, Timestamp),
         body: &Bytes,
         batch: &Batch,
         is_doubted: bool,
-    ) -> Result<Counted, FleetError> {
-        self.append(&Event::Message { origin, position, at, body }, at)?;
+    ) -> Result<MessageCounts, FleetError> {
+        self.append(&PeerEvent::Message { node_id, position, at, body }, at)?;
         failpoints::reached(failpoints::APPENDED);
-        let changed = self.book.links_of(origin, batch, at);
-        self.tell_links(&changed);
-        let (selector, late_is_news) = (&self.selector, self.late_is_news);
-        let counted = self.book.message(origin, batch, at, |fact| match (late_is_news, is_doubted) {
-            (true, _) => selector.learn_fact_as_news(fact),
-            (false, true) => selector.learn_fact_doubted(fact),
-            (false, false) => selector.learn_fact(fact),
+        let changed = self.states.apply_links(node_id, batch, at);
+        self.pass_link_states(&changed);
+        let (selector, counts_late_as_new) = (&self.selector, self.counts_late_as_new);
+        let counted = self.states.apply_message(node_id, batch, at, |fact| match (counts_late_as_new, is_doubted) {
+            (true, _) => selector.receive_attempt_in_order(fact),
+            (false, true) => selector.receive_attempt_low_priority(fact),
+            (false, false) => selector.receive_attempt(fact),
         });
-        self.book.cursor = position;
+        self.states.cursor = position;
         failpoints::reached(failpoints::LEARNED);
         Ok(counted)
     }
 
     /// Sets the egress group of this node, and applies the link states of that group to visits.
-    pub(crate) fn heed_links(&mut self, egress: &str) {
+    pub(crate) fn set_egress_group(&mut self, egress: &str) {
         egress.clone_into(&mut self.egress);
-        self.sweep_links();
-        self.tell_links(&self.book.links.all());
+        self.drop_expired_links();
+        self.pass_link_states(&self.states.links.all());
     }
 
     /// Passes the current states of these links to visits.
-    fn tell_links(&self, links: &[u64]) {
-        links.iter().for_each(|link| self.selector.set_remote_link_state(*link, self.book.links.state(*link, &self.egress)));
+    fn pass_link_states(&self, links: &[u64]) {
+        links.iter().for_each(|link| self.selector.set_remote_link_state(*link, self.states.links.state(*link, &self.egress)));
     }
 
     /// Removes expired link states from time to time.
-    pub(crate) fn sweep_links(&mut self) {
+    pub(crate) fn drop_expired_links(&mut self) {
         let now = self.selector.now();
         if now >= self.sweep_at {
-            self.sweep_at = now.saturating_add(SWEEP_EVERY);
-            let gone = self.book.links.sweep(now);
-            self.tell_links(&gone);
+            self.sweep_at = now.saturating_add(EXPIRY_INTERVAL);
+            let gone = self.states.links.drop_expired(now);
+            self.pass_link_states(&gone);
         }
     }
 
@@ -149,104 +150,104 @@ impl Peers {
     /// harm.
     pub(crate) fn passed(&mut self, position: Position, keep: bool, now: Timestamp) -> Result<(), FleetError> {
         if keep {
-            self.append(&Event::Cursor(position), now)?;
+            self.append(&PeerEvent::Cursor(position), now)?;
         }
-        self.book.cursor = position;
+        self.states.cursor = position;
         Ok(())
     }
 
-    pub(crate) fn set_aside(&mut self, origin: Origin, why: String, now: Timestamp) -> Result<(), FleetError> {
-        self.append(&Event::Aside { origin, why: why.clone() }, now)?;
-        self.book.set_aside(origin, why);
+    pub(crate) fn set_aside(&mut self, node_id: NodeId, why: String, now: Timestamp) -> Result<(), FleetError> {
+        self.append(&PeerEvent::Aside { node_id, why: why.clone() }, now)?;
+        self.states.set_aside(node_id, why);
         Ok(())
     }
 
     /// Closes a node that has left for good.
-    pub(crate) fn close(&mut self, origin: Origin, now: Timestamp) -> Result<(), FleetError> {
-        self.append(&Event::Close(origin), now)?;
-        self.book.close(origin);
+    pub(crate) fn close(&mut self, node_id: NodeId, now: Timestamp) -> Result<(), FleetError> {
+        self.append(&PeerEvent::Close(node_id), now)?;
+        self.states.close(node_id);
         Ok(())
     }
 
     /// Folds everything that counts of some nodes separately; `with_general` includes global snapshots. Blocks.
-    fn evidence_of(&self, of: &[Origin], with_general: bool) -> Result<Share, FleetError> {
+    fn fold_evidence(&self, of: &[NodeId], with_general: bool) -> Result<EvidenceSnapshot, FleetError> {
         let _ = self.log.flush().wait();
-        let blank = self.selector.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
-        let mut apart = Apart { selector: blank, newest: Timestamp::default(), with_general };
+        let blank = self.selector.empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
+        let mut apart = SeparateEvidence { selector: blank, newest: Timestamp::default(), with_general };
         fold(&self.dir, &self.own, Some(of), u64::MAX, &mut apart)?;
-        Ok(apart.selector.share(apart.newest, 0.0))
+        Ok(apart.selector.evidence_snapshot(apart.newest, 0.0))
     }
 
     /// Marks the keys that a node has brought for early eviction, unless its evidence is mixed. Blocks.
-    pub(crate) fn doubt(&mut self, origin: Origin) -> Result<(), FleetError> {
-        self.evidence_of(&[origin], true).map(|evidence| self.selector.doubt_share(&evidence))
+    pub(crate) fn mark_keys(&mut self, node_id: NodeId) -> Result<(), FleetError> {
+        self.fold_evidence(&[node_id], true).map(|evidence| self.selector.mark_low_priority(&evidence))
     }
 
     /// If a node's evidence is mixed with that of others, retracts the evidence of all of them. It is fetched again
     /// from their snapshots and the stream. Returns whether it was mixed. Blocks; the gate must be held.
-    fn dissolve(&mut self, origin: Origin, now: Timestamp) -> Result<bool, FleetError> {
+    fn dissolve(&mut self, node_id: NodeId, now: Timestamp) -> Result<bool, FleetError> {
         let (covers, group) = mixed(&self.dir)?;
         // Evidence that was dissolved after the snapshot is not mixed any more.
-        if !self.takes_apart || !group.contains(&origin) || self.dissolved == Some(covers) {
+        if !self.takes_apart || !group.contains(&node_id) || self.dissolved == Some(covers) {
             return Ok(false);
         }
-        let evidence = self.evidence_of(&group, false)?;
-        self.append(&Event::Dissolve(group.clone()), now)?;
-        self.selector.give_share_back(&evidence);
-        self.book.dissolve(&group);
+        let evidence = self.fold_evidence(&group, false)?;
+        self.append(&PeerEvent::Dissolve(group.clone()), now)?;
+        self.selector.retract_snapshot(&evidence);
+        self.states.dissolve(&group);
         self.dissolved = Some(covers);
-        let begin = Position { seq: 0, ..self.book.cursor };
+        let begin = Position { seq: 0, ..self.states.cursor };
         self.passed(begin, true, now)?;
         Ok(true)
     }
 
     /// Retracts a node's evidence. Returns whether evidence of other nodes has gone, too, and has to be fetched again.
     /// Blocks.
-    pub(crate) fn exclude(&mut self, origin: Origin, now: Timestamp) -> Result<bool, FleetError> {
+    pub(crate) fn exclude(&mut self, node_id: NodeId, now: Timestamp) -> Result<bool, FleetError> {
         let gate = Arc::clone(&self.gate);
         let _held = hold(&gate);
-        let begins_anew = self.dissolve(origin, now)?;
-        let evidence = self.evidence_of(&[origin], true)?;
-        self.append(&Event::Exclude(origin), now)?;
-        self.selector.give_share_back(&evidence);
-        let links = self.book.links.drop_origin(origin);
-        self.book.exclude(origin);
-        self.tell_links(&links);
+        let begins_anew = self.dissolve(node_id, now)?;
+        let evidence = self.fold_evidence(&[node_id], true)?;
+        self.append(&PeerEvent::Exclude(node_id), now)?;
+        self.selector.retract_snapshot(&evidence);
+        let links = self.states.links.drop_node(node_id);
+        self.states.exclude(node_id);
+        self.pass_link_states(&links);
         Ok(begins_anew)
     }
 
     /// Includes a node again. Its evidence is read again, from its snapshot and from the beginning of the stream.
-    pub(crate) fn include(&mut self, origin: Origin, now: Timestamp) -> Result<(), FleetError> {
-        self.append(&Event::Include(origin), now)?;
-        self.book.include(origin);
-        let begin = Position { seq: 0, ..self.book.cursor };
+    pub(crate) fn include(&mut self, node_id: NodeId, now: Timestamp) -> Result<(), FleetError> {
+        self.append(&PeerEvent::Include(node_id), now)?;
+        self.states.include(node_id);
+        let begin = Position { seq: 0, ..self.states.cursor };
         self.passed(begin, true, now)
     }
 
     /// Sets the epochs of the node's own log.
-    pub(crate) fn set_own(&mut self, own: (Origin, BTreeMap<u32, Intervals>)) {
+    pub(crate) fn set_own(&mut self, own: (NodeId, BTreeMap<u32, Intervals>)) {
         self.own = own.clone();
-        self.book.own = Some(own);
+        self.states.own = Some(own);
     }
 
     /// Returns whether `peers/` still has messages for the positions that a snapshot lacks.
     pub(crate) fn has_messages_for(
         &self,
-        origin: Origin,
+        node_id: NodeId,
         covers: &BTreeMap<u32, Intervals>,
     ) -> Result<bool, FleetError> {
         let mut all = covers.clone();
-        for (_, body) in self.messages_behind(origin, covers)? {
+        for (_, body) in self.messages_behind(node_id, covers)? {
             if let Ok(header) = crate::model::codec::peek(&body) {
                 all.entry(header.epoch).or_default().insert(header.first, header.last);
             }
         }
-        Ok(self.lacks(origin, &all).1 == 0)
+        Ok(self.compare_coverage(node_id, &all).1 == 0)
     }
 
     /// Returns whether a snapshot would fill a gap, and how many known positions it lacks. Those are requested again.
-    pub(crate) fn lacks(&self, origin: Origin, covers: &BTreeMap<u32, Intervals>) -> (bool, u64) {
-        let Some(peer) = self.book.peers.get(&origin) else { return (true, 0) };
+    pub(crate) fn compare_coverage(&self, node_id: NodeId, covers: &BTreeMap<u32, Intervals>) -> (bool, u64) {
+        let Some(peer) = self.states.peers.get(&node_id) else { return (true, 0) };
         let nothing = Intervals::default();
         let seen = |epoch: &u32| peer.seen.get(epoch).unwrap_or(&nothing);
         let fills = covers.iter().any(|(epoch, covered)| !seen(epoch).includes(covered));
@@ -259,80 +260,80 @@ impl Peers {
 
     /// Replaces everything known of a node by an evidence snapshot. Messages after it that `peers/` still has are
     /// applied again. Blocks.
-    pub(crate) fn share(
+    pub(crate) fn apply_snapshot(
         &mut self,
-        origin: Origin,
+        node_id: NodeId,
         bytes: &Bytes,
-        head: &Head,
-        share: &Share,
+        head: &SnapshotHead,
+        share: &EvidenceSnapshot,
         now: Timestamp,
     ) -> Result<bool, FleetError> {
-        self.put_share(origin, bytes, head, share, now, false)
+        self.put_snapshot(node_id, bytes, head, share, now, false)
     }
 
     /// Works like [`apply_snapshot`](Self::apply_snapshot); `is_part` if it holds some sites only.
-    pub(super) fn put_share(
+    pub(super) fn put_snapshot(
         &mut self,
-        origin: Origin,
+        node_id: NodeId,
         bytes: &Bytes,
-        head: &Head,
-        share: &Share,
+        head: &SnapshotHead,
+        share: &EvidenceSnapshot,
         now: Timestamp,
         is_part: bool,
     ) -> Result<bool, FleetError> {
         let gate = Arc::clone(&self.gate);
         let _held = hold(&gate);
-        let begins_anew = self.dissolve(origin, now)?;
-        let known = self.book.peers.get(&origin).is_some_and(|peer| !peer.seen.is_empty());
-        let evidence = if known { Some(self.evidence_of(&[origin], false)?) } else { None };
-        let again = if known && !is_part { self.messages_behind(origin, &head.covers)? } else { Vec::new() };
+        let begins_anew = self.dissolve(node_id, now)?;
+        let known = self.states.peers.get(&node_id).is_some_and(|peer| !peer.seen.is_empty());
+        let evidence = if known { Some(self.fold_evidence(&[node_id], false)?) } else { None };
+        let again = if known && !is_part { self.messages_behind(node_id, &head.covers)? } else { Vec::new() };
         self.shares += 1;
-        let file = format!("share-{origin}-{:016x}.fwp", self.shares);
+        let file = format!("share-{node_id}-{:016x}.fwp", self.shares);
         write_synced(&self.dir, &file, bytes)?;
         failpoints::reached(failpoints::SHARE_FILE);
         let (covers, epoch, base) = (head.covers.clone(), head.epoch, head.base);
-        let taken = TakenShare { origin, covers: covers.clone(), epoch, base, file, at: now, is_part };
-        self.append(&Event::Share(taken), now)?;
+        let taken = AppliedSnapshot { node_id, covers: covers.clone(), epoch, base, file, at: now, is_part };
+        self.append(&PeerEvent::Snapshot(taken), now)?;
         failpoints::reached(failpoints::SHARE_RECORD);
         if let Some(evidence) = evidence {
-            self.selector.give_share_back(&evidence);
+            self.selector.retract_snapshot(&evidence);
         }
         let mut share = share.clone();
-        let is_stale = fold::without_forgotten(&self.book, head, &mut share);
-        self.selector.take_share(&share);
-        self.book.share(origin, &covers, (epoch, base), is_stale, now);
-        self.book.is_part(origin, is_part);
-        let links = self.book.links.take_kept((origin, now), &head.links, &self.book.forgotten);
-        self.tell_links(&links);
-        let cursor = self.book.cursor;
+        let is_stale = fold::without_forgotten(&self.states, head, &mut share);
+        self.selector.add_snapshot(&share);
+        self.states.apply_snapshot(node_id, &covers, (epoch, base), is_stale, now);
+        self.states.set_partial(node_id, is_part);
+        let links = self.states.links.apply_stored((node_id, now), &head.links, &self.states.forgotten);
+        self.pass_link_states(&links);
+        let cursor = self.states.cursor;
         for (at, body) in again {
             if let Ok(batch) = Batch::decode(&body) {
-                self.message(origin, (cursor, at), &body, &batch, false)?;
+                self.apply_message(node_id, (cursor, at), &body, &batch, false)?;
             }
         }
         Ok(begins_anew)
     }
 
     /// Returns whether a snapshot lacks everything that was forgotten, while the known evidence of its node does not.
-    pub(crate) fn refreshes(&self, origin: Origin, head: &Head) -> bool {
-        let book = &self.book;
-        book.peers.get(&origin).is_some_and(|peer| peer.is_stale)
-            && book.forgotten.iter().all(|(domain, until)| head.forgot.contains(&forgot(domain, *until)))
+    pub(crate) fn refreshes(&self, node_id: NodeId, head: &SnapshotHead) -> bool {
+        let states = &self.states;
+        states.peers.get(&node_id).is_some_and(|peer| peer.is_stale)
+            && states.forgotten.iter().all(|(domain, until)| head.forgot.contains(&tombstone_hash(domain, *until)))
     }
 
     /// Returns the messages of a node in `peers/` that go beyond a snapshot.
     fn messages_behind(
         &self,
-        origin: Origin,
+        node_id: NodeId,
         covers: &BTreeMap<u32, Intervals>,
     ) -> Result<Vec<(Timestamp, Bytes)>, FleetError> {
         let _ = self.log.flush().wait();
         let reader = fetchwise_log::Reader::open(&self.dir)?;
         let mut found = Vec::new();
         fold::each(&reader, 0, u64::MAX, |_, record| {
-            if let Ok(Event::Message { origin: by, at, body, .. }) =
-                Event::decode(record.kind, record.schema, record.payload)
-                && by == origin
+            if let Ok(PeerEvent::Message { node_id: by, at, body, .. }) =
+                PeerEvent::decode(record.kind, record.schema, record.payload)
+                && by == node_id
                 && let Ok(header) = crate::model::codec::peek(body)
                 && !covers.get(&header.epoch).is_some_and(|all| all.covers(header.first, header.last))
             {
@@ -345,26 +346,26 @@ impl Peers {
 
     /// Forgets a domain up to a time: everything of peers that is not later. Blocks.
     pub(crate) fn forget(&mut self, domain: &str, until: Timestamp, now: Timestamp) -> Result<bool, FleetError> {
-        if self.book.forgotten.get(domain).is_some_and(|known| *known >= until) {
+        if self.states.forgotten.get(domain).is_some_and(|known| *known >= until) {
             return Ok(false);
         }
-        let (counted, mixed) = self.facts_of(domain, until)?;
-        self.append(&Event::Forget { domain: domain.to_owned(), until }, now)?;
-        let links = self.book.links.forget(domain, until);
-        self.book.forget(domain, until);
-        self.tell_links(&links);
-        for origin in mixed {
-            self.book.peers.entry(origin).or_default().is_stale = true;
+        let (counted, mixed) = self.fold_attempts(domain, until)?;
+        self.append(&PeerEvent::Forget { domain: domain.to_owned(), until }, now)?;
+        let links = self.states.links.forget(domain, until);
+        self.states.forget(domain, until);
+        self.pass_link_states(&links);
+        for node_id in mixed {
+            self.states.peers.entry(node_id).or_default().is_stale = true;
         }
         self.selector.forget_domain(domain);
-        counted.iter().for_each(|fact| fact.with(|fact| self.selector.take_back_fact(fact, false)));
+        counted.iter().for_each(|fact| fact.with(|fact| self.selector.retract_attempt(fact, false)));
         Ok(true)
     }
 
     /// Returns the attempts of a domain that count, as far as `peers/` still has them one by one.
-    fn facts_of(&self, domain: &str, until: Timestamp) -> Result<(Vec<OwnedFact>, Vec<Origin>), FleetError> {
+    fn fold_attempts(&self, domain: &str, until: Timestamp) -> Result<(Vec<OwnedAttempt>, Vec<NodeId>), FleetError> {
         let _ = self.log.flush().wait();
-        let mut of = FactsOf { domain: domain.to_owned(), until, found: Vec::new(), mixed: Vec::new() };
+        let mut of = DomainAttempts { domain: domain.to_owned(), until, found: Vec::new(), mixed: Vec::new() };
         fold(&self.dir, &self.own, None, u64::MAX, &mut of)?;
         Ok((of.found, of.mixed))
     }
@@ -375,9 +376,9 @@ impl Peers {
     }
 
     /// Returns everything needed to take a snapshot in the background.
-    pub(crate) fn keeper(&self) -> Keeper {
+    pub(crate) fn snapshotter(&self) -> PeerSnapshotter {
         let (dir, own, selector) = (self.dir.clone(), self.own.clone(), Arc::clone(&self.selector));
-        Keeper { dir, own, selector, max_snapshot_bytes: self.max_snapshot_bytes, gate: Arc::clone(&self.gate) }
+        PeerSnapshotter { dir, own, selector, max_snapshot_bytes: self.max_snapshot_bytes, gate: Arc::clone(&self.gate) }
     }
 }
 
@@ -390,11 +391,11 @@ pub(super) fn open(dir: &Path) -> Result<(Log, Recovery), FleetError> {
 }
 
 /// Appends an event. On an error nothing has changed. Returns its length in bytes.
-pub(super) fn append(log: &Log, event: &Event<'_>, at: Timestamp) -> Result<u64, FleetError> {
+pub(super) fn append(log: &Log, event: &PeerEvent<'_>, at: Timestamp) -> Result<u64, FleetError> {
     let (kind, payload) = event.encode();
     let key_hash = match event {
-        Event::Message { origin, .. } | Event::General { origin, .. } => {
-            u64::from_le_bytes(*origin.as_bytes().first_chunk().unwrap_or(&[0; 8]))
+        PeerEvent::Message { node_id, .. } | PeerEvent::GlobalSnapshot { node_id, .. } => {
+            u64::from_le_bytes(*node_id.as_bytes().first_chunk().unwrap_or(&[0; 8]))
         }
         _ => 0,
     };

@@ -7,6 +7,7 @@
 //!
 //! Must not know: what was received from peers.
 
+use fetchwise::selector::replication::Replication;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -192,7 +193,7 @@ impl GlobalJob {
         folded.past.iter().for_each(|(epoch, seen)| covers.entry(*epoch).or_default().extend(seen));
         let (epoch, base, half_life_ms) = (fork.epoch, fork.base, self.like.half_life_ms());
         let head = SnapshotHead { epoch, base, covers, half_life_ms, ..SnapshotHead::default() };
-        let share = folded.selector.share(folded.newest.min(self.latest), FADED);
+        let share = folded.selector.evidence_snapshot(folded.newest.min(self.latest), FADED);
         let bytes = pack(&head, &share).map_err(|error| FleetError::io(&self.dir, error))?;
         Ok((epoch, folded.upto, bytes))
     }
@@ -207,7 +208,7 @@ impl GlobalJob {
         read_positions(&self.dir, (folded.upto + 1, upto), &self.like, &mut folded.stones, |seq, place| match place {
             PositionContent::RemoteAttempt(fact, _) if !self.state.withheld.contains(seq) => {
                 newest = newest.max(fact.at);
-                selector.learn_general(&fact);
+                selector.receive_global_part(&fact);
             }
             PositionContent::RemoteAttempt(..) | PositionContent::Link(_) | PositionContent::Nothing => {}
             PositionContent::ForgottenDomain(..) | PositionContent::Gone => is_whole = false,
@@ -217,7 +218,7 @@ impl GlobalJob {
     }
 
     fn blank(&self) -> Result<Selector, FleetError> {
-        self.like.blank().map_err(|error| FleetError::Selector(error.to_string()))
+        self.like.empty_copy().map_err(|error| FleetError::Selector(error.to_string()))
     }
 
     /// Folds the whole log.
@@ -229,7 +230,7 @@ impl GlobalJob {
         let (upto, mut past) = (folded.upto, BTreeMap::new());
         let share = with_own_past(&self.dir, &self.state, &self.blank()?, folded.share, &mut past)?;
         let selector = self.blank()?;
-        selector.take_share(&share.global_part());
+        selector.add_snapshot(&share.global_part());
         let (newest, forgot) = (share.as_of(), self.forgot.clone());
         Ok(FoldedEvidence { selector, upto, newest, past, stones: Tombstones::default(), forgot, whole_at: Instant::now() })
     }

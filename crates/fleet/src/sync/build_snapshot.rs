@@ -4,6 +4,7 @@
 //!
 //! Must not know: when one is due.
 
+use fetchwise::selector::replication::Replication;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,23 +15,23 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 
 use crate::error::FleetError;
-use crate::model::evidence_snapshot::{Head, Note, pack};
+use crate::model::evidence_snapshot::{SnapshotHead, SnapshotNote, pack};
 use crate::model::intervals::Intervals;
-use crate::model::links::Kept;
-use crate::model::node_id::Origin;
+use crate::model::links::StoredLink;
+use crate::model::node_id::NodeId;
 use crate::peer_store;
-use crate::peer_store::node_state::State;
-use crate::transport::{Bounds, Transport, TransportError};
+use crate::peer_store::node_state::NodeState;
+use crate::transport::{StreamBounds, Transport, TransportError};
 
 /// Everything needed to build a snapshot.
-pub(crate) struct Job {
+pub(crate) struct SnapshotJob {
     pub(crate) dir: PathBuf,
-    pub(crate) state: State,
+    pub(crate) state: NodeState,
     /// A new selector, which is consumed.
     pub(crate) blank: Selector,
     /// The last position of the snapshot.
     pub(crate) upto: u64,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: StreamBounds,
     /// The latest time at which fading is judged.
     pub(crate) latest: Timestamp,
     pub(crate) forgot: BTreeSet<u64>,
@@ -40,7 +41,7 @@ pub(crate) struct Job {
 }
 
 /// A snapshot that is ready for the store.
-pub(crate) struct Ready {
+pub(crate) struct BuiltSnapshot {
     pub(crate) bytes: Bytes,
     pub(crate) note: String,
     pub(crate) upto: u64,
@@ -48,16 +49,16 @@ pub(crate) struct Ready {
 }
 
 /// Returns the note of a node's snapshot in the store; none without a snapshot.
-pub(crate) async fn noted(transport: &dyn Transport, origin: Origin) -> Result<Option<Note>, TransportError> {
-    let (name, list) = (origin.to_string(), transport.blobs().list().await?);
+pub(crate) async fn stored_note(transport: &dyn Transport, node_id: NodeId) -> Result<Option<SnapshotNote>, TransportError> {
+    let (name, list) = (node_id.to_string(), transport.blobs().list().await?);
     let info = list.into_iter().find(|info| info.name == name);
     Ok(info.and_then(|info| serde_json::from_str(&info.note).ok()))
 }
 
-impl Job {
+impl SnapshotJob {
     /// Folds the log. Blocks for that time and needs as much memory as the node's own evidence. Returns none if the
     /// log's own snapshot covers positions after `upto` by now: those attempts would count twice.
-    pub(crate) fn run(self) -> Result<Option<Ready>, FleetError> {
+    pub(crate) fn run(self) -> Result<Option<BuiltSnapshot>, FleetError> {
         let Self { dir, state, blank, upto, bounds, latest, forgot, egress, ahead } = self;
         let leaves_out = |seq: u64| state.withheld.contains(seq);
         let is_any_out = !state.withheld.runs().is_empty();
@@ -70,17 +71,17 @@ impl Job {
         // The position of a link state from the log's snapshot is unknown. It was not after this one.
         let links = folded.links.into_iter().filter(|(seq, _)| !state.withheld.contains(*seq));
         let links = links.map(|(seq, entry)| (if seq == 0 { upto } else { seq }, entry));
-        let links = Kept::of(links, &egress, latest, ahead);
-        let fork = state.fork();
+        let links = StoredLink::of(links, &egress, latest, ahead);
+        let fork = state.log_epoch();
         let mut covers = state.own();
         covers.insert(fork.epoch, Intervals::of(fork.base + 1, upto));
         let share = peer_store::with_own_past(&dir, &state, &blank, folded.share, &mut covers)?;
         let (epoch, base) = (fork.epoch, fork.base);
         let (incarnation, seq) = (bounds.incarnation, bounds.last);
-        let head = Head { epoch, base, covers, incarnation, seq, half_life_ms, forgot: forgot.clone(), links };
+        let head = SnapshotHead { epoch, base, covers, incarnation, seq, half_life_ms, forgot: forgot.clone(), links };
         let bytes = pack(&head, &share).map_err(|error| FleetError::io(&dir, error))?;
         // Two numbers always serialise.
-        let note = serde_json::to_string(&Note { epoch, position: upto }).unwrap_or_default();
-        Ok(Some(Ready { bytes, note, upto, forgot }))
+        let note = serde_json::to_string(&SnapshotNote { epoch, position: upto }).unwrap_or_default();
+        Ok(Some(BuiltSnapshot { bytes, note, upto, forgot }))
     }
 }

@@ -13,14 +13,14 @@ use std::path::Path;
 use tokio::time::Instant;
 
 use crate::error::FleetError;
-use crate::model::heartbeat::Presence;
-use crate::model::node_id::Origin;
+use crate::model::heartbeat::Heartbeat;
+use crate::model::node_id::NodeId;
 use crate::model::options::Options;
 use crate::sync::publisher::Publisher;
 use crate::transport::{Cell, Table, Transport};
 
 /// The number of checks of a doubtful holder per lease.
-const LOOKS: u32 = 30;
+const CHECKS_PER_LEASE: u32 = 30;
 
 /// This process's claim to its node id.
 #[derive(Debug)]
@@ -29,17 +29,17 @@ pub(crate) struct Lease {
     directory: String,
     options: Options,
     revision: Option<u64>,
-    said_at: Option<Instant>,
+    sent_at: Option<Instant>,
     /// The last heartbeat of this process.
-    said: Presence,
+    last: Heartbeat,
     lost_to: Option<String>,
 }
 
 impl Lease {
     pub(crate) fn new(dir: &Path, options: &Options) -> Self {
-        let holder = Origin::random().to_string();
-        let (directory, options, said) = (name_of(dir), options.clone(), Presence::default());
-        Self { holder, directory, options, revision: None, said_at: None, said, lost_to: None }
+        let holder = NodeId::random().to_string();
+        let (directory, options, last) = (name_of(dir), options.clone(), Heartbeat::default());
+        Self { holder, directory, options, revision: None, sent_at: None, last, lost_to: None }
     }
 
     pub(crate) fn holder(&self) -> &str {
@@ -60,25 +60,25 @@ impl Lease {
     }
 
     /// Returns the error that names the holder.
-    pub(crate) fn held(&self, origin: Origin) -> FleetError {
-        FleetError::Held { origin, place: self.lost_to.clone().unwrap_or_default() }
+    pub(crate) fn held(&self, node_id: NodeId) -> FleetError {
+        FleetError::Held { node_id, place: self.lost_to.clone().unwrap_or_default() }
     }
 
     /// Takes the lease over from a process that is gone.
     pub(crate) async fn take(&mut self, publisher: &Publisher, transport: &dyn Transport) -> Result<(), FleetError> {
-        let name = publisher.origin().to_string();
+        let name = publisher.node_id().to_string();
         let begun = Instant::now();
         let mut before: Option<Cell> = None;
         loop {
             let cell = transport.cells().get(Table::Nodes, &name).await?;
-            let holder = cell.as_ref().and_then(|cell| Presence::decode(&cell.value));
-            let is_ours = holder.as_ref().is_none_or(|said| said.directory == self.directory);
+            let holder = cell.as_ref().and_then(|cell| Heartbeat::decode(&cell.value));
+            let is_ours = holder.as_ref().is_none_or(|other| other.directory == self.directory);
             let is_gone = before.is_some() && begun.elapsed() >= self.options.timing.lease;
             if is_ours || is_gone {
-                let presence = publisher.presence(&self.holder, &self.directory);
-                match publisher.beat(&presence, cell.map(|cell| cell.revision)).await? {
+                let heartbeat = publisher.heartbeat(&self.holder, &self.directory);
+                match publisher.beat(&heartbeat, cell.map(|cell| cell.revision)).await? {
                     Ok(revision) => {
-                        self.said(revision, presence);
+                        self.record(revision, heartbeat);
                         return Ok(());
                     }
                     // Another process was faster; check its heartbeat.
@@ -87,47 +87,47 @@ impl Lease {
             }
             let revision = cell.as_ref().map(|cell| cell.revision);
             if before.as_ref().is_some_and(|before| Some(before.revision) != revision) {
-                self.lost_to = Some(holder.map(|said| said.place).unwrap_or_default());
-                return Err(self.held(publisher.origin()));
+                self.lost_to = Some(holder.map(|other| other.place).unwrap_or_default());
+                return Err(self.held(publisher.node_id()));
             }
             before = cell;
-            tokio::time::sleep(self.options.timing.lease / LOOKS).await;
+            tokio::time::sleep(self.options.timing.lease / CHECKS_PER_LEASE).await;
         }
     }
 
     /// Sends a heartbeat if one is due.
     pub(crate) async fn beat(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
-        match self.said_at {
-            Some(at) if at.elapsed() < self.options.timing.presence => Ok(()),
-            _ => self.say(publisher).await,
+        match self.sent_at {
+            Some(at) if at.elapsed() < self.options.timing.heartbeat => Ok(()),
+            _ => self.send(publisher).await,
         }
     }
 
     /// Sends a last heartbeat if the position has changed, because the process ends.
     pub(crate) async fn end(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
-        match self.said_at.is_none() || publisher.presence(&self.holder, &self.directory) == self.said {
+        match self.sent_at.is_none() || publisher.heartbeat(&self.holder, &self.directory) == self.last {
             true => Ok(()),
-            false => self.say(publisher).await,
+            false => self.send(publisher).await,
         }
     }
 
-    async fn say(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
+    async fn send(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
         if self.is_lost() {
             return Ok(());
         }
-        let presence = publisher.presence(&self.holder, &self.directory);
+        let heartbeat = publisher.heartbeat(&self.holder, &self.directory);
         let mut seen = self.revision;
         // Twice: the cell may hold this process's own heartbeat whose response was lost, or nothing any more.
         for _ in 0..2 {
-            match publisher.beat(&presence, seen).await? {
+            match publisher.beat(&heartbeat, seen).await? {
                 Ok(revision) => {
-                    self.said(revision, presence);
+                    self.record(revision, heartbeat);
                     return Ok(());
                 }
                 Err(None) => seen = None,
-                Err(Some(cell)) => match Presence::decode(&cell.value) {
-                    Some(said) if said.holder != self.holder => {
-                        self.lost_to = Some(said.place);
+                Err(Some(cell)) => match Heartbeat::decode(&cell.value) {
+                    Some(other) if other.holder != self.holder => {
+                        self.lost_to = Some(other.place);
                         return Ok(());
                     }
                     _ => seen = Some(cell.revision),
@@ -137,14 +137,14 @@ impl Lease {
         Ok(())
     }
 
-    fn said(&mut self, revision: u64, presence: Presence) {
-        (self.revision, self.said_at, self.said) = (Some(revision), Some(Instant::now()), presence);
+    fn record(&mut self, revision: u64, heartbeat: Heartbeat) {
+        (self.revision, self.sent_at, self.last) = (Some(revision), Some(Instant::now()), heartbeat);
     }
 
     /// Releases the lease.
     pub(crate) async fn leave(&mut self, publisher: &Publisher, transport: &dyn Transport) -> Result<(), FleetError> {
         if let Some(revision) = self.revision.take() {
-            transport.cells().delete(Table::Nodes, &publisher.origin().to_string(), Some(revision)).await?;
+            transport.cells().delete(Table::Nodes, &publisher.node_id().to_string(), Some(revision)).await?;
         }
         Ok(())
     }

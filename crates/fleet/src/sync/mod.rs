@@ -9,3 +9,12 @@ pub(crate) mod consumer;
 pub mod forget;
 pub(crate) mod lease;
 pub(crate) mod publisher;
+
+use crate::error::FleetError;
+
+/// Runs blocking work on another thread.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, FleetError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| FleetError::Ended)
+}

@@ -8,6 +8,7 @@
 //!
 //! Must not know: what was received from peers.
 
+use fetchwise::selector::replication::Replication;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -416,7 +417,7 @@ impl Publisher {
         // From here on the fleet may know positions up to this one.
         self.state.reserved = self.state.reserved.max(upto);
         self.save()?;
-        let blank = self.selector.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
+        let blank = self.selector.empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
         let (dir, state, forgot) = (self.dir.clone(), self.state.clone(), self.forgot.clone());
         // Smaller differences are within the accuracy of the comparison.
         let ahead = self.clock_ahead_ms.filter(|ms| *ms > 1000).map_or(0, i64::unsigned_abs);

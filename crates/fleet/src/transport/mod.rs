@@ -10,6 +10,7 @@
 pub mod in_process;
 #[cfg(feature = "nats")]
 pub mod nats;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -20,20 +21,12 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::timeout;
 
-use crate::model::node_id::Origin;
-
-/// A position in the stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
-    /// The incarnation of the stream: a different number each time it is created.
-    pub incarnation: u64,
-    /// The sequence number of a message, from 1 on.
-    pub seq: u64,
-}
+use crate::model::node_id::NodeId;
+pub use crate::model::position::Position;
 
 /// The current bounds of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct StreamBounds {
     /// The incarnation of the stream: see [`Position::incarnation`].
     pub incarnation: u64,
     /// The oldest message still stored; one more than `last` if there is none.
@@ -50,7 +43,7 @@ pub enum Delivery {
     /// A message.
     Message {
         /// The sender, as the broker authenticates it: never as the message claims.
-        origin: Origin,
+        node_id: NodeId,
         /// Its position.
         position: Position,
         /// The time at which the broker stored it, by its clock.
@@ -59,23 +52,23 @@ pub enum Delivery {
         body: Bytes,
     },
     /// The stream is a different one now, and earlier messages may be lost. Reading continues with its first message.
-    Wiped(Bounds),
+    Wiped(StreamBounds),
 }
 
 /// A delivery of global snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum General {
+pub enum GlobalDelivery {
     /// The newest snapshot of a node.
-    Image {
+    Snapshot {
         /// The sender, as the broker authenticates it.
-        origin: Origin,
+        node_id: NodeId,
         /// The time at which the broker stored it, by its clock.
         at: Timestamp,
         /// The content.
         body: Bytes,
     },
     /// All stored snapshots were delivered. Repeated each time the reader catches up.
-    Read,
+    CaughtUp,
     /// The stored snapshots are lost; every node publishes its own again.
     Wiped,
 }
@@ -132,7 +125,7 @@ pub struct Change {
 
 /// The outcome of a swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Swapped {
+pub enum SwapOutcome {
     /// The cell holds the new value, with this revision.
     Done(u64),
     /// Another node was faster: the cell holds this, or nothing.
@@ -151,7 +144,7 @@ pub trait Cells: Send + Sync {
         key: &'a str,
         seen: Option<u64>,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Swapped, TransportError>>;
+    ) -> BoxFuture<'a, Result<SwapOutcome, TransportError>>;
 
     /// Stores `value` unconditionally.
     fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>>;
@@ -162,7 +155,7 @@ pub trait Cells: Send + Sync {
         table: Table,
         key: &'a str,
         seen: Option<u64>,
-    ) -> BoxFuture<'a, Result<Swapped, TransportError>>;
+    ) -> BoxFuture<'a, Result<SwapOutcome, TransportError>>;
 
     /// Streams all cells, then changes. Ends with an error when the broker is gone; the caller watches again.
     fn watch(&self, table: Table) -> BoxStream<'_, Result<Change, TransportError>>;
@@ -206,7 +199,7 @@ pub trait Blobs: Send + Sync {
 
 /// A request to a node to publish positions of its log again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Want {
+pub struct RetransmitRequest {
     /// The epoch of the positions.
     pub epoch: u32,
     /// The first missing position.
@@ -217,14 +210,14 @@ pub struct Want {
 
 /// The maximum size of what one node has published since its last snapshot, in bytes. A node makes a snapshot after a
 /// million attempts.
-pub(crate) const MAX_SAID: usize = 256 << 20;
+pub(crate) const MAX_PUBLISHED: usize = 256 << 20;
 
 /// Returns the error for more than that.
-pub(crate) fn too_much_said() -> TransportError {
-    TransportError::Invalid(format!("more than {} MiB since its share", MAX_SAID >> 20))
+pub(crate) fn too_much_published() -> TransportError {
+    TransportError::Invalid(format!("more than {} MiB since its share", MAX_PUBLISHED >> 20))
 }
 
-const NO_GENERAL: &str = "this broker keeps no general images, which scope `own` needs";
+const NO_GLOBAL: &str = "this broker keeps no general images, which scope `own` needs";
 
 /// The time after which a silent reader is checked.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -234,9 +227,9 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// comes.
 async fn each_held<T: Transport + ?Sized>(
     transport: &T,
-    bounds: Bounds,
+    bounds: StreamBounds,
     mut next: u64,
-    take: &mut (dyn FnMut(Origin, Bytes) -> Result<(), TransportError> + Send),
+    take: &mut (dyn FnMut(NodeId, Bytes) -> Result<(), TransportError> + Send),
 ) -> Result<(), TransportError> {
     let anew = || TransportError::Away("the stream is being made anew".to_owned());
     let mut is_second = false;
@@ -246,11 +239,11 @@ async fn each_held<T: Transport + ?Sized>(
             && let Ok(Some(delivery)) = timeout(SILENCE, all.next()).await
         {
             match delivery? {
-                Delivery::Message { origin, position, body, .. } if position.seq >= next => {
+                Delivery::Message { node_id, position, body, .. } if position.seq >= next => {
                     (next, is_second) = (position.seq + 1, false);
                     // Newer messages are not needed.
                     if position.seq <= bounds.last {
-                        take(origin, body)?;
+                        take(node_id, body)?;
                     }
                 }
                 Delivery::Message { .. } => {}
@@ -272,7 +265,7 @@ pub trait Transport: Send + Sync {
     /// Stores a message at least once. `id` is for the broker's duplicate window.
     fn publish<'a>(
         &'a self,
-        origin: Origin,
+        node_id: NodeId,
         id: &'a str,
         body: Bytes,
     ) -> BoxFuture<'a, Result<Position, TransportError>>;
@@ -283,15 +276,15 @@ pub trait Transport: Send + Sync {
     fn read(&self, from: Position) -> BoxStream<'_, Result<Delivery, TransportError>>;
 
     /// Returns the bounds of the stream.
-    fn bounds(&self) -> BoxFuture<'_, Result<Bounds, TransportError>>;
+    fn bounds(&self) -> BoxFuture<'_, Result<StreamBounds, TransportError>>;
 
     /// Returns the newest message of a node in the stream. Needed once, when a node joins. The default implementation
     /// reads the whole stream.
-    fn newest(&self, origin: Origin) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
+    fn newest(&self, node_id: NodeId) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
         async move {
             let (bounds, mut newest) = (self.bounds().await?, None);
             let mut take = |by, body| {
-                newest = if by == origin { Some(body) } else { newest.take() };
+                newest = if by == node_id { Some(body) } else { newest.take() };
                 Ok(())
             };
             each_held(self, bounds, bounds.first, &mut take).await?;
@@ -302,13 +295,13 @@ pub trait Transport: Send + Sync {
 
     /// Returns the messages of one node from `from` on that are still in the stream, up to now. The default
     /// implementation reads the messages of all nodes.
-    fn said_by(&self, origin: Origin, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
+    fn published_by(&self, node_id: NodeId, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
         async move {
-            let (bounds, mut said, mut room) = (self.bounds().await?, Vec::new(), MAX_SAID);
+            let (bounds, mut said, mut room) = (self.bounds().await?, Vec::new(), MAX_PUBLISHED);
             let from = if from.incarnation == bounds.incarnation { from.seq.max(bounds.first) } else { bounds.first };
             let mut take = |by, body: Bytes| {
-                if by == origin {
-                    room = room.checked_sub(body.len()).ok_or_else(too_much_said)?;
+                if by == node_id {
+                    room = room.checked_sub(body.len()).ok_or_else(too_much_published)?;
                     said.push(body);
                 }
                 Ok(())
@@ -320,15 +313,15 @@ pub trait Transport: Send + Sync {
     }
 
     /// Replaces the global snapshot of `node_id`. A broker without this feature refuses.
-    fn put_general(&self, origin: Origin, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
-        let _ = (origin, body);
-        async { Err(TransportError::Refused(NO_GENERAL.to_owned())) }.boxed()
+    fn publish_global(&self, node_id: NodeId, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
+        let _ = (node_id, body);
+        async { Err(TransportError::Refused(NO_GLOBAL.to_owned())) }.boxed()
     }
 
     /// Streams the newest global snapshot of each node, then new ones. Continues over reconnections; ends with an error
     /// when the caller must start over.
-    fn generals(&self) -> BoxStream<'_, Result<General, TransportError>> {
-        futures_util::stream::iter([Err(TransportError::Refused(NO_GENERAL.to_owned()))]).boxed()
+    fn global_snapshots(&self) -> BoxStream<'_, Result<GlobalDelivery, TransportError>> {
+        futures_util::stream::iter([Err(TransportError::Refused(NO_GLOBAL.to_owned()))]).boxed()
     }
 
     /// Returns the time by the broker's clock; none if it does not report it.
@@ -343,10 +336,10 @@ pub trait Transport: Send + Sync {
     fn blobs(&self) -> &dyn Blobs;
 
     /// Sends a retransmit request to a node. It may get lost.
-    fn signal(&self, to: Origin, want: Want) -> BoxFuture<'_, Result<(), TransportError>>;
+    fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>>;
 
     /// Streams the retransmit requests to `own`.
-    fn signals(&self, own: Origin) -> BoxStream<'_, Result<Want, TransportError>>;
+    fn signals(&self, own: NodeId) -> BoxStream<'_, Result<RetransmitRequest, TransportError>>;
 
     /// Returns whether the node is connected, as far as is known.
     fn is_up(&self) -> bool;

@@ -79,8 +79,8 @@ pub(crate) fn blocked() -> Outcome {
 pub(crate) async fn heard(reader: &Crawling, of: &Crawling) {
     of.journal.flush().await.unwrap();
     until("all is published and read", || {
-        let (name, top) = (of.fleet.origin().to_string(), of.journal.durable_seq());
-        reader.fleet.status().peers.iter().any(|peer| peer.origin == name && peer.position >= top)
+        let (name, top) = (of.fleet.node_id().to_string(), of.journal.durable_seq());
+        reader.fleet.status().peers.iter().any(|peer| peer.node_id == name && peer.position >= top)
     })
     .await;
 }

@@ -1,6 +1,7 @@
 //! Nodes over the in-process broker, synthetic attempts, and the naive fold that every result is compared with.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses some of it, and one that meets an error has failed")]
 
+use fetchwise::selector::replication::Replication;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -172,7 +173,7 @@ impl Node {
     }
 
     pub(crate) fn evidence(&self) -> EvidenceSnapshot {
-        self.up().selector.share(NOW, 0.0)
+        self.up().selector.evidence_snapshot(NOW, 0.0)
     }
 }
 
@@ -189,7 +190,7 @@ pub(crate) fn naive(dirs: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&Path, &
         })
         .unwrap();
     }
-    oracle.share(NOW, 0.0)
+    oracle.evidence_snapshot(NOW, 0.0)
 }
 
 /// Waits until all nodes have everything that the others have published.

@@ -8,7 +8,7 @@ use fetchwise::backoff::BackoffSettings;
 use fetchwise::fetch_result::{Block, Outcome};
 use fetchwise::time::Clock;
 use fetchwise::visit::{VisitOutcome, Fetch, Step, Visit};
-use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::pauses::SharedHosts;
 use fetchwise_fleet::transport::Transport;
 use url::Url;
@@ -26,7 +26,7 @@ pub(crate) struct Sharer {
     pub(crate) hosts: SharedHosts,
 }
 
-pub(crate) fn sharer(transport: Arc<dyn Transport>, own: Origin, clock: &Arc<Clock>, egress: &str) -> Sharer {
+pub(crate) fn sharer(transport: Arc<dyn Transport>, own: NodeId, clock: &Arc<Clock>, egress: &str) -> Sharer {
     let backoff = BackoffSettings { blocked_base: PAUSE, ..BackoffSettings::default() };
     let selector = Selector::builder().clock(Arc::clone(clock)).around(clock.now()).backoff(backoff).build().unwrap();
     let selector = Arc::new(selector);

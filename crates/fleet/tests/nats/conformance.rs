@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fetchwise_fleet::model::node_id::Origin;
-use fetchwise_fleet::transport::{Change, Delivery, Position, Swapped, Table, Transport, TransportError, Want};
+use fetchwise_fleet::model::node_id::NodeId;
+use fetchwise_fleet::transport::{Change, Delivery, Position, SwapOutcome, Table, Transport, TransportError, RetransmitRequest};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tokio::time::timeout;
@@ -20,9 +20,9 @@ fn text(n: usize) -> Bytes {
     Bytes::from(format!("message {n}"))
 }
 
-async fn message(read: &mut Deliveries<'_>) -> (Origin, Position, Bytes) {
+async fn message(read: &mut Deliveries<'_>) -> (NodeId, Position, Bytes) {
     match timeout(LONG, read.next()).await.expect("a message comes").unwrap().unwrap() {
-        Delivery::Message { origin, position, body, .. } => (origin, position, body),
+        Delivery::Message { node_id, position, body, .. } => (node_id, position, body),
         Delivery::Wiped(bounds) => panic!("the stream is another one: {bounds:?}"),
     }
 }
@@ -43,7 +43,7 @@ pub async fn conforms(transport: &dyn Transport) {
 }
 
 async fn stream(transport: &dyn Transport) {
-    let (a, b) = (Origin::random(), Origin::random());
+    let (a, b) = (NodeId::random(), NodeId::random());
     let before = transport.bounds().await.unwrap();
     assert_ne!(before.incarnation, 0);
     assert_eq!(before.first, before.last + 1, "nothing is there yet");
@@ -51,10 +51,10 @@ async fn stream(transport: &dyn Transport) {
     let mut live = transport.read(Position { incarnation: before.incarnation, seq: before.first });
     let mut stored = Vec::new();
     for n in 0..100 {
-        let origin = if n % 3 == 0 { a } else { b };
-        let position = transport.publish(origin, &format!("{origin}.1.{n}-{n}"), text(n)).await.unwrap();
+        let node_id = if n % 3 == 0 { a } else { b };
+        let position = transport.publish(node_id, &format!("{node_id}.1.{n}-{n}"), text(n)).await.unwrap();
         assert_eq!(position.incarnation, before.incarnation);
-        stored.push((origin, position, text(n)));
+        stored.push((node_id, position, text(n)));
     }
     assert!(stored.windows(2).all(|pair| pair[0].1.seq < pair[1].1.seq));
     let after = transport.bounds().await.unwrap();
@@ -63,10 +63,10 @@ async fn stream(transport: &dyn Transport) {
     for expected in &stored {
         assert_eq!(message(&mut live).await, *expected, "as it was published, in order, by whom the subject says");
     }
-    let newest = |of| stored.iter().rev().find(|(origin, ..)| *origin == of).map(|(.., body)| body.clone());
+    let newest = |of| stored.iter().rev().find(|(node_id, ..)| *node_id == of).map(|(.., body)| body.clone());
     assert_eq!(transport.newest(a).await.unwrap(), newest(a));
     assert_eq!(transport.newest(b).await.unwrap(), newest(b));
-    assert_eq!(transport.newest(Origin::random()).await.unwrap(), None);
+    assert_eq!(transport.newest(NodeId::random()).await.unwrap(), None);
     if let Some(now) = transport.now().await.unwrap() {
         assert!(after.first_at.unwrap() <= now);
     }
@@ -102,23 +102,23 @@ async fn cells(transport: &dyn Transport) {
     let (cells, table) = (transport.cells(), Table::Forget);
     let value = |text: &'static str| Bytes::from_static(text.as_bytes());
     assert_eq!(cells.get(table, "a").await.unwrap(), None);
-    let Swapped::Done(first) = cells.swap(table, "a", None, value("1")).await.unwrap() else { panic!("it was empty") };
+    let SwapOutcome::Done(first) = cells.swap(table, "a", None, value("1")).await.unwrap() else { panic!("it was empty") };
     let there = cells.get(table, "a").await.unwrap().unwrap();
     assert_eq!((there.revision, &there.value), (first, &value("1")));
-    assert_eq!(cells.swap(table, "a", None, value("x")).await.unwrap(), Swapped::Lost(Some(there.clone())));
-    let Swapped::Done(second) = cells.swap(table, "a", Some(first), value("2")).await.unwrap() else { panic!("mine") };
+    assert_eq!(cells.swap(table, "a", None, value("x")).await.unwrap(), SwapOutcome::Lost(Some(there.clone())));
+    let SwapOutcome::Done(second) = cells.swap(table, "a", Some(first), value("2")).await.unwrap() else { panic!("mine") };
     assert!(second > first);
     match cells.swap(table, "a", Some(first), value("x")).await.unwrap() {
-        Swapped::Lost(Some(cell)) => assert_eq!((cell.revision, cell.value), (second, value("2"))),
+        SwapOutcome::Lost(Some(cell)) => assert_eq!((cell.revision, cell.value), (second, value("2"))),
         other => panic!("{other:?}"),
     }
-    assert!(matches!(cells.delete(table, "a", Some(first)).await.unwrap(), Swapped::Lost(Some(_))));
-    assert!(matches!(cells.delete(table, "a", Some(second)).await.unwrap(), Swapped::Done(_)));
+    assert!(matches!(cells.delete(table, "a", Some(first)).await.unwrap(), SwapOutcome::Lost(Some(_))));
+    assert!(matches!(cells.delete(table, "a", Some(second)).await.unwrap(), SwapOutcome::Done(_)));
     assert_eq!(cells.get(table, "a").await.unwrap(), None);
-    assert_eq!(cells.swap(table, "a", Some(second), value("x")).await.unwrap(), Swapped::Lost(None));
-    assert!(matches!(cells.swap(table, "a", None, value("3")).await.unwrap(), Swapped::Done(third) if third > second));
-    assert!(matches!(cells.delete(table, "a", None).await.unwrap(), Swapped::Done(_)));
-    assert!(matches!(cells.delete(table, "never", None).await.unwrap(), Swapped::Done(_)));
+    assert_eq!(cells.swap(table, "a", Some(second), value("x")).await.unwrap(), SwapOutcome::Lost(None));
+    assert!(matches!(cells.swap(table, "a", None, value("3")).await.unwrap(), SwapOutcome::Done(third) if third > second));
+    assert!(matches!(cells.delete(table, "a", None).await.unwrap(), SwapOutcome::Done(_)));
+    assert!(matches!(cells.delete(table, "never", None).await.unwrap(), SwapOutcome::Done(_)));
     // Any text is a key, and no two keys share a cell.
     let long = "k".repeat(512);
     let keys = ["", ".", "..", "a.b", "a..b", "A", "=2E", "ä €", "*", ">", "a b", "\u{0}", "a/b", long.as_str()];
@@ -147,10 +147,10 @@ async fn races(transport: &dyn Transport) {
         });
         let ends = futures_util::future::join_all(claims).await;
         let winners: Vec<u8> =
-            ends.iter().filter(|(_, end)| matches!(end, Swapped::Done(_))).map(|(claimer, _)| *claimer).collect();
+            ends.iter().filter(|(_, end)| matches!(end, SwapOutcome::Done(_))).map(|(claimer, _)| *claimer).collect();
         assert_eq!(winners.len(), 1, "{ends:?}");
         for (_, end) in ends {
-            if let Swapped::Lost(cell) = end {
+            if let SwapOutcome::Lost(cell) = end {
                 assert_eq!(cell.unwrap().value, winners, "who loses is told what is there");
             }
         }
@@ -210,14 +210,14 @@ async fn blobs(transport: &dyn Transport) {
 }
 
 async fn signals(transport: &dyn Transport) {
-    let (own, other) = (Origin::random(), Origin::random());
+    let (own, other) = (NodeId::random(), NodeId::random());
     let mut heard = transport.signals(own);
-    let want = Want { epoch: 3, first: 7, last: 9 };
+    let want = RetransmitRequest { epoch: 3, first: 7, last: 9 };
     // Signals may get lost: for one before the subscription has reached the broker.
     let hears = async { heard.next().await.unwrap().unwrap() };
     let says = async {
         loop {
-            transport.signal(other, Want { epoch: 1, first: 1, last: 1 }).await.unwrap();
+            transport.signal(other, RetransmitRequest { epoch: 1, first: 1, last: 1 }).await.unwrap();
             transport.signal(own, want).await.unwrap();
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

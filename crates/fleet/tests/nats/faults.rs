@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::transport::{Delivery, Position, Table, Transport, TransportError};
 use futures_util::StreamExt;
@@ -23,10 +23,10 @@ async fn connect(servers: &Servers) -> Nats {
 }
 
 /// Publishes until the message is stored, whatever fails.
-async fn insist(nats: &Nats, origin: Origin, n: u32) -> Position {
-    let id = format!("{origin}.0.{n}-{n}");
+async fn insist(nats: &Nats, node_id: NodeId, n: u32) -> Position {
+    let id = format!("{node_id}.0.{n}-{n}");
     loop {
-        match nats.publish(origin, &id, Bytes::copy_from_slice(&n.to_le_bytes())).await {
+        match nats.publish(node_id, &id, Bytes::copy_from_slice(&n.to_le_bytes())).await {
             Ok(position) => return position,
             Err(TransportError::Away(_)) => sleep(Duration::from_millis(50)).await,
             Err(error) => panic!("{error}"),
@@ -43,7 +43,7 @@ fn number(body: &Bytes) -> u32 {
 async fn nothing_acknowledged_is_missed(mut servers: Servers, mut faults: impl FnMut(&mut Servers, u32)) {
     let (writer, reader) = (connect(&servers).await, Arc::new(connect(&servers).await));
     let begin = reader.bounds().await.unwrap();
-    let (origin, is_over) = (Origin::random(), Arc::new(AtomicBool::new(false)));
+    let (node_id, is_over) = (NodeId::random(), Arc::new(AtomicBool::new(false)));
     let reading = tokio::spawn({
         let (reader, is_over) = (Arc::clone(&reader), Arc::clone(&is_over));
         async move {
@@ -65,7 +65,7 @@ async fn nothing_acknowledged_is_missed(mut servers: Servers, mut faults: impl F
     let all = 60;
     for n in 0..all {
         faults(&mut servers, n);
-        timeout(LONG, insist(&writer, origin, n)).await.expect("it is stored at last");
+        timeout(LONG, insist(&writer, node_id, n)).await.expect("it is stored at last");
     }
     for broker in 0..servers.len() {
         servers.revive(broker);
@@ -137,10 +137,10 @@ async fn one_that_is_alone_is_killed_and_comes_back() {
 async fn a_wiped_broker_is_another_stream_that_is_made_anew() {
     let mut servers = Servers::start(1);
     let nats = connect(&servers).await;
-    let origin = Origin::random();
+    let node_id = NodeId::random();
     let begin = nats.bounds().await.unwrap();
     for n in 0..5 {
-        assert_eq!(insist(&nats, origin, n).await.incarnation, begin.incarnation);
+        assert_eq!(insist(&nats, node_id, n).await.incarnation, begin.incarnation);
     }
     nats.cells().put(Table::Hosts, "e.org", Bytes::from_static(b"1")).await.unwrap();
     let mut watch = nats.cells().watch(Table::Hosts);
@@ -154,7 +154,7 @@ async fn a_wiped_broker_is_another_stream_that_is_made_anew() {
     }
     servers.wipe(0);
     servers.revive(0);
-    let position = timeout(LONG, insist(&nats, origin, 6)).await.unwrap();
+    let position = timeout(LONG, insist(&nats, node_id, 6)).await.unwrap();
     assert_eq!(position.seq, 1);
     assert_ne!(position.incarnation, begin.incarnation, "what is acknowledged is of the new stream");
     match timeout(LONG, read.next()).await.unwrap().unwrap().unwrap() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise::visit::{VisitOutcome, Fetch};
-use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 
 use crate::common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, until, visit};
@@ -17,7 +17,7 @@ use crate::suite::times;
 async fn node(servers: &Servers, clock: &Arc<Clock>, egress: &str) -> Sharer {
     let nats = Nats::connect(NatsSettings::new(servers.urls(), "test")).await.unwrap();
     nats.ready(LONG).await.unwrap();
-    sharer(Arc::new(nats), Origin::random(), clock, egress)
+    sharer(Arc::new(nats), NodeId::random(), clock, egress)
 }
 
 /// A clock that runs normally and can be set ahead. Nodes use it to decide that a broker is gone.

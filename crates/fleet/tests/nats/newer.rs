@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use fetchwise::time::Timestamp;
-use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::transport::nats::Nats;
-use fetchwise_fleet::transport::{Blobs, Bounds, Cells, Delivery, Position, Transport, TransportError, Want};
+use fetchwise_fleet::transport::{Blobs, StreamBounds, Cells, Delivery, Position, Transport, TransportError, RetransmitRequest};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
@@ -39,24 +39,24 @@ pub fn with_version(body: &[u8], major: u8, minor: u8) -> Bytes {
 impl Transport for Newer {
     fn publish<'a>(
         &'a self,
-        origin: Origin,
+        node_id: NodeId,
         id: &'a str,
         body: Bytes,
     ) -> BoxFuture<'a, Result<Position, TransportError>> {
         let (major, minor) = fetchwise_fleet::model::codec::VERSION;
-        self.0.publish(origin, id, with_version(&body, major, minor + 1))
+        self.0.publish(node_id, id, with_version(&body, major, minor + 1))
     }
 
     fn read(&self, from: Position) -> BoxStream<'_, Result<Delivery, TransportError>> {
         self.0.read(from)
     }
 
-    fn bounds(&self) -> BoxFuture<'_, Result<Bounds, TransportError>> {
+    fn bounds(&self) -> BoxFuture<'_, Result<StreamBounds, TransportError>> {
         self.0.bounds()
     }
 
-    fn newest(&self, origin: Origin) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
-        self.0.newest(origin)
+    fn newest(&self, node_id: NodeId) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
+        self.0.newest(node_id)
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Option<Timestamp>, TransportError>> {
@@ -71,11 +71,11 @@ impl Transport for Newer {
         self.0.blobs()
     }
 
-    fn signal(&self, to: Origin, want: Want) -> BoxFuture<'_, Result<(), TransportError>> {
+    fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>> {
         self.0.signal(to, want)
     }
 
-    fn signals(&self, own: Origin) -> BoxStream<'_, Result<Want, TransportError>> {
+    fn signals(&self, own: NodeId) -> BoxStream<'_, Result<RetransmitRequest, TransportError>> {
         self.0.signals(own)
     }
 

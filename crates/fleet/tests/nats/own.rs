@@ -1,6 +1,7 @@
 //! Scope `own` over a real broker: all nodes know the global evidence, late nodes read it, and it is published again
 //! when the broker has lost it.
 
+use fetchwise::selector::replication::Replication;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ async fn agree(what: &str, nodes: &[Up], clock: &Arc<Clock>) {
     let expected = naive(&dirs, clock, |_, _| true).general();
     loop {
         let far =
-            nodes.iter().map(|up| up.selector.share(NOW, 0.0).general().distance(&expected).0).fold(0.0, f64::max);
+            nodes.iter().map(|up| up.selector.evidence_snapshot(NOW, 0.0).general().distance(&expected).0).fold(0.0, f64::max);
         if far <= 1e-9 {
             break;
         }
@@ -77,7 +78,7 @@ async fn agree(what: &str, nodes: &[Up], clock: &Arc<Clock>) {
         assert!(begun.elapsed() < SOON, "{what}: {far} apart, {all:#?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    nodes.iter().for_each(|up| assert_same(what, &up.selector.share(NOW, 0.0).general(), &expected));
+    nodes.iter().for_each(|up| assert_same(what, &up.selector.evidence_snapshot(NOW, 0.0).general(), &expected));
 }
 
 /// Checks the last node, which started when the others had recorded everything: of its sites it knows what all know
@@ -98,7 +99,7 @@ async fn takes_its_sites(nodes: &[Up], nats: &Nats, clock: &Arc<Clock>) {
     let of_sites = |share: EvidenceSnapshot| share.of_sites(|site| sites.contains(&site));
     let dirs: Vec<&Path> = nodes.iter().map(|up| up.journal.dir()).collect();
     let expected = of_sites(naive(&dirs, clock, |_, _| true));
-    let found = of_sites(late.selector.share(NOW, 0.0));
+    let found = of_sites(late.selector.evidence_snapshot(NOW, 0.0));
     assert!(
         found.distance(&expected).0 <= 1e-9,
         "{:?}, {} of {} keys",

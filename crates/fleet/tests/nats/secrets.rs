@@ -7,9 +7,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
-use fetchwise_fleet::transport::{Swapped, Table, Transport, TransportError};
+use fetchwise_fleet::transport::{SwapOutcome, Table, Transport, TransportError};
 use nkeys::KeyPair;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa};
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ fn settings(servers: &Servers, scheme: &str) -> NatsSettings {
 async fn kept_out(settings: NatsSettings) -> TransportError {
     let nats = Nats::connect(settings).await.unwrap();
     let error = nats.ready(Duration::from_secs(3)).await.unwrap_err();
-    assert!(nats.publish(Origin::random(), "a", Bytes::new()).await.is_err());
+    assert!(nats.publish(NodeId::random(), "a", Bytes::new()).await.is_err());
     error
 }
 
@@ -127,9 +127,9 @@ async fn brokers_that_verify_nodes_let_in_who_shows_a_certificate() {
     let with = |certificate| NatsSettings { tls_ca_file: Some(roots.clone()), certificate, ..settings(&servers, "tls://") };
     let nats = Nats::connect(with(Some(papers.certificate("node", &["node"], &ours)))).await.unwrap();
     nats.ready(SOON).await.unwrap();
-    let (origin, body) = (Origin::random(), Bytes::from_static(b"facts"));
-    nats.publish(origin, "first", body.clone()).await.unwrap();
-    assert_eq!(nats.newest(origin).await.unwrap(), Some(body));
+    let (node_id, body) = (NodeId::random(), Bytes::from_static(b"facts"));
+    nats.publish(node_id, "first", body.clone()).await.unwrap();
+    assert_eq!(nats.newest(node_id).await.unwrap(), Some(body));
     kept_out(with(None)).await;
     kept_out(with(Some(papers.certificate("stranger", &["node"], &others)))).await;
     // An unreadable file is reported before any connection.
@@ -164,7 +164,7 @@ async fn an_nkey_lets_in_who_has_its_seed() {
     };
     let nats = Nats::connect(seed("node.nk", &node)).await.unwrap();
     nats.ready(SOON).await.unwrap();
-    assert!(matches!(nats.cells().swap(Table::Hosts, "a", None, Bytes::new()).await.unwrap(), Swapped::Done(_)));
+    assert!(matches!(nats.cells().swap(Table::Hosts, "a", None, Bytes::new()).await.unwrap(), SwapOutcome::Done(_)));
     let stranger = KeyPair::new_user();
     let error = refused(seed("stranger.nk", &stranger)).await;
     assert!(!error.to_string().contains(&stranger.seed().unwrap()), "{error}");
@@ -241,9 +241,9 @@ async fn a_creds_file_lets_in_whom_its_account_vouches_for() {
     };
     let nats = Nats::connect(with("node.creds", &crawl, &user, &may)).await.unwrap();
     nats.ready(SOON).await.unwrap();
-    let origin = Origin::random();
-    nats.publish(origin, "first", Bytes::from_static(b"facts")).await.unwrap();
-    assert!(nats.newest(origin).await.unwrap().is_some());
+    let node_id = NodeId::random();
+    nats.publish(node_id, "first", Bytes::from_static(b"facts")).await.unwrap();
+    assert!(nats.newest(node_id).await.unwrap().is_some());
     // A user of an account that the broker does not know.
     let stranger = KeyPair::new_account();
     let error = refused(with("stranger.creds", &stranger, &KeyPair::new_user(), &may)).await;
@@ -253,6 +253,6 @@ async fn a_creds_file_lets_in_whom_its_account_vouches_for() {
     reads["pub"] = json!({ "deny": ["fw.>"] });
     let nats = Nats::connect(with("reader.creds", &crawl, &KeyPair::new_user(), &reads)).await.unwrap();
     nats.ready(SOON).await.unwrap();
-    let error = nats.publish(origin, "second", Bytes::new()).await.unwrap_err();
+    let error = nats.publish(node_id, "second", Bytes::new()).await.unwrap_err();
     assert!(matches!(error, TransportError::Refused(_)), "{error:?}");
 }

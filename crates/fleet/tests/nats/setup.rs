@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fetchwise_fleet::model::node_id::Origin;
-use fetchwise_fleet::transport::nats::{How, Nats, NatsSettings};
-use fetchwise_fleet::transport::{Delivery, Position, Swapped, Table, Transport, TransportError, Want};
+use fetchwise_fleet::model::node_id::NodeId;
+use fetchwise_fleet::transport::nats::{StreamState, Nats, NatsSettings};
+use fetchwise_fleet::transport::{Delivery, Position, SwapOutcome, Table, Transport, TransportError, RetransmitRequest};
 use futures_util::StreamExt;
 
 use crate::conformance::conforms;
@@ -43,24 +43,24 @@ async fn init_makes_all_once_and_tells_what_differs() {
     assert!(error.to_string().contains("fetchwise fleet init"));
     let missing = nats.cells().put(Table::Hosts, "a", Bytes::new()).await.unwrap_err();
     assert!(matches!(missing, TransportError::Missing(_)), "{missing:?}");
-    let missing = nats.publish(Origin::random(), "a", Bytes::new()).await.unwrap_err();
+    let missing = nats.publish(NodeId::random(), "a", Bytes::new()).await.unwrap_err();
     assert!(matches!(missing, TransportError::Missing(_)), "{missing:?}");
     let made = nats.init(false).await.unwrap();
     assert_eq!(made.len(), 7);
-    assert!(made.iter().all(|made| made.how == How::Made), "{made:?}");
+    assert!(made.iter().all(|made| made.state == StreamState::Created), "{made:?}");
     let again = nats.init(false).await.unwrap();
-    assert!(again.iter().all(|made| made.how == How::There), "{again:?}");
+    assert!(again.iter().all(|made| made.state == StreamState::Exists), "{again:?}");
     let day = NatsSettings { max_age: Duration::from_secs(86_400), max_bytes: Some(1 << 30), ..keeps };
     let day = Nats::connect(day).await.unwrap();
     day.ready(SOON).await.unwrap();
     let words =
         vec!["max_age is 604800 s, not 86400 s".to_owned(), "max_bytes is unlimited, not 1073741824".to_owned()];
     let found = day.init(false).await.unwrap();
-    assert_eq!(found[0].how, How::Differs(words.clone()));
-    assert!(found[1..].iter().all(|made| made.how == How::There), "{found:?}");
-    assert_eq!(nats.init(false).await.unwrap()[0].how, How::There, "looking changed nothing");
-    assert_eq!(day.init(true).await.unwrap()[0].how, How::Changed(words));
-    assert!(day.init(false).await.unwrap().iter().all(|made| made.how == How::There));
+    assert_eq!(found[0].state, StreamState::Differs(words.clone()));
+    assert!(found[1..].iter().all(|made| made.state == StreamState::Exists), "{found:?}");
+    assert_eq!(nats.init(false).await.unwrap()[0].state, StreamState::Exists, "looking changed nothing");
+    assert_eq!(day.init(true).await.unwrap()[0].state, StreamState::Changed(words));
+    assert!(day.init(false).await.unwrap().iter().all(|made| made.state == StreamState::Exists));
 }
 
 #[tokio::test]
@@ -120,12 +120,12 @@ async fn who_may_not_make_streams_is_told_what_is_missing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_broker_in_the_process_conforms() {
     let clock = std::sync::Arc::new(fetchwise::time::Clock::System);
-    conforms(&fetchwise_fleet::transport::in_process::Memory::new(clock, 1).node(Origin::random())).await;
+    conforms(&fetchwise_fleet::transport::in_process::InProcessBroker::new(clock, 1).node(NodeId::random())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_permissions_says_is_enough_and_no_more() {
-    let own = Origin::random();
+    let own = NodeId::random();
     let node = fetchwise_fleet::transport::nats::permissions("test", own).unwrap().replace("CHANGE ME", "word");
     let servers = Servers::start_with(1, &format!("authorization {{ users: [\n{node}\n] }}"));
     let of = |user: &str| {
@@ -142,8 +142,8 @@ async fn what_permissions_says_is_enough_and_no_more() {
     assert!(matches!(read.next().await, Some(Ok(Delivery::Message { .. }))));
     assert!(nats.newest(own).await.unwrap().is_some() && nats.now().await.unwrap().is_some());
     cells.put(Table::Nodes, &name, Bytes::new()).await.unwrap();
-    assert!(matches!(cells.swap(Table::Hosts, "e.org", None, Bytes::new()).await.unwrap(), Swapped::Done(_)));
-    assert!(matches!(cells.delete(Table::Hosts, "e.org", None).await.unwrap(), Swapped::Done(_)));
+    assert!(matches!(cells.swap(Table::Hosts, "e.org", None, Bytes::new()).await.unwrap(), SwapOutcome::Done(_)));
+    assert!(matches!(cells.delete(Table::Hosts, "e.org", None).await.unwrap(), SwapOutcome::Done(_)));
     for table in Table::ALL {
         cells.list(table).await.unwrap();
     }
@@ -153,11 +153,11 @@ async fn what_permissions_says_is_enough_and_no_more() {
     }
     assert_eq!(nats.blobs().get(&name, 100).await.unwrap().unwrap(), &b"another"[..]);
     assert_eq!(nats.blobs().list().await.unwrap().len(), 1);
-    nats.signal(Origin::random(), Want { epoch: 1, first: 1, last: 1 }).await.unwrap();
+    nats.signal(NodeId::random(), RetransmitRequest { epoch: 1, first: 1, last: 1 }).await.unwrap();
     // Nor anything in another node's name, or an operator's.
     let is_refused = |error: TransportError| matches!(error, TransportError::Refused(_));
-    assert!(is_refused(nats.publish(Origin::random(), "second", Bytes::new()).await.unwrap_err()));
-    assert!(is_refused(cells.put(Table::Nodes, &Origin::random().to_string(), Bytes::new()).await.unwrap_err()));
+    assert!(is_refused(nats.publish(NodeId::random(), "second", Bytes::new()).await.unwrap_err()));
+    assert!(is_refused(cells.put(Table::Nodes, &NodeId::random().to_string(), Bytes::new()).await.unwrap_err()));
     assert!(is_refused(cells.put(Table::Forget, "e.org", Bytes::new()).await.unwrap_err()));
     assert!(is_refused(cells.put(Table::Excluded, &name, Bytes::new()).await.unwrap_err()));
     assert!(nats.drop_before(1).await.is_err());

@@ -2,6 +2,7 @@
 //!
 //! `cargo test --release -p fetchwise-fleet --all-features --test nats bench_join:: -- --ignored --nocapture`
 
+use fetchwise::selector::replication::Replication;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,11 +13,11 @@ use fetchwise::heuristic::url::ContentKind;
 use fetchwise::journal::{Journal, JournalOptions};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
-use fetchwise_fleet::model::evidence_snapshot::{Head, Note, pack};
+use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, SnapshotNote, pack};
 use fetchwise_fleet::model::intervals::Intervals;
 use fetchwise_fleet::transport::Transport;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
-use fetchwise_fleet::{Fleet, Options, Origin};
+use fetchwise_fleet::{Fleet, Options, NodeId};
 use url::Url;
 
 use crate::common::Luck;
@@ -26,9 +27,9 @@ const ORIGINS: u8 = 10;
 const SITES: u64 = 1_000_000;
 
 /// Returns the evidence of another node: each site with one attempt, some with more.
-fn knowing(origin: u8, now: Timestamp) -> Selector {
+fn knowing(node_id: u8, now: Timestamp) -> Selector {
     let selector = Selector::builder().around(now).max_keys(None).build().unwrap();
-    let mut luck = Luck(u64::from(origin));
+    let mut luck = Luck(u64::from(node_id));
     for site in 0..SITES {
         for page in 0..1 + u64::from(luck.below(4) == 0) {
             let url = Url::parse(&format!("https://site{site}.example/section{}/{page}", site % 7)).unwrap();
@@ -72,11 +73,11 @@ async fn ten_origins_of_a_million_sites_each() {
         let covers = [(1, Intervals::of(1, position))].into();
         let (incarnation, seq) = (bounds.incarnation, bounds.last);
         let half_life_ms = selector.half_life_ms();
-        let head = Head { epoch: 1, base: 0, covers, incarnation, seq, half_life_ms, ..Head::default() };
-        let bytes = pack(&head, &selector.share(now, 0.01)).unwrap();
-        let note = serde_json::to_string(&Note { epoch: 1, position }).unwrap();
+        let head = SnapshotHead { epoch: 1, base: 0, covers, incarnation, seq, half_life_ms, ..SnapshotHead::default() };
+        let bytes = pack(&head, &selector.evidence_snapshot(now, 0.01)).unwrap();
+        let note = serde_json::to_string(&SnapshotNote { epoch: 1, position }).unwrap();
         let (begun, len) = (Instant::now(), bytes.len());
-        nats.blobs().put(&Origin::from_bytes([number; 16]).to_string(), &note, bytes).await.unwrap();
+        nats.blobs().put(&NodeId::from_bytes([number; 16]).to_string(), &note, bytes).await.unwrap();
         println!("a share of {keys} keys is {} MiB, put in {:.1} s", len >> 20, begun.elapsed().as_secs_f64());
         put += len;
     }

@@ -7,6 +7,7 @@
 //!
 //! Must not know: the content of messages.
 
+use fetchwise::selector::replication::Replication;
 use bytes::Bytes;
 use fetchwise::time::Timestamp;
 

@@ -9,41 +9,41 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use tokio::time::Instant;
 
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 use crate::model::options::Timing;
 
 /// The state of rebalancing.
 #[derive(Debug, Default)]
-pub(super) struct Moves {
+pub(super) struct Rebalance {
     /// The owners of sites at the last check; none before the first.
-    pub(super) nodes: Option<BTreeSet<Origin>>,
+    pub(super) nodes: Option<BTreeSet<NodeId>>,
     /// The nodes whose evidence is still to be applied.
-    pub(super) from: VecDeque<Origin>,
+    pub(super) from: VecDeque<NodeId>,
     /// The time of the last check of heartbeats.
-    looked_at: Option<Instant>,
+    checked_at: Option<Instant>,
     waits_until: Option<Instant>,
     /// The earliest time at which evidence mixed with a forgotten domain is applied again.
-    pub(super) again_at: HashMap<Origin, Instant>,
+    pub(super) again_at: HashMap<NodeId, Instant>,
 }
 
-impl Moves {
+impl Rebalance {
     /// Returns the number of nodes that are left; none before it is known.
-    pub(super) fn left(&self) -> Option<usize> {
+    pub(super) fn remaining(&self) -> Option<usize> {
         self.nodes.as_ref().map(|_| self.from.len())
     }
 
     /// Queues a node again.
-    pub(super) fn again(&mut self, origin: Origin) {
-        if !self.from.contains(&origin) {
-            self.from.push_back(origin);
+    pub(super) fn queue(&mut self, node_id: NodeId) {
+        if !self.from.contains(&node_id) {
+            self.from.push_back(node_id);
         }
     }
 
     /// Returns whether heartbeats are complete. After a start, and after a time without heartbeats, every node needs a
     /// moment to send one.
-    pub(super) fn sees_who_is_there(&mut self, timing: &Timing) -> bool {
+    pub(super) fn heartbeats_are_complete(&mut self, timing: &Timing) -> bool {
         let now = Instant::now();
-        let wait = match self.looked_at.replace(now) {
+        let wait = match self.checked_at.replace(now) {
             None => Some(timing.lease),
             Some(at) if now - at > timing.lease * 2 => Some(timing.owner),
             Some(_) => None,

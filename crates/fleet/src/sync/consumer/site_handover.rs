@@ -4,6 +4,7 @@
 //!
 //! Must not know: how a snapshot becomes evidence.
 
+use fetchwise::selector::replication::Replication;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;

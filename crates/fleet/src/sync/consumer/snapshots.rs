@@ -4,6 +4,7 @@
 //!
 //! Must not know: how snapshots become evidence.
 
+use fetchwise::selector::replication::Replication;
 use std::collections::BTreeSet;
 
 use super::reader::Consumer;

@@ -14,11 +14,11 @@ use crate::transport::Position;
 
 /// A token bucket.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Bucket {
+pub(super) struct TokenBucket {
     pub(super) used: f64,
 }
 
-impl Bucket {
+impl TokenBucket {
     fn fill(&mut self, seconds: f64, per_s: f64) {
         self.used = (self.used - seconds * per_s).max(0.0);
     }
@@ -26,7 +26,7 @@ impl Bucket {
 
 /// A waiting message.
 #[derive(Clone, Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingMessage {
     pub(super) position: Position,
     pub(super) at: Timestamp,
     pub(super) body: Bytes,
@@ -35,25 +35,25 @@ pub(super) struct Waiting {
 
 /// The rate limits of one node, and its waiting messages.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Allowance {
-    pub(super) facts: Bucket,
-    pub(super) keys: Bucket,
+pub(super) struct PeerQuota {
+    pub(super) attempts: TokenBucket,
+    pub(super) keys: TokenBucket,
     filled_at: Option<Timestamp>,
-    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) waiting: VecDeque<WaitingMessage>,
     /// The exhausted limit, while messages wait.
-    pub(super) short_of: Option<&'static str>,
+    pub(super) exhausted_limit: Option<&'static str>,
     /// Whether its keys are marked for early eviction, because it has brought more than it may.
     pub(super) is_doubted: bool,
 }
 
-impl Allowance {
+impl PeerQuota {
     /// Refills the buckets up to the time `at`.
     pub(super) fn fill(&mut self, limits: &Limits, at: Timestamp) {
         let before = *self.filled_at.get_or_insert(at);
         if at > before {
             let seconds = at.since(before).as_secs_f64();
-            self.facts.fill(seconds, limits.facts_per_s);
-            self.keys.fill(seconds, limits.keys_per_s);
+            self.attempts.fill(seconds, limits.attempts_per_s);
+            self.keys.fill(seconds, limits.new_keys_per_s);
             self.filled_at = Some(at);
         }
     }
@@ -64,7 +64,7 @@ impl Allowance {
     }
 
     /// Returns the limit that they wait for.
-    pub(super) fn why(&self) -> Option<&'static str> {
-        self.short_of.filter(|_| !self.waiting.is_empty())
+    pub(super) fn waiting_for(&self) -> Option<&'static str> {
+        self.exhausted_limit.filter(|_| !self.waiting.is_empty())
     }
 }

@@ -15,9 +15,9 @@ use fetchwise::time::{Clock, Timestamp};
 
 use tokio::sync::Notify;
 
-use crate::model::node_id::Origin;
-use crate::transport::in_process::global_evidence::Generals;
-use crate::transport::{Bounds, Cell, Change, Table, Want};
+use crate::model::node_id::NodeId;
+use crate::transport::in_process::global_evidence::GlobalSnapshots;
+use crate::transport::{StreamBounds, Cell, Change, Table, RetransmitRequest};
 
 /// The faults of the broker. Probabilities are from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,23 +31,23 @@ pub struct Faults {
     /// The delay between storing and delivery.
     pub delay: Duration,
     /// The probability that a call fails although it was carried out.
-    pub forget_answer: f64,
+    pub lose_response: f64,
     /// The delay between a change of a cell and the response. Watchers see the change at once.
-    pub late_answer: Duration,
+    pub response_delay: Duration,
     /// The probability that a signal is lost.
     pub lose_signal: f64,
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        let (delay, late_answer) = (Duration::ZERO, Duration::ZERO);
-        Self { lose: 0.0, double: 0.0, shuffle: 0, delay, forget_answer: 0.0, late_answer, lose_signal: 0.0 }
+        let (delay, response_delay) = (Duration::ZERO, Duration::ZERO);
+        Self { lose: 0.0, double: 0.0, shuffle: 0, delay, lose_response: 0.0, response_delay, lose_signal: 0.0 }
     }
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
-    pub(super) origin: Origin,
+    pub(super) node_id: NodeId,
     pub(super) at: Timestamp,
     pub(super) body: Bytes,
     /// The message that a reader must have received, or found missing, before this one.
@@ -56,8 +56,8 @@ pub(super) struct Stored {
 
 #[derive(Clone, Debug)]
 pub(super) struct Signal {
-    pub(super) to: Origin,
-    pub(super) want: Want,
+    pub(super) to: NodeId,
+    pub(super) want: RetransmitRequest,
 }
 
 #[derive(Debug, Default)]
@@ -71,23 +71,23 @@ pub(super) struct State {
     pub(super) blobs: BTreeMap<String, (String, Bytes)>,
     pub(super) signals: VecDeque<Signal>,
     pub(super) signals_gone: u64,
-    pub(super) cut: BTreeSet<Origin>,
+    pub(super) cut: BTreeSet<NodeId>,
     pub(super) faults: Option<Faults>,
     pub(super) random: u64,
     pub(super) published: u64,
     pub(super) bytes: u64,
-    pub(super) generals: Generals,
+    pub(super) global_snapshots: GlobalSnapshots,
 }
 
 /// The broker. Nodes use it through [`InProcessBroker::node`].
 #[derive(Debug)]
-pub struct Memory {
+pub struct InProcessBroker {
     pub(super) clock: Arc<Clock>,
     pub(super) state: Mutex<State>,
     pub(super) changed: Notify,
 }
 
-impl Memory {
+impl InProcessBroker {
     /// Creates a broker without faults.
     pub fn new(clock: Arc<Clock>, seed: u64) -> Arc<Self> {
         let state = State { incarnation: 1, random: seed, ..State::default() };
@@ -139,7 +139,7 @@ impl Memory {
     }
 
     /// Disconnects a node, or connects it again.
-    pub fn cut(&self, node: Origin, is_cut: bool) {
+    pub fn cut(&self, node: NodeId, is_cut: bool) {
         let mut state = self.state();
         match is_cut {
             true => state.cut.insert(node),
@@ -150,7 +150,7 @@ impl Memory {
     }
 
     /// Takes all undelivered signals, for tests that deliver them by hand.
-    pub fn take_signals(&self) -> Vec<(Origin, Want)> {
+    pub fn take_signals(&self) -> Vec<(NodeId, RetransmitRequest)> {
         self.state().signals.drain(..).map(|signal| (signal.to, signal.want)).collect()
     }
 
@@ -161,24 +161,24 @@ impl Memory {
     }
 
     /// Deletes all global snapshots.
-    pub fn wipe_generals(&self) {
+    pub fn wipe_global_snapshots(&self) {
         let mut state = self.state();
-        state.generals.wipe();
+        state.global_snapshots.wipe();
         drop(state);
         self.changed.notify_waiters();
     }
 
     /// Stores any bytes as a node's global snapshot.
-    pub fn put_general(&self, origin: Origin, body: Bytes) {
+    pub fn publish_global(&self, node_id: NodeId, body: Bytes) {
         let now = self.clock.now();
-        self.state().generals.put(origin, now, body);
+        self.state().global_snapshots.put(node_id, now, body);
         self.changed.notify_waiters();
     }
 
     /// Returns the number of published global snapshots and their bytes.
-    pub fn general_traffic(&self) -> (u64, u64) {
+    pub fn global_traffic(&self) -> (u64, u64) {
         let state = self.state();
-        (state.generals.said, state.generals.bytes)
+        (state.global_snapshots.said, state.global_snapshots.bytes)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -204,20 +204,20 @@ impl State {
         self.faults.unwrap_or_default()
     }
 
-    pub(super) fn store(&mut self, origin: Origin, body: &Bytes, at: Timestamp) -> u64 {
+    pub(super) fn store(&mut self, node_id: NodeId, body: &Bytes, at: Timestamp) -> u64 {
         let faults = self.faults();
         self.last += 1;
         let seq = self.last;
         let later = if faults.shuffle > 0 { self.draw() % (faults.shuffle as u64 + 1) } else { 0 };
         if !self.happens(faults.lose) {
-            self.messages.insert(seq, Stored { origin, at, body: body.clone(), after: seq + later });
+            self.messages.insert(seq, Stored { node_id, at, body: body.clone(), after: seq + later });
         }
         seq
     }
 
-    pub(super) fn bounds(&self) -> Bounds {
+    pub(super) fn bounds(&self) -> StreamBounds {
         let oldest = self.messages.iter().next();
-        Bounds {
+        StreamBounds {
             incarnation: self.incarnation,
             first: oldest.map_or(self.last + 1, |(seq, _)| *seq),
             last: self.last,

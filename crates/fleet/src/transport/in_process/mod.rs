@@ -4,5 +4,5 @@ mod broker;
 mod global_evidence;
 mod node;
 
-pub use broker::{Faults, Memory};
-pub use node::Node;
+pub use broker::{Faults, InProcessBroker};
+pub use node::InProcessNode;

@@ -14,23 +14,23 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
 
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 use crate::transport::{
-    BlobInfo, Blobs, Bounds, Cell, Cells, Change, Delivery, General, Position, Swapped, Table, Transport,
-    TransportError, Want,
+    BlobInfo, Blobs, StreamBounds, Cell, Cells, Change, Delivery, GlobalDelivery, Position, SwapOutcome, Table, Transport,
+    TransportError, RetransmitRequest,
 };
 
-use super::broker::{Memory, Signal, State, Stored};
+use super::broker::{InProcessBroker, Signal, State, Stored};
 
 /// The polling interval of a waiting reader. Messages come due by a clock that wakes no one.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The same limits as those of a real broker.
 const MAX_MESSAGE: usize = 1 << 20;
 const MAX_KEY: usize = 512;
 const MAX_NOTE: usize = 1024;
 
-fn at_most(what: &str, len: usize, max: usize) -> Result<(), TransportError> {
+fn check_len(what: &str, len: usize, max: usize) -> Result<(), TransportError> {
     if len > max { Err(TransportError::Invalid(format!("{what} of {len} bytes"))) } else { Ok(()) }
 }
 
@@ -38,25 +38,25 @@ fn held(key: &str, cell: &Cell) -> Change {
     Change { key: key.to_owned(), cell: Some(cell.clone()), revision: cell.revision }
 }
 
-impl Memory {
+impl InProcessBroker {
     /// Returns the connection of a node.
-    pub fn node(self: &Arc<Self>, origin: Origin) -> Node {
-        Node { broker: Arc::clone(self), origin }
+    pub fn node(self: &Arc<Self>, node_id: NodeId) -> InProcessNode {
+        InProcessNode { broker: Arc::clone(self), node_id }
     }
 }
 
 /// A node's connection to an [`InProcessBroker`].
 #[derive(Clone, Debug)]
-pub struct Node {
-    broker: Arc<Memory>,
-    origin: Origin,
+pub struct InProcessNode {
+    broker: Arc<InProcessBroker>,
+    node_id: NodeId,
 }
 
-impl Node {
+impl InProcessNode {
     /// Returns the broker's state, if the node is connected.
     fn reach(&self) -> Result<MutexGuard<'_, State>, TransportError> {
         let mut state = self.broker.state();
-        if state.cut.contains(&self.origin) {
+        if state.cut.contains(&self.node_id) {
             return Err(TransportError::Away("the node is cut off".into()));
         }
         state.age(self.broker.clock.now());
@@ -64,8 +64,8 @@ impl Node {
     }
 
     /// Returns the value, or an error if the response is lost.
-    fn answer<T>(&self, mut state: MutexGuard<'_, State>, value: T) -> Result<T, TransportError> {
-        let chance = state.faults().forget_answer;
+    fn respond<T>(&self, mut state: MutexGuard<'_, State>, value: T) -> Result<T, TransportError> {
+        let chance = state.faults().lose_response;
         let is_lost = state.happens(chance);
         drop(state);
         self.broker.changed.notify_waiters();
@@ -73,10 +73,10 @@ impl Node {
     }
 
     /// Waits for the response delay.
-    async fn late(&self) {
-        let late = self.broker.state().faults().late_answer;
-        if late > Duration::ZERO {
-            tokio::time::sleep(late).await;
+    async fn delay_response(&self) {
+        let delay_response = self.broker.state().faults().response_delay;
+        if delay_response > Duration::ZERO {
+            tokio::time::sleep(delay_response).await;
         }
     }
 
@@ -87,11 +87,11 @@ impl Node {
         seen: Option<u64>,
         value: Option<Bytes>,
         any: bool,
-    ) -> Result<Swapped, TransportError> {
+    ) -> Result<SwapOutcome, TransportError> {
         let mut state = self.reach()?;
         let held = state.cell(table, key);
         if !any && held.as_ref().map(|cell| cell.revision) != seen {
-            return Ok(Swapped::Lost(held));
+            return Ok(SwapOutcome::Lost(held));
         }
         let revision = match value {
             Some(value) => state.put(table, key, value, self.broker.clock.now()),
@@ -105,13 +105,13 @@ impl Node {
                 revision
             }
         };
-        self.answer(state, Swapped::Done(revision))
+        self.respond(state, SwapOutcome::Done(revision))
     }
 }
 
 /// The position of a reader.
 struct Cursor {
-    node: Node,
+    node: InProcessNode,
     incarnation: u64,
     /// The next message, and the earlier ones that are still delayed.
     next: u64,
@@ -135,8 +135,8 @@ impl Cursor {
                 self.held.remove(&(after, seq));
                 if let Some(stored) = state.messages.get(&seq) {
                     let position = Position { incarnation: state.incarnation, seq };
-                    let Stored { origin, at, body, .. } = stored.clone();
-                    return Ok(Some(Delivery::Message { origin, position, at, body }));
+                    let Stored { node_id, at, body, .. } = stored.clone();
+                    return Ok(Some(Delivery::Message { node_id, position, at, body }));
                 }
                 continue;
             }
@@ -156,26 +156,26 @@ impl Cursor {
     }
 }
 
-impl Transport for Node {
+impl Transport for InProcessNode {
     fn publish<'a>(
         &'a self,
-        origin: Origin,
+        node_id: NodeId,
         _id: &'a str,
         body: Bytes,
     ) -> BoxFuture<'a, Result<Position, TransportError>> {
         async move {
-            at_most("a message", body.len(), MAX_MESSAGE)?;
+            check_len("a message", body.len(), MAX_MESSAGE)?;
             let now = self.broker.clock.now();
             let mut state = self.reach()?;
             state.published += 1;
             state.bytes += body.len() as u64;
-            let seq = state.store(origin, &body, now);
+            let seq = state.store(node_id, &body, now);
             let twice = state.faults().double;
             if state.happens(twice) {
-                state.store(origin, &body, now);
+                state.store(node_id, &body, now);
             }
             let position = Position { incarnation: state.incarnation, seq };
-            self.answer(state, position)
+            self.respond(state, position)
         }
         .boxed()
     }
@@ -194,7 +194,7 @@ impl Transport for Node {
                 match cursor.step() {
                     Ok(Some(delivery)) => return Some((Ok(delivery), Some(cursor))),
                     Ok(None) => {
-                        let _ = tokio::time::timeout(LOOK_EVERY, cursor.node.broker.changed.notified()).await;
+                        let _ = tokio::time::timeout(POLL_INTERVAL, cursor.node.broker.changed.notified()).await;
                     }
                     Err(error) => return Some((Err(error), None)),
                 }
@@ -203,41 +203,41 @@ impl Transport for Node {
         .boxed()
     }
 
-    fn bounds(&self) -> BoxFuture<'_, Result<Bounds, TransportError>> {
+    fn bounds(&self) -> BoxFuture<'_, Result<StreamBounds, TransportError>> {
         async move { Ok(self.reach()?.bounds()) }.boxed()
     }
 
-    fn newest(&self, origin: Origin) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
+    fn newest(&self, node_id: NodeId) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
         async move {
             let state = self.reach()?;
-            Ok(state.messages.values().rev().find(|stored| stored.origin == origin).map(|stored| stored.body.clone()))
+            Ok(state.messages.values().rev().find(|stored| stored.node_id == node_id).map(|stored| stored.body.clone()))
         }
         .boxed()
     }
 
-    fn said_by(&self, origin: Origin, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
+    fn published_by(&self, node_id: NodeId, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
         async move {
             let state = self.reach()?;
             let first = if from.incarnation == state.incarnation { from.seq } else { 0 };
-            let said = state.messages.range(first..).filter(|(_, stored)| stored.origin == origin);
+            let said = state.messages.range(first..).filter(|(_, stored)| stored.node_id == node_id);
             Ok(said.map(|(_, stored)| stored.body.clone()).collect())
         }
         .boxed()
     }
 
-    fn put_general(&self, origin: Origin, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
+    fn publish_global(&self, node_id: NodeId, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
         async move {
-            at_most("a general image", body.len(), MAX_MESSAGE)?;
+            check_len("a general image", body.len(), MAX_MESSAGE)?;
             let now = self.broker.clock.now();
             let mut state = self.reach()?;
-            state.generals.put(origin, now, body);
-            self.answer(state, ())
+            state.global_snapshots.put(node_id, now, body);
+            self.respond(state, ())
         }
         .boxed()
     }
 
-    fn generals(&self) -> BoxStream<'_, Result<General, TransportError>> {
-        generals(self)
+    fn global_snapshots(&self) -> BoxStream<'_, Result<GlobalDelivery, TransportError>> {
+        stream_global_snapshots(self)
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Option<Timestamp>, TransportError>> {
@@ -252,7 +252,7 @@ impl Transport for Node {
         self
     }
 
-    fn signal(&self, to: Origin, want: Want) -> BoxFuture<'_, Result<(), TransportError>> {
+    fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>> {
         async move {
             let mut state = self.reach()?;
             let chance = state.faults().lose_signal;
@@ -270,7 +270,7 @@ impl Transport for Node {
         .boxed()
     }
 
-    fn signals(&self, own: Origin) -> BoxStream<'_, Result<Want, TransportError>> {
+    fn signals(&self, own: NodeId) -> BoxStream<'_, Result<RetransmitRequest, TransportError>> {
         let next = {
             let state = self.broker.state();
             state.signals_gone + state.signals.len() as u64
@@ -291,7 +291,7 @@ impl Transport for Node {
                 match found {
                     Some((_, want)) => return Some((Ok(want), Some(next))),
                     None => {
-                        let _ = tokio::time::timeout(LOOK_EVERY, self.broker.changed.notified()).await;
+                        let _ = tokio::time::timeout(POLL_INTERVAL, self.broker.changed.notified()).await;
                     }
                 }
             }
@@ -300,47 +300,47 @@ impl Transport for Node {
     }
 
     fn is_up(&self) -> bool {
-        !self.broker.state().cut.contains(&self.origin)
+        !self.broker.state().cut.contains(&self.node_id)
     }
 }
 
 /// The position of a reader of global snapshots.
-struct GeneralCursor {
-    node: Node,
+struct GlobalCursor {
+    node: InProcessNode,
     wiped: u64,
     place: u64,
     /// Whether the reader was told that it has caught up.
     is_read: bool,
 }
 
-impl GeneralCursor {
-    fn step(&mut self) -> Result<Option<General>, TransportError> {
+impl GlobalCursor {
+    fn step(&mut self) -> Result<Option<GlobalDelivery>, TransportError> {
         let state = self.node.reach()?;
-        let generals = &state.generals;
-        if generals.wiped != self.wiped {
-            (self.wiped, self.place, self.is_read) = (generals.wiped, 0, false);
-            return Ok(Some(General::Wiped));
+        let snapshots = &state.global_snapshots;
+        if snapshots.wiped != self.wiped {
+            (self.wiped, self.place, self.is_read) = (snapshots.wiped, 0, false);
+            return Ok(Some(GlobalDelivery::Wiped));
         }
-        if let Some((place, image)) = generals.behind(self.place) {
+        if let Some((place, snapshot)) = snapshots.behind(self.place) {
             (self.place, self.is_read) = (place, false);
-            return Ok(Some(image));
+            return Ok(Some(snapshot));
         }
-        let is_news = !std::mem::replace(&mut self.is_read, true);
-        Ok(is_news.then_some(General::Read))
+        let is_new = !std::mem::replace(&mut self.is_read, true);
+        Ok(is_new.then_some(GlobalDelivery::CaughtUp))
     }
 }
 
 /// Streams the newest snapshot of each node, then new ones.
-fn generals(node: &Node) -> BoxStream<'_, Result<General, TransportError>> {
-    let wiped = node.broker.state().generals.wiped;
-    let cursor = GeneralCursor { node: node.clone(), wiped, place: 0, is_read: false };
+fn stream_global_snapshots(node: &InProcessNode) -> BoxStream<'_, Result<GlobalDelivery, TransportError>> {
+    let wiped = node.broker.state().global_snapshots.wiped;
+    let cursor = GlobalCursor { node: node.clone(), wiped, place: 0, is_read: false };
     stream::unfold(Some(cursor), |cursor| async move {
         let mut cursor = cursor?;
         loop {
             match cursor.step() {
                 Ok(Some(came)) => return Some((Ok(came), Some(cursor))),
                 Ok(None) => {
-                    let _ = tokio::time::timeout(LOOK_EVERY, cursor.node.broker.changed.notified()).await;
+                    let _ = tokio::time::timeout(POLL_INTERVAL, cursor.node.broker.changed.notified()).await;
                 }
                 Err(error) => return Some((Err(error), None)),
             }
@@ -349,7 +349,7 @@ fn generals(node: &Node) -> BoxStream<'_, Result<General, TransportError>> {
     .boxed()
 }
 
-impl Cells for Node {
+impl Cells for InProcessNode {
     fn get<'a>(&'a self, table: Table, key: &'a str) -> BoxFuture<'a, Result<Option<Cell>, TransportError>> {
         async move { Ok(self.reach()?.cell(table, key)) }.boxed()
     }
@@ -360,10 +360,10 @@ impl Cells for Node {
         key: &'a str,
         seen: Option<u64>,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Swapped, TransportError>> {
+    ) -> BoxFuture<'a, Result<SwapOutcome, TransportError>> {
         async move {
             let swapped = self.swap_now(table, key, seen, Some(value), false);
-            self.late().await;
+            self.delay_response().await;
             swapped
         }
         .boxed()
@@ -371,10 +371,10 @@ impl Cells for Node {
 
     fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>> {
         async move {
-            at_most("a key", key.len(), MAX_KEY)?;
+            check_len("a key", key.len(), MAX_KEY)?;
             let mut state = self.reach()?;
             let revision = state.put(table, key, value, self.broker.clock.now());
-            self.answer(state, revision)
+            self.respond(state, revision)
         }
         .boxed()
     }
@@ -384,10 +384,10 @@ impl Cells for Node {
         table: Table,
         key: &'a str,
         seen: Option<u64>,
-    ) -> BoxFuture<'a, Result<Swapped, TransportError>> {
+    ) -> BoxFuture<'a, Result<SwapOutcome, TransportError>> {
         async move {
             let swapped = self.swap_now(table, key, seen, None, seen.is_none());
-            self.late().await;
+            self.delay_response().await;
             swapped
         }
         .boxed()
@@ -415,7 +415,7 @@ impl Cells for Node {
                     }
                 }
                 if all.is_empty() {
-                    let _ = tokio::time::timeout(LOOK_EVERY, self.broker.changed.notified()).await;
+                    let _ = tokio::time::timeout(POLL_INTERVAL, self.broker.changed.notified()).await;
                 }
             }
         })
@@ -432,13 +432,13 @@ impl Cells for Node {
     }
 }
 
-impl Blobs for Node {
+impl Blobs for InProcessNode {
     fn put<'a>(&'a self, name: &'a str, note: &'a str, body: Bytes) -> BoxFuture<'a, Result<(), TransportError>> {
         async move {
-            at_most("a note", note.len(), MAX_NOTE)?;
+            check_len("a note", note.len(), MAX_NOTE)?;
             let mut state = self.reach()?;
             state.blobs.insert(name.to_owned(), (note.to_owned(), body));
-            self.answer(state, ())
+            self.respond(state, ())
         }
         .boxed()
     }
@@ -472,7 +472,7 @@ impl Blobs for Node {
         async move {
             let mut state = self.reach()?;
             state.blobs.remove(name);
-            self.answer(state, ())
+            self.respond(state, ())
         }
         .boxed()
     }

@@ -17,16 +17,16 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::error::{NotStored, Told, told, unanswered};
+use super::error::{StoreError, ApiError, api_error, request_error};
 use super::names::Names;
-use super::settings::{NatsSettings, shown};
+use super::settings::{NatsSettings, redacted};
 use crate::transport::TransportError;
 
 /// The maximum number of remembered errors of the broker.
-const COMPLAINTS: usize = 8;
+const MAX_COMPLAINTS: usize = 8;
 
 /// A connection to the brokers of one pool.
-pub(super) struct Link {
+pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) js: Context,
     pub(super) names: Names,
@@ -35,14 +35,14 @@ pub(super) struct Link {
     pub(super) incarnation: AtomicU64,
     /// The newest known message of the message stream.
     pub(super) newest: AtomicU64,
-    heard: Arc<Mutex<Heard>>,
+    events: Arc<Mutex<ConnectionEvents>>,
     /// Held while streams are created.
-    pub(super) making: tokio::sync::Mutex<()>,
+    pub(super) creating: tokio::sync::Mutex<()>,
 }
 
 /// Errors that the brokers or the client have reported.
 #[derive(Default)]
-struct Heard {
+struct ConnectionEvents {
     /// The reason why the last attempt to connect failed.
     unconnected: Option<String>,
     complaints: VecDeque<(Instant, String)>,
@@ -51,20 +51,20 @@ struct Heard {
 /// The response to a request.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Answer<A> {
-    Error { error: Told },
+enum ApiResponse<A> {
+    Error { error: ApiError },
     Fine(A),
 }
 
 /// The acknowledgement of a stored message.
 #[derive(Deserialize)]
-struct Stored {
+struct PubAck {
     seq: u64,
     #[serde(default)]
     duplicate: bool,
 }
 
-impl Heard {
+impl ConnectionEvents {
     fn hear(&mut self, event: &Event) {
         match event {
             Event::Connected => self.unconnected = None,
@@ -73,7 +73,7 @@ impl Heard {
                 self.unconnected = Some("authorization violation".to_owned());
             }
             Event::ServerError(ServerError::Other(what)) => {
-                self.complaints.truncate(COMPLAINTS - 1);
+                self.complaints.truncate(MAX_COMPLAINTS - 1);
                 self.complaints.push_front((Instant::now(), what.clone()));
             }
             _ => {}
@@ -81,7 +81,7 @@ impl Heard {
     }
 }
 
-impl Link {
+impl Connection {
     /// Starts to connect, and keeps trying in the background.
     pub(super) async fn new(settings: NatsSettings) -> Result<Self, TransportError> {
         settings.check()?;
@@ -94,16 +94,16 @@ impl Link {
                 drop(ring::default_provider().install_default());
             }
         }
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        let hears = Arc::clone(&heard);
+        let events = Arc::new(Mutex::new(ConnectionEvents::default()));
+        let sender = Arc::clone(&events);
         let options = settings.options(&addresses).await?.event_callback(move |event| {
-            hears.lock().unwrap_or_else(PoisonError::into_inner).hear(&event);
+            sender.lock().unwrap_or_else(PoisonError::into_inner).hear(&event);
             std::future::ready(())
         });
         let client = options
             .connect(addresses)
             .await
-            .map_err(|error| TransportError::Away(format!("{}: {}", where_to(&settings), error.kind())))?;
+            .map_err(|error| TransportError::Away(format!("{}: {}", broker_list(&settings), error.kind())))?;
         let js = ContextBuilder::new().timeout(settings.timeout).ack_timeout(settings.timeout).build(client.clone());
         Ok(Self {
             client,
@@ -112,8 +112,8 @@ impl Link {
             settings,
             incarnation: AtomicU64::new(0),
             newest: AtomicU64::new(0),
-            heard,
-            making: tokio::sync::Mutex::new(()),
+            events,
+            creating: tokio::sync::Mutex::new(()),
         })
     }
 
@@ -126,9 +126,9 @@ impl Link {
         if self.is_up() {
             return Ok(());
         }
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = where_to(&self.settings);
-        match &heard.unconnected {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = broker_list(&self.settings);
+        match &events.unconnected {
             Some(why) if why.contains("authorization") || why.contains("signing") => {
                 Err(TransportError::Refused(format!("{place}: {why}; are its credentials right?")))
             }
@@ -144,8 +144,8 @@ impl Link {
         headers: Option<HeaderMap>,
         body: Bytes,
         what: &str,
-    ) -> Result<Result<A, Told>, NotStored> {
-        self.connected().map_err(NotStored::Failed)?;
+    ) -> Result<Result<A, ApiError>, StoreError> {
+        self.connected().map_err(StoreError::Failed)?;
         let (begun, time) = (Instant::now(), self.settings.timeout);
         let mut request = Request::new().payload(body).timeout(Some(time));
         if let Some(headers) = headers {
@@ -156,29 +156,29 @@ impl Link {
         let forbidden = || self.forbidden(begun, &subject);
         let message = match asked {
             Ok(Ok(message)) => message,
-            Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => return Err(NotStored::Nobody),
-            Ok(Err(error)) => return Err(NotStored::Failed(forbidden().unwrap_or_else(|| unanswered(&error, what)))),
-            Err(_) => return Err(NotStored::Failed(TransportError::Away(format!("{what}: it cannot be sent")))),
+            Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => return Err(StoreError::NoListener),
+            Ok(Err(error)) => return Err(StoreError::Failed(forbidden().unwrap_or_else(|| request_error(&error, what)))),
+            Err(_) => return Err(StoreError::Failed(TransportError::Away(format!("{what}: it cannot be sent")))),
         };
         match serde_json::from_slice(&message.payload) {
-            Ok(Answer::Error { error }) => Ok(Err(error)),
-            Ok(Answer::Fine(answer)) => Ok(Ok(answer)),
-            Err(_) => Err(NotStored::Failed(TransportError::Invalid(format!("{what}: an answer that cannot be read")))),
+            Ok(ApiResponse::Error { error }) => Ok(Err(error)),
+            Ok(ApiResponse::Fine(answer)) => Ok(Ok(answer)),
+            Err(_) => Err(StoreError::Failed(TransportError::Invalid(format!("{what}: an answer that cannot be read")))),
         }
     }
 
     /// Sends a request to JetStream's API.
-    pub(super) async fn ask<A: DeserializeOwned>(
+    pub(super) async fn api_request<A: DeserializeOwned>(
         &self,
         subject: &str,
         question: &(impl Serialize + Sync),
         what: &str,
-    ) -> Result<Result<A, Told>, TransportError> {
+    ) -> Result<Result<A, ApiError>, TransportError> {
         let body = serde_json::to_vec(question).map_err(|error| TransportError::Invalid(format!("{what}: {error}")))?;
         match self.request(format!("$JS.API.{subject}"), None, body.into(), what).await {
             Ok(answer) => Ok(answer),
-            Err(NotStored::Failed(error)) => Err(error),
-            Err(NotStored::Nobody | NotStored::Overtaken) => Err(TransportError::Away(format!(
+            Err(StoreError::Failed(error)) => Err(error),
+            Err(StoreError::NoListener | StoreError::WrongRevision) => Err(TransportError::Away(format!(
                 "{what}: nobody answers for JetStream; is it switched on, and has it a leader?"
             ))),
         }
@@ -187,8 +187,8 @@ impl Link {
     /// Returns the error if the broker has denied permission for a subject since then. It reports that separately; the
     /// request itself never gets a response.
     pub(super) fn forbidden(&self, since: Instant, subject: &str) -> Option<TransportError> {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut recent = heard.complaints.iter().filter(|(at, _)| *at >= since);
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = events.complaints.iter().filter(|(at, _)| *at >= since);
         let found =
             recent.find(|(_, what)| what.to_ascii_lowercase().contains("permissions") && what.contains(subject))?;
         Some(TransportError::Refused(format!("{}. `fetchwise fleet permissions` prints what a node needs", found.1)))
@@ -201,16 +201,16 @@ impl Link {
         headers: HeaderMap,
         body: Bytes,
         what: &str,
-    ) -> Result<(u64, bool), NotStored> {
-        match self.request::<Stored>(subject, Some(headers), body, what).await? {
+    ) -> Result<(u64, bool), StoreError> {
+        match self.request::<PubAck>(subject, Some(headers), body, what).await? {
             Ok(stored) => Ok((stored.seq, stored.duplicate)),
-            Err(error) if error.is_overtaken() => Err(NotStored::Overtaken),
-            Err(error) => Err(NotStored::Failed(told(&error, what))),
+            Err(error) if error.is_wrong_revision() => Err(StoreError::WrongRevision),
+            Err(error) => Err(StoreError::Failed(api_error(&error, what))),
         }
     }
 }
 
 /// Returns the broker addresses, for error messages.
-fn where_to(settings: &NatsSettings) -> String {
-    settings.urls.iter().map(|url| shown(url).to_string()).collect::<Vec<_>>().join(", ")
+fn broker_list(settings: &NatsSettings) -> String {
+    settings.urls.iter().map(|url| redacted(url).to_string()).collect::<Vec<_>>().join(", ")
 }

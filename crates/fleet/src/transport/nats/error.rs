@@ -15,7 +15,7 @@ use crate::transport::TransportError;
 
 /// An error as JetStream reports it.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Told {
+pub(super) struct ApiError {
     pub(super) code: u16,
     #[serde(default)]
     pub(super) err_code: u64,
@@ -23,26 +23,26 @@ pub(super) struct Told {
     pub(super) description: String,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.description, self.err_code)
     }
 }
 
-impl Told {
+impl ApiError {
     /// Returns whether it has that code.
     pub(super) fn is(&self, code: ErrorCode) -> bool {
         self.err_code == code.0
     }
 
     /// Returns whether the cell or the stream is at a later revision than the writer expected.
-    pub(super) fn is_overtaken(&self) -> bool {
+    pub(super) fn is_wrong_revision(&self) -> bool {
         self.is(ErrorCode::STREAM_WRONG_LAST_SEQUENCE) || self.is(ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
     }
 }
 
 /// Converts a JetStream error about `what`.
-pub(super) fn told(error: &Told, what: &str) -> TransportError {
+pub(super) fn api_error(error: &ApiError, what: &str) -> TransportError {
     let said = format!("{what}: {error}");
     match ErrorCode(error.err_code) {
         ErrorCode::STREAM_NOT_FOUND => TransportError::Missing(what.to_owned()),
@@ -61,7 +61,7 @@ pub(super) fn told(error: &Told, what: &str) -> TransportError {
 }
 
 /// Returns whether the error may go away by itself, such as a missing leader or a full disk.
-fn is_passing(error: &Told) -> bool {
+fn is_passing(error: &ApiError) -> bool {
     let passing = [
         ErrorCode::CLUSTER_NO_PEERS,
         ErrorCode::CLUSTER_NOT_ASSIGNED,
@@ -76,7 +76,7 @@ fn is_passing(error: &Told) -> bool {
 }
 
 /// Converts the error of a request that got no response.
-pub(super) fn unanswered(error: &RequestError, what: &str) -> TransportError {
+pub(super) fn request_error(error: &RequestError, what: &str) -> TransportError {
     match error.kind() {
         RequestErrorKind::NoResponders => TransportError::Away(format!(
             "{what}: nobody answers for JetStream; is it switched on, and has it a leader?"
@@ -92,17 +92,17 @@ pub(super) fn unanswered(error: &RequestError, what: &str) -> TransportError {
 
 /// The reason why a message was not stored.
 #[derive(Debug)]
-pub(super) enum NotStored {
+pub(super) enum StoreError {
     /// Nothing listens on its subject: its stream does not exist, or has no leader.
-    Nobody,
+    NoListener,
     /// The cell is at another revision.
-    Overtaken,
+    WrongRevision,
     /// Any other error.
     Failed(TransportError),
 }
 
 /// Converts any other error of the client library, with its causes.
-pub(super) fn other(error: &(dyn Error + 'static), what: &str) -> TransportError {
+pub(super) fn other_error(error: &(dyn Error + 'static), what: &str) -> TransportError {
     let (mut said, mut at) = (format!("{what}: {error}"), error.source());
     while let Some(cause) = at {
         said = format!("{said}: {cause}");

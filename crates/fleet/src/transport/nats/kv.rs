@@ -15,36 +15,36 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 
 use super::Nats;
-use super::error::NotStored;
-use crate::transport::nats::connection::Link;
+use super::error::StoreError;
+use crate::transport::nats::connection::Connection;
 use crate::transport::nats::provision::max_age;
 use crate::transport::nats::stream_info::timestamp;
-use crate::transport::nats::stream_reader::{Came, Message, Tail};
-use crate::transport::{Bounds, Cell, Cells, Change, Swapped, Table, TransportError};
+use crate::transport::nats::stream_reader::{StreamEvent, Message, StreamReader};
+use crate::transport::{StreamBounds, Cell, Cells, Change, SwapOutcome, Table, TransportError};
 
 /// The maximum length of a key in bytes.
 const MAX_KEY: usize = 512;
 /// The interval at which a table is checked for cells that have aged out.
-const AGES_EVERY: Duration = Duration::from_secs(5);
+const AGE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The last message of a key.
-enum Last {
+enum LastMessage {
     Nothing,
     Deleted(u64),
     Held(Cell),
 }
 
-impl Link {
-    async fn last(&self, table: Table, key: &str) -> Result<Last, TransportError> {
+impl Connection {
+    async fn last(&self, table: Table, key: &str) -> Result<LastMessage, TransportError> {
         let (subject, name) = (self.cell_subject(table, key)?, self.names.bucket_stream(table));
-        let Some(message) = self.last_of(&name, &subject).await? else { return Ok(Last::Nothing) };
+        let Some(message) = self.last_of(&name, &subject).await? else { return Ok(LastMessage::Nothing) };
         let header = |header: &str| message.headers.get(header).map(|value| value.as_str().to_owned());
         let is_deleted = header("Nats-Marker-Reason").is_some()
             || header("KV-Operation").is_some_and(|what| what == "DEL" || what == "PURGE");
         Ok(if is_deleted {
-            Last::Deleted(message.sequence)
+            LastMessage::Deleted(message.sequence)
         } else {
-            Last::Held(Cell { value: message.payload, revision: message.sequence, at: timestamp(message.time) })
+            LastMessage::Held(Cell { value: message.payload, revision: message.sequence, at: timestamp(message.time) })
         })
     }
 
@@ -63,8 +63,8 @@ impl Link {
         seen: Option<u64>,
         operation: Option<&'static str>,
         value: Bytes,
-    ) -> Result<u64, NotStored> {
-        let subject = self.cell_subject(table, key).map_err(NotStored::Failed)?;
+    ) -> Result<u64, StoreError> {
+        let subject = self.cell_subject(table, key).map_err(StoreError::Failed)?;
         let name = self.names.bucket_stream(table);
         let mut headers = HeaderMap::new();
         headers.insert(NATS_EXPECTED_STREAM, name.as_str());
@@ -76,14 +76,14 @@ impl Link {
         }
         match self.store(subject, headers, value, &name).await {
             Ok((revision, _)) => Ok(revision),
-            Err(NotStored::Nobody) => Err(NotStored::Failed(self.nobody(&name).await)),
+            Err(StoreError::NoListener) => Err(StoreError::Failed(self.no_listener(&name).await)),
             Err(error) => Err(error),
         }
     }
 
     /// Returns the change by another writer to a cell whose last message was `passed` (0 for none). The broker refuses
     /// a writer as soon as another change is in progress, and shows that change a moment later.
-    async fn lost(&self, table: Table, key: &str, passed: u64) -> Result<Last, TransportError> {
+    async fn lost(&self, table: Table, key: &str, passed: u64) -> Result<LastMessage, TransportError> {
         let (begun, mut wait) = (Instant::now(), Duration::ZERO);
         // Brokers that are busy or elect a leader take longer than a moment.
         while begun.elapsed() <= self.settings.timeout {
@@ -97,26 +97,26 @@ impl Link {
         Err(TransportError::Away(format!("a change of a cell of {} is under way and does not end", table.name())))
     }
 
-    async fn swap(&self, table: Table, key: &str, seen: Option<u64>, value: Bytes) -> Result<Swapped, TransportError> {
+    async fn swap(&self, table: Table, key: &str, seen: Option<u64>, value: Bytes) -> Result<SwapOutcome, TransportError> {
         let mut expected = seen.unwrap_or(0);
         loop {
             match self.write(table, key, Some(expected), None, value.clone()).await {
-                Ok(revision) => return Ok(Swapped::Done(revision)),
-                Err(NotStored::Overtaken) => {}
+                Ok(revision) => return Ok(SwapOutcome::Done(revision)),
+                Err(StoreError::WrongRevision) => {}
                 Err(error) => return Err(failed(error)),
             }
             match (seen, self.lost(table, key, expected).await?) {
                 // A deleted cell is empty but still has a last message.
-                (None, Last::Deleted(revision)) => expected = revision,
+                (None, LastMessage::Deleted(revision)) => expected = revision,
                 // It was deleted, and the deletion has aged out.
-                (None, Last::Nothing) => expected = 0,
-                (_, last) => return Ok(Swapped::Lost(last.cell())),
+                (None, LastMessage::Nothing) => expected = 0,
+                (_, last) => return Ok(SwapOutcome::Lost(last.cell())),
             }
         }
     }
 }
 
-impl Last {
+impl LastMessage {
     fn revision(&self) -> u64 {
         match self {
             Self::Nothing => 0,
@@ -133,16 +133,16 @@ impl Last {
     }
 }
 
-fn failed(error: NotStored) -> TransportError {
+fn failed(error: StoreError) -> TransportError {
     match error {
-        NotStored::Failed(error) => error,
-        NotStored::Nobody | NotStored::Overtaken => TransportError::Away("a cell was changed by another".to_owned()),
+        StoreError::Failed(error) => error,
+        StoreError::NoListener | StoreError::WrongRevision => TransportError::Away("a cell was changed by another".to_owned()),
     }
 }
 
 impl Cells for Nats {
     fn get<'a>(&'a self, table: Table, key: &'a str) -> BoxFuture<'a, Result<Option<Cell>, TransportError>> {
-        Box::pin(async move { Ok(self.link.last(table, key).await?.cell()) })
+        Box::pin(async move { Ok(self.connection.last(table, key).await?.cell()) })
     }
 
     fn swap<'a>(
@@ -151,12 +151,12 @@ impl Cells for Nats {
         key: &'a str,
         seen: Option<u64>,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Swapped, TransportError>> {
-        Box::pin(self.link.swap(table, key, seen, value))
+    ) -> BoxFuture<'a, Result<SwapOutcome, TransportError>> {
+        Box::pin(self.connection.swap(table, key, seen, value))
     }
 
     fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>> {
-        Box::pin(async move { self.link.write(table, key, None, None, value).await.map_err(failed) })
+        Box::pin(async move { self.connection.write(table, key, None, None, value).await.map_err(failed) })
     }
 
     fn delete<'a>(
@@ -164,13 +164,13 @@ impl Cells for Nats {
         table: Table,
         key: &'a str,
         seen: Option<u64>,
-    ) -> BoxFuture<'a, Result<Swapped, TransportError>> {
+    ) -> BoxFuture<'a, Result<SwapOutcome, TransportError>> {
         Box::pin(async move {
-            match self.link.write(table, key, seen, Some("DEL"), Bytes::new()).await {
-                Ok(revision) => Ok(Swapped::Done(revision)),
-                Err(NotStored::Overtaken) => {
-                    let last = self.link.lost(table, key, seen.unwrap_or(0)).await?;
-                    Ok(Swapped::Lost(last.cell()))
+            match self.connection.write(table, key, seen, Some("DEL"), Bytes::new()).await {
+                Ok(revision) => Ok(SwapOutcome::Done(revision)),
+                Err(StoreError::WrongRevision) => {
+                    let last = self.connection.lost(table, key, seen.unwrap_or(0)).await?;
+                    Ok(SwapOutcome::Lost(last.cell()))
                 }
                 Err(error) => Err(failed(error)),
             }
@@ -178,8 +178,8 @@ impl Cells for Nats {
     }
 
     fn watch(&self, table: Table) -> BoxStream<'_, Result<Change, TransportError>> {
-        let (tail, link) = (self.tail_of(table), &self.link);
-        let watch = Watch { tail, link, table, ages: Ages::default(), aged: Vec::new(), looked: Instant::now() };
+        let (reader, connection) = (self.tail_of(table), &self.connection);
+        let watch = TableWatch { reader, connection, table, ages: CellAges::default(), aged: Vec::new(), looked: Instant::now() };
         stream::unfold(Some(watch), |watch| async move {
             let mut watch = watch?;
             match watch.next().await {
@@ -191,22 +191,22 @@ impl Cells for Nats {
     }
 
     fn incarnation(&self, table: Table) -> BoxFuture<'_, Result<Option<u64>, TransportError>> {
-        Box::pin(async move { Ok(Some(self.link.bounds_of(&self.link.names.bucket_stream(table)).await?.incarnation)) })
+        Box::pin(async move { Ok(Some(self.connection.bounds_of(&self.connection.names.bucket_stream(table)).await?.incarnation)) })
     }
 
     fn list(&self, table: Table) -> BoxFuture<'_, Result<Vec<(String, Cell)>, TransportError>> {
         Box::pin(async move {
             let listing = async {
-                let (mut tail, mut held) = (self.tail_of(table), HashMap::new());
-                if tail.open().await?.1 == 0 {
+                let (mut reader, mut held) = (self.tail_of(table), HashMap::new());
+                if reader.open().await?.1 == 0 {
                     return Ok(held);
                 }
                 loop {
-                    let Came::Message(message) = tail.next().await? else {
+                    let StreamEvent::Message(message) = reader.next().await? else {
                         return Err(TransportError::Away(format!("the list of {} broke off", table.name())));
                     };
                     let is_last = message.pending == 0;
-                    let Some(key) = self.link.names.key(table, &message.subject) else { continue };
+                    let Some(key) = self.connection.names.key(table, &message.subject) else { continue };
                     match message.is_deletion {
                         true => held.remove(&key),
                         false => held.insert(key, cell(message)),
@@ -216,7 +216,7 @@ impl Cells for Nats {
                     }
                 }
             };
-            let listed = tokio::time::timeout(self.link.settings.timeout * 4, listing).await;
+            let listed = tokio::time::timeout(self.connection.settings.timeout * 4, listing).await;
             let held = listed.map_err(|_| TransportError::Away(format!("no list of {} in time", table.name())))??;
             Ok(held.into_iter().collect())
         })
@@ -228,77 +228,77 @@ fn cell(message: Message) -> Cell {
 }
 
 impl Nats {
-    fn tail_of(&self, table: Table) -> Tail<'_> {
-        let names = &self.link.names;
-        Tail::newest(&self.link, names.bucket_stream(table), names.all_cells(table))
+    fn tail_of(&self, table: Table) -> StreamReader<'_> {
+        let names = &self.connection.names;
+        StreamReader::newest(&self.connection, names.bucket_stream(table), names.all_cells(table))
     }
 }
 
 /// A watched table. A cell ages out without a message: it is gone once the stream begins after its position.
-struct Watch<'l> {
-    tail: Tail<'l>,
-    link: &'l Link,
+struct TableWatch<'l> {
+    reader: StreamReader<'l>,
+    connection: &'l Connection,
     table: Table,
-    ages: Ages,
+    ages: CellAges,
     aged: Vec<(String, u64)>,
     looked: Instant,
 }
 
-impl Watch<'_> {
+impl TableWatch<'_> {
     async fn next(&mut self) -> Result<Change, TransportError> {
         loop {
             if let Some((key, revision)) = self.aged.pop() {
                 return Ok(Change { key, cell: None, revision });
             }
-            if self.looked.elapsed() > AGES_EVERY {
-                let bounds = self.link.bounds_of(&self.link.names.bucket_stream(self.table)).await?;
+            if self.looked.elapsed() > AGE_CHECK_INTERVAL {
+                let bounds = self.connection.bounds_of(&self.connection.names.bucket_stream(self.table)).await?;
                 self.look(&bounds);
                 continue;
             }
-            match self.tail.next().await? {
-                Came::Message(message) => {
-                    let Some(key) = self.link.names.key(self.table, &message.subject) else { continue };
+            match self.reader.next().await? {
+                StreamEvent::Message(message) => {
+                    let Some(key) = self.connection.names.key(self.table, &message.subject) else { continue };
                     let (revision, is_deletion) = (message.seq, message.is_deletion);
                     if max_age(self.table).is_some() {
-                        self.ages.came(&key, (!is_deletion).then_some(revision));
+                        self.ages.event(&key, (!is_deletion).then_some(revision));
                         self.aged = self.ages.aged(revision);
                     }
                     let cell = (!is_deletion).then(|| cell(message));
                     return Ok(Change { key, cell, revision });
                 }
-                Came::Silence(bounds) => self.look(&bounds),
-                Came::Anew(_) => {
+                StreamEvent::Idle(bounds) => self.look(&bounds),
+                StreamEvent::Recreated(_) => {
                     return Err(TransportError::Away(format!("{} has been made anew", self.table.name())));
                 }
             }
         }
     }
 
-    fn look(&mut self, bounds: &Bounds) {
+    fn look(&mut self, bounds: &StreamBounds) {
         self.looked = Instant::now();
         self.ages.look(bounds);
-        self.aged = self.ages.aged(self.tail.delivered());
+        self.aged = self.ages.aged(self.reader.delivered());
     }
 }
 
 /// The delivered cells, and which of them have aged out.
 #[derive(Debug, Default)]
-struct Ages {
+struct CellAges {
     held: HashMap<String, u64>,
     /// The bounds of the stream at the last check.
     looked: Option<(u64, u64)>,
 }
 
-impl Ages {
+impl CellAges {
     /// Records a cell's revision, or its deletion.
-    fn came(&mut self, key: &str, revision: Option<u64>) {
+    fn event(&mut self, key: &str, revision: Option<u64>) {
         match revision {
             Some(revision) => drop(self.held.insert(key.to_owned(), revision)),
             None => drop(self.held.remove(key)),
         }
     }
 
-    fn look(&mut self, bounds: &Bounds) {
+    fn look(&mut self, bounds: &StreamBounds) {
         self.looked = Some((bounds.first, bounds.last));
     }
 
@@ -320,27 +320,27 @@ impl Ages {
 mod tests {
     use super::*;
 
-    fn bounds(first: u64, last: u64) -> Bounds {
-        Bounds { incarnation: 1, first, last, first_at: None }
+    fn bounds(first: u64, last: u64) -> StreamBounds {
+        StreamBounds { incarnation: 1, first, last, first_at: None }
     }
 
     #[test]
     fn a_cell_that_was_changed_has_not_aged_out_because_nobody_has_heard_of_it_yet() {
-        let mut ages = Ages::default();
-        ages.came("a", Some(1));
-        ages.came("b", Some(2));
+        let mut ages = CellAges::default();
+        ages.event("a", Some(1));
+        ages.event("b", Some(2));
         assert_eq!(ages.aged(2), []);
         // Both were changed since. The check sees it before the watcher does.
         ages.look(&bounds(3, 4));
         assert_eq!(ages.aged(2), []);
-        ages.came("a", Some(3));
+        ages.event("a", Some(3));
         assert_eq!(ages.aged(3), []);
-        ages.came("b", Some(4));
+        ages.event("b", Some(4));
         assert_eq!(ages.aged(4), []);
         // Now one of them really ages out.
         ages.look(&bounds(4, 4));
         assert_eq!(ages.aged(4), [("a".to_owned(), 3)]);
-        ages.came("b", None);
+        ages.event("b", None);
         ages.look(&bounds(6, 5));
         assert_eq!(ages.aged(5), []);
     }

@@ -4,7 +4,7 @@
 //!
 //! Must not know: what is stored under a name.
 
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 use crate::transport::{Table, TransportError};
 
 /// The maximum length of a pool's name.
@@ -23,9 +23,9 @@ impl Names {
     pub(super) fn new(pool: &str) -> Result<Self, TransportError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if pool.is_empty() || pool.len() > MAX_POOL || !pool.bytes().all(plain) {
-            let shown: String = pool.chars().take(MAX_POOL).collect();
+            let redacted: String = pool.chars().take(MAX_POOL).collect();
             return Err(TransportError::Invalid(format!(
-                "{shown:?} cannot be a pool's name: letters, digits, - and _ can, {MAX_POOL} of them at most"
+                "{redacted:?} cannot be a pool's name: letters, digits, - and _ can, {MAX_POOL} of them at most"
             )));
         }
         if pool.ends_with(GENERAL) {
@@ -42,54 +42,54 @@ impl Names {
     }
 
     /// Returns the subjects of the message stream.
-    pub(super) fn facts(&self) -> String {
+    pub(super) fn message_subjects(&self) -> String {
         format!("fw.{}.f.*", self.pool)
     }
 
     /// Returns the subject on which a node publishes.
-    pub(super) fn facts_of(&self, origin: Origin) -> String {
-        format!("fw.{}.f.{origin}", self.pool)
+    pub(super) fn message_subject(&self, node_id: NodeId) -> String {
+        format!("fw.{}.f.{node_id}", self.pool)
     }
 
     /// Returns the node that publishes on a subject.
-    pub(super) fn origin(&self, subject: &str) -> Option<Origin> {
-        self.origin_in(subject, ".f.")
+    pub(super) fn node_of_message(&self, subject: &str) -> Option<NodeId> {
+        self.node_in(subject, ".f.")
     }
 
-    fn origin_in(&self, subject: &str, kind: &str) -> Option<Origin> {
+    fn node_in(&self, subject: &str, kind: &str) -> Option<NodeId> {
         let rest = subject.strip_prefix("fw.")?.strip_prefix(&self.pool)?;
         let name = rest.strip_prefix(kind)?;
         // Only the printed form is valid, so that a node has one subject.
-        name.parse().ok().filter(|origin: &Origin| origin.to_string() == name)
+        name.parse().ok().filter(|node_id: &NodeId| node_id.to_string() == name)
     }
 
     /// Returns the stream of global snapshots.
-    pub(super) fn general_stream(&self) -> String {
+    pub(super) fn global_stream(&self) -> String {
         format!("FW_{}{GENERAL}", self.pool)
     }
 
     /// Returns the subjects of the stream of global snapshots.
-    pub(super) fn generals(&self) -> String {
+    pub(super) fn global_subjects(&self) -> String {
         format!("fw.{}.g.*", self.pool)
     }
 
     /// Returns the subject on which a node publishes its global snapshot.
-    pub(super) fn general_of(&self, origin: Origin) -> String {
-        format!("fw.{}.g.{origin}", self.pool)
+    pub(super) fn global_subject(&self, node_id: NodeId) -> String {
+        format!("fw.{}.g.{node_id}", self.pool)
     }
 
     /// Returns the node that publishes global snapshots on a subject.
-    pub(super) fn origin_of_general(&self, subject: &str) -> Option<Origin> {
-        self.origin_in(subject, ".g.")
+    pub(super) fn node_of_global(&self, subject: &str) -> Option<NodeId> {
+        self.node_in(subject, ".g.")
     }
 
     /// Returns the subject on which a node receives retransmit requests.
-    pub(super) fn wants_of(&self, origin: Origin) -> String {
-        format!("fw.{}.w.{origin}", self.pool)
+    pub(super) fn request_subject(&self, node_id: NodeId) -> String {
+        format!("fw.{}.w.{node_id}", self.pool)
     }
 
     /// Returns the subject of all retransmit requests.
-    pub(super) fn all_wants(&self) -> String {
+    pub(super) fn request_subjects(&self) -> String {
         format!("fw.{}.w.*", self.pool)
     }
 
@@ -120,13 +120,13 @@ impl Names {
     }
 
     /// Returns the object store of evidence snapshots.
-    pub(super) fn shares(&self) -> String {
+    pub(super) fn snapshot_store(&self) -> String {
         format!("FW_{}_shares", self.pool)
     }
 
     /// Returns the stream of the object store.
-    pub(super) fn shares_stream(&self) -> String {
-        format!("OBJ_{}", self.shares())
+    pub(super) fn snapshot_store_stream(&self) -> String {
+        format!("OBJ_{}", self.snapshot_store())
     }
 }
 
@@ -198,15 +198,15 @@ mod tests {
 
     #[test]
     fn an_origin_has_one_subject() {
-        let (names, origin) = (Names::new("p").unwrap(), Origin::random());
-        assert_eq!(names.origin(&names.facts_of(origin)), Some(origin));
-        assert_eq!(names.origin(&names.facts_of(origin).to_uppercase()), None);
-        let dashed = format!("fw.p.f.{}", uuid::Uuid::from_bytes(*origin.as_bytes()));
-        assert_eq!(names.origin(&dashed), None);
-        assert_eq!(names.origin(&names.wants_of(origin)), None);
-        assert_eq!(names.origin(&names.general_of(origin)), None);
-        assert_eq!(names.origin_of_general(&names.general_of(origin)), Some(origin));
-        assert_eq!(names.origin_of_general(&names.facts_of(origin)), None);
+        let (names, node_id) = (Names::new("p").unwrap(), NodeId::random());
+        assert_eq!(names.node_of_message(&names.message_subject(node_id)), Some(node_id));
+        assert_eq!(names.node_of_message(&names.message_subject(node_id).to_uppercase()), None);
+        let dashed = format!("fw.p.f.{}", uuid::Uuid::from_bytes(*node_id.as_bytes()));
+        assert_eq!(names.node_of_message(&dashed), None);
+        assert_eq!(names.node_of_message(&names.request_subject(node_id)), None);
+        assert_eq!(names.node_of_message(&names.global_subject(node_id)), None);
+        assert_eq!(names.node_of_global(&names.global_subject(node_id)), Some(node_id));
+        assert_eq!(names.node_of_global(&names.message_subject(node_id)), None);
     }
 
     #[test]

@@ -15,32 +15,32 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::Nats;
-use super::error::other;
-use crate::transport::nats::stream_reader::{Came, Tail};
+use super::error::other_error;
+use crate::transport::nats::stream_reader::{StreamEvent, StreamReader};
 use crate::transport::{BlobInfo, Blobs, TransportError};
 
 /// The maximum length of a note in bytes.
 const MAX_NOTE: usize = 1024;
 /// The minimum transfer rate in bytes per second; it extends the timeout of a call.
-const SLOWEST: u64 = 1 << 20;
+const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
 
 impl Nats {
     async fn store(&self) -> Result<ObjectStore, TransportError> {
         // Checked each time, because the store may have been created again.
-        self.link.bounds_of(&self.link.names.shares_stream()).await?;
-        let name = self.link.names.shares();
-        self.link.js.get_object_store(&name).await.map_err(|error| other(&error, &name))
+        self.connection.bounds_of(&self.connection.names.snapshot_store_stream()).await?;
+        let name = self.connection.names.snapshot_store();
+        self.connection.js.get_object_store(&name).await.map_err(|error| other_error(&error, &name))
     }
 
     fn transfer(&self, bytes: u64) -> Duration {
-        self.link.settings.timeout + Duration::from_secs(bytes / SLOWEST)
+        self.connection.settings.timeout + Duration::from_secs(bytes / MIN_BYTES_PER_SECOND)
     }
 
     async fn fetch(&self, name: &str, max: u64) -> Result<Option<Bytes>, TransportError> {
         let mut object = match self.store().await?.get(name).await {
             Ok(object) => object,
             Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(other(&error, name)),
+            Err(error) => return Err(other_error(&error, name)),
         };
         let size = object.info.size as u64;
         if size > max {
@@ -51,7 +51,7 @@ impl Nats {
         let read = timeout(self.transfer(size), bounded.read_to_end(&mut body)).await;
         let read = read.map_err(|_| TransportError::Away(format!("{name} did not come in time")))?;
         // The digest is compared at the end.
-        read.map_err(|error| other(&error, name))?;
+        read.map_err(|error| other_error(&error, name))?;
         if body.len() as u64 != size {
             return Err(TransportError::Away(format!("{name} came with {} of its {size} bytes", body.len())));
         }
@@ -59,11 +59,11 @@ impl Nats {
     }
 
     async fn infos(&self) -> Result<Vec<BlobInfo>, TransportError> {
-        let names = &self.link.names;
-        let mut tail = Tail::newest(&self.link, names.shares_stream(), format!("$O.{}.M.>", names.shares()));
-        let (mut all, mut pending) = (HashMap::new(), tail.open().await?.1);
+        let names = &self.connection.names;
+        let mut reader = StreamReader::newest(&self.connection, names.snapshot_store_stream(), format!("$O.{}.M.>", names.snapshot_store()));
+        let (mut all, mut pending) = (HashMap::new(), reader.open().await?.1);
         while pending > 0 {
-            let Came::Message(message) = tail.next().await? else {
+            let StreamEvent::Message(message) = reader.next().await? else {
                 return Err(TransportError::Away("the list of shares broke off".to_owned()));
             };
             pending = message.pending;
@@ -86,14 +86,14 @@ impl Blobs for Nats {
             if note.len() > MAX_NOTE {
                 return Err(TransportError::Invalid(format!("a note of {} bytes", note.len())));
             }
-            self.link.connected()?;
+            self.connection.connected()?;
             let meta =
                 ObjectMetadata { name: name.to_owned(), description: Some(note.to_owned()), ..Default::default() };
             let store = self.store().await?;
             let mut reader = &body[..];
             let putting = timeout(self.transfer(body.len() as u64), store.put(meta, &mut reader)).await;
             let put = putting.map_err(|_| TransportError::Away(format!("{name} was not stored in time")))?;
-            put.map(drop).map_err(|error| other(&error, name))
+            put.map(drop).map_err(|error| other_error(&error, name))
         })
     }
 
@@ -103,7 +103,7 @@ impl Blobs for Nats {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<BlobInfo>, TransportError>> {
         Box::pin(async move {
-            let listed = timeout(self.link.settings.timeout * 4, self.infos()).await;
+            let listed = timeout(self.connection.settings.timeout * 4, self.infos()).await;
             listed.map_err(|_| TransportError::Away("no list of shares in time".to_owned()))?
         })
     }
@@ -118,7 +118,7 @@ impl Blobs for Nats {
                 _ => {}
             }
             match store.delete(name).await {
-                Err(error) if error.kind() != DeleteErrorKind::NotFound => Err(other(&error, name)),
+                Err(error) if error.kind() != DeleteErrorKind::NotFound => Err(other_error(&error, name)),
                 _ => Ok(()),
             }
         })

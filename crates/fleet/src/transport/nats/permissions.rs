@@ -12,26 +12,26 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 
 use super::names::Names;
-use crate::model::node_id::Origin;
+use crate::model::node_id::NodeId;
 use crate::transport::{Table, TransportError};
 
 /// Returns the part of a server configuration that admits a node and an operator, with passwords to fill in.
 ///
 /// # Errors
 /// [`TransportError::Invalid`] when `pool` is not a valid pool name.
-pub fn permissions(pool: &str, node: Origin) -> Result<String, TransportError> {
+pub fn permissions(pool: &str, node: NodeId) -> Result<String, TransportError> {
     let names = Names::new(pool)?;
-    let mut streams = vec![names.stream(), names.general_stream(), names.shares_stream()];
+    let mut streams = vec![names.stream(), names.global_stream(), names.snapshot_store_stream()];
     streams.extend(Table::ALL.map(|table| names.bucket_stream(table)));
     let mut publish = vec![
-        names.facts_of(node),
-        names.general_of(node),
-        names.all_wants(),
+        names.message_subject(node),
+        names.global_subject(node),
+        names.request_subjects(),
         names.all_cells(Table::Hosts),
         names.cell(Table::Nodes, &node.to_string()),
-        format!("$O.{}.C.>", names.shares()),
-        format!("$O.{}.M.{}", names.shares(), URL_SAFE.encode(node.to_string())),
-        format!("$JS.API.STREAM.PURGE.{}", names.shares_stream()),
+        format!("$O.{}.C.>", names.snapshot_store()),
+        format!("$O.{}.M.{}", names.snapshot_store(), URL_SAFE.encode(node.to_string())),
+        format!("$JS.API.STREAM.PURGE.{}", names.snapshot_store_stream()),
         "$JS.API.INFO".to_owned(),
         "$JS.ACK.>".to_owned(),
         "$JS.FC.>".to_owned(),
@@ -59,7 +59,7 @@ pub fn permissions(pool: &str, node: Origin) -> Result<String, TransportError> {
         let _ = writeln!(out, "      \"{subject}\"");
     }
     let _ = writeln!(out, "    ] }}");
-    let _ = writeln!(out, "    subscribe: {{ allow: [ \"_INBOX.>\", \"{}\" ] }}", names.wants_of(node));
+    let _ = writeln!(out, "    subscribe: {{ allow: [ \"_INBOX.>\", \"{}\" ] }}", names.request_subject(node));
     let _ = writeln!(out, "  }}");
     let _ = writeln!(out, "}}");
     let _ = writeln!(out, "# Who makes streams, forgets domains and excludes nodes:");

@@ -10,16 +10,16 @@ use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 use serde_json::Value;
 
-use super::error::{Told, told};
-use crate::transport::nats::connection::Link;
+use super::error::{ApiError, api_error};
+use crate::transport::nats::connection::Connection;
 use crate::transport::nats::global_evidence;
-use crate::transport::nats::stream_info::Info;
+use crate::transport::nats::stream_info::StreamInfo;
 use crate::transport::{Table, TransportError};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 /// The maximum size of a message in the message stream, in bytes.
-const MAX_FACTS: i32 = 1 << 20;
+const MAX_MESSAGE: i32 = 1 << 20;
 /// The maximum size of a cell in bytes.
 const MAX_CELL: i32 = 64 << 10;
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
@@ -28,21 +28,21 @@ const REPLICAS: usize = 3;
 
 /// The result of `fleet init` for one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct StreamReport {
     /// The name at the broker.
     pub name: String,
     /// The state of the stream.
-    pub how: How,
+    pub state: StreamState,
 }
 
 /// The state of a stream after `fleet init`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum How {
+pub enum StreamState {
     /// It was created.
-    Made,
+    Created,
     /// It existed with the required configuration.
-    There,
+    Exists,
     /// It exists with these differences.
     Differs(Vec<String>),
     /// It existed with these differences and was changed.
@@ -60,18 +60,18 @@ pub(super) fn max_age(table: Table) -> Option<Duration> {
 }
 
 /// Returns the configuration of all streams of a pool.
-fn wanted(link: &Link, replicas: usize) -> Vec<Config> {
-    let (names, settings) = (&link.names, &link.settings);
+fn wanted(connection: &Connection, replicas: usize) -> Vec<Config> {
+    let (names, settings) = (&connection.names, &connection.settings);
     let common = Config { storage: StorageType::File, num_replicas: replicas, allow_direct: true, ..Config::default() };
     let facts = Config {
         name: names.stream(),
         description: Some("What the nodes of a fetchwise pool have learned".to_owned()),
-        subjects: vec![names.facts()],
+        subjects: vec![names.message_subjects()],
         retention: RetentionPolicy::Limits,
         discard: DiscardPolicy::Old,
         max_age: settings.max_age,
         max_bytes: settings.max_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
-        max_message_size: MAX_FACTS,
+        max_message_size: MAX_MESSAGE,
         duplicate_window: DUPLICATE_WINDOW,
         deny_delete: true,
         ..common.clone()
@@ -89,74 +89,74 @@ fn wanted(link: &Link, replicas: usize) -> Vec<Config> {
         ..common.clone()
     };
     let shares = Config {
-        name: names.shares_stream(),
+        name: names.snapshot_store_stream(),
         description: Some("The shares of a fetchwise pool's nodes".to_owned()),
-        subjects: vec![format!("$O.{}.C.>", names.shares()), format!("$O.{}.M.>", names.shares())],
+        subjects: vec![format!("$O.{}.C.>", names.snapshot_store()), format!("$O.{}.M.>", names.snapshot_store())],
         discard: DiscardPolicy::New,
         duplicate_window: DUPLICATE_WINDOW,
         allow_rollup: true,
         ..common.clone()
     };
-    let general = global_evidence::wanted(names, MAX_FACTS, &common);
+    let general = global_evidence::wanted(names, MAX_MESSAGE, &common);
     let mut all = vec![facts, general, shares];
     all.extend(Table::ALL.map(table));
     all
 }
 
 /// Creates missing streams and reports the differences of the others; `change` updates those.
-pub(super) async fn init(link: &Link, change: bool) -> Result<Vec<Made>, TransportError> {
+pub(super) async fn init(connection: &Connection, change: bool) -> Result<Vec<StreamReport>, TransportError> {
     let mut all = Vec::new();
-    for config in wanted(link, link.settings.replicas.unwrap_or(REPLICAS)) {
+    for config in wanted(connection, connection.settings.replicas.unwrap_or(REPLICAS)) {
         let name = config.name.clone();
-        let how = match info(link, &name).await? {
+        let state = match info(connection, &name).await? {
             None => {
-                create(link, config).await?;
-                How::Made
+                create(connection, config).await?;
+                StreamState::Created
             }
             Some(there) => {
-                let differs = differences(link, &there.config, &config);
+                let differs = differences(connection, &there.config, &config);
                 match (differs.is_empty(), change) {
-                    (true, _) => How::There,
-                    (false, false) => How::Differs(differs),
+                    (true, _) => StreamState::Exists,
+                    (false, false) => StreamState::Differs(differs),
                     (false, true) => {
-                        update(link, there.config, config).await?;
-                        How::Changed(differs)
+                        update(connection, there.config, config).await?;
+                        StreamState::Changed(differs)
                     }
                 }
             }
         };
-        all.push(Made { name, how });
+        all.push(StreamReport { name, state });
     }
     Ok(all)
 }
 
 /// Creates missing streams.
-pub(super) async fn make_missing(link: &Link) -> Result<(), TransportError> {
-    for config in wanted(link, link.settings.replicas.unwrap_or(REPLICAS)) {
-        if info(link, &config.name).await?.is_none() {
-            create(link, config).await?;
+pub(super) async fn create_missing(connection: &Connection) -> Result<(), TransportError> {
+    for config in wanted(connection, connection.settings.replicas.unwrap_or(REPLICAS)) {
+        if info(connection, &config.name).await?.is_none() {
+            create(connection, config).await?;
         }
     }
     Ok(())
 }
 
-async fn info(link: &Link, name: &str) -> Result<Option<Info>, TransportError> {
-    match link.ask::<Info>(&format!("STREAM.INFO.{name}"), &serde_json::json!({}), name).await? {
+async fn info(connection: &Connection, name: &str) -> Result<Option<StreamInfo>, TransportError> {
+    match connection.api_request::<StreamInfo>(&format!("STREAM.INFO.{name}"), &serde_json::json!({}), name).await? {
         Ok(info) => Ok(Some(info)),
         Err(error) if error.is(ErrorCode::STREAM_NOT_FOUND) => Ok(None),
-        Err(error) => Err(told(&error, name)),
+        Err(error) => Err(api_error(&error, name)),
     }
 }
 
-async fn create(link: &Link, mut config: Config) -> Result<(), TransportError> {
+async fn create(connection: &Connection, mut config: Config) -> Result<(), TransportError> {
     let name = config.name.clone();
     let subject = format!("STREAM.CREATE.{name}");
-    let mut answer = link.ask::<Info>(&subject, &config, &name).await;
+    let mut answer = connection.api_request::<StreamInfo>(&subject, &config, &name).await;
     // A single broker keeps one replica.
-    let alone = |answer: &Result<Result<Info, Told>, _>| matches!(answer, Ok(Err(error)) if error.is(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED));
-    if alone(&answer) && link.settings.replicas.is_none() {
+    let alone = |answer: &Result<Result<StreamInfo, ApiError>, _>| matches!(answer, Ok(Err(error)) if error.is(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED));
+    if alone(&answer) && connection.settings.replicas.is_none() {
         config.num_replicas = 1;
-        answer = link.ask::<Info>(&subject, &config, &name).await;
+        answer = connection.api_request::<StreamInfo>(&subject, &config, &name).await;
     }
     match answer {
         // Another node was faster.
@@ -165,7 +165,7 @@ async fn create(link: &Link, mut config: Config) -> Result<(), TransportError> {
             "{name}: {error}. It wants {} brokers that are there: fewer can be asked for with `fetchwise fleet init --replicas`",
             config.num_replicas
         ))),
-        Ok(Err(error)) => Err(told(&error, &name)),
+        Ok(Err(error)) => Err(api_error(&error, &name)),
         Ok(Ok(_)) => Ok(()),
         // For a node without permission to create it, the stream is just missing.
         Err(TransportError::Refused(_)) => Err(TransportError::Missing(name)),
@@ -173,30 +173,30 @@ async fn create(link: &Link, mut config: Config) -> Result<(), TransportError> {
     }
 }
 
-async fn update(link: &Link, there: Config, want: Config) -> Result<(), TransportError> {
+async fn update(connection: &Connection, there: Config, want: Config) -> Result<(), TransportError> {
     let merged = Config {
         subjects: want.subjects,
         max_age: want.max_age,
-        max_bytes: if link.settings.max_bytes.is_some() { want.max_bytes } else { there.max_bytes },
+        max_bytes: if connection.settings.max_bytes.is_some() { want.max_bytes } else { there.max_bytes },
         max_message_size: want.max_message_size,
         max_messages_per_subject: want.max_messages_per_subject,
         duplicate_window: want.duplicate_window,
         discard: want.discard,
-        num_replicas: link.settings.replicas.unwrap_or(there.num_replicas),
+        num_replicas: connection.settings.replicas.unwrap_or(there.num_replicas),
         allow_direct: want.allow_direct,
         allow_rollup: want.allow_rollup,
         deny_delete: want.deny_delete,
         ..there
     };
     let name = merged.name.clone();
-    match link.ask::<Info>(&format!("STREAM.UPDATE.{name}"), &merged, &name).await? {
+    match connection.api_request::<StreamInfo>(&format!("STREAM.UPDATE.{name}"), &merged, &name).await? {
         Ok(_) => Ok(()),
-        Err(error) => Err(told(&error, &name)),
+        Err(error) => Err(api_error(&error, &name)),
     }
 }
 
 /// Returns the differences from the required configuration, in words.
-fn differences(link: &Link, there: &Config, want: &Config) -> Vec<String> {
+fn differences(connection: &Connection, there: &Config, want: &Config) -> Vec<String> {
     const MATTER: [&str; 13] = [
         "subjects",
         "retention",
@@ -220,8 +220,8 @@ fn differences(link: &Link, there: &Config, want: &Config) -> Vec<String> {
         Some(value) => value.clone(),
     };
     let is_free = |field: &str| match field {
-        "max_bytes" => link.settings.max_bytes.is_none(),
-        "num_replicas" => link.settings.replicas.is_none(),
+        "max_bytes" => connection.settings.max_bytes.is_none(),
+        "num_replicas" => connection.settings.replicas.is_none(),
         _ => false,
     };
     let differing = MATTER.into_iter().filter(|field| !is_free(field) && of(&there, field) != of(&want, field));

@@ -16,7 +16,7 @@ use crate::transport::TransportError;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The maximum retention. It equals that of attempts in the log.
-const MAX_AGE_MAX: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+const LONGEST_MAX_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// The settings of a fleet's brokers.
 #[derive(Clone, Debug)]
@@ -71,16 +71,16 @@ impl NatsSettings {
         for url in &self.urls {
             // The parser's own message may repeat the address, and with it a password.
             let Ok(address) = url.trim().parse::<ServerAddr>() else {
-                return invalid(format!("{} is not a broker's address: nats://host:4222 is one", shown(url)));
+                return invalid(format!("{} is not a broker's address: nats://host:4222 is one", redacted(url)));
             };
             if !matches!(address.scheme(), "nats" | "tls") {
-                return invalid(format!("{} begins with neither nats:// nor tls://", shown(url)));
+                return invalid(format!("{} begins with neither nats:// nor tls://", redacted(url)));
             }
             if address.scheme() == "nats" && !self.plaintext && !is_here(address.host()) {
                 return invalid(format!(
                     "{} is another machine, and nats:// goes in the clear: use tls://, or allow it with plaintext = true \
                      where the network is your own",
-                    shown(url)
+                    redacted(url)
                 ));
             }
             all.push(address);
@@ -100,7 +100,7 @@ impl NatsSettings {
 
     /// Checks everything that needs no broker.
     pub(super) fn check(&self) -> Result<(), TransportError> {
-        if self.max_age > MAX_AGE_MAX || self.max_age < Duration::from_secs(600) {
+        if self.max_age > LONGEST_MAX_AGE || self.max_age < Duration::from_secs(600) {
             return Err(TransportError::Invalid(
                 "the stream's max_age has to lie between ten minutes and the 90 days that attempts are kept".to_owned(),
             ));
@@ -159,14 +159,14 @@ fn is_here(host: &str) -> bool {
 }
 
 /// Returns an address without its user and password, for printing.
-pub(super) fn shown(url: &str) -> Shown<'_> {
-    Shown(url.trim())
+pub(super) fn redacted(url: &str) -> RedactedUrl<'_> {
+    RedactedUrl(url.trim())
 }
 
 /// See [`redacted`].
-pub(super) struct Shown<'u>(&'u str);
+pub(super) struct RedactedUrl<'u>(&'u str);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for RedactedUrl<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", self.0));
         // Nothing before the last @ is printed.

@@ -9,11 +9,11 @@ use async_nats::jetstream::stream::Config;
 use fetchwise::time::Timestamp;
 use serde::Deserialize;
 
-use crate::transport::{Bounds, TransportError};
+use crate::transport::{StreamBounds, TransportError};
 
 /// The information that JetStream reports about a stream.
 #[derive(Debug, Deserialize)]
-pub(super) struct Info {
+pub(super) struct StreamInfo {
     created: String,
     /// The broker's time at the response.
     #[serde(default)]
@@ -30,19 +30,19 @@ struct State {
     first_ts: String,
 }
 
-impl Info {
+impl StreamInfo {
     /// Returns the broker's time at the response.
     pub(super) fn now(&self) -> Option<Timestamp> {
         parse_rfc3339(self.ts.as_deref()?).ok().map(timestamp)
     }
 
-    pub(super) fn bounds(&self) -> Result<Bounds, TransportError> {
+    pub(super) fn bounds(&self) -> Result<StreamBounds, TransportError> {
         let time = |text: &str| {
             parse_rfc3339(text).map_err(|_| TransportError::Invalid(format!("{}: no time", self.config.name)))
         };
         let created = time(&self.created)?.unix_timestamp_nanos();
         let is_empty = self.state.messages == 0;
-        Ok(Bounds {
+        Ok(StreamBounds {
             incarnation: u64::try_from(created).unwrap_or_default(),
             first: if is_empty { self.state.last_seq + 1 } else { self.state.first_seq },
             last: self.state.last_seq,

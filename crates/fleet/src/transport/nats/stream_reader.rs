@@ -16,26 +16,26 @@ use fetchwise::time::Timestamp;
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
-use super::error::other;
-use crate::transport::nats::connection::Link;
+use super::error::other_error;
+use crate::transport::nats::connection::Connection;
 use crate::transport::nats::stream_info::timestamp;
-use crate::transport::{Bounds, TransportError};
+use crate::transport::{StreamBounds, TransportError};
 
 /// The time of silence after which the stream is checked.
-const SILENCE: Duration = Duration::from_secs(2);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time after which the broker deletes an unused consumer.
-const UNUSED: Duration = Duration::from_secs(120);
+const CONSUMER_EXPIRY: Duration = Duration::from_secs(120);
 /// The number of messages per request.
 const MESSAGES: usize = 256;
 const BYTES: usize = 16 << 20;
 
 /// An event of a reader.
-pub(super) enum Came {
+pub(super) enum StreamEvent {
     Message(Message),
     /// The stream was created again. Its first message comes next.
-    Anew(Bounds),
+    Recreated(StreamBounds),
     /// No message has arrived, and none is left.
-    Silence(Bounds),
+    Idle(StreamBounds),
 }
 
 /// A message.
@@ -50,8 +50,8 @@ pub(super) struct Message {
 }
 
 /// A reader of one stream.
-pub(super) struct Tail<'l> {
-    link: &'l Link,
+pub(super) struct StreamReader<'l> {
+    connection: &'l Connection,
     stream: String,
     filter: String,
     /// Whether only the newest message of each subject is read at the beginning.
@@ -65,12 +65,12 @@ pub(super) struct Tail<'l> {
     delivered: u64,
 }
 
-impl<'l> Tail<'l> {
+impl<'l> StreamReader<'l> {
     /// Reads everything from `next` on if the stream has this incarnation (0: any); from its first message on if it has
     /// another.
-    pub(super) fn from(link: &'l Link, stream: String, filter: String, incarnation: u64, next: u64) -> Self {
+    pub(super) fn from(connection: &'l Connection, stream: String, filter: String, incarnation: u64, next: u64) -> Self {
         let incarnation = Some(incarnation).filter(|known| *known != 0);
-        Self { link, stream, filter, newest_only: false, incarnation, next: next.max(1), messages: None, delivered: 0 }
+        Self { connection, stream, filter, newest_only: false, incarnation, next: next.max(1), messages: None, delivered: 0 }
     }
 
     /// Returns the incarnation of the stream; 0 before the first check.
@@ -84,23 +84,23 @@ impl<'l> Tail<'l> {
     }
 
     /// Reads the newest message of each subject, and then everything.
-    pub(super) fn newest(link: &'l Link, stream: String, filter: String) -> Self {
-        Self { link, stream, filter, newest_only: true, incarnation: None, next: 1, messages: None, delivered: 0 }
+    pub(super) fn newest(connection: &'l Connection, stream: String, filter: String) -> Self {
+        Self { connection, stream, filter, newest_only: true, incarnation: None, next: 1, messages: None, delivered: 0 }
     }
 
     /// Returns the next event. It may be called again after an error.
-    pub(super) async fn next(&mut self) -> Result<Came, TransportError> {
+    pub(super) async fn next(&mut self) -> Result<StreamEvent, TransportError> {
         loop {
             let Some(messages) = &mut self.messages else {
                 if let Some(anew) = self.open().await?.0 {
-                    return Ok(Came::Anew(anew));
+                    return Ok(StreamEvent::Recreated(anew));
                 }
                 continue;
             };
-            match timeout(SILENCE, messages.next()).await {
+            match timeout(SILENCE_TIMEOUT, messages.next()).await {
                 Ok(Some(Ok(message))) => {
                     if let Some(message) = self.take(&message) {
-                        return Ok(Came::Message(message));
+                        return Ok(StreamEvent::Message(message));
                     }
                 }
                 // The consumer is gone or does not respond. Another one is created after a delay.
@@ -109,8 +109,8 @@ impl<'l> Tail<'l> {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
                 Err(_) => {
-                    if let Some(came) = self.look().await? {
-                        return Ok(came);
+                    if let Some(event) = self.look().await? {
+                        return Ok(event);
                     }
                 }
             }
@@ -119,9 +119,9 @@ impl<'l> Tail<'l> {
 
     /// Creates a consumer. Returns the bounds if the stream was created again, and the number of messages for the
     /// consumer.
-    pub(super) async fn open(&mut self) -> Result<(Option<Bounds>, u64), TransportError> {
+    pub(super) async fn open(&mut self) -> Result<(Option<StreamBounds>, u64), TransportError> {
         self.messages = None;
-        let bounds = self.link.bounds_of(&self.stream).await?;
+        let bounds = self.connection.bounds_of(&self.stream).await?;
         if self.incarnation.is_some_and(|known| known != bounds.incarnation) {
             (self.incarnation, self.next) = (Some(bounds.incarnation), 1);
             return Ok((Some(bounds), 0));
@@ -140,19 +140,19 @@ impl<'l> Tail<'l> {
             ack_policy: AckPolicy::None,
             replay_policy: ReplayPolicy::Instant,
             filter_subject: self.filter.clone(),
-            inactive_threshold: UNUSED,
+            inactive_threshold: CONSUMER_EXPIRY,
             num_replicas: 1,
             memory_storage: true,
             ..pull::Config::default()
         };
-        let fail = |error: &(dyn std::error::Error + 'static)| other(error, &self.stream);
-        let making = self.link.js.create_consumer_on_stream(config, self.stream.as_str());
-        let consumer = timeout(self.link.settings.timeout, making)
+        let fail = |error: &(dyn std::error::Error + 'static)| other_error(error, &self.stream);
+        let creating = self.connection.js.create_consumer_on_stream(config, self.stream.as_str());
+        let consumer = timeout(self.connection.settings.timeout, creating)
             .await
             .map_err(|_| TransportError::Away(format!("{}: no consumer in time", self.stream)))?
             .map_err(|error| fail(&error))?;
         // The consumer belongs to the checked stream only if that one still exists.
-        if self.link.bounds_of(&self.stream).await?.incarnation != bounds.incarnation {
+        if self.connection.bounds_of(&self.stream).await?.incarnation != bounds.incarnation {
             return Err(TransportError::Away(format!("{} is being made anew", self.stream)));
         }
         let pending = consumer.cached_info().num_pending;
@@ -191,8 +191,8 @@ impl<'l> Tail<'l> {
     }
 
     /// Checks whether a silent reader has really nothing to read.
-    async fn look(&mut self) -> Result<Option<Came>, TransportError> {
-        let bounds = match self.link.bounds_of(&self.stream).await {
+    async fn look(&mut self) -> Result<Option<StreamEvent>, TransportError> {
+        let bounds = match self.connection.bounds_of(&self.stream).await {
             Ok(bounds) => bounds,
             Err(error) => {
                 self.messages = None;
@@ -202,13 +202,13 @@ impl<'l> Tail<'l> {
         if self.incarnation != Some(bounds.incarnation) {
             self.messages = None;
             (self.incarnation, self.next) = (Some(bounds.incarnation), 1);
-            return Ok(Some(Came::Anew(bounds)));
+            return Ok(Some(StreamEvent::Recreated(bounds)));
         }
         if bounds.last + 1 != self.next {
             // The consumer hangs, its messages have aged out, or the stream was set back.
             self.messages = None;
             return Ok(None);
         }
-        Ok(Some(Came::Silence(bounds)))
+        Ok(Some(StreamEvent::Idle(bounds)))
     }
 }

@@ -10,52 +10,52 @@ use std::time::Instant;
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 
-use super::error::{Told, other, told};
-use crate::transport::nats::connection::Link;
+use super::error::{ApiError, other_error, api_error};
+use crate::transport::nats::connection::Connection;
 use crate::transport::nats::provision;
-use crate::transport::nats::stream_info::Info;
-use crate::transport::{Bounds, TransportError};
+use crate::transport::nats::stream_info::StreamInfo;
+use crate::transport::{StreamBounds, TransportError};
 
-impl Link {
+impl Connection {
     /// Returns the last message of a subject, as the stream's leader has it.
     pub(super) async fn last_of(&self, name: &str, subject: &str) -> Result<Option<StreamMessage>, TransportError> {
         self.connected()?;
         let begun = Instant::now();
-        let stream = self.js.get_stream_no_info(name).await.map_err(|error| other(&error, name))?;
+        let stream = self.js.get_stream_no_info(name).await.map_err(|error| other_error(&error, name))?;
         match stream.get_last_raw_message_by_subject(subject).await {
             Ok(message) => Ok(Some(message)),
             Err(error) => match error.kind() {
                 LastRawMessageErrorKind::NoMessageFound => Ok(None),
                 LastRawMessageErrorKind::JetStream(answer) => {
-                    let answer = Told {
+                    let answer = ApiError {
                         code: u16::try_from(answer.code()).unwrap_or_default(),
                         err_code: answer.error_code().0,
                         description: answer.to_string(),
                     };
-                    match told(&answer, name) {
-                        TransportError::Missing(_) => Err(self.nobody(name).await),
+                    match api_error(&answer, name) {
+                        TransportError::Missing(_) => Err(self.no_listener(name).await),
                         error => Err(error),
                     }
                 }
                 _ => {
-                    Err(self.forbidden(begun, &format!("STREAM.MSG.GET.{name}")).unwrap_or_else(|| other(&error, name)))
+                    Err(self.forbidden(begun, &format!("STREAM.MSG.GET.{name}")).unwrap_or_else(|| other_error(&error, name)))
                 }
             },
         }
     }
 
     /// Returns the bounds of a stream. A missing one is created if this node may do so.
-    pub(super) async fn bounds_of(&self, stream: &str) -> Result<Bounds, TransportError> {
+    pub(super) async fn bounds_of(&self, stream: &str) -> Result<StreamBounds, TransportError> {
         self.info_of(stream).await?.bounds()
     }
 
     /// Works like [`bounds_of`](Self::bounds_of), with all that the broker reports.
-    pub(super) async fn info_of(&self, stream: &str) -> Result<Info, TransportError> {
+    pub(super) async fn info_of(&self, stream: &str) -> Result<StreamInfo, TransportError> {
         for is_again in [false, true] {
-            match self.ask::<Info>(&format!("STREAM.INFO.{stream}"), &serde_json::json!({}), stream).await? {
+            match self.api_request::<StreamInfo>(&format!("STREAM.INFO.{stream}"), &serde_json::json!({}), stream).await? {
                 Ok(info) => return Ok(info),
-                Err(error) => match told(&error, stream) {
-                    TransportError::Missing(_) if self.settings.make && !is_again => self.make_anew().await?,
+                Err(error) => match api_error(&error, stream) {
+                    TransportError::Missing(_) if self.settings.make && !is_again => self.recreate_missing().await?,
                     error => return Err(error),
                 },
             }
@@ -64,7 +64,7 @@ impl Link {
     }
 
     /// Returns the bounds of the message stream.
-    pub(super) async fn bounds(&self) -> Result<Bounds, TransportError> {
+    pub(super) async fn bounds(&self) -> Result<StreamBounds, TransportError> {
         let bounds = self.bounds_of(&self.names.stream()).await?;
         self.incarnation.store(bounds.incarnation, Ordering::Relaxed);
         self.newest.store(bounds.last, Ordering::Relaxed);
@@ -83,18 +83,18 @@ impl Link {
     }
 
     /// Creates everything that is missing, if this node may do so.
-    pub(super) async fn make_anew(&self) -> Result<(), TransportError> {
+    pub(super) async fn recreate_missing(&self) -> Result<(), TransportError> {
         if !self.settings.make {
             return Ok(());
         }
         // A second caller finds what the first one has created.
-        let _making = self.making.lock().await;
-        provision::make_missing(self).await
+        let _making = self.creating.lock().await;
+        provision::create_missing(self).await
     }
 
     /// Handles a subject without a listener: returns whether its stream is missing, and creates it if this node may do
     /// so.
-    pub(super) async fn nobody(&self, stream: &str) -> TransportError {
+    pub(super) async fn no_listener(&self, stream: &str) -> TransportError {
         match self.bounds_of(stream).await {
             Ok(_) => TransportError::Away(format!("{stream} did not take it: it has just been made, or has no leader")),
             Err(error) => error,
