@@ -1,6 +1,6 @@
-//! What a TOML file, as the program reads it, says of a selector and its visits: one reading for both packages, Python's and Node's.
+//! A selector and the settings of its visits, from a TOML file.
 //!
-//! It knows neither language. What is wrong is told as text that names the file, the line and the key.
+//! Invariants: errors are text that names the file, the line and the key. Must not know: how a package converts its arguments.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use fetchwise::config::Config;
 use fetchwise::pace::{PaceMode, PaceSettings};
 use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 
-/// Begins a selector from the file, or from nothing, with the pace that its visits keep, if they shall keep one. `pace` overrules the file;
-/// `names_fetchers` says that the caller has fetchers of its own, which a file that has some, too, leaves no place for.
+/// Returns the builder of a selector from `file`, or from the defaults, and the settings of its pace, if it has one. `pace` overrides
+/// the file. Fails when both the caller (`names_fetchers`) and the file name fetchers.
 pub fn begin(
     file: Option<&Path>,
     names_fetchers: bool,
@@ -21,7 +21,7 @@ pub fn begin(
             if names_fetchers && !config.fetchers.is_empty() {
                 return Err(format!("{} names fetchers itself: leave out those of the call", path.display()));
             }
-            // A pace is kept where somebody has asked for one, here or there.
+            // There is a pace only when the file or the caller asks for one.
             let mut settings = config.pace();
             settings.mode = config.pace.mode.unwrap_or(PaceMode::Off);
             (config.selector().visits(visits(&config)), settings)
@@ -38,7 +38,7 @@ pub fn begin(
     Ok((builder, (settings.mode != PaceMode::Off).then_some(settings)))
 }
 
-/// How the file has visits go.
+/// Returns the settings of visits that the file has.
 fn visits(config: &Config) -> VisitSettings {
     let (http, base) = (&config.http, VisitSettings::default());
     let deadline = http.timeout.unwrap_or(base.deadline);

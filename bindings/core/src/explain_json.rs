@@ -1,18 +1,19 @@
-//! What an explanation says: for programs as `fetchwise explain --json` prints it, for people in columns. Node's package reads this file, too,
-//! so that nothing here knows of Python.
+//! Explanations of decisions: as the JSON that `fetchwise explain --json` prints, and as text in columns.
+//!
+//! Must not know: Python and JavaScript.
 
 use std::fmt::Write;
 
 use fetchwise::decision::{Decision as Decided, Rule, Source};
 use fetchwise::rfc3339;
-use fetchwise::selector::{CandidateView, Counterfactual, Explanation as Kept, Selector, HostSignalView};
+use fetchwise::selector::{CandidateView, Counterfactual, Explanation as Kept, HostSignalView, Selector};
 use fetchwise::time::Timestamp;
 use serde_json::{Value, json};
 
-/// Beyond so many pages' worth neither a cost nor an index means anything, and the program shows no more either.
+/// Costs and indexes are shown up to this many times the worth of a page. Beyond it they mean nothing.
 const COST_MOST: f64 = 10.0;
 
-/// The fields of `fetchwise explain --json` that need no program.
+/// Returns the fields of `fetchwise explain --json` that do not depend on the program.
 pub fn value(selector: &Selector, asked: &str, of: &Kept) -> Value {
     let most = COST_MOST * selector.settings().page_value;
     let take = of.decision.selected();
@@ -104,7 +105,7 @@ fn tag(view: &HostSignalView) -> Value {
     })
 }
 
-/// The same for people, in columns.
+/// Returns an explanation as text in columns.
 pub fn text(selector: &Selector, of: &Kept) -> String {
     let mut out = format!("{}\n\n", of.url);
     for heuristic in &of.heuristics {

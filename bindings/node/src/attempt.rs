@@ -1,20 +1,21 @@
 //! Attempts as JavaScript makes and reads them. What may stand in one is the library's affair: JSON goes through its one reader.
 
-use fetchwise::fetch_result::FetchResult;
-use fetchwise::attempt::json::{from_json_line, to_json_line};
 use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::attempt::json::{from_json_line, to_json_line};
 use fetchwise::attempt::{Attempt as Kept, ErrorType, Tag, stored_headers};
+use fetchwise::fetch_result::FetchResult;
 use fetchwise::registry::FetcherSpec;
 use fetchwise::time::Timestamp;
+use fetchwise_bindings_core::outcome::with_result;
 use napi::Env;
 use napi::bindgen_prelude::{Object, Unknown};
 use napi_derive::napi;
 use serde_json::Value;
 
+use crate::convert;
 use crate::decision::Decision;
 use crate::detector::Verdict;
 use crate::errors::{Code, Failure};
-use crate::convert;
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
 
@@ -83,21 +84,6 @@ fn filled(
     Ok(kept)
 }
 
-/// What an answer adds to an attempt that `by` made.
-fn ended(mut attempt: Kept, answer: &FetchResult, by: &FetcherSpec) -> Kept {
-    attempt.http_status = answer.status;
-    attempt.response_headers = stored_headers(&answer.headers);
-    attempt.heuristics.extend(answer.heuristics.iter().cloned().map(Tag::from));
-    match answer.outcome.counts_as(by) {
-        Ok(()) => attempt.delivered(),
-        Err(ErrorType::Known(kind)) => attempt.failed(kind),
-        Err(other) => {
-            attempt.error_type = Some(other);
-            attempt
-        }
-    }
-}
-
 #[napi]
 impl Attempt {
     /// A new attempt that has not ended yet. Throws `ERR_FETCHWISE_URL` for what cannot be fetched.
@@ -141,7 +127,7 @@ impl Attempt {
                 ..given
             },
         )?;
-        Ok(Self { kept: ended(kept, &verdict.answer(), &by) })
+        Ok(Self { kept: with_result(kept, &verdict.answer(), &by) })
     }
 
     /// The attempt that an object describes, or one line of JSON, as `fetchwise import` reads them: `url`, `fetcher`, `success` and

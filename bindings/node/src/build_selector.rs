@@ -13,10 +13,11 @@ use fetchwise::time::Timestamp;
 use napi::bindgen_prelude::{ClassInstance, Either};
 use napi_derive::napi;
 
-use crate::configured;
-use crate::errors::Failure;
-use crate::journal::{Into as IntoLog, Journal, JournalOptions, Shared};
 use crate::convert;
+use crate::errors::Failure;
+use crate::journal::{Journal, JournalOptions, Shared};
+use fetchwise_bindings_core::config;
+use fetchwise_bindings_core::journal_sink::JournalSink;
 
 /// A selector and the log that it records into.
 pub struct Core {
@@ -146,7 +147,7 @@ impl Plan {
     pub fn of(options: &mut SelectorOptions<'_>) -> std::result::Result<Self, Failure> {
         let (file, names_fetchers) = (options.config.take(), options.fetchers.is_some());
         let (mut builder, pace) =
-            configured::begin(file.as_deref().map(Path::new), names_fetchers, options.pace).map_err(Failure::config)?;
+            config::begin(file.as_deref().map(Path::new), names_fetchers, options.pace).map_err(Failure::config)?;
         for fetcher in options.fetchers.take().into_iter().flatten() {
             builder = builder.fetcher(match fetcher {
                 Either::A(name) => FetcherSpec::by_name(&name),
@@ -171,7 +172,7 @@ impl Plan {
         if let Some(settings) = self.pace {
             let pace = Pace::new(settings);
             builder = builder.pace(match &log {
-                Some(log) => pace.with_keeper(Box::new(IntoLog(Arc::clone(log)))),
+                Some(log) => pace.with_keeper(Box::new(JournalSink(Arc::clone(log)))),
                 None => pace,
             });
         }
@@ -179,7 +180,7 @@ impl Plan {
         if let Some(log) = &log {
             log.wait(Log::settled)?;
             load(&log.dir, &kept, Timestamp::now())?;
-            kept.set_sink(Box::new(IntoLog(Arc::clone(log))));
+            kept.set_sink(Box::new(JournalSink(Arc::clone(log))));
         }
         Ok(Arc::new(Core { kept, log }))
     }

@@ -5,19 +5,20 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use fetchwise::fetch_result::FetchResult as CoreFetchResult;
 use fetchwise::detect::{Detector as Reader, DetectorOptions as Options, Scratch, Verdict as Read};
+use fetchwise::fetch_result::FetchResult as CoreFetchResult;
 use fetchwise::response::{Header, Page};
 use napi::Env;
 use napi::bindgen_prelude::{AsyncTask, Object};
 use napi_derive::napi;
 use serde_json::{Value, json};
 
-use crate::fetch_result::{FetchResult, error_for, name};
-use crate::errors::{Code, Failure};
 use crate::convert;
 use crate::convert::Body;
+use crate::errors::{Code, Failure};
+use crate::fetch_result::FetchResult;
 use crate::thread_pool::{Work, promise};
+use fetchwise_bindings_core::outcome::{error_for, name};
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
 

@@ -4,7 +4,7 @@ use fetchwise::selector::{Explanation as Kept, Selector};
 use napi_derive::napi;
 use serde_json::Value;
 
-use crate::explained::{text, value};
+use fetchwise_bindings_core::explain_json::{text, value};
 
 /// Why a decision is what it is.
 #[napi]

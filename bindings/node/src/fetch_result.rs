@@ -1,53 +1,18 @@
 //! What one request came to: what a visit wants to hear, and the names of failures.
 
-use fetchwise::fetch_result::{FetchResult as CoreFetchResult, Outcome};
 use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::fetch_result::{FetchResult as CoreFetchResult, Outcome};
 use fetchwise::registry::FetcherSpec;
+use fetchwise_bindings_core::outcome::{error_for, name};
 use napi::Env;
 use napi::bindgen_prelude::Object;
 use napi_derive::napi;
 use serde_json::{Value, json};
 
-use crate::errors::Code;
 use crate::convert;
+use crate::errors::Code;
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
-
-/// The name of an outcome.
-pub fn name(outcome: &Outcome) -> &str {
-    match outcome {
-        Outcome::Content => "content",
-        Outcome::Redirect { .. } => "redirect",
-        Outcome::Blocked(_) => "blocked",
-        Outcome::Shell { .. } => "shell",
-        Outcome::Empty => "empty",
-        Outcome::Queued => "queued",
-        Outcome::Http(_) => "http",
-        Outcome::Timeout => "timeout",
-        Outcome::Network => "network",
-        Outcome::Dns => "dns",
-        Outcome::Tls => "tls",
-        Outcome::Proxy => "proxy",
-        Outcome::NotHeld => "not_held",
-        Outcome::Truncated => "truncated",
-        Outcome::RedirectLoop => "redirect_loop",
-        Outcome::TooLarge => "too_large",
-        Outcome::RefusedAddress => "refused_address",
-        Outcome::InvalidUrl => "invalid_url",
-        Outcome::RateLimited => "rate_limited",
-        Outcome::Disallowed => "disallowed",
-        Outcome::Local => "local",
-        Outcome::Other(name) => name,
-        _ => "other",
-    }
-}
-
-/// What `outcome` counts as when a fetcher of this name made the request.
-pub fn error_for(outcome: &Outcome, fetcher: &str, renders: Option<bool>) -> Option<String> {
-    let mut by = FetcherSpec::by_name(fetcher);
-    by.renders = renders.unwrap_or(by.renders);
-    outcome.counts_as(&by).err().map(|error| error.name().to_owned())
-}
 
 /// What else is known of an answer. Spans are milliseconds.
 #[napi(object, object_to_js = false)]

@@ -12,15 +12,16 @@ use fetchwise::backoff::LinkState;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::CompactOptions;
 use fetchwise::journal::{Acknowledgement, Health, Journal as Log, JournalOptions as Options, OpenCheck, UnknownName};
-use fetchwise::pace::{PaceStore, PaceRecord};
+use fetchwise::pace::{PaceRecord, PaceStore};
 use fetchwise::selector::{Released, Selector, Sink, SinkError};
 use fetchwise::time::Timestamp;
+use fetchwise_bindings_core::journal_sink::SharedJournal;
 use napi::Env;
 use napi::bindgen_prelude::AsyncTask;
 use napi_derive::napi;
 
-use crate::errors::{Code, Failure};
 use crate::convert;
+use crate::errors::{Code, Failure};
 use crate::thread_pool::{Work, promise};
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
@@ -79,7 +80,7 @@ impl Shared {
 
 /// Why a log did not take something, as the selector hands it on.
 #[derive(Debug)]
-struct Shut;
+pub struct Shut;
 
 impl std::fmt::Display for Shut {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -89,31 +90,11 @@ impl std::fmt::Display for Shut {
 
 impl std::error::Error for Shut {}
 
-/// The log as the sink of a selector.
-pub struct Into(pub Arc<Shared>);
+impl SharedJournal for Shared {
+    type Closed = Shut;
 
-impl Sink for Into {
-    fn append(&self, attempt: &KeptAttempt) -> std::result::Result<(), SinkError> {
-        self.0.with(|log| Sink::append(log, attempt)).unwrap_or_else(|_| Err(SinkError(Arc::new(Shut))))
-    }
-
-    // As in the library's own sink: the log counts what it does not take, and memory has it all the same.
-    fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp) {
-        let _ = self.0.with(|log| Sink::link_state(log, link, url, state, at));
-    }
-
-    fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
-        let _ = self.0.with(|log| Sink::host_pause(log, domain, until, at));
-    }
-
-    fn released(&self, what: Released<'_>, at: Timestamp) {
-        let _ = self.0.with(|log| Sink::released(log, what, at));
-    }
-}
-
-impl PaceStore for Into {
-    fn keep(&self, note: &PaceRecord<'_>) {
-        let _ = self.0.with(|log| log.keep(note));
+    fn with<T>(&self, work: impl FnOnce(&Log) -> T) -> std::result::Result<T, Shut> {
+        Self::with(self, work).map_err(|_| Shut {})
     }
 }
 

@@ -15,15 +15,15 @@ use napi::bindgen_prelude::{AsyncTask, ClassInstance, Either, Object, Unknown};
 use napi_derive::napi;
 use url::Url;
 
-use crate::build_selector::{Core, Fetcher, Handle, Plan, SelectorOptions};
 use crate::attempt::Attempt;
+use crate::build_selector::{Core, Fetcher, Handle, Plan, SelectorOptions};
+use crate::convert;
 use crate::decision::Decision;
 use crate::errors::{Code, Failure};
 use crate::explain::Explanation;
 use crate::journal::{Journal, Shared};
-use crate::convert;
-use crate::visit::Visit;
 use crate::thread_pool::{Work, promise};
+use crate::visit::Visit;
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
 

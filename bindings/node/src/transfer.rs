@@ -10,13 +10,13 @@ use fetchwise::journal::Journal as Log;
 use napi::bindgen_prelude::{AsyncTask, ClassInstance, Either, External};
 use napi_derive::napi;
 
-use crate::build_selector::Core;
 use crate::attempt::Attempt;
+use crate::build_selector::Core;
 use crate::errors::Failure;
 use crate::journal::{Journal, Shared};
-use crate::lines::{self, Import as Lines, Item, Summary};
 use crate::selector::Selector;
 use crate::thread_pool::{Work, promise};
+use fetchwise_bindings_core::jsonl::{self, Import as Lines, Item, Summary};
 
 /// Pieces of text that wait to be written.
 const AHEAD: usize = 4;
@@ -129,7 +129,7 @@ pub fn export_from(journal: Either<ClassInstance<'_, Journal>, String>) -> Exter
         let export = || -> Result<u64, Failure> {
             log.map_or(Ok(()), |log| log.wait(Log::settled))?;
             let write = |text: &str| told.send(Piece::Text(text.to_owned()));
-            lines::export(&dir, write)?.map_err(|_| Failure::misuse("nobody reads what is exported"))
+            jsonl::export(&dir, write)?.map_err(|_| Failure::misuse("nobody reads what is exported"))
         };
         let end = Piece::End(export());
         let _ = told.send(end);

@@ -11,18 +11,18 @@ use fetchwise::fetch_result::FetchResult as CoreFetchResult;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::registry::FetcherSet;
 use fetchwise::time::Timestamp;
-use fetchwise::visit::{End as KeptEnd, VisitOutcome, Fetch, Step as KeptStep, Visit as Kept, Wait};
+use fetchwise::visit::{End as KeptEnd, Fetch, Step as KeptStep, Visit as Kept, VisitOutcome, Wait};
 use napi::bindgen_prelude::{ClassInstance, Either3, Function};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi_derive::napi;
 use url::Url;
 
-use crate::fetch_result::FetchResult;
 use crate::build_selector::Handle;
+use crate::convert as given;
 use crate::decision::Decision;
 use crate::detector::Verdict;
 use crate::errors::{Code, Failure};
-use crate::convert as given;
+use crate::fetch_result::FetchResult;
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
 

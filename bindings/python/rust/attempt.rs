@@ -1,10 +1,10 @@
 //! Attempts as Python makes and reads them. What may stand in one is the library's affair: JSON goes through its one reader.
 
-use fetchwise::fetch_result::FetchResult;
-use fetchwise::attempt::json::{from_json_line, to_json_line};
 use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::attempt::json::{from_json_line, to_json_line};
 use fetchwise::attempt::{Attempt as Kept, ErrorType, Tag, stored_headers};
 use fetchwise::registry::FetcherSpec;
+use fetchwise_bindings_core::outcome::with_result;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -12,7 +12,7 @@ use pyo3::types::PyType;
 
 use crate::decision::Decision;
 use crate::detector::Verdict;
-use crate::{errors, json, convert};
+use crate::{convert, errors, json};
 
 /// One request by one fetcher for one URL, and how it ended.
 ///
@@ -25,21 +25,6 @@ use crate::{errors, json, convert};
 #[pyclass(frozen, module = "fetchwise", name = "Attempt")]
 pub(crate) struct Attempt {
     pub(crate) kept: Kept,
-}
-
-/// What an answer adds to an attempt that `by` made.
-pub(crate) fn ended(mut attempt: Kept, answer: &FetchResult, by: &FetcherSpec) -> Kept {
-    attempt.http_status = answer.status;
-    attempt.response_headers = stored_headers(&answer.headers);
-    attempt.heuristics.extend(answer.heuristics.iter().cloned().map(Tag::from));
-    match answer.outcome.counts_as(by) {
-        Ok(()) => attempt.delivered(),
-        Err(ErrorType::Known(kind)) => attempt.failed(kind),
-        Err(other) => {
-            attempt.error_type = Some(other);
-            attempt
-        }
-    }
 }
 
 #[pymethods]
@@ -71,7 +56,8 @@ impl Attempt {
             }
             other => Ok(other),
         };
-        let mut kept = Kept::new(&convert::url(url)?, fetcher, convert::at(at)?).map_err(|error| errors::url(&error))?;
+        let mut kept =
+            Kept::new(&convert::url(url)?, fetcher, convert::at(at)?).map_err(|error| errors::url(&error))?;
         kept.link = link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
         kept.http_status = status;
         kept.response_headers = stored_headers(&convert::headers(headers)?);
@@ -123,7 +109,7 @@ impl Attempt {
         kept.hint = decision.hint;
         kept.try_no = try_no.max(1);
         kept.heuristics.extend(convert::known(heuristics)?.into_iter().map(Tag::from));
-        Ok(Self { kept: ended(kept, &verdict.answer(), &by) })
+        Ok(Self { kept: with_result(kept, &verdict.answer(), &by) })
     }
 
     /// The same, ended with content.

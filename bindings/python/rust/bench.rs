@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use crate::attempt::Attempt;
 use crate::detector::Detector;
 use crate::selector::Selector;
-use crate::{errors, convert};
+use crate::{convert, errors};
 
 /// Nanoseconds of one `select` of a URL that is parsed already.
 #[pyfunction]

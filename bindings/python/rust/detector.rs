@@ -3,14 +3,14 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use fetchwise::fetch_result::{FetchResult as CoreFetchResult, Outcome};
 use fetchwise::detect::{Detector as Reader, DetectorOptions, Scratch, Verdict as Read};
-use fetchwise::registry::FetcherSpec;
+use fetchwise::fetch_result::{FetchResult as CoreFetchResult, Outcome};
 use fetchwise::response::{Header, Page};
+use fetchwise_bindings_core::outcome::{error_for, name};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::{errors, convert};
+use crate::{convert, errors};
 
 /// Bodies up to here are read with the interpreter's lock held: to give it away and to take it again costs about as much.
 const SMALL: usize = 4 << 10;
@@ -185,42 +185,6 @@ impl Detector {
     fn __repr__(&self) -> String {
         format!("<Detector of {} rules>", self.reader.rule_count())
     }
-}
-
-/// The name of an outcome.
-fn name(outcome: &Outcome) -> &str {
-    match outcome {
-        Outcome::Content => "content",
-        Outcome::Redirect { .. } => "redirect",
-        Outcome::Blocked(_) => "blocked",
-        Outcome::Shell { .. } => "shell",
-        Outcome::Empty => "empty",
-        Outcome::Queued => "queued",
-        Outcome::Http(_) => "http",
-        Outcome::Timeout => "timeout",
-        Outcome::Network => "network",
-        Outcome::Dns => "dns",
-        Outcome::Tls => "tls",
-        Outcome::Proxy => "proxy",
-        Outcome::NotHeld => "not_held",
-        Outcome::Truncated => "truncated",
-        Outcome::RedirectLoop => "redirect_loop",
-        Outcome::TooLarge => "too_large",
-        Outcome::RefusedAddress => "refused_address",
-        Outcome::InvalidUrl => "invalid_url",
-        Outcome::RateLimited => "rate_limited",
-        Outcome::Disallowed => "disallowed",
-        Outcome::Local => "local",
-        Outcome::Other(name) => name,
-        _ => "other",
-    }
-}
-
-/// What `outcome` counts as when a fetcher of this name made the request.
-fn error_for(outcome: &Outcome, fetcher: &str, renders: Option<bool>) -> Option<String> {
-    let mut by = FetcherSpec::by_name(fetcher);
-    by.renders = renders.unwrap_or(by.renders);
-    outcome.counts_as(&by).err().map(|error| error.name().to_owned())
 }
 
 /// What a response turned out to be. Frozen; `reason` says why in one sentence.

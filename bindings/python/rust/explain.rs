@@ -4,7 +4,7 @@ use fetchwise::selector::{Explanation as Kept, Selector};
 use pyo3::prelude::*;
 use serde_json::Value;
 
-use crate::explain_json::{text, value};
+use fetchwise_bindings_core::explain_json::{text, value};
 
 /// Why a decision is what it is. `str()` is for people, `to_dict()` for programs.
 ///

@@ -7,22 +7,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use fetchwise::attempt::Attempt as KeptAttempt;
-use fetchwise::backoff::LinkState;
 use fetchwise::config::Config;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::CompactOptions;
 use fetchwise::journal::{Acknowledgement, Health, Journal as Log, JournalError, JournalOptions, OpenCheck};
-use fetchwise::pace::{PaceStore, PaceRecord};
-use fetchwise::selector::{Released, Selector, Sink, SinkError};
+use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
+use fetchwise_bindings_core::journal_sink::SharedJournal;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyType};
 
 use crate::asyncio_bridge;
 use crate::asyncio_bridge::Made;
-use crate::{errors, fork, convert};
+use crate::{convert, errors, fork};
 
 /// A day in seconds.
 const DAY_S: f64 = 86_400.0;
@@ -97,31 +95,11 @@ impl Drop for Shared {
     }
 }
 
-/// The log as the sink of a selector.
-pub(crate) struct Into(pub(crate) Arc<Shared>);
+impl SharedJournal for Shared {
+    type Closed = Shut;
 
-impl Sink for Into {
-    fn append(&self, attempt: &KeptAttempt) -> Result<(), SinkError> {
-        self.0.with(|log| Sink::append(log, attempt)).unwrap_or_else(|shut| Err(SinkError(Arc::new(shut))))
-    }
-
-    // As in the library's own sink: the log counts what it does not take, and memory has it all the same.
-    fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp) {
-        let _ = self.0.with(|log| Sink::link_state(log, link, url, state, at));
-    }
-
-    fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
-        let _ = self.0.with(|log| Sink::host_pause(log, domain, until, at));
-    }
-
-    fn released(&self, what: Released<'_>, at: Timestamp) {
-        let _ = self.0.with(|log| Sink::released(log, what, at));
-    }
-}
-
-impl PaceStore for Into {
-    fn keep(&self, note: &PaceRecord<'_>) {
-        let _ = self.0.with(|log| log.keep(note));
+    fn with<T>(&self, work: impl FnOnce(&Log) -> T) -> Result<T, Shut> {
+        Self::with(self, work)
     }
 }
 

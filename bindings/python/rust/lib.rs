@@ -8,24 +8,21 @@ use std::sync::OnceLock;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
+mod asyncio_bridge;
 mod attempt;
 #[cfg(feature = "bench")]
 mod bench;
-mod config;
+mod convert;
 mod decision;
 mod detector;
 mod errors;
 mod explain;
-mod explain_json;
 mod fork;
 mod journal;
 mod json;
-mod jsonl;
 mod selector;
-mod convert;
 mod transfer;
 mod visit;
-mod asyncio_bridge;
 
 /// Python's allocator aligns what it gives to this many bytes. PyO3 puts a class's fields there, whatever they want.
 const ALIGNED: usize = 2 * size_of::<usize>();

@@ -11,7 +11,7 @@ use fetchwise::journal::{JournalOptions, Tombstone, TombstoneTarget, load};
 use fetchwise::pace::{Pace, PaceSettings};
 use fetchwise::policy;
 use fetchwise::registry::{Class, FetcherSet, FetcherSpec};
-use fetchwise::selector::{Selector as Kept, SelectorBuilder, SelectContext};
+use fetchwise::selector::{SelectContext, Selector as Kept, SelectorBuilder};
 use fetchwise::time::Timestamp;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -21,9 +21,11 @@ use url::Url;
 use crate::attempt::Attempt;
 use crate::decision::Decision;
 use crate::explain::Explanation;
-use crate::journal::{Into as IntoLog, Journal, Shared};
+use crate::journal::{Journal, Shared};
 use crate::visit::Visit;
-use crate::{config, errors, convert};
+use crate::{convert, errors};
+use fetchwise_bindings_core::config;
+use fetchwise_bindings_core::journal_sink::JournalSink;
 
 /// A selector and the log that it records into.
 pub(crate) struct Core {
@@ -252,7 +254,7 @@ impl Selector {
         if let Some(settings) = paces {
             let pace = Pace::new(settings);
             builder = builder.pace(match &log {
-                Some(log) => pace.with_keeper(Box::new(IntoLog(Arc::clone(log)))),
+                Some(log) => pace.with_keeper(Box::new(JournalSink(Arc::clone(log)))),
                 None => pace,
             });
         }
@@ -261,7 +263,7 @@ impl Selector {
             let settled = log.with(fetchwise::journal::Journal::settled)?;
             py.detach(|| settled.wait()).map_err(|error| errors::wait(&error))?;
             py.detach(|| load(&log.dir, &kept, Timestamp::now())).map_err(|error| errors::journal(py, &error))?;
-            kept.set_sink(Box::new(IntoLog(Arc::clone(log))));
+            kept.set_sink(Box::new(JournalSink(Arc::clone(log))));
         }
         let names = kept.candidates().map(|(_, spec)| PyString::intern(py, &spec.name).unbind()).collect();
         Ok(Self { core: Arc::new(Core { kept, log, names }), journal, owns_journal })

@@ -10,10 +10,10 @@ use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::attempt::Attempt;
 use crate::journal::Journal;
-use crate::jsonl;
-use crate::jsonl::{Import, Item};
 use crate::selector::Selector;
 use crate::{errors, json};
+use fetchwise_bindings_core::jsonl;
+use fetchwise_bindings_core::jsonl::{Import, Item};
 
 /// Lines that are read at a time.
 const BATCH: usize = 4096;

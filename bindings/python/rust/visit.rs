@@ -8,17 +8,17 @@ use fetchwise::fetch_result::FetchResult as CoreFetchResult;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::registry::FetcherSet;
 use fetchwise::time::Timestamp;
-use fetchwise::visit::{End as KeptEnd, VisitOutcome, Fetch, Step as KeptStep, Visit as Kept, Wait};
+use fetchwise::visit::{End as KeptEnd, Fetch, Step as KeptStep, Visit as Kept, VisitOutcome, Wait};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use url::Url;
 
+use crate::asyncio_bridge;
+use crate::asyncio_bridge::Made;
 use crate::decision::Decision;
 use crate::detector::{FetchResult, Verdict};
 use crate::selector::Handle;
-use crate::asyncio_bridge;
-use crate::asyncio_bridge::Made;
-use crate::{errors, convert as given};
+use crate::{convert as given, errors};
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 

@@ -1,8 +1,7 @@
-//! Attempts as JSON lines, into a journal and out of one: what the program's `import` and `export` do, in one text for both packages,
-//! Python's and Node's.
+//! Import and export of attempts as JSON lines, as the program's commands `import` and `export` do it.
 //!
-//! Invariant: an attempt is taken once, by its id, and never from the time that compaction has already summed up. It knows neither
-//! language: who calls it has the lines.
+//! Invariants: an attempt is appended at most once, by its id, and never when it is older than the last compaction.
+//! Must not know: where the lines come from.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -22,19 +21,25 @@ const MAX_NAMED: usize = 1000;
 
 /// What became of the lines.
 #[derive(Clone, Default)]
-pub(crate) struct Summary {
-    pub(crate) lines: u64,
-    pub(crate) imported: u64,
-    pub(crate) duplicates: u64,
-    pub(crate) failed: u64,
-    pub(crate) clamped: u64,
-    pub(crate) unknown_fields: BTreeSet<String>,
+pub struct Summary {
+    /// Lines that were not blank.
+    pub lines: u64,
+    /// Attempts that were appended to the journal.
+    pub imported: u64,
+    /// Attempts that the journal had already.
+    pub duplicates: u64,
+    /// Lines that cannot be used.
+    pub failed: u64,
+    /// Attempts whose time was in the future and was set to now.
+    pub clamped: u64,
+    /// Names of fields that were ignored.
+    pub unknown_fields: BTreeSet<String>,
     /// Their numbers, from 1, and why.
-    pub(crate) errors: Vec<(u64, String)>,
+    pub errors: Vec<(u64, String)>,
 }
 
 /// One item of the input.
-pub(crate) enum Item {
+pub enum Item {
     /// A line of JSON.
     Text(String),
     /// An attempt that is one already.
@@ -42,16 +47,17 @@ pub(crate) enum Item {
 }
 
 /// An import that is under way.
-pub(crate) struct Import {
+pub struct Import {
     known: HashSet<Uuid>,
     cutoff: Option<Timestamp>,
     number: u64,
-    pub(crate) summary: Summary,
+    /// The counts so far.
+    pub summary: Summary,
 }
 
 impl Import {
     /// Reads what the journal in `dir` has, which must have been waited for: time and memory are linear in its attempts.
-    pub(crate) fn begin(dir: &Path) -> Result<Self, JournalError> {
+    pub fn begin(dir: &Path) -> Result<Self, JournalError> {
         let mut known = HashSet::new();
         ids(dir, |id| {
             known.insert(id);
@@ -60,12 +66,7 @@ impl Import {
     }
 
     /// Takes the next items into the journal; `selector` learns from them at once.
-    pub(crate) fn take(
-        &mut self,
-        batch: Vec<Item>,
-        log: &Journal,
-        selector: Option<&Selector>,
-    ) -> Result<(), JournalError> {
+    pub fn take(&mut self, batch: Vec<Item>, log: &Journal, selector: Option<&Selector>) -> Result<(), JournalError> {
         let now = Timestamp::now();
         for item in batch {
             self.number += 1;
@@ -122,10 +123,7 @@ impl Import {
 
 /// Hands the attempts in `dir` to `write` as JSON lines, some at a time, and empties the text after each. Returns how many there were, or
 /// what `write` said first; it is not called again then.
-pub(crate) fn export<E>(
-    dir: &Path,
-    mut write: impl FnMut(&str) -> Result<(), E>,
-) -> Result<Result<u64, E>, JournalError> {
+pub fn export<E>(dir: &Path, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<Result<u64, E>, JournalError> {
     let (mut text, mut count, mut failed) = (String::new(), 0, None);
     let replayed = replay(dir, |_, entry| {
         let (Entry::Attempt(attempt), None) = (entry, &failed) else { return };
