@@ -186,8 +186,8 @@ impl fmt::Display for Look {
         };
         write!(
             f,
-            "{what}: learning {learning} ({} visits of {} hosts), the table {legacy} ({} visits of {} hosts); p = {:.2e}, {} {:.2e} at \
-             look {}",
+            "{what}: learning {learning} ({} visits of {} hosts), the table {legacy} ({} visits of {} hosts); \
+             p = {:.2e}, {} {:.2e} at look {}",
             self.visits[0],
             self.hosts[0],
             self.visits[1],

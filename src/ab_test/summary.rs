@@ -167,7 +167,8 @@ impl Aggregate {
         let both = learning.0 + legacy.0;
         if difference.is_some() && both < all {
             warnings.push(format!(
-                "the difference leaves out {} visits that only one arm could serve: hosts without a route, links that choose their arm",
+                "the difference leaves out {} visits that only one arm could serve: hosts without a route, links that \
+                 choose their arm",
                 all - both
             ));
         }

@@ -220,7 +220,8 @@ fn the_table_of_false_alarms_and_delays() {
         assert!(honest <= most(RUNS as f64), "{honest}");
     }
     println!(
-        "\n| share of learning | worse by | found of 100 | after visits, half within | 90 % within |\n|---|---|---|---|---|"
+        "\n| share of learning | worse by | found of 100 | after visits, half within | 90 % within |\n\
+         |---|---|---|---|---|"
     );
     for (share, worse) in [0.05, 0.5, 0.95].into_iter().flat_map(|s| [0.05, 0.1, 0.2, 0.4].map(|w| (s, w))) {
         let mut delays = falls(100, 1000, share, worse, VISITS, &GuardSettings::default());

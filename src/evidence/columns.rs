@@ -44,7 +44,8 @@ impl EntryAddress {
     pub(super) const MAP: u32 = 4;
 }
 
-/// One cell: group and fetcher packed as in memory, with the fetcher's index in [`EvidenceImage::fetchers`], and its weights.
+/// One cell: group and fetcher packed as in memory, with the fetcher's index in [`EvidenceImage::fetchers`], and its
+/// weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CellRow {
     pub(crate) tag: u64,

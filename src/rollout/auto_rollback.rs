@@ -51,12 +51,14 @@ impl fmt::Display for Event {
         match self {
             Self::FellBack(why) => write!(
                 f,
-                "ROLLOUT: FELL BACK TO THE ROUTER TABLE, learning is out of service: {}. It stays out until `fetchwise rollout --resume`",
+                "ROLLOUT: FELL BACK TO THE ROUTER TABLE, learning is out of service: {}. \
+                 It stays out until `fetchwise rollout --resume`",
                 why.reason
             ),
             Self::StillFallen(why) => write!(
                 f,
-                "ROLLOUT: learning is out of service since {}, the router table serves: {}. `fetchwise rollout --resume` puts it back",
+                "ROLLOUT: learning is out of service since {}, the router table serves: {}. \
+                 `fetchwise rollout --resume` puts it back",
                 rfc3339::format(why.at),
                 why.reason
             ),
