@@ -16,21 +16,27 @@ const DRAWINGS: &[Drawing] = &[
         "ns",
         &["select p50", "select p99", "select p99.9", "url parse p50", "random read"],
     ),
-    ("record-by-sites", "An attempt learned from, by sites known", "sites", "ns", &["record p50", "record p99"]),
-    ("memory-by-sites", "Memory a site, by sites known", "sites", "bytes", &["bytes a site", "resident bytes a site"]),
+    ("record-by-sites", "Observing an attempt, by sites known", "sites", "ns", &["record p50", "record p99"]),
+    (
+        "memory-by-sites",
+        "Memory per site, by sites known",
+        "sites",
+        "bytes",
+        &["bytes per site", "resident bytes per site"],
+    ),
     (
         "replay-by-sites",
         "Replay of an attempt, by sites in the log",
         "sites",
-        "ns an attempt",
-        &["replay, ns an attempt", "checksums only, ns an attempt"],
+        "ns per attempt",
+        &["replay, ns per attempt", "checksums only, ns per attempt"],
     ),
     (
         "replay-by-attempts",
         "Replay of an attempt, by length of the log",
         "attempts",
-        "ns an attempt",
-        &["replay by length, ns an attempt", "append by length, ns an attempt"],
+        "ns per attempt",
+        &["replay by length, ns per attempt", "append by length, ns per attempt"],
     ),
 ];
 
@@ -46,10 +52,10 @@ pub(crate) fn section(sections: &[Section]) -> Option<Section> {
     }
     let mut section = Section::new("Cost as work grows");
     section.text(
-        "What was measured above at several sizes, from the smallest to the largest. *A doubling* is the factor that the \
-         cost took on average each time the work doubled: 1.00 is flat, and a cost that grows with the logarithm of the \
-         size comes close to it. What grows here is the share of reads that miss a cache: the random read beside it grows \
-         alike.",
+        "This table has the measurements at several sizes, from the smallest to the largest. *Per doubling* is the \
+         average factor of the cost each time the work doubles. 1.00 is flat, and a cost that grows with the \
+         logarithm of the size comes close to it. The growth here comes from reads that miss a cache: the random read \
+         grows alike.",
     );
     let mut rows = Vec::new();
     for (name, points) in &series {
@@ -63,7 +69,7 @@ pub(crate) fn section(sections: &[Section]) -> Option<Section> {
             format!("{:.2}", (last.1 / first.1).powf(1.0 / doublings)),
         ]);
     }
-    section.table(&["series", "smallest", "largest", "times", "a doubling"], rows);
+    section.table(&["series", "smallest", "largest", "ratio", "per doubling"], rows);
     for (file, title, x, y, names) in DRAWINGS {
         let lines: Vec<(String, Vec<(f64, f64)>)> = names
             .iter()

@@ -45,14 +45,14 @@ impl Host {
                 ("virtual machine", if is_guest { "yes" } else { "no sign of it" }.to_owned()),
                 ("caches", caches()),
                 ("memory", memory()),
-                ("governor", if governor.is_empty() { "not shown by the kernel".to_owned() } else { governor }),
+                ("governor", if governor.is_empty() { "not reported by the kernel".to_owned() } else { governor }),
                 ("clock source", clock),
                 ("system", output("uname", &["-sr"])),
                 (
                     "file system of the logs",
                     output("df", &["--output=fstype", &std::env::temp_dir().to_string_lossy()]),
                 ),
-                ("load when it began", load()),
+                ("load at the start", load()),
                 ("compiler", output("rustc", &["--version"])),
                 ("commit", commit()),
                 ("date", fetchwise::rfc3339::format(fetchwise::time::Timestamp::now())),
@@ -80,7 +80,9 @@ fn load() -> String {
 
 fn commit() -> String {
     let commit = output("git", &["rev-parse", "--short=12", "HEAD"]);
-    match output("git", &["status", "--porcelain", "--untracked-files=no", "--", "src", "log", "benches"]).as_str() {
+    match output("git", &["status", "--porcelain", "--untracked-files=no", "--", "src", "log", "crates", "benches"])
+        .as_str()
+    {
         "unknown" => commit,
         _ => format!("{commit}, with changes that are not committed"),
     }
@@ -105,7 +107,7 @@ fn memory() -> String {
         line.split_whitespace().nth(1)?.parse::<f64>().ok()
     };
     let gib = |name: &str| kilobytes(name).unwrap_or(0.0) / (1 << 20) as f64;
-    format!("{:.1} GiB, {:.1} GiB free when it began", gib("MemTotal"), gib("MemAvailable"))
+    format!("{:.1} GiB, {:.1} GiB free at the start", gib("MemTotal"), gib("MemAvailable"))
 }
 
 fn crates() -> String {

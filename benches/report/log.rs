@@ -48,7 +48,7 @@ fn synced(name: &str, time: Duration, append: Append<'_>) -> Row {
 }
 
 fn print(section: &mut Section, rows: &[Row]) {
-    let head: Vec<&str> = std::iter::once("who").chain(CELLS).chain(["rate"]).collect();
+    let head: Vec<&str> = std::iter::once("candidate").chain(CELLS).chain(["rate"]).collect();
     let cells = |row: &Row| {
         let mut cells = row.latency.row(row.name.clone());
         cells.push(text::rate(row.rate));
@@ -58,22 +58,22 @@ fn print(section: &mut Section, rows: &[Row]) {
 }
 
 pub(crate) fn measure(scale: Scale) -> Section {
-    let mut section = Section::new("Appends beside others");
+    let mut section = Section::new("Appends");
     let (count, now) = (scale.pick(5_000, 500_000), Timestamp::now());
     let attempts = traffic::pool(count.min(100_000), 100_000, now);
     let size = record_bytes(&attempts);
     section.text(format!(
-        "An attempt as the journal writes it takes {size} bytes, frames included; the others are given a value of as many \
-         under an eight-byte key. The journal alone is measured here, encoding included; fetchwise's weights are in the \
-         table of `record`. SQLite has the tables and indexes of the published plan, an attempt being one row and two or \
-         three of heuristics.",
+        "The journal writes an attempt in {size} bytes, including frames. The others store a value of the same size \
+         under an eight-byte key. These tables measure the journal alone, including encoding; the table of `record` \
+         includes fetchwise's weights. SQLite has the tables and indexes of the published plan: an attempt is one \
+         row, and two or three rows of heuristics.",
     ));
     let floods = floods(&attempts, count, size);
-    section.text("As fast as they go, one thread, nobody waits for the disk until the end:");
+    section.text("Appends at full speed, by one thread, without a wait for the disk until the end:");
     print(&mut section, &floods);
     let time = scale.pick(Duration::from_millis(100), Duration::from_secs(2));
     let syncs = one_by_one(&attempts, size, time);
-    section.text("Each one synced before the next, one thread:");
+    section.text("Appends by one thread, each synced before the next:");
     print(&mut section, &syncs);
     let ours = floods[0].rate;
     for peer in floods.iter().filter(|row| !row.name.starts_with("journal")) {
@@ -130,7 +130,7 @@ fn floods(attempts: &[Attempt], count: usize, size: usize) -> Vec<Row> {
     let db = sqlite::create(&tmp.path().join("attempts.db"), "NORMAL", true);
     let count = count / 10;
     rows.push(flood(
-        "SQLite, 1000 attempts a transaction",
+        "SQLite, 1000 attempts per transaction",
         count,
         &mut |n| {
             if n % 1000 == 0 {
@@ -168,7 +168,7 @@ fn one_by_one(attempts: &[Attempt], size: usize, time: Duration) -> Vec<Row> {
         db.persist(PersistMode::SyncData).unwrap();
     }));
     let db = sqlite::create(&tmp.path().join("attempts.db"), "FULL", true);
-    rows.push(synced("SQLite, one attempt a transaction", time, &mut |n| {
+    rows.push(synced("SQLite, one attempt per transaction", time, &mut |n| {
         db.execute_batch("BEGIN").unwrap();
         sqlite::insert(&db, n, &attempts[n % attempts.len()]);
         db.execute_batch("COMMIT").unwrap();

@@ -48,9 +48,10 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let sizes: &[usize] = scale.pick(&[1_000, 10_000], &[10_000, 100_000, 1_000_000, 5_000_000]);
     let last = sizes[sizes.len() - 1];
     section.text(
-        "One site with one section, fetched by two fetchers, everything included: the map, its slack, what its entries \
-         hold. *Asked for* is what a counting allocator counted, *resident* what the process grew by (the allocator's own \
-         headers and rounding, and what it has not given back). Each line is a process of its own.",
+        "Each site has one section and two fetchers. The figures include the map, its slack and the contents of its \
+         entries. *Requested* is the sum of a counting allocator. *Resident* is the growth of the process, which \
+         includes the allocator's headers, its rounding and the memory that it has not returned. Each row is a \
+         separate process.",
     );
     let mut rows = Vec::new();
     let mut plain = 0.0;
@@ -72,17 +73,17 @@ pub(crate) fn measure(scale: Scale) -> Section {
                 format!("{:.2}", counted.keys / sites as f64),
             ]);
             if name == "plain" {
-                section.point("bytes a site", sites as f64, each);
-                section.point("resident bytes a site", sites as f64, counted.resident / sites as f64);
+                section.point("bytes per site", sites as f64, each);
+                section.point("resident bytes per site", sites as f64, counted.resident / sites as f64);
                 plain = each;
             }
             if sites >= 1_000_000 || scale == Scale::Quick {
-                let what = format!("memory a site, {} sites, {}", text::size(sites), rows[rows.len() - 1][1]);
+                let what = format!("memory per site, {} sites, {}", text::size(sites), rows[rows.len() - 1][1]);
                 section.target(&what, "at most 600 B", text::bytes(each), each <= TARGET);
             }
         }
     }
-    let head = ["sites", "URLs", "asked for, a site", "resident, a site", "allocations a site", "keys a site"];
+    let head = ["sites", "URLs", "requested, per site", "resident, per site", "allocations per site", "keys per site"];
     section.table(&head, rows);
     breakdown(&mut section, last, plain);
     section
@@ -97,8 +98,8 @@ fn breakdown(section: &mut Section, sites: usize, each: f64) {
     let free = layout.entry_cells - CELLS_USED;
     let least = least_bits(sites);
     section.text(format!(
-        "What the {each:.0} B of a site without a suffix are, at {} sites (by the sizes of the types: a cell {} B, an \
-         entry {} B with {} cells in itself):",
+        "The {each:.0} B of a site without a suffix, at {} sites (by the sizes of the types: a cell has {} B, an \
+         entry has {} B with {} cells inside):",
         text::size(sites),
         layout.cell_bytes,
         layout.entry_bytes,
@@ -106,25 +107,25 @@ fn breakdown(section: &mut Section, sites: usize, each: f64) {
     ));
     let row = |what: &str, bytes: f64| vec![what.to_owned(), format!("{bytes:.0} B")];
     section.table(
-        &["part", "a site"],
+        &["part", "per site"],
         vec![
             row("cells in use: domain and section, by two fetchers", cells(CELLS_USED)),
             row("cells still free: a suffix, by two fetchers, needs no more memory", cells(free)),
             row(
-                "the rest of the entry: where more cells are, pause, breaker, count, padding to a cache line",
+                "the rest of the entry: pointer to more cells, pause, breaker, count, padding to a cache line",
                 layout.entry_bytes as f64 - cells(layout.entry_cells),
             ),
             row("the map: slot, hash and the slack of a table that doubles", each - layout.entry_bytes as f64),
-            row("together", each),
-            row("the least there could be, see below", least / 8.0),
+            row("total", each),
+            row("theoretical minimum, see below", least / 8.0),
         ],
     );
     section.text(format!(
-        "*The least there could be* counts the information alone: log2 of the ways to choose {n} keys among 2^64, over the \
-         sites ({key:.1} bits each); for each of the {CELLS_USED} cells the counts of attempts, successes and blocks below \
-         {COUNTS}, a duration to three digits, a time to the hour in two years, and the recent and the alert pair to two \
-         digits ({cell:.1} bits). Nothing of that could be found by its key, added to without a lock, or decayed in place. \
-         We are at {ratio:.1} times that.",
+        "*The theoretical minimum* counts the information alone. The keys take log2 of the ways to choose {n} keys \
+         among 2^64, over the sites ({key:.1} bits each). Each of the {CELLS_USED} cells takes counts of attempts, \
+         successes and blocks below {COUNTS} and a duration to three digits. It also takes a time to the hour in two \
+         years, and the recent and the alert pair to two digits ({cell:.1} bits in all). Such data could not be found \
+         by its key, added to without a lock, or decayed in place. fetchwise uses {ratio:.1} times the minimum.",
         n = text::size(sites),
         key = key_bits(sites),
         cell = cell_bits(),
@@ -132,11 +133,11 @@ fn breakdown(section: &mut Section, sites: usize, each: f64) {
     ));
     let bought = 200 / layout.cell_bytes;
     section.text(format!(
-        "*The next 200 B.* Spent, they buy {bought} more cells in the entry ({} B): all that a third fetcher would need at \
-         such a site, without another allocation and without a chain to follow. Saved, they cost either exactness or \
-         speed: weights as `f32` instead of `f64` save {} B over all cells of the entry, and then an addition is lost once \
-         a weight is 2^24 times what is added; the free cells left out save {} B, and a site with files then needs a second \
-         allocation, and each decision about its files waits for one more line of memory.",
+        "*200 B more or less.* 200 B more buy {bought} more cells in the entry ({} B). A third fetcher at such a site \
+         would then need no further allocation and no chain to follow. 200 B less cost either exactness or speed. \
+         Weights as `f32` instead of `f64` save {} B over all cells of the entry, but an addition is lost once a \
+         weight is 2^24 times larger. Leaving out the free cells saves {} B, but a site with files then needs a \
+         second allocation. Each decision about its files then waits for one more line of memory.",
         cells(bought),
         layout.entry_cells * 4 * 4,
         cells(free),

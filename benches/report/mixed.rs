@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fetchwise::attempt::Attempt;
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use url::Url;
 
@@ -65,15 +65,16 @@ pub(crate) fn measure(scale: Scale) -> Section {
     ];
     let size = text::size(sites);
     section.text(format!(
-        "Everybody has learned from the same attempts at {size} sites and is asked about the same URLs, just parsed, in \
-         random order. The others are what one writes first: aggregates by heuristic under hashed keys, one look-up for \
-         each heuristic, and the published formula over their sums. They know nothing of priors, files against pages, \
-         recent changes, costs, pauses, exploration or reasons, so they do less. RwLock of HashMap, papaya and scc hold \
-         atomics; DashMap holds a mutex for each aggregate. Each is used at its defaults unless it says otherwise, its \
-         guard or lock taken once an operation where it has one for the whole map.",
+        "All candidates have observed the same attempts at {size} sites. They decide about the same URLs, just \
+         parsed, in random order. The others are a straightforward first implementation: aggregates by heuristic \
+         under hashed keys, one look-up per heuristic, and the published formula over the sums. They do less work. \
+         They have no priors, no separate evidence for files and pages, no recent changes, costs, pauses, exploration \
+         or reasons. RwLock of HashMap, papaya and scc hold atomics; DashMap holds a mutex per aggregate. Each has \
+         its default settings unless its name says otherwise. A guard or lock of the whole map is taken once per \
+         operation.",
     ));
     let all = || std::iter::once(&ours).chain(&peers);
-    let head: Vec<&str> = ["who", "what"].into_iter().chain(CELLS).chain(["attempts recorded"]).collect();
+    let head: Vec<&str> = ["candidate", "operation"].into_iter().chain(CELLS).chain(["attempts recorded"]).collect();
     let mut rows = Vec::new();
     for one in all() {
         let row = |what: &str, latency: &Latency, rate: String| {
@@ -89,7 +90,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     section.table(&head, rows);
     for peer in &peers {
         let mut duel = |what: &str, ratio: f64| {
-            section.duel(&format!("{what}, {size} sites"), "fetchwise", peer.name, ratio, "they do less");
+            section.duel(&format!("{what}, {size} sites"), "fetchwise", peer.name, ratio, "the other does less work");
         };
         duel("select, p50", peer.select.p50() / ours.select.p50());
         duel("record, p50", peer.record.p50() / ours.record.p50());

@@ -32,12 +32,13 @@ const MAX_PAGES: usize = 60;
 pub(crate) fn measure(scale: Scale) -> Section {
     let mut section = Section::new("Reading a response");
     section.text(
-        "Pages are read whole, up to the first MiB, which is what the detector looks at. The parsers find out what a \
-         verdict rests on (text, title, links, fields, scripts ...), alone and followed by a search for the markers of the \
-         shipped rules that weighs nothing: a little less than the whole job. *Every byte read* adds the bytes up, eight at a \
-         time: what memory lets anybody do. Ordinary and small pages are those of seven makers: a blog, a shop, a newspaper, a \
-         wiki, an application rendered by its server, a forum, each also by itself, and the documentation that comes with Rust. Best of several rounds, \
-         in turn, so that a busy machine slows all alike; speeds in GB/s.",
+        "The detector reads the first MiB of a page, and so do the others. The parsers collect the facts behind a verdict \
+         (text, title, links, fields, scripts ...). They run alone, and followed by a search for the markers of the \
+         shipped rules. The search does not weigh the markers, so this is a little less than the whole job. *Every byte \
+         read* adds the bytes up, eight at a time, which is the limit of the memory. Ordinary and small pages are those of \
+         seven makers: a blog, a shop, a newspaper, a wiki, an application rendered by its server, a forum, each also by \
+         itself, and the documentation that comes with Rust. All take turns, so a busy machine slows all alike, and the \
+         best of several rounds counts. Speeds are in GB/s.",
     );
     let detector = Detector::new();
     let markers = Markers::new();
@@ -82,11 +83,11 @@ pub(crate) fn measure(scale: Scale) -> Section {
             let note = match *peer {
                 "lol_html alone" | "html5ever alone" => continue,
                 "every byte read" => {
-                    section.limit(&what, "detector", peer, ratio, "a sum, from the cache");
+                    section.limit(&what, "detector", peer, ratio, "a sum of cached bytes");
                     continue;
                 }
-                "aho-corasick alone" => "the search alone reads no page",
-                _ => "the search weighs nothing",
+                "aho-corasick alone" => "a search alone classifies nothing",
+                _ => "the search does not weigh markers",
             };
             section.duel(&what, "detector", peer, ratio, note);
         }
@@ -95,17 +96,13 @@ pub(crate) fn measure(scale: Scale) -> Section {
     section.table(&head, rows);
     let bandwidth = bandwidth(scale);
     let slowest = slowest.map_or_else(String::new, |(name, speed)| {
-        format!(
-            "Of the pages made to be slow ({:?} is the slowest) none is read at less than {}. ",
-            name,
-            text::speed(speed)
-        )
+        format!("The detector reads the slowest of the adversarial pages ({:?}) at {}. ", name, text::speed(speed))
     });
     section.text(format!(
-        "{slowest}One core reads memory that is in no cache at {}: a page that has just come over a network is in one.",
+        "{slowest}One core reads memory that is in no cache at {}. A page that has just come over a network is in a cache.",
         text::speed(bandwidth)
     ));
-    section.text("A verdict on one page of each set, one by one:");
+    section.text("Latency of a verdict on one page, by set:");
     let head: Vec<&str> = ["pages", "verdicts"].into_iter().chain(CELLS).collect();
     section.table(&head, latencies);
     section

@@ -14,7 +14,7 @@ use fetchwise::journal::Journal;
 use fetchwise::pipeline::{Link, Pipeline};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use futures_util::StreamExt;
 use http_body_util::{BodyExt, Empty};
@@ -208,13 +208,14 @@ pub(crate) fn measure(scale: Scale) -> Section {
 fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
     let (bare, kept) = (&lanes[0], &lanes[3]);
     section.text(format!(
-        "{} fetches each of a page of {} KB over HTTP/1.1 with keep-alive, from {} loopback addresses, {CONCURRENCY} at a \
-         time, by one thread; the server is another process on the other core. In turns, {} rounds, medians. *Bare hyper* \
-         is hyper-util's pooled client and the body collected, nothing checked, read or learned. *HttpFetcher* checks \
-         addresses, limits and deadlines and decodes. The pipeline decides, fetches, classifies the page and records the \
-         attempt, in memory or with a journal at `Interval(100 ms)`, whose thread is counted. *Each a probe* is a pipeline \
-         that is never sure: {:.0} % of its fetches were probes, the others waited for one of their host. *Processor* is \
-         user and system time of the client's process.",
+        "Each client makes {} fetches of a page of {} KB over HTTP/1.1 with keep-alive. It has {} loopback addresses, \
+         {CONCURRENCY} requests at a time, and one thread. The server is another process on the other core. The \
+         clients take turns for {} rounds, and the medians count. *Bare hyper* is hyper-util's pooled client, which \
+         collects the body and checks, classifies and learns nothing. *HttpFetcher* also checks addresses, limits and \
+         deadlines, and decodes. The pipeline decides, fetches, classifies the page and records the attempt, in \
+         memory or with a journal at `Interval(100 ms)`. The time includes the journal's thread. *Each a probe* is a \
+         pipeline that is never confident. {:.0} % of its fetches were probes, and the others waited for one of their \
+         host. *Processor* is user and system time of the client's process.",
         text::count(bare.fetched as f64),
         loopback::PAGE_BYTES / 1000,
         loopback::HOSTS,
@@ -225,7 +226,7 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
     for (what, ours, theirs) in [("wall time", kept.wall(), bare.wall()), ("processor time", kept.cpu(), bare.cpu())] {
         let added = ours / theirs - 1.0;
         section.target(
-            &format!("what the pipeline with journal adds to bare hyper, {what}"),
+            &format!("overhead of the pipeline with journal over bare hyper, {what}"),
             "at most 5 %",
             format!("{:+.1} %", added * 100.0),
             added <= TARGET,
@@ -238,7 +239,7 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
             lane.name,
             bare.name,
             bare.cpu() / lane.cpu(),
-            "bare hyper decides, reads and learns nothing",
+            "bare hyper decides, classifies and learns nothing",
         );
     }
 }
@@ -246,8 +247,8 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
 /// Where sites take their time, as they do.
 fn describe_slow(section: &mut Section, lanes: &[Lane; 2]) {
     section.text(format!(
-        "There the server answers at once, so that a fetch costs nothing but processor time, which is what the pipeline adds \
-         to. The same from a server that takes {} ms for each answer, as sites do that are fast, {} fetches each:",
+        "That server responds at once, so a fetch costs only processor time, to which the pipeline adds. The next \
+         table has a server that takes {} ms per response, as fast sites do, with {} fetches per client:",
         loopback::SLOW.as_millis(),
         text::count(lanes[0].fetched as f64),
     ));
@@ -271,7 +272,7 @@ fn table(section: &mut Section, lanes: &[Lane]) {
         row
     };
     let head: Vec<&str> =
-        ["who", "URLs", "wall, a URL", "more", "processor, a URL", "more"].into_iter().chain(CELLS).collect();
+        ["candidate", "URLs", "wall, per URL", "more", "processor, per URL", "more"].into_iter().chain(CELLS).collect();
     section.table(&head, lanes.iter().map(row).collect());
 }
 
@@ -289,16 +290,18 @@ fn parts(section: &mut Section, scale: Scale) {
         ("parse of the URL", best(5, || batch(count, |_| _ = std::hint::black_box(Url::parse(url.as_str()))))),
         (
             "decision",
-            best(5, || batch(count, |_| _ = std::hint::black_box(selector.select(&url, &SelectContext::first_attempt(now))))),
+            best(5, || {
+                batch(count, |_| _ = std::hint::black_box(selector.select(&url, &SelectContext::first_attempt(now))))
+            }),
         ),
         (
             "verdict on the page",
             best(5, || batch(count, |_| _ = std::hint::black_box(detector.inspect(&read, &mut scratch)))),
         ),
-        ("attempt made", best(5, || batch(count, |_| _ = std::hint::black_box(make())))),
-        ("attempt made and recorded in memory", best(5, || batch(count, |_| selector.record(make(), now).unwrap()))),
+        ("attempt built", best(5, || batch(count, |_| _ = std::hint::black_box(make())))),
+        ("attempt built and recorded in memory", best(5, || batch(count, |_| selector.record(make(), now).unwrap()))),
     ];
-    section.text("What the pipeline does beside fetching, each alone in a batch:");
+    section.text("The parts of the pipeline besides fetching, each alone in a batch:");
     let rows = rows.into_iter().map(|(what, each)| vec![what.to_owned(), text::ns(each)]).collect();
     section.table(&["part", "each"], rows);
 }

@@ -28,15 +28,15 @@ fn name(durability: Option<Durability>) -> String {
 }
 
 pub(crate) fn measure(scale: Scale) -> Section {
-    let mut section = Section::new("`record`: an attempt learned from and kept");
+    let mut section = Section::new("`record`: observing and keeping an attempt");
     let (count, sites) = scale.pick((20_000, 1_000), (2_000_000, 100_000));
     let now = Timestamp::now();
     let attempts = traffic::pool(count.min(200_000), sites, now);
     section.text(format!(
-        "What `Selector::record` does with an attempt that the caller has made: memory first, then the journal takes it. \
-         One thread, {} attempts at {} sites. The rate counts until the last attempt is acknowledged at its level, and \
-         until everything is synced; latency is what the caller waits for (`record` waits for no disk at any level, unless \
-         the queue is full).",
+        "`Selector::record` takes an attempt of the caller, first into memory and then into the journal. One thread \
+         records {} attempts at {} sites. One rate counts until the last attempt is acknowledged at its level, the \
+         other until everything is synced. Latency is the time that the caller waits. `record` waits for no disk at \
+         any level, unless the queue is full.",
         text::size(count),
         text::size(sites)
     ));
@@ -49,7 +49,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
         rows.push(row);
         if durability == Some(INTERVAL) {
             section.target(
-                "durable attempts a second at `Interval(100 ms)`, until all are synced",
+                "durable attempts per second at `Interval(100 ms)`, until all are synced",
                 "at least 500 k/s",
                 text::rate(measured.synced),
                 measured.synced >= 500e3,
@@ -124,7 +124,10 @@ fn acknowledged(section: &mut Section, attempts: &[Attempt], scale: Scale) {
             journal.close().unwrap();
         }
     }
-    section.text("Waiting for the acknowledgement, attempts in flight together (*Sync* waits for the disk each time):");
+    section.text(
+        "The next table includes the wait for the acknowledgement, by the number of attempts in flight \
+                  (*Sync* waits for the disk each time):",
+    );
     let head: Vec<&str> = ["level", "in flight"].into_iter().chain(CELLS).chain(["rate"]).collect();
     section.table(&head, rows);
 }

@@ -23,10 +23,10 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let mut section = Section::new("Starting: replay, snapshot, compaction");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     section.text(format!(
-        "A log of attempts spread over its sites in random order and over the last 150 days, in the page cache. *Checksums \
-         only* reads the same segments frame by frame on one thread and looks at nothing; *learned from* is a start \
-         without a snapshot, on {cores} threads. *A core* divides by the processor time that it took, so that it is what \
-         one core does. Best of three.",
+        "The log has attempts at its sites in random order, over the last 150 days. It is in the page cache. \
+         *Checksums only* reads the same segments frame by frame on one thread and decodes nothing. *Replayed* is a \
+         start without a snapshot, on {cores} threads. *Per core* divides by the processor time, so it is the rate of \
+         one core. The best of three runs counts.",
     ));
     let mut rows = Vec::new();
     for &sites in scale.pick(&[1_000, 10_000][..], &[10_000, 100_000, 1_000_000, 5_000_000]) {
@@ -34,8 +34,8 @@ pub(crate) fn measure(scale: Scale) -> Section {
         let attempts = scale.pick(20_000, 1_000_000).max(2 * sites);
         let log = Log::write(attempts, sites);
         let measured = log.replay();
-        section.point("replay, ns an attempt", sites as f64, measured.wall * 1e9 / attempts as f64);
-        section.point("checksums only, ns an attempt", sites as f64, measured.floor * 1e9 / attempts as f64);
+        section.point("replay, ns per attempt", sites as f64, measured.wall * 1e9 / attempts as f64);
+        section.point("checksums only, ns per attempt", sites as f64, measured.floor * 1e9 / attempts as f64);
         rows.push(measured.row(attempts, sites));
         if sites >= scale.pick(1_000, 100_000) {
             targets(&mut section, &measured, attempts, &text::size(sites));
@@ -50,8 +50,8 @@ pub(crate) fn measure(scale: Scale) -> Section {
     for &attempts in lengths {
         let log = Log::write(attempts, sites);
         let measured = log.replay();
-        section.point("replay by length, ns an attempt", attempts as f64, measured.wall * 1e9 / attempts as f64);
-        section.point("append by length, ns an attempt", attempts as f64, log.written * 1e9 / attempts as f64);
+        section.point("replay by length, ns per attempt", attempts as f64, measured.wall * 1e9 / attempts as f64);
+        section.point("append by length, ns per attempt", attempts as f64, log.written * 1e9 / attempts as f64);
         rows.push(measured.row(attempts, sites));
     }
     let head = [
@@ -59,17 +59,15 @@ pub(crate) fn measure(scale: Scale) -> Section {
         "sites",
         "log",
         "checksums only",
-        "learned from",
-        "a core, checksums",
-        "a core, learned",
-        "of the checksums' rate",
+        "replayed",
+        "per core, checksums",
+        "per core, replayed",
+        "share of the checksum rate",
     ];
     section.table(&head, rows);
     if scale != Scale::Full {
-        section.text(
-            "A log of 50 M attempts (`--full` writes and replays one as well) is left out of this run: it takes \
-            minutes.",
-        );
+        section
+            .text("This run leaves out a log of 50 M attempts, which takes minutes. `--full` writes and replays one.");
     }
     snapshots(&mut section, scale);
     section
@@ -179,23 +177,23 @@ impl Measured {
 fn targets(section: &mut Section, measured: &Measured, attempts: usize, sites: &str) {
     let a_core = attempts as f64 / measured.cpu;
     section.target(
-        &format!("replay, a core, {sites} sites"),
+        &format!("replay, per core, {sites} sites"),
         "at least 2 M attempts/s",
         text::rate(a_core),
         a_core >= 2e6,
     );
     section.target(
-        &format!("replay against checksums only, a core, {sites} sites"),
+        &format!("replay against checksums only, per core, {sites} sites"),
         "at least 10 %",
         format!("{:.0} %", 100.0 * measured.share()),
         measured.share() >= 0.1,
     );
     section.limit(
         &format!("reading a log, {sites} sites"),
-        "learned from",
+        "replayed",
         "checksums only",
         measured.share(),
-        "the floor does nothing with what it reads",
+        "the lower bound decodes nothing",
     );
 }
 
@@ -230,7 +228,7 @@ fn snapshots(section: &mut Section, scale: Scale) {
             format!("{} of {} attempts", text::count(done.attempts.1 as f64), text::count(done.attempts.0 as f64)),
             text::ns(compact * 1e9),
         ]);
-        section.point("snapshot load, ns a site", sites as f64, load * 1e9 / sites as f64);
+        section.point("snapshot load, ns per site", sites as f64, load * 1e9 / sites as f64);
         if sites == scale.pick(10_000, 1_000_000) {
             section.target(
                 &format!("loading a snapshot of {} sites", text::size(sites)),
@@ -240,8 +238,7 @@ fn snapshots(section: &mut Section, scale: Scale) {
             );
         }
     }
-    section
-        .text("Snapshots of as many sites, two attempts each, and a compaction of the log that they were taken from:");
-    let head = ["sites", "snapshot", "taken in", "loaded in", "a core, sites", "compaction keeps", "compacted in"];
+    section.text("Snapshots by the number of sites, with two attempts each, and a compaction of their log:");
+    let head = ["sites", "snapshot", "taken in", "loaded in", "per core, sites", "compaction keeps", "compacted in"];
     section.table(&head, rows);
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fetchwise::attempt::Attempt;
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use url::Url;
 
@@ -71,10 +71,11 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let alone = throughput_of_updates(1, time);
     let shared = throughput_of_updates(2, time);
     section.text(format!(
-        "{} sites are known. *Spread*: each thread has sites of its own, with sections of their own depth, so that what \
-         two threads share is the cells that every attempt moves. *One hot site*: both record attempts at the same page. \
-         *Paths of one depth only*: sites of their own again, but every cell that domains have in common is the same for \
-         both. Operations a second of all threads together, in the best of {WINDOWS} windows of {} s.",
+        "The selector knows {} sites. *Spread*: the threads have different sites, with sections of different depth, \
+         so they share only the cells that every attempt changes. *One hot site*: both threads record attempts at the \
+         same page. *Paths of one depth only*: the threads have different sites, but share all cells that domains \
+         have in common. The figures are operations per second of all threads together, in the best of {WINDOWS} \
+         windows of {} s.",
         text::size(sites),
         (time / WINDOWS).as_secs_f64()
     ));
@@ -83,13 +84,13 @@ pub(crate) fn measure(scale: Scale) -> Section {
         vec![case.what.to_owned(), one, two, format!("{:.2}", case.speedup())]
     };
     section.table(&["what", "1 thread", "2 threads", "times"], cases.iter().map(row).collect());
-    section.text("What coherence costs here:");
+    section.text("The cost of cache coherence on this machine:");
     section.table(
         &["what", ""],
         vec![
             vec!["handing a cache line from core to core, half of a round trip".to_owned(), text::ns(handover)],
             vec!["adding to an `f64` by compare-and-swap, one thread".to_owned(), text::ns(1e9 / alone)],
-            vec!["the same on one cell by two threads, an addition of either".to_owned(), text::ns(1e9 / shared)],
+            vec!["the same on one cell by two threads, per addition".to_owned(), text::ns(1e9 / shared)],
         ],
     );
     model(&mut section, &cases, handover);
@@ -121,7 +122,7 @@ fn cases(sites: usize, time: Duration) -> Vec<Case> {
         twice("record, spread", &|thread, n| observe(&shared, &spread[thread], n)),
         twice("record, spread, paths of one depth only", &|thread, n| observe(&shared, &flat[thread], n)),
         twice("record, one hot site", &|_, _| shared.observe(&hot)),
-        twice("record, a selector for each thread", &|thread, n| observe(&apart[thread], &flat[thread], n)),
+        twice("record, one selector per thread", &|thread, n| observe(&apart[thread], &flat[thread], n)),
     ]
 }
 
@@ -216,13 +217,13 @@ fn model(section: &mut Section, cases: &[Case], handover: f64) {
         format!(" (as much as {:.1} hand-overs of {} each)", held * 1e9 / handover, text::ns(handover))
     });
     section.text(format!(
-        "*A model of 64 cores.* An attempt costs {own} of one core where nothing is shared (a selector for each thread). \
-         What two threads on one selector take longer is time in which a line that both write was at the other core: with \
-         all common cells shared, {flat}{handovers}. A line is at one core \
-         at a time, so this is a limit for all cores, whatever their number; below it, n cores record n times what one \
-         does. One hot site (of {own_hot} where one thread has it to itself): {hot}. `select` writes nothing: its lines \
-         are copied, not handed over, and n cores decide n times as often until attempts at the same site make them be \
-         fetched anew. The column *across sockets* takes a hand-over to be three times as long there.",
+        "*A model of 64 cores.* An attempt costs {own} of one core if the threads share nothing (one selector per \
+         thread). Two threads on one selector take longer, because a line that both write is at the other core for a \
+         part of the time. With all common cells shared, {flat}{handovers}. A line is at one core at a time, so this \
+         limit holds for any number of cores. Below it, n cores record n times as much as one. One hot site costs \
+         {own_hot} if one thread has it alone: {hot}. `select` writes nothing. Its lines are copied, not handed over, \
+         so n cores decide n times as often until attempts at the same site force another copy. The column *across \
+         sockets* assumes that a hand-over takes three times as long there.",
         own = text::ns(own * 1e9),
         own_hot = text::ns(own_hot * 1e9),
         flat = limit(flat, own),
@@ -252,11 +253,11 @@ fn model(section: &mut Section, cases: &[Case], handover: f64) {
     ];
     section.table(&head, rows.collect());
     section.text(
-        "*What is done about it.* What belongs to a site lies in the site's entry and is written by whoever crawls that \
-         site; only the cells that all sites have in common (the global one, the depth's, the suffix's, the flags') are \
-         written by everybody, and each of them has cache lines of its own, so that whoever adds to one fetcher's waits \
-         for nobody who adds to another's. A replay gives each thread common cells of its own and adds them up at the end. \
-         A crawler that has to record more from one process can keep a selector for each socket: evidence is sums, so \
-         nothing is wrong with either, each only knows less.",
+        "*Remedies.* The evidence of a site is in the site's entry, and only the threads that crawl the site write \
+         it. All threads write the cells that all sites share (the global one, and those of depth, suffix and flags). \
+         Each of these has separate cache lines, so additions to different fetchers do not wait for each other. A \
+         replay gives each thread private common cells and adds them up at the end. A crawler that has to record more \
+         from one process can keep one selector per socket. Evidence is sums, so both stay right; each only knows \
+         less.",
     );
 }

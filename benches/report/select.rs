@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use fetchwise::registry::{Class, FetcherSpec};
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use url::Url;
 
@@ -21,11 +21,11 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let mut section = Section::new("`select`: one decision");
     let sizes: &[usize] = scale.pick(&[1_000, 10_000], &[1_000, 10_000, 100_000, 1_000_000, 5_000_000]);
     section.text(
-        "Each decision is timed by itself, at a site drawn at random from all that are known, and has one reading of the \
-         clock in it. *Just parsed*: the URL was parsed right before, as in a crawler that reads links. *Parsed long ago*: \
-         it lies in memory among a million others, and comes from there. *From text*: the parse is timed with the \
-         decision. *Miss*: nothing is known of the site. *Random read* is one dependent read of a buffer as large as all \
-         that the selector knows, and no decision about one of so many sites can do without a few.",
+        "Each decision is timed alone, at a random known site, and includes one reading of the clock. *Just parsed*: \
+         the URL was parsed right before, as in a crawler that reads links. *Parsed long ago*: the URL comes from \
+         memory, among a million others. *From text*: the time includes the parse. *Miss*: the site is unknown. \
+         *Random read* is one dependent read of a buffer as large as the selector's evidence. Each decision about one \
+         of that many sites needs a few such reads.",
     );
     let mut rows = Vec::new();
     for &sites in sizes {
@@ -90,7 +90,7 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
     for attempt in &attempts {
         record.time(|| selector.observe(attempt));
     }
-    rows.push(row(sites, &record, "an attempt learned from (`observe`)"));
+    rows.push(row(sites, &record, "observing an attempt (`observe`)"));
     drop((selector, attempts));
     let read = random_read(held as usize);
     let mut last =
@@ -112,7 +112,7 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
             "`select`, just parsed",
             "the parse of the URL by `url`",
             parse.p50() / hit.p50(),
-            "the parse is what a crawler pays before it can ask",
+            "a crawler has to parse before it can select",
         );
         section.limit(
             &format!("a decision, {} sites, p50", text::size(sites)),
@@ -143,7 +143,7 @@ fn by_heuristics(section: &mut Section, sites: usize, scale: Scale) {
         rows.push(latency.row(format!("{} heuristics: `/{path}`", shown.len())));
     }
     section.text(format!(
-        "By what the URL shows (domain, site and depth at least), {} sites, just parsed:",
+        "By the heuristics of the URL (at least domain, site and depth), {} sites, just parsed:",
         text::size(sites)
     ));
     let head: Vec<&str> = std::iter::once("URL").chain(CELLS).collect();
@@ -165,7 +165,7 @@ fn by_fetchers(section: &mut Section, sites: usize, scale: Scale) {
             rows.push(latency.row(format!("{fetchers} candidates, {seen} seen at each site")));
         }
     }
-    section.text(format!("By how many fetchers there are, {} sites, just parsed:", text::size(sites / 10)));
+    section.text(format!("By the number of fetchers, {} sites, just parsed:", text::size(sites / 10)));
     let head: Vec<&str> = std::iter::once("fetchers").chain(CELLS).collect();
     section.table(&head, rows);
 }

@@ -11,9 +11,9 @@ use crate::text;
 pub(crate) fn measure(scale: Scale) -> Section {
     let mut section = Section::new("The simulator");
     section.text(
-        "The policy `default` in shipped worlds, one seed, one thread. *A decision* is `select` as the simulator times it, \
-         the clock included; *the whole loop* generates the world, runs the oracle beside it, invents what happens and \
-         records it.",
+        "The policy `default` runs in shipped worlds, with one seed and one thread. *Per decision* is `select` as the \
+         simulator times it, including the clock. *The whole loop* generates the world, runs the oracle alongside, \
+         draws the outcomes and records them.",
     );
     let mut rows = Vec::new();
     for &(name, text) in SHIPPED.iter().take(scale.pick(1, 3)) {
@@ -38,6 +38,6 @@ pub(crate) fn measure(scale: Scale) -> Section {
             text::rate(decisions / seconds),
         ]);
     }
-    section.table(&["world", "decisions", "a decision", "decisions alone", "the whole loop"], rows);
+    section.table(&["world", "decisions", "per decision", "decisions alone", "the whole loop"], rows);
     section
 }

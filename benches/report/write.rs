@@ -9,19 +9,19 @@ use crate::book::{Block, Duel, Section};
 use crate::host::Host;
 use crate::{measure, plot, text};
 
-const FRAME: &str = "\
-<!-- Written by `make bench-report`. Do not edit: the next run writes it anew. -->
+const FRAME: &str = "<!-- Written by `make bench-report`. Do not edit: the next run overwrites it. -->
 
-# Benchmarks
+# \
+                     Benchmarks
 
-Everything that matters about speed and memory, measured side by side in one run by `make bench-report`, which writes this
-page. Numbers from a shared or virtual machine differ from run to run; ratios within a run hold better than the numbers do.
+This report measures speed and memory against alternatives, side by side in one run. `make bench-report` writes it. Numbers
+from a shared or virtual machine differ from run to run. Ratios within a run are more reliable than the numbers.
 
-* Latencies are percentiles of single operations in a histogram of three digits, never of averages. What is too short for
-  that is timed in batches, and says so.
-* Whoever loses a comparison is named, fetchwise included.
-* One run, first to last. Where the best of several rounds counts, since others on the machine can only take time away, it
-  says so.
+* Latencies are percentiles of single operations in a histogram of three digits, never of averages. Operations that are too
+  short for that are timed in batches, and marked.
+* Each comparison names the loser, also if that is fetchwise.
+* All figures come from one run. Some are the best of several rounds, because other programs on the machine can only slow a
+  round down. They are marked.
 ";
 
 /// Writes `benchmarks.md` and its plots into `out`.
@@ -36,8 +36,8 @@ pub(crate) fn write(out: &Path, host: &Host, scale: Scale, sections: &[Section],
     let (one, readings) = measure::clock();
     let _ = writeln!(
         page,
-        "\nReading the clock takes {}; an operation that does nothing shows p50 {}, p99.9 {}, max {}: this much of each \
-         latency is the clock's, and such interruptions are the machine's.",
+        "\nReading the clock takes {}. An empty operation shows p50 {}, p99.9 {} and max {}. Each latency contains \
+         this overhead of the clock and such interruptions by the machine.",
         text::ns(one),
         text::ns(readings.p50()),
         text::ns(readings.at(99.9)),
@@ -67,7 +67,7 @@ pub(crate) fn write(out: &Path, host: &Host, scale: Scale, sections: &[Section],
 fn targets(page: &mut String, sections: &[Section]) {
     let all: Vec<_> = sections.iter().flat_map(|section| &section.targets).collect();
     let met = all.iter().filter(|target| target.met).count();
-    let _ = writeln!(page, "\n## Targets\n\n{met} of {} are met.\n", all.len());
+    let _ = writeln!(page, "\n## Targets\n\n{met} of {} targets are met.\n", all.len());
     let row = |target: &&crate::book::Target| {
         let verdict = if target.met { "met" } else { "**missed**" };
         vec![target.what.clone(), target.limit.clone(), target.measured.clone(), verdict.to_owned()]
@@ -79,19 +79,19 @@ fn duels(page: &mut String, sections: &[Section]) {
     let all = || sections.iter().flat_map(|section| &section.duels);
     let (limits, peers): (Vec<&Duel>, Vec<&Duel>) = all().partition(|duel| duel.is_limit);
     let lost = peers.iter().filter(|duel| duel.ratio < 1.0).count();
-    let _ = writeln!(page, "\n## Who wins, who loses\n\nOf {} comparisons fetchwise loses {lost}.\n", peers.len());
-    let head = ["what", "who", "times", "loser"].map(str::to_owned);
+    let _ = writeln!(page, "\n## Comparisons\n\nfetchwise loses {lost} of {} comparisons.\n", peers.len());
+    let head = ["what", "comparison", "ratio", "loser"].map(str::to_owned);
     table(page, &head, &peers.iter().map(|duel| verdict(duel)).collect::<Vec<_>>());
     page.push_str(
-        "\n## How far from the limits\n\nAgainst a part of the work, or the hardware. Who does the whole work cannot be \
-         faster than that, unless it waits where we do not.\n\n",
+        "\n## Distance from the limits\n\nThese comparisons are with a part of the work, or with the hardware. The \
+         whole work cannot be faster than its part, unless the part waits and the whole does not.\n\n",
     );
     table(page, &head, &limits.iter().map(|duel| verdict(duel)).collect::<Vec<_>>());
 }
 
 fn verdict(duel: &Duel) -> Vec<String> {
     let (loser, ratio) = match duel.ratio < 1.0 {
-        true => ("**we lose here**".to_owned(), 1.0 / duel.ratio),
+        true => ("**fetchwise loses**".to_owned(), 1.0 / duel.ratio),
         false => (format!("{} loses", duel.them), duel.ratio),
     };
     let note = if duel.note.is_empty() { String::new() } else { format!("; {}", duel.note) };
