@@ -21,7 +21,7 @@ ERRORS = (
 SOURCES = "learned inferred explore probe hard_coded hinted paused".split()
 RULES = (
     "index domain_confident last_attempt explore last_ditch cheapest_confident probe_first published caller_hint router_table "
-    "shared_probe paused custom"
+    "shared_probe paused custom impassable_try"
 ).split()
 ARMS = "learning legacy".split()
 HINTS = "blocked empty timeout unknown".split()
