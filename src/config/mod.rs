@@ -53,7 +53,8 @@ pub const EXAMPLE: &str = include_str!("../../fetchwise.example.toml");
 /// Content of a config file. Absent keys keep their defaults.
 ///
 /// ```
-/// let config = fetchwise::config::Config::from_toml("mode = 'shadow'\n[scoring]\npage_value = 50.0", "x.toml".as_ref()).unwrap();
+/// let text = "mode = 'shadow'\n[scoring]\npage_value = 50.0";
+/// let config = fetchwise::config::Config::from_toml(text, "x.toml".as_ref()).unwrap();
 /// assert_eq!(config.scoring.page_value, Some(50.0));
 /// let error = fetchwise::config::Config::from_toml("colour = 'red'", "x.toml".as_ref()).unwrap_err();
 /// assert!(error.to_string().contains("colour"));

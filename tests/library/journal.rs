@@ -482,8 +482,8 @@ fn compaction_alongside_a_writer_at_full_speed_loses_nothing() {
     assert_eq!(ids(dir.path()).len() as u64, count + appended - dropped);
     assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
     println!(
-        "FAULTS | + | compaction of {count} attempts alongside a writer: {} dropped, {appended} appended meanwhile | 1 | 0 | 0 |",
-        dropped
+        "FAULTS | + | compaction of {count} attempts alongside a writer: {dropped} dropped, {appended} appended meanwhile \
+         | 1 | 0 | 0 |"
     );
 }
 

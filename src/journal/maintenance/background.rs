@@ -133,7 +133,8 @@ pub enum MaintenanceEvent {
 /// // A new selector with the same half-life and priors as the crawler's, whenever one is needed.
 /// let blank = || Ok(Selector::builder().build()?);
 /// let on_event = |event| eprintln!("{event:?}");
-/// let background = BackgroundMaintenance::start(dir.path(), MaintenanceOptions::default(), Arc::new(Clock::System), blank, on_event)?;
+/// let (options, clock) = (MaintenanceOptions::default(), Arc::new(Clock::System));
+/// let background = BackgroundMaintenance::start(dir.path(), options, clock, blank, on_event)?;
 /// // ... the crawl goes on ...
 /// background.stop();
 /// journal.close().unwrap();
