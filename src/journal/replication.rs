@@ -7,6 +7,7 @@
 //!
 //! Must not know: where remote attempts are sent.
 
+use crate::selector::replication::Replication;
 use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -205,7 +206,7 @@ pub fn fold(
             Ok(())
         })?;
     }
-    let share = blank.share(fold.newest.min(now), FADED);
+    let share = blank.evidence_snapshot(fold.newest.min(now), FADED);
     Ok(LogEvidence { upto: covers.max(upto), share, links: fold.links.into_values().collect() })
 }
 

@@ -42,7 +42,7 @@ mod proptests;
 #[cfg(feature = "journal")]
 mod replay;
 #[cfg(feature = "journal")]
-mod replication;
+pub mod replication;
 mod route;
 mod sink;
 mod vendor_outlook;
@@ -308,7 +308,7 @@ impl Selector {
     /// Sets the store of the learned paces.
     #[cfg(feature = "journal")]
     pub(crate) fn keep_paces(&mut self, keeper: Box<dyn fetchwise_pace::PaceStore>) {
-        self.pace = self.pace.take().map(|pace| Box::new(pace.with_keeper(keeper)));
+        self.pace = self.pace.take().map(|pace| Box::new(pace.with_store(keeper)));
     }
 
     pub(crate) fn recorder(&self) -> &MetricsRecorder {

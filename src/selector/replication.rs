@@ -1,19 +1,71 @@
-//! Evidence of other processes: the functions with which a fleet adds it to a selector and retracts it.
+//! Replication of evidence: a selector receives the evidence of other processes, and retracts it.
 //!
-//! Nothing here decides; the rules are those of evidence.
+//! Owns: [`Replication`], the interface between a selector and a fleet.
+//!
+//! Must not know: where the evidence comes from, and which process to believe. Nothing here decides; the rules are those
+//! of evidence.
 
 use super::Selector;
 use crate::error::Error;
 use crate::evidence::columns::CombineMode;
-use crate::evidence::{RemoteAttempt, EvidenceSnapshot};
+use crate::evidence::{EvidenceSnapshot, RemoteAttempt};
 use fetchwise_types::heuristic::url::{ContentKind, suffix_of};
 use fetchwise_types::time::Timestamp;
 
-impl Selector {
+/// Exchanges evidence with other processes. [`Selector`] implements it; the crate `fetchwise-fleet` uses it.
+///
+/// The log is not involved: a caller that replicates evidence stores it itself. All functions may run while other threads
+/// decide and record.
+pub trait Replication: Sized {
     /// Returns a selector without evidence that has the same fetchers, half-life and kinds of files: to fold evidence
     /// separately.
-    #[doc(hidden)]
-    pub fn blank(&self) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// [`Error`], as [`SelectorBuilder::build`](super::SelectorBuilder::build).
+    fn empty_copy(&self) -> Result<Self, Error>;
+
+    /// Returns the half-life of its evidence, in milliseconds. Only evidence with the same half-life can be added.
+    fn half_life_ms(&self) -> u64;
+
+    /// Returns whether an attempt at this URL counts as one at a file.
+    fn is_file(&self, url: &str) -> bool;
+
+    /// Returns the maximum number of keys, if there is a limit.
+    fn max_keys(&self) -> Option<usize>;
+
+    /// Learns from an attempt of another process.
+    fn receive_attempt(&self, attempt: &RemoteAttempt<'_>);
+
+    /// Learns like [`receive_attempt`](Self::receive_attempt), but a late attempt counts as one in order: for a test that
+    /// it must not.
+    fn receive_attempt_in_order(&self, attempt: &RemoteAttempt<'_>);
+
+    /// Learns like [`receive_attempt`](Self::receive_attempt), from a process that adds more keys than its quota. If there
+    /// are too many keys, those that no other process has attempted are evicted first.
+    fn receive_attempt_low_priority(&self, attempt: &RemoteAttempt<'_>);
+
+    /// Learns only what an attempt says beyond its domain.
+    fn receive_global_part(&self, attempt: &RemoteAttempt<'_>);
+
+    /// Retracts an attempt of another process. `with_domain` says whether its domain's own evidence still contains it.
+    fn retract_attempt(&self, attempt: &RemoteAttempt<'_>, with_domain: bool);
+
+    /// Adds the evidence of another process. Cost: linear in its entries.
+    fn add_snapshot(&self, snapshot: &EvidenceSnapshot);
+
+    /// Retracts evidence that [`add_snapshot`](Self::add_snapshot) added. Cost: linear in its entries.
+    fn retract_snapshot(&self, snapshot: &EvidenceSnapshot);
+
+    /// Marks all keys of a snapshot for early eviction, as
+    /// [`receive_attempt_low_priority`](Self::receive_attempt_low_priority) does.
+    fn mark_low_priority(&self, snapshot: &EvidenceSnapshot);
+
+    /// Returns all its evidence, without entries whose weight at `as_of` is below `min_weight`. Cost: linear in its keys.
+    fn evidence_snapshot(&self, as_of: Timestamp, min_weight: f64) -> EvidenceSnapshot;
+}
+
+impl Replication for Selector {
+    fn empty_copy(&self) -> Result<Self, Error> {
         let decay = self.evidence.decay();
         let mut builder = Self::builder()
             .half_life_days(decay.half_life().as_millis() as f64 / 86_400_000.0)
@@ -26,77 +78,52 @@ impl Selector {
         builder.build()
     }
 
-    /// Returns the half-life of its evidence, in milliseconds.
-    #[doc(hidden)]
-    pub fn half_life_ms(&self) -> u64 {
+    fn half_life_ms(&self) -> u64 {
         self.evidence.decay().half_life().as_millis() as u64
     }
 
-    /// Returns whether an attempt at this URL counts as one at a file.
-    #[doc(hidden)]
-    pub fn is_file(&self, url: &str) -> bool {
+    fn is_file(&self, url: &str) -> bool {
         self.evidence.file_suffixes().kind(suffix_of(url)) == ContentKind::File
     }
 
-    /// Learns from an attempt of another process.
-    #[doc(hidden)]
-    pub fn learn_fact(&self, fact: &RemoteAttempt<'_>) {
-        self.evidence.observe(fact, &self.registry);
-    }
-
-    /// Learns like [`learn_fact`](Self::learn_fact), but late attempts count as new: for a test that they must not.
-    #[doc(hidden)]
-    pub fn learn_fact_as_news(&self, fact: &RemoteAttempt<'_>) {
-        self.evidence.observe(&fact.as_in_order(), &self.registry);
-    }
-
-    /// Learns only what an attempt says beyond its domain.
-    #[doc(hidden)]
-    pub fn learn_general(&self, fact: &RemoteAttempt<'_>) {
-        self.evidence.observe_global(fact, &self.registry);
-    }
-
-    /// Learns like [`learn_fact`](Self::learn_fact), from a process that adds more keys than its quota. If there are
-    /// too many keys, those that no other process has attempted are evicted first.
-    #[doc(hidden)]
-    pub fn learn_fact_doubted(&self, fact: &RemoteAttempt<'_>) {
-        self.evidence.observe_low_priority(fact, &self.registry);
-    }
-
-    /// Gives all keys of a snapshot that this process has learned from the same eviction priority.
-    #[doc(hidden)]
-    pub fn doubt_share(&self, share: &EvidenceSnapshot) {
-        self.evidence.mark_low_priority(&share.0);
-    }
-
-    /// Returns the maximum number of keys, if there is a limit.
-    #[doc(hidden)]
-    pub fn max_keys(&self) -> Option<usize> {
+    fn max_keys(&self) -> Option<usize> {
         self.evidence.max_keys()
     }
 
-    /// Retracts an attempt of another process. `with_domain` says whether its domain's own evidence still contains it.
-    #[doc(hidden)]
-    pub fn take_back_fact(&self, fact: &RemoteAttempt<'_>, with_domain: bool) {
-        self.evidence.retract(fact, &self.registry, with_domain);
+    fn receive_attempt(&self, attempt: &RemoteAttempt<'_>) {
+        self.evidence.observe(attempt, &self.registry);
     }
 
-    /// Adds another process's evidence.
-    #[doc(hidden)]
-    pub fn take_share(&self, share: &EvidenceSnapshot) {
-        self.evidence.combine(&share.0, &self.registry, CombineMode::Add);
+    fn receive_attempt_in_order(&self, attempt: &RemoteAttempt<'_>) {
+        self.evidence.observe(&attempt.as_in_order(), &self.registry);
     }
 
-    /// Retracts another process's evidence.
-    #[doc(hidden)]
-    pub fn give_share_back(&self, share: &EvidenceSnapshot) {
-        self.evidence.combine(&share.0, &self.registry, CombineMode::Subtract);
+    fn receive_attempt_low_priority(&self, attempt: &RemoteAttempt<'_>) {
+        self.evidence.observe_low_priority(attempt, &self.registry);
     }
 
-    /// Returns all its evidence, without entries whose weight at `as_of` is below `least`.
-    #[doc(hidden)]
-    pub fn share(&self, as_of: Timestamp, least: f64) -> EvidenceSnapshot {
-        EvidenceSnapshot(self.evidence.image_over(&self.registry, as_of, &[], least))
+    fn receive_global_part(&self, attempt: &RemoteAttempt<'_>) {
+        self.evidence.observe_global(attempt, &self.registry);
+    }
+
+    fn retract_attempt(&self, attempt: &RemoteAttempt<'_>, with_domain: bool) {
+        self.evidence.retract(attempt, &self.registry, with_domain);
+    }
+
+    fn add_snapshot(&self, snapshot: &EvidenceSnapshot) {
+        self.evidence.combine(&snapshot.0, &self.registry, CombineMode::Add);
+    }
+
+    fn retract_snapshot(&self, snapshot: &EvidenceSnapshot) {
+        self.evidence.combine(&snapshot.0, &self.registry, CombineMode::Subtract);
+    }
+
+    fn mark_low_priority(&self, snapshot: &EvidenceSnapshot) {
+        self.evidence.mark_low_priority(&snapshot.0);
+    }
+
+    fn evidence_snapshot(&self, as_of: Timestamp, min_weight: f64) -> EvidenceSnapshot {
+        EvidenceSnapshot(self.evidence.image_over(&self.registry, as_of, &[], min_weight))
     }
 }
 
@@ -137,7 +164,7 @@ mod tests {
         let (selector, left) =
             flooded(|selector, attempt| selector.evidence.observe_low_priority(attempt, &selector.registry));
         assert_eq!(left, 200);
-        assert!(selector.keys() <= 400 && selector.evicted_keys() > 1500);
+        assert!(selector.key_count() <= 400 && selector.evicted_keys() > 1500);
         assert!(selector.evidence.low_priority_keys() <= 400, "evicted keys are not kept");
         // A key that another process attempts too is like any other key.
         selector.observe(&attempt("flood1999.net", NOW));
@@ -157,7 +184,7 @@ mod tests {
             apart.observe(&brought);
         }
         selector.observe(&attempt("flood7.net", NOW));
-        selector.evidence.mark_low_priority(&apart.share(NOW, 0.0).0);
+        selector.evidence.mark_low_priority(&apart.evidence_snapshot(NOW, 0.0).0);
         let long_ago = Timestamp::from_millis(NOW.as_millis() - 30 * 86_400_000);
         (0..250).for_each(|n| selector.observe(&attempt(&format!("own{n}.org"), long_ago)));
         let left = (0..250).filter(|n| of(&selector, &format!("own{n}.org")).total > 0.0).count();

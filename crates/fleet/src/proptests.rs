@@ -23,7 +23,7 @@ use crate::peer_store::PeerStore;
 use crate::peer_store::node_state::NodeState;
 use crate::sync::consumer::Consumer;
 use crate::sync::publisher::Publisher;
-use crate::transport::in_process::{Faults, InProcessBroker, Node as Hands};
+use crate::transport::in_process::{Faults, InProcessBroker, InProcessNode};
 use crate::transport::{Cells, Delivery, Table, Transport, RetransmitRequest};
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -39,7 +39,7 @@ fn blank(clock: &Arc<Clock>) -> Selector {
 struct Live {
     selector: Arc<Selector>,
     journal: Arc<Journal>,
-    hands: Arc<Hands>,
+    hands: Arc<InProcessNode>,
     publisher: Publisher,
     consumer: Consumer,
 }
@@ -157,9 +157,9 @@ impl World {
             let _ = live.journal.settled().await;
         }
         let _ = live.publisher.turn(true).await;
-        let presence = live.publisher.presence("holder", "directory");
+        let heartbeat = live.publisher.heartbeat("holder", "directory");
         let name = live.publisher.node_id().to_string();
-        let _ = live.hands.put(Table::Nodes, &name, presence.encode()).await;
+        let _ = live.hands.put(Table::Nodes, &name, heartbeat.encode()).await;
     }
 
     async fn read(&mut self, n: usize, most: usize) {
@@ -185,7 +185,7 @@ impl World {
         let _ = live.consumer.check_tables().await;
         let _ = live.consumer.repair_gaps().await;
         assert_eq!(live.consumer.counts.rejected, 0, "what an honest node says is believed");
-        live.publisher.forgot = live.consumer.forgot();
+        live.publisher.forgot = live.consumer.tombstones();
         live.publisher.is_excluded = live.consumer.is_excluded;
     }
 

@@ -4,6 +4,7 @@
 //!
 //! Must not know: the counts of the other attempts.
 
+use fetchwise::selector::replication::Replication;
 use std::path::Path;
 
 use super::settings::Settings;
@@ -79,7 +80,7 @@ pub(crate) fn facts(
     let rest = settings.blank()?;
     let shown = fetchwise_fleet::peer_store::scan_attempts(dir, Some(&rest), |_, fact| show(fact));
     let shown = shown.map_err(|error| Failure::failed(crate::terminal::output::plain(&error.to_string())))?;
-    Ok(shown.map(|shown| Foreign { nodes: shown.folded, share: rest.share(settings.clock.now(), 0.0) }))
+    Ok(shown.map(|shown| Foreign { nodes: shown.folded, share: rest.evidence_snapshot(settings.clock.now(), 0.0) }))
 }
 
 /// Returns none: without the feature there are no peers.

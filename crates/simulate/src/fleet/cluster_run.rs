@@ -3,6 +3,7 @@
 //! Invariant: a node learns from another's attempt once, by the book and the rule that real nodes have, and not before it has come. Must
 //! not know what is made of the counts.
 
+use fetchwise::selector::replication::Replication;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -81,7 +82,7 @@ impl Node {
     fn read(&mut self, wire: &Wire, now_ms: i64) {
         while let Some(message) = wire.come(self.next, now_ms) {
             let selector = &self.selector;
-            self.states.apply_message(message.origin, &message.batch, message.at(), |fact| selector.learn_fact(fact));
+            self.states.apply_message(message.origin, &message.batch, message.at(), |fact| selector.receive_attempt(fact));
             self.next += 1;
         }
     }

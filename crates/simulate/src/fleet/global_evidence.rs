@@ -3,6 +3,7 @@
 //! Owns: when a node says it, and what the others then know. Invariant: each image is packed and read by the real codec. Every node takes the same
 //! images of all, so they are summed up once, and a node takes that sum less its own image. Must not know: who decides what.
 
+use fetchwise::selector::replication::Replication;
 use std::collections::BTreeSet;
 
 use fetchwise::attempt::Attempt;
@@ -65,7 +66,7 @@ impl Generals {
         let mut all = None;
         let mut sides = Vec::new();
         for selector in nodes {
-            let blank = || selector.blank().map_err(|error| failed(&error));
+            let blank = || selector.empty_copy().map_err(|error| failed(&error));
             if all.is_none() {
                 all = Some(blank()?);
             }
@@ -90,7 +91,7 @@ impl Generals {
         let side = &mut self.sides[of];
         side.position += 1;
         with_fact(attempt, selector, |fact| {
-            side.folded.learn_general(fact);
+            side.folded.receive_global_part(fact);
             side.newest = side.newest.max(fact.at);
         });
         let at = side.said_ms.map_or(now_ms, |said| now_ms.max(said + self.every_ms));
@@ -107,12 +108,12 @@ impl Generals {
             let half_life_ms = side.folded.half_life_ms();
             let covers = [(1, Intervals::of(1, side.position))].into();
             let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
-            let packed = pack(&head, &side.folded.share(side.newest, FADED)).map_err(|error| failed(&error))?;
+            let packed = pack(&head, &side.folded.evidence_snapshot(side.newest, FADED)).map_err(|error| failed(&error))?;
             let at = Timestamp::from_millis(BEGIN_MS + now_ms);
             let (_, share) = unpack(&packed, half_life_ms, at).map_err(|what| failed(&what))?;
-            self.all.take_share(&share);
+            self.all.add_snapshot(&share);
             if let Some(before) = side.image.replace(share) {
-                self.all.give_share_back(&before);
+                self.all.retract_snapshot(&before);
             }
             (side.said_ms, side.len) = (Some(at_ms), packed.len() as u64);
             self.newest = self.newest.max(side.newest);
@@ -129,16 +130,16 @@ impl Generals {
             return;
         }
         side.version = self.version;
-        let all = self.all.share(self.newest, 0.0);
-        selector.take_share(&all);
+        let all = self.all.evidence_snapshot(self.newest, 0.0);
+        selector.add_snapshot(&all);
         if let Some(own) = &side.image {
-            selector.give_share_back(own);
+            selector.retract_snapshot(own);
         }
         if let Some((all, own)) = side.taken.replace((all, side.image.clone())) {
             if let Some(own) = own {
-                selector.take_share(&own);
+                selector.add_snapshot(&own);
             }
-            selector.give_share_back(&all);
+            selector.retract_snapshot(&all);
         }
     }
 

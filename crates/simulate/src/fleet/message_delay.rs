@@ -4,6 +4,7 @@
 //! Owns: when a message closes and when it comes. Invariant: what the others learn was encoded and decoded by the real codec, and comes
 //! no later than the delay says. Must not know: who decides what.
 
+use fetchwise::selector::replication::Replication;
 use std::collections::{BTreeSet, VecDeque};
 
 use fetchwise::attempt::Attempt;
