@@ -3,11 +3,12 @@
 //! Each command is one file below `commands`, named after it. The file holds the command's arguments (a struct for
 //! clap, with its help text), its work (`run`, which takes the arguments, the settings and the output, and returns the
 //! exit code), and the JSON form of its results. To add a command, write such a file, add it to the list of commands in
-//! `parse::args`, and call it from `run` below.
+//! `commands::args`, and call it from `run` below.
 //!
 //! The commands share three modules: `setup` (settings, data directory, fetchers, listeners and reloading), `parse`
-//! (the syntax of the command line, and its values) and `terminal` (results, messages, progress and exit codes).
-//! Commands that only read take no lock, repair nothing and work alongside a running crawler.
+//! (global options, values and input lines) and `terminal` (results, messages, progress and exit codes). Imports go one
+//! way: from `commands` to `setup`, and from there to `parse` and `terminal`. Commands that only read take no lock,
+//! repair nothing and work alongside a running crawler.
 
 mod commands;
 mod parse;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use crate::parse::args::{Cli, Command};
+use crate::commands::args::{Cli, Command};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::Out;

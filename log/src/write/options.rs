@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::UnknownName;
 
 /// The size at which a segment is full unless a caller says otherwise, in bytes.
-pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
+pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
 
 /// What an acknowledgement means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl Default for LogOptions {
         Self {
             durability: Durability::default(),
             linger: Duration::from_millis(2),
-            segment_bytes: SEGMENT_BYTES_DEFAULT,
+            segment_bytes: DEFAULT_SEGMENT_BYTES,
             queue_bytes: 16 << 20,
             queue_records: 1 << 16,
             on_full: OnFull::default(),

@@ -12,7 +12,7 @@ use crate::format::{FRAME_HEADER_LEN, FrameHeader, FrameKind, Link, SegmentHeade
 use crate::fs::{FsFile, write_all_at};
 
 /// Space is allocated ahead in steps that grow with the segment, between these.
-const ALLOCATE_MIN: u64 = 64 << 10;
+const MIN_ALLOCATE: u64 = 64 << 10;
 const MAX_ALLOCATE: u64 = 8 << 20;
 
 /// A place in the active segment.
@@ -52,7 +52,7 @@ impl Active {
         if end <= self.allocated {
             return Ok(());
         }
-        let step = (self.written.offset / 2).clamp(ALLOCATE_MIN, MAX_ALLOCATE);
+        let step = (self.written.offset / 2).clamp(MIN_ALLOCATE, MAX_ALLOCATE);
         let goal = (self.allocated + step).min(limit.next_multiple_of(4096)).max(end);
         let from = self.allocated;
         let mut result = self.file.allocate(from, goal - from);

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// A log whose directory was deleted stays degraded for so long before it goes on in a new one, so that a host which looks a
 /// few times a second gets to see it.
 const REMOVAL_SHOWN: Duration = Duration::from_millis(500);
-const RETRY_MIN: Duration = Duration::from_millis(100);
+const MIN_RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_secs(5);
 
 /// The writer thread.
@@ -192,7 +192,7 @@ impl Worker {
         loop {
             let now = Instant::now();
             let asked = self.shared.retry_now.load(Ordering::SeqCst) || self.shared.closing.load(Ordering::SeqCst);
-            let at = if asked { retry.at.min(retry.last + RETRY_MIN) } else { retry.at };
+            let at = if asked { retry.at.min(retry.last + MIN_RETRY) } else { retry.at };
             if now >= at || self.shared.closing.load(Ordering::SeqCst) {
                 return;
             }
@@ -363,7 +363,7 @@ impl Worker {
         let pause = match self.retry {
             _ if matches!(error, Error::Removed { .. }) => REMOVAL_SHOWN,
             Some(retry) => (retry.pause * 2).min(MAX_RETRY),
-            None => RETRY_MIN,
+            None => MIN_RETRY,
         };
         self.retry = Some(Retry { at: now + pause, pause, last: now });
         let reason = error.to_string().into();

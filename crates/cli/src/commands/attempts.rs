@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use crate::parse::input::read_domain;
 use crate::parse::time_arg::{When, read_when};
-use crate::setup::settings::{Settings, say_torn};
+use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, ERROR, Out, note, plain, styled};
+use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::json::to_json_line;
@@ -106,7 +107,7 @@ pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Out) -> Re
         return Err(failure);
     }
     let found = found?;
-    say_torn(found.torn_tail.as_ref());
+    warn_torn_tail(found.torn_tail.as_ref());
     tell(args, &wanted, &found, out)?;
     Ok(Exit::Done)
 }

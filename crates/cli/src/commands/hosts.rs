@@ -8,7 +8,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{DIM, Out, Table, note, plain, styled};
 use crate::terminal::pace_text::{rate, span};
-use fetchwise::pace::{Explained, Level};
+use fetchwise::pace::{PaceExplanation, Level};
 use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
 use fetchwise_serve::json::HostJson;
@@ -33,7 +33,7 @@ pub(crate) struct HostsArgs {
 #[derive(Default)]
 struct Known {
     paused: Option<PausedHost>,
-    pace: Option<Explained>,
+    pace: Option<PaceExplanation>,
 }
 
 /// Runs the command.
@@ -88,8 +88,8 @@ fn table(known: &BTreeMap<String, Known>, now: Timestamp) -> Table {
             cell(pace.map(|pace| pace.parallel.to_string())),
             cell(pace.and_then(|pace| pace.limit).map(rate)),
             cell(pace.and_then(|pace| pace.ceiling).map(|(_, window)| window.to_owned())),
-            cell(pace.and_then(|pace| pace.next_look).map(|(_, next)| rate(next))),
-            cell(pace.and_then(|pace| pace.next_look).map(|(at, _)| span(at.since(now)))),
+            cell(pace.and_then(|pace| pace.next_probe).map(|(_, next)| rate(next))),
+            cell(pace.and_then(|pace| pace.next_probe).map(|(at, _)| span(at.since(now)))),
             cell(of.paused.as_ref().map(|paused| span(paused.paused_until.since(now)))),
         ]);
     }

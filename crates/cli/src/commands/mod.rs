@@ -1,7 +1,8 @@
-//! One file or folder per subcommand: its arguments, its work, and its results.
+//! One file or folder per subcommand: its arguments, its work, and its results. `args` lists the commands.
 //!
 //! Must not know: how the program starts and ends.
 
+pub(crate) mod args;
 pub(crate) mod attempts;
 pub(crate) mod ban_rate;
 pub(crate) mod classify;

@@ -22,9 +22,10 @@ use crate::setup::listen::{Advice, listen, tokens};
 use crate::setup::reload;
 use crate::setup::reload::Reload;
 use crate::setup::server_discovery::ADDRESS_FILE;
-use crate::setup::settings::{Settings, say_torn};
+use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Out, note, plain};
+use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::local_faults::raise_descriptor_limit;
 use fetchwise::journal::{Journal, OnFull};
@@ -132,7 +133,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
         let fleet = super::fleet::join(settings, &args.fleet, &journal, handle.selector()).await?;
         #[cfg(feature = "fleet")]
         let server = match &fleet {
-            Some(fleet) => server.in_fleet(fleet.told()),
+            Some(fleet) => server.in_fleet(fleet.membership()),
             None => server,
         };
         say(out, address)?;
@@ -231,9 +232,9 @@ fn assemble(
     let wishes = Wishes { pace: args.pace.clone(), ..Wishes::default() };
     let (detector, classifier) = detectors(settings)?;
     let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings).on_full(OnFull::Error))?;
-    say_torn(recovery.torn.as_ref());
+    warn_torn_tail(recovery.torn.as_ref());
     let journal = Arc::new(journal);
-    let pace = Pace::new(pace(settings, &wishes)).with_keeper(Box::new(Arc::clone(&journal)));
+    let pace = Pace::new(pace(settings, &wishes)).with_store(Box::new(Arc::clone(&journal)));
     let visits = visits(settings, &wishes);
     let with = |builder: SelectorBuilder| {
         builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)

@@ -19,8 +19,10 @@ use crate::terminal::output::{HEADING, Out, Table, note};
 /// submit the content of each page. The sites count requests, blocks and rendered pages; the ledger tells which pages
 /// are good. Ctrl-C ends the testbed and prints the score.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  fetchwise testbed\n  fetchwise testbed --pages 50 --seed 7 --ledger ledger.json\n  \
-    fetchwise testbed --sites sites.toml        [[site]] kind = \"static\", count = 3, pages = 100")]
+#[command(
+    after_help = "Examples:\n  fetchwise testbed\n  fetchwise testbed --pages 50 --seed 7 --ledger ledger.json\n  \
+    fetchwise testbed --sites sites.toml        [[site]] kind = \"static\", count = 3, pages = 100"
+)]
 pub(crate) struct TestbedArgs {
     /// Read the sites from tables [[site]]: kind, and optionally count and pages [default: 22 sites of all kinds]
     #[arg(long, value_name = "FILE.toml")]

@@ -1,8 +1,7 @@
-//! The syntax of the command line and the parsing of its values.
+//! The global options, and the parsing of values and input lines.
 //!
 //! Must not know: the work of a command.
 
-pub(crate) mod args;
 pub(crate) mod global;
 pub(crate) mod input;
 pub(crate) mod time_arg;

@@ -13,7 +13,7 @@ use super::settings::Settings;
 use crate::terminal::exit::Failure;
 use fetchwise::journal::DEFAULT_SEGMENT_BYTES;
 use fetchwise::journal::maintenance::{
-    BackgroundMaintenance, DEFAULT_COMPACT_THRESHOLD, CompactCause, CompactReport, MaintenanceEvent, MaintenanceOptions,
+    BackgroundMaintenance, CompactCause, CompactReport, DEFAULT_COMPACT_THRESHOLD, MaintenanceEvent, MaintenanceOptions,
 };
 
 /// Background maintenance that is running, and its messages.

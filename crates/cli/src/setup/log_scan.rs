@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::settings::say_torn;
 use crate::terminal::exit::Failure;
+use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::attempt::Attempt;
 use fetchwise::journal::{self, Entry, ReplayReport};
 
@@ -29,7 +29,7 @@ pub(crate) fn attempts(dir: &Path, mut f: impl FnMut(Attempt)) -> Result<ReplayR
     });
     bar.finish_and_clear();
     let replayed = replayed?;
-    say_torn(replayed.torn_tail.as_ref());
+    warn_torn_tail(replayed.torn_tail.as_ref());
     Ok(replayed)
 }
 

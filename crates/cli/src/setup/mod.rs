@@ -6,7 +6,9 @@ pub(crate) mod background_maintenance;
 pub(crate) mod decider;
 pub(crate) mod fetcher_availability;
 pub(crate) mod listen;
+mod log_failure;
 pub(crate) mod log_scan;
+mod open_selector;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
 pub(crate) mod peer_evidence;

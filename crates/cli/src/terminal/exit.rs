@@ -3,10 +3,8 @@
 use std::fmt;
 use std::io;
 
-use crate::setup::server_discovery::server_of;
 use crate::terminal::interruptible_writer;
 use fetchwise::config::ConfigError;
-use fetchwise::journal::{JournalError, LogError};
 use fetchwise::store::warc::WarcError;
 
 /// Exit codes.
@@ -42,7 +40,6 @@ impl Failure {
     }
 
     /// Returns a refusal: going on could damage something.
-    #[cfg(feature = "fleet")]
     pub(crate) fn refused(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Refused, message: message.to_string(), advice: None }
     }
@@ -96,52 +93,16 @@ impl From<ConfigError> for Failure {
     }
 }
 
-impl From<JournalError> for Failure {
-    fn from(error: JournalError) -> Self {
-        let exit = if error.is_refusal() { Exit::Refused } else { Exit::Failed };
-        let advice = match &error {
-            JournalError::Log(LogError::Locked { dir, .. }) => {
-                let failure = Self { exit, message: error.to_string(), advice: None };
-                return failure.advise(match server_of(dir) {
-                    Some(server) => format!(
-                        "end the server at {}, which seems to use it, or choose another --data-dir; \
-                         commands that only read still work",
-                        server.escape_debug()
-                    ),
-                    None => "wait until the other fetchwise process ends, or choose another --data-dir".to_owned(),
-                });
-            }
-            JournalError::Log(LogError::Corrupt { .. }) => Some(
-                "nothing was changed: restore the damaged file from a backup, or keep the intact part with \
-                 repair --salvage",
-            ),
-            JournalError::ClockJump { .. } => {
-                Some("nothing was changed: if the clock is right, confirm it with --trust-clock")
-            }
-            JournalError::Log(LogError::NewerFormat { .. } | LogError::FingerprintMismatch { .. })
-            | JournalError::Record { .. }
-            | JournalError::Snapshot { .. } => {
-                Some("nothing was changed: use the fetchwise version that wrote it, or a newer one")
-            }
-            JournalError::Log(LogError::ReadOnly { .. }) => {
-                Some("make the directory writable, or choose another one with --data-dir")
-            }
-            JournalError::Log(LogError::StorageFull { .. }) => Some("free space on that file system and try again"),
-            _ => None,
-        };
-        Self { exit, message: error.to_string(), advice: advice.map(str::to_owned) }
-    }
-}
-
 impl From<WarcError> for Failure {
     fn from(error: WarcError) -> Self {
         let (exit, advice) = match &error {
             WarcError::Busy { .. } => {
                 (Exit::Refused, Some("wait until the other process ends, or choose another archive with --warc"))
             }
-            WarcError::Damaged { .. } => {
-                (Exit::Refused, Some("nothing was changed: move the archive away, or choose another archive with --warc"))
-            }
+            WarcError::Damaged { .. } => (
+                Exit::Refused,
+                Some("nothing was changed: move the archive away, or choose another archive with --warc"),
+            ),
             _ => (Exit::Failed, None),
         };
         Self { exit, message: error.to_string(), advice: advice.map(str::to_owned) }

@@ -7,3 +7,4 @@ pub(crate) mod interruptible_writer;
 pub(crate) mod output;
 pub(crate) mod pace_text;
 pub(crate) mod progress;
+pub(crate) mod warnings;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fetchwise::pace::{Admit, Response, Cost, Done, Signal, Level, Pace, PaceSettings, Permit, Scope, DoubtVerdict};
+use fetchwise::pace::{Admit, Response, Cost, ResponseEffect, Signal, Level, Pace, PaceSettings, Permit, Scope, DoubtVerdict};
 use fetchwise::registry::FetcherId;
 use fetchwise::time::Timestamp;
 
@@ -96,7 +96,7 @@ impl Pacer for Learned {
             Status::Ok => Signal::Content,
             Status::Limited => Signal::Limited,
             Status::Unavailable => Signal::Unavailable,
-            Status::Wall | Status::Forbidden => Signal::Wall,
+            Status::Wall | Status::Forbidden => Signal::Block,
             Status::Error => Signal::ServerError,
             Status::Timeout => Signal::Broken,
         };
@@ -108,9 +108,9 @@ impl Pacer for Learned {
         let Some(permit) = token.0 else { return Then::Again };
         let done = self.pace.record_response(permit, &answer, time(now));
         match (done, heard) {
-            (Done::Doubt { doubt, .. }, _) => Then::Doubted(doubt),
+            (ResponseEffect::Doubt { doubt, .. }, _) => Then::Doubted(doubt),
             // A wall that no event and no hold explains is the page's: another fetcher would try it now.
-            (Done::Nothing, Signal::Wall) if self.pace.hold(self.scope(host), time(now)).is_none() => Then::GivenUp,
+            (ResponseEffect::Nothing, Signal::Block) if self.pace.hold(self.scope(host), time(now)).is_none() => Then::GivenUp,
             _ => Then::Again,
         }
     }

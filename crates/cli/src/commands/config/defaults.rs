@@ -13,7 +13,7 @@ use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::BrowserOptions;
 use fetchwise::fetch::http::DEFAULT_USER_AGENT;
 use fetchwise::journal::maintenance::{DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS};
-use fetchwise::journal::{Durability, DEFAULT_SEGMENT_BYTES};
+use fetchwise::journal::{DEFAULT_SEGMENT_BYTES, Durability};
 use fetchwise::pace::PaceSettings;
 use fetchwise::policy;
 use fetchwise::robots::DEFAULT_AGENT;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use fetchwise::decision::Source;
-use fetchwise::pace::Explained;
+use fetchwise::pace::PaceExplanation;
 use fetchwise::pipeline::Report;
 use fetchwise_testsite::demo_sites::DemoSite;
 
@@ -129,7 +129,7 @@ pub(super) struct Crawled {
 pub(super) struct Mill {
     pub(super) pages: u64,
     pub(super) refused: u64,
-    pub(super) pace: Option<Explained>,
+    pub(super) pace: Option<PaceExplanation>,
     /// The pace, second by second.
     pub(super) rates: VecDeque<f64>,
 }
@@ -199,14 +199,14 @@ impl Story {
     }
 
     /// Records the pace of the mill, once per second.
-    pub(super) fn second(&mut self, pace: Option<Explained>) {
+    pub(super) fn second(&mut self, pace: Option<PaceExplanation>) {
         let rate = match &pace {
             Some(pace) if pace.hold_until.is_some_and(|until| until > pace.now) => 0.0,
             Some(pace) => pace.rate,
             None => return,
         };
-        let before = self.mill.pace.as_ref().and_then(|pace| pace.event);
-        let event = pace.as_ref().and_then(|pace| pace.event);
+        let before = self.mill.pace.as_ref().and_then(|pace| pace.last_limit_hit);
+        let event = pace.as_ref().and_then(|pace| pace.last_limit_hit);
         if event.is_some() && event != before {
             let ceiling = pace.as_ref().and_then(|pace| pace.ceiling);
             self.tell(match ceiling {

@@ -14,9 +14,10 @@ use crate::setup::decider::candidate;
 use crate::setup::fetcher_availability::Available;
 use crate::setup::reload;
 use crate::setup::reload::Reload;
-use crate::setup::settings::{Settings, say_torn};
+use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::note;
+use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::config::DurabilityName;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::Limits;
@@ -69,9 +70,9 @@ impl Crawler {
         let guard = guard(settings, wishes)?;
         let available = Available::find(settings, &wishes.browser)?;
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
-        say_torn(recovery.torn.as_ref());
+        warn_torn_tail(recovery.torn.as_ref());
         let journal = Arc::new(journal);
-        let pace = Pace::new(pace(settings, wishes)).with_keeper(Box::new(Arc::clone(&journal)));
+        let pace = Pace::new(pace(settings, wishes)).with_store(Box::new(Arc::clone(&journal)));
         let with = |builder: SelectorBuilder| {
             builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
         };

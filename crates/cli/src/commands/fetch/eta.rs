@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::terminal::output::plain;
 use crate::terminal::pace_text::{rate, span};
-use fetchwise::pace::{Explained, Pace};
+use fetchwise::pace::{PaceExplanation, Pace};
 use fetchwise::time::Timestamp;
 
 /// The number of hosts included, those with the most links first; more would take too long.
@@ -16,7 +16,7 @@ const MAX_HOSTS: usize = 256;
 struct Waiting {
     name: String,
     links: usize,
-    pace: Explained,
+    pace: PaceExplanation,
     left: Duration,
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
         #[cfg(feature = "fleet")]
         let fleet = fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector).await?;
         #[cfg(feature = "fleet")]
-        let told = fleet.as_ref().map(|fleet| fleet.told());
+        let told = fleet.as_ref().map(|fleet| fleet.membership());
         #[cfg(not(feature = "fleet"))]
         let told = None;
         let metrics = metrics.map(|metrics| metrics.begin(&crawler, total, told)).transpose()?;

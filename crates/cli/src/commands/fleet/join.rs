@@ -163,7 +163,7 @@ pub(super) async fn connect(nats: NatsSettings, is_required: bool) -> Result<Arc
 
 impl Joined {
     /// Returns the view of the fleet for a server.
-    pub(crate) fn told(&self) -> Arc<dyn Membership> {
+    pub(crate) fn membership(&self) -> Arc<dyn Membership> {
         let hosts = self.hosts.as_ref().map(Arc::downgrade).unwrap_or_default();
         Arc::new(Told { fleet: Arc::downgrade(&self.fleet), hosts, transport: Arc::clone(&self.transport) })
     }

@@ -41,9 +41,9 @@ impl Membership for Told {
 
     fn forget(&self, domain: String, until: Timestamp) -> Answer<Result<(), String>> {
         let transport = Arc::clone(&self.transport);
-        Box::pin(
-            async move { notify_forgotten(&*transport, &domain, until).await.map_err(|error| plain(&error.to_string())) },
-        )
+        Box::pin(async move {
+            notify_forgotten(&*transport, &domain, until).await.map_err(|error| plain(&error.to_string()))
+        })
     }
 }
 

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::ImportArgs;
-use crate::setup::settings::{Settings, say_torn};
+use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
+use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::journal::{Journal, JournalOptions, OpenCheck};
 
 /// A data directory, open for writing.
@@ -25,7 +26,7 @@ impl Directory {
         let dir = settings.data_dir()?;
         // The later scan of all ids reads everything, so the open need not.
         let (journal, recovery) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
-        say_torn(recovery.torn.as_ref());
+        warn_torn_tail(recovery.torn.as_ref());
         let journal = Arc::new(journal);
         #[cfg(feature = "fleet")]
         let part = crate::commands::fleet::part(settings, &args.fleet, &journal)?;

@@ -6,10 +6,11 @@ use clap::Subcommand;
 use indicatif::HumanBytes;
 use serde::Serialize;
 
-use crate::setup::settings::{Settings, say_torn};
+use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{ERROR, Out, plain, styled};
 use crate::terminal::progress::ByteBar;
+use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::Phase;
 use fetchwise::journal::{Damage, Progress};
@@ -35,7 +36,7 @@ pub(crate) fn run(command: &MaintainCommand, settings: &Settings, out: &mut Out)
     // Reported before a command repairs it. `verify` reports it itself.
     if !matches!(command, MaintainCommand::Verify(_)) {
         let torn = maintenance::torn_tail(&settings.existing_dir()?).ok().flatten();
-        say_torn(torn.as_ref());
+        warn_torn_tail(torn.as_ref());
     }
     match command {
         MaintainCommand::Snapshot(args) => snapshot::run(args, settings, out),

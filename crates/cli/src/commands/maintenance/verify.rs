@@ -4,9 +4,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{DamageJson, bar, bytes, damage_json, show_damage};
-use crate::setup::settings::{Settings, say_torn};
+use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, ERROR, Out, note, styled};
+use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::{RefoldReport, VerificationReport};
 
@@ -38,7 +39,7 @@ struct VerifyJson<'a> {
 /// Runs the command.
 pub(crate) fn run(_: &VerifyArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let found = maintenance::verify(&settings.existing_dir()?, &mut bar())?;
-    say_torn(found.log.log.torn.as_ref());
+    warn_torn_tail(found.log.log.torn.as_ref());
     let damage: Vec<_> = found.log.log.damage.iter().chain(&found.log.snapshot_damage).cloned().collect();
     let rejected = &found.log.snapshots_rejected;
     let (refold, records, difference) = match &found.refold {

@@ -1,0 +1,207 @@
+//! The program under attack: readers that stall, disks that fill up, browsers that do not start, files in the way. The servers,
+//! pages and children that mean harm are in the library's `tests/hostile/`.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use fetchwise_testsite::origin::{Origin, Site};
+
+
+use crate::small_disk::Small;
+use crate::support::{PATIENCE, Place, lines, wait_for};
+
+const HOST: &str = "127.0.0.1";
+const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
+
+fn terminate(child: &Child) {
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+}
+
+/// The end of a process, which has to come within `time`; else it is killed.
+fn end_within(child: &mut Child, time: Duration) -> Option<ExitStatus> {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    None
+}
+
+/// A run whose results and messages nobody reads, stuck with the results.
+fn stalled(place: &Place, input: &str) -> Child {
+    let args = [&["fetch", "--json", "--input", input, "--out", "pages", "--concurrency", "4"][..], &PLAIN].concat();
+    let child = place.spawn(&args);
+    let size = || {
+        place.path("pages").read_dir().map_or(0, |hosts| {
+            hosts.flatten().map(|host| host.path().read_dir().map_or(0, Iterator::count)).sum::<usize>()
+        })
+    };
+    // It stands still once the pipe is full, long before the end.
+    let (begun, mut before) = (Instant::now(), (0, Instant::now()));
+    while before.1.elapsed() < Duration::from_secs(2) || before.0 == 0 && begun.elapsed() < PATIENCE {
+        let now = size();
+        if now != before.0 {
+            before = (now, Instant::now());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!((1..2000).contains(&before.0), "{} pages came: it is not stuck", before.0);
+    child
+}
+
+#[test]
+fn a_reader_that_stalls_does_not_keep_a_run_from_being_stopped() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    // Long enough that not all results fit into a pipe.
+    let urls: String = (0..2000).map(|n| origin.url(HOST, &format!("/articles/{n}?{}\n", "x".repeat(300)))).collect();
+    let input = place.write("urls.txt", urls);
+
+    let mut child = stalled(&place, &input);
+    terminate(&child);
+    let ended = end_within(&mut child, Duration::from_secs(12)).expect("one SIGTERM is five seconds at most");
+    assert_eq!(ended.code(), Some(1));
+
+    let mut child = stalled(&place, &input);
+    terminate(&child);
+    std::thread::sleep(Duration::from_millis(300));
+    terminate(&child);
+    let ended = end_within(&mut child, Duration::from_secs(5)).expect("two SIGTERMs end it at once");
+    assert_eq!(ended.code(), Some(1));
+
+    // Nothing that nobody read is lost: the same command brings the rest.
+    let args = [&["fetch", "--json", "--input", &input, "--out", "pages", "--concurrency", "4"][..], &PLAIN].concat();
+    let last = place.run(&args);
+    assert_eq!(last.code, 0, "{}", last.stderr);
+    let pages = place.path("pages").join(HOST);
+    assert_eq!(fs::read_dir(pages).unwrap().count(), 2000);
+}
+
+#[test]
+fn pages_for_which_there_was_no_room_are_fetched_when_there_is() {
+    let place = Place::new();
+    let Some(_small) = Small::mount(&place.path("small"), "1m") else {
+        println!("SKIPPED a full output disk: this machine does not let us mount");
+        return;
+    };
+    let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(20)))]).unwrap();
+    let urls: String = (0..60).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect();
+    let input = place.write("urls.txt", urls);
+    let args =
+        [&["fetch", "--json", "--input", &input, "--out", "small/pages", "--concurrency", "2"][..], &PLAIN].concat();
+    fs::create_dir_all(place.path("small/pages")).unwrap();
+    let filler = place.path("small/filler");
+    let mut full = OpenOptions::new().append(true).create(true).open(&filler).unwrap();
+    for size in [64 << 10, 4096, 64, 1] {
+        while full.write_all(&vec![1; size]).is_ok() {}
+    }
+    let mut child = place.spawn(&args);
+    let results = lines(child.stdout.take().unwrap());
+    for _ in 0..10 {
+        wait_for(&results, "store_error");
+    }
+    terminate(&child);
+    assert_eq!(end_within(&mut child, Duration::from_secs(12)).unwrap().code(), Some(1));
+
+    drop(full);
+    fs::remove_file(filler).unwrap();
+    let again = place.run(&args);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    let stored = fs::read_dir(place.path("small/pages").join(HOST)).unwrap().count();
+    assert_eq!(stored, 60, "every page is there: {}", again.stderr);
+}
+
+#[test]
+fn a_browser_that_does_not_start_is_said_once() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let broken = place.path("chromium");
+    fs::write(&broken, "#!/bin/sh\necho 'libfoo.so: cannot open shared object file' >&2\nexit 127\n").unwrap();
+    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
+    let urls: String = (0..5).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
+    let input = place.write("urls.txt", urls);
+    let ran = place.run(&[
+        "fetch",
+        "--json",
+        "--input",
+        &input,
+        "--allow-network",
+        "127.0.0.0/8",
+        "--fetcher",
+        "playwright",
+        "--concurrency",
+        "1",
+        "--chromium",
+        broken.to_str().unwrap(),
+    ]);
+    assert_eq!(ran.stderr.matches("the browser does not start").count(), 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("libfoo.so"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_is_in_the_way_is_said_with_the_option_that_leads_there() {
+    let place = Place::new();
+    place.write("pages", "a file");
+    for (option, path) in [("--out", "pages"), ("--out", "pages/below"), ("--warc", "pages/below/x.warc")] {
+        let ran = place.run(&[&["fetch", "http://127.0.0.1:9/", option, path][..], &PLAIN].concat());
+        assert_eq!(ran.code, 1, "{}", ran.stderr);
+        assert!(ran.stderr.contains(option) && ran.stderr.contains("a file has this name"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn cells_that_a_spreadsheet_would_run_are_defused() {
+    let place = Place::new();
+    let attempt = |link: &str| {
+        serde_json::json!({"url": "http://e.org/", "fetcher": "playwright", "success": true, "link": link,
+            "attempted_at": "2026-01-31T12:00:00Z"})
+    };
+    place.import([attempt("=cmd|' /C calc'!A0"), attempt("@SUM(1)"), attempt("+1"), attempt("-1"), attempt("plain")]);
+    let ran = place.run(&["export", "--format", "csv"]);
+    let mut reader = csv::Reader::from_reader(ran.stdout.as_bytes());
+    let links: Vec<String> = reader.records().map(|record| record.unwrap()[1].to_owned()).collect();
+    assert_eq!(links, ["'=cmd|' /C calc'!A0", "'@SUM(1)", "'+1", "'-1", "plain"]);
+    let exact = place.run(&["export"]).json();
+    assert_eq!(exact[0]["link"], "=cmd|' /C calc'!A0", "JSON lines are for programs");
+}
+
+#[test]
+fn settings_that_cannot_work_are_errors_in_plain_words() {
+    let place = Place::new();
+    for (text, part) in [
+        ("[browser]\ntabs = 0", "browser.tabs is 0"),
+        ("[log]\nsegment_bytes = 1", "log.segment_bytes is 1"),
+        ("max_keys = 0", "max_keys is 0"),
+        ("[http]\ntimeout_s = -1.0", "line 2: invalid time -1.0:"),
+        ("[[fetcher]]\nname = 'x'\ncost = -1.0", "cost is -1.0"),
+        ("[http]\nca_file = 'missing.pem'", "missing.pem"),
+    ] {
+        let config = place.write("c.toml", text);
+        let ran = place.run(&["fetch", "--config", &config, "http://127.0.0.1:9/", "--no-browser"]);
+        assert_eq!(ran.code, 2, "{text}: {}", ran.stderr);
+        assert!(ran.stderr.contains(part) && !ran.stderr.contains("Some("), "{}", ran.stderr);
+    }
+    let ran = place.run(&["fetch", "--ca-file", "missing.pem", "http://127.0.0.1:9/", "--no-browser"]);
+    assert!(ran.code == 2 && ran.stderr.contains("missing.pem"), "{}", ran.stderr);
+}
+
+#[test]
+fn blank_lines_are_imported_as_fast_as_they_are_read() {
+    let place = Place::new();
+    let input = place.write("blank.jsonl", vec![b'\n'; 5_000_000]);
+    let begun = Instant::now();
+    let fetched = place.command(&["fetch", "--input", &input, "--no-browser"]).stdin(Stdio::null()).output().unwrap();
+    let reading = begun.elapsed();
+    assert!(fetched.status.success());
+    let begun = Instant::now();
+    assert_eq!(place.run(&["import", &input]).code, 0);
+    let importing = begun.elapsed();
+    assert!(importing < 3 * reading + Duration::from_secs(2), "{importing:?} against {reading:?}");
+}

@@ -1,0 +1,28 @@
+//! The program as its users meet it: exit codes, fields, messages, and the server's contract.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod acceptance;
+mod analytics;
+mod attempt_queries;
+mod classify;
+mod config;
+mod crawl_metrics;
+mod fetch;
+mod full_disk;
+#[cfg(unix)]
+mod hostile;
+mod log_export;
+mod maintenance;
+mod migrating;
+mod pocketbase;
+mod rollout;
+mod select_and_explain;
+mod testbed;
+mod third_party_fetchers;
+#[cfg(feature = "otlp")]
+mod otlp;
+mod serve;
+#[path = "../common/small_disk.rs"]
+mod small_disk;
+#[path = "../common/support.rs"]
+mod support;

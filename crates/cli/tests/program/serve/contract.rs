@@ -1,0 +1,206 @@
+//! Answers have the fields that the commands' `--json` has, and say the same.
+
+use serde_json::{Value, json};
+
+use super::server::{Server, attempt, lines};
+
+fn taught() -> Server {
+    let server = Server::start(&[]);
+    let mut all: Vec<Value> =
+        (0..12).map(|n| attempt(&format!("https://e.org/docs/{n}"), "playwright", true)).collect();
+    all.extend((0..12).map(|n| {
+        let mut one = attempt(&format!("https://e.org/docs/{n}"), "direct_access", false);
+        if n > 0 {
+            one["error_type"] = json!("wrong_tool");
+        }
+        one
+    }));
+    all.extend((0..3).map(|n| attempt(&format!("https://other.net/{n}.pdf"), "direct_access", true)));
+    assert_eq!(server.ask("POST", "/v1/attempts", &lines(&all)).of(200)["accepted"], 27);
+    server
+}
+
+#[test]
+fn select_answers_as_the_command_does_and_in_order() {
+    let server = taught();
+    let urls = ["https://e.org/docs/99", "https://new.example/", "https://other.net/x.pdf"];
+    let answers = server.post("/v1/select", &json!({ "urls": urls })).of(200);
+    let beside = server.beside(&[&["select"], &urls[..]].concat());
+    assert_eq!(answers.as_array().unwrap().len(), 3);
+    for ((answer, beside), url) in answers.as_array().unwrap().iter().zip(&beside).zip(urls) {
+        assert_eq!(answer["url"], url);
+        for field in ["decision", "fetcher", "mode", "rule", "paused_until", "shadow_fetcher", "unavailable_fetcher"] {
+            assert_eq!(answer[field], beside[field], "{url}: {field}");
+        }
+        let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(answer), keys(beside));
+    }
+    assert_eq!(answers[0]["fetcher"], "playwright");
+}
+
+#[test]
+fn a_url_of_many_that_is_none_keeps_no_other_from_its_answer() {
+    let server = Server::start(&[]);
+    let asked = json!({ "urls": ["https://e.org/", "nonsense", { "url": "https://f.org/", "tried": ["direct_access"] }, { "url": "https://g.org/", "fetcher": "plawright" }] });
+    let answers = server.post("/v1/select", &asked).of(200);
+    assert_eq!(answers[0]["decision"], "probe");
+    assert_eq!((&answers[1]["success"], &answers[1]["error_type"]), (&json!(false), &json!("invalid_url")));
+    assert_eq!(answers[2]["fetcher"], "playwright");
+    assert_eq!(answers[3]["error_type"], "invalid_value");
+    assert!(answers[3]["error"].as_str().unwrap().contains("did you mean \"playwright\"?"), "{answers}");
+    assert_eq!(server.post("/v1/select", &json!({ "urls": [] })).of(200), json!([]));
+}
+
+#[test]
+fn who_has_few_fetchers_is_given_one_of_them() {
+    let server = taught();
+    let asked = json!({ "urls": ["https://e.org/docs/99"], "fetchers": ["direct_access"] });
+    let answer = &server.post("/v1/select", &asked).of(200)[0];
+    assert_eq!((&answer["fetcher"], &answer["unavailable_fetcher"]), (&json!("direct_access"), &json!("playwright")));
+}
+
+#[test]
+fn a_fetcher_that_somebody_has_used_is_to_be_had() {
+    let server = Server::start(&[]);
+    let url = "https://e.org/a";
+    let select = || server.post("/v1/select", &json!({ "urls": [url], "fetcher": "archive_proxy" })).of(200)[0].clone();
+    assert_eq!(select()["unavailable_fetcher"], "archive_proxy");
+    let told: Vec<Value> = (0..3).map(|n| attempt(&format!("https://e.org/{n}"), "archive_proxy", true)).collect();
+    server.ask("POST", "/v1/attempts", &lines(&told)).of(200);
+    assert_eq!(
+        (select()["fetcher"].clone(), select()["unavailable_fetcher"].clone()),
+        (json!("archive_proxy"), Value::Null)
+    );
+}
+
+#[test]
+fn explain_has_every_field_of_the_command() {
+    let server = taught();
+    let answer = server.get("/v1/explain?url=https%3A%2F%2Fe.org%2Fdocs%2F99").of(200);
+    let beside = server.beside(&["explain", "https://e.org/docs/99"]).remove(0);
+    for (field, value) in beside.as_object().unwrap() {
+        assert!(answer.get(field).is_some(), "{field} is missing");
+        if ["heuristics", "rule_text", "policy", "decision", "fetcher"].contains(&field.as_str()) {
+            assert_eq!(&answer[field], value, "{field}");
+        }
+    }
+    assert_eq!(answer["candidates"].as_array().unwrap().len(), beside["candidates"].as_array().unwrap().len());
+    assert_eq!(server.get("/v1/explain").of(400)["error_type"], "bad_request");
+    assert_eq!(server.get("/v1/explain?url=nonsense").of(422)["error_type"], "invalid_url");
+}
+
+#[test]
+fn figures_are_those_of_the_log() {
+    let server = taught();
+    for by in ["domain", "fetcher", "day", "week"] {
+        let answer = server.get(&format!("/v1/stats?by={by}")).of(200);
+        assert_eq!(answer.as_array().unwrap(), &server.beside(&["stats", "--by", by]), "{by}");
+    }
+    assert_eq!(server.get("/v1/stats").of(200).as_array().unwrap(), &server.beside(&["stats"]));
+    let error = server.get("/v1/stats?by=dommain").of(422)["error"].to_string();
+    assert!(error.contains("domain"), "{error}");
+    let rate = server.get("/v1/ban-rate?domain=www.e.org&days=7").of(200);
+    assert_eq!(rate, server.beside(&["ban-rate", "e.org", "--days", "7"]).remove(0));
+    assert_eq!((&rate["attempts"], &rate["banned"]), (&json!(24), &json!(1)));
+}
+
+#[test]
+fn figures_are_the_same_after_a_restart() {
+    let server = taught();
+    let before = server.get("/v1/stats?by=domain").of(200);
+    let (dir, code, _) = server.end("-TERM");
+    assert_eq!(code, Some(0));
+    let server = Server::start_in(dir, &[], &[]);
+    assert_eq!(server.get("/v1/stats?by=domain").of(200), before);
+}
+
+#[test]
+fn classify_reads_a_body_and_never_a_path() {
+    let server = Server::start(&[]);
+    let page = "<html><title>Just a moment...</title><body>Checking your browser<script src='/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1'></script></body></html>";
+    let given =
+        json!({ "status": 403, "headers": { "Server": "cloudflare", "cf-mitigated": "challenge" }, "body": page });
+    let answer = server.post("/v1/classify", &given).of(200);
+    std::fs::write(server.dir.path().join("page.html"), page).unwrap();
+    let beside = server.beside(&[
+        "classify",
+        "page.html",
+        "--status",
+        "403",
+        "--header",
+        "Server: cloudflare",
+        "--header",
+        "cf-mitigated: challenge",
+    ]);
+    assert_eq!(answer, beside[0]);
+    assert_eq!((&answer["is_blocked"], &answer["error_type"]), (&json!(true), &json!("blocked_captcha")));
+    let coded = json!({ "status": 403, "headers": [["Server", "cloudflare"], ["cf-mitigated", "challenge"]], "body_base64": "PGgxPkhpPC9oMT4=" });
+    assert_eq!(server.post("/v1/classify", &coded).of(200)["is_blocked"], true);
+    let path = json!({ "status": 200, "body_path": "/etc/passwd" });
+    assert_eq!(server.post("/v1/classify", &path).of(422)["error_type"], "invalid_value");
+    assert_eq!(server.post("/v1/classify", &json!({ "body_base64": "%%%" })).of(422)["error_type"], "invalid_value");
+}
+
+#[test]
+fn forgetting_empties_figures_evidence_and_pauses() {
+    let server = taught();
+    let decision =
+        || server.post("/v1/select", &json!({ "urls": ["https://e.org/docs/99"] })).of(200)[0]["decision"].clone();
+    assert_eq!(decision(), "learned");
+    let forgot = server.post("/v1/forget", &json!({ "domain": "www.e.org" })).of(200);
+    assert_eq!((&forgot["domain"], &forgot["attempts"]), (&json!("e.org"), &json!(24)));
+    let rows = server.get("/v1/stats?by=domain").of(200);
+    assert_eq!(rows.as_array().unwrap(), &server.beside(&["stats", "--by", "domain"]));
+    assert_eq!(rows.as_array().unwrap().len(), 1);
+    assert_ne!(decision(), "learned");
+    assert_eq!(server.post("/v1/forget", &json!({})).of(422)["error_type"], "invalid_value");
+    assert_eq!(server.post("/v1/forget", &json!({ "domain": "new.example" })).of(200)["attempts"], 0);
+}
+
+#[test]
+fn blocks_that_are_told_of_pause_their_host_and_a_release_ends_it() {
+    let server = Server::start(&[]);
+    let blocks: Vec<Value> =
+        (0..3).map(|n| attempt(&format!("https://wall.example/{n}"), "direct_access", false)).collect();
+    server.ask("POST", "/v1/attempts", &lines(&blocks)).of(200);
+    let paused = server.get("/v1/hosts?state=paused").of(200);
+    assert_eq!(paused[0]["host"], "wall.example", "{paused}");
+    assert_eq!(paused[0]["paused_until"], server.beside(&["hosts", "--paused"])[0]["paused_until"]);
+    assert_eq!(
+        server.post("/v1/select", &json!({ "urls": ["https://wall.example/9"] })).of(200)[0]["decision"],
+        "paused"
+    );
+    let visit = server.post("/v1/visits", &json!({ "url": "https://wall.example/9" })).of(201);
+    assert_eq!((&visit["step"]["kind"], &visit["step"]["end"]), (&json!("end"), &json!("paused")));
+    assert!(visit["step"]["paused_until"].is_string());
+    let released = server.ask("POST", "/v1/hosts/wall.example/unpause", b"").of(200);
+    assert_eq!((&released["host"], &released["unpaused"]), (&json!("wall.example"), &json!(true)));
+    assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]));
+    assert_eq!(server.ask("POST", "/v1/hosts/wall.example/unpause", b"").of(200)["unpaused"], false);
+    let (dir, ..) = server.end("-KILL");
+    let server = Server::start_in(dir, &[], &[]);
+    assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]), "the release is in the log");
+}
+
+#[test]
+fn the_mode_is_changed_while_it_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("table.csv"), "domain,fetcher\ne.org,playwright\n").unwrap();
+    let server = Server::start_in(dir, &["--router", "table.csv", "--mode", "legacy"], &[]);
+    let select = || server.post("/v1/select", &json!({ "urls": ["https://e.org/a"] })).of(200)[0].clone();
+    assert_eq!((select()["decision"].clone(), select()["mode"].clone()), (json!("hard_coded"), json!("legacy")));
+    assert_eq!(server.get("/v1/mode").of(200)["routes"], 1);
+    assert_eq!(server.post("/v1/mode", &json!({ "mode": "learning" })).of(200)["mode"], "learning");
+    assert_eq!(select()["decision"], "probe");
+    assert!(server.post("/v1/mode", &json!({ "mode": "lerning" })).of(422)["error"].to_string().contains("learning"));
+    assert_eq!(server.post("/v1/mode", &json!({})).of(422)["error_type"], "invalid_value");
+}
+
+#[test]
+fn what_there_is_not_is_said() {
+    let server = Server::start(&[]);
+    assert_eq!(server.get("/v1/nothing").of(404)["error_type"], "no_such_route");
+    assert_eq!(server.get("/v1/select").of(405)["error_type"], "method_not_allowed");
+    assert_eq!(server.get("/healthz").of(200)["status"], "ok");
+    assert_eq!(server.get("/readyz").of(200)["ready"], true);
+}

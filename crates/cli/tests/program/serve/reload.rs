@@ -1,0 +1,150 @@
+//! SIGHUP has a server read mode, table and rules again: all of it or nothing, while it answers, and no request is dropped.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+
+use super::server::{Server, ask_at};
+
+const PAGE: &str = "<html><body><script>house_of_walls()</script><p>nothing else</p></body></html>";
+
+struct Files {
+    dir: std::path::PathBuf,
+}
+
+impl Files {
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.dir.join(name), text).unwrap();
+    }
+
+    fn config(&self, text: &str) {
+        self.write("c.toml", &format!("router = 'routes.csv'\nrules = 'rules.toml'\n{text}\n"));
+    }
+
+    fn rules(&self, vendor: &str) {
+        let rule = format!(
+            "[[rule]]\nid = 'house'\nvendor = '{vendor}'\ngrade = 'strong'\nfind = ['house_of_walls(']\nnote = 'made up'\n"
+        );
+        self.write("rules.toml", &rule);
+    }
+}
+
+fn begin() -> (Server, Files) {
+    let dir = tempfile::tempdir().unwrap();
+    let files = Files { dir: dir.path().to_owned() };
+    files.config("mode = 'legacy'");
+    files.rules("first");
+    files.write("routes.csv", "domain,fetcher\ne.org,playwright\n");
+    (Server::start_in(dir, &["--config", "c.toml", "--pace", "off"], &[]), files)
+}
+
+/// Who serves e.org, in which mode, and whose wall the page is.
+fn in_force(server: &Server) -> [Value; 4] {
+    let chosen = &server.post("/v1/select", &json!({ "urls": ["https://e.org/a"] })).of(200)[0];
+    let judged = server.post("/v1/classify", &json!({ "status": 200, "body": PAGE })).of(200);
+    let mode = server.get("/v1/mode").of(200);
+    [chosen["fetcher"].clone(), chosen["mode"].clone(), judged["vendor"].clone(), mode["routes"].clone()]
+}
+
+#[test]
+fn what_is_good_is_in_force_and_what_is_not_changes_nothing() {
+    let (server, files) = begin();
+    assert_eq!(in_force(&server), [json!("playwright"), json!("legacy"), json!("first"), json!(1)]);
+    files.config("mode = 'shadow'");
+    files.rules("second");
+    files.write("routes.csv", "domain,fetcher\ne.org,playwright_stealth\nf.org,playwright\n");
+    let said = server.hang_up("mode shadow; 2 routes");
+    assert!(said.contains("reloaded c.toml, routes.csv, rules.toml"), "{said}");
+    let good = [json!("playwright_stealth"), json!("shadow"), json!("second"), json!(2)];
+    assert_eq!(in_force(&server), good);
+    // A visit's reports are read by the same rules.
+    let begun = server.post("/v1/visits", &json!({ "url": "https://e.org/b" })).of(201);
+    let path = format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap());
+    server.post(&path, &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": PAGE })).of(200);
+    let blocked = server.beside(&["export"]).remove(0);
+    assert!(blocked["heuristics"].to_string().contains("second"), "{blocked}");
+
+    // Each of them has something that could be put in force, and none of it is.
+    files.rules("third");
+    files.config("mode = 'splat'");
+    server.hang_up("stay as they are: c.toml");
+    assert_eq!(in_force(&server), good);
+    files.config("mode = 'learning'\nsplit_shar = 1");
+    server.hang_up("did you mean `split_share`?");
+    assert_eq!(in_force(&server), good);
+    files.config("mode = 'learning'");
+    files.write("routes.csv", "domain,fetcher\ne.org,nobody\n");
+    server.hang_up("unknown fetcher \"nobody\"");
+    assert_eq!(in_force(&server), good);
+    files.write("routes.csv", "domain,fetcher\ne.org,playwright\n");
+    files.write("rules.toml", "[[rule]]\nid = 7\n");
+    server.hang_up("stay as they are: rules.toml");
+    assert_eq!(in_force(&server), good);
+    std::fs::remove_file(files.dir.join("rules.toml")).unwrap();
+    server.hang_up("stay as they are");
+    assert_eq!(in_force(&server), good);
+
+    files.rules("third");
+    server.hang_up("mode learning; 1 routes");
+    let [_, mode, vendor, routes] = in_force(&server);
+    assert_eq!([mode, vendor, routes], [json!("learning"), json!("third"), json!(1)]);
+}
+
+/// A decision, and a visit to its end. Every request is answered, and none is refused.
+fn one_of_each(address: SocketAddr, client: u32, n: u64) {
+    let ask = |path: &str, body: Value, status| {
+        ask_at(address, None, "POST", path, body.to_string().as_bytes()).unwrap().of(status)
+    };
+    let asked = json!({ "urls": [format!("https://e.org/{client}/{n}"), "https://f.org/"] });
+    let chosen = ask("/v1/select", asked, 200);
+    // In mode `legacy` nobody is there for f.org.
+    assert!(chosen[0]["fetcher"].is_string(), "{chosen}");
+    let begun = ask("/v1/visits", json!({ "url": format!("https://e.org/{client}/{n}") }), 201);
+    let (mut step, path) = (begun["step"].clone(), format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap()));
+    while step["kind"] == "fetch" {
+        step = ask(&path, json!({ "outcome": "content", "status": 200 }), 200)["step"].clone();
+    }
+    assert!(step["end"] == "delivered" || step["kind"] == "wait", "{step}");
+}
+
+#[test]
+fn reloads_under_load_drop_no_request() {
+    let (server, files) = begin();
+    let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+    let address = server.address;
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..3)
+            .map(|client| {
+                let (stop, answered) = (&stop, &answered);
+                scope.spawn(move || {
+                    for n in 0.. {
+                        if stop.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        one_of_each(address, client, n);
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        for turn in 0..12 {
+            let before = answered.load(Ordering::Relaxed);
+            let (text, words) = match turn % 4 {
+                0 => ("mode = 'shadow'", ": mode shadow"),
+                1 => ("mode = 'split'\nsplit_share = 0.5", ": mode split"),
+                2 => ("mode = 'nonsense'", "stay as they are"),
+                _ => ("mode = 'legacy'", ": mode legacy"),
+            };
+            files.config(text);
+            files.rules(if turn % 2 == 0 { "even" } else { "odd" });
+            server.hang_up(words);
+            while answered.load(Ordering::Relaxed) < before + 3 && !clients.iter().any(|client| client.is_finished()) {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let visits = answered.load(Ordering::Relaxed);
+    assert!(server.beside(&["export"]).len() as u64 >= visits / 2, "visits have left attempts");
+}

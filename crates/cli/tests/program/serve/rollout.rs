@@ -1,0 +1,109 @@
+//! A rollout under the server: the guard compares the arms of visits that come over HTTP, takes a worse one out of service loudly, stays
+//! so over a restart, and hears an operator's word.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::server::Server;
+
+const HOSTS: usize = 40;
+/// One attempt a URL, and learning always has another look at what is cheap: so it cannot learn how bad that is.
+const CONFIG: &str = "mode = 'split'\nsplit_share = 0.5\nrouter = 'routes.csv'\n\
+    [scoring]\nmax_attempts = 1\nexplore_rate = 1.0\nmax_explore_rate = 1.0\n\
+    [rollout]\nmin_pages = 20\nmin_hosts = 5\n\
+    [[fetcher]]\nname = 'direct_access'\n\
+    [[fetcher]]\nname = 'cheap'\nclass = 'plain'\ncost = 0.1\nprior = 0.99\ncommand = ['cat']\n";
+
+fn place() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut table = "domain,fetcher\n".to_owned();
+    (0..HOSTS).for_each(|n| writeln!(table, "h{n}.example,direct_access").unwrap());
+    std::fs::write(dir.path().join("routes.csv"), table).unwrap();
+    std::fs::write(dir.path().join("c.toml"), CONFIG).unwrap();
+    dir
+}
+
+fn start(dir: tempfile::TempDir) -> Server {
+    Server::start_in(dir, &["--config", "c.toml", "--pace", "off"], &[])
+}
+
+/// A crawler whose fetcher `cheap` brings nothing: a page of each host. Returns who was asked.
+fn round(server: &Server, page: usize) -> Vec<Value> {
+    let wishes: Vec<Value> = (0..HOSTS).map(|n| json!({ "url": format!("https://h{n}.example/{page}") })).collect();
+    let begun = server.post("/v1/visits", &json!(wishes)).of(200);
+    let begun = begun.as_array().unwrap().clone();
+    let mut steps = begun.clone();
+    // What may pass is asked for once more.
+    while steps.iter().any(|of| of["step"]["kind"] != "end") {
+        let under_way = steps.iter().filter(|of| of["step"]["kind"] != "end");
+        let reports: Vec<Value> = under_way
+            .map(|of| {
+                assert_eq!(of["step"]["kind"], "fetch", "{of}");
+                let outcome = if of["step"]["fetcher"] == "cheap" { "server_error" } else { "content" };
+                json!({ "visit": of["visit"], "outcome": outcome })
+            })
+            .collect();
+        steps = server.post("/v1/visits/report", &json!(reports)).of(200).as_array().unwrap().clone();
+    }
+    begun.iter().map(|of| of["step"]["decision"].clone()).collect()
+}
+
+fn out_of_service(server: &Server) -> bool {
+    server.stderr().contains("FELL BACK TO THE ROUTER TABLE")
+}
+
+#[test]
+fn a_worse_arm_falls_back_over_http_loudly_and_comes_back_by_an_operators_word() {
+    let server = start(place());
+    let by_table = |server: &Server, page| round(server, page).iter().all(|of| of["decision"] == "hard_coded");
+    assert!(!by_table(&server, 0), "learning serves half of the hosts");
+    let mut page = 1;
+    while !out_of_service(&server) {
+        assert!(page < 200, "it never falls back: {}", server.get("/v1/rollout").body);
+        round(&server, page);
+        page += 1;
+        // The guard looks about once a second.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert!(by_table(&server, page), "the table serves everything from then on");
+    let mode = server.get("/v1/mode").of(200);
+    assert!(mode.to_string().contains("learning"), "{mode}");
+    let found = server.beside(&["rollout", "--config", "c.toml"]).remove(0);
+    assert_eq!((&found["fallen_back"]["from"], &found["last_look"]["is_worse"]), (&json!("split"), &json!(true)));
+
+    let (dir, code, _) = server.end("-TERM");
+    assert_eq!(code, Some(0));
+    let server = start(dir);
+    server.wait_for("learning is out of service since", 0);
+    assert!(by_table(&server, page + 1), "and after a restart");
+    let from = server.stderr().len();
+    assert_eq!(server.beside(&["rollout", "--resume"])[0]["resumed"], true);
+    server.wait_for("learning is back in service", from);
+    assert!(!by_table(&server, page + 2), "until somebody says otherwise");
+}
+
+#[test]
+fn the_api_puts_a_fallen_arm_back() {
+    let server = start(place());
+    for page in 0.. {
+        if out_of_service(&server) {
+            break;
+        }
+        assert!(page < 200);
+        round(&server, page);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let resumed = server.post("/v1/mode", &json!({ "mode": "split", "split_share": 0.5, "resume": true })).of(200);
+    assert_eq!(resumed["mode"], "split", "{resumed}");
+    assert!(resumed["fallen_back"].is_null(), "{resumed}");
+    let is_back = |page| round(&server, page).iter().any(|of| of["decision"] != "hard_coded");
+    assert!(is_back(1000));
+    // The guard, which had taken it out of service, has looked again since, and so has a restart.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    assert!(is_back(1001), "{}", server.stderr());
+    let (dir, ..) = server.end("-TERM");
+    let server = start(dir);
+    assert!(!server.stderr().contains("out of service"), "{}", server.stderr());
+    assert!(server.get("/v1/mode").of(200)["fallen_back"].is_null());
+}

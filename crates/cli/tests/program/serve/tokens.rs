@@ -1,0 +1,90 @@
+//! Who may come in.
+
+use serde_json::json;
+
+use super::server::{Server, ask_at, program};
+
+#[test]
+fn with_a_token_nobody_else_comes_in() {
+    let server = Server::start_in(
+        tempfile::tempdir().unwrap(),
+        &[],
+        &[("FETCHWISE_TOKEN", "a-long-secret-of-ours other-secret-of-ours")],
+    );
+    let ask = |token, path| ask_at(server.address, token, "GET", path, b"").unwrap();
+    for (token, status) in
+        [(None, 401), (Some("wrong"), 401), (Some("a-long-secret-of-our"), 401), (Some("other-secret-of-ours"), 200)]
+    {
+        assert_eq!(ask(token, "/v1/stats").status, status, "{token:?}");
+    }
+    let refused = ask(None, "/v1/mode");
+    assert_eq!(refused.json()["error_type"], "unauthorized");
+    assert!(refused.head.to_ascii_lowercase().contains("www-authenticate: bearer"));
+    assert_eq!((ask(None, "/healthz").status, ask(None, "/readyz").status), (200, 200));
+    assert_eq!(ask(None, "/openapi.json").status, 401);
+    let said = server.stderr();
+    assert!(!said.contains("secret-of-ours") && !said.contains("wrong"), "{said}");
+}
+
+#[test]
+fn a_new_token_is_printed_once_and_its_hash_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = program(&dir).args(["serve", "--new-token", "--token-file", "tokens.txt"]).output().unwrap();
+    assert!(made.status.success());
+    let token = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let kept = std::fs::read_to_string(dir.path().join("tokens.txt")).unwrap();
+    assert!(token.len() == 64 && kept.starts_with("sha256:") && !kept.contains(&token));
+    let server = Server::start_in(dir, &["--token-file", "tokens.txt"], &[("FETCHWISE_TOKEN", &token)]);
+    assert_eq!(server.get("/v1/stats").status, 200);
+    assert_eq!(ask_at(server.address, None, "GET", "/v1/stats", b"").unwrap().status, 401);
+}
+
+#[test]
+fn where_others_can_reach_it_a_token_is_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = program(&dir).args(["serve", "--listen", "0.0.0.0:0"]).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("--new-token"), "{said}");
+    std::fs::write(dir.path().join("empty.txt"), "# nobody\n").unwrap();
+    let refused = program(&dir).args(["serve", "--token-file", "empty.txt"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn a_page_of_somebody_elses_asks_in_vain() {
+    let server = Server::start(&[]);
+    let ask = |host: &str, origin: &str| {
+        let mut stream = server.connect();
+        let body = json!({ "domain": "e.org" }).to_string();
+        let head = format!(
+            "POST /v1/forget HTTP/1.1\r\nHost: {host}\r\n{origin}Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+        super::server::read(&mut stream).unwrap().status
+    };
+    let own = server.address.to_string();
+    assert_eq!(ask(&own, ""), 200);
+    assert_eq!(ask(&own, &format!("Origin: http://{own}\r\n")), 200);
+    assert_eq!(ask(&own, "Origin: https://evil.example\r\n"), 403);
+    assert_eq!(ask("evil.example", ""), 403);
+}
+
+#[test]
+fn a_rate_is_kept_for_each_client() {
+    let server = Server::start_in(
+        tempfile::tempdir().unwrap(),
+        &["--client-rate", "20"],
+        &[("FETCHWISE_TOKEN", "first-token-of-ours second-token-of-ours")],
+    );
+    let ask = |token| ask_at(server.address, Some(token), "GET", "/v1/mode", b"").unwrap();
+    let refused = (0..200).map(|_| ask("first-token-of-ours")).find(|answer| answer.status == 429);
+    if let Some(refused) = refused {
+        assert!(refused.head.to_ascii_lowercase().contains("retry-after: "), "{refused:?}");
+        assert_eq!(refused.json()["error_type"], "rate_limited");
+        assert_eq!(ask("second-token-of-ours").status, 200);
+    } else {
+        panic!("two hundred requests in a row, and no limit at twenty a second");
+    }
+}

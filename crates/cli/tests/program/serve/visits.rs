@@ -1,0 +1,228 @@
+//! Visits over HTTP: the shapes of steps and reports, and what they leave in the log.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::server::Server;
+
+fn begin(server: &Server, url: &str) -> (String, Value) {
+    let begun = server.post("/v1/visits", &json!({ "url": url })).of(201);
+    (begun["visit"].as_str().unwrap().to_owned(), begun["step"].clone())
+}
+
+fn report(server: &Server, visit: &str, body: &Value) -> Value {
+    let answer = server.post(&format!("/v1/visits/{visit}/report"), body).of(200);
+    assert_eq!(answer["visit"], visit);
+    answer["step"].clone()
+}
+
+#[test]
+fn a_visit_is_fetched_reported_and_delivered() {
+    let server = Server::start(&["--pace", "off"]);
+    let (visit, step) = begin(&server, "https://e.org/a");
+    assert_eq!(
+        (&step["kind"], &step["fetcher"], &step["deadline_ms"], &step["is_probe"], &step["url"]),
+        (&json!("fetch"), &json!("direct_access"), &json!(3000), &json!(true), &json!("https://e.org/a"))
+    );
+    assert_eq!(
+        (&step["decision"]["decision"], &step["decision"]["fetcher"]),
+        (&json!("probe"), &json!("direct_access"))
+    );
+    let end = report(&server, &visit, &json!({ "outcome": "content", "status": 200, "duration_ms": 120 }));
+    assert_eq!((&end["kind"], &end["end"], &end["error_type"]), (&json!("end"), &json!("delivered"), &Value::Null));
+    assert_eq!((&end["paused_until"], &end["requests"], &end["status"]), (&Value::Null, &json!(1), &json!(200)));
+    let logged = server.beside(&["export"]);
+    assert_eq!(logged.len(), 1);
+    assert_eq!((&logged[0]["duration_ms"], &logged[0]["source"]), (&json!(120), &json!("probe")));
+}
+
+#[test]
+fn a_block_leads_to_another_fetcher_and_ends_failed_when_none_is_left() {
+    let server = Server::start(&["--pace", "off"]);
+    let (visit, step) = begin(&server, "https://e.org/a");
+    assert_eq!(step["fetcher"], "direct_access");
+    let step = report(&server, &visit, &json!({ "outcome": "blocked_403", "status": 403 }));
+    assert_eq!((&step["kind"], &step["is_probe"]), (&json!("fetch"), &json!(false)));
+    assert_ne!(step["fetcher"], "direct_access");
+    let mut step = report(&server, &visit, &json!({ "outcome": "blocked_captcha" }));
+    while step["kind"] == "fetch" {
+        step = report(&server, &visit, &json!({ "outcome": "blocked_captcha" }));
+    }
+    assert_eq!(
+        (&step["kind"], &step["end"], &step["error_type"]),
+        (&json!("end"), &json!("failed"), &json!("blocked_captcha"))
+    );
+    assert!(step["paused_until"].is_string(), "{step}");
+    assert_eq!(server.get("/v1/links?state=paused").of(200)[0]["link"], "https://e.org/a");
+    let released = server.post("/v1/links/unpause", &json!({ "link": "https://e.org/a" })).of(200);
+    assert_eq!(released["unpaused"], true);
+    assert_eq!(server.get("/v1/links?state=paused").of(200), json!([]));
+    assert_eq!(server.get("/v1/links").of(200)[0]["reason"], "blocked");
+}
+
+#[test]
+fn a_whole_response_is_judged() {
+    let server = Server::start(&["--pace", "off"]);
+    let page = format!(
+        "<html><body><h1>News</h1><p>{}</p></body></html>",
+        "All the words of a page that has enough of them. ".repeat(20)
+    );
+    let (visit, _) = begin(&server, "https://e.org/a");
+    let end =
+        report(&server, &visit, &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": page }));
+    assert_eq!(end["end"], "delivered");
+    let (visit, _) = begin(&server, "https://e.org/b");
+    let step = report(
+        &server,
+        &visit,
+        &json!({ "status": 403, "headers": [["cf-mitigated", "challenge"]], "body_base64": "PGgxPk5vPC9oMT4=" }),
+    );
+    assert_eq!(step["kind"], "fetch");
+    assert_ne!(step["fetcher"], "direct_access");
+    let (visit, step) = begin(&server, "https://stub.org/c");
+    assert_eq!(step["fetcher"], "direct_access");
+    let stub = "<html><head><meta http-equiv=refresh content='0; url=/c/index.html'></head></html>";
+    let step =
+        report(&server, &visit, &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": stub }));
+    assert_eq!((&step["kind"], &step["url"]), (&json!("fetch"), &json!("https://stub.org/c/index.html")));
+    let end = report(&server, &visit, &json!({ "status": 404 }));
+    assert_eq!((&end["end"], &end["error_type"], &end["status"]), (&json!("failed"), &json!("not_found"), &json!(404)));
+}
+
+#[test]
+fn tags_and_ids_are_kept_with_the_attempt() {
+    let server = Server::start(&["--pace", "off"]);
+    let wish = json!({ "url": "https://e.org/v", "id": "article 17", "tags": { "video_platform": "vimeo" } });
+    let visit = server.post("/v1/visits", &wish).of(201)["visit"].as_str().unwrap().to_owned();
+    report(&server, &visit, &json!({ "outcome": "content" }));
+    let logged = &server.beside(&["export"])[0];
+    assert_eq!(logged["link"], "article 17");
+    let tags = logged["heuristics"].as_array().unwrap();
+    assert!(tags.iter().any(|tag| tag["type"] == "video_platform" && tag["value"] == "vimeo"), "{tags:?}");
+}
+
+#[test]
+fn a_host_that_asks_to_be_left_alone_is() {
+    let server = Server::start(&[]);
+    let (visit, _) = begin(&server, "https://e.org/a");
+    let end = report(&server, &visit, &json!({ "outcome": "blocked_403", "status": 429, "retry_after": 120 }));
+    assert_eq!((&end["kind"], &end["end"]), (&json!("end"), &json!("failed")));
+    let (_, next) = begin(&server, "https://e.org/b");
+    assert!(next["kind"] == "wait" && next["reason"] == "pace" || next["end"] == "paused", "{next}");
+    assert_eq!(server.get("/v1/hosts?state=paused").of(200)[0]["host"], "e.org");
+}
+
+#[test]
+fn a_visit_waits_for_its_hosts_pace_and_goes_on() {
+    let server = Server::start(&["--rate", "2"]);
+    let (first, step) = begin(&server, "https://e.org/a");
+    assert_eq!(step["kind"], "fetch");
+    let (second, step) = begin(&server, "https://e.org/b");
+    assert_eq!(step["kind"], "wait", "{step}");
+    assert!(step["until"].as_str().unwrap().ends_with('Z') && step["reason"].is_string());
+    report(&server, &first, &json!({ "outcome": "content" }));
+    let refused = server.post(&format!("/v1/visits/{second}/report"), &json!({ "outcome": "content" })).of(409);
+    assert_eq!((&refused["error_type"], &refused["step"]["kind"]), (&json!("nothing_to_report"), &json!("wait")));
+    let step = server.get(&format!("/v1/visits/{second}?wait_s=30")).of(200)["step"].clone();
+    assert_eq!(step["kind"], "fetch", "{step}");
+    assert_eq!(report(&server, &second, &json!({ "outcome": "content" }))["end"], "delivered");
+}
+
+#[test]
+fn many_visits_and_many_reports_go_in_one_call_each() {
+    let server = Server::start(&["--pace", "off"]);
+    let wishes: Vec<Value> = (0..50)
+        .map(|n| json!({ "url": format!("https://h{n}.org/") }))
+        .chain([json!({ "url": "nonsense" }), json!({})])
+        .collect();
+    for body in [json!({ "visits": wishes }), json!(wishes)] {
+        let begun = server.post("/v1/visits", &body).of(200);
+        let begun = begun.as_array().unwrap();
+        assert_eq!(begun.len(), 52);
+        assert_eq!(
+            (&begun[50]["error_type"], &begun[51]["error_type"]),
+            (&json!("invalid_url"), &json!("invalid_value"))
+        );
+        let mut reports: Vec<Value> =
+            begun[..50].iter().map(|of| json!({ "visit": of["visit"], "outcome": "content" })).collect();
+        reports.push(json!({ "visit": "00000000000000000000000000000000", "outcome": "content" }));
+        let ends = server.post("/v1/visits/report", &json!({ "reports": reports })).of(200);
+        let ends = ends.as_array().unwrap();
+        assert!(ends[..50].iter().all(|of| of["step"]["end"] == "delivered"), "{ends:?}");
+        assert_eq!(ends[50]["error_type"], "unknown_visit");
+    }
+    assert_eq!(server.get("/v1/stats").of(200)[0]["attempts"], 100);
+}
+
+#[test]
+fn a_report_that_comes_twice_is_taken_once() {
+    let server = Server::start(&["--pace", "off"]);
+    let (visit, step) = begin(&server, "https://e.org/a");
+    assert_eq!(step["number"], 1);
+    let blocked = json!({ "number": 1, "outcome": "blocked_403" });
+    let step = report(&server, &visit, &blocked);
+    assert_eq!((&step["number"], &step["kind"]), (&json!(2), &json!("fetch")));
+    assert_eq!(report(&server, &visit, &blocked), step, "the same answer again");
+    let early =
+        server.post(&format!("/v1/visits/{visit}/report"), &json!({ "number": 7, "outcome": "content" })).of(409);
+    assert_eq!(early["error_type"], "no_such_request");
+    let content = json!({ "number": 2, "outcome": "content" });
+    let end = report(&server, &visit, &content);
+    assert_eq!(end["end"], "delivered");
+    assert_eq!(report(&server, &visit, &content), end);
+    let late = server.post(&format!("/v1/visits/{visit}/report"), &json!({ "outcome": "content" })).of(409);
+    assert_eq!((&late["error_type"], &late["step"]["end"]), (&json!("visit_ended"), &json!("delivered")));
+    assert_eq!(server.get("/v1/stats").of(200)[0]["attempts"], 2);
+}
+
+#[test]
+fn a_report_that_says_what_cannot_be_changes_nothing() {
+    let server = Server::start(&["--pace", "off"]);
+    let (visit, _) = begin(&server, "https://e.org/a");
+    let path = format!("/v1/visits/{visit}/report");
+    for wrong in [
+        json!({ "outcome": "blocked403" }),
+        json!({ "outcome": "content", "status": 7 }),
+        json!({ "outcome": "content", "duration_ms": -1 }),
+        json!({ "outcome": "content", "retry_after": -5 }),
+        json!({ "body": "x" }),
+        json!({ "status": 200, "headers": 5 }),
+        json!({ "status": 200, "body": "x", "body_base64": "eA==" }),
+    ] {
+        assert_eq!(server.post(&path, &wrong).of(422)["error_type"], "invalid_value", "{wrong}");
+    }
+    assert_eq!(server.post(&path, &json!({})).of(409)["error_type"], "nothing_reported");
+    let end = report(&server, &visit, &json!({ "outcome": "x_gremlins" }));
+    assert_eq!(end["kind"], "fetch", "{end}");
+    assert_eq!(server.beside(&["export"])[0]["error_type"], "x_gremlins");
+}
+
+#[test]
+fn a_fetcher_that_is_not_to_be_had_is_passed_over() {
+    let server = Server::start(&["--pace", "off"]);
+    let (visit, _) = begin(&server, "https://e.org/a");
+    let step = report(&server, &visit, &json!({ "unavailable": "it does not start" }));
+    assert_ne!(step["fetcher"], "direct_access");
+    let ended = server.ask("DELETE", &format!("/v1/visits/{visit}"), b"").of(200);
+    assert_eq!(ended["given_up"], true);
+    assert_eq!(server.get(&format!("/v1/visits/{visit}")).of(404)["error_type"], "unknown_visit");
+    assert_eq!(server.get("/v1/stats").of(200), json!([]), "nobody was asked");
+}
+
+#[test]
+fn a_visit_that_nobody_comes_back_to_ends_by_itself_and_gives_back_what_it_held() {
+    let server = Server::start(&["--visit-timeout", "100ms", "--pace", "off"]);
+    let (first, step) = begin(&server, "https://e.org/a");
+    assert_eq!(step["is_probe"], true);
+    // While the first one probes the host the second one waits for what it finds.
+    let (second, step) = begin(&server, "https://e.org/b");
+    assert_eq!((&step["kind"], &step["reason"]), (&json!("wait"), &json!("probe")));
+    let step = server.get(&format!("/v1/visits/{second}?wait_s=60")).of(200)["step"].clone();
+    assert_eq!(step["kind"], "fetch", "{step}");
+    assert_eq!(
+        server.post(&format!("/v1/visits/{first}/report"), &json!({ "outcome": "content" })).of(404)["error_type"],
+        "unknown_visit"
+    );
+    std::thread::sleep(Duration::from_millis(10));
+}

@@ -1,0 +1,545 @@
+//! The dashboard in a real Chromium, on a real server over a real log.
+//!
+//! Owns: that figures on the page are those of the log, that it follows what is recorded, that a keyboard and a screen reader can use
+//! it, that it fits a narrow screen, and that it asks nobody but its server.
+
+mod chrome;
+#[cfg(feature = "fleet")]
+mod fleet;
+mod pictures;
+mod server;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use self::chrome::Chrome;
+use self::server::{Server, lines};
+
+/// Turns text around, is not seen, or is markup.
+const HOSTILE: &str = "\u{202e}gpj.exe\u{200b}<img src=x onerror=alert(1)>";
+/// The same as the page is to show it.
+const SHOWN: &str = "\\u{202e}gpj.exe\\u{200b}<img src=x onerror=alert(1)>";
+
+fn now_ms() -> i64 {
+    i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+/// An attempt at page `n` of `host`, so many milliseconds ago.
+fn attempt(host: &str, n: usize, fetcher: &str, ago_ms: i64, error_type: Option<&str>) -> Value {
+    let source = ["probe", "inferred", "explore", "learned", "learned"][n % 5];
+    json!({
+        "url": format!("https://{host}/news/{n}"),
+        "fetcher": fetcher,
+        "success": error_type.is_none(),
+        "is_banned": error_type.is_some_and(|kind| kind.starts_with("blocked")),
+        "error_type": error_type,
+        "duration_ms": 40 + n % 60,
+        "attempted_at": now_ms() - ago_ms,
+        "source": source,
+    })
+}
+
+/// A few hundred attempts on some hosts over the last hours, some of them blocked.
+fn crawl() -> Vec<Value> {
+    let hosts = ["library.example", "gallery.example", "bank.example", "ferry.example"];
+    let of = |n: usize| {
+        let host = hosts[n % hosts.len()];
+        let fetcher = ["direct_access", "playwright", "playwright_stealth"][n % 3];
+        let error = match n % 11 {
+            0 => Some("blocked_captcha"),
+            5 => Some("timeout"),
+            _ => None,
+        };
+        attempt(host, n, fetcher, 3_000 + (n as i64 * 104_729) % 40_000_000, error)
+    };
+    (0..400).map(of).collect()
+}
+
+fn import(data: &Path, attempts: &[Value]) {
+    let file = data.with_extension("jsonl");
+    let text: String = attempts.iter().map(|attempt| format!("{attempt}\n")).collect();
+    std::fs::write(&file, text).unwrap();
+    let output = server::program(data).arg("import").arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The rows of `stats`, by key, the fields that the dashboard's rows have too.
+fn stats(data: &Path, by: Option<&str>) -> BTreeMap<String, Value> {
+    let args: Vec<&str> = ["stats"].into_iter().chain(by.map(|_| "--by")).chain(by).collect();
+    lines(data, &args).into_iter().map(|row| (row["key"].as_str().unwrap().to_owned(), row)).collect()
+}
+
+/// Holds what the dashboard's API says against `stats` over the same log.
+fn agrees(server: &Server, data: &Path) {
+    let board = server.get("/v1/dashboard?range=week&limit=1000");
+    let only_stats = |row: &Value, like: &Value| -> Value {
+        like.as_object().unwrap().keys().map(|key| (key.clone(), row[key].clone())).collect()
+    };
+    let all = stats(data, None);
+    assert_eq!(only_stats(&board["all"], &all["all"]), all["all"]);
+    for (by, rows) in [("fetcher", &board["fetchers"]), ("domain", &board["domains"]["rows"])] {
+        let want = stats(data, Some(by));
+        let rows = rows.as_array().unwrap();
+        assert_eq!(rows.len(), want.len(), "{by}");
+        for row in rows {
+            let want = &want[row["key"].as_str().unwrap()];
+            assert_eq!(&only_stats(row, want), want, "{by}");
+        }
+    }
+    // The hours of the week, added up by day, are the days of `stats`.
+    let series = &board["series"];
+    let mut days: BTreeMap<String, [u64; 3]> = BTreeMap::new();
+    for (place, attempts) in series["attempts"].as_array().unwrap().iter().enumerate() {
+        let second = series["start"].as_i64().unwrap() + series["step_s"].as_i64().unwrap() * place as i64;
+        let day = chrono::DateTime::from_timestamp(second, 0).unwrap().format("%Y-%m-%d").to_string();
+        let sums = days.entry(day).or_default();
+        sums[0] += attempts.as_u64().unwrap();
+        sums[1] += series["delivered"][place].as_u64().unwrap();
+        sums[2] += series["banned"][place].as_u64().unwrap();
+    }
+    days.retain(|_, sums| sums[0] > 0);
+    let want = stats(data, Some("day"))
+        .into_iter()
+        .map(|(day, row)| (day, ["attempts", "delivered", "banned"].map(|field| row[field].as_u64().unwrap())));
+    assert_eq!(days, want.collect());
+    // Each fetcher's work adds up to all of it.
+    let work: u64 = series["fetchers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|of| of["attempts"].as_array().unwrap())
+        .map(|n| n.as_u64().unwrap())
+        .sum();
+    assert_eq!(json!(work), board["all"]["attempts"]);
+}
+
+#[test]
+fn figures_agree_with_stats_over_the_log_also_after_a_kill() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    import(&data, &crawl());
+    let server = Server::start(&data, None);
+    agrees(&server, &data);
+    server.record(&(0..50).map(|n| attempt("harbour.example", n, "direct_access", 0, None)).collect::<Vec<_>>());
+    server.kill();
+    let server = Server::start(&data, None);
+    assert_eq!(server.get("/v1/dashboard")["all"]["attempts"], json!(450), "what was acknowledged is there");
+    agrees(&server, &data);
+    let (status, answer) = server.ask("POST", "/v1/forget", Some(r#"{"domain": "bank.example"}"#));
+    assert_eq!(status, 200, "{answer}");
+    let begun = std::time::Instant::now();
+    while server.get("/v1/dashboard")["complete"] != json!(true) {
+        assert!(begun.elapsed() < chrome::PATIENCE);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    agrees(&server, &data);
+}
+
+#[test]
+fn the_domains_are_sorted_and_searched_by_the_server() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    import(&data, &crawl());
+    let server = Server::start(&data, None);
+    let keys = |query: &str| -> Vec<String> {
+        let board = server.get(&format!("/v1/dashboard?{query}"));
+        board["domains"]["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = ["bank.example", "ferry.example", "gallery.example", "library.example"];
+    assert_eq!(keys("sort=key&order=asc"), all);
+    assert_eq!(keys("sort=key&order=desc&limit=2"), ["library.example", "gallery.example"]);
+    assert_eq!(keys("search=ERR"), ["ferry.example"]);
+    assert_eq!(server.get("/v1/dashboard?search=ery")["domains"]["matching"], json!(1));
+    let rates: Vec<f64> = server.get("/v1/dashboard?sort=ban_rate&order=asc")["domains"]["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["ban_rate"].as_f64().unwrap())
+        .collect();
+    assert!(rates.is_sorted() && rates.len() == 4, "{rates:?}");
+    for (query, word) in
+        [("range=weak", "week"), ("sort=atempts", "attempts"), ("order=up", "asc"), ("limit=x", "limit")]
+    {
+        let (status, answer) = server.ask("GET", &format!("/v1/dashboard?{query}"), None);
+        assert!(matches!(status, 400 | 422) && answer.contains(word), "{status} {answer}");
+    }
+}
+
+/// The page on a server over some attempts, once it shows them.
+fn open(data: &Path, attempts: &[Value], width: u32) -> (Server, Chrome) {
+    import(data, attempts);
+    let server = Server::start(data, None);
+    let mut chrome = Chrome::start(width, 900);
+    chrome.open(&format!("{}/", server.url));
+    chrome.until("document.querySelector('#status')?.textContent === 'Live'");
+    (server, chrome)
+}
+
+/// The text of the cells in a row of a table that begins with `head`.
+fn row(chrome: &mut Chrome, table: &str, head: &str) -> Vec<String> {
+    let expression = format!(
+        "[...document.querySelectorAll('#{table} tbody tr')].map(tr => [...tr.children].map(cell => cell.textContent.trim()))
+            .find(cells => cells[0] === {})",
+        json!(head)
+    );
+    let cells = chrome.eval(&expression);
+    cells
+        .as_array()
+        .map(|cells| cells.iter().map(|cell| cell.as_str().unwrap().to_owned()).collect())
+        .unwrap_or_default()
+}
+
+/// Nothing went wrong in the page, and it asked nobody but its server.
+fn kept_to_itself(chrome: &mut Chrome, server: &Server) {
+    let requests = chrome.seen("Network.requestWillBeSent");
+    assert!(requests.len() > 10, "{}", requests.len());
+    for request in requests {
+        let url = request["request"]["url"].as_str().unwrap();
+        assert!(url.starts_with(&format!("{}/", server.url)), "{url}");
+    }
+    assert!(chrome.seen("Network.webSocketCreated").is_empty());
+    assert!(chrome.seen("Page.javascriptDialogOpening").is_empty());
+    let thrown = chrome.seen("Runtime.exceptionThrown");
+    assert!(thrown.is_empty(), "{thrown:?}");
+    assert_eq!(chrome.seen("Log.entryAdded"), Vec::<Value>::new());
+    let violations = chrome.seen("Audits.issueAdded");
+    assert!(violations.iter().all(|issue| issue["issue"]["code"] != "ContentSecurityPolicyIssue"), "{violations:?}");
+}
+
+#[test]
+fn it_shows_the_log_and_follows_what_is_recorded() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let (server, mut chrome) = open(&data, &crawl(), 1400);
+    chrome.eval("document.querySelector('#range input[value=week]').click()");
+    chrome.until("document.querySelector('#tiles').textContent.includes('400 requests')");
+    let want = &stats(&data, Some("domain"))["bank.example"];
+    let cells = row(&mut chrome, "domains", "bank.example");
+    assert_eq!(cells[1], want["attempts"].to_string());
+    assert_eq!(cells[2], format!("{:.1} %", want["success_rate"].as_f64().unwrap() * 100.0));
+    assert_eq!(chrome.eval("document.querySelectorAll('#charts canvas').length"), json!(6));
+    assert_eq!(chrome.eval("document.querySelector('#log-facts .big').textContent"), json!("Good"));
+    // A table has the figures that a chart draws, and what is in it is not all nothing.
+    chrome.eval("document.querySelector('#charts details summary').click()");
+    chrome.until("[...document.querySelectorAll('#charts details[open] td')].some(td => /[1-9]/.test(td.textContent))");
+    // Ink on the canvas, beside the axes.
+    let coloured = "(() => { const c = document.querySelector('#charts canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+        let n = 0; for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 0 && Math.max(d[i], d[i+1], d[i+2]) - Math.min(d[i], d[i+1], d[i+2]) > 60) n += 1; return n; })()";
+    assert!(chrome.eval(coloured).as_u64().unwrap() > 100);
+    server.record(&(0..7).map(|n| attempt("harbour.example", n, "direct_access", 0, None)).collect::<Vec<_>>());
+    chrome.until("document.querySelector('#tiles').textContent.includes('407 requests')");
+    assert_eq!(row(&mut chrome, "domains", "harbour.example")[1], "7");
+    chrome.until("document.querySelector('#busy').textContent.includes('harbour.example')");
+    // A click on a domain explains its front page.
+    chrome.eval("document.querySelector('[data-key=\"explain bank.example\"]').click()");
+    chrome.until("document.querySelectorAll('.gates li').length === 6");
+    assert_eq!(chrome.eval("document.querySelector('#explain-url').value"), json!("https://bank.example/"));
+    let chosen = server.get("/v1/explain?url=https%3A%2F%2Fbank.example%2F")["fetcher"].clone();
+    let verdict = chrome.eval("document.querySelector('#verdict').textContent");
+    assert!(verdict.as_str().unwrap().starts_with(chosen.as_str().unwrap()), "{verdict} {chosen}");
+    kept_to_itself(&mut chrome, &server);
+    // The server goes: that is said, and it is seen when it is back.
+    server.kill();
+    chrome.until("document.querySelector('#status').textContent.startsWith('Connection lost')");
+    chrome.until("document.querySelector('#dot').classList.contains('off')");
+}
+
+#[test]
+fn names_that_mean_harm_are_text() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let mut attempts = crawl();
+    for n in 0..30 {
+        let mut of = attempt("trap.example", n, HOSTILE, 1_000, (n % 2 == 0).then_some("blocked_403"));
+        of["heuristics"] = json!([{"type": "domain", "value": HOSTILE}, {"type": "title", "value": HOSTILE}]);
+        attempts.push(of);
+    }
+    let (server, mut chrome) = open(&data, &attempts, 1400);
+    chrome.until("document.querySelector('#fetcher-table tbody tr')");
+    for table in ["domains", "fetcher-table", "busy"] {
+        assert!(!row(&mut chrome, table, SHOWN).is_empty(), "{table}");
+    }
+    let text = chrome.eval("document.body.innerText");
+    let text = text.as_str().unwrap();
+    assert!(text.contains(&format!("title {SHOWN}")), "{text}");
+    assert!(!text.contains('\u{202e}') && !text.contains('\u{200b}'));
+    assert_eq!(chrome.eval("document.querySelectorAll('img, iframe, object, embed, [onerror]').length"), json!(0));
+    let url = format!("https://trap.example/{HOSTILE}?q=<script>alert(2)</script>");
+    chrome.eval(&format!("document.querySelector('#explain-url').value = {}", json!(url)));
+    chrome.eval("document.querySelector('#explain-form').requestSubmit()");
+    chrome.until("document.querySelector('#verdict')");
+    assert_eq!(chrome.eval("document.querySelectorAll('#explained script, #explained img').length"), json!(0));
+    // What is not a URL is said to be none, and its words are not the page's.
+    chrome.eval(&format!("document.querySelector('#explain-url').value = {}", json!(format!("{HOSTILE}:"))));
+    chrome.eval("document.querySelector('#explain-form').requestSubmit()");
+    chrome.until("document.querySelector('#explain-error').textContent !== ''");
+    let refused = chrome.seen("Log.entryAdded");
+    chrome.events.retain(|event| event["method"] != "Log.entryAdded");
+    assert!(refused.iter().all(|entry| entry["entry"]["source"] == "network"), "{refused:?}");
+    assert_eq!(chrome.eval("document.querySelector('#explain-url').getAttribute('aria-invalid')"), json!("true"));
+    kept_to_itself(&mut chrome, &server);
+}
+
+#[test]
+fn a_keyboard_is_enough_to_explain_a_url_and_to_release_a_host() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let (server, mut chrome) = open(&data, &crawl(), 1400);
+    // Three links of one host that were blocked within ten minutes pause it.
+    let blocks: Vec<Value> =
+        (0..6).map(|n| attempt("barracks.example", n, "direct_access", 0, Some("blocked_403"))).collect();
+    server.record(&blocks);
+    chrome.until("document.querySelector('#paused').textContent.includes('barracks.example')");
+    let left = chrome.eval("document.querySelector('#paused .countdown').textContent");
+    chrome.until(&format!("document.querySelector('#paused .countdown').textContent !== {left}"));
+
+    // From the top: the first stop is the link that skips to the figures.
+    chrome.key("Tab");
+    assert_eq!(chrome.eval("document.activeElement.className"), json!("skip"));
+    focus(&mut chrome, "explain-url");
+    chrome.type_text("https://library.example/news/9999");
+    chrome.key("Enter");
+    chrome.until("document.activeElement.id === 'verdict'");
+    let verdict = chrome.eval("document.querySelector('#verdict').textContent");
+    let want = server.get("/v1/explain?url=https%3A%2F%2Flibrary.example%2Fnews%2F9999");
+    let fetcher = want["fetcher"].as_str().unwrap();
+    assert!(verdict.as_str().unwrap().starts_with(fetcher), "{verdict} {fetcher}");
+    assert_eq!(chrome.eval("document.querySelectorAll('.gates li').length"), json!(6));
+    assert!(chrome.eval("document.querySelectorAll('.ladder polyline').length").as_u64().unwrap() > 1);
+    let steps = want["steps"].as_array().unwrap().len();
+    let rows = chrome.eval("document.querySelector('#explained details').querySelectorAll('tbody tr').length");
+    assert_eq!(rows, json!(steps));
+
+    let unpause = "document.activeElement.getAttribute('aria-label') === 'Unpause barracks.example'";
+    for _ in 0..60 {
+        if chrome.eval(unpause) == json!(true) {
+            break;
+        }
+        chrome.key("Tab");
+    }
+    assert_eq!(chrome.eval(unpause), json!(true));
+    // The next answer draws the table anew, and the focus stays where it was.
+    let before = chrome.seen("Network.loadingFinished").len();
+    while chrome.seen("Network.loadingFinished").len() < before + 3 {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(chrome.eval(unpause), json!(true));
+    chrome.key("Enter");
+    chrome.until("document.querySelector('#unpause-dialog').open");
+    assert_eq!(chrome.eval("document.activeElement.id"), json!("unpause-no"));
+    chrome.key("Escape");
+    chrome.until("!document.querySelector('#unpause-dialog').open");
+    assert_eq!(server.get("/v1/hosts?state=paused").as_array().unwrap().len(), 1);
+    chrome.key("Enter");
+    chrome.until("document.querySelector('#unpause-dialog').open");
+    chrome.key("Tab");
+    chrome.key("Enter");
+    chrome.until("document.querySelector('#said').textContent === 'barracks.example is unpaused.'");
+    chrome.until("!document.querySelector('#paused').textContent.includes('barracks.example')");
+    assert_eq!(server.get("/v1/hosts?state=paused"), json!([]));
+    kept_to_itself(&mut chrome, &server);
+}
+
+fn focus(chrome: &mut Chrome, id: &str) {
+    for _ in 0..40 {
+        chrome.key("Tab");
+        if chrome.eval("document.activeElement.id") == json!(id) {
+            return;
+        }
+    }
+    panic!("the keyboard does not get to #{id}");
+}
+
+/// Every control, picture and landmark that a screen reader meets, with its name.
+fn named(chrome: &mut Chrome) -> Vec<(String, String)> {
+    let tree = chrome.call("Accessibility.getFullAXTree", json!({}));
+    let nodes = tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] != json!(true));
+    let text = |node: &Value, field: &str| node[field]["value"].as_str().unwrap_or_default().to_owned();
+    nodes.map(|node| (text(node, "role"), text(node, "name"))).collect()
+}
+
+#[test]
+fn a_screen_reader_finds_landmarks_headings_and_names() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let (_server, mut chrome) = open(&data, &crawl(), 1400);
+    chrome.eval("document.querySelector('#explain-url').value = 'https://library.example/news/1'");
+    chrome.eval("document.querySelector('#explain-form').requestSubmit()");
+    chrome.until("document.querySelector('#verdict')");
+    chrome.until("document.querySelector('#domains tbody tr')");
+    let nodes = named(&mut chrome);
+    let must_be_named = [
+        "button",
+        "link",
+        "textbox",
+        "searchbox",
+        "combobox",
+        "radio",
+        "checkbox",
+        "image",
+        "dialog",
+        "region",
+        "navigation",
+        "table",
+        "columnheader",
+        "heading",
+        "DisclosureTriangle",
+    ];
+    for (role, name) in &nodes {
+        assert!(!must_be_named.contains(&role.as_str()) || !name.is_empty(), "a {role} without a name");
+    }
+    let count = |role: &str| nodes.iter().filter(|(is, _)| is == role).count();
+    for (role, least) in
+        [("banner", 1), ("main", 1), ("navigation", 1), ("contentinfo", 1), ("image", 7), ("table", 4), ("radio", 4)]
+    {
+        assert!(count(role) >= least, "{} {role}", count(role));
+    }
+    for part in ["Overview", "Explain a URL", "Hosts", "Domains", "Fetchers", "Heuristics", "Log"] {
+        assert!(nodes.contains(&("region".to_owned(), part.to_owned())), "{part}");
+    }
+    let levels = chrome.eval("[...document.querySelectorAll('main h2, main h3, main h4')].filter(h => h.offsetParent).map(h => +h.tagName[1])");
+    let levels: Vec<u64> = levels.as_array().unwrap().iter().map(|level| level.as_u64().unwrap()).collect();
+    assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "a level of headings is left out: {levels:?}");
+    // What scrolls can be reached and says what it is.
+    let scrolls = "[...document.querySelectorAll('.scroll')].every(s => s.tabIndex === 0 && s.getAttribute('role') === 'group' && s.ariaLabel)";
+    assert_eq!(chrome.eval(scrolls), json!(true));
+    // Charts that are pictures have a table each.
+    assert_eq!(chrome.eval("[...document.querySelectorAll('.chart')].every(c => c.querySelector('[role=img]').getAttribute('aria-label').length > 20 && c.querySelector('table'))"), json!(true));
+}
+
+/// The least contrast of any text on the page with what is behind it, and where that is.
+const CONTRAST: &str = r"(() => {
+    const light = ([r, g, b]) => { const f = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
+    const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    const parse = (text) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255]; };
+    let worst = [99, ''];
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const node = walker.currentNode.parentElement;
+        if (!walker.currentNode.textContent.trim() || !node.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+        if (node.closest('.sr, .skip, script, noscript')) continue;
+        const style = getComputedStyle(node);
+        const isDrawn = node.closest('svg') !== null;
+        let behind = [255, 255, 255];
+        const layers = [];
+        for (let at = node; at; at = at.parentElement) { const c = parse(getComputedStyle(at).backgroundColor); layers.push(c); if (c[3] === 1) break; }
+        for (const c of layers.reverse()) behind = behind.map((v, i) => v * (1 - c[3]) + c[i] * c[3]);
+        const text = parse(isDrawn ? style.fill : style.color);
+        const front = behind.map((v, i) => v * (1 - text[3]) + text[i] * text[3]);
+        const [a, b] = [light(front), light(behind)].sort((x, y) => y - x);
+        const contrast = (a + 0.05) / (b + 0.05);
+        if (contrast < worst[0]) worst = [contrast, walker.currentNode.textContent.trim() + ' in ' + node.tagName + '.' + node.getAttribute('class')];
+    }
+    return worst;
+})()";
+
+#[test]
+fn it_is_readable_light_and_dark_and_fits_a_narrow_screen() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let mut attempts = crawl();
+    let long = format!("{}.example", "a-host-with-a-long-name".repeat(2));
+    attempts.extend((0..9).map(|n| attempt(&long, n, "direct_access", 0, Some("blocked_403"))));
+    let (_server, mut chrome) = open(&data, &attempts, 1400);
+    chrome.eval(&format!("document.querySelector('#explain-url').value = 'https://{long}/{}'", "x".repeat(300)));
+    chrome.eval("document.querySelector('#explain-form').requestSubmit()");
+    chrome.until("document.querySelector('#verdict')");
+    let ground = "getComputedStyle(document.body).backgroundColor";
+    let mut grounds = Vec::new();
+    for scheme in ["light", "dark"] {
+        chrome.prefers(scheme, true);
+        chrome.until(&format!("matchMedia('(prefers-color-scheme: {scheme})').matches"));
+        grounds.push(chrome.eval(ground));
+        let worst = chrome.eval(CONTRAST);
+        assert!(worst[0].as_f64().unwrap() >= 4.5, "{scheme}: {worst}");
+    }
+    assert_ne!(grounds[0], grounds[1]);
+    assert_eq!(chrome.eval("getComputedStyle(document.querySelector('#said')).transitionDuration"), json!("0s"));
+    // Somebody may want the other one all the same, and gets it again the next time.
+    chrome.eval("(() => { const t = document.querySelector('#theme'); t.value = 'light'; t.dispatchEvent(new Event('change')); })()");
+    assert_eq!(chrome.eval(ground), grounds[0]);
+    chrome.call("Page.reload", json!({}));
+    chrome.until("document.querySelector('#status')?.textContent === 'Live'");
+    assert_eq!(chrome.eval(ground), grounds[0]);
+    for width in [1400, 1024, 720, 360, 320] {
+        chrome.size(width, 740);
+        chrome.until(&format!("innerWidth === {width}"));
+        chrome.until("[...document.querySelectorAll('#charts canvas')].length === 6");
+        // The charts are drawn anew at their new width a moment later.
+        chrome.until(&format!("document.documentElement.scrollWidth <= {width}"));
+        let widths = chrome.eval("[...document.querySelectorAll('.card, .tiles, .head')].map(e => Math.ceil(e.getBoundingClientRect().right))");
+        assert_ne!(widths, json!([]));
+        for right in widths.as_array().unwrap() {
+            assert!(right.as_u64().unwrap() <= u64::from(width), "{right} on a screen of {width}");
+        }
+    }
+    assert!(chrome.picture().starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn while_a_table_serves_part_of_the_visits_both_arms_are_side_by_side() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let arm = |(n, mut attempt): (usize, Value)| {
+        let is_learning = n % 2 == 0;
+        attempt["arm"] = json!(if is_learning { "learning" } else { "legacy" });
+        attempt["source"] = json!(if is_learning { "learned" } else { "hard_coded" });
+        // A stage begins when the server does, and what was before it is none of its.
+        attempt["attempted_at"] = json!(now_ms());
+        attempt
+    };
+    std::fs::create_dir(&data).unwrap();
+    let table = place.path().join("routes.csv");
+    std::fs::write(&table, "domain,fetcher\nlibrary.example,playwright\ngallery.example,playwright\n").unwrap();
+    let server = Server::start_with(&data, None, &["--mode", "split", "--router", table.to_str().unwrap()]);
+    server.record(&crawl().into_iter().enumerate().map(arm).collect::<Vec<_>>());
+    let want = server.get("/v1/rollout");
+    assert_eq!(want["arms"].as_array().unwrap().len(), 2);
+    let mut chrome = Chrome::start(1400, 900);
+    chrome.open(&format!("{}/", server.url));
+    chrome.until("document.querySelector('#rollout')?.hidden === false");
+    let text = chrome.eval("document.querySelector('#rollout').innerText");
+    let text = text.as_str().unwrap();
+    for arm in want["arms"].as_array().unwrap() {
+        let visits = format!("{} visits", arm["visits"]);
+        assert!(text.contains(&visits), "{visits} in {text}");
+        let success = format!("{:.1} %", arm["success"]["value"].as_f64().unwrap() * 100.0);
+        assert!(text.contains(&success), "{success} in {text}");
+    }
+    assert_eq!(chrome.eval("document.querySelectorAll('#arms .whiskers').length"), json!(6));
+    kept_to_itself(&mut chrome, &server);
+}
+
+#[test]
+fn a_token_is_asked_for_and_kept_in_the_tab_only() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    import(&data, &crawl());
+    let token = "a-token-of-some-length";
+    let server = Server::start(&data, Some(token));
+    let mut chrome = Chrome::start(1000, 800);
+    chrome.open(&format!("{}/", server.url));
+    chrome.until("document.querySelector('#token-dialog')?.open");
+    assert_eq!(chrome.eval("document.activeElement.id"), json!("token"));
+    chrome.type_text("another-token-altogether");
+    chrome.key("Enter");
+    chrome.until(
+        "document.querySelector('#token-dialog').open && document.querySelector('#token-error').textContent !== ''",
+    );
+    chrome.type_text(token);
+    chrome.key("Enter");
+    chrome.until("document.querySelector('#status').textContent === 'Live'");
+    chrome.until("document.querySelector('#domains tbody tr')");
+    assert_eq!(chrome.eval("Object.values(sessionStorage)"), json!([token]));
+    assert_eq!(chrome.eval("localStorage.length"), json!(0));
+    assert_eq!(chrome.eval("document.cookie + location.href.includes('token')"), json!("false"));
+    for request in chrome.seen("Network.requestWillBeSent") {
+        assert!(!request["request"]["url"].as_str().unwrap().contains(token));
+    }
+    chrome.call("Page.reload", json!({}));
+    chrome.until("document.querySelector('#status')?.textContent === 'Live'");
+    assert_eq!(chrome.eval("document.querySelector('#token-dialog').open"), json!(false));
+}

@@ -1,0 +1,65 @@
+//! The pictures of `docs/guides/dashboard.md`, taken of a crawl of the town. `make pictures` takes them anew.
+
+use std::path::{Path, PathBuf};
+
+use super::chrome::Chrome;
+use super::server::{Server, program};
+
+/// A folder for them.
+fn folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+pub(crate) fn take(chrome: &mut Chrome, name: &str) {
+    // What is drawn after the last change of size or colours is drawn with the next frame.
+    chrome.eval("new Promise(done => requestAnimationFrame(() => setTimeout(done, 300)))");
+    let picture = chrome.picture();
+    std::fs::write(folder().join(name), picture).unwrap();
+}
+
+#[test]
+#[ignore = "writes the pictures of the docs: `make pictures`"]
+fn pictures_of_the_docs() {
+    let place = tempfile::tempdir().unwrap();
+    // A crawl of a quarter of an hour gives better pictures than the minute that a demo takes.
+    let data = match std::env::var_os("PICTURES_OF") {
+        Some(dir) => PathBuf::from(dir),
+        None => {
+            let data = place.path().join("data");
+            let ran = program(&data).args(["demo", "--rounds", "24", "--json"]).output().unwrap();
+            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+            data
+        }
+    };
+    let server = Server::start(&data, None);
+    let mut chrome = Chrome::start(1400, 1010);
+    chrome.prefers("light", true);
+    chrome.open(&format!("{}/", server.url));
+    chrome.until("document.querySelector('#status')?.textContent === 'Live'");
+    chrome.eval("document.querySelector('#range input[value=\"15m\"]').click()");
+    chrome.until("document.querySelector('#domains tbody tr')");
+    chrome.eval("document.fonts.ready.then(() => 0)");
+    take(&mut chrome, "dashboard-light.png");
+
+    // The gallery: an application's shell, which a plain request does not get past.
+    chrome.eval("document.querySelector('#explain-url').value = 'http://127.0.0.3/works/99'");
+    chrome.eval("document.querySelector('#explain-form').requestSubmit()");
+    chrome.until("document.querySelector('#verdict')");
+    chrome.eval("document.activeElement.blur()");
+    chrome.eval("document.querySelector('#explain').scrollIntoView()");
+    take(&mut chrome, "dashboard-explain.png");
+
+    chrome.size(1400, 1240);
+    chrome.prefers("dark", true);
+    chrome.until("matchMedia('(prefers-color-scheme: dark)').matches");
+    chrome.eval("document.querySelector('#hosts').scrollIntoView()");
+    take(&mut chrome, "dashboard-dark.png");
+
+    chrome.size(360, 1240);
+    chrome.prefers("light", true);
+    chrome.until("innerWidth === 360 && document.documentElement.scrollWidth === 360");
+    chrome.eval("scrollTo(0, 0)");
+    take(&mut chrome, "dashboard-narrow.png");
+}

@@ -1,0 +1,26 @@
+//! The program with others: a real Chromium, NATS, nginx, Prometheus, warcio and pywb. `make test-system` installs and runs all of it.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+#![allow(unreachable_pub, reason = "the brokers are those of the fleet's own tests")]
+
+mod archive;
+#[cfg(feature = "fleet")]
+#[path = "../../../fleet/tests/nats/servers.rs"]
+mod brokers;
+mod dashboard;
+#[cfg(feature = "fleet")]
+mod fleet;
+#[cfg(target_os = "linux")]
+mod limits;
+#[cfg(feature = "fleet")]
+mod prometheus;
+#[cfg(feature = "fleet")]
+mod serve_fleet;
+#[path = "../program/serve/server.rs"]
+#[allow(dead_code, reason = "the tests of the server use the rest")]
+mod server;
+#[path = "../program/serve/description.rs"]
+#[allow(dead_code, reason = "the tests of the server use the rest")]
+mod description;
+#[path = "../common/support.rs"]
+#[allow(dead_code, reason = "the other tests of the program use the rest")]
+mod support;

@@ -1,0 +1,123 @@
+//! Fleets from outside: what their results promise.
+
+use std::time::Duration;
+
+use fetchwise_simulate::{
+    Contestant, Egress, FleetOptions, FleetReport, SHIPPED, SimulateOptions, World, fleet_html, fleet_plots,
+    fleet_table, simulate, simulate_fleet,
+};
+
+/// A shipped world, cut down so that a debug build runs it in a moment.
+fn small(urls: usize, sites: usize) -> World {
+    World { urls, sites, ..World::parse(SHIPPED[0].1, "small").unwrap() }
+}
+
+fn run(world: &World, seeds: &[u64], nodes: &[usize], delays: &[u64], threads: usize) -> Vec<FleetReport> {
+    let (nodes, delays) = (nodes.to_vec(), delays.iter().map(|s| Duration::from_secs(*s)).collect());
+    let options = FleetOptions { nodes, delays, threads, ..FleetOptions::default() };
+    simulate_fleet(world, &Contestant::by_name("default").unwrap(), seeds, &options).unwrap()
+}
+
+fn by<'r>(reports: &'r [FleetReport], way: &str) -> &'r FleetReport {
+    reports.iter().find(|report| report.topology == way).unwrap()
+}
+
+#[test]
+fn nodes_of_scope_own_learn_from_each_other_what_belongs_to_no_one_site() {
+    let world = small(3000, 300);
+    let options = FleetOptions { nodes: vec![30], own: true, ..FleetOptions::default() };
+    let reports = simulate_fleet(&world, &Contestant::by_name("default").unwrap(), &[1, 2], &options).unwrap();
+    let (own, sites) = (by(&reports, "own"), by(&reports, "sites"));
+    assert!(own.regret < sites.regret, "{} against {}", own.regret, sites.regret);
+    assert!(own.cold_regret < sites.cold_regret, "{} against {}", own.cold_regret, sites.cold_regret);
+    let image = own.snapshot_bytes.unwrap();
+    assert!((500.0..30_000.0).contains(&image), "{image} bytes");
+    assert!((own.held_bytes.unwrap() - 29.0 * image).abs() < 1.0);
+    // Each attempt is said within five minutes, by one image or together with others.
+    assert!((1.0..1000.0 * own.attempts_per_url + 1.0).contains(&own.messages_per_1k.unwrap()));
+    assert_eq!((sites.snapshot_bytes, sites.messages_per_1k, own.bytes_per_attempt), (None, None, None));
+    assert!(fleet_table(&reports).contains("30 in scope own"));
+}
+
+/// What docs/reports/simulator.md says of fleets in scope `own`, by
+/// `cargo test -p fetchwise-simulate --all-features --test fleets -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes minutes, and prints"]
+fn a_thousand_nodes_of_scope_own() {
+    for (urls, nodes) in [(10_000, vec![10, 100, 1000]), (40_000, vec![2])] {
+        let world = World { urls, ..World::parse(SHIPPED[0].1, "W1").unwrap() };
+        let options = FleetOptions { nodes, own: true, ..FleetOptions::default() };
+        let reports =
+            simulate_fleet(&world, &Contestant::by_name("default").unwrap(), &[9001, 9002], &options).unwrap();
+        println!("{}", fleet_table(&reports));
+        for report in reports.iter().filter(|report| report.topology == "own") {
+            println!("{}", serde_json::to_string(report).unwrap());
+            assert!(report.regret_ratio < 1.1, "{}", report.regret_ratio);
+        }
+    }
+}
+
+#[test]
+fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
+    let world = small(1500, 60);
+    let print = |threads| {
+        let reports = run(&world, &[1, 2], &[3, 5], &[2, 60], threads);
+        let json: Vec<String> = reports.iter().map(|report| serde_json::to_string(report).unwrap()).collect();
+        (json, fleet_table(&reports), fleet_html(&reports).unwrap(), fleet_plots(&reports).unwrap())
+    };
+    let once = print(1);
+    assert_eq!(once, print(2));
+    assert_eq!(once.0.len(), 1 + 2 * (2 + 2));
+    assert_eq!(
+        once.3.iter().map(|plot| plot.0).collect::<Vec<_>>(),
+        ["regret-by-nodes", "regret-by-delay", "bans-by-nodes", "bans-by-delay"]
+    );
+    assert!(once.2.contains("<svg") && !once.2.contains("<script"));
+}
+
+#[test]
+fn one_node_is_what_a_policy_alone_is() {
+    let world = small(2000, 80);
+    let alone =
+        simulate(&world, &[Contestant::by_name("default").unwrap()], &[4], &SimulateOptions::default()).unwrap();
+    let fleet = run(&world, &[4], &[2], &[2], 0);
+    assert_eq!(fleet[0].topology, "one");
+    assert_eq!((fleet[0].regret, fleet[0].bans_per_1k), (alone[0].regret, alone[0].bans_per_1k));
+    assert_eq!((fleet[0].regret_ratio, fleet[0].messages_per_1k), (1.0, None));
+}
+
+#[test]
+fn nodes_that_share_come_near_one_and_nodes_apart_do_not() {
+    let reports = run(&small(12_000, 150), &[1, 2], &[10], &[2, 3600], 0);
+    let (one, apart, sites) = (by(&reports, "one"), by(&reports, "apart"), by(&reports, "sites"));
+    let late = reports.iter().find(|report| report.delay_s == Some(3600.0)).unwrap();
+    let soon = by(&reports, "sharing");
+    assert!(apart.regret > 1.5 * one.regret, "{} against {}", apart.regret, one.regret);
+    assert!(soon.regret < 0.6 * apart.regret, "{} against {}", soon.regret, apart.regret);
+    assert!(sites.regret < 0.8 * apart.regret, "{} against {}", sites.regret, apart.regret);
+    assert!(soon.bans_per_1k <= late.bans_per_1k, "{} against {}", soon.bans_per_1k, late.bans_per_1k);
+    // Every attempt that anybody can learn from has travelled, in messages of the real format.
+    assert!(soon.bytes_per_attempt.unwrap() > 10.0 && soon.messages_per_1k.unwrap() > 100.0, "{soon:?}");
+}
+
+#[test]
+fn an_address_each_is_banned_alone() {
+    let world = small(6000, 60);
+    let run = |egress| {
+        let options = FleetOptions { nodes: vec![10], egress, ..FleetOptions::default() };
+        simulate_fleet(&world, &Contestant::by_name("default").unwrap(), &[1, 2], &options).unwrap()
+    };
+    let (one, each) = (run(Egress::One), run(Egress::Each));
+    assert!(by(&each, "apart").bans_per_1k < by(&one, "apart").bans_per_1k);
+    assert_eq!(by(&each, "one").regret, by(&one, "one").regret);
+}
+
+#[test]
+fn what_cannot_be_run_is_said() {
+    let options = FleetOptions { nodes: vec![2], ..FleetOptions::default() };
+    let of = |name: &str, seeds: &[u64]| {
+        simulate_fleet(&small(100, 5), &Contestant::by_name(name).unwrap(), seeds, &options).unwrap_err().to_string()
+    };
+    assert!(of("oracle", &[1]).contains("learns"));
+    assert!(of("default", &[]).contains("seeds"));
+}

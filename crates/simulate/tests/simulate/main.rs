@@ -1,0 +1,8 @@
+//! The simulator as its callers see it: policies, paces, joint worlds and fleets. Equal arguments give equal bytes.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+#[cfg(feature = "fleet")]
+mod fleets;
+mod joint;
+mod pace;
+mod policies;

@@ -1,0 +1,16 @@
+//! The log as its callers see it, and its fault suite: crashes at every step, damage, full and failing disks, killed processes.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod basics;
+mod common;
+mod crash;
+mod damage;
+mod fuzz_smoke;
+mod golden;
+mod imports;
+mod losses;
+mod maintenance;
+mod model;
+mod process;
+#[cfg(unix)]
+mod real_disk;
