@@ -21,7 +21,7 @@ use super::schema::{self, SchemaError};
 use crate::backoff::{LinkState, MAX_RISK_LEVEL, pause};
 use crate::journal::recovery_point::{FoldStart, RecoveryPoint};
 use crate::selector::Selector;
-use fetchwise_pace::{Level, State};
+use fetchwise_pace::{Level, PaceState};
 use fetchwise_types::time::Timestamp;
 
 /// Result of [`load`].
@@ -222,7 +222,7 @@ pub(super) fn into_report(
         for ((level, name), (_, entry)) in &fold.paces {
             // A newer release may have added a level that this one does not know.
             if let Some(level) = Level::from_repr(*level) {
-                pace.restore(level, name, &State(entry.state), now);
+                pace.restore(level, name, &PaceState(entry.state), now);
             }
         }
     }

@@ -255,12 +255,12 @@ fn paced() -> Selector {
 
 #[test]
 fn paces_survive_restarts_and_snapshots_and_are_forgotten_on_request() {
-    use fetchwise_pace::{Admit, Cost, Done, Level, Pace, PaceSettings, Response, Scope, Signal};
+    use fetchwise_pace::{Admit, Cost, Level, Pace, PaceSettings, Response, ResponseEffect, Scope, Signal};
 
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     let journal = Arc::new(journal);
-    let pace = Pace::new(PaceSettings::default()).with_keeper(Box::new(Arc::clone(&journal)));
+    let pace = Pace::new(PaceSettings::default()).with_store(Box::new(Arc::clone(&journal)));
     let fetcher = selector().candidates().next().unwrap().0;
     let mut now = T0;
     for host in ["e.org", "f.org"] {
@@ -274,7 +274,7 @@ fn paces_survive_restarts_and_snapshots_and_are_forgotten_on_request() {
             };
             let heard = if request == 39 { Signal::Limited } else { Signal::Content };
             let done = pace.record_response(permit, &Response::new(heard, fetcher), now);
-            assert_eq!(request == 39, matches!(done, Done::Event { .. }));
+            assert_eq!(request == 39, matches!(done, ResponseEffect::LimitHit { .. }));
         }
     }
     pace.close(now);

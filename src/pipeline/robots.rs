@@ -1,4 +1,4 @@
-//! The robots.txt check before a link's visit: one request per origin, with the limits of pages.
+//! The robots.txt check before a link's visit: one request for each origin, with the limits of pages.
 //!
 //! A link that may not be fetched ends here, without a request for its page and without an attempt.
 //!
@@ -19,7 +19,7 @@ use crate::visit::pace_permit::PacePermit;
 use fetchwise_fetchers::fetch::{FetchError, Limits, Request, Response};
 use fetchwise_fetchers::robots::{MAX_BODY, MAX_READ, MAX_REDIRECTS, RobotsTxt, RobotsUse, Rules, location};
 use fetchwise_pace;
-use fetchwise_pace::{Cost, Done, Signal, RateLimit, Scope};
+use fetchwise_pace::{Cost, RateLimit, ResponseEffect, Scope, Signal};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::fetch_result::Outcome;
 use fetchwise_types::heuristic::url::domain_of;
@@ -56,9 +56,10 @@ pub(super) async fn check(
     }
     match rules.forbids(url) {
         None => Ok(()),
-        Some(rule) => {
-            Err(Box::new(Report::without_request(ErrorKind::Disallowed.name(), format!("disallowed by {location}: {rule}"))))
-        }
+        Some(rule) => Err(Box::new(Report::without_request(
+            ErrorKind::Disallowed.name(),
+            format!("disallowed by {location}: {rule}"),
+        ))),
     }
 }
 
@@ -114,8 +115,8 @@ async fn request_rules(
     let now = pipeline.selector.now();
     let rules = Rules::from_answer(&answer, robots.agent(), now);
     if let (Some(delay), Some(pace)) = (rules.crawl_delay(), pipeline.selector.pace()) {
-        let floor = pace.set_min_interval(Scope::host(domain), delay, now);
-        if floor.is_cut && floor.is_new {
+        let interval = pace.set_min_interval(Scope::host(domain), delay, now);
+        if interval.is_shortened && interval.is_new {
             let most = Duration::from_secs_f64(pace.settings().max_crawl_delay_s);
             *cut = Some(CrawlDelayCut { host: domain.into(), asked: delay, believed: most });
         }
@@ -124,7 +125,10 @@ async fn request_rules(
 }
 
 /// Waits for a permit in the host's pace, which a robots.txt needs like any page.
-async fn pace_permit<'p>(pipeline: &'p Pipeline, domain: &str) -> Result<Option<PacePermit<&'p Selector>>, Box<Report>> {
+async fn pace_permit<'p>(
+    pipeline: &'p Pipeline,
+    domain: &str,
+) -> Result<Option<PacePermit<&'p Selector>>, Box<Report>> {
     loop {
         let now = pipeline.selector.now();
         match PacePermit::take(&*pipeline.selector, domain, Cost::Plain, now) {
@@ -155,7 +159,7 @@ fn report_to_pace(
     let (signal, headers) = match answer {
         Ok(response) => match response.status {
             status @ (429 | 500..) => (Signal::of(&Outcome::Http(status), Some(status)), &response.headers),
-            _ => (Signal::Nothing, &response.headers),
+            _ => (Signal::ClientError, &response.headers),
         },
         Err(error) => (Signal::of(&Outcome::from(error.kind), error.status), &error.headers),
     };
@@ -165,7 +169,7 @@ fn report_to_pace(
         policy: RateLimit::read(headers, now),
         ..fetchwise_pace::Response::new(signal, fetcher)
     };
-    if let Done::Event { hold_until, .. } = permit.report(&pace_response, now) {
+    if let ResponseEffect::LimitHit { hold_until, .. } = permit.report(&pace_response, now) {
         selector.state().hosts.record_hold(selector, domain, TrialRole::Ordinary, hold_until, |until| {
             if let Some(sink) = selector.sink() {
                 sink.host_pause(domain, Some(until), now);

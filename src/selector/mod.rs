@@ -19,14 +19,14 @@ use crate::backoff::{BackoffSettings, LinkState};
 use crate::evidence::{Breaker, Entry, Evidence, Weights};
 use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{Policy, View};
-use crate::score::estimate::{HeuristicSources, Candidates, Local, NoTrace, Priors, Trace, Walk};
+use crate::score::estimate::{Candidates, HeuristicSources, Local, NoTrace, Priors, Trace, Walk};
 use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
 use crate::state::State;
 use crate::trace::Span;
 use fetchwise_pace::Pace;
 use fetchwise_types::attempt::{Attempt, Hint, Tag};
-use fetchwise_types::decision::{Decision, Rule, Source, Selection};
+use fetchwise_types::decision::{Decision, Rule, Selection, Source};
 use fetchwise_types::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
 use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
@@ -47,10 +47,12 @@ mod route;
 mod sink;
 mod vendor_outlook;
 
-pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, MeasuredCost, HostSignalFetcher, HostSignalView};
+pub use crate::explain::{
+    CandidateView, Counterfactual, EvidenceStep, Explanation, HostSignalFetcher, HostSignalView, MeasuredCost,
+};
 pub use crate::score::estimate::Prior;
-pub use crate::selector::admin::{LinkAtRisk, PausedHost, RiskReason};
 use crate::selector::active_router::ActiveRouter;
+pub use crate::selector::admin::{LinkAtRisk, PausedHost, RiskReason};
 pub use builder::SelectorBuilder;
 pub use sink::{Released, Sink, SinkError};
 
@@ -126,6 +128,18 @@ pub(crate) enum HostRisk {
 }
 
 /// Learns which fetcher works for which URL. Threads share it by reference.
+///
+/// The methods are spread over the files of this module:
+///
+/// - `mod.rs`: [`select`](Self::select), [`record`](Self::record), [`observe`](Self::observe) and read access
+/// - `builder.rs`: [`builder`](Self::builder) and its options
+/// - `active_router.rs`: [`route`](Self::route), the mode, the table and the fallback; `route.rs` has
+///   [`Router::decide`](crate::router::Router::decide)
+/// - `explain.rs`: [`explain`](Self::explain); `vendor_outlook.rs`: fetchers behind the same vendor
+/// - `pauses.rs`: pauses of hosts, half-open trials of fetchers, and pauses that other nodes report
+/// - `admin.rs`: the operator's view: paused hosts, links at risk, ban rates, and forgetting
+/// - `replay.rs`: restoring evidence from a journal; `replication.rs`: evidence of other processes
+/// - `crate::visit`: [`visit`](Self::visit), and `remote_attempts.rs` there: attempts of other processes
 ///
 /// ```
 /// use fetchwise::attempt::Attempt;
@@ -452,7 +466,8 @@ impl Selector {
         }
         // Relaxed: it seeds a hash.
         let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
-        let behind_vendor = situation.attempts == 0 && local.host_signals.has_vendor_evidence(candidates, walk.kind, walk.down);
+        let behind_vendor =
+            situation.attempts == 0 && local.host_signals.has_vendor_evidence(candidates, walk.kind, walk.down);
         self.choose(url, candidates, &self.settings, (domain_attempts, behind_vendor), situation)
     }
 

@@ -15,7 +15,7 @@ use super::step::{Step, Wait, WaitReason};
 use crate::selector::Selector;
 use crate::visit::pace_permit::PacePermit;
 use fetchwise_pace;
-use fetchwise_pace::{Cost, Done, Signal, RateLimit, Scope, DoubtVerdict};
+use fetchwise_pace::{Cost, DoubtVerdict, RateLimit, ResponseEffect, Scope, Signal};
 use fetchwise_types::attempt::ErrorType;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::decision::Selection;
@@ -80,13 +80,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         match permit.report(&response, now) {
             // The site is not involved.
             _ if by.class == Class::Archive => PaceEffect::None,
-            Done::Nothing => PaceEffect::None,
-            Done::Doubt { hold_until, doubt } => {
+            ResponseEffect::Nothing => PaceEffect::None,
+            ResponseEffect::Doubt { hold_until, doubt } => {
                 self.selector.recorder().count_ambiguous_block();
                 self.doubt = Some((doubt, hold_until.saturating_add(DOUBT_GRACE)));
                 PaceEffect::Doubt
             }
-            Done::Event { hold_until, level } => {
+            ResponseEffect::LimitHit { hold_until, level } => {
                 self.selector.recorder().count_rate_limit_hit(level as usize);
                 PaceEffect::Held(hold_until)
             }
@@ -98,7 +98,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let pace = self.selector.pace()?;
         // A hold that outlived its process is stored in whole seconds.
         let hold = pace.hold(Scope::host(self.domain()), now)?;
-        (hold.saturating_add(Duration::from_secs(1)) >= until).then_some(Wait { until, reason: WaitReason::Pace, listener: None })
+        (hold.saturating_add(Duration::from_secs(1)) >= until).then_some(Wait {
+            until,
+            reason: WaitReason::Pace,
+            listener: None,
+        })
     }
 
     /// Returns whether the host recently served the fetcher of `by`, or any fetcher if `None`. A block then concerns

@@ -10,7 +10,7 @@ use std::time::Duration;
 use event_listener::EventListener;
 
 use crate::selector::Selector;
-use fetchwise_pace::{Admit, Cost, Done, Pace, Permit, Scope};
+use fetchwise_pace::{Admit, Cost, Pace, Permit, ResponseEffect, Scope};
 use fetchwise_types::time::Timestamp;
 
 /// Time after which a visit asks again when the host has its maximum of parallel requests. The end of one wakes it
@@ -43,8 +43,10 @@ impl<S: Deref<Target = Selector>> PacePermit<S> {
     }
 
     /// Reports the result of the request.
-    pub(crate) fn report(mut self, response: &fetchwise_pace::Response, now: Timestamp) -> Done {
-        let (Some(permit), Some(pace)) = (self.permit.take(), self.selector.pace()) else { return Done::Nothing };
+    pub(crate) fn report(mut self, response: &fetchwise_pace::Response, now: Timestamp) -> ResponseEffect {
+        let (Some(permit), Some(pace)) = (self.permit.take(), self.selector.pace()) else {
+            return ResponseEffect::Nothing;
+        };
         let done = pace.record_response(permit, response, now);
         self.selector.state().capacity.notify(&self.domain);
         done
@@ -72,6 +74,8 @@ fn enter(selector: &Selector, pace: &Pace, domain: &str, cost: Cost, now: Timest
     match pace.admit(scope, cost, now) {
         Admit::Go(permit) => Ok(permit),
         Admit::Wait(until) => Err(AdmissionDelay { until, listener: None }),
-        Admit::AtCapacity => Err(AdmissionDelay { until: now.saturating_add(CAPACITY_RETRY), listener: Some(listener) }),
+        Admit::AtCapacity => {
+            Err(AdmissionDelay { until: now.saturating_add(CAPACITY_RETRY), listener: Some(listener) })
+        }
     }
 }

@@ -172,7 +172,7 @@ impl Plan {
         if let Some(settings) = self.pace {
             let pace = Pace::new(settings);
             builder = builder.pace(match &log {
-                Some(log) => pace.with_keeper(Box::new(JournalSink(Arc::clone(log)))),
+                Some(log) => pace.with_store(Box::new(JournalSink(Arc::clone(log)))),
                 None => pace,
             });
         }

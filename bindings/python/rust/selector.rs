@@ -254,7 +254,7 @@ impl Selector {
         if let Some(settings) = paces {
             let pace = Pace::new(settings);
             builder = builder.pace(match &log {
-                Some(log) => pace.with_keeper(Box::new(JournalSink(Arc::clone(log)))),
+                Some(log) => pace.with_store(Box::new(JournalSink(Arc::clone(log)))),
                 None => pace,
             });
         }

@@ -6,7 +6,7 @@
 //! Must not know: who requests it.
 
 use super::Pace;
-use crate::limiter::admission::Round;
+use crate::limiter::admission::Admission;
 use crate::limiter::host::HostEntry;
 use crate::limiter::shared_levels::end_hold;
 use crate::signals::response::{Cause, Level};
@@ -19,17 +19,18 @@ impl Pace {
         let mut ended = Vec::new();
         {
             let mut entry = self.hosts.get_mut(&self.key(host))?;
-            let (site, address) = (entry.who().site, entry.who().address);
+            let (site, address) = (entry.identity().site, entry.identity().address);
             if let Some(until) = entry.end_hold(now.as_millis()) {
-                ended.push((until, Level::Host, entry.who().name.to_string(), entry.remembered()));
+                ended.push((until, Level::Host, entry.identity().name.to_string(), entry.persisted_state()));
             }
             for (level, map, key) in [(Level::Site, &self.sites, site), (Level::Address, &self.addresses, address)] {
                 if let Some(mut shared) = map.get_mut(&key) {
                     let shared = &mut *shared;
-                    if let Some(kept) = shared.kept.as_deref_mut()
-                        && let Some(until) = end_hold(&mut kept.cold, kept.hot.as_deref_mut(), now.as_millis())
+                    if let Some(state) = shared.state.as_deref_mut()
+                        && let Some(until) =
+                            end_hold(&mut state.persisted, state.active.as_deref_mut(), now.as_millis())
                     {
-                        ended.push((until, level, shared.name.to_string(), kept.remembered()));
+                        ended.push((until, level, shared.name.to_string(), state.persisted_state()));
                     }
                 }
             }
@@ -37,7 +38,7 @@ impl Pace {
         let longest = ended.iter().map(|(until, ..)| *until).max();
         // Without any lock.
         for (_, level, name, state) in ended {
-            self.keep(level, &name, state, Cause::Released, now);
+            self.keep(level, &name, state, Cause::Unpaused, now);
         }
         longest.map(Timestamp::from_millis)
     }
@@ -46,17 +47,17 @@ impl Pace {
     /// the store. Requests in flight still count. The state of its site and its address stays, because it is shared.
     pub fn forget(&self, host: &str, now: Timestamp) {
         let key = self.key(host);
-        let is_under_way = |entry: &HostEntry| entry.hot().is_some_and(|hot| hot.in_flight > 0);
-        if self.hosts.remove_if(&key, |_, entry| !is_under_way(entry)).is_some() {
+        let is_in_flight = |entry: &HostEntry| entry.active().is_some_and(|active| active.in_flight > 0);
+        if self.hosts.remove_if(&key, |_, entry| !is_in_flight(entry)).is_some() {
             return;
         }
         let Some(mut entry) = self.hosts.get_mut(&key) else { return };
         let (settings, host) = (&self.settings, &mut *entry);
         let in_flight = host.forget();
-        let mut round = Round { settings, key, host, site: None, address: None, now: now.as_millis() };
-        round.wake();
-        if let Some(live) = round.live(Level::Host) {
-            live.hot.in_flight = in_flight;
+        let mut admission = Admission { settings, key, host, site: None, address: None, now: now.as_millis() };
+        admission.wake();
+        if let Some(gate) = admission.gate(Level::Host) {
+            gate.active.in_flight = in_flight;
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::limiter::admission::Round;
+use crate::limiter::admission::Admission;
 use crate::limiter::window::{NAMES, SECONDS, WINDOWS};
 use crate::signals::response::{Cause, Level};
 use fetchwise_types::time::Timestamp;
@@ -15,7 +15,7 @@ use fetchwise_types::time::Timestamp;
 /// Its `Display` is a few lines, each with a keyword in front.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Explained {
+pub struct PaceExplanation {
     /// Requests per second.
     pub rate: f64,
     /// Maximum parallel requests.
@@ -27,7 +27,7 @@ pub struct Explained {
     /// The rate is configured, not learned.
     pub is_fixed: bool,
     /// The gap that is kept because of the host's `Crawl-delay`: the delay, or the maximum.
-    pub floor: Option<Duration>,
+    pub min_gap: Option<Duration>,
     /// The `Crawl-delay` of the host when its robots.txt was last read.
     pub crawl_delay: Option<Duration>,
     /// The maximum of the settings, if the `Crawl-delay` is longer: the gap is kept only up to it.
@@ -39,7 +39,7 @@ pub struct Explained {
     /// The limit was hit twice.
     pub is_confirmed: bool,
     /// The last limit hit, with its cause.
-    pub event: Option<(Timestamp, Cause)>,
+    pub last_limit_hit: Option<(Timestamp, Cause)>,
     /// The end of the hold.
     pub hold_until: Option<Timestamp>,
     /// How long the host last refused requests.
@@ -49,99 +49,102 @@ pub struct Explained {
     /// Windows that were cleared of suspicion.
     pub cleared: Vec<&'static str>,
     /// The next ceiling probe, with the rate that it tries.
-    pub next_look: Option<(Timestamp, f64)>,
+    pub next_probe: Option<(Timestamp, f64)>,
     /// The average latency, and its ratio to the latency of the quiet host.
     pub latency: Option<(Duration, f64)>,
     /// The time of this explanation.
     pub now: Timestamp,
 }
 
-impl Round<'_> {
+impl Admission<'_> {
     /// Returns the pace of the host, or of its site or address if that limits it.
-    pub(super) fn explain(&mut self) -> Explained {
+    pub(super) fn explain(&mut self) -> PaceExplanation {
         self.wake();
         let mut level = Level::Host;
         let mut least = f64::INFINITY;
         for candidate in [Level::Host, Level::Site, Level::Address] {
-            if let Some(live) = self.live(candidate)
-                && live.rate() < least
+            if let Some(gate) = self.gate(candidate)
+                && gate.rate() < least
             {
-                (level, least) = (candidate, live.rate());
+                (level, least) = (candidate, gate.rate());
             }
         }
         let now = Timestamp::from_millis(self.now);
         let holds =
-            [Level::Host, Level::Site, Level::Address].map(|level| self.live(level).and_then(|live| live.hold()));
+            [Level::Host, Level::Site, Level::Address].map(|level| self.gate(level).and_then(|gate| gate.hold()));
         let latency = self
-            .live(Level::Host)
-            .filter(|live| !live.hot.fast.is_nan())
-            .map(|live| (Duration::from_secs_f64(f64::from(live.hot.fast).exp().clamp(0.0, 1e6)), live.slowness()));
-        let in_flight = self.live(Level::Host).map_or(0, |live| live.hot.in_flight);
-        let parallel = self.live(Level::Host).map_or(0, |live| live.par());
-        let floor = self.live(Level::Host).and_then(|live| live.floor_s()).map(Duration::from_secs_f64);
-        let wish = self.live(Level::Host).and_then(|live| live.cold.wish.some());
+            .gate(Level::Host)
+            .filter(|gate| !gate.active.fast.is_nan())
+            .map(|gate| (Duration::from_secs_f64(f64::from(gate.active.fast).exp().clamp(0.0, 1e6)), gate.slowness()));
+        let in_flight = self.gate(Level::Host).map_or(0, |gate| gate.active.in_flight);
+        let parallel = self.gate(Level::Host).map_or(0, |gate| gate.par());
+        let min_gap = self.gate(Level::Host).and_then(|gate| gate.min_gap_s()).map(Duration::from_secs_f64);
+        let declared_gap = self.gate(Level::Host).and_then(|gate| gate.persisted.declared_gap.some());
         let most = self.settings.max_crawl_delay_s;
-        let mut explained = Explained {
+        let mut explanation = PaceExplanation {
             rate: least,
             parallel,
             in_flight,
             level,
             is_fixed: false,
-            floor,
-            crawl_delay: wish.map(Duration::from_secs_f64),
-            crawl_delay_cut: wish.filter(|wish| *wish > most).map(|_| Duration::from_secs_f64(most)),
+            min_gap,
+            crawl_delay: declared_gap.map(Duration::from_secs_f64),
+            crawl_delay_cut: declared_gap
+                .filter(|declared_gap| *declared_gap > most)
+                .map(|_| Duration::from_secs_f64(most)),
             ceiling: None,
             limit: None,
             is_confirmed: false,
-            event: None,
+            last_limit_hit: None,
             hold_until: holds.into_iter().flatten().max().map(Timestamp::from_millis),
             penalty: None,
             too_many: None,
             cleared: Vec::new(),
-            next_look: None,
+            next_probe: None,
             latency,
             now,
         };
         let now = self.now;
-        let Some(live) = self.live(level) else { return explained };
-        let cold = &*live.cold;
-        explained.is_fixed = live.rules.is_fixed;
-        if let Some(floor) = explained.floor {
-            explained.rate = explained.rate.min(1.0 / floor.as_secs_f64());
+        let Some(gate) = self.gate(level) else { return explanation };
+        let persisted = &*gate.persisted;
+        explanation.is_fixed = gate.rules.is_fixed;
+        if let Some(min_gap) = explanation.min_gap {
+            explanation.rate = explanation.rate.min(1.0 / min_gap.as_secs_f64());
         }
-        explained.penalty = cold.penalty.some().map(Duration::from_secs_f64);
-        explained.is_confirmed = cold.is_confirmed(now);
-        if cold.event > 0 {
-            explained.event = Some((Timestamp::from_millis(i64::from(cold.event) * 1000), cold.cause()));
+        explanation.penalty = persisted.penalty.some().map(Duration::from_secs_f64);
+        explanation.is_confirmed = persisted.is_confirmed(now);
+        if persisted.limit_hit_at > 0 {
+            explanation.last_limit_hit =
+                Some((Timestamp::from_millis(i64::from(persisted.limit_hit_at) * 1000), persisted.cause()));
         }
-        let (ceiling, window) = live.ceiling();
-        if let Some(window) = window.or(cold.blamed()).filter(|window| !cold.cap[*window].is_none()) {
-            explained.ceiling = Some((ceiling, NAMES[window]));
-            explained.limit = cold.hi[window].some();
-            explained.too_many =
-                cold.hi[window].some().map(|hi| ((hi * SECONDS[window]).round() as u64, NAMES[window]));
+        let (ceiling, window) = gate.ceiling();
+        if let Some(window) = window.or(persisted.blamed()).filter(|window| !persisted.cap[*window].is_none()) {
+            explanation.ceiling = Some((ceiling, NAMES[window]));
+            explanation.limit = persisted.hi[window].some();
+            explanation.too_many =
+                persisted.hi[window].some().map(|hi| ((hi * SECONDS[window]).round() as u64, NAMES[window]));
             let clear = |other: &usize| {
-                *other != window && (cold.hi[*other].is_none() || cold.hi[*other] <= cold.clean[*other])
+                *other != window && (persisted.hi[*other].is_none() || persisted.hi[*other] <= persisted.clean[*other])
             };
-            explained.cleared = (0..WINDOWS).filter(clear).map(|window| NAMES[window]).collect();
-            if cold.given() != Some(window) && !live.rules.is_fixed {
-                let at = Timestamp::from_millis((i64::from(cold.probe_at) * 1000).max(now));
-                explained.next_look = Some((at, live.next_cap(window)));
+            explanation.cleared = (0..WINDOWS).filter(clear).map(|window| NAMES[window]).collect();
+            if persisted.declared_window() != Some(window) && !gate.rules.is_fixed {
+                let at = Timestamp::from_millis((i64::from(persisted.probe_at) * 1000).max(now));
+                explanation.next_probe = Some((at, gate.next_cap(window)));
             }
         }
-        explained
+        explanation
     }
 }
 
-impl fmt::Display for Explained {
+impl fmt::Display for PaceExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "pace     {} requests/s, {} at once", Figure(self.rate), self.parallel)?;
-        match (self.is_fixed, &self.event) {
+        write!(f, "pace     {} requests/s, {} at once", RateText(self.rate), self.parallel)?;
+        match (self.is_fixed, &self.last_limit_hit) {
             (true, _) => f.write_str(": configured")?,
             (false, Some((at, cause))) => {
-                write!(f, ": lowered {} ago after {cause}", Span(self.now.since(*at)))?;
+                write!(f, ": lowered {} ago after {cause}", DurationText(self.now.since(*at)))?;
                 if let Some(limit) = self.limit {
-                    write!(f, ", limit met at {}/s", Figure(limit))?;
+                    write!(f, ", limit met at {}/s", RateText(limit))?;
                 }
             }
             (false, None) => f.write_str(": no limit met so far")?,
@@ -151,12 +154,12 @@ impl fmt::Display for Explained {
             level => write!(f, " (shared with its {level})")?,
         }
         if let Some(until) = self.hold_until {
-            write!(f, "\nheld     for {} more", Span(until.since(self.now)))?;
+            write!(f, "\nheld     for {} more", DurationText(until.since(self.now)))?;
         }
-        if let Some(wish) = self.crawl_delay {
-            write!(f, "\ndelay    its Crawl-delay is {}", Span(wish))?;
+        if let Some(declared_gap) = self.crawl_delay {
+            write!(f, "\ndelay    its Crawl-delay is {}", DurationText(declared_gap))?;
             if let Some(cut) = self.crawl_delay_cut {
-                write!(f, ", of which {} are kept (max_crawl_delay)", Span(cut))?;
+                write!(f, ", of which {} are kept (max_crawl_delay)", DurationText(cut))?;
             }
         }
         if let Some((count, window)) = self.too_many {
@@ -168,10 +171,10 @@ impl fmt::Display for Explained {
                 write!(f, "; cleared: {}", self.cleared.join(", "))?;
             }
         }
-        if let Some((at, rate)) = self.next_look {
-            write!(f, "\nnext     probes {}/s in {}", Figure(rate), Span(at.since(self.now)))?;
+        if let Some((at, rate)) = self.next_probe {
+            write!(f, "\nnext     probes {}/s in {}", RateText(rate), DurationText(at.since(self.now)))?;
             if let Some(penalty) = self.penalty {
-                write!(f, "; a block here costs about {}", Span(penalty))?;
+                write!(f, "; a block here costs about {}", DurationText(penalty))?;
             }
         }
         if let Some((latency, times)) = self.latency {
@@ -182,9 +185,9 @@ impl fmt::Display for Explained {
 }
 
 /// A rate with two or three significant digits.
-struct Figure(f64);
+struct RateText(f64);
 
-impl fmt::Display for Figure {
+impl fmt::Display for RateText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             rate if rate >= 10.0 => write!(f, "{rate:.0}"),
@@ -195,9 +198,9 @@ impl fmt::Display for Figure {
 }
 
 /// A duration in its largest unit.
-struct Span(Duration);
+struct DurationText(Duration);
 
-impl fmt::Display for Span {
+impl fmt::Display for DurationText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_secs() {
             seconds @ 0..120 => write!(f, "{seconds} s"),

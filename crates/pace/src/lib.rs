@@ -53,13 +53,13 @@
 //! let mut response = Response::new(Signal::Limited, FetcherId(0));
 //! response.retry_after = Some(Duration::from_secs(20));
 //!
-//! let Done::Event { hold_until, .. } = pace.record_response(permit, &response, now) else { unreachable!("a 429") };
+//! let ResponseEffect::LimitHit { hold_until, .. } = pace.record_response(permit, &response, now) else { unreachable!("a 429") };
 //! assert_eq!(hold_until.as_millis(), 21_000); // a second more, for differing clocks
 //! assert_eq!(pace.admit(scope, Cost::Plain, now), Admit::Wait(hold_until));
 //! ```
 //!
 //! A single block (403, captcha) is ambiguous: it may concern the page only. `record_response` then returns
-//! [`Done::Doubt`], holds the host for three seconds, and decides by the next URL ([`Pace::doubt_verdict`]).
+//! [`ResponseEffect::Doubt`], holds the host for three seconds, and decides by the next URL ([`Pace::doubt_verdict`]).
 //!
 //! # How limits are learned
 //!
@@ -70,7 +70,7 @@
 //!
 //! # Persistence
 //!
-//! [`Pace::with_keeper`] takes a [`PaceStore`], which receives 64 bytes per host whenever something was learned.
+//! [`Pace::with_store`] takes a [`PaceStore`], which receives 64 bytes per host whenever something was learned.
 //! [`Pace::restore`] reads them in the next process.
 //!
 //! # Guarantees
@@ -113,21 +113,21 @@ mod summary;
 mod tests;
 
 pub use crate::limiter::permit::Permit;
-pub use crate::persistence::{PaceStore, PaceRecord, State};
+pub use crate::persistence::{PaceRecord, PaceState, PaceStore};
 pub use crate::signals::headers::RateLimit;
-pub use crate::signals::response::{Admit, Response, Cause, Done, Signal, Level, DoubtVerdict};
-pub use explain::Explained;
+pub use crate::signals::response::{Admit, Cause, DoubtVerdict, Level, Response, ResponseEffect, Signal};
+pub use explain::PaceExplanation;
 pub use settings::{CrawlDelay, HostPace, PaceMode, PaceSettings};
 #[cfg(feature = "metrics")]
-pub use summary::Summary;
+pub use summary::PaceSummary;
 
 pub use fetchwise_types::{fetch_result, registry, response, time};
 
-use crate::limiter::active_state::Hot;
-use crate::limiter::admission::Round;
+use crate::limiter::active_state::ActiveState;
+use crate::limiter::admission::Admission;
 use crate::limiter::host::HostEntry;
-use crate::limiter::shared_levels::{Company, Kept, SharedEntry, is_remembered};
-use crate::persistence::persisted_state::{RENDER_COST, Remembered};
+use crate::limiter::shared_levels::{SharedEntry, SharedState, SiteSharing, is_recent};
+use crate::persistence::persisted_state::{PersistedState, RENDER_COST};
 
 /// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,11 +160,11 @@ pub enum Cost {
 
 /// The effect of [`Pace::set_min_interval`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Floor {
+pub struct MinInterval {
     /// The gap that is kept from now on; `None` if the settings ignore it.
-    pub kept: Option<Duration>,
+    pub applied: Option<Duration>,
     /// The requested gap was longer than the maximum of the settings.
-    pub is_cut: bool,
+    pub is_shortened: bool,
     /// The host has not declared this gap before in this process.
     pub is_new: bool,
 }
@@ -175,9 +175,9 @@ pub struct Pace {
     hosts: Map<HostEntry>,
     sites: Map<SharedEntry>,
     addresses: Map<SharedEntry>,
-    keeper: Option<Box<dyn PaceStore>>,
+    store: Option<Box<dyn PaceStore>>,
     /// Entries created since idle ones were last removed.
-    made: AtomicUsize,
+    new_entries: AtomicUsize,
     /// Number of new entries after which idle ones are removed again.
     sweep_at: AtomicUsize,
 }
@@ -210,16 +210,16 @@ impl Pace {
             hosts: Map::default(),
             sites: Map::default(),
             addresses: Map::default(),
-            keeper: None,
-            made: AtomicUsize::new(0),
+            store: None,
+            new_entries: AtomicUsize::new(0),
             sweep_at: AtomicUsize::new(SWEEP_LEAST),
         }
     }
 
-    /// Passes what is learned to `keeper`: at limit hits, when a ceiling moves by a quarter, and by [`Pace::close`].
+    /// Passes what is learned to `store`: at limit hits, when a ceiling moves by a quarter, and by [`Pace::close`].
     #[must_use]
-    pub fn with_keeper(self, keeper: Box<dyn PaceStore>) -> Self {
-        Self { keeper: Some(keeper), ..self }
+    pub fn with_store(self, store: Box<dyn PaceStore>) -> Self {
+        Self { store: Some(store), ..self }
     }
 
     /// Returns the settings in effect.
@@ -234,71 +234,73 @@ impl Pace {
             return Admit::Go(Permit::new(0, now.as_millis(), Default::default(), 0, 0, 0));
         }
         self.sweep(now);
-        self.round(scope, now, |round| {
+        self.with_levels(scope, now, |admission| {
             let cost = match cost {
                 Cost::Plain => 1,
-                Cost::Rendered => render_cost(round.host.cold()),
+                Cost::Rendered => render_cost(admission.host.persisted()),
             };
-            round.admit(cost)
+            admission.admit(cost)
         })
     }
 
     /// Records the response to a request.
-    pub fn record_response(&self, permit: Permit, answer: &Response, now: Timestamp) -> Done {
-        let round = self.round_of(&permit, now, |round| {
-            let let_through = if answer.renders { render_cost(round.host.cold()) } else { permit.cost() };
-            let (done, kept) = round.done(&permit, answer, let_through);
-            let note = kept.filter(|_| self.keeper.is_some()).and_then(|(level, cause)| {
-                let (name, state) = round.remembered(level)?;
+    pub fn record_response(&self, permit: Permit, response: &Response, now: Timestamp) -> ResponseEffect {
+        let recorded = self.with_levels_of(&permit, now, |admission| {
+            let admitted_cost = if response.renders { render_cost(admission.host.persisted()) } else { permit.cost() };
+            let (effect, cause) = admission.record_response(&permit, response, admitted_cost);
+            let record = cause.filter(|_| self.store.is_some()).and_then(|(level, cause)| {
+                let (name, state) = admission.persisted_state(level)?;
                 Some((level, name.to_owned(), state, cause))
             });
-            (done, note)
+            (effect, record)
         });
-        let Some((done, note)) = round else { return Done::Nothing };
-        if let Some((level, name, state, cause)) = note {
+        let Some((effect, record)) = recorded else { return ResponseEffect::Nothing };
+        if let Some((level, name, state, cause)) = record {
             self.keep(level, &name, state, cause, now);
         }
-        done
+        effect
     }
 
     /// Records that the request of this permit never went out.
     pub fn cancel(&self, permit: Permit, now: Timestamp) {
-        self.round_of(&permit, now, |round| round.give_back(&permit));
+        self.with_levels_of(&permit, now, |admission| admission.cancel(&permit));
     }
 
     /// Sets the minimum gap between requests that the host declares: its `Crawl-delay`. The settings decide its effect.
-    pub fn set_min_interval(&self, scope: Scope<'_>, gap: Duration, now: Timestamp) -> Floor {
+    pub fn set_min_interval(&self, scope: Scope<'_>, gap: Duration, now: Timestamp) -> MinInterval {
         let most = Duration::from_secs_f64(self.settings.max_crawl_delay_s);
-        let (is_cut, kept) = (gap > most, gap.min(most));
-        if self.settings.mode == PaceMode::Off || self.settings.crawl_delay == CrawlDelay::Ignore || kept.is_zero() {
-            return Floor { kept: None, is_cut: false, is_new: false };
+        let (is_shortened, applied) = (gap > most, gap.min(most));
+        if self.settings.mode == PaceMode::Off || self.settings.crawl_delay == CrawlDelay::Ignore || applied.is_zero() {
+            return MinInterval { applied: None, is_shortened: false, is_new: false };
         }
-        self.round(scope, now, |round| {
+        self.with_levels(scope, now, |admission| {
             let is_start = self.settings.crawl_delay == CrawlDelay::Initial;
-            round.wake();
-            let is_new = round.live(Level::Host).is_some_and(|mut live| live.floor(gap.as_secs_f64(), is_start));
-            Floor { kept: (!is_start).then_some(kept), is_cut, is_new }
+            admission.wake();
+            let is_new = admission
+                .gate(Level::Host)
+                .is_some_and(|mut gate| gate.apply_min_interval(gap.as_secs_f64(), is_start));
+            MinInterval { applied: (!is_start).then_some(applied), is_shortened, is_new }
         })
     }
 
     /// Returns the end of the hold of the host, its site or its address; `None` without a hold.
     pub fn hold(&self, scope: Scope<'_>, now: Timestamp) -> Option<Timestamp> {
         let host = self.hosts.get(&self.key(scope.host))?;
-        let of = |cold: &Remembered, hot: Option<&Hot>| {
-            let hold = match hot {
-                Some(hot) => hot.trouble.as_ref().map_or(0, |trouble| trouble.hold),
-                None => i64::from(cold.hold_until) * 1000,
+        let of = |persisted: &PersistedState, active: Option<&ActiveState>| {
+            let hold = match active {
+                Some(active) => active.trouble.as_ref().map_or(0, |trouble| trouble.hold),
+                None => i64::from(persisted.hold_until) * 1000,
             };
             (hold > now.as_millis()).then_some(hold)
         };
-        let own = of(host.cold(), host.hot());
-        let who = host.who();
+        let own = of(host.persisted(), host.active());
+        let identity = host.identity();
         let shared = |map: &Map<SharedEntry>, key: u64| {
             let entry = map.get(&key).filter(|_| key != 0)?;
-            entry.kept.as_deref().and_then(|kept| of(&kept.cold, kept.hot.as_deref()))
+            entry.state.as_deref().and_then(|state| of(&state.persisted, state.active.as_deref()))
         };
-        let site = if who.is_alone(now.as_millis()) { None } else { shared(&self.sites, who.site) };
-        let holds = [own, site, shared(&self.addresses, who.address)];
+        let site = if identity.is_alone(now.as_millis()) { None } else { shared(&self.sites, identity.site) };
+        let holds = [own, site, shared(&self.addresses, identity.address)];
         holds.into_iter().flatten().max().map(Timestamp::from_millis)
     }
 
@@ -306,9 +308,9 @@ impl Pace {
     pub fn has_delivered(&self, host: &str, fetcher: Option<FetcherId>, now: Timestamp) -> bool {
         let now = now.as_millis();
         self.hosts.get(&self.key(host)).is_some_and(|entry| {
-            entry.hot().is_some_and(|hot| match fetcher {
-                Some(fetcher) => hot.delivers(fetcher.0, now),
-                None => hot.delivers_any(now),
+            entry.active().is_some_and(|active| match fetcher {
+                Some(fetcher) => active.has_success(fetcher.0, now),
+                None => active.has_any_success(now),
             })
         })
     }
@@ -318,138 +320,139 @@ impl Pace {
         let Some(mut entry) = self.hosts.get_mut(&self.key(host)) else { return DoubtVerdict::Page };
         let entry = &mut *entry;
         let (key, now) = (self.key(host), now.as_millis());
-        let mut round = Round { settings: &self.settings, key, host: entry, site: None, address: None, now };
-        round.live(Level::Host).map_or(DoubtVerdict::Page, |live| live.verdict(doubt))
+        let mut admission = Admission { settings: &self.settings, key, host: entry, site: None, address: None, now };
+        admission.gate(Level::Host).map_or(DoubtVerdict::Page, |gate| gate.verdict(doubt))
     }
 
     /// Returns the pace of the host for a person; `None` for an unknown host.
-    pub fn explain(&self, host: &str, now: Timestamp) -> Option<Explained> {
+    pub fn explain(&self, host: &str, now: Timestamp) -> Option<PaceExplanation> {
         let mut entry = self.hosts.get_mut(&self.key(host))?;
-        let mut site = self.sites.get_mut(&entry.who().site);
-        let mut address = self.addresses.get_mut(&entry.who().address);
+        let mut site = self.sites.get_mut(&entry.identity().site);
+        let mut address = self.addresses.get_mut(&entry.identity().address);
         let (key, entry) = (self.key(host), &mut *entry);
         let (site, address) = (site.as_deref_mut(), address.as_deref_mut());
-        let mut round = Round { settings: &self.settings, key, host: entry, site, address, now: now.as_millis() };
-        Some(round.explain())
+        let mut admission =
+            Admission { settings: &self.settings, key, host: entry, site, address, now: now.as_millis() };
+        Some(admission.explain())
     }
 
     /// Returns the persisted state of a host, a site or an address; `None` if it is unknown.
-    pub fn state(&self, level: Level, name: &str) -> Option<State> {
+    pub fn state(&self, level: Level, name: &str) -> Option<PaceState> {
         let key = self.key(name);
         let state = match level {
-            Level::Host => self.hosts.get(&key)?.remembered(),
-            Level::Site => self.sites.get(&key)?.kept.as_ref()?.remembered(),
-            Level::Address => self.addresses.get(&key)?.kept.as_ref()?.remembered(),
+            Level::Host => self.hosts.get(&key)?.persisted_state(),
+            Level::Site => self.sites.get(&key)?.state.as_ref()?.persisted_state(),
+            Level::Address => self.addresses.get(&key)?.state.as_ref()?.persisted_state(),
         };
-        Some(State(state.to_bytes()))
+        Some(PaceState(state.to_bytes()))
     }
 
     /// Restores a persisted state as of `now`: counts are empty, holds continue. It has no effect while requests are in
     /// flight, or if the state is older than ninety days.
-    pub fn restore(&self, level: Level, name: &str, state: &State, now: Timestamp) {
-        let cold = Remembered::from_bytes(&state.0);
-        if !is_remembered(&cold, now.as_millis()) {
+    pub fn restore(&self, level: Level, name: &str, state: &PaceState, now: Timestamp) {
+        let persisted = PersistedState::from_bytes(&state.0);
+        if !is_recent(&persisted, now.as_millis()) {
             return;
         }
         let key = self.key(name);
-        let take = |known: &mut Kept| {
-            if known.hot.as_ref().is_none_or(|hot| hot.in_flight == 0) {
-                *known = Kept { cold, hot: None };
+        let take = |known: &mut SharedState| {
+            if known.active.as_ref().is_none_or(|active| active.in_flight == 0) {
+                *known = SharedState { persisted, active: None };
             }
         };
         match level {
-            Level::Host => self.hosts.entry(key).or_insert_with(|| self.new_host(name)).restore(cold),
+            Level::Host => self.hosts.entry(key).or_insert_with(|| self.new_host(name)).restore(persisted),
             Level::Site => {
                 let mut site = self.sites.entry(key).or_insert_with(|| SharedEntry::new(name));
-                take(site.kept.get_or_insert_default());
-                let alone = site.part();
+                take(site.state.get_or_insert_default());
+                let alone = site.mark_shared();
                 drop(site);
                 if let Some(alone) = alone {
-                    self.join(key, alone);
+                    self.mark_not_alone(key, alone);
                 }
             }
             Level::Address => {
-                take(self.addresses.entry(key).or_insert_with(|| SharedEntry::new(name)).kept.get_or_insert_default());
+                take(self.addresses.entry(key).or_insert_with(|| SharedEntry::new(name)).state.get_or_insert_default());
             }
         }
     }
 
     /// Returns every host, site and address with a state.
     pub fn hosts(&self) -> Vec<(Level, Box<str>)> {
-        let mut all: Vec<_> = self.hosts.iter().map(|entry| (Level::Host, entry.who().name.clone())).collect();
+        let mut all: Vec<_> = self.hosts.iter().map(|entry| (Level::Host, entry.identity().name.clone())).collect();
         for (level, map) in [(Level::Site, &self.sites), (Level::Address, &self.addresses)] {
-            all.extend(map.iter().filter(|entry| entry.kept.is_some()).map(|entry| (level, entry.name.clone())));
+            all.extend(map.iter().filter(|entry| entry.state.is_some()).map(|entry| (level, entry.name.clone())));
         }
         all
     }
 
     /// Passes the state of every host used in this process to the store, for the next process.
     pub fn close(&self, now: Timestamp) {
-        if self.keeper.is_some() {
+        if self.store.is_some() {
             for ((level, name), state) in self.active_states() {
-                self.keep(level, &name, Remembered::from_bytes(&state.0), Cause::Close, now);
+                self.keep(level, &name, PersistedState::from_bytes(&state.0), Cause::Close, now);
             }
         }
     }
 
     /// Returns the state of every host, site and address with a request in the last hour.
-    pub fn active_states(&self) -> HashMap<(Level, Box<str>), State> {
+    pub fn active_states(&self) -> HashMap<(Level, Box<str>), PaceState> {
         let mut all = HashMap::new();
-        for entry in self.hosts.iter().filter(|entry| entry.hot().is_some()) {
-            all.insert((Level::Host, entry.who().name.clone()), State(entry.remembered().to_bytes()));
+        for entry in self.hosts.iter().filter(|entry| entry.active().is_some()) {
+            all.insert((Level::Host, entry.identity().name.clone()), PaceState(entry.persisted_state().to_bytes()));
         }
         for (level, map) in [(Level::Site, &self.sites), (Level::Address, &self.addresses)] {
             for entry in map {
-                if let Some(kept) = entry.kept.as_ref().filter(|kept| kept.hot.is_some()) {
-                    all.insert((level, entry.name.clone()), State(kept.remembered().to_bytes()));
+                if let Some(state) = entry.state.as_ref().filter(|state| state.active.is_some()) {
+                    all.insert((level, entry.name.clone()), PaceState(state.persisted_state().to_bytes()));
                 }
             }
         }
         all
     }
 
-    fn keep(&self, level: Level, name: &str, state: Remembered, cause: Cause, at: Timestamp) {
-        if let Some(keeper) = &self.keeper {
-            keeper.keep(&PaceRecord { level, name, state: State(state.to_bytes()), cause, at });
+    fn keep(&self, level: Level, name: &str, state: PersistedState, cause: Cause, at: Timestamp) {
+        if let Some(store) = &self.store {
+            store.keep(&PaceRecord { level, name, state: PaceState(state.to_bytes()), cause, at });
         }
     }
 
     /// Locks the levels of a request, the host first. Code that locks several levels uses this order. Only the host is
     /// locked if it is alone.
-    fn round<T>(&self, scope: Scope<'_>, now: Timestamp, run: impl FnOnce(&mut Round<'_>) -> T) -> T {
+    fn with_levels<T>(&self, scope: Scope<'_>, now: Timestamp, run: impl FnOnce(&mut Admission<'_>) -> T) -> T {
         let (key, settings, now) = (self.key(scope.host), &self.settings, now.as_millis());
         loop {
             let mut guard = self.hosts.entry(key).or_insert_with(|| self.new_host(scope.host));
             let host = &mut *guard;
-            if scope.address.is_none() && host.who().is_alone(now) {
-                return run(&mut Round { settings, key, host, site: None, address: None, now });
+            if scope.address.is_none() && host.identity().is_alone(now) {
+                return run(&mut Admission { settings, key, host, site: None, address: None, now });
             }
             let site_key = self.key(scope.site);
-            host.who_mut().site = site_key;
+            host.identity_mut().site = site_key;
             // Requests in flight will return to the address to which they were sent.
-            if host.hot().is_none_or(|hot| hot.in_flight == 0) {
-                host.who_mut().address = scope.address.map_or(0, |address| self.key(address));
+            if host.active().is_none_or(|active| active.in_flight == 0) {
+                host.identity_mut().address = scope.address.map_or(0, |address| self.key(address));
             }
             let mut site = self.sites.entry(site_key).or_insert_with(|| SharedEntry::new(scope.site));
-            match site.come(key, now) {
-                Company::Alone => host.who_mut().set_alone(Some(now)),
-                Company::Shared => host.who_mut().set_alone(None),
-                Company::With(other) => {
+            match site.register(key, now) {
+                SiteSharing::Alone => host.identity_mut().set_alone(Some(now)),
+                SiteSharing::Shared => host.identity_mut().set_alone(None),
+                SiteSharing::With(other) => {
                     // No lock is held while the other host is locked: it may be on its way here itself.
-                    host.who_mut().set_alone(None);
+                    host.identity_mut().set_alone(None);
                     drop(site);
                     drop(guard);
-                    self.join(site_key, other);
+                    self.mark_not_alone(site_key, other);
                     continue;
                 }
             }
-            let address = host.who().address;
+            let address = host.identity().address;
             let mut address = match scope.address.filter(|name| self.key(name) == address) {
                 Some(name) => Some(self.addresses.entry(address).or_insert_with(|| SharedEntry::new(name))),
                 None if address != 0 => self.addresses.get_mut(&address),
                 None => None,
             };
-            return run(&mut Round {
+            return run(&mut Admission {
                 settings,
                 key,
                 host,
@@ -461,42 +464,48 @@ impl Pace {
     }
 
     /// Does the same for a request in flight.
-    fn round_of<T>(&self, permit: &Permit, now: Timestamp, run: impl FnOnce(&mut Round<'_>) -> T) -> Option<T> {
+    fn with_levels_of<T>(
+        &self,
+        permit: &Permit,
+        now: Timestamp,
+        run: impl FnOnce(&mut Admission<'_>) -> T,
+    ) -> Option<T> {
         if self.settings.mode == PaceMode::Off {
             return None;
         }
         let mut host = self.hosts.get_mut(&permit.host)?;
         let host = &mut *host;
         let (settings, key, now) = (&self.settings, permit.host, now.as_millis());
-        if host.who().is_alone(now) {
-            return Some(run(&mut Round { settings, key, host, site: None, address: None, now }));
+        if host.identity().is_alone(now) {
+            return Some(run(&mut Admission { settings, key, host, site: None, address: None, now }));
         }
-        let mut site = self.sites.get_mut(&host.who().site);
-        let address = host.who().address;
+        let mut site = self.sites.get_mut(&host.identity().site);
+        let address = host.identity().address;
         let mut address = if address == 0 { None } else { self.addresses.get_mut(&address) };
         let (site, address) = (site.as_deref_mut(), address.as_deref_mut());
-        Some(run(&mut Round { settings, key, host, site, address, now }))
+        Some(run(&mut Admission { settings, key, host, site, address, now }))
     }
 
     /// Tells `other` that its site has another host, or has a state, so that it reads the site from now on. No lock may
     /// be held.
-    fn join(&self, site: u64, other: u64) {
+    fn mark_not_alone(&self, site: u64, other: u64) {
         let Some(mut host) = self.hosts.get_mut(&other) else { return };
-        host.who_mut().set_alone(None);
-        let Some((asked, blocked)) = host.hot().map(|hot| {
-            let blocked = hot.trouble.as_ref().map(|trouble| trouble.event).filter(|event| *event > 0);
-            (hot.at, blocked)
+        host.identity_mut().set_alone(None);
+        let Some((last_request, blocked)) = host.active().map(|active| {
+            let blocked =
+                active.trouble.as_ref().map(|trouble| trouble.limit_hit_at).filter(|limit_hit_at| *limit_hit_at > 0);
+            (active.at, blocked)
         }) else {
             return;
         };
         drop(host);
         if let Some(mut site) = self.sites.get_mut(&site) {
-            site.catch_up(other, asked, blocked);
+            site.merge_activity(other, last_request, blocked);
         }
     }
 
     fn new_host(&self, name: &str) -> HostEntry {
-        self.made.fetch_add(1, Ordering::Relaxed);
+        self.new_entries.fetch_add(1, Ordering::Relaxed);
         HostEntry::new(name)
     }
 
@@ -508,23 +517,23 @@ impl Pace {
     /// Removes idle entries once their number has doubled. No lock may be held.
     fn sweep(&self, now: Timestamp) {
         // Relaxed: any thread may do it, and some entries later is fine.
-        let made = self.made.load(Ordering::Relaxed);
-        if made < self.sweep_at.load(Ordering::Relaxed)
-            || self.made.compare_exchange(made, 0, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        let new_entries = self.new_entries.load(Ordering::Relaxed);
+        if new_entries < self.sweep_at.load(Ordering::Relaxed)
+            || self.new_entries.compare_exchange(new_entries, 0, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
             return;
         }
         let now = now.as_millis();
-        self.hosts.retain(|_, entry| entry.cool(now));
+        self.hosts.retain(|_, entry| entry.drop_idle(now));
         for map in [&self.sites, &self.addresses] {
-            map.retain(|_, entry| entry.cool(now));
+            map.retain(|_, entry| entry.drop_idle(now));
         }
         self.sweep_at.store(self.hosts.len().max(SWEEP_LEAST), Ordering::Relaxed);
     }
 }
 
-fn render_cost(cold: &Remembered) -> u16 {
-    u16::from(if cold.render_cost == 0 { RENDER_COST } else { cold.render_cost })
+fn render_cost(persisted: &PersistedState) -> u16 {
+    u16::from(if persisted.render_cost == 0 { RENDER_COST } else { persisted.render_cost })
 }
 
 /// Identity hasher: keys are hashes already.

@@ -12,45 +12,45 @@ const HOSTS: [&str; 3] = ["a.org", "b.example.org", "c.example.org"];
 
 /// One action of a caller.
 #[derive(Clone, Debug)]
-enum Do {
+enum CallerAction {
     /// Lets time pass, in milliseconds.
-    Pass(i64),
+    AdvanceTime(i64),
     /// Requests a number of permits for a host.
-    Ask(usize, u8, bool),
+    Admit(usize, u8, bool),
     /// Responds to one of the permits in flight.
-    Answer(usize, Signal, Option<u64>, u64),
+    Respond(usize, Signal, Option<u64>, u64),
     /// Cancels one of them.
-    GiveBack(usize),
+    Cancel(usize),
 }
 
-fn heard() -> impl Strategy<Value = Signal> {
+fn any_signal() -> impl Strategy<Value = Signal> {
     prop_oneof![
         8 => Just(Signal::Content),
-        1 => Just(Signal::Nothing),
+        1 => Just(Signal::ClientError),
         1 => Just(Signal::Limited),
         1 => Just(Signal::Unavailable),
-        1 => Just(Signal::Wall),
+        1 => Just(Signal::Block),
         1 => Just(Signal::Broken),
         1 => Just(Signal::ServerError),
         1 => Just(Signal::NotAsked),
     ]
 }
 
-fn step() -> impl Strategy<Value = Do> {
+fn step() -> impl Strategy<Value = CallerAction> {
     prop_oneof![
-        4 => prop_oneof![0_i64..400, 0_i64..30_000, 0_i64..4_000_000].prop_map(Do::Pass),
-        6 => (0..HOSTS.len(), 1_u8..6, any::<bool>()).prop_map(|(host, count, renders)| Do::Ask(host, count, renders)),
-        6 => (any::<prop::sample::Index>(), heard(), prop::option::of(0_u64..4000), 1_u64..20_000)
-            .prop_map(|(at, heard, wait, ms)| Do::Answer(at.index(1 << 16), heard, wait, ms)),
-        1 => any::<prop::sample::Index>().prop_map(|at| Do::GiveBack(at.index(1 << 16))),
+        4 => prop_oneof![0_i64..400, 0_i64..30_000, 0_i64..4_000_000].prop_map(CallerAction::AdvanceTime),
+        6 => (0..HOSTS.len(), 1_u8..6, any::<bool>()).prop_map(|(host, count, renders)| CallerAction::Admit(host, count, renders)),
+        6 => (any::<prop::sample::Index>(), any_signal(), prop::option::of(0_u64..4000), 1_u64..20_000)
+            .prop_map(|(at, signal, wait, ms)| CallerAction::Respond(at.index(1 << 16), signal, wait, ms)),
+        1 => any::<prop::sample::Index>().prop_map(|at| CallerAction::Cancel(at.index(1 << 16))),
     ]
 }
 
-fn answer(heard: Signal, wait: Option<u64>, ms: u64) -> Response {
+fn response_with(signal: Signal, wait: Option<u64>, ms: u64) -> Response {
     Response {
         retry_after: wait.map(Duration::from_secs),
         latency: Some(Duration::from_millis(ms)),
-        ..Response::new(heard, FetcherId(0))
+        ..Response::new(signal, FetcherId(0))
     }
 }
 
@@ -59,7 +59,11 @@ fn reaches(pace: &Pace, host: &str, now: &mut i64) -> bool {
     for _ in 0..64 {
         match pace.admit(Scope::host(host), Cost::Plain, Timestamp::from_millis(*now)) {
             Admit::Go(permit) => {
-                let _ = pace.record_response(permit, &answer(Signal::Content, None, 100), Timestamp::from_millis(*now + 100));
+                let _ = pace.record_response(
+                    permit,
+                    &response_with(Signal::Content, None, 100),
+                    Timestamp::from_millis(*now + 100),
+                );
                 return true;
             }
             Admit::Wait(until) => *now = until.as_millis(),
@@ -84,8 +88,8 @@ proptest! {
         for step in steps {
             let at = Timestamp::from_millis(now);
             match step {
-                Do::Pass(ms) => now += ms,
-                Do::Ask(host, count, renders) => for _ in 0..count {
+                CallerAction::AdvanceTime(ms) => now += ms,
+                CallerAction::Admit(host, count, renders) => for _ in 0..count {
                     let cost = if renders { Cost::Rendered } else { Cost::Plain };
                     let hold = pace.hold(Scope::host(HOSTS[host]), at);
                     match pace.admit(Scope::host(HOSTS[host]), cost, at) {
@@ -99,31 +103,31 @@ proptest! {
                         }
                         Admit::AtCapacity => break,
                     }
-                    let under_way = out.iter().filter(|(of, _)| *of == host).count();
-                    prop_assert!(under_way <= usize::from(max_parallel));
+                    let in_flight = out.iter().filter(|(of, _)| *of == host).count();
+                    prop_assert!(in_flight <= usize::from(max_parallel));
                 },
-                Do::Answer(at_index, heard, wait, ms) if !out.is_empty() => {
+                CallerAction::Respond(at_index, signal, wait, ms) if !out.is_empty() => {
                     let (host, permit) = out.swap_remove(at_index % out.len());
-                    if let Done::Event { hold_until, .. } | Done::Doubt { hold_until, .. } = pace.record_response(permit, &answer(heard, wait, ms), at) {
+                    if let ResponseEffect::LimitHit { hold_until, .. } | ResponseEffect::Doubt { hold_until, .. } = pace.record_response(permit, &response_with(signal, wait, ms), at) {
                         prop_assert!(hold_until > at);
                         prop_assert!(pace.hold(Scope::host(HOSTS[host]), at).is_some_and(|hold| hold >= hold_until));
                     }
                 }
-                Do::GiveBack(at_index) if !out.is_empty() => {
+                CallerAction::Cancel(at_index) if !out.is_empty() => {
                     let (_, permit) = out.swap_remove(at_index % out.len());
                     pace.cancel(permit, at);
                 }
-                Do::Answer(..) | Do::GiveBack(_) => {}
+                CallerAction::Respond(..) | CallerAction::Cancel(_) => {}
             }
             for host in HOSTS {
-                if let Some(explained) = pace.explain(host, at) {
-                    prop_assert!(explained.rate > 0.0 && explained.rate <= 20.0, "{}", explained.rate);
-                    prop_assert!(explained.parallel >= 1 && explained.parallel <= max_parallel);
+                if let Some(explanation) = pace.explain(host, at) {
+                    prop_assert!(explanation.rate > 0.0 && explanation.rate <= 20.0, "{}", explanation.rate);
+                    prop_assert!(explanation.parallel >= 1 && explanation.parallel <= max_parallel);
                 }
             }
         }
         for (_, permit) in out {
-            let _ = pace.record_response(permit, &answer(Signal::Content, None, 100), Timestamp::from_millis(now));
+            let _ = pace.record_response(permit, &response_with(Signal::Content, None, 100), Timestamp::from_millis(now));
         }
         for host in HOSTS {
             prop_assert!(reaches(&pace, host, &mut now), "{host} is locked out");
@@ -133,7 +137,7 @@ proptest! {
     /// Responses to requests sent before a limit hit change nothing, in any order.
     #[test]
     fn the_order_of_responses_after_a_limit_hit_does_not_matter(
-        answers in prop::collection::vec(heard(), 3..8),
+        signals in prop::collection::vec(any_signal(), 3..8),
         order in any::<prop::sample::Index>(),
     ) {
         let run = |turn: usize| {
@@ -143,7 +147,7 @@ proptest! {
                 assert!(reaches(&pace, "a.org", &mut now));
                 now += 100;
             }
-            while permits.len() <= answers.len() {
+            while permits.len() <= signals.len() {
                 match pace.admit(Scope::host("a.org"), Cost::Plain, Timestamp::from_millis(now)) {
                     Admit::Go(permit) => permits.push(permit),
                     Admit::Wait(until) => now = until.as_millis(),
@@ -152,12 +156,12 @@ proptest! {
             }
             let now = Timestamp::from_millis(now + 5);
             let first = permits.remove(0);
-            assert!(matches!(pace.record_response(first, &answer(Signal::Limited, None, 5), now), Done::Event { .. }));
+            assert!(matches!(pace.record_response(first, &response_with(Signal::Limited, None, 5), now), ResponseEffect::LimitHit { .. }));
             let count = permits.len();
-            let mut late: Vec<(Permit, Signal)> = permits.into_iter().zip(answers.iter().copied()).collect();
+            let mut late: Vec<(Permit, Signal)> = permits.into_iter().zip(signals.iter().copied()).collect();
             late.rotate_left(turn % count.max(1));
-            for (permit, heard) in late {
-                assert_eq!(pace.record_response(permit, &answer(heard, None, 5), now), Done::Nothing);
+            for (permit, signal) in late {
+                assert_eq!(pace.record_response(permit, &response_with(signal, None, 5), now), ResponseEffect::Nothing);
             }
             pace.state(Level::Host, "a.org")
         };
@@ -167,7 +171,7 @@ proptest! {
     /// With any restored bytes, the host has a finite rate; and the restored state is the persisted state.
     #[test]
     fn any_state_can_be_restored_and_restoring_it_twice_changes_nothing(low in any::<[u8; 32]>(), high in any::<[u8; 32]>()) {
-        let state = State(std::array::from_fn(|at| if at < 32 { low[at] } else { high[at - 32] }));
+        let state = PaceState(std::array::from_fn(|at| if at < 32 { low[at] } else { high[at - 32] }));
         let pace = Pace::default();
         let mut now = BEGIN;
         pace.restore(Level::Host, "a.org", &state, Timestamp::from_millis(now));
@@ -177,8 +181,8 @@ proptest! {
             prop_assert_eq!(pace.state(Level::Host, "a.org"), Some(once));
         }
         prop_assert!(reaches(&pace, "a.org", &mut now));
-        let explained = pace.explain("a.org", Timestamp::from_millis(now)).unwrap();
-        prop_assert!(explained.rate > 0.0 && explained.rate <= 20.0);
-        prop_assert!(!explained.to_string().is_empty());
+        let explanation = pace.explain("a.org", Timestamp::from_millis(now)).unwrap();
+        prop_assert!(explanation.rate > 0.0 && explanation.rate <= 20.0);
+        prop_assert!(!explanation.to_string().is_empty());
     }
 }

@@ -10,7 +10,7 @@ use fetchwise_types::time::Timestamp;
 /// Summary of the hosts with a request in the last hour.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Summary {
+pub struct PaceSummary {
     /// The rates of the hosts themselves (without their sites and addresses), in requests per second, in ascending
     /// order.
     pub rates: Vec<f32>,
@@ -20,7 +20,7 @@ pub struct Summary {
     pub in_flight: usize,
 }
 
-impl Summary {
+impl PaceSummary {
     /// Returns the quantile `share` (from 0 to 1) of the rates; `None` without hosts.
     pub fn quantile(&self, share: f64) -> Option<f32> {
         let last = self.rates.len().checked_sub(1)?;
@@ -30,13 +30,13 @@ impl Summary {
 
 impl Pace {
     /// Reads every host, at some tens of nanoseconds each.
-    pub fn summary(&self, now: Timestamp) -> Summary {
-        let mut summary = Summary::default();
+    pub fn summary(&self, now: Timestamp) -> PaceSummary {
+        let mut summary = PaceSummary::default();
         for entry in &self.hosts {
-            let Some(hot) = entry.hot() else { continue };
-            summary.rates.push(hot.rate);
-            summary.in_flight += usize::from(hot.in_flight);
-            summary.held += usize::from(hot.trouble.as_ref().is_some_and(|trouble| trouble.hold > now.as_millis()));
+            let Some(active) = entry.active() else { continue };
+            summary.rates.push(active.rate);
+            summary.in_flight += usize::from(active.in_flight);
+            summary.held += usize::from(active.trouble.as_ref().is_some_and(|trouble| trouble.hold > now.as_millis()));
         }
         summary.rates.sort_unstable_by(f32::total_cmp);
         summary

@@ -36,8 +36,8 @@ impl Crawl {
         }
     }
 
-    fn say(&mut self, permit: Permit, answer: Response) -> Done {
-        self.pace.record_response(permit, &answer, self.at())
+    fn respond(&mut self, permit: Permit, response: Response) -> ResponseEffect {
+        self.pace.record_response(permit, &response, self.at())
     }
 
     /// Sends `count` requests one after the other, each with a good response after 100 ms.
@@ -45,12 +45,13 @@ impl Crawl {
         for _ in 0..count {
             let permit = self.permit(host);
             self.now += 100;
-            let answer = Response { latency: Some(Duration::from_millis(100)), ..Response::new(Signal::Content, FETCHER) };
-            assert_eq!(self.say(permit, answer), Done::Nothing);
+            let response =
+                Response { latency: Some(Duration::from_millis(100)), ..Response::new(Signal::Content, FETCHER) };
+            assert_eq!(self.respond(permit, response), ResponseEffect::Nothing);
         }
     }
 
-    fn explain(&self, host: &str) -> Explained {
+    fn explain(&self, host: &str) -> PaceExplanation {
         self.pace.explain(host, self.at()).unwrap()
     }
 }
@@ -80,17 +81,17 @@ fn a_429_holds_the_host_and_sixteen_parallel_ones_are_one_limit_hit() {
     }
     assert!(permits.len() > 1);
     let limited = Response { retry_after: Some(Duration::from_secs(60)), ..Response::new(Signal::Limited, FETCHER) };
-    let done: Vec<Done> = permits.drain(..).map(|permit| crawl.say(permit, limited)).collect();
-    assert!(matches!(done[0], Done::Event { level: Level::Host, .. }), "{done:?}");
-    assert!(done[1..].iter().all(|done| *done == Done::Nothing), "{done:?}");
-    let event = crawl.now;
+    let done: Vec<ResponseEffect> = permits.drain(..).map(|permit| crawl.respond(permit, limited)).collect();
+    assert!(matches!(done[0], ResponseEffect::LimitHit { level: Level::Host, .. }), "{done:?}");
+    assert!(done[1..].iter().all(|done| *done == ResponseEffect::Nothing), "{done:?}");
+    let limit_hit_at = crawl.now;
     let trial = crawl.permit("a.org");
-    assert_eq!(crawl.now, event + 61_000, "the hold is what was asked for and a second");
+    assert_eq!(crawl.now, limit_hit_at + 61_000, "the hold is what was asked for and a second");
     assert_eq!(
         crawl.pace.admit(Scope::host("a.org"), Cost::Plain, Timestamp::from_millis(crawl.now + 9000)),
         Admit::AtCapacity
     );
-    assert_eq!(crawl.say(trial, Response::new(Signal::Content, FETCHER)), Done::Nothing);
+    assert_eq!(crawl.respond(trial, Response::new(Signal::Content, FETCHER)), ResponseEffect::Nothing);
     crawl.good("a.org", 10);
 }
 
@@ -101,14 +102,20 @@ fn the_time_until_the_next_success_after_a_429_reveals_the_window() {
         crawl.good("a.org", 40);
         let permit = crawl.permit("a.org");
         let begin = crawl.now;
-        assert!(matches!(crawl.say(permit, Response::new(Signal::Limited, FETCHER)), Done::Event { .. }));
+        assert!(matches!(
+            crawl.respond(permit, Response::new(Signal::Limited, FETCHER)),
+            ResponseEffect::LimitHit { .. }
+        ));
         for _ in 0..blocked {
             let trial = crawl.permit("a.org");
-            assert!(matches!(crawl.say(trial, Response::new(Signal::Limited, FETCHER)), Done::Event { .. }));
+            assert!(matches!(
+                crawl.respond(trial, Response::new(Signal::Limited, FETCHER)),
+                ResponseEffect::LimitHit { .. }
+            ));
         }
         let trial = crawl.permit("a.org");
         assert_eq!(crawl.now - begin, held);
-        assert_eq!(crawl.say(trial, Response::new(Signal::Content, FETCHER)), Done::Nothing);
+        assert_eq!(crawl.respond(trial, Response::new(Signal::Content, FETCHER)), ResponseEffect::Nothing);
         assert_eq!(crawl.explain("a.org").ceiling.unwrap().1, window);
     }
 }
@@ -121,16 +128,22 @@ fn a_hold_lasts_as_long_as_the_host_refused_last_time() {
         crawl.good("a.org", 60);
         let permit = crawl.permit("a.org");
         let begin = crawl.now;
-        assert!(matches!(crawl.say(permit, Response::new(Signal::Limited, FETCHER)), Done::Event { .. }));
+        assert!(matches!(
+            crawl.respond(permit, Response::new(Signal::Limited, FETCHER)),
+            ResponseEffect::LimitHit { .. }
+        ));
         let mut trials = Vec::new();
         loop {
             let trial = crawl.permit("a.org");
             trials.push((crawl.now - begin) / 1000);
             if crawl.now - begin >= 200_000 {
-                assert_eq!(crawl.say(trial, Response::new(Signal::Content, FETCHER)), Done::Nothing);
+                assert_eq!(crawl.respond(trial, Response::new(Signal::Content, FETCHER)), ResponseEffect::Nothing);
                 return trials;
             }
-            assert!(matches!(crawl.say(trial, Response::new(Signal::Limited, FETCHER)), Done::Event { .. }));
+            assert!(matches!(
+                crawl.respond(trial, Response::new(Signal::Limited, FETCHER)),
+                ResponseEffect::LimitHit { .. }
+            ));
         }
     };
     let (first, second) = (closed(), closed());
@@ -140,17 +153,17 @@ fn a_hold_lasts_as_long_as_the_host_refused_last_time() {
 
 #[test]
 fn a_single_block_is_a_doubt_that_another_url_decides() {
-    let wall = Response::new(Signal::Wall, FETCHER);
-    for (second, verdict) in [(Signal::Content, DoubtVerdict::Page), (Signal::Wall, DoubtVerdict::Pace)] {
+    let wall = Response::new(Signal::Block, FETCHER);
+    for (second, verdict) in [(Signal::Content, DoubtVerdict::Page), (Signal::Block, DoubtVerdict::Pace)] {
         let mut crawl = Crawl::new(PaceSettings::default());
         crawl.good("a.org", 50);
         let permit = crawl.permit("a.org");
-        let Done::Doubt { hold_until, doubt } = crawl.say(permit, wall) else { panic!("no doubt") };
+        let ResponseEffect::Doubt { hold_until, doubt } = crawl.respond(permit, wall) else { panic!("no doubt") };
         assert_eq!(crawl.pace.doubt_verdict("a.org", doubt, crawl.at()), DoubtVerdict::Pending);
         let trial = crawl.permit("a.org");
         assert_eq!(crawl.at(), hold_until);
-        let done = crawl.say(trial, Response::new(second, FETCHER));
-        assert_eq!(matches!(done, Done::Event { .. }), verdict == DoubtVerdict::Pace, "{done:?}");
+        let done = crawl.respond(trial, Response::new(second, FETCHER));
+        assert_eq!(matches!(done, ResponseEffect::LimitHit { .. }), verdict == DoubtVerdict::Pace, "{done:?}");
         assert_eq!(crawl.pace.doubt_verdict("a.org", doubt, crawl.at()), verdict);
     }
 }
@@ -160,7 +173,7 @@ fn a_block_of_a_fetcher_without_recent_success_concerns_that_fetcher() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 50);
     let permit = crawl.permit("a.org");
-    assert_eq!(crawl.say(permit, Response::new(Signal::Wall, FetcherId(1))), Done::Nothing);
+    assert_eq!(crawl.respond(permit, Response::new(Signal::Block, FetcherId(1))), ResponseEffect::Nothing);
 }
 
 #[test]
@@ -171,7 +184,9 @@ fn a_host_that_keeps_refusing_gets_ever_fewer_requests() {
     for _ in 0..4 {
         let permit = crawl.permit("a.org");
         let begin = crawl.now;
-        let Done::Event { hold_until, .. } = crawl.say(permit, Response::new(Signal::Limited, FETCHER)) else {
+        let ResponseEffect::LimitHit { hold_until, .. } =
+            crawl.respond(permit, Response::new(Signal::Limited, FETCHER))
+        else {
             panic!("no event")
         };
         holds.push((hold_until.as_millis() - begin) / 1000);
@@ -185,17 +200,20 @@ fn occasional_errors_are_ignored_and_three_in_a_row_are_a_limit_hit() {
     for _ in 0..40 {
         crawl.good("a.org", 25);
         let permit = crawl.permit("a.org");
-        assert_eq!(crawl.say(permit, Response::new(Signal::ServerError, FETCHER)), Done::Nothing);
+        assert_eq!(crawl.respond(permit, Response::new(Signal::ServerError, FETCHER)), ResponseEffect::Nothing);
     }
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 25);
-    let done: Vec<Done> = (0..3)
+    let done: Vec<ResponseEffect> = (0..3)
         .map(|_| {
             let permit = crawl.permit("a.org");
-            crawl.say(permit, Response::new(Signal::Broken, FETCHER))
+            crawl.respond(permit, Response::new(Signal::Broken, FETCHER))
         })
         .collect();
-    assert!(matches!(done[..], [Done::Nothing, Done::Nothing, Done::Event { .. }]), "{done:?}");
+    assert!(
+        matches!(done[..], [ResponseEffect::Nothing, ResponseEffect::Nothing, ResponseEffect::LimitHit { .. }]),
+        "{done:?}"
+    );
 }
 
 #[test]
@@ -203,16 +221,16 @@ fn a_limit_that_two_hosts_hit_in_turn_is_charged_to_their_site() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.example.org", 30);
     let permit = crawl.permit("a.example.org");
-    let done = crawl.say(permit, Response::new(Signal::Limited, FETCHER));
-    assert!(matches!(done, Done::Event { level: Level::Host, .. }), "nobody else was asked: {done:?}");
+    let done = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
+    assert!(matches!(done, ResponseEffect::LimitHit { level: Level::Host, .. }), "nobody else was asked: {done:?}");
     let mut crawl = Crawl::new(PaceSettings::default());
     for _ in 0..30 {
         crawl.good("a.example.org", 1);
         crawl.good("b.example.org", 1);
     }
     let permit = crawl.permit("a.example.org");
-    let done = crawl.say(permit, Response::new(Signal::Limited, FETCHER));
-    let Done::Event { hold_until, level: Level::Site } = done else { panic!("{done:?}") };
+    let done = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
+    let ResponseEffect::LimitHit { hold_until, level: Level::Site } = done else { panic!("{done:?}") };
     assert_eq!(crawl.pace.hold(Scope::host("b.example.org"), crawl.at()), Some(hold_until));
     assert_eq!(crawl.pace.hold(Scope::host("b.example.com"), crawl.at()), None);
 }
@@ -220,11 +238,13 @@ fn a_limit_that_two_hosts_hit_in_turn_is_charged_to_their_site() {
 #[test]
 fn sites_of_one_address_are_held_together_only_when_two_of_them_are_blocked() {
     let mut crawl = Crawl::new(PaceSettings::default());
-    let mut answer_at = |host: &'static str, heard: Signal| {
+    let mut respond_at = |host: &'static str, signal: Signal| {
         let scope = Scope { address: Some("192.0.2.1"), ..Scope::host(host) };
         loop {
             match crawl.pace.admit(scope, Cost::Plain, crawl.at()) {
-                Admit::Go(permit) => return crawl.pace.record_response(permit, &Response::new(heard, FETCHER), crawl.at()),
+                Admit::Go(permit) => {
+                    return crawl.pace.record_response(permit, &Response::new(signal, FETCHER), crawl.at());
+                }
                 Admit::Wait(until) => crawl.now = until.as_millis(),
                 Admit::AtCapacity => panic!("full"),
             }
@@ -232,13 +252,13 @@ fn sites_of_one_address_are_held_together_only_when_two_of_them_are_blocked() {
     };
     for _ in 0..20 {
         for host in ["a.org", "b.org"] {
-            assert_eq!(answer_at(host, Signal::Content), Done::Nothing);
+            assert_eq!(respond_at(host, Signal::Content), ResponseEffect::Nothing);
         }
     }
-    let first = answer_at("a.org", Signal::Limited);
-    assert!(matches!(first, Done::Event { level: Level::Host, .. }), "{first:?}");
-    let second = answer_at("b.org", Signal::Limited);
-    assert!(matches!(second, Done::Event { level: Level::Address, .. }), "{second:?}");
+    let first = respond_at("a.org", Signal::Limited);
+    assert!(matches!(first, ResponseEffect::LimitHit { level: Level::Host, .. }), "{first:?}");
+    let second = respond_at("b.org", Signal::Limited);
+    assert!(matches!(second, ResponseEffect::LimitHit { level: Level::Address, .. }), "{second:?}");
 }
 
 #[test]
@@ -252,10 +272,10 @@ fn a_crawl_delay_is_a_minimum_gap_unless_the_settings_say_otherwise() {
         (floor, (crawl.now - begin) / 1000)
     };
     let (floor, seconds) = gaps(PaceSettings::default(), 10);
-    assert_eq!((floor.kept, floor.is_cut), (Some(Duration::from_secs(10)), false));
+    assert_eq!((floor.applied, floor.is_shortened), (Some(Duration::from_secs(10)), false));
     assert!((44..=56).contains(&seconds), "{seconds}");
     let (floor, seconds) = gaps(PaceSettings::default(), 3600);
-    assert_eq!((floor.kept, floor.is_cut), (Some(Duration::from_secs(60)), true));
+    assert_eq!((floor.applied, floor.is_shortened), (Some(Duration::from_secs(60)), true));
     assert!((270..=330).contains(&seconds), "{seconds}");
     assert!(floor.is_new);
     let start = PaceSettings { crawl_delay: CrawlDelay::Initial, ..PaceSettings::default() };
@@ -269,19 +289,22 @@ fn a_shortened_crawl_delay_is_reported_once_and_persisted_as_declared() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 1);
     let floor = |seconds| crawl.pace.set_min_interval(Scope::host("a.org"), Duration::from_secs(seconds), crawl.at());
-    assert_eq!(floor(180), Floor { kept: Some(Duration::from_secs(60)), is_cut: true, is_new: true });
+    assert_eq!(floor(180), MinInterval { applied: Some(Duration::from_secs(60)), is_shortened: true, is_new: true });
     assert!(!floor(180).is_new, "the same of another origin of the host");
     assert!(floor(240).is_new);
-    let explained = crawl.pace.explain("a.org", crawl.at()).unwrap();
+    let explanation = crawl.pace.explain("a.org", crawl.at()).unwrap();
     let seconds = |span: Option<Duration>| span.map(|span| span.as_secs());
-    assert_eq!((seconds(explained.floor), seconds(explained.crawl_delay)), (Some(60), Some(240)));
-    assert!(explained.to_string().contains("delay    its Crawl-delay is 4 min, of which 60 s are kept"), "{explained}");
+    assert_eq!((seconds(explanation.min_gap), seconds(explanation.crawl_delay)), (Some(60), Some(240)));
+    assert!(
+        explanation.to_string().contains("delay    its Crawl-delay is 4 min, of which 60 s are kept"),
+        "{explanation}"
+    );
     // The next process knows the declared gap, and keeps it only once it has read it itself.
     let next = Pace::default();
     next.restore(Level::Host, "a.org", &crawl.pace.state(Level::Host, "a.org").unwrap(), crawl.at());
-    let explained = next.explain("a.org", crawl.at()).unwrap();
-    assert_eq!((explained.floor, seconds(explained.crawl_delay)), (None, Some(240)));
-    assert_eq!(seconds(explained.crawl_delay_cut), Some(60));
+    let explanation = next.explain("a.org", crawl.at()).unwrap();
+    assert_eq!((explanation.min_gap, seconds(explanation.crawl_delay)), (None, Some(240)));
+    assert_eq!(seconds(explanation.crawl_delay_cut), Some(60));
     assert!(next.set_min_interval(Scope::host("a.org"), Duration::from_secs(240), crawl.at()).is_new);
 }
 
@@ -292,18 +315,18 @@ fn a_declared_limit_is_respected_without_hitting_it() {
     for _ in 0..200 {
         let permit = crawl.permit("a.org");
         crawl.now += 50;
-        let answer = Response { policy: Some(policy), ..Response::new(Signal::Content, FETCHER) };
-        assert_eq!(crawl.say(permit, answer), Done::Nothing);
+        let response = Response { policy: Some(policy), ..Response::new(Signal::Content, FETCHER) };
+        assert_eq!(crawl.respond(permit, response), ResponseEffect::Nothing);
     }
-    let explained = crawl.explain("a.org");
-    assert!((0.8..=0.9).contains(&explained.rate), "{}", explained.rate);
-    assert_eq!(explained.next_look, None, "what the host says is not tried out");
+    let explanation = crawl.explain("a.org");
+    assert!((0.8..=0.9).contains(&explanation.rate), "{}", explanation.rate);
+    assert_eq!(explanation.next_probe, None, "what the host says is not tried out");
     let permit = crawl.permit("a.org");
     let used_up = RateLimit { remaining: Some(0.0), reset_s: Some(90.0), ..RateLimit::default() };
     let begin = crawl.now;
     assert_eq!(
-        crawl.say(permit, Response { policy: Some(used_up), ..Response::new(Signal::Content, FETCHER) }),
-        Done::Nothing
+        crawl.respond(permit, Response { policy: Some(used_up), ..Response::new(Signal::Content, FETCHER) }),
+        ResponseEffect::Nothing
     );
     let _ = crawl.permit("a.org");
     assert_eq!(crawl.now, begin + 90_000);
@@ -316,23 +339,24 @@ fn a_rendered_page_counts_as_many_requests_as_pages_of_the_host_have_made() {
         loop {
             match crawl.pace.admit(Scope::host("a.org"), Cost::Rendered, crawl.at()) {
                 Admit::Go(permit) => {
-                    let answer = Response { cost: Some(cost), renders: true, ..Response::new(Signal::Content, FETCHER) };
-                    return crawl.say(permit, answer);
+                    let response =
+                        Response { cost: Some(cost), renders: true, ..Response::new(Signal::Content, FETCHER) };
+                    return crawl.respond(permit, response);
                 }
                 Admit::Wait(until) => crawl.now = until.as_millis(),
                 Admit::AtCapacity => panic!("full"),
             }
         }
     };
-    assert_eq!(render(&mut crawl, 12), Done::Nothing);
+    assert_eq!(render(&mut crawl, 12), ResponseEffect::Nothing);
     let begin = crawl.now;
-    assert_eq!(render(&mut crawl, 12), Done::Nothing);
+    assert_eq!(render(&mut crawl, 12), ResponseEffect::Nothing);
     assert!((5000..=6700).contains(&(crawl.now - begin)), "twelve requests at two a second: {}", crawl.now - begin);
     for _ in 0..30 {
-        assert_eq!(render(&mut crawl, 4), Done::Nothing);
+        assert_eq!(render(&mut crawl, 4), ResponseEffect::Nothing);
     }
     let (begin, rate) = (crawl.now, crawl.explain("a.org").rate);
-    assert_eq!(render(&mut crawl, 4), Done::Nothing);
+    assert_eq!(render(&mut crawl, 4), ResponseEffect::Nothing);
     let requests = (crawl.now - begin) as f64 / 1000.0 * rate;
     assert!((3.0..5.6).contains(&requests), "{requests}");
 }
@@ -342,17 +366,23 @@ fn a_configured_rate_is_not_learned_and_off_is_off() {
     let hosts = HashMap::from([("a.org".to_owned(), HostPace { rate: Some(5.0), parallel: Some(1) })]);
     let mut crawl = Crawl::new(PaceSettings { hosts, ..PaceSettings::default() });
     crawl.good("a.org", 100);
-    let explained = crawl.explain("a.org");
-    assert_eq!((explained.rate, explained.parallel, explained.is_fixed), (5.0, 1, true));
+    let explanation = crawl.explain("a.org");
+    assert_eq!((explanation.rate, explanation.parallel, explanation.is_fixed), (5.0, 1, true));
     let mut fixed = Crawl::new(PaceSettings { mode: PaceMode::Fixed, initial_rate: 3.0, ..PaceSettings::default() });
     fixed.good("a.org", 100);
     assert_eq!(fixed.explain("a.org").rate, 3.0);
     let permit = fixed.permit("a.org");
-    assert!(matches!(fixed.say(permit, Response::new(Signal::Limited, FETCHER)), Done::Event { .. }), "holds are kept");
+    assert!(
+        matches!(fixed.respond(permit, Response::new(Signal::Limited, FETCHER)), ResponseEffect::LimitHit { .. }),
+        "holds are kept"
+    );
     let off = Crawl::new(PaceSettings { mode: PaceMode::Off, ..PaceSettings::default() });
     for _ in 0..1000 {
         let Admit::Go(permit) = off.pace.admit(Scope::host("a.org"), Cost::Plain, off.at()) else { panic!("waits") };
-        assert_eq!(off.pace.record_response(permit, &Response::new(Signal::Limited, FETCHER), off.at()), Done::Nothing);
+        assert_eq!(
+            off.pace.record_response(permit, &Response::new(Signal::Limited, FETCHER), off.at()),
+            ResponseEffect::Nothing
+        );
     }
 }
 
@@ -361,7 +391,7 @@ fn a_host_that_becomes_slow_gets_fewer_requests() {
     let mut crawl = Crawl::new(PaceSettings::default());
     let mut under_way = std::collections::VecDeque::new();
     // The maximum of parallel requests, each with a response after `ms`.
-    let mut answer_after = |ms: i64| {
+    let mut respond_after = |ms: i64| {
         loop {
             match crawl.pace.admit(Scope::host("a.org"), Cost::Plain, crawl.at()) {
                 Admit::Go(permit) => under_way.push_back((crawl.now, permit)),
@@ -374,32 +404,35 @@ fn a_host_that_becomes_slow_gets_fewer_requests() {
         let (sent, permit) = under_way.pop_front().unwrap();
         crawl.now = crawl.now.max(sent + ms);
         let latency = Some(Duration::from_millis(ms.unsigned_abs()));
-        assert_eq!(crawl.say(permit, Response { latency, ..Response::new(Signal::Content, FETCHER) }), Done::Nothing);
+        assert_eq!(
+            crawl.respond(permit, Response { latency, ..Response::new(Signal::Content, FETCHER) }),
+            ResponseEffect::Nothing
+        );
         crawl.explain("a.org").rate
     };
-    let quick = (0..400).map(|_| answer_after(200)).last().unwrap();
-    let slow = (0..100).map(|_| answer_after(2000)).last().unwrap();
+    let quick = (0..400).map(|_| respond_after(200)).last().unwrap();
+    let slow = (0..100).map(|_| respond_after(2000)).last().unwrap();
     assert!(slow < 0.7 * quick, "{slow} after {quick}");
 }
 
 #[test]
 fn the_store_receives_limit_hits_and_the_final_state() {
-    struct Book(std::sync::Mutex<Vec<(Level, String, Cause)>>);
-    impl PaceStore for Book {
+    struct RecordingStore(std::sync::Mutex<Vec<(Level, String, Cause)>>);
+    impl PaceStore for RecordingStore {
         fn keep(&self, note: &PaceRecord<'_>) {
             self.0.lock().unwrap().push((note.level, note.name.to_owned(), note.cause));
         }
     }
-    let book = std::sync::Arc::new(Book(std::sync::Mutex::default()));
+    let store = std::sync::Arc::new(RecordingStore(std::sync::Mutex::default()));
     let mut crawl = Crawl::new(PaceSettings::default());
-    crawl.pace = Pace::default().with_keeper(Box::new(std::sync::Arc::clone(&book)));
+    crawl.pace = Pace::default().with_store(Box::new(std::sync::Arc::clone(&store)));
     crawl.good("a.org", 30);
     let permit = crawl.permit("a.org");
-    let _ = crawl.say(permit, Response::new(Signal::Limited, FETCHER));
+    let _ = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
     crawl.pace.close(crawl.at());
-    let notes = book.0.lock().unwrap();
+    let records = store.0.lock().unwrap();
     let of = |cause: Cause| (Level::Host, "a.org".to_owned(), cause);
-    assert!(notes.contains(&of(Cause::Limited)) && notes.last() == Some(&of(Cause::Close)), "{notes:?}");
+    assert!(records.contains(&of(Cause::Limited)) && records.last() == Some(&of(Cause::Close)), "{records:?}");
 }
 
 #[test]
@@ -407,7 +440,10 @@ fn the_next_process_continues_with_the_learned_state() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 100);
     let permit = crawl.permit("a.org");
-    let Done::Event { hold_until, .. } = crawl.say(permit, Response::new(Signal::Limited, FETCHER)) else { panic!() };
+    let ResponseEffect::LimitHit { hold_until, .. } = crawl.respond(permit, Response::new(Signal::Limited, FETCHER))
+    else {
+        panic!()
+    };
     let state = crawl.pace.state(Level::Host, "a.org").unwrap();
     let mut next = Crawl::new(PaceSettings::default());
     next.now = crawl.now + 1000;
@@ -417,7 +453,7 @@ fn the_next_process_continues_with_the_learned_state() {
     let ceiling = crawl.explain("a.org").ceiling.unwrap().0;
     assert_eq!(next.explain("a.org").ceiling.unwrap().0, ceiling);
     let trial = next.permit("a.org");
-    assert_eq!(next.say(trial, Response::new(Signal::Content, FETCHER)), Done::Nothing);
+    assert_eq!(next.respond(trial, Response::new(Signal::Content, FETCHER)), ResponseEffect::Nothing);
     next.good("a.org", 3);
     let mut later = Crawl::new(PaceSettings::default());
     later.now = crawl.now + 91 * 86_400_000;
@@ -437,8 +473,8 @@ fn an_idle_host_is_kept_in_64_bytes_and_later_forgotten() {
     };
     (0..5000).for_each(|number| ask(number, 0));
     (5000..15_000).for_each(|number| ask(number, 2 * 3_600_000));
-    let hot = crawl.pace.hosts.iter().filter(|entry| entry.hot().is_some()).count();
-    assert!(hot <= 10_000 && crawl.pace.hosts.len() == 15_000, "{hot}");
+    let active = crawl.pace.hosts.iter().filter(|entry| entry.active().is_some()).count();
+    assert!(active <= 10_000 && crawl.pace.hosts.len() == 15_000, "{active}");
     (15_000..50_000).for_each(|number| ask(number, 100 * 86_400_000));
     assert!(crawl.pace.hosts.len() <= 40_000, "{}", crawl.pace.hosts.len());
 }
@@ -456,18 +492,18 @@ fn parallel_blocks_are_one_doubt_and_another_fetchers_page_does_not_decide_it() 
     }
     let doubts: Vec<u32> = permits
         .into_iter()
-        .map(|permit| match crawl.say(permit, Response::new(Signal::Wall, FETCHER)) {
-            Done::Doubt { doubt, .. } => doubt,
+        .map(|permit| match crawl.respond(permit, Response::new(Signal::Block, FETCHER)) {
+            ResponseEffect::Doubt { doubt, .. } => doubt,
             other => panic!("no doubt: {other:?}"),
         })
         .collect();
     assert_eq!(doubts[0], doubts[1]);
     let verdict = |crawl: &Crawl| crawl.pace.doubt_verdict("a.org", doubts[0], crawl.at());
     let trial = crawl.permit("a.org");
-    assert_eq!(crawl.say(trial, Response::new(Signal::Content, FetcherId(1))), Done::Nothing);
+    assert_eq!(crawl.respond(trial, Response::new(Signal::Content, FetcherId(1))), ResponseEffect::Nothing);
     assert_eq!(verdict(&crawl), DoubtVerdict::Pending, "a browser may pass where the plain fetcher is limited");
     let trial = crawl.permit("a.org");
-    assert!(matches!(crawl.say(trial, Response::new(Signal::Wall, FETCHER)), Done::Event { .. }));
+    assert!(matches!(crawl.respond(trial, Response::new(Signal::Block, FETCHER)), ResponseEffect::LimitHit { .. }));
     assert_eq!(verdict(&crawl), DoubtVerdict::Pace);
 }
 
@@ -476,11 +512,13 @@ fn a_doubt_about_a_fetcher_without_further_requests_ends() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 60);
     let permit = crawl.permit("a.org");
-    let Done::Doubt { doubt, .. } = crawl.say(permit, Response::new(Signal::Wall, FETCHER)) else { panic!("no doubt") };
+    let ResponseEffect::Doubt { doubt, .. } = crawl.respond(permit, Response::new(Signal::Block, FETCHER)) else {
+        panic!("no doubt")
+    };
     for _ in 0..5 {
         assert_eq!(crawl.pace.doubt_verdict("a.org", doubt, crawl.at()), DoubtVerdict::Pending);
         let trial = crawl.permit("a.org");
-        let _ = crawl.say(trial, Response::new(Signal::Content, FetcherId(1)));
+        let _ = crawl.respond(trial, Response::new(Signal::Content, FetcherId(1)));
     }
     assert_eq!(crawl.pace.doubt_verdict("a.org", doubt, crawl.at()), DoubtVerdict::Page);
 }
@@ -489,14 +527,17 @@ fn a_doubt_about_a_fetcher_without_further_requests_ends() {
 fn a_lone_host_shares_its_site_once_another_host_appears() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.site.org", 60);
-    assert!(crawl.pace.hosts.iter().all(|entry| entry.who().is_alone(crawl.now)));
+    assert!(crawl.pace.hosts.iter().all(|entry| entry.identity().is_alone(crawl.now)));
     let permit = crawl.permit("b.site.org");
-    assert!(crawl.pace.hosts.iter().all(|entry| !entry.who().is_alone(crawl.now)));
-    let _ = crawl.say(permit, Response::new(Signal::Content, FETCHER));
+    assert!(crawl.pace.hosts.iter().all(|entry| !entry.identity().is_alone(crawl.now)));
+    let _ = crawl.respond(permit, Response::new(Signal::Content, FETCHER));
     crawl.good("a.site.org", 1);
     let permit = crawl.permit("b.site.org");
-    let done = crawl.say(permit, Response::new(Signal::Limited, FETCHER));
-    assert!(matches!(done, Done::Event { level: Level::Site, .. }), "the other was asked a moment ago: {done:?}");
+    let done = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
+    assert!(
+        matches!(done, ResponseEffect::LimitHit { level: Level::Site, .. }),
+        "the other was asked a moment ago: {done:?}"
+    );
     assert!(matches!(crawl.pace.admit(Scope::host("a.site.org"), Cost::Plain, crawl.at()), Admit::Wait(_)));
 }
 
@@ -505,8 +546,8 @@ fn a_limit_hit_by_the_first_request_of_a_second_host_holds_that_host() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.site.org", 60);
     let permit = crawl.permit("b.site.org");
-    let done = crawl.say(permit, Response::new(Signal::Limited, FETCHER));
-    assert!(matches!(done, Done::Event { level: Level::Host, .. }), "{done:?}");
+    let done = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
+    assert!(matches!(done, ResponseEffect::LimitHit { level: Level::Host, .. }), "{done:?}");
     assert!(matches!(crawl.pace.admit(Scope::host("b.site.org"), Cost::Plain, crawl.at()), Admit::Wait(_)));
 }
 
@@ -527,7 +568,7 @@ fn hosts_of_one_site_that_appear_concurrently_do_not_deadlock() {
             });
         }
     });
-    let alone = pace.hosts.iter().filter(|entry| entry.who().is_alone(at.as_millis())).count();
+    let alone = pace.hosts.iter().filter(|entry| entry.identity().is_alone(at.as_millis())).count();
     assert_eq!((pace.hosts.len(), alone), (2000, 0), "four hosts a site, and each of them knows");
 }
 
@@ -537,15 +578,15 @@ fn a_forgotten_host_starts_again_and_its_requests_in_flight_still_count() {
     crawl.good("a.org", 40);
     let (fast, under_way) = (crawl.explain("a.org").rate, crawl.permit("a.org"));
     let limited = crawl.permit("a.org");
-    let answer = Response { retry_after: Some(Duration::from_secs(600)), ..Response::new(Signal::Limited, FETCHER) };
-    assert!(matches!(crawl.say(limited, answer), Done::Event { .. }));
+    let response = Response { retry_after: Some(Duration::from_secs(600)), ..Response::new(Signal::Limited, FETCHER) };
+    assert!(matches!(crawl.respond(limited, response), ResponseEffect::LimitHit { .. }));
     assert!(crawl.explain("a.org").hold_until.is_some());
     crawl.pace.forget("a.org", crawl.at());
     let after = crawl.explain("a.org");
     assert!(fast > 3.0 && (after.rate - 2.0).abs() < 1e-6, "{fast}, then {}", after.rate);
-    assert_eq!((after.hold_until, after.event, after.limit, after.in_flight), (None, None, None, 1));
+    assert_eq!((after.hold_until, after.last_limit_hit, after.limit, after.in_flight), (None, None, None, 1));
     // Its response counts like any other.
-    assert_eq!(crawl.say(under_way, Response::new(Signal::Content, FETCHER)), Done::Nothing);
+    assert_eq!(crawl.respond(under_way, Response::new(Signal::Content, FETCHER)), ResponseEffect::Nothing);
     assert_eq!(crawl.explain("a.org").in_flight, 0);
     crawl.pace.forget("a.org", crawl.at());
     assert!(crawl.pace.explain("a.org", crawl.at()).is_none() && crawl.pace.active_states().is_empty());

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let now = Timestamp::now();
         let (journal, _) = Journal::open(Path::new(&dir), JournalOptions::default().on_full(OnFull::Error))?;
         let journal = Arc::new(journal);
-        let pace = Pace::new(PaceSettings::default()).with_keeper(Box::new(Arc::clone(&journal)));
+        let pace = Pace::new(PaceSettings::default()).with_store(Box::new(Arc::clone(&journal)));
         let selector = Selector::builder()
             .around(now)
             .fetcher(FetcherSpec::by_name("direct_access"))

@@ -169,7 +169,7 @@ impl Metrics {
     }
 }
 
-fn paces(encoder: &mut FamilyEncoder<'_>, paces: &fetchwise_pace::Summary) -> fmt::Result {
+fn paces(encoder: &mut FamilyEncoder<'_>, paces: &fetchwise_pace::PaceSummary) -> fmt::Result {
     let (held, all) = (paces.held as f64, paces.rates.len() as f64);
     encoder.rows(&families::PACE_HOSTS, [(vec!["held"], held), (vec!["open"], all - held)])?;
     encoder.one(&families::PACE_IN_FLIGHT, paces.in_flight as f64)?;

@@ -8,7 +8,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{DIM, Out, Table, note, plain, styled};
 use crate::terminal::pace_text::{rate, span};
-use fetchwise::pace::{PaceExplanation, Level};
+use fetchwise::pace::{Level, PaceExplanation};
 use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
 use fetchwise_serve::json::HostJson;

@@ -8,15 +8,15 @@
 //! Must not know: the rules.
 
 use super::window::{Counts, Rings};
-use crate::persistence::persisted_state::Remembered;
+use crate::persistence::persisted_state::PersistedState;
 use crate::signals::response::DoubtVerdict;
 
 /// Time without a request after which only the persisted state of a host is kept.
-pub(crate) const HOT_MS: i64 = 3_600_000;
+pub(crate) const ACTIVE_MS: i64 = 3_600_000;
 
 /// The state of a host with a request in the last hour.
 #[derive(Clone, Debug)]
-pub(crate) struct Hot {
+pub(crate) struct ActiveState {
     pub(crate) rings: Rings,
     pub(crate) in_flight: u8,
     /// Maximum parallel requests, whatever is learned.
@@ -27,21 +27,21 @@ pub(crate) struct Hot {
     pub(crate) fast: f32,
     pub(crate) base: f32,
     /// Time of the last good response, modulo 2^32 ms.
-    pub(crate) answered: u32,
+    pub(crate) seconds_since_response: u32,
     /// Earliest time of the next request.
     pub(crate) next: i64,
     /// Time up to which the rings were advanced.
     pub(crate) at: i64,
     pub(crate) trouble: Option<Box<Trouble>>,
     /// The last two fetchers with a success, and its minute, modulo 256.
-    delivered: [(u8, u8); 2],
+    successes: [(u8, u8); 2],
 }
 
 /// State of hosts that are or were in trouble.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trouble {
     /// Time of the last limit hit, in milliseconds; 0 for none.
-    pub(crate) event: i64,
+    pub(crate) limit_hit_at: i64,
     /// End of its hold, and its length.
     pub(crate) hold: i64,
     pub(crate) hold_s: f32,
@@ -56,18 +56,18 @@ pub(crate) struct Trouble {
     /// Cuts within a quarter of an hour, and the last of them.
     pub(crate) cuts: u8,
     pub(crate) cut_at: i64,
-    pub(crate) look: Option<Look>,
+    pub(crate) probe: Option<CeilingProbe>,
     pub(crate) doubt: Option<Doubt>,
     /// Number of doubts, and the result of the last one.
     pub(crate) doubts: u32,
     pub(crate) last_verdict: Option<DoubtVerdict>,
     /// Sums of unusual responses.
     pub(crate) errors: f32,
-    pub(crate) walls: f32,
+    pub(crate) blocks: f32,
     /// The fewest parallel requests at which one of the summed errors occurred; 0 for none.
     pub(crate) crowd: u8,
     /// Responses since the trouble began.
-    pub(crate) answers: u16,
+    pub(crate) responses: u16,
     /// Time since when the rate has been at the ceiling; 0 if it is not.
     pub(crate) top_since: i64,
     /// Consecutive slow responses, and the time when they last lowered the rate.
@@ -88,7 +88,7 @@ pub(crate) enum Trial {
 
 /// A ceiling probe in progress.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct CeilingProbe {
     /// The window; `None` for one more parallel request.
     pub(crate) window: Option<usize>,
     /// The rate (or the parallel requests) that is tried, and the previous value.
@@ -109,27 +109,29 @@ pub(crate) struct Doubt {
     pub(crate) others: u8,
 }
 
-impl Hot {
-    pub(crate) fn new(cold: &Remembered, max_par: u8, rate: f64, now: i64) -> Self {
-        let mut hot = Self {
+impl ActiveState {
+    pub(crate) fn new(persisted: &PersistedState, max_par: u8, rate: f64, now: i64) -> Self {
+        let mut active = Self {
             rings: Rings::default(),
             in_flight: 0,
             max_par,
             rate: rate as f32,
             fast: f32::NAN,
-            base: cold.base.some().map_or(f32::NAN, |base| base.ln() as f32),
-            answered: super::permit::wrapped(now),
+            base: persisted.base.some().map_or(f32::NAN, |base| base.ln() as f32),
+            seconds_since_response: super::permit::wrapped(now),
             next: now,
             at: now,
             trouble: None,
-            delivered: [(0, 0); 2],
+            successes: [(0, 0); 2],
         };
-        if cold.has_trial() {
-            let (event, hold) = (i64::from(cold.event) * 1000, i64::from(cold.hold_until) * 1000);
-            let hold_s = (hold - event).max(0) as f32 / 1000.0;
-            hot.trouble = Some(Box::new(Trouble { event, hold, hold_s, trial: Trial::Wanted, ..Trouble::default() }));
+        if persisted.has_trial() {
+            let (limit_hit_at, hold) =
+                (i64::from(persisted.limit_hit_at) * 1000, i64::from(persisted.hold_until) * 1000);
+            let hold_s = (hold - limit_hit_at).max(0) as f32 / 1000.0;
+            active.trouble =
+                Some(Box::new(Trouble { limit_hit_at, hold, hold_s, trial: Trial::Wanted, ..Trouble::default() }));
         }
-        hot
+        active
     }
 
     pub(crate) fn trouble(&mut self) -> &mut Trouble {
@@ -138,33 +140,33 @@ impl Hot {
 
     /// Returns whether only the persisted state needs to be kept.
     pub(crate) fn is_idle(&self, now: i64) -> bool {
-        self.in_flight == 0 && now.saturating_sub(self.at) > HOT_MS
+        self.in_flight == 0 && now.saturating_sub(self.at) > ACTIVE_MS
     }
 
     /// Returns whether the host has not responded since it was woken.
-    pub(crate) fn answered_never(&self) -> bool {
-        self.delivered[0].0 == 0
+    pub(crate) fn has_no_response(&self) -> bool {
+        self.successes[0].0 == 0
     }
 
     /// Records a success of the fetcher.
-    pub(crate) fn deliver(&mut self, fetcher: u16, now: i64) {
+    pub(crate) fn record_success(&mut self, fetcher: u16, now: i64) {
         let (id, minute) = stamp(fetcher, now);
-        if self.delivered[0].0 != id {
-            self.delivered[1] = self.delivered[0];
+        if self.successes[0].0 != id {
+            self.successes[1] = self.successes[0];
         }
-        self.delivered[0] = (id, minute);
+        self.successes[0] = (id, minute);
     }
 
     /// Returns whether any fetcher had a success in the last ten minutes.
-    pub(crate) fn delivers_any(&self, now: i64) -> bool {
+    pub(crate) fn has_any_success(&self, now: i64) -> bool {
         let (_, minute) = stamp(0, now);
-        self.delivered.iter().any(|(known, at)| *known != 0 && minute.wrapping_sub(*at) <= 10)
+        self.successes.iter().any(|(known, at)| *known != 0 && minute.wrapping_sub(*at) <= 10)
     }
 
     /// Returns whether the fetcher had a success in the last ten minutes.
-    pub(crate) fn delivers(&self, fetcher: u16, now: i64) -> bool {
+    pub(crate) fn has_success(&self, fetcher: u16, now: i64) -> bool {
         let (id, minute) = stamp(fetcher, now);
-        self.delivered.iter().any(|(known, at)| *known == id && minute.wrapping_sub(*at) <= 10)
+        self.successes.iter().any(|(known, at)| *known == id && minute.wrapping_sub(*at) <= 10)
     }
 }
 
@@ -179,16 +181,20 @@ mod tests {
 
     #[test]
     fn an_active_host_costs_96_bytes_more() {
-        assert_eq!(size_of::<Hot>(), 96);
+        assert_eq!(size_of::<ActiveState>(), 96);
     }
 
     #[test]
     fn a_success_of_a_fetcher_counts_for_ten_minutes() {
-        let mut hot = Hot::new(&Remembered::default(), 16, 2.0, 0);
+        let mut active = ActiveState::new(&PersistedState::default(), 16, 2.0, 0);
         let minute = 60_000;
-        hot.deliver(0, 250 * minute);
-        hot.deliver(7, 252 * minute);
-        assert!(hot.delivers(0, 260 * minute) && hot.delivers(7, 260 * minute) && !hot.delivers(1, 260 * minute));
-        assert!(!hot.delivers(0, 261 * minute) && hot.delivers(7, 261 * minute));
+        active.record_success(0, 250 * minute);
+        active.record_success(7, 252 * minute);
+        assert!(
+            active.has_success(0, 260 * minute)
+                && active.has_success(7, 260 * minute)
+                && !active.has_success(1, 260 * minute)
+        );
+        assert!(!active.has_success(0, 261 * minute) && active.has_success(7, 261 * minute));
     }
 }

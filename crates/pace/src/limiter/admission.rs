@@ -8,14 +8,14 @@
 
 use super::host::HostEntry;
 use super::permit::{ADDRESS_TRIAL, PACED, Permit, SHARED_PACED, SITE_TRIAL, TRIAL, wrapped};
-use crate::limiter::limit_hit::Found;
-use crate::limiter::rate_gate::{Gate, Live, Rules};
+use crate::limiter::limit_hit::LimitHit;
+use crate::limiter::rate_gate::{GateDecision, Live, Rules};
 use crate::limiter::shared_levels::SharedEntry;
-use crate::persistence::float16::Small;
-use crate::persistence::persisted_state::Remembered;
+use crate::persistence::float16::PositiveF16;
+use crate::persistence::persisted_state::PersistedState;
 use crate::settings::{HostPace, PaceMode, PaceSettings};
-use crate::signals::failure_accumulator::Sum;
-use crate::signals::response::{Admit, Response, Cause, Done, Signal, Level};
+use crate::signals::failure_accumulator::SignalEffect;
+use crate::signals::response::{Admit, Cause, Level, Response, ResponseEffect, Signal};
 use fetchwise_types::time::Timestamp;
 
 /// Rate limit of shared levels, in requests per second: no limit in practice.
@@ -29,7 +29,7 @@ const MOVED: f64 = 1.25;
 const LEVELS: [(Level, u8); 3] = [(Level::Host, TRIAL), (Level::Site, SITE_TRIAL), (Level::Address, ADDRESS_TRIAL)];
 
 /// The levels of one request at one moment.
-pub(crate) struct Round<'r> {
+pub(crate) struct Admission<'r> {
     pub(crate) settings: &'r PaceSettings,
     pub(crate) key: u64,
     pub(crate) host: &'r mut HostEntry,
@@ -38,7 +38,7 @@ pub(crate) struct Round<'r> {
     pub(crate) now: i64,
 }
 
-impl Round<'_> {
+impl Admission<'_> {
     /// Returns the levels that take part: for a host that is alone, only itself.
     fn levels(&self) -> &'static [(Level, u8)] {
         if self.site.is_none() && self.address.is_none() { &LEVELS[..1] } else { &LEVELS }
@@ -47,233 +47,243 @@ impl Round<'_> {
     /// Returns whether the request may go out, and books it if so.
     pub(crate) fn admit(&mut self, cost: u16) -> Admit {
         self.wake();
-        let (mut wait, mut is_full, mut flags) = (i64::MIN, false, 0);
+        let (mut wait, mut is_at_capacity, mut flags) = (i64::MIN, false, 0);
         for &(level, trial) in self.levels() {
-            match self.live(level).map(|mut live| live.gate()) {
-                None | Some(Gate::Go) => {}
-                Some(Gate::Trial) => flags |= trial,
-                Some(Gate::Wait(until)) => wait = wait.max(until),
-                Some(Gate::Full) => is_full = true,
+            match self.gate(level).map(|mut gate| gate.decide()) {
+                None | Some(GateDecision::Go) => {}
+                Some(GateDecision::Trial) => flags |= trial,
+                Some(GateDecision::Wait(until)) => wait = wait.max(until),
+                Some(GateDecision::AtCapacity) => is_at_capacity = true,
             }
         }
         if wait > self.now {
             return Admit::Wait(Timestamp::from_millis(wait));
         }
-        if is_full {
+        if is_at_capacity {
             return Admit::AtCapacity;
         }
         Admit::Go(self.book(cost, flags))
     }
 
     fn book(&mut self, cost: u16, mut flags: u8) -> Permit {
-        let (key, site, now) = (self.key, self.host.who().site, self.now);
+        let (key, site, now) = (self.key, self.host.identity().site, self.now);
         if let Some(entry) = &mut self.site {
-            entry.ask(key, now);
+            entry.record_request(key, now);
         }
         if let Some(entry) = &mut self.address {
-            entry.ask(site, now);
+            entry.record_request(site, now);
         }
         let even = 0.9 + 0.2 * self.chance();
         let mut next = [0; LEVELS.len()];
         for (&(level, trial), next) in self.levels().iter().zip(&mut next) {
-            let Some(mut live) = self.live(level) else { continue };
-            if live.book(cost, flags & trial != 0, even) {
+            let Some(mut gate) = self.gate(level) else { continue };
+            if gate.book(cost, flags & trial != 0, even) {
                 flags |= if level == Level::Host { PACED } else { SHARED_PACED };
             }
-            *next = wrapped(live.hot.next);
+            *next = wrapped(gate.active.next);
         }
-        let (counts, in_flight) = match self.live(Level::Host) {
-            Some(live) => (live.counts(), live.hot.in_flight),
+        let (counts, in_flight) = match self.gate(Level::Host) {
+            Some(gate) => (gate.counts(), gate.active.in_flight),
             None => Default::default(),
         };
         Permit::new(key, now, counts, in_flight, flags, cost).with_next(next)
     }
 
     /// Takes back a request that never went out.
-    pub(crate) fn give_back(&mut self, permit: &Permit) {
+    pub(crate) fn cancel(&mut self, permit: &Permit) {
         let sent = permit.sent(self.now);
         for (&(level, trial), next) in self.levels().iter().zip(permit.next) {
-            if let Some(mut live) = self.live(level) {
-                live.unbook(permit.has(trial));
-                live.correct(permit.cost(), 0);
-                live.free_turn(next, sent);
+            if let Some(mut gate) = self.gate(level) {
+                gate.unbook(permit.has(trial));
+                gate.correct(permit.cost(), 0);
+                gate.free_turn(next, sent);
             }
         }
     }
 
     /// Records the response to a request. Returns what the caller must know, and the level and cause of a record for
     /// the store.
-    pub(crate) fn done(
+    pub(crate) fn record_response(
         &mut self,
         permit: &Permit,
-        answer: &Response,
-        let_through: u16,
-    ) -> (Done, Option<(Level, Cause)>) {
+        response: &Response,
+        admitted_cost: u16,
+    ) -> (ResponseEffect, Option<(Level, Cause)>) {
         let sent = permit.sent(self.now);
         let mut is_known = false;
         for &(level, trial) in self.levels() {
-            let Some(mut live) = self.live(level) else { continue };
-            live.touch();
-            live.unbook(permit.has(trial));
-            if let Some(cost) = answer.cost {
-                live.correct(let_through, cost);
+            let Some(mut gate) = self.gate(level) else { continue };
+            gate.touch();
+            gate.unbook(permit.has(trial));
+            if let Some(cost) = response.cost {
+                gate.correct(admitted_cost, cost);
             }
-            is_known |= live.is_before_event(sent);
+            is_known |= gate.is_before_limit_hit(sent);
         }
-        let told = answer
+        let has_new_limit = response
             .policy
-            .filter(|_| answer.heard != Signal::NotAsked)
-            .is_some_and(|policy| self.live(Level::Host).is_some_and(|mut live| live.told(&policy)));
-        let kept = told.then_some((Level::Host, Cause::Told));
+            .filter(|_| response.signal != Signal::NotAsked)
+            .is_some_and(|policy| self.gate(Level::Host).is_some_and(|mut gate| gate.apply_declared_limit(&policy)));
+        let record = has_new_limit.then_some((Level::Host, Cause::Declared));
         if is_known {
-            return (Done::Nothing, kept);
+            return (ResponseEffect::Nothing, record);
         }
-        let delivers = self.delivers(answer.fetcher.0);
-        if let Some(ended) = self.trials(permit, answer, delivers) {
-            return ended;
+        let has_success = self.has_success(response.fetcher.0);
+        if let Some(effect) = self.trials(permit, response, has_success) {
+            return effect;
         }
-        let Some(mut host) = self.live(Level::Host) else { return (Done::Nothing, kept) };
-        match host.hear(permit, answer, delivers) {
-            Sum::Doubt { hold_until, doubt } => {
-                (Done::Doubt { hold_until: Timestamp::from_millis(hold_until), doubt }, kept)
+        let Some(mut host) = self.gate(Level::Host) else { return (ResponseEffect::Nothing, record) };
+        match host.accumulate(permit, response, has_success) {
+            SignalEffect::Doubt { hold_until, doubt } => {
+                (ResponseEffect::Doubt { hold_until: Timestamp::from_millis(hold_until), doubt }, record)
             }
-            Sum::Event(found) => self.charge(found),
-            Sum::Nothing if matches!(answer.heard, Signal::Content | Signal::Nothing) => {
-                let grown = self.good(permit, answer);
-                (Done::Nothing, kept.or(grown))
+            SignalEffect::LimitHit(hit) => self.charge(hit),
+            SignalEffect::Nothing if matches!(response.signal, Signal::Content | Signal::ClientError) => {
+                let grown = self.good(permit, response);
+                (ResponseEffect::Nothing, record.or(grown))
             }
-            Sum::Nothing => (Done::Nothing, kept.or_else(|| self.moved())),
+            SignalEffect::Nothing => (ResponseEffect::Nothing, record.or_else(|| self.moved())),
         }
     }
 
     /// Returns whether the fetcher had a recent success on the host or on its shared levels, so that it is no worse
     /// than others here.
-    fn delivers(&mut self, fetcher: u16) -> bool {
+    fn has_success(&mut self, fetcher: u16) -> bool {
         let now = self.now;
-        self.levels().iter().any(|&(level, _)| self.live(level).is_some_and(|live| live.hot.delivers(fetcher, now)))
+        self.levels()
+            .iter()
+            .any(|&(level, _)| self.gate(level).is_some_and(|gate| gate.active.has_success(fetcher, now)))
     }
 
     /// Handles the response to a trial. Returns its effect, unless the response must also count like any other.
-    fn trials(&mut self, permit: &Permit, answer: &Response, delivers: bool) -> Option<(Done, Option<(Level, Cause)>)> {
-        let asked_to_wait = answer.retry_after.is_some_and(|span| !span.is_zero());
-        let mut ended = None;
+    fn trials(
+        &mut self,
+        permit: &Permit,
+        response: &Response,
+        has_success: bool,
+    ) -> Option<(ResponseEffect, Option<(Level, Cause)>)> {
+        let asked_to_wait = response.retry_after.is_some_and(|span| !span.is_zero());
+        let mut effect = None;
         let mut doubted = None;
         for &(level, _) in self.levels().iter().filter(|(_, trial)| permit.has(*trial)) {
-            let Some(mut live) = self.live(level) else { continue };
-            let in_doubt = live.hot.trouble.as_ref().is_some_and(|trouble| trouble.doubt.is_some());
-            match answer.heard {
-                Signal::NotAsked => ended = Some((Done::Nothing, None)),
-                Signal::Content | Signal::Nothing if in_doubt => live.acquit(answer.fetcher.0),
-                Signal::Content | Signal::Nothing => live.trial_good(),
+            let Some(mut gate) = self.gate(level) else { continue };
+            let in_doubt = gate.active.trouble.as_ref().is_some_and(|trouble| trouble.doubt.is_some());
+            match response.signal {
+                Signal::NotAsked => effect = Some((ResponseEffect::Nothing, None)),
+                Signal::Content | Signal::ClientError if in_doubt => gate.decide_for_page(response.fetcher.0),
+                Signal::Content | Signal::ClientError => gate.end_hold_after_trial(),
                 _ if in_doubt => doubted = Some(level),
-                Signal::ServerError if live.cold.cause() != Cause::Errors => ended = Some((Done::Nothing, None)),
+                Signal::ServerError if gate.persisted.cause() != Cause::Errors => {
+                    effect = Some((ResponseEffect::Nothing, None))
+                }
                 _ => {
-                    let hold_until = Timestamp::from_millis(live.trial_blocked(answer.retry_after));
-                    ended = Some((Done::Event { hold_until, level }, Some((level, live.cold.cause()))));
+                    let hold_until = Timestamp::from_millis(gate.trial_blocked(response.retry_after));
+                    effect =
+                        Some((ResponseEffect::LimitHit { hold_until, level }, Some((level, gate.persisted.cause()))));
                 }
             }
         }
         // A level above that is still on hold explains the block; the doubt stays open.
-        if ended.is_some() || asked_to_wait || answer.heard != Signal::Wall {
-            return ended;
+        if effect.is_some() || asked_to_wait || response.signal != Signal::Block {
+            return effect;
         }
-        Some(match self.live(doubted?)?.walled_again(delivers) {
-            Some(found) => self.charge(found),
-            None => (Done::Nothing, None),
+        Some(match self.gate(doubted?)?.blocked_again(has_success) {
+            Some(hit) => self.charge(hit),
+            None => (ResponseEffect::Nothing, None),
         })
     }
 
     /// Charges a limit hit to one of the levels.
-    fn charge(&mut self, found: Found) -> (Done, Option<(Level, Cause)>) {
-        let (key, site, now) = (self.key, self.host.who().site, self.now);
+    fn charge(&mut self, hit: LimitHit) -> (ResponseEffect, Option<(Level, Cause)>) {
+        let (key, site, now) = (self.key, self.host.identity().site, self.now);
         // Both are called, because both count who was blocked.
-        let by_site = self.site.as_mut().is_some_and(|entry| entry.is_to_blame(Level::Site, key, now));
-        let by_address = self.address.as_mut().is_some_and(|entry| entry.is_to_blame(Level::Address, site, now));
+        let by_site = self.site.as_mut().is_some_and(|entry| entry.record_limit_hit(Level::Site, key, now));
+        let by_address = self.address.as_mut().is_some_and(|entry| entry.record_limit_hit(Level::Address, site, now));
         let level = match (by_address, by_site) {
             (true, _) => Level::Address,
             (false, true) => Level::Site,
             (false, false) => Level::Host,
         };
         // A site whose second host is new has no counts yet; the limit hit of its first request must not get lost.
-        let level = if self.live(level).is_some() { level } else { Level::Host };
+        let level = if self.gate(level).is_some() { level } else { Level::Host };
         if level != Level::Host
-            && let Some(mut host) = self.live(Level::Host)
+            && let Some(mut host) = self.gate(Level::Host)
         {
-            host.settle();
+            host.end_doubt();
             host.end_trial();
         }
-        let Some(mut live) = self.live(level) else { return (Done::Nothing, None) };
-        let found = match level {
-            Level::Host => found,
-            _ => Found { counts: live.counts(), in_flight: live.hot.in_flight.saturating_add(1), ..found },
+        let Some(mut gate) = self.gate(level) else { return (ResponseEffect::Nothing, None) };
+        let hit = match level {
+            Level::Host => hit,
+            _ => LimitHit { counts: gate.counts(), in_flight: gate.active.in_flight.saturating_add(1), ..hit },
         };
-        let hold_until = Timestamp::from_millis(live.event(&found));
-        live.note_ceiling();
-        (Done::Event { hold_until, level }, Some((level, found.cause)))
+        let hold_until = Timestamp::from_millis(gate.apply_limit_hit(&hit));
+        gate.note_ceiling();
+        (ResponseEffect::LimitHit { hold_until, level }, Some((level, hit.cause)))
     }
 
     /// Records a good response on all levels.
-    fn good(&mut self, permit: &Permit, answer: &Response) -> Option<(Level, Cause)> {
-        let mut kept = None;
+    fn good(&mut self, permit: &Permit, response: &Response) -> Option<(Level, Cause)> {
+        let mut record = None;
         for &(level, _) in self.levels() {
-            let Some(mut live) = self.live(level) else { continue };
+            let Some(mut gate) = self.gate(level) else { continue };
             let (counts, in_flight) = match level {
                 Level::Host => (permit.counts, permit.in_flight),
-                _ => (live.counts(), live.hot.in_flight.saturating_add(1)),
+                _ => (gate.counts(), gate.active.in_flight.saturating_add(1)),
             };
-            live.clean(&counts, in_flight);
-            if answer.heard == Signal::Content {
-                let now = live.now;
-                live.hot.deliver(answer.fetcher.0, now);
+            gate.clean(&counts, in_flight);
+            if response.signal == Signal::Content {
+                let now = gate.now;
+                gate.active.record_success(response.fetcher.0, now);
             }
-            if level == Level::Host && answer.heard == Signal::Content {
-                if let Some(latency) = answer.latency.filter(|_| !live.rules.is_fixed) {
-                    live.latency(permit, latency.as_secs_f64());
+            if level == Level::Host && response.signal == Signal::Content {
+                if let Some(latency) = response.latency.filter(|_| !gate.rules.is_fixed) {
+                    gate.latency(permit, latency.as_secs_f64());
                 }
-                if answer.renders
-                    && let Some(cost) = answer.cost
+                if response.renders
+                    && let Some(cost) = response.cost
                 {
-                    live.rendered(cost);
+                    gate.rendered(cost);
                 }
             }
-            if let Some(cause) = live.grow(permit, &counts) {
-                live.note_ceiling();
-                kept = Some((level, cause));
+            if let Some(cause) = gate.grow(permit, &counts) {
+                gate.note_ceiling();
+                record = Some((level, cause));
             }
         }
-        kept.or_else(|| self.moved())
+        record.or_else(|| self.moved())
     }
 
     /// Returns the level whose ceiling (or rate, without one) has changed enough to be stored.
     fn moved(&mut self) -> Option<(Level, Cause)> {
         self.levels().iter().find_map(|&(level, _)| {
-            let mut live = self.live(level)?;
-            live.has_moved(MOVED).then(|| {
-                live.note_ceiling();
+            let mut gate = self.gate(level)?;
+            gate.has_moved(MOVED).then(|| {
+                gate.note_ceiling();
                 (level, Cause::Growth)
             })
         })
     }
 
     /// Returns the persisted state of a level, with its name.
-    pub(crate) fn remembered(&self, level: Level) -> Option<(&str, Remembered)> {
+    pub(crate) fn persisted_state(&self, level: Level) -> Option<(&str, PersistedState)> {
         let of = |entry: &Option<&mut SharedEntry>| {
-            entry.as_ref().and_then(|entry| entry.kept.as_ref().map(|kept| kept.remembered()))
+            entry.as_ref().and_then(|entry| entry.state.as_ref().map(|state| state.persisted_state()))
         };
         match level {
-            Level::Host => Some((&self.host.who().name, self.host.remembered())),
+            Level::Host => Some((&self.host.identity().name, self.host.persisted_state())),
             Level::Site => Some((&self.site.as_ref()?.name, of(&self.site)?)),
             Level::Address => Some((&self.address.as_ref()?.name, of(&self.address)?)),
         }
     }
 
     /// Returns the gate of a level, if it is active.
-    pub(crate) fn live(&mut self, level: Level) -> Option<Live<'_>> {
+    pub(crate) fn gate(&mut self, level: Level) -> Option<Live<'_>> {
         let (rules, now) = (self.rules(level), self.now);
         match level {
-            Level::Host => self.host.awake(rules, now),
-            Level::Site => self.site.as_mut()?.kept.as_mut()?.awake(rules, now),
-            Level::Address => self.address.as_mut()?.kept.as_mut()?.awake(rules, now),
+            Level::Host => self.host.active_gate(rules, now),
+            Level::Site => self.site.as_mut()?.state.as_mut()?.active_gate(rules, now),
+            Level::Address => self.address.as_mut()?.state.as_mut()?.active_gate(rules, now),
         }
     }
 
@@ -283,32 +293,33 @@ impl Round<'_> {
         let shared = [self.rules(Level::Site), self.rules(Level::Address)];
         let mut site_rate = None;
         for (entry, rules) in [&mut self.site, &mut self.address].into_iter().zip(shared) {
-            let Some(kept) = entry.as_mut().and_then(|entry| entry.kept.as_mut()) else { continue };
-            let live = kept.live(rules, u8::MAX, shared_start, now);
+            let Some(state) = entry.as_mut().and_then(|entry| entry.state.as_mut()) else { continue };
+            let gate = state.activate(rules, u8::MAX, shared_start, now);
             if rules.level == Level::Site {
-                site_rate = live.ceiling().1.map(|_| live.rate());
+                site_rate = gate.ceiling().1.map(|_| gate.rate());
             }
         }
-        let (rules, given) = (self.rules(Level::Host), self.given());
-        let max_par = given.parallel.unwrap_or(self.settings.max_parallel);
+        let (rules, configured) = (self.rules(Level::Host), self.configured());
+        let max_par = configured.parallel.unwrap_or(self.settings.max_parallel);
         let start = self.settings.initial_rate;
-        let rate = |cold: &Remembered| match (given.rate, rules.is_fixed) {
+        let rate = |persisted: &PersistedState| match (configured.rate, rules.is_fixed) {
             (Some(rate), _) => rate,
             (None, true) => start,
-            (None, false) => host_start(cold, start, site_rate, rules.max_rate),
+            (None, false) => host_start(persisted, start, site_rate, rules.max_rate),
         };
         self.host.wake(max_par, rate, now);
     }
 
-    fn given(&self) -> HostPace {
+    fn configured(&self) -> HostPace {
         if self.settings.hosts.is_empty() {
             return HostPace::default();
         }
-        self.settings.hosts.get(&*self.host.who().name).copied().unwrap_or_default()
+        self.settings.hosts.get(&*self.host.identity().name).copied().unwrap_or_default()
     }
 
     fn rules(&self, level: Level) -> Rules {
-        let is_fixed = self.settings.mode == PaceMode::Fixed || (level == Level::Host && self.given().rate.is_some());
+        let is_fixed =
+            self.settings.mode == PaceMode::Fixed || (level == Level::Host && self.configured().rate.is_some());
         let max_rate = if level == Level::Host { self.settings.max_rate } else { MAX_SHARED_RATE };
         let PaceSettings { max_retry_after_s, max_crawl_delay_s, .. } = *self.settings;
         Rules { level, is_fixed, max_rate, max_retry_after_s, max_crawl_delay_s }
@@ -316,7 +327,7 @@ impl Round<'_> {
 
     /// Returns a number in [0, 1) that is the same for the same history.
     fn chance(&self) -> f64 {
-        let next = self.host.hot().map_or(0, |hot| hot.next ^ hot.at.rotate_left(20));
+        let next = self.host.active().map_or(0, |active| active.next ^ active.at.rotate_left(20));
         let hash = mixed(self.key ^ self.settings.seed ^ next.cast_unsigned());
         (hash >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -325,11 +336,11 @@ impl Round<'_> {
 impl Live<'_> {
     /// Remembers the ceiling (or the rate, without one) as stored.
     fn note_ceiling(&mut self) {
-        self.cold.noted = Small::new(self.notable());
+        self.persisted.noted = PositiveF16::new(self.notable());
     }
 
     fn has_moved(&self, factor: f64) -> bool {
-        let (noted, now) = (self.cold.noted.get(), self.notable());
+        let (noted, now) = (self.persisted.noted.get(), self.notable());
         now.is_finite() && !self.rules.is_fixed && (now > noted * factor || now * factor < noted)
     }
 
@@ -342,36 +353,37 @@ impl Live<'_> {
 
     /// Ends the trials on this level.
     fn end_trial(&mut self) {
-        if let Some(trouble) = &mut self.hot.trouble {
+        if let Some(trouble) = &mut self.active.trouble {
             trouble.trial = crate::limiter::active_state::Trial::No;
-            self.cold.set_trial(false);
+            self.persisted.set_trial(false);
         }
     }
 
     /// Records that a rendered page made `cost` requests.
     fn rendered(&mut self, cost: u16) {
-        let known = if self.cold.render_cost == 0 { f64::from(cost) } else { f64::from(self.cold.render_cost) };
+        let known =
+            if self.persisted.render_cost == 0 { f64::from(cost) } else { f64::from(self.persisted.render_cost) };
         let moved = known + 0.2 * (f64::from(cost) - known);
         // Rounded towards the new value, so that small differences also count.
         let rounded = if f64::from(cost) > known { moved.ceil() } else { moved.floor() };
-        self.cold.render_cost = rounded.clamp(1.0, 255.0) as u8;
+        self.persisted.render_cost = rounded.clamp(1.0, 255.0) as u8;
     }
 }
 
-fn shared_start(cold: &Remembered) -> f64 {
-    let ceiling = cold.cap.iter().filter_map(|cap| cap.some()).fold(f64::INFINITY, f64::min);
+fn shared_start(persisted: &PersistedState) -> f64 {
+    let ceiling = persisted.cap.iter().filter_map(|cap| cap.some()).fold(f64::INFINITY, f64::min);
     RESUMED * ceiling
 }
 
-fn host_start(cold: &Remembered, start: f64, site_rate: Option<f64>, max_rate: f64) -> f64 {
-    let ceiling = cold.cap.iter().filter_map(|cap| cap.some()).fold(f64::INFINITY, f64::min);
-    let rate = match (ceiling.is_finite(), cold.rate.some(), site_rate) {
+fn host_start(persisted: &PersistedState, start: f64, site_rate: Option<f64>, max_rate: f64) -> f64 {
+    let ceiling = persisted.cap.iter().filter_map(|cap| cap.some()).fold(f64::INFINITY, f64::min);
+    let rate = match (ceiling.is_finite(), persisted.rate.some(), site_rate) {
         (true, ..) => RESUMED * ceiling,
         (false, Some(rate), _) => RESUMED * rate,
         (false, None, Some(site)) => (site / 2.0).min(start),
         (false, None, None) => start,
     };
-    rate.clamp(crate::limiter::rate_gate::RATE_MIN, max_rate)
+    rate.clamp(crate::limiter::rate_gate::MIN_RATE, max_rate)
 }
 
 /// Mixes the bits of a number, like the finaliser of a good 64-bit hash.

@@ -7,10 +7,10 @@
 
 use super::permit::{PACED, Permit, SHARED_PACED};
 use super::window::{Counts, SECONDS};
-use crate::limiter::active_state::Look;
+use crate::limiter::active_state::CeilingProbe;
 use crate::limiter::limit_hit::{in_order, safe, seconds};
 use crate::limiter::rate_gate::{Live, MIN_RATE, rate_of};
-use crate::persistence::float16::Small;
+use crate::persistence::float16::PositiveF16;
 use crate::signals::response::{Cause, Level};
 
 /// Above this ratio to the quiet host's latency the rate does not grow.
@@ -26,64 +26,64 @@ const PAR_PAUSE_S: f64 = 1800.0;
 impl Live<'_> {
     /// Records as allowed what was counted when this request went out.
     pub(crate) fn clean(&mut self, counts: &Counts, in_flight: u8) {
-        for (window, clean) in self.cold.clean.iter_mut().enumerate() {
-            *clean = (*clean).max(Small::new(rate_of(counts, window)));
+        for (window, clean) in self.persisted.clean.iter_mut().enumerate() {
+            *clean = (*clean).max(PositiveF16::new(rate_of(counts, window)));
         }
         // Refused requests end sooner; while there are any, the host has fewer in flight than this count.
-        if self.hot.trouble.as_ref().is_none_or(|trouble| trouble.errors == 0.0) {
-            self.cold.par_clean = self.cold.par_clean.max(in_flight);
+        if self.active.trouble.as_ref().is_none_or(|trouble| trouble.errors == 0.0) {
+            self.persisted.par_clean = self.persisted.par_clean.max(in_flight);
         }
     }
 
     /// Handles a good response to a request that waited for the pace: grows the rate, or probes the ceiling. Returns
     /// the change.
     pub(crate) fn grow(&mut self, permit: &Permit, counts: &Counts) -> Option<Cause> {
-        let since = self.answered();
+        let since = self.seconds_since_response();
         if self.rules.is_fixed {
             return None;
         }
-        let looked = self.look_at_the_ceiling(permit, counts);
+        let change = self.probe_ceiling(permit, counts);
         if permit.has(self.paced()) && self.is_calm() && !self.is_crowded(permit) && self.rate().is_finite() {
             let grown = self.rate() * (since / DOUBLING_S).min(0.1).exp2();
             self.set_rate(grown.min(self.usable().max(self.rate())));
         }
-        looked
+        change
     }
 
     /// Schedules the next probe by its cost and its gain.
     pub(crate) fn schedule(&mut self) {
         let Some(window) = self.ceiling().1 else {
-            let pause = PAR_PAUSE_S.max(20.0 * (self.cold.penalty.get() + 20.0));
-            self.cold.probe_at = self.after(self.cold.fails(self.now), pause);
+            let pause = PAR_PAUSE_S.max(20.0 * (self.persisted.penalty.get() + 20.0));
+            self.persisted.probe_at = self.after(self.persisted.fails(self.now), pause);
             return;
         };
-        let cap = self.cold.cap[window].get();
-        let cost = self.cold.penalty.get() + 20.0;
+        let cap = self.persisted.cap[window].get();
+        let cost = self.persisted.penalty.get() + 20.0;
         // If the window is cleared, the gain is the ceiling of the next suspect.
-        let next = self.next_suspect(window).map_or(0.0, |next| safe(0.9, self.cold.hi[next].get(), next));
+        let next = self.next_suspect(window).map_or(0.0, |next| safe(0.9, self.persisted.hi[next].get(), next));
         let gain = (self.next_cap(window).max(next) / cap - 1.0).clamp(0.1, 3.0);
-        let pause = if self.cold.is_confirmed(self.now) {
+        let pause = if self.persisted.is_confirmed(self.now) {
             (20.0 * 60.0_f64).max(20.0 * cost)
         } else {
             (4.0 * cost / gain).max(SECONDS[window].min(300.0)).max(60.0)
         };
-        self.cold.probe_at = self.after(self.cold.fails(self.now), pause);
+        self.persisted.probe_at = self.after(self.persisted.fails(self.now), pause);
     }
 
     /// Handles a probe of `window` that hit the limit again.
-    pub(crate) fn look_failed(&mut self, window: usize, before: f64, rate: f64) {
+    pub(crate) fn probe_failed(&mut self, window: usize, before: f64, rate: f64) {
         self.lower_hi(window, rate);
-        let hi = self.cold.hi[window].get();
-        self.cold.failed = self.cold.failed.saturating_add(1);
+        let hi = self.persisted.hi[window].get();
+        self.persisted.failed = self.persisted.failed.saturating_add(1);
         if hi < 1.3 * before {
-            self.cold.set_confirmed(true);
+            self.persisted.set_confirmed(true);
         }
-        let cap = if self.cold.is_confirmed(self.now) {
+        let cap = if self.persisted.is_confirmed(self.now) {
             before.min(hi).max(safe(0.94, hi, window))
         } else {
             before.min(safe(0.9, hi, window))
         };
-        self.cold.cap[window] = Small::new(cap.max(MIN_RATE));
+        self.persisted.cap[window] = PositiveF16::new(cap.max(MIN_RATE));
         self.set_rate(self.rate());
     }
 
@@ -96,11 +96,11 @@ impl Live<'_> {
     fn next_suspect(&self, window: usize) -> Option<usize> {
         let is_suspect = |other: &usize| {
             *other != window
-                && !self.cold.hi[*other].is_none()
-                && self.cold.cap[*other].is_none()
-                && self.cold.hi[*other] >= self.cold.clean[*other]
+                && !self.persisted.hi[*other].is_none()
+                && self.persisted.cap[*other].is_none()
+                && self.persisted.hi[*other] >= self.persisted.clean[*other]
                 // The rate of this window will clear lower ones.
-                && self.cold.hi[*other] > self.cold.cap[window]
+                && self.persisted.hi[*other] > self.persisted.cap[window]
         };
         in_order(window).find(is_suspect)
     }
@@ -112,7 +112,7 @@ impl Live<'_> {
 
     /// Returns the rate that a probe of this window would try.
     pub(crate) fn next_cap(&self, window: usize) -> f64 {
-        let (cap, hi) = (self.cold.cap[window].get(), self.cold.hi[window].get());
+        let (cap, hi) = (self.persisted.cap[window].get(), self.persisted.hi[window].get());
         match hi {
             0.0 => RAISED * cap,
             hi if hi > 1.3 * cap => (cap * hi).sqrt(),
@@ -124,62 +124,67 @@ impl Live<'_> {
     /// Returns twice the rate at which all parallel requests are in flight: a higher rate would prove nothing about the
     /// host.
     fn usable(&self) -> f64 {
-        match f64::from(self.hot.fast).exp() {
+        match f64::from(self.active.fast).exp() {
             latency if latency.is_nan() => f64::INFINITY,
-            latency => 2.0 * f64::from(self.hot.max_par) / latency,
+            latency => 2.0 * f64::from(self.active.max_par) / latency,
         }
     }
 
     /// Returns whether the parallel limit, not the rate, held the request back.
     fn is_crowded(&self, permit: &Permit) -> bool {
-        let most = if self.cold.par_cap > 0 { self.cold.par_cap.min(self.hot.max_par) } else { self.hot.max_par };
+        let most = if self.persisted.par_cap > 0 {
+            self.persisted.par_cap.min(self.active.max_par)
+        } else {
+            self.active.max_par
+        };
         permit.in_flight >= most
     }
 
-    fn look_at_the_ceiling(&mut self, permit: &Permit, counts: &Counts) -> Option<Cause> {
-        if let Some(look) = self.hot.trouble.as_ref().and_then(|trouble| trouble.look) {
-            return self.look_on(look, permit, counts);
+    fn probe_ceiling(&mut self, permit: &Permit, counts: &Counts) -> Option<Cause> {
+        if let Some(probe) = self.active.trouble.as_ref().and_then(|trouble| trouble.probe) {
+            return self.check_probe(probe, permit, counts);
         }
-        let due = seconds(self.now) >= self.cold.probe_at;
+        let due = seconds(self.now) >= self.persisted.probe_at;
         let now = self.now;
-        let is_crowded = self.hot.trouble.as_mut().is_some_and(|trouble| std::mem::take(&mut trouble.is_crowded));
+        let is_crowded = self.active.trouble.as_mut().is_some_and(|trouble| std::mem::take(&mut trouble.is_crowded));
         let Some(window) = self.at_ceiling() else {
-            if let Some(trouble) = &mut self.hot.trouble {
+            if let Some(trouble) = &mut self.active.trouble {
                 trouble.top_since = 0;
             }
             // The rate has room: the parallel limit holds requests back.
-            if self.cold.par_cap > 0 && due && is_crowded && permit.in_flight >= self.cold.par_cap {
-                let before = f64::from(self.cold.par_cap);
-                self.hot.trouble().look = Some(Look { window: None, tried: before + 1.0, before, since: now });
-                self.cold.par_cap = self.cold.par_cap.saturating_add(1);
+            if self.persisted.par_cap > 0 && due && is_crowded && permit.in_flight >= self.persisted.par_cap {
+                let before = f64::from(self.persisted.par_cap);
+                self.active.trouble().probe =
+                    Some(CeilingProbe { window: None, tried: before + 1.0, before, since: now });
+                self.persisted.par_cap = self.persisted.par_cap.saturating_add(1);
             }
             return None;
         };
-        let cap = self.cold.cap[window].get();
-        let trouble = self.hot.trouble();
+        let cap = self.persisted.cap[window].get();
+        let trouble = self.active.trouble();
         if trouble.top_since == 0 {
             trouble.top_since = now;
         } else if now - trouble.top_since >= (2000.0 * SECONDS[window].max(60.0)) as i64 {
-            self.cold.lo = self.cold.lo.max(Small::new(cap));
+            self.persisted.lo = self.persisted.lo.max(PositiveF16::new(cap));
         }
-        if due && permit.has(self.paced()) && self.cold.given() != Some(window) && self.is_calm() {
+        if due && permit.has(self.paced()) && self.persisted.declared_window() != Some(window) && self.is_calm() {
             let tried = self.next_cap(window).min(self.rules.max_rate);
-            let trouble = self.hot.trouble();
-            trouble.look = Some(Look { window: Some(window), tried, before: cap, since: now });
+            let trouble = self.active.trouble();
+            trouble.probe = Some(CeilingProbe { window: Some(window), tried, before: cap, since: now });
             trouble.top_since = 0;
-            self.cold.cap[window] = Small::new(tried);
+            self.persisted.cap[window] = PositiveF16::new(tried);
         }
         None
     }
 
     /// Checks whether the current probe has passed, and applies that. A probe lasts two windows: a limiter with fixed
     /// windows must have counted one of them completely.
-    fn look_on(&mut self, look: Look, permit: &Permit, counts: &Counts) -> Option<Cause> {
+    fn check_probe(&mut self, probe: CeilingProbe, permit: &Permit, counts: &Counts) -> Option<Cause> {
         let long_s = |window: Option<usize>| window.map_or(60.0, |window| 2.0 * SECONDS[window].max(60.0));
-        let is_over = self.now - look.since >= (1000.0 * long_s(look.window)) as i64;
-        let Some(window) = look.window else {
-            if is_over && f64::from(permit.in_flight) >= look.tried {
-                self.hot.trouble().look = None;
+        let is_over = self.now - probe.since >= (1000.0 * long_s(probe.window)) as i64;
+        let Some(window) = probe.window else {
+            if is_over && f64::from(permit.in_flight) >= probe.tried {
+                self.active.trouble().probe = None;
                 self.schedule();
             }
             return None;
@@ -188,26 +193,27 @@ impl Live<'_> {
         if !is_over {
             return None;
         }
-        if rate_of(counts, window) < 0.96 * look.tried.min(ceiling) {
+        if rate_of(counts, window) < 0.96 * probe.tried.min(ceiling) {
             if self.is_crowded(permit) {
                 // The rate cannot follow, so the probe proves nothing.
-                self.hot.trouble().look = None;
+                self.active.trouble().probe = None;
                 self.schedule();
             }
             return None;
         }
-        self.hot.trouble().look = None;
-        let is_beyond = self.cold.hi[window].some().is_none_or(|hi| look.tried.min(self.cold.cap[window].get()) > hi);
-        let has_followed = top == Some(window) || look.tried <= ceiling;
-        let is_known = self.cold.is_confirmed(self.now) || self.cold.hi[window].is_none();
+        self.active.trouble().probe = None;
+        let is_beyond =
+            self.persisted.hi[window].some().is_none_or(|hi| probe.tried.min(self.persisted.cap[window].get()) > hi);
+        let has_followed = top == Some(window) || probe.tried <= ceiling;
+        let is_known = self.persisted.is_confirmed(self.now) || self.persisted.hi[window].is_none();
         if is_beyond && has_followed && is_known {
-            self.raised(window);
-            return Some(Cause::Exonerated);
+            self.raise_ceiling(window);
+            return Some(Cause::WindowCleared);
         }
         if is_beyond && has_followed {
-            self.exonerate(window);
+            self.clear_window(window);
             self.schedule();
-            return Some(Cause::Exonerated);
+            return Some(Cause::WindowCleared);
         }
         self.schedule();
         None
@@ -215,29 +221,30 @@ impl Live<'_> {
 
     /// Raises the ceiling: more than the blocked rate passes, and the window was confirmed, so the host allows more
     /// than before. The ceiling rises step by step, so that finding it costs one refusal and not two.
-    fn raised(&mut self, window: usize) {
-        (self.cold.hi[window], self.cold.failed) = (Small::NONE, 0);
-        self.cold.set_confirmed(false);
-        self.cold.probe_at = self.after(0, SECONDS[window].clamp(60.0, 300.0));
+    fn raise_ceiling(&mut self, window: usize) {
+        (self.persisted.hi[window], self.persisted.failed) = (PositiveF16::NONE, 0);
+        self.persisted.set_confirmed(false);
+        self.persisted.probe_at = self.after(0, SECONDS[window].clamp(60.0, 300.0));
     }
 
     /// Clears the window: more than the blocked rate passes, so the host does not count over it. The next suspect takes
     /// its place.
-    fn exonerate(&mut self, window: usize) {
+    fn clear_window(&mut self, window: usize) {
         let next = self.next_suspect(window);
-        (self.cold.cap[window], self.cold.hi[window], self.cold.failed) = (Small::NONE, Small::NONE, 0);
-        self.cold.set_confirmed(false);
-        self.cold.lo = Small::NONE;
+        (self.persisted.cap[window], self.persisted.hi[window], self.persisted.failed) =
+            (PositiveF16::NONE, PositiveF16::NONE, 0);
+        self.persisted.set_confirmed(false);
+        self.persisted.lo = PositiveF16::NONE;
         for other in 0..SECONDS.len() {
-            if self.cold.hi[other] < self.cold.clean[other] {
-                self.cold.hi[other] = Small::NONE;
+            if self.persisted.hi[other] < self.persisted.clean[other] {
+                self.persisted.hi[other] = PositiveF16::NONE;
             }
         }
         if let Some(next) = next {
-            let hi = self.cold.hi[next].get();
-            self.cold.cap[next] = Small::new(safe(0.9, hi, next).max(MIN_RATE));
+            let hi = self.persisted.hi[next].get();
+            self.persisted.cap[next] = PositiveF16::new(safe(0.9, hi, next).max(MIN_RATE));
         }
-        self.cold.set_why(next, self.cold.cause());
+        self.persisted.set_blame(next, self.persisted.cause());
         self.set_rate(self.rate());
     }
 }

@@ -8,17 +8,17 @@
 //!
 //! Must not know: the rules.
 
-use crate::limiter::active_state::Hot;
+use crate::limiter::active_state::ActiveState;
 use crate::limiter::rate_gate::{Live, Rules};
-use crate::limiter::shared_levels::{Kept, end_hold, is_remembered};
-use crate::persistence::persisted_state::Remembered;
+use crate::limiter::shared_levels::{SharedState, end_hold, is_recent};
+use crate::persistence::persisted_state::PersistedState;
 
 /// How long a host counts as alone: less than its site keeps track of hosts.
-const ALONE_MS: i64 = crate::limiter::active_state::HOT_MS * 5 / 6;
+const ALONE_MS: i64 = crate::limiter::active_state::ACTIVE_MS * 5 / 6;
 
 /// The identity of a host.
 #[derive(Debug, Default)]
-pub(crate) struct Who {
+pub(crate) struct HostIdentity {
     pub(crate) name: Box<str>,
     /// Its site and its last address (0 for none), as hashes of their names.
     pub(crate) site: u64,
@@ -29,131 +29,131 @@ pub(crate) struct Who {
 
 /// The allocation of a host.
 #[derive(Debug)]
-pub(crate) struct Host<K> {
-    who: Who,
-    kept: K,
+pub(crate) struct HostAllocation<K> {
+    identity: HostIdentity,
+    state: K,
 }
 
 /// The state of a host with a request in the last hour.
 #[derive(Debug)]
-pub(crate) struct Warm {
-    cold: Remembered,
-    hot: Hot,
+pub(crate) struct ActiveHost {
+    persisted: PersistedState,
+    active: ActiveState,
 }
 
 /// A host.
 #[derive(Debug)]
 pub(crate) enum HostEntry {
-    Cold(Box<Host<Remembered>>),
-    Warm(Box<Host<Warm>>),
+    Idle(Box<HostAllocation<PersistedState>>),
+    Active(Box<HostAllocation<ActiveHost>>),
 }
 
 impl HostEntry {
     pub(crate) fn new(name: &str) -> Self {
-        let who = Who { name: name.into(), site: 0, address: 0, alone: i64::MIN };
-        Self::Cold(Box::new(Host { who, kept: Remembered::default() }))
+        let identity = HostIdentity { name: name.into(), site: 0, address: 0, alone: i64::MIN };
+        Self::Idle(Box::new(HostAllocation { identity, state: PersistedState::default() }))
     }
 
-    pub(crate) fn who(&self) -> &Who {
+    pub(crate) fn identity(&self) -> &HostIdentity {
         match self {
-            Self::Cold(host) => &host.who,
-            Self::Warm(host) => &host.who,
+            Self::Idle(host) => &host.identity,
+            Self::Active(host) => &host.identity,
         }
     }
 
-    pub(crate) fn who_mut(&mut self) -> &mut Who {
+    pub(crate) fn identity_mut(&mut self) -> &mut HostIdentity {
         match self {
-            Self::Cold(host) => &mut host.who,
-            Self::Warm(host) => &mut host.who,
+            Self::Idle(host) => &mut host.identity,
+            Self::Active(host) => &mut host.identity,
         }
     }
 
-    pub(crate) fn cold(&self) -> &Remembered {
+    pub(crate) fn persisted(&self) -> &PersistedState {
         match self {
-            Self::Cold(host) => &host.kept,
-            Self::Warm(host) => &host.kept.cold,
+            Self::Idle(host) => &host.state,
+            Self::Active(host) => &host.state.persisted,
         }
     }
 
     /// Returns its active state, if it is in use.
-    pub(crate) fn hot(&self) -> Option<&Hot> {
+    pub(crate) fn active(&self) -> Option<&ActiveState> {
         match self {
-            Self::Cold(_) => None,
-            Self::Warm(host) => Some(&host.kept.hot),
+            Self::Idle(_) => None,
+            Self::Active(host) => Some(&host.state.active),
         }
     }
 
     /// Returns its persisted state, with the current rate.
-    pub(crate) fn remembered(&self) -> Remembered {
-        Kept::with_rate(*self.cold(), self.hot())
+    pub(crate) fn persisted_state(&self) -> PersistedState {
+        SharedState::with_rate(*self.persisted(), self.active())
     }
 
     /// Creates the active state if it is missing; `rate` is the initial rate if there was no recent request.
-    pub(crate) fn wake(&mut self, max_par: u8, rate: impl FnOnce(&Remembered) -> f64, now: i64) {
+    pub(crate) fn wake(&mut self, max_par: u8, rate: impl FnOnce(&PersistedState) -> f64, now: i64) {
         match self {
-            Self::Warm(host) if !host.kept.hot.is_idle(now) => {}
-            Self::Warm(host) => {
-                let Warm { cold, hot } = &mut host.kept;
-                *hot = Hot::new(cold, max_par, rate(cold), now);
+            Self::Active(host) if !host.state.active.is_idle(now) => {}
+            Self::Active(host) => {
+                let ActiveHost { persisted, active } = &mut host.state;
+                *active = ActiveState::new(persisted, max_par, rate(persisted), now);
             }
-            Self::Cold(host) => {
-                let cold = host.kept;
-                let hot = Hot::new(&cold, max_par, rate(&cold), now);
-                let who = std::mem::take(&mut host.who);
-                *self = Self::Warm(Box::new(Host { who, kept: Warm { cold, hot } }));
+            Self::Idle(host) => {
+                let persisted = host.state;
+                let active = ActiveState::new(&persisted, max_par, rate(&persisted), now);
+                let identity = std::mem::take(&mut host.identity);
+                *self = Self::Active(Box::new(HostAllocation { identity, state: ActiveHost { persisted, active } }));
             }
         }
     }
 
     /// Returns the gate of the host, if it is in use.
-    pub(crate) fn awake(&mut self, rules: Rules, now: i64) -> Option<Live<'_>> {
+    pub(crate) fn active_gate(&mut self, rules: Rules, now: i64) -> Option<Live<'_>> {
         match self {
-            Self::Cold(_) => None,
-            Self::Warm(host) => {
-                let Warm { cold, hot } = &mut host.kept;
-                let now = now.max(hot.at);
-                Some(Live { cold, hot, rules, now })
+            Self::Idle(_) => None,
+            Self::Active(host) => {
+                let ActiveHost { persisted, active } = &mut host.state;
+                let now = now.max(active.at);
+                Some(Live { persisted, active, rules, now })
             }
         }
     }
 
     /// Restores a persisted state. Nothing changes while requests are in flight.
-    pub(crate) fn restore(&mut self, cold: Remembered) {
-        if self.hot().is_none_or(|hot| hot.in_flight == 0) {
-            self.cool_to(cold.with_wish_of(self.cold()));
+    pub(crate) fn restore(&mut self, persisted: PersistedState) {
+        if self.active().is_none_or(|active| active.in_flight == 0) {
+            self.replace_with_idle(persisted.with_declared_gap_of(self.persisted()));
         }
     }
 
     /// Forgets everything but its identity. Returns the number of requests in flight.
     pub(crate) fn forget(&mut self) -> u8 {
-        let in_flight = self.hot().map_or(0, |hot| hot.in_flight);
-        self.cool_to(Remembered::default());
+        let in_flight = self.active().map_or(0, |active| active.in_flight);
+        self.replace_with_idle(PersistedState::default());
         in_flight
     }
 
     /// Ends a hold that lasts beyond `now`, and returns its previous end.
     pub(crate) fn end_hold(&mut self, now: i64) -> Option<i64> {
         match self {
-            Self::Cold(host) => end_hold(&mut host.kept, None, now),
-            Self::Warm(host) => end_hold(&mut host.kept.cold, Some(&mut host.kept.hot), now),
+            Self::Idle(host) => end_hold(&mut host.state, None, now),
+            Self::Active(host) => end_hold(&mut host.state.persisted, Some(&mut host.state.active), now),
         }
     }
 
     /// Drops the active state of an idle host. Returns whether the rest is worth keeping.
-    pub(crate) fn cool(&mut self, now: i64) -> bool {
-        if self.hot().is_some_and(|hot| hot.is_idle(now)) {
-            self.cool_to(self.remembered());
+    pub(crate) fn drop_idle(&mut self, now: i64) -> bool {
+        if self.active().is_some_and(|active| active.is_idle(now)) {
+            self.replace_with_idle(self.persisted_state());
         }
-        self.hot().is_some() || is_remembered(self.cold(), now)
+        self.active().is_some() || is_recent(self.persisted(), now)
     }
 
-    fn cool_to(&mut self, cold: Remembered) {
-        let who = std::mem::take(self.who_mut());
-        *self = Self::Cold(Box::new(Host { who, kept: cold }));
+    fn replace_with_idle(&mut self, persisted: PersistedState) {
+        let identity = std::mem::take(self.identity_mut());
+        *self = Self::Idle(Box::new(HostAllocation { identity, state: persisted }));
     }
 }
 
-impl Who {
+impl HostIdentity {
     /// Returns whether no other host of its site, and no address, matters.
     pub(crate) fn is_alone(&self, now: i64) -> bool {
         self.address == 0 && self.alone != i64::MIN && (0..ALONE_MS).contains(&now.saturating_sub(self.alone))
@@ -171,21 +171,26 @@ mod tests {
 
     #[test]
     fn a_host_is_one_allocation_and_a_pointer() {
-        let who = size_of::<Who>();
-        assert_eq!((who, size_of::<HostEntry>()), (40, 16));
-        assert_eq!((size_of::<Host<Remembered>>(), size_of::<Host<Warm>>()), (who + 64, who + 64 + 96));
+        let identity = size_of::<HostIdentity>();
+        assert_eq!((identity, size_of::<HostEntry>()), (40, 16));
+        assert_eq!(
+            (size_of::<HostAllocation<PersistedState>>(), size_of::<HostAllocation<ActiveHost>>()),
+            (identity + 64, identity + 64 + 96)
+        );
     }
 
     #[test]
     fn a_host_is_alone_for_a_limited_time_or_until_its_site_knows_another() {
-        let mut who = Who { alone: i64::MIN, ..Who::default() };
-        assert!(!who.is_alone(0));
-        who.set_alone(Some(1000));
-        assert!(who.is_alone(1000) && who.is_alone(1000 + ALONE_MS - 1) && !who.is_alone(1000 + ALONE_MS));
-        assert!(!who.is_alone(999), "a clock that goes back says nothing");
-        who.address = 7;
-        assert!(!who.is_alone(2000), "an address is looked up");
-        (who.address, who.alone) = (0, i64::MIN);
-        assert!(!who.is_alone(2000));
+        let mut identity = HostIdentity { alone: i64::MIN, ..HostIdentity::default() };
+        assert!(!identity.is_alone(0));
+        identity.set_alone(Some(1000));
+        assert!(
+            identity.is_alone(1000) && identity.is_alone(1000 + ALONE_MS - 1) && !identity.is_alone(1000 + ALONE_MS)
+        );
+        assert!(!identity.is_alone(999), "a clock that goes back says nothing");
+        identity.address = 7;
+        assert!(!identity.is_alone(2000), "an address is looked up");
+        (identity.address, identity.alone) = (0, i64::MIN);
+        assert!(!identity.is_alone(2000));
     }
 }

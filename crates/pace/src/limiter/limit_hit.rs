@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use super::window::{Counts, SECONDS, WINDOWS};
-use crate::limiter::active_state::{Look, Trial};
+use crate::limiter::active_state::{CeilingProbe, Trial};
 use crate::limiter::rate_gate::{Live, MIN_RATE, rate_of};
-use crate::persistence::float16::Small;
+use crate::persistence::float16::PositiveF16;
 use crate::signals::response::Cause;
 
 /// Cuts within this time belong to one fall.
@@ -29,7 +29,7 @@ const TOO_EARLY: u16 = 10;
 
 /// A limit hit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct LimitHit {
     pub(crate) cause: Cause,
     pub(crate) counts: Counts,
     pub(crate) in_flight: u8,
@@ -38,20 +38,20 @@ pub(crate) struct Found {
 
 impl Live<'_> {
     /// Applies a limit hit. Returns the end of its hold.
-    pub(crate) fn event(&mut self, found: &Found) -> i64 {
+    pub(crate) fn apply_limit_hit(&mut self, hit: &LimitHit) -> i64 {
         self.touch();
         // Forgiven probes stay forgiven: time counts from this limit hit on.
-        let (fails, is_confirmed) = (self.cold.fails(self.now), self.cold.is_confirmed(self.now));
-        (self.cold.failed, self.cold.event) = (fails, seconds(self.now));
-        self.cold.set_confirmed(is_confirmed);
+        let (fails, is_confirmed) = (self.persisted.fails(self.now), self.persisted.is_confirmed(self.now));
+        (self.persisted.failed, self.persisted.limit_hit_at) = (fails, seconds(self.now));
+        self.persisted.set_confirmed(is_confirmed);
         if !self.rules.is_fixed {
-            self.blame(found);
+            self.blame(hit);
         }
-        let asked = self.asked(found.retry_after);
-        let is_early = self.hot.trouble().fresh > 0;
-        let first = hold_s(found.cause);
-        let usual = match self.cold.penalty.some() {
-            Some(penalty) if matches!(found.cause, Cause::Limited | Cause::Wall) => {
+        let asked = self.requested_hold_s(hit.retry_after);
+        let is_early = self.active.trouble().fresh > 0;
+        let first = hold_s(hit.cause);
+        let usual = match self.persisted.penalty.some() {
+            Some(penalty) if matches!(hit.cause, Cause::Limited | Cause::Block) => {
                 if is_early {
                     (1.5 * penalty).max(first / 2.0)
                 } else {
@@ -60,12 +60,12 @@ impl Live<'_> {
             }
             _ => first,
         };
-        let usual = if self.hot.trouble().is_brief { BRIEF_S } else { usual };
+        let usual = if self.active.trouble().is_brief { BRIEF_S } else { usual };
         let hold_s = asked.unwrap_or(usual.min(MAX_HOLD_S));
         let now = self.now;
-        let trouble = self.hot.trouble();
-        trouble.event = now;
-        (trouble.errors, trouble.walls) = (0.0, 0.0);
+        let trouble = self.active.trouble();
+        trouble.limit_hit_at = now;
+        (trouble.errors, trouble.blocks) = (0.0, 0.0);
         (trouble.top_since, trouble.slow, trouble.crowd) = (0, 0, 0);
         trouble.doubt = None;
         self.hold_for(hold_s, Trial::Wanted)
@@ -75,35 +75,35 @@ impl Live<'_> {
     pub(crate) fn trial_blocked(&mut self, retry_after: Option<Duration>) -> i64 {
         self.touch();
         let grown = self.longer();
-        let hold_s = self.asked(retry_after).unwrap_or(grown);
+        let hold_s = self.requested_hold_s(retry_after).unwrap_or(grown);
         self.hold_for(hold_s, Trial::Wanted)
     }
 
     /// Returns the length of the hold after a blocked trial, unless the host states it.
     fn longer(&mut self) -> f64 {
         let now = self.now;
-        let penalty = self.cold.penalty.get();
-        let trouble = self.hot.trouble();
+        let penalty = self.persisted.penalty.get();
+        let trouble = self.active.trouble();
         let held = f64::from(trouble.hold_s);
         if std::mem::take(&mut trouble.is_brief) {
             return (hold_s(Cause::Limited) - held).max(held);
         }
-        let passed = now.saturating_sub(trouble.event) as f64 / 1000.0;
+        let passed = now.saturating_sub(trouble.limit_hit_at) as f64 / 1000.0;
         // Waits for the previous length first; after that, the whole wait grows by more than half each time.
         let left = 1.02 * penalty - passed;
         if left > 0.05 * penalty { left.max(1.0) } else { (1.5 * held).max(0.7 * passed).min(MAX_HOLD_S) }
     }
 
     /// Ends the hold after a good response to its trial.
-    pub(crate) fn trial_good(&mut self) {
+    pub(crate) fn end_hold_after_trial(&mut self) {
         self.touch();
-        if std::mem::take(&mut self.hot.trouble().is_brief) {
+        if std::mem::take(&mut self.active.trouble().is_brief) {
             self.blame_the_shortest();
         }
-        let event = self.hot.trouble().event;
-        self.cold.penalty = Small::new(self.now.saturating_sub(event) as f64 / 1000.0);
-        self.cold.set_trial(false);
-        let trouble = self.hot.trouble();
+        let limit_hit_at = self.active.trouble().limit_hit_at;
+        self.persisted.penalty = PositiveF16::new(self.now.saturating_sub(limit_hit_at) as f64 / 1000.0);
+        self.persisted.set_trial(false);
+        let trouble = self.active.trouble();
         (trouble.trial, trouble.fresh) = (Trial::No, TOO_EARLY);
         let (ceiling, _) = self.ceiling();
         if self.rate() > ceiling / 2.0 {
@@ -115,93 +115,99 @@ impl Live<'_> {
     /// Holds the host for `hold_s` seconds. Afterwards one request goes out alone if `trial` says so.
     pub(crate) fn hold_for(&mut self, hold_s: f64, trial: Trial) -> i64 {
         let until = self.now.saturating_add((hold_s * 1000.0).round() as i64);
-        self.cold.hold_until = seconds(until.saturating_add(999));
-        self.cold.set_trial(trial == Trial::Wanted);
-        self.hot.next = self.hot.next.min(until);
-        let trouble = self.hot.trouble();
+        self.persisted.hold_until = seconds(until.saturating_add(999));
+        self.persisted.set_trial(trial == Trial::Wanted);
+        self.active.next = self.active.next.min(until);
+        let trouble = self.active.trouble();
         (trouble.hold, trouble.hold_s, trouble.trial) = (until, hold_s as f32, trial);
         until
     }
 
     /// Returns the hold that the host asked for, plus a second for differing clocks.
-    fn asked(&self, retry_after: Option<Duration>) -> Option<f64> {
+    fn requested_hold_s(&self, retry_after: Option<Duration>) -> Option<f64> {
         let asked = retry_after.map(|span| span.as_secs_f64()).filter(|seconds| *seconds > 0.0);
         asked.map(|seconds| (seconds + 1.0).min(self.rules.max_retry_after_s.max(1.0)))
     }
 
     /// Finds the window to blame and lowers its ceiling.
-    fn blame(&mut self, found: &Found) {
-        let counts = &found.counts;
+    fn blame(&mut self, hit: &LimitHit) {
+        let counts = &hit.counts;
         // Good responses to slightly later requests may have arrived first: they clear nothing.
-        let overtaken = f64::from(found.in_flight.max(1));
+        let in_flight_requests = f64::from(hit.in_flight.max(1));
         let suspects: [bool; WINDOWS] = std::array::from_fn(|window| {
-            rate_of(counts, window) + overtaken / SECONDS[window] > self.cold.clean[window].get()
+            rate_of(counts, window) + in_flight_requests / SECONDS[window] > self.persisted.clean[window].get()
         });
-        let old_hi = self.cold.hi;
+        let old_hi = self.persisted.hi;
         for window in (0..WINDOWS).filter(|window| suspects[*window]) {
             self.lower_hi(window, rate_of(counts, window));
-            self.cold.clean[window] = self.cold.clean[window].min(Small::new(rate_of(counts, window)));
+            self.persisted.clean[window] = self.persisted.clean[window].min(PositiveF16::new(rate_of(counts, window)));
         }
-        let look = self.hot.trouble().look.take();
-        match look {
-            Some(Look { window: Some(window), tried, before, .. }) if rate_of(counts, window) > 0.85 * tried => {
-                self.look_failed(window, before, rate_of(counts, window));
-                self.cold.set_why(Some(window), found.cause);
+        let probe = self.active.trouble().probe.take();
+        match probe {
+            Some(CeilingProbe { window: Some(window), tried, before, .. })
+                if rate_of(counts, window) > 0.85 * tried =>
+            {
+                self.probe_failed(window, before, rate_of(counts, window));
+                self.persisted.set_blame(Some(window), hit.cause);
                 return;
             }
-            Some(Look { window: None, tried, before, .. }) if f64::from(found.in_flight) >= tried => {
-                self.cold.par_cap = before as u8;
-                self.cold.failed = self.cold.failed.saturating_add(1);
-                self.cold.set_why(None, found.cause);
+            Some(CeilingProbe { window: None, tried, before, .. }) if f64::from(hit.in_flight) >= tried => {
+                self.persisted.par_cap = before as u8;
+                self.persisted.failed = self.persisted.failed.saturating_add(1);
+                self.persisted.set_blame(None, hit.cause);
                 return;
             }
             // The probe had no effect yet; its ceiling returns to the previous value.
-            Some(Look { window: Some(window), before, .. }) => self.cold.cap[window] = Small::new(before),
-            Some(Look { window: None, before, .. }) => self.cold.par_cap = before as u8,
+            Some(CeilingProbe { window: Some(window), before, .. }) => {
+                self.persisted.cap[window] = PositiveF16::new(before)
+            }
+            Some(CeilingProbe { window: None, before, .. }) => self.persisted.par_cap = before as u8,
             None => {}
         }
         let (ceiling, top) = self.ceiling();
         if let Some(window) = top.and_then(|top| self.met_again(top, &old_hi, counts)) {
-            self.cap_below(window, rate_of(counts, window), found.cause);
+            self.cap_below(window, rate_of(counts, window), hit.cause);
             return;
         }
         match top {
             Some(window) if self.rate() > 0.9 * ceiling => {
-                self.cut(window, ceiling, counts, found.cause, old_hi[window].get())
+                self.cut(window, ceiling, counts, hit.cause, old_hi[window].get())
             }
-            _ => self.blame_a_suspect(&suspects, found),
+            _ => self.blame_a_suspect(&suspects, hit),
         }
-        self.blame_those_at_once(found);
+        self.blame_those_at_once(hit);
     }
 
     /// Decides whether the parallel requests were refused, rather than the rate.
-    fn blame_those_at_once(&mut self, found: &Found) {
-        let crowd = self.hot.trouble().crowd;
-        if found.cause != Cause::Unavailable || found.retry_after.is_some() || crowd == 0 {
+    fn blame_those_at_once(&mut self, hit: &LimitHit) {
+        let crowd = self.active.trouble().crowd;
+        if hit.cause != Cause::Unavailable || hit.retry_after.is_some() || crowd == 0 {
             return;
         }
-        if crowd <= self.cold.par_cap {
-            self.cold.par_cap = 0;
-        } else if crowd > self.cold.par_clean.max(1) {
-            self.cold.par_cap = crowd - 1;
+        if crowd <= self.persisted.par_cap {
+            self.persisted.par_cap = 0;
+        } else if crowd > self.persisted.par_clean.max(1) {
+            self.persisted.par_cap = crowd - 1;
         }
     }
 
     /// Handles a 503 without a time that is no limit hit. Returns whether it ends a ceiling probe: the probe has then
     /// found the limit, and needs no hold.
-    pub(crate) fn look_refused(&mut self, counts: &Counts, in_flight: u8) -> bool {
-        match self.hot.trouble.as_ref().and_then(|trouble| trouble.look) {
-            Some(Look { window: Some(window), tried, before, .. }) if rate_of(counts, window) > 0.85 * tried => {
-                self.hot.trouble().look = None;
-                self.look_failed(window, before, rate_of(counts, window));
-                self.cold.set_why(Some(window), Cause::Unavailable);
+    pub(crate) fn probe_refused(&mut self, counts: &Counts, in_flight: u8) -> bool {
+        match self.active.trouble.as_ref().and_then(|trouble| trouble.probe) {
+            Some(CeilingProbe { window: Some(window), tried, before, .. })
+                if rate_of(counts, window) > 0.85 * tried =>
+            {
+                self.active.trouble().probe = None;
+                self.probe_failed(window, before, rate_of(counts, window));
+                self.persisted.set_blame(Some(window), Cause::Unavailable);
             }
-            Some(Look { window: None, tried, before, .. }) if f64::from(in_flight) >= tried => {
-                let trouble = self.hot.trouble();
-                (trouble.look, trouble.errors, trouble.crowd) = (None, 0.0, 0);
-                self.cold.par_cap = before as u8;
-                self.cold.failed = self.cold.fails(self.now).saturating_add(1);
-                self.cold.set_why(None, Cause::Unavailable);
+            Some(CeilingProbe { window: None, tried, before, .. }) if f64::from(in_flight) >= tried => {
+                let trouble = self.active.trouble();
+                (trouble.probe, trouble.errors, trouble.crowd) = (None, 0.0, 0);
+                self.persisted.par_cap = before as u8;
+                self.persisted.failed = self.persisted.fails(self.now).saturating_add(1);
+                self.persisted.set_blame(None, Cause::Unavailable);
             }
             _ => return false,
         }
@@ -216,25 +222,25 @@ impl Live<'_> {
             let (before, count) = (old_hi[window].get() * SECONDS[window], counts[window].get());
             before > 0.0 && (count - before).abs() <= (0.05 * before).max(1.5)
         };
-        let is_lower = |window: usize| safe(0.9, rate_of(counts, window), window) < self.cold.cap[top].get();
+        let is_lower = |window: usize| safe(0.9, rate_of(counts, window), window) < self.persisted.cap[top].get();
         // An hour contains many requests that have nothing to do with the limit.
         (top + 1..WINDOWS - 1).find(|window| is_met(*window) && is_lower(*window)).filter(|_| !is_met(top))
     }
 
     fn cap_below(&mut self, window: usize, rate: f64, cause: Cause) {
-        self.cold.cap[window] = Small::new(safe(0.9, rate, window).max(MIN_RATE));
-        self.cold.set_why(Some(window), cause);
+        self.persisted.cap[window] = PositiveF16::new(safe(0.9, rate, window).max(MIN_RATE));
+        self.persisted.set_blame(Some(window), cause);
         self.set_rate(self.rate());
     }
 
     /// Cuts a ceiling that was too high: the host allows less than before.
     fn cut(&mut self, window: usize, ceiling: f64, counts: &Counts, cause: Cause, old_hi: f64) {
         let now = self.now;
-        let trouble = self.hot.trouble();
+        let trouble = self.active.trouble();
         trouble.cuts = if now.saturating_sub(trouble.cut_at) > CUTS_MS { 1 } else { trouble.cuts.saturating_add(1) };
         trouble.cut_at = now;
         let cuts = trouble.cuts;
-        let lo = self.cold.lo.get();
+        let lo = self.persisted.lo.get();
         let is_close = old_hi > 0.0 && (old_hi - rate_of(counts, window)) * SECONDS[window] <= 1.5;
         let cap = if cuts == 1 && is_close {
             // The limit is the same as before; the ceiling was one request too close to it.
@@ -255,36 +261,36 @@ impl Live<'_> {
             // After a hold the window was empty. Before it is full again, its own count shows the limit.
             (ceiling * share).min(safe(0.9, rate, window)).max(0.3 * ceiling)
         };
-        self.cold.cap[window] = Small::new(cap.max(MIN_RATE));
+        self.persisted.cap[window] = PositiveF16::new(cap.max(MIN_RATE));
         if cuts > 1 {
-            self.cold.failed = self.cold.failed.saturating_add(1);
-            self.cold.lo = self.cold.lo.min(Small::new(cap));
+            self.persisted.failed = self.persisted.failed.saturating_add(1);
+            self.persisted.lo = self.persisted.lo.min(PositiveF16::new(cap));
         }
         for at in 0..WINDOWS {
-            self.cold.clean[at] = self.cold.clean[at].min(Small::new(rate_of(counts, at)));
+            self.persisted.clean[at] = self.persisted.clean[at].min(PositiveF16::new(rate_of(counts, at)));
         }
         self.lower_hi(window, rate_of(counts, window));
-        self.cold.set_why(Some(window), cause);
+        self.persisted.set_blame(Some(window), cause);
         self.set_rate(self.rate());
     }
 
     /// Blames the most likely of the windows that were never so full: the growing rate has hit a limit.
-    fn blame_a_suspect(&mut self, suspects: &[bool; WINDOWS], found: &Found) {
-        let mut guess = guess(found);
+    fn blame_a_suspect(&mut self, suspects: &[bool; WINDOWS], hit: &LimitHit) {
+        let mut guess = guess(hit);
         // Limits below this rate are rare: growth was short, so a shorter window is more likely.
-        while guess > 0 && found.retry_after.is_none() && rate_of(&found.counts, guess) < LIKELY {
+        while guess > 0 && hit.retry_after.is_none() && rate_of(&hit.counts, guess) < LIKELY {
             guess -= 1;
         }
         match in_order(guess).find(|window| suspects[*window]) {
             Some(window) => {
-                self.cap_below(window, rate_of(&found.counts, window), found.cause);
+                self.cap_below(window, rate_of(&hit.counts, window), hit.cause);
                 // Only the guess supports the minute: the next admitted request decides.
-                let is_bare = found.cause == Cause::Limited && found.retry_after.is_none();
-                self.hot.trouble().is_brief =
-                    is_bare && SECONDS[window] == 60.0 && suspects[0] && self.cold.penalty.is_none();
+                let is_bare = hit.cause == Cause::Limited && hit.retry_after.is_none();
+                self.active.trouble().is_brief =
+                    is_bare && SECONDS[window] == 60.0 && suspects[0] && self.persisted.penalty.is_none();
             }
             None => {
-                self.cold.set_why(None, found.cause);
+                self.persisted.set_blame(None, hit.cause);
                 self.set_rate(0.7 * self.rate().min(self.rules.max_rate));
             }
         }
@@ -293,17 +299,17 @@ impl Live<'_> {
     /// Blames the shortest window: a limit over a minute would hardly admit a request so soon. It is a short window, or
     /// a bucket.
     fn blame_the_shortest(&mut self) {
-        let cause = self.cold.cause();
-        if let Some(blamed) = self.cold.blamed() {
-            self.cold.cap[blamed] = Small::NONE;
+        let cause = self.persisted.cause();
+        if let Some(blamed) = self.persisted.blamed() {
+            self.persisted.cap[blamed] = PositiveF16::NONE;
         }
-        self.cold.cap[0] = Small::new(safe(0.9, self.cold.hi[0].get(), 0).max(MIN_RATE));
-        self.cold.set_why(Some(0), cause);
+        self.persisted.cap[0] = PositiveF16::new(safe(0.9, self.persisted.hi[0].get(), 0).max(MIN_RATE));
+        self.persisted.set_blame(Some(0), cause);
     }
 
     pub(crate) fn lower_hi(&mut self, window: usize, rate: f64) {
-        let known = self.cold.hi[window].some().unwrap_or(f64::INFINITY);
-        self.cold.hi[window] = Small::new(rate.min(known));
+        let known = self.persisted.hi[window].some().unwrap_or(f64::INFINITY);
+        self.persisted.hi[window] = PositiveF16::new(rate.min(known));
     }
 }
 
@@ -322,14 +328,14 @@ pub(crate) fn in_order(guess: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Returns the window that the host's response suggests.
-fn guess(found: &Found) -> usize {
-    match (found.retry_after.map(|span| span.as_secs()).filter(|seconds| *seconds > 0), found.cause) {
+fn guess(hit: &LimitHit) -> usize {
+    match (hit.retry_after.map(|span| span.as_secs()).filter(|seconds| *seconds > 0), hit.cause) {
         (Some(0..=60), _) => 1,
         (Some(61..=300), _) => 2,
         (Some(301..=900), _) => 3,
         (Some(_), _) => 4,
         (None, Cause::Limited) => 1,
-        (None, Cause::Wall) => 2,
+        (None, Cause::Block) => 2,
         (None, _) => 0,
     }
 }
@@ -338,7 +344,7 @@ fn guess(found: &Found) -> usize {
 fn hold_s(cause: Cause) -> f64 {
     match cause {
         Cause::Limited => 30.0,
-        Cause::Wall => 120.0,
+        Cause::Block => 120.0,
         _ => 5.0,
     }
 }

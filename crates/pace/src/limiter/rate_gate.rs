@@ -9,12 +9,12 @@
 
 use super::permit::wrapped;
 use super::window::{Counts, SECONDS};
-use crate::limiter::active_state::{Hot, Trial};
-use crate::persistence::persisted_state::Remembered;
+use crate::limiter::active_state::{ActiveState, Trial};
+use crate::persistence::persisted_state::PersistedState;
 use crate::signals::response::Level;
 
 /// Minimum learned rate, in requests per second: the host is held for rarer limits.
-pub(crate) const RATE_MIN: f64 = 0.005;
+pub(crate) const MIN_RATE: f64 = 0.005;
 /// Parallel requests before the first response.
 const PAR_FIRST: f64 = 4.0;
 /// Share of the ceiling from which the rate counts as at the ceiling.
@@ -33,20 +33,20 @@ pub(crate) struct Rules {
 
 /// The decision of a gate about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
+pub(crate) enum GateDecision {
     Go,
     /// The request may go out, as the trial.
     Trial,
     /// Not before this time.
     Wait(i64),
-    Full,
+    AtCapacity,
 }
 
 /// The gate of one host, site or address.
 #[derive(Debug)]
 pub(crate) struct Live<'l> {
-    pub(crate) cold: &'l mut Remembered,
-    pub(crate) hot: &'l mut Hot,
+    pub(crate) persisted: &'l mut PersistedState,
+    pub(crate) active: &'l mut ActiveState,
     pub(crate) rules: Rules,
     pub(crate) now: i64,
 }
@@ -55,7 +55,7 @@ impl Live<'_> {
     /// Returns the lowest rate that a window allows, with that window; `max_rate` if no window is lower.
     pub(crate) fn ceiling(&self) -> (f64, Option<usize>) {
         let mut least = (self.rules.max_rate, None);
-        for (window, cap) in self.cold.cap.iter().enumerate() {
+        for (window, cap) in self.persisted.cap.iter().enumerate() {
             if let Some(cap) = cap.some()
                 && cap < least.0
             {
@@ -66,13 +66,13 @@ impl Live<'_> {
     }
 
     pub(crate) fn rate(&self) -> f64 {
-        f64::from(self.hot.rate)
+        f64::from(self.active.rate)
     }
 
     /// Sets the rate, clamped to the ceiling and to what can be stored.
     pub(crate) fn set_rate(&mut self, rate: f64) {
         if !self.rules.is_fixed {
-            self.hot.rate = rate.max(RATE_MIN).min(self.ceiling().0.max(RATE_MIN)) as f32;
+            self.active.rate = rate.max(MIN_RATE).min(self.ceiling().0.max(MIN_RATE)) as f32;
         }
     }
 
@@ -84,17 +84,17 @@ impl Live<'_> {
 
     /// Returns the maximum of parallel requests.
     pub(crate) fn par(&self) -> u8 {
-        if self.cold.kept_wish().is_some() {
+        if self.persisted.kept_gap().is_some() {
             return 1;
         }
-        let cap = match self.cold.par_cap {
-            0 => self.hot.max_par,
-            cap => self.hot.max_par.min(cap),
+        let cap = match self.persisted.par_cap {
+            0 => self.active.max_par,
+            cap => self.active.max_par.min(cap),
         };
         if self.rules.is_fixed || self.rules.level != Level::Host {
             return cap;
         }
-        let needed = match self.hot.fast {
+        let needed = match self.active.fast {
             fast if fast.is_nan() => PAR_FIRST,
             fast => (1.5 * self.rate() * f64::from(fast).exp()).ceil() + 2.0,
         };
@@ -103,53 +103,53 @@ impl Live<'_> {
 
     /// Returns the end of the hold, if it is in the future.
     pub(crate) fn hold(&self) -> Option<i64> {
-        self.hot.trouble.as_ref().map(|trouble| trouble.hold).filter(|hold| *hold > self.now)
+        self.active.trouble.as_ref().map(|trouble| trouble.hold).filter(|hold| *hold > self.now)
     }
 
-    pub(crate) fn gate(&mut self) -> Gate {
-        if let Some(trouble) = &self.hot.trouble {
+    pub(crate) fn decide(&mut self) -> GateDecision {
+        if let Some(trouble) = &self.active.trouble {
             if trouble.hold > self.now {
-                return Gate::Wait(trouble.hold);
+                return GateDecision::Wait(trouble.hold);
             }
             match trouble.trial {
                 Trial::No => {}
-                Trial::Wanted if self.hot.next > self.now => return Gate::Wait(self.hot.next),
-                Trial::Wanted => return Gate::Trial,
-                Trial::Out => return Gate::Full,
+                Trial::Wanted if self.active.next > self.now => return GateDecision::Wait(self.active.next),
+                Trial::Wanted => return GateDecision::Trial,
+                Trial::Out => return GateDecision::AtCapacity,
             }
         }
-        if self.hot.in_flight >= self.par() {
-            if let Some(trouble) = &mut self.hot.trouble {
+        if self.active.in_flight >= self.par() {
+            if let Some(trouble) = &mut self.active.trouble {
                 trouble.is_crowded = true;
             }
-            return Gate::Full;
+            return GateDecision::AtCapacity;
         }
-        if self.hot.next > self.now { Gate::Wait(self.hot.next) } else { Gate::Go }
+        if self.active.next > self.now { GateDecision::Wait(self.active.next) } else { GateDecision::Go }
     }
 
     /// Books a request that the gate admitted. `even` is a number from 0.9 to 1.1. Returns whether the caller had more
     /// requests than went out: this one came as soon as it could.
     pub(crate) fn book(&mut self, cost: u16, is_trial: bool, even: f64) -> bool {
         let gap_ms = self.gap_ms(cost) * even;
-        let idle = self.now.saturating_sub(self.hot.next) as f64;
+        let idle = self.now.saturating_sub(self.active.next) as f64;
         let is_paced = idle <= 2.0 * gap_ms;
         // A late caller catches up at most a fifth of a gap: saved requests would go out as a burst.
-        let from = self.hot.next.max(self.now.saturating_sub((gap_ms / 5.0) as i64));
-        self.hot.next = from.saturating_add(gap_ms.round() as i64);
+        let from = self.active.next.max(self.now.saturating_sub((gap_ms / 5.0) as i64));
+        self.active.next = from.saturating_add(gap_ms.round() as i64);
         self.touch();
-        self.hot.rings.add(cost, self.now);
-        self.hot.in_flight = self.hot.in_flight.saturating_add(1);
+        self.active.rings.add(cost, self.now);
+        self.active.in_flight = self.active.in_flight.saturating_add(1);
         if is_trial {
-            self.hot.trouble().trial = Trial::Out;
+            self.active.trouble().trial = Trial::Out;
         }
         is_paced
     }
 
     /// Records that the request has ended, or never went out.
     pub(crate) fn unbook(&mut self, is_trial: bool) {
-        self.hot.in_flight = self.hot.in_flight.saturating_sub(1);
+        self.active.in_flight = self.active.in_flight.saturating_sub(1);
         if is_trial {
-            let trouble = self.hot.trouble();
+            let trouble = self.active.trouble();
             if trouble.trial == Trial::Out {
                 trouble.trial = Trial::Wanted;
             }
@@ -159,58 +159,58 @@ impl Live<'_> {
     /// Frees the turn of a request that was booked at `sent`, with the next one at `next`, and never went out. If
     /// others were booked after it, their turns stay, so that requests still go out evenly.
     pub(crate) fn free_turn(&mut self, next: u32, sent: i64) {
-        if wrapped(self.hot.next) == next {
-            self.hot.next = self.hot.next.min(sent);
+        if wrapped(self.active.next) == next {
+            self.active.next = self.active.next.min(sent);
         }
     }
 
     /// Counts the actual cost of a request instead of the admitted one.
-    pub(crate) fn correct(&mut self, let_through: u16, cost: u16) {
+    pub(crate) fn correct(&mut self, admitted_cost: u16, cost: u16) {
         self.touch();
-        if cost > let_through {
-            self.hot.rings.add(cost - let_through, self.now);
-            let gap = self.gap_ms(cost - let_through);
-            self.hot.next = self.hot.next.max(self.now).saturating_add(gap as i64);
+        if cost > admitted_cost {
+            self.active.rings.add(cost - admitted_cost, self.now);
+            let gap = self.gap_ms(cost - admitted_cost);
+            self.active.next = self.active.next.max(self.now).saturating_add(gap as i64);
         } else {
-            self.hot.rings.subtract(let_through - cost, self.now);
+            self.active.rings.subtract(admitted_cost - cost, self.now);
         }
     }
 
     /// Advances the rings to now.
     pub(crate) fn touch(&mut self) {
         // A clock that goes back counts as standing still.
-        self.now = self.now.max(self.hot.at);
-        self.hot.rings.advance(self.hot.at, self.now);
-        self.hot.at = self.now;
-        self.cold.asked = u16::try_from(self.now.div_euclid(86_400_000)).unwrap_or(0);
+        self.now = self.now.max(self.active.at);
+        self.active.rings.advance(self.active.at, self.now);
+        self.active.at = self.now;
+        self.persisted.last_request_day = u16::try_from(self.now.div_euclid(86_400_000)).unwrap_or(0);
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        self.hot.rings.counts(self.now)
+        self.active.rings.counts(self.now)
     }
 
     /// Returns the duration of `cost` requests at the current rate, in milliseconds.
     pub(crate) fn gap_ms(&self, cost: u16) -> f64 {
         let gap = f64::from(cost.max(1)) / self.rate();
         // Infinite rates have no gap; no gap is longer than a day.
-        (gap.max(self.floor_s().unwrap_or(0.0) * f64::from(cost.min(1))) * 1000.0).clamp(0.0, 86_400_000.0)
+        (gap.max(self.min_gap_s().unwrap_or(0.0) * f64::from(cost.min(1))) * 1000.0).clamp(0.0, 86_400_000.0)
     }
 
     /// Returns the minimum gap between requests that is kept, in seconds.
-    pub(crate) fn floor_s(&self) -> Option<f64> {
-        self.cold.kept_wish().map(|wish| wish.min(self.rules.max_crawl_delay_s))
+    pub(crate) fn min_gap_s(&self) -> Option<f64> {
+        self.persisted.kept_gap().map(|declared_gap| declared_gap.min(self.rules.max_crawl_delay_s))
     }
 
     /// Returns whether a request went out before the last limit hit, so that its response proves nothing new.
-    pub(crate) fn is_before_event(&self, sent: i64) -> bool {
-        self.hot.trouble.as_ref().is_some_and(|trouble| trouble.event > 0 && sent <= trouble.event)
+    pub(crate) fn is_before_limit_hit(&self, sent: i64) -> bool {
+        self.active.trouble.as_ref().is_some_and(|trouble| trouble.limit_hit_at > 0 && sent <= trouble.limit_hit_at)
     }
 
     /// Returns the seconds since the last good response, and records this one.
-    pub(crate) fn answered(&mut self) -> f64 {
+    pub(crate) fn seconds_since_response(&mut self) -> f64 {
         let now = wrapped(self.now);
-        let since = now.wrapping_sub(self.hot.answered);
-        self.hot.answered = now;
+        let since = now.wrapping_sub(self.active.seconds_since_response);
+        self.active.seconds_since_response = now;
         f64::from(since) / 1000.0
     }
 }

@@ -4,9 +4,9 @@
 //!
 //! Must not know: how requests are admitted.
 
-use crate::limiter::active_state::Hot;
+use crate::limiter::active_state::ActiveState;
 use crate::limiter::rate_gate::{Live, Rules};
-use crate::persistence::persisted_state::{FORGET_DAYS, Remembered};
+use crate::persistence::persisted_state::{FORGET_DAYS, PersistedState};
 use crate::signals::response::Level;
 
 /// Hosts with requests within this time are active together.
@@ -14,84 +14,84 @@ const TOGETHER_MS: i64 = 60_000;
 /// Sites with blocks within this time were blocked together.
 const BLOCKED_MS: i64 = 600_000;
 /// A host with this number of blocks in a row, and none of other hosts between them, is to blame itself.
-const RUNNING: u8 = 2;
+const MAX_BLOCKS_IN_A_ROW: u8 = 2;
 
 /// The state of one site or address.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
-    pub(crate) cold: Remembered,
-    pub(crate) hot: Option<Box<Hot>>,
+pub(crate) struct SharedState {
+    pub(crate) persisted: PersistedState,
+    pub(crate) active: Option<Box<ActiveState>>,
 }
 
-impl Kept {
+impl SharedState {
     /// Returns its gate, and creates its active state if needed; `rate` is the initial rate if there was no recent
     /// request.
-    pub(crate) fn live(
+    pub(crate) fn activate(
         &mut self,
         rules: Rules,
         max_par: u8,
-        rate: impl FnOnce(&Remembered) -> f64,
+        rate: impl FnOnce(&PersistedState) -> f64,
         now: i64,
     ) -> Live<'_> {
-        let Self { cold, hot } = self;
-        if hot.as_ref().is_none_or(|hot| hot.is_idle(now)) {
-            let rate = rate(cold);
-            *hot = Some(Box::new(Hot::new(cold, max_par, rate, now)));
+        let Self { persisted, active } = self;
+        if active.as_ref().is_none_or(|active| active.is_idle(now)) {
+            let rate = rate(persisted);
+            *active = Some(Box::new(ActiveState::new(persisted, max_par, rate, now)));
         }
-        let hot = hot.get_or_insert_with(|| Box::new(Hot::new(cold, max_par, rules.max_rate, now)));
-        let now = now.max(hot.at);
-        Live { cold, hot, rules, now }
+        let active = active.get_or_insert_with(|| Box::new(ActiveState::new(persisted, max_par, rules.max_rate, now)));
+        let now = now.max(active.at);
+        Live { persisted, active, rules, now }
     }
 
     /// Returns its gate if it is active.
-    pub(crate) fn awake(&mut self, rules: Rules, now: i64) -> Option<Live<'_>> {
-        let Self { cold, hot } = self;
-        hot.as_deref_mut().map(|hot| {
-            let now = now.max(hot.at);
-            Live { cold, hot, rules, now }
+    pub(crate) fn active_gate(&mut self, rules: Rules, now: i64) -> Option<Live<'_>> {
+        let Self { persisted, active } = self;
+        active.as_deref_mut().map(|active| {
+            let now = now.max(active.at);
+            Live { persisted, active, rules, now }
         })
     }
 
     /// Returns its persisted state, with the current rate.
-    pub(crate) fn remembered(&self) -> Remembered {
-        Self::with_rate(self.cold, self.hot.as_deref())
+    pub(crate) fn persisted_state(&self) -> PersistedState {
+        Self::with_rate(self.persisted, self.active.as_deref())
     }
 
     /// Returns a persisted state with the rate of the active state.
-    pub(crate) fn with_rate(mut cold: Remembered, hot: Option<&Hot>) -> Remembered {
-        if let Some(hot) = hot
-            && hot.rate.is_finite()
+    pub(crate) fn with_rate(mut persisted: PersistedState, active: Option<&ActiveState>) -> PersistedState {
+        if let Some(active) = active
+            && active.rate.is_finite()
         {
-            cold.rate = crate::persistence::float16::Small::new(f64::from(hot.rate));
+            persisted.rate = crate::persistence::float16::PositiveF16::new(f64::from(active.rate));
         }
-        cold
+        persisted
     }
 
     /// Drops the active state if it is idle. Returns whether the rest is worth keeping.
-    pub(crate) fn cool(&mut self, now: i64) -> bool {
-        if self.hot.as_ref().is_some_and(|hot| hot.is_idle(now)) {
-            self.cold = self.remembered();
-            self.hot = None;
+    pub(crate) fn drop_idle(&mut self, now: i64) -> bool {
+        if self.active.as_ref().is_some_and(|active| active.is_idle(now)) {
+            self.persisted = self.persisted_state();
+            self.active = None;
         }
-        self.hot.is_some() || is_remembered(&self.cold, now)
+        self.active.is_some() || is_recent(&self.persisted, now)
     }
 }
 
 /// Returns whether the last request is recent enough to keep this state.
-pub(crate) fn is_remembered(cold: &Remembered, now: i64) -> bool {
-    now.div_euclid(86_400_000) - i64::from(cold.asked) <= FORGET_DAYS
+pub(crate) fn is_recent(persisted: &PersistedState, now: i64) -> bool {
+    now.div_euclid(86_400_000) - i64::from(persisted.last_request_day) <= FORGET_DAYS
 }
 
 /// A host or site that sent a request or was blocked, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Seen {
-    who: u64,
+struct Activity {
+    key: u64,
     at: i64,
 }
 
 /// What a host finds at its site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Company {
+pub(crate) enum SiteSharing {
     /// No other host: the site has no effect.
     Alone,
     /// This host, which still counts as alone.
@@ -105,10 +105,10 @@ pub(crate) enum Company {
 pub(crate) struct SharedEntry {
     pub(crate) name: Box<str>,
     /// Exists once a second host is active.
-    pub(crate) kept: Option<Box<Kept>>,
-    asked: [Seen; 2],
-    blocked: Seen,
-    running: u8,
+    pub(crate) state: Option<Box<SharedState>>,
+    last_requests: [Activity; 2],
+    blocked: Activity,
+    blocks_in_a_row: u8,
     /// The host that counts as alone here; 0 for none, [`SHARED`] if none may.
     alone: u64,
 }
@@ -120,98 +120,98 @@ impl SharedEntry {
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            kept: None,
-            asked: [Seen::default(); 2],
-            blocked: Seen::default(),
-            running: 0,
+            state: None,
+            last_requests: [Activity::default(); 2],
+            blocked: Activity::default(),
+            blocks_in_a_row: 0,
             alone: 0,
         }
     }
 
-    /// Registers a coming request of `who`: returns whether it is alone, or which host must be told that it no longer
+    /// Registers a coming request of `key`: returns whether it is alone, or which host must be told that it no longer
     /// is.
-    pub(crate) fn come(&mut self, who: u64, now: i64) -> Company {
-        if self.kept.is_some() {
+    pub(crate) fn register(&mut self, key: u64, now: i64) -> SiteSharing {
+        if self.state.is_some() {
             self.alone = SHARED;
         }
         match self.alone {
-            SHARED => Company::Shared,
-            other if other == 0 || other == who => {
-                self.alone = who;
+            SHARED => SiteSharing::Shared,
+            other if other == 0 || other == key => {
+                self.alone = key;
                 // A host that is alone does not come back here for a while, and must not be forgotten meanwhile.
-                self.asked[0] = Seen { who, at: now };
-                Company::Alone
+                self.last_requests[0] = Activity { key, at: now };
+                SiteSharing::Alone
             }
             other => {
                 self.alone = SHARED;
-                Company::With(other)
+                SiteSharing::With(other)
             }
         }
     }
 
     /// Records that no host here is alone. Returns the one that was.
-    pub(crate) fn part(&mut self) -> Option<u64> {
+    pub(crate) fn mark_shared(&mut self) -> Option<u64> {
         let other = std::mem::replace(&mut self.alone, SHARED);
         (other != 0 && other != SHARED).then_some(other)
     }
 
     /// Takes over the last request and block of a host that was alone here.
-    pub(crate) fn catch_up(&mut self, who: u64, asked: i64, blocked: Option<i64>) {
-        if let Some(seen) = self.asked.iter_mut().find(|seen| seen.who == who) {
-            seen.at = seen.at.max(asked);
+    pub(crate) fn merge_activity(&mut self, key: u64, last_requests: i64, blocked: Option<i64>) {
+        if let Some(activity) = self.last_requests.iter_mut().find(|activity| activity.key == key) {
+            activity.at = activity.at.max(last_requests);
         }
         if let Some(at) = blocked.filter(|at| *at > self.blocked.at) {
-            (self.blocked, self.running) = (Seen { who, at }, 1);
+            (self.blocked, self.blocks_in_a_row) = (Activity { key, at }, 1);
         }
     }
 
-    /// Records a request of `who`.
-    pub(crate) fn ask(&mut self, who: u64, now: i64) {
-        if self.asked[0].who != who {
-            self.asked.swap(0, 1);
-            if self.asked[1].who != 0 {
-                self.kept.get_or_insert_default();
+    /// Records a request of `key`.
+    pub(crate) fn record_request(&mut self, key: u64, now: i64) {
+        if self.last_requests[0].key != key {
+            self.last_requests.swap(0, 1);
+            if self.last_requests[1].key != 0 {
+                self.state.get_or_insert_default();
             }
         }
-        self.asked[0] = Seen { who, at: now };
+        self.last_requests[0] = Activity { key, at: now };
     }
 
-    /// Records that `who` hit a limit. Returns whether all hosts here share the limit.
-    pub(crate) fn is_to_blame(&mut self, level: Level, who: u64, now: i64) -> bool {
-        let other = self.asked.iter().find(|seen| seen.who != who && seen.who != 0);
-        let together = other.is_some_and(|seen| now.saturating_sub(seen.at) <= TOGETHER_MS);
-        let before = self.blocked;
-        self.running = if before.who == who { self.running.saturating_add(1) } else { 1 };
-        self.blocked = Seen { who, at: now };
+    /// Records that `key` hit a limit. Returns whether all hosts here share the limit.
+    pub(crate) fn record_limit_hit(&mut self, level: Level, key: u64, now: i64) -> bool {
+        let other = self.last_requests.iter().find(|activity| activity.key != key && activity.key != 0);
+        let together = other.is_some_and(|activity| now.saturating_sub(activity.at) <= TOGETHER_MS);
+        let previous = self.blocked;
+        self.blocks_in_a_row = if previous.key == key { self.blocks_in_a_row.saturating_add(1) } else { 1 };
+        self.blocked = Activity { key, at: now };
         // Sites that share only an address are not blamed together by guess: two of them must be blocked.
         let is_common = match level {
-            Level::Address => before.who != who && before.who != 0 && now.saturating_sub(before.at) <= BLOCKED_MS,
-            _ => self.running < RUNNING,
+            Level::Address => previous.key != key && previous.key != 0 && now.saturating_sub(previous.at) <= BLOCKED_MS,
+            _ => self.blocks_in_a_row < MAX_BLOCKS_IN_A_ROW,
         };
-        together && is_common && self.kept.is_some()
+        together && is_common && self.state.is_some()
     }
 
     /// Returns whether any of its state is worth keeping.
-    pub(crate) fn cool(&mut self, now: i64) -> bool {
-        if let Some(kept) = &mut self.kept
-            && !kept.cool(now)
+    pub(crate) fn drop_idle(&mut self, now: i64) -> bool {
+        if let Some(state) = &mut self.state
+            && !state.drop_idle(now)
         {
-            self.kept = None;
+            self.state = None;
         }
-        self.kept.is_some() || now.saturating_sub(self.asked[0].at) <= crate::limiter::active_state::HOT_MS
+        self.state.is_some() || now.saturating_sub(self.last_requests[0].at) <= crate::limiter::active_state::ACTIVE_MS
     }
 }
 
 /// Ends a hold that lasts beyond `now`, and returns its previous end.
-pub(crate) fn end_hold(cold: &mut Remembered, hot: Option<&mut Hot>, now: i64) -> Option<i64> {
-    let trouble = hot.and_then(|hot| hot.trouble.as_deref_mut());
-    let until = trouble.as_ref().map_or(i64::from(cold.hold_until) * 1000, |trouble| trouble.hold);
+pub(crate) fn end_hold(persisted: &mut PersistedState, active: Option<&mut ActiveState>, now: i64) -> Option<i64> {
+    let trouble = active.and_then(|active| active.trouble.as_deref_mut());
+    let until = trouble.as_ref().map_or(i64::from(persisted.hold_until) * 1000, |trouble| trouble.hold);
     if until <= now {
         return None;
     }
     if let Some(trouble) = trouble {
         trouble.hold = now;
     }
-    cold.hold_until = u32::try_from(now.div_euclid(1000)).unwrap_or(0);
+    persisted.hold_until = u32::try_from(now.div_euclid(1000)).unwrap_or(0);
     Some(until)
 }

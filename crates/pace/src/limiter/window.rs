@@ -4,7 +4,7 @@
 //!
 //! Must not know: limits.
 
-use crate::persistence::float16::Small;
+use crate::persistence::float16::PositiveF16;
 
 /// Number of windows.
 pub(crate) const WINDOWS: usize = 5;
@@ -17,7 +17,7 @@ const QUARTER_MS: i64 = 2_500;
 const QUARTERS: [i64; WINDOWS] = [1, 6, 30, 90, 360];
 
 /// Requests within each window, or another number for each window.
-pub(crate) type Counts = [Small; WINDOWS];
+pub(crate) type Counts = [PositiveF16; WINDOWS];
 
 /// Counts of the last quarters of each window, including the current one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,8 +47,8 @@ impl Rings {
     pub(crate) fn add(&mut self, cost: u16, now: i64) {
         let now = now.div_euclid(QUARTER_MS);
         for (ring, quarter) in self.0.iter_mut().zip(QUARTERS) {
-            let running = &mut ring[place(now.div_euclid(quarter))];
-            *running = running.saturating_add(cost);
+            let blocks_in_a_row = &mut ring[place(now.div_euclid(quarter))];
+            *blocks_in_a_row = blocks_in_a_row.saturating_add(cost);
         }
     }
 
@@ -59,8 +59,8 @@ impl Rings {
         }
         let now = now.div_euclid(QUARTER_MS);
         for (ring, quarter) in self.0.iter_mut().zip(QUARTERS) {
-            let running = &mut ring[place(now.div_euclid(quarter))];
-            *running = running.saturating_sub(cost);
+            let blocks_in_a_row = &mut ring[place(now.div_euclid(quarter))];
+            *blocks_in_a_row = blocks_in_a_row.saturating_sub(cost);
         }
     }
 
@@ -76,7 +76,7 @@ impl Rings {
 
     /// Returns the counts of all windows.
     pub(crate) fn counts(&self, now: i64) -> Counts {
-        std::array::from_fn(|window| Small::new(self.count(window, now)))
+        std::array::from_fn(|window| PositiveF16::new(self.count(window, now)))
     }
 }
 

@@ -11,9 +11,9 @@ const LOWEST: u32 = (127 - 32) << 10;
 
 /// A positive number, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Small(u16);
+pub(crate) struct PositiveF16(u16);
 
-impl Small {
+impl PositiveF16 {
     /// No number; less than every number.
     pub(crate) const NONE: Self = Self(0);
 
@@ -56,13 +56,13 @@ mod tests {
 
     #[test]
     fn numbers_round_trip_within_one_part_in_two_thousand_and_in_order() {
-        let mut last = Small::NONE;
+        let mut last = PositiveF16::NONE;
         let mut value = 1e-6;
         while value < 1e6 {
-            let small = Small::new(value);
+            let small = PositiveF16::new(value);
             assert!((small.get() / value - 1.0).abs() < 5.1e-4, "{value}");
             assert!(small >= last);
-            assert_eq!(Small::new(small.get()), small);
+            assert_eq!(PositiveF16::new(small.get()), small);
             (last, value) = (small, value * 1.0007);
         }
     }
@@ -70,12 +70,12 @@ mod tests {
     #[test]
     fn invalid_numbers_are_none_and_too_large_ones_are_the_largest() {
         for none in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY] {
-            assert_eq!(Small::new(none), Small::NONE);
+            assert_eq!(PositiveF16::new(none), PositiveF16::NONE);
         }
-        assert_eq!(Small::new(1e-30), Small(1));
+        assert_eq!(PositiveF16::new(1e-30), PositiveF16(1));
         for large in [1e30, f64::INFINITY, f64::MAX] {
-            assert_eq!(Small::new(large), Small(u16::MAX));
+            assert_eq!(PositiveF16::new(large), PositiveF16(u16::MAX));
         }
-        assert!(Small(u16::MAX).get().is_finite());
+        assert!(PositiveF16(u16::MAX).get().is_finite());
     }
 }

@@ -9,7 +9,7 @@ use fetchwise_types::time::Timestamp;
 
 /// The persisted state of a host, site or address: 64 bytes, whose layout `log/FORMAT.md` describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State(pub [u8; 64]);
+pub struct PaceState(pub [u8; 64]);
 
 /// One record for a [`PaceStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct PaceRecord<'n> {
     /// The name.
     pub name: &'n str,
     /// Its state.
-    pub state: State,
+    pub state: PaceState,
     /// The reason for the record.
     pub cause: Cause,
     /// The time of the record.

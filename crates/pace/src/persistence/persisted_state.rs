@@ -7,32 +7,32 @@
 //! Must not know: the rules.
 
 use crate::limiter::window::{Counts, WINDOWS};
-use crate::persistence::float16::Small;
+use crate::persistence::float16::PositiveF16;
 use crate::signals::response::Cause;
 
 /// One failed ceiling probe is forgiven per week.
 const WEEK_S: i64 = 7 * 86_400;
 /// A ceiling is no longer confirmed after this time without a limit hit.
-const SURE_S: i64 = 30 * 86_400;
+const CONFIRMED_S: i64 = 30 * 86_400;
 /// Default number of requests that a rendered page makes to its host.
 pub(crate) const RENDER_COST: u8 = 12;
 /// Days without a request after which a host is forgotten.
 pub(crate) const FORGET_DAYS: i64 = 90;
 
-/// Flag in `why`: the declared gap is kept. Not in the log: each crawl reads the declaration again.
-const KEPT: u8 = 0x80;
+/// Flag in `blame`: the declared gap is kept. Not in the log: each crawl reads the declaration again.
+const GAP_KEPT: u8 = 0x80;
 const CONFIRMED: u8 = 1;
 const TRIAL: u8 = 2;
-const LONE_SHIFT: u8 = 2;
-const GIVEN_SHIFT: u8 = 4;
+const PAGE_BLOCKS_SHIFT: u8 = 2;
+const DECLARED_SHIFT: u8 = 4;
 
 /// The state of one host, site or address: in memory while it is idle, in the log, and in snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Remembered {
+pub(crate) struct PersistedState {
     /// Requests per second.
-    pub(crate) rate: Small,
+    pub(crate) rate: PositiveF16,
     /// The highest rate that was sustained at the ceiling.
-    pub(crate) lo: Small,
+    pub(crate) lo: PositiveF16,
     /// The ceiling of each window; none if the window is cleared.
     pub(crate) cap: Counts,
     /// The lowest blocked rate of each window.
@@ -40,45 +40,45 @@ pub(crate) struct Remembered {
     /// The highest rate of each window with a good response.
     pub(crate) clean: Counts,
     /// The latency of the quiet host, in seconds.
-    pub(crate) base: Small,
+    pub(crate) base: PositiveF16,
     /// How long the host last refused requests, in seconds.
-    pub(crate) penalty: Small,
+    pub(crate) penalty: PositiveF16,
     /// The ceiling (or the rate, without one) in the last record. Not in the log itself.
-    pub(crate) noted: Small,
+    pub(crate) noted: PositiveF16,
     /// The host's last `Crawl-delay`, in seconds, without the maximum.
-    pub(crate) wish: Small,
+    pub(crate) declared_gap: PositiveF16,
     /// The day of the last request.
-    pub(crate) asked: u16,
+    pub(crate) last_request_day: u16,
     /// Seconds since the epoch of the last limit hit, of the end of its hold, and of the next ceiling probe.
-    pub(crate) event: u32,
+    pub(crate) limit_hit_at: u32,
     pub(crate) hold_until: u32,
     pub(crate) probe_at: u32,
     /// Maximum parallel requests; 0 for no limit.
     pub(crate) par_cap: u8,
     /// The most parallel requests with good responses.
     pub(crate) par_clean: u8,
-    /// Failed ceiling probes. Use [`Remembered::fails`] to read it.
+    /// Failed ceiling probes. Use [`PersistedState::fails`] to read it.
     pub(crate) failed: u8,
     /// The window that was blamed last (low three bits), and the cause.
-    why: u8,
+    blame: u8,
     flags: u8,
     /// Requests that a rendered page makes; 0 if unknown.
     pub(crate) render_cost: u8,
     /// Usual shares of blocks and errors that are no limits, in units of 1/2550.
-    pub(crate) walls: u8,
+    pub(crate) blocks: u8,
     pub(crate) errors: u8,
 }
 
-impl Remembered {
+impl PersistedState {
     /// Returns the number of failed probes that are not forgiven yet.
     pub(crate) fn fails(&self, now: i64) -> u8 {
-        let weeks = (now / 1000 - i64::from(self.event)).max(0) / WEEK_S;
+        let weeks = (now / 1000 - i64::from(self.limit_hit_at)).max(0) / WEEK_S;
         self.failed.saturating_sub(u8::try_from(weeks).unwrap_or(u8::MAX))
     }
 
     /// Returns whether the ceiling was found twice, and recently enough.
     pub(crate) fn is_confirmed(&self, now: i64) -> bool {
-        self.flags & CONFIRMED != 0 && now / 1000 - i64::from(self.event) < SURE_S
+        self.flags & CONFIRMED != 0 && now / 1000 - i64::from(self.limit_hit_at) < CONFIRMED_S
     }
 
     pub(crate) fn set_confirmed(&mut self, sure: bool) {
@@ -95,49 +95,53 @@ impl Remembered {
     }
 
     /// Returns how many blocks turned out to concern a single page; 2 means two or more.
-    pub(crate) fn lone(&self) -> u8 {
-        self.flags >> LONE_SHIFT & 3
+    pub(crate) fn page_blocks(&self) -> u8 {
+        self.flags >> PAGE_BLOCKS_SHIFT & 3
     }
 
-    pub(crate) fn add_lone(&mut self) {
-        let lone = (self.lone() + 1).min(2);
-        self.flags = self.flags & !(3 << LONE_SHIFT) | lone << LONE_SHIFT;
+    pub(crate) fn add_page_block(&mut self) {
+        let page_blocks = (self.page_blocks() + 1).min(2);
+        self.flags = self.flags & !(3 << PAGE_BLOCKS_SHIFT) | page_blocks << PAGE_BLOCKS_SHIFT;
     }
 
     /// Returns the window for which the host declared its limit.
-    pub(crate) fn given(&self) -> Option<usize> {
-        usize::from(self.flags >> GIVEN_SHIFT).checked_sub(1).filter(|window| *window < WINDOWS)
+    pub(crate) fn declared_window(&self) -> Option<usize> {
+        usize::from(self.flags >> DECLARED_SHIFT).checked_sub(1).filter(|window| *window < WINDOWS)
     }
 
-    pub(crate) fn set_given(&mut self, window: usize) {
-        self.flags = self.flags & 0x0f | (window as u8 + 1) << GIVEN_SHIFT;
+    pub(crate) fn set_declared_window(&mut self, window: usize) {
+        self.flags = self.flags & 0x0f | (window as u8 + 1) << DECLARED_SHIFT;
     }
 
     pub(crate) fn blamed(&self) -> Option<usize> {
-        Some(usize::from(self.why & 7)).filter(|window| *window < WINDOWS)
+        Some(usize::from(self.blame & 7)).filter(|window| *window < WINDOWS)
     }
 
     pub(crate) fn cause(&self) -> Cause {
-        Cause::from_repr((self.why & !KEPT) >> 3).unwrap_or_default()
+        Cause::from_repr((self.blame & !GAP_KEPT) >> 3).unwrap_or_default()
     }
 
-    pub(crate) fn set_why(&mut self, window: Option<usize>, cause: Cause) {
-        self.why = window.map_or(7, |window| window as u8) | (cause as u8) << 3 | self.why & KEPT;
+    pub(crate) fn set_blame(&mut self, window: Option<usize>, cause: Cause) {
+        self.blame = window.map_or(7, |window| window as u8) | (cause as u8) << 3 | self.blame & GAP_KEPT;
     }
 
     /// Keeps this declared gap from now on.
-    pub(crate) fn keep_wish(&mut self, wish: Small) {
-        (self.wish, self.why) = (wish, self.why | KEPT);
+    pub(crate) fn keep_declared_gap(&mut self, declared_gap: PositiveF16) {
+        (self.declared_gap, self.blame) = (declared_gap, self.blame | GAP_KEPT);
     }
 
     /// Returns the declared gap in seconds if it is kept, before the maximum.
-    pub(crate) fn kept_wish(&self) -> Option<f64> {
-        self.wish.some().filter(|_| self.why & KEPT != 0)
+    pub(crate) fn kept_gap(&self) -> Option<f64> {
+        self.declared_gap.some().filter(|_| self.blame & GAP_KEPT != 0)
     }
 
     /// Takes the declared gap over from `other` if it is kept there.
-    pub(crate) fn with_wish_of(self, other: &Self) -> Self {
-        if other.why & KEPT == 0 { self } else { Self { wish: other.wish, why: self.why | KEPT, ..self } }
+    pub(crate) fn with_declared_gap_of(self, other: &Self) -> Self {
+        if other.blame & GAP_KEPT == 0 {
+            self
+        } else {
+            Self { declared_gap: other.declared_gap, blame: self.blame | GAP_KEPT, ..self }
+        }
     }
 
     fn set(&mut self, flag: u8, on: bool) {
@@ -148,17 +152,19 @@ impl Remembered {
     pub(crate) fn to_bytes(self) -> [u8; 64] {
         let mut bytes = [0; 64];
         let halves = [self.rate, self.lo].into_iter().chain(self.cap).chain(self.hi).chain(self.clean);
-        let halves =
-            halves.chain([self.base, self.penalty, self.wish, Small::NONE]).map(Small::bits).chain([self.asked]);
-        let words = [self.event, self.hold_until, self.probe_at];
+        let halves = halves
+            .chain([self.base, self.penalty, self.declared_gap, PositiveF16::NONE])
+            .map(PositiveF16::bits)
+            .chain([self.last_request_day]);
+        let words = [self.limit_hit_at, self.hold_until, self.probe_at];
         let rest = [
             self.par_cap,
             self.par_clean,
             self.failed,
-            self.why & !KEPT,
+            self.blame & !GAP_KEPT,
             self.flags,
             self.render_cost,
-            self.walls,
+            self.blocks,
             self.errors,
         ];
         let all = halves.flat_map(u16::to_le_bytes).chain(words.into_iter().flat_map(u32::to_le_bytes)).chain(rest);
@@ -168,9 +174,9 @@ impl Remembered {
 
     pub(crate) fn from_bytes(bytes: &[u8; 64]) -> Self {
         let half = |at: usize| u16::from_le_bytes([bytes[2 * at], bytes[2 * at + 1]]);
-        let small = |at: usize| Small::from_bits(half(at));
+        let small = |at: usize| PositiveF16::from_bits(half(at));
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[44 + 4 * at + byte]));
-        let flags = bytes[60] & (CONFIRMED | TRIAL | 3 << LONE_SHIFT | 15 << GIVEN_SHIFT);
+        let flags = bytes[60] & (CONFIRMED | TRIAL | 3 << PAGE_BLOCKS_SHIFT | 15 << DECLARED_SHIFT);
         Self {
             rate: small(0),
             lo: small(1),
@@ -179,19 +185,19 @@ impl Remembered {
             clean: std::array::from_fn(|window| small(12 + window)),
             base: small(17),
             penalty: small(18),
-            noted: Small::NONE,
-            wish: small(19),
-            asked: half(21),
-            event: word(0),
+            noted: PositiveF16::NONE,
+            declared_gap: small(19),
+            last_request_day: half(21),
+            limit_hit_at: word(0),
             hold_until: word(1),
             probe_at: word(2),
             par_cap: bytes[56],
             par_clean: bytes[57],
             failed: bytes[58],
-            why: bytes[59] & !KEPT,
+            blame: bytes[59] & !GAP_KEPT,
             flags,
             render_cost: bytes[61],
-            walls: bytes[62],
+            blocks: bytes[62],
             errors: bytes[63],
         }
     }
@@ -204,12 +210,12 @@ mod tests {
 
     #[test]
     fn an_idle_host_costs_64_bytes() {
-        assert_eq!(size_of::<Remembered>(), 64);
+        assert_eq!(size_of::<PersistedState>(), 64);
     }
 
     #[test]
     fn failed_probes_are_forgiven_weekly_and_certainty_ends_after_a_month() {
-        let mut state = Remembered { failed: 3, event: 1_000_000, ..Remembered::default() };
+        let mut state = PersistedState { failed: 3, limit_hit_at: 1_000_000, ..PersistedState::default() };
         state.set_confirmed(true);
         let after = |days: i64| (1_000_000 + days * 86_400) * 1000;
         assert_eq!([0, 6, 7, 20, 21, 400].map(|days| state.fails(after(days))), [3, 3, 2, 1, 0, 0]);
@@ -218,23 +224,23 @@ mod tests {
 
     #[test]
     fn a_declared_gap_is_persisted_and_whether_it_is_kept_is_not() {
-        let mut state = Remembered::default();
-        state.set_why(Some(2), Cause::Close);
-        state.keep_wish(Small::new(120.0));
-        assert_eq!((state.kept_wish(), state.blamed(), state.cause()), (Some(120.0), Some(2), Cause::Close));
-        state.set_why(Some(1), Cause::Wall);
-        assert_eq!((state.kept_wish(), state.cause()), (Some(120.0), Cause::Wall));
-        let after = Remembered::from_bytes(&state.to_bytes());
-        assert_eq!((after.wish.get(), after.kept_wish(), after.cause()), (120.0, None, Cause::Wall));
-        assert_eq!(Remembered::default().with_wish_of(&state).kept_wish(), Some(120.0));
+        let mut state = PersistedState::default();
+        state.set_blame(Some(2), Cause::Close);
+        state.keep_declared_gap(PositiveF16::new(120.0));
+        assert_eq!((state.kept_gap(), state.blamed(), state.cause()), (Some(120.0), Some(2), Cause::Close));
+        state.set_blame(Some(1), Cause::Block);
+        assert_eq!((state.kept_gap(), state.cause()), (Some(120.0), Cause::Block));
+        let after = PersistedState::from_bytes(&state.to_bytes());
+        assert_eq!((after.declared_gap.get(), after.kept_gap(), after.cause()), (120.0, None, Cause::Block));
+        assert_eq!(PersistedState::default().with_declared_gap_of(&state).kept_gap(), Some(120.0));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_a_state_that_round_trips(low in any::<[u8; 32]>(), high in any::<[u8; 32]>()) {
             let bytes: [u8; 64] = std::array::from_fn(|at| if at < 32 { low[at] } else { high[at - 32] });
-            let state = Remembered::from_bytes(&bytes);
-            prop_assert_eq!(Remembered::from_bytes(&state.to_bytes()), state);
+            let state = PersistedState::from_bytes(&bytes);
+            prop_assert_eq!(PersistedState::from_bytes(&state.to_bytes()), state);
         }
     }
 }

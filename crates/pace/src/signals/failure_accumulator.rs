@@ -7,11 +7,11 @@
 //! Must not know: the consequences of a limit hit.
 
 use crate::limiter::active_state::{Doubt, Trial};
-use crate::limiter::limit_hit::Found;
+use crate::limiter::limit_hit::LimitHit;
 use crate::limiter::permit::Permit;
 use crate::limiter::rate_gate::Live;
-use crate::persistence::float16::Small;
-use crate::signals::response::{Response, Cause, Signal, DoubtVerdict};
+use crate::persistence::float16::PositiveF16;
+use crate::signals::response::{Cause, DoubtVerdict, Response, Signal};
 
 /// Decrease of a sum per response, in addition to 1.5 times the usual share.
 const SLACK: f64 = 0.03;
@@ -22,11 +22,11 @@ const UNIT: f64 = 1.0 / 2550.0;
 /// Errors are a limit hit above this sum: three in a row.
 const ERRORS: f64 = 2.0;
 /// Blocks begin a doubt above these sums: at first, after one, and after two blocks that concerned single pages.
-const WALLS: [f64; 3] = [0.0, 1.8, 2.4];
+const BLOCKS: [f64; 3] = [0.0, 1.8, 2.4];
 /// Hold of a doubt, in seconds.
 const DOUBT_S: f64 = 3.0;
 /// Number of other fetchers' pages in trials that end a doubt about a fetcher that no longer sends requests.
-const OTHERS: u8 = 5;
+const MAX_OTHER_PAGES: u8 = 5;
 /// Cut of the ceiling for a 503 that is no limit hit. It doubles, at most `DOUBLINGS` times, for each further 503
 /// within `SHEDS_MS`.
 const SHED: f64 = 0.02;
@@ -35,49 +35,49 @@ const DOUBLINGS: u8 = 3;
 
 /// The result of a response together with the ones before it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Sum {
+pub(crate) enum SignalEffect {
     Nothing,
     /// The response to another URL will decide. Until then nothing goes out.
     Doubt {
         hold_until: i64,
         doubt: u32,
     },
-    Event(Found),
+    LimitHit(LimitHit),
 }
 
 impl Live<'_> {
     /// Accumulates a response that is not a trial's.
-    pub(crate) fn hear(&mut self, permit: &Permit, answer: &Response, delivers: bool) -> Sum {
-        let found = |cause| Found {
+    pub(crate) fn accumulate(&mut self, permit: &Permit, response: &Response, has_success: bool) -> SignalEffect {
+        let hit = |cause| LimitHit {
             cause,
             counts: permit.counts,
             in_flight: permit.in_flight,
-            retry_after: answer.retry_after.filter(|span| !span.is_zero()),
+            retry_after: response.retry_after.filter(|span| !span.is_zero()),
         };
-        let has_time = answer.retry_after.is_some_and(|span| !span.is_zero());
-        match answer.heard {
-            Signal::Content | Signal::Nothing => {
-                self.ordinary();
-                Sum::Nothing
+        let has_time = response.retry_after.is_some_and(|span| !span.is_zero());
+        match response.signal {
+            Signal::Content | Signal::ClientError => {
+                self.decay_sums();
+                SignalEffect::Nothing
             }
-            Signal::NotAsked => Sum::Nothing,
-            Signal::Limited => Sum::Event(found(Cause::Limited)),
-            Signal::Unavailable if has_time => Sum::Event(found(Cause::Unavailable)),
-            Signal::Wall if has_time => Sum::Event(found(Cause::Wall)),
+            Signal::NotAsked => SignalEffect::Nothing,
+            Signal::Limited => SignalEffect::LimitHit(hit(Cause::Limited)),
+            Signal::Unavailable if has_time => SignalEffect::LimitHit(hit(Cause::Unavailable)),
+            Signal::Block if has_time => SignalEffect::LimitHit(hit(Cause::Block)),
             // A fetcher without recent successes here may be the only one that is blocked.
-            Signal::Wall if !delivers => Sum::Nothing,
-            Signal::Wall => self.wall(permit, answer.fetcher.0),
-            Signal::Unavailable if self.look_refused(&permit.counts, permit.in_flight) => Sum::Nothing,
+            Signal::Block if !has_success => SignalEffect::Nothing,
+            Signal::Block => self.accumulate_block(permit, response.fetcher.0),
+            Signal::Unavailable if self.probe_refused(&permit.counts, permit.in_flight) => SignalEffect::Nothing,
             Signal::Unavailable | Signal::Broken | Signal::ServerError => {
-                let weight = if answer.heard == Signal::ServerError { 0.4 } else { 1.0 };
-                if self.errors(weight, answer.heard, permit.in_flight) {
-                    let is_503 = answer.heard == Signal::Unavailable;
-                    return Sum::Event(found(if is_503 { Cause::Unavailable } else { Cause::Errors }));
+                let weight = if response.signal == Signal::ServerError { 0.4 } else { 1.0 };
+                if self.accumulate_error(weight, response.signal, permit.in_flight) {
+                    let is_503 = response.signal == Signal::Unavailable;
+                    return SignalEffect::LimitHit(hit(if is_503 { Cause::Unavailable } else { Cause::Errors }));
                 }
-                if answer.heard == Signal::Unavailable {
+                if response.signal == Signal::Unavailable {
                     self.shed();
                 }
-                Sum::Nothing
+                SignalEffect::Nothing
             }
         }
     }
@@ -86,7 +86,7 @@ impl Live<'_> {
     fn shed(&mut self) {
         let Some(window) = self.at_ceiling() else { return };
         let now = self.now;
-        let trouble = self.hot.trouble();
+        let trouble = self.active.trouble();
         trouble.sheds = if now.saturating_sub(trouble.shed_at) > SHEDS_MS {
             0
         } else {
@@ -94,13 +94,13 @@ impl Live<'_> {
         };
         trouble.shed_at = now;
         let less = SHED * f64::from(1_u32 << trouble.sheds);
-        self.cold.cap[window] = Small::new((1.0 - less) * self.cold.cap[window].get());
+        self.persisted.cap[window] = PositiveF16::new((1.0 - less) * self.persisted.cap[window].get());
         self.set_rate(self.rate());
     }
 
     /// Handles a blocked trial of a doubt. Returns the limit hit, if that decides the doubt.
-    pub(crate) fn walled_again(&mut self, fetcher_delivers: bool) -> Option<Found> {
-        let trouble = self.hot.trouble();
+    pub(crate) fn blocked_again(&mut self, fetcher_delivers: bool) -> Option<LimitHit> {
+        let trouble = self.active.trouble();
         let doubt = trouble.doubt.as_mut()?;
         // A block of a fetcher without successes here concerns that fetcher.
         if fetcher_delivers {
@@ -111,28 +111,28 @@ impl Live<'_> {
         }
         let doubt = trouble.doubt.take()?;
         trouble.last_verdict = Some(DoubtVerdict::Pace);
-        Some(Found { cause: Cause::Wall, counts: doubt.counts, in_flight: doubt.in_flight, retry_after: None })
+        Some(LimitHit { cause: Cause::Block, counts: doubt.counts, in_flight: doubt.in_flight, retry_after: None })
     }
 
     /// Decides that the block concerned the page, if this fetcher got another URL. Pages of another fetcher prove
     /// little, because the block may concern only one fetcher; they decide when that fetcher sends no more requests.
-    pub(crate) fn acquit(&mut self, fetcher: u16) {
-        let trouble = self.hot.trouble();
+    pub(crate) fn decide_for_page(&mut self, fetcher: u16) {
+        let trouble = self.active.trouble();
         if let Some(doubt) = trouble.doubt.as_mut().filter(|doubt| doubt.fetcher != fetcher) {
             doubt.others = doubt.others.saturating_add(1);
-            if doubt.others < OTHERS {
+            if doubt.others < MAX_OTHER_PAGES {
                 return;
             }
         }
-        (trouble.doubt, trouble.trial, trouble.walls) = (None, Trial::No, 0.0);
+        (trouble.doubt, trouble.trial, trouble.blocks) = (None, Trial::No, 0.0);
         trouble.last_verdict = Some(DoubtVerdict::Page);
-        self.cold.set_trial(false);
-        self.cold.add_lone();
+        self.persisted.set_trial(false);
+        self.persisted.add_page_block();
     }
 
     /// Ends the host's own doubt because a level above was blamed.
-    pub(crate) fn settle(&mut self) {
-        if let Some(trouble) = &mut self.hot.trouble
+    pub(crate) fn end_doubt(&mut self) {
+        if let Some(trouble) = &mut self.active.trouble
             && trouble.doubt.take().is_some()
         {
             trouble.last_verdict = Some(DoubtVerdict::Pace);
@@ -141,58 +141,58 @@ impl Live<'_> {
 
     /// Returns the result of a doubt. Earlier doubts were about pace if the last one was.
     pub(crate) fn verdict(&self, doubt: u32) -> DoubtVerdict {
-        let Some(trouble) = &self.hot.trouble else { return DoubtVerdict::Page };
+        let Some(trouble) = &self.active.trouble else { return DoubtVerdict::Page };
         match (trouble.doubts == doubt, &trouble.doubt) {
             (true, Some(_)) => DoubtVerdict::Pending,
             _ => trouble.last_verdict.unwrap_or(DoubtVerdict::Page),
         }
     }
 
-    fn wall(&mut self, permit: &Permit, fetcher: u16) -> Sum {
+    fn accumulate_block(&mut self, permit: &Permit, fetcher: u16) -> SignalEffect {
         // Requests in flight at the beginning of the doubt with the same block wait for the same verdict.
-        let open = self.hot.trouble().doubt.is_some_and(|doubt| doubt.fetcher == fetcher);
-        if open && self.hot.trouble().hold > self.now {
-            let trouble = self.hot.trouble();
-            return Sum::Doubt { hold_until: trouble.hold, doubt: trouble.doubts };
+        let open = self.active.trouble().doubt.is_some_and(|doubt| doubt.fetcher == fetcher);
+        if open && self.active.trouble().hold > self.now {
+            let trouble = self.active.trouble();
+            return SignalEffect::Doubt { hold_until: trouble.hold, doubt: trouble.doubts };
         }
-        let lone = usize::from(self.cold.lone()).min(2);
-        let usual = self.usual(0.0, 1.0).1;
-        let sum = (f64::from(self.hot.trouble().walls) + 1.0 - SLACK - 1.5 * usual).max(0.0);
-        let trouble = self.hot.trouble();
-        trouble.walls = sum as f32;
-        if sum <= WALLS[lone] || trouble.doubt.is_some() {
-            return Sum::Nothing;
+        let page_blocks = usize::from(self.persisted.page_blocks()).min(2);
+        let usual = self.update_usual_shares(0.0, 1.0).1;
+        let sum = (f64::from(self.active.trouble().blocks) + 1.0 - SLACK - 1.5 * usual).max(0.0);
+        let trouble = self.active.trouble();
+        trouble.blocks = sum as f32;
+        if sum <= BLOCKS[page_blocks] || trouble.doubt.is_some() {
+            return SignalEffect::Nothing;
         }
         trouble.doubts = trouble.doubts.wrapping_add(1);
         let (counts, in_flight) = (permit.counts, permit.in_flight);
-        trouble.doubt = Some(Doubt { counts, in_flight, trials: 1 + lone as u8, fetcher, others: 0 });
+        trouble.doubt = Some(Doubt { counts, in_flight, trials: 1 + page_blocks as u8, fetcher, others: 0 });
         let doubt = trouble.doubts;
         // Requests in flight are unaffected; only requests sent from now on can decide.
         let hold_until = self.hold_for(DOUBT_S, Trial::Wanted);
-        Sum::Doubt { hold_until, doubt }
+        SignalEffect::Doubt { hold_until, doubt }
     }
 
-    fn errors(&mut self, weight: f64, heard: Signal, in_flight: u8) -> bool {
+    fn accumulate_error(&mut self, weight: f64, signal: Signal, in_flight: u8) -> bool {
         // A 503 is what a limit looks like, so it never becomes usual.
-        let usual = self.usual(if heard == Signal::Unavailable { 0.0 } else { weight }, 0.0).0;
-        let trouble = self.hot.trouble();
+        let usual = self.update_usual_shares(if signal == Signal::Unavailable { 0.0 } else { weight }, 0.0).0;
+        let trouble = self.active.trouble();
         let sum = (f64::from(trouble.errors) + weight - SLACK - 1.5 * usual).max(0.0);
         trouble.errors = sum as f32;
-        if heard == Signal::Unavailable {
+        if signal == Signal::Unavailable {
             trouble.crowd = if trouble.crowd == 0 { in_flight } else { trouble.crowd.min(in_flight) };
         }
         sum > ERRORS
     }
 
     /// Decreases the sums after an ordinary response.
-    fn ordinary(&mut self) {
-        if self.hot.trouble.is_none() {
+    fn decay_sums(&mut self) {
+        if self.active.trouble.is_none() {
             return;
         }
-        let (errors, walls) = self.usual(0.0, 0.0);
-        let trouble = self.hot.trouble();
+        let (errors, blocks) = self.update_usual_shares(0.0, 0.0);
+        let trouble = self.active.trouble();
         trouble.errors = (f64::from(trouble.errors) - SLACK - 1.5 * errors).max(0.0) as f32;
-        trouble.walls = (f64::from(trouble.walls) - SLACK - 1.5 * walls).max(0.0) as f32;
+        trouble.blocks = (f64::from(trouble.blocks) - SLACK - 1.5 * blocks).max(0.0) as f32;
         if trouble.errors == 0.0 {
             trouble.crowd = 0;
         }
@@ -200,18 +200,18 @@ impl Live<'_> {
     }
 
     /// Updates the usual shares of errors and blocks. Returns their previous values.
-    fn usual(&mut self, errors: f64, walls: f64) -> (f64, f64) {
-        let before = (UNIT * f64::from(self.cold.errors), UNIT * f64::from(self.cold.walls));
-        let trouble = self.hot.trouble();
-        trouble.answers = trouble.answers.wrapping_add(1).max(1);
-        let weight = 1.0 / f64::from(trouble.answers.clamp(50, 300));
-        let part = f64::from(trouble.answers % 32) / 32.0;
+    fn update_usual_shares(&mut self, errors: f64, blocks: f64) -> (f64, f64) {
+        let before = (UNIT * f64::from(self.persisted.errors), UNIT * f64::from(self.persisted.blocks));
+        let trouble = self.active.trouble();
+        trouble.responses = trouble.responses.wrapping_add(1).max(1);
+        let weight = 1.0 / f64::from(trouble.responses.clamp(50, 300));
+        let part = f64::from(trouble.responses % 32) / 32.0;
         let moved = |share: f64, x: f64| {
             let units = ((share + weight * (x - share)) / UNIT).clamp(0.0, 255.0);
             // Steps below one unit are taken now and then, or a share would never decrease.
             (units + part).floor().min(255.0) as u8
         };
-        (self.cold.errors, self.cold.walls) = (moved(before.0, errors), moved(before.1, walls));
+        (self.persisted.errors, self.persisted.blocks) = (moved(before.0, errors), moved(before.1, blocks));
         (before.0.min(MAX_USUAL), before.1.min(MAX_USUAL))
     }
 }

@@ -9,7 +9,7 @@
 use crate::limiter::ceiling_probe::CALM;
 use crate::limiter::permit::Permit;
 use crate::limiter::rate_gate::Live;
-use crate::persistence::float16::Small;
+use crate::persistence::float16::PositiveF16;
 
 /// Weight of one response in the recent average, and in that of the quiet host.
 const FAST: f32 = 0.04;
@@ -32,49 +32,51 @@ impl Live<'_> {
     /// Records a response that took `seconds`.
     pub(crate) fn latency(&mut self, permit: &Permit, seconds: f64) {
         let log = seconds.clamp(LEAST_S, 3600.0).ln() as f32;
-        let hot = &mut *self.hot;
+        let active = &mut *self.active;
         // Beyond four times the quiet host's latency, slower responses prove no more, but they would stay in the
         // average for longer and keep the rate down after the host has recovered.
-        let log = if hot.base.is_nan() { log } else { log.min(hot.base + MUCH.ln()) };
-        hot.fast = if hot.fast.is_nan() { log } else { hot.fast + FAST * (log - hot.fast) };
+        let log = if active.base.is_nan() { log } else { log.min(active.base + MUCH.ln()) };
+        active.fast = if active.fast.is_nan() { log } else { active.fast + FAST * (log - active.fast) };
         if permit.in_flight <= QUIET {
-            hot.base = if hot.base.is_nan() { log } else { hot.base + BASE * (log - hot.base) };
+            active.base = if active.base.is_nan() { log } else { active.base + BASE * (log - active.base) };
         }
-        if hot.fast < hot.base {
-            hot.base += DRAWN * (hot.fast - hot.base);
+        if active.fast < active.base {
+            active.base += DRAWN * (active.fast - active.base);
         }
-        if !hot.base.is_nan() {
-            self.cold.base = Small::new(f64::from(hot.base).exp());
+        if !active.base.is_nan() {
+            self.persisted.base = PositiveF16::new(f64::from(active.base).exp());
         }
         self.slow_down(log);
     }
 
     /// Returns the ratio of the latency to the quiet host's; 1 while unknown.
     pub(crate) fn slowness(&self) -> f64 {
-        let ratio = f64::from(self.hot.fast - self.hot.base).exp();
+        let ratio = f64::from(self.active.fast - self.active.base).exp();
         if ratio.is_nan() { 1.0 } else { ratio }
     }
 
     pub(crate) fn is_calm(&self) -> bool {
-        self.hot.fast.is_nan() || self.hot.base.is_nan() || f64::from(self.hot.fast - self.hot.base) <= CALM.ln()
+        self.active.fast.is_nan()
+            || self.active.base.is_nan()
+            || f64::from(self.active.fast - self.active.base) <= CALM.ln()
     }
 
     /// Lowers the rate if the host is overloaded; `log` is the latest response's.
     fn slow_down(&mut self, log: f32) {
         // An unknown latency is not slow.
         if self.slowness() <= SWAMPED {
-            if let Some(trouble) = &mut self.hot.trouble {
+            if let Some(trouble) = &mut self.active.trouble {
                 trouble.slow = 0;
             }
             return;
         }
         // The average still contains responses from before the rate was lowered, so only slow responses count.
-        if f64::from(log - self.hot.base) <= CALM.ln() {
+        if f64::from(log - self.active.base) <= CALM.ln() {
             return;
         }
-        let two_ms = (2000.0 * f64::from(self.hot.fast).exp()) as i64;
+        let two_ms = (2000.0 * f64::from(self.active.fast).exp()) as i64;
         let now = self.now;
-        let trouble = self.hot.trouble();
+        let trouble = self.active.trouble();
         trouble.slow = trouble.slow.saturating_add(1);
         if trouble.slow >= ANSWERS && now.saturating_sub(trouble.slow_at) >= two_ms {
             (trouble.slow, trouble.slow_at) = (0, now);

@@ -20,13 +20,13 @@ pub enum Signal {
     /// A page of any kind, as expected.
     Content,
     /// A quick negative response: 404, 410, 401 and other 4xx. Its latency does not count.
-    Nothing,
+    ClientError,
     /// Too many requests: 429.
     Limited,
     /// Temporarily unavailable: 503.
     Unavailable,
     /// A block: 403, a captcha, a challenge.
-    Wall,
+    Block,
     /// A broken connection, or no response in time.
     Broken,
     /// Another 5xx status.
@@ -43,7 +43,7 @@ impl Signal {
     /// use fetchwise_pace::Signal;
     /// assert_eq!(Signal::of(&Outcome::Content, Some(200)), Signal::Content);
     /// assert_eq!(Signal::of(&Outcome::Blocked(Block::refusal()), Some(429)), Signal::Limited);
-    /// assert_eq!(Signal::of(&Outcome::Blocked(Block::refusal()), Some(403)), Signal::Wall);
+    /// assert_eq!(Signal::of(&Outcome::Blocked(Block::refusal()), Some(403)), Signal::Block);
     /// assert_eq!(Signal::of(&Outcome::Http(503), None), Signal::Unavailable);
     /// ```
     pub fn of(outcome: &Outcome, status: Option<u16>) -> Self {
@@ -57,7 +57,7 @@ impl Signal {
             Outcome::Blocked(_) => match status {
                 Some(429) => Self::Limited,
                 Some(503) => Self::Unavailable,
-                _ => Self::Wall,
+                _ => Self::Block,
             },
             Outcome::RateLimited => Self::Limited,
             Outcome::Http(status) => Self::of_status(*status),
@@ -72,9 +72,9 @@ impl Signal {
         match status {
             429 => Self::Limited,
             503 => Self::Unavailable,
-            403 => Self::Wall,
+            403 => Self::Block,
             407 => Self::NotAsked,
-            400..=499 | 600.. => Self::Nothing,
+            400..=499 | 600.. => Self::ClientError,
             500..=599 => Self::ServerError,
             200..=399 => Self::Content,
             0..=199 => Self::Broken,
@@ -86,7 +86,7 @@ impl Signal {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Response {
     /// The host's reaction.
-    pub heard: Signal,
+    pub signal: Signal,
     /// The fetcher that made the request.
     pub fetcher: FetcherId,
     /// The time that the host asks to wait.
@@ -103,8 +103,8 @@ pub struct Response {
 
 impl Response {
     /// Creates a response without further details.
-    pub fn new(heard: Signal, fetcher: FetcherId) -> Self {
-        Self { heard, fetcher, retry_after: None, latency: None, cost: None, renders: false, policy: None }
+    pub fn new(signal: Signal, fetcher: FetcherId) -> Self {
+        Self { signal, fetcher, retry_after: None, latency: None, cost: None, renders: false, policy: None }
     }
 }
 
@@ -124,7 +124,7 @@ pub enum Admit {
 /// The effect of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Done {
+pub enum ResponseEffect {
     /// Nothing for the caller to do.
     Nothing,
     /// A block that may concern the page or the pace. The host is held briefly, and another URL of it will decide:
@@ -136,7 +136,7 @@ pub enum Done {
         doubt: u32,
     },
     /// The host limits requests. Its responses to requests sent before now belong to this limit hit.
-    Event {
+    LimitHit {
         /// The end of the hold.
         hold_until: Timestamp,
         /// The level that is blamed.
@@ -184,20 +184,20 @@ pub enum Cause {
     Unavailable = 2,
     /// Blocks.
     #[strum(to_string = "a block")]
-    Wall = 3,
+    Block = 3,
     /// Errors.
     #[strum(to_string = "errors")]
     Errors = 4,
     /// A ceiling probe passed and cleared a window.
     #[strum(to_string = "a ceiling probe that passed")]
-    Exonerated = 5,
+    WindowCleared = 5,
     /// The host declared its limit in headers.
     #[strum(to_string = "its headers")]
-    Told = 6,
+    Declared = 6,
     /// The crawl ended.
     #[strum(to_string = "close")]
     Close = 7,
     /// An operator ended the hold.
     #[strum(to_string = "unpause")]
-    Released = 8,
+    Unpaused = 8,
 }

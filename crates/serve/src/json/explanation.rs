@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::{DecisionJson, PaceJson};
 use fetchwise::decision::{Decision, Rule};
-use fetchwise::pace::Explained;
+use fetchwise::pace::PaceExplanation;
 use fetchwise::rfc3339;
 use fetchwise::router::Routed;
-use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, Selector, HostSignalView};
+use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, HostSignalView, Selector};
 use fetchwise::time::Timestamp;
 
 /// A decision with everything that led to it.
@@ -36,7 +36,7 @@ pub struct Asked<'a> {
     /// Why.
     pub explanation: &'a Explanation,
     /// How fast the host may be asked.
-    pub pace: Option<&'a Explained>,
+    pub pace: Option<&'a PaceExplanation>,
     /// What the node's own log alone says; of a node of a fleet only.
     pub own: Option<&'a Explanation>,
 }

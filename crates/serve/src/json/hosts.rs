@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::PaceJson;
-use fetchwise::pace::Explained;
+use fetchwise::pace::PaceExplanation;
 use fetchwise::rfc3339;
 use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
@@ -22,7 +22,7 @@ pub struct HostJson<'a> {
 
 impl<'a> HostJson<'a> {
     /// What is known of `host` at `now`.
-    pub fn new(host: &'a str, paused: Option<&PausedHost>, pace: Option<&Explained>, now: Timestamp) -> Self {
+    pub fn new(host: &'a str, paused: Option<&PausedHost>, pace: Option<&PaceExplanation>, now: Timestamp) -> Self {
         Self {
             host,
             paused_until: paused.map(|of| rfc3339::format(of.paused_until)),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use fetchwise::pace::Explained;
+use fetchwise::pace::PaceExplanation;
 use fetchwise::rfc3339;
 
 /// A pace, as JSON has it.
@@ -37,14 +37,14 @@ pub struct PaceJson {
     latency_ratio: Option<f64>,
 }
 
-impl From<&Explained> for PaceJson {
-    fn from(of: &Explained) -> Self {
+impl From<&PaceExplanation> for PaceJson {
+    fn from(of: &PaceExplanation) -> Self {
         Self {
             rate: rounded(of.rate),
             parallel: of.parallel,
             fixed: of.is_fixed,
             level: of.level.to_string(),
-            crawl_delay_s: of.floor.map(|gap| gap.as_secs_f64()),
+            crawl_delay_s: of.min_gap.map(|gap| gap.as_secs_f64()),
             crawl_delay_asked_s: of.crawl_delay.map(|gap| rounded(gap.as_secs_f64())),
             crawl_delay_cut_s: of.crawl_delay_cut.map(|gap| gap.as_secs_f64()),
             ceiling: of.ceiling.map(|(rate, _)| rounded(rate)),
@@ -53,12 +53,12 @@ impl From<&Explained> for PaceJson {
             too_many: of.too_many.map(|(count, _)| count),
             too_many_within: of.too_many.map(|(_, window)| window),
             confirmed: of.is_confirmed,
-            lowered_at: of.event.map(|(at, _)| rfc3339::format(at)),
-            lowered_reason: of.event.map(|(_, cause)| cause.to_string()),
+            lowered_at: of.last_limit_hit.map(|(at, _)| rfc3339::format(at)),
+            lowered_reason: of.last_limit_hit.map(|(_, cause)| cause.to_string()),
             hold_until: of.hold_until.map(rfc3339::format),
             penalty_s: of.penalty.map(|span| rounded(span.as_secs_f64())),
-            next_probe_at: of.next_look.map(|(at, _)| rfc3339::format(at)),
-            next_rate: of.next_look.map(|(_, rate)| rounded(rate)),
+            next_probe_at: of.next_probe.map(|(at, _)| rfc3339::format(at)),
+            next_rate: of.next_probe.map(|(_, rate)| rounded(rate)),
             latency_s: of.latency.map(|(latency, _)| rounded(latency.as_secs_f64())),
             latency_ratio: of.latency.map(|(_, times)| rounded(times)),
         }

@@ -19,7 +19,7 @@ use crate::problem::Problem;
 use crate::request_body;
 use crate::routes::decision_context::wrong;
 use crate::state::State;
-use fetchwise::pace::{Explained, Level};
+use fetchwise::pace::{Level, PaceExplanation};
 use fetchwise::rfc3339;
 use fetchwise::selector::{LinkAtRisk, PausedHost};
 use fetchwise::time::Timestamp;
@@ -53,7 +53,7 @@ async fn hosts(Get(state): Shared, Query(asked): Query<Asked>) -> Result<Respons
 fn known(state: &State, is_paused_only: bool, host: Option<&str>) -> Response {
     let now = state.selector.now();
     let is_wanted = |name: &str| host.is_none_or(|host| host == name);
-    let mut known: BTreeMap<String, (Option<PausedHost>, Option<Explained>)> = BTreeMap::new();
+    let mut known: BTreeMap<String, (Option<PausedHost>, Option<PaceExplanation>)> = BTreeMap::new();
     for paused in state.selector.paused_hosts(now).into_iter().filter(|paused| is_wanted(&paused.domain)) {
         let host = paused.domain.clone();
         known.entry(host).or_default().0 = Some(paused);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fetchwise::pace::{Admit, Response, Cost, ResponseEffect, Signal, Level, Pace, PaceSettings, Permit, Scope, DoubtVerdict};
+use fetchwise::pace::{
+    Admit, Cost, DoubtVerdict, Level, Pace, PaceSettings, Permit, Response, ResponseEffect, Scope, Signal,
+};
 use fetchwise::registry::FetcherId;
 use fetchwise::time::Timestamp;
 
@@ -110,7 +112,9 @@ impl Pacer for Learned {
         match (done, heard) {
             (ResponseEffect::Doubt { doubt, .. }, _) => Then::Doubted(doubt),
             // A wall that no event and no hold explains is the page's: another fetcher would try it now.
-            (ResponseEffect::Nothing, Signal::Block) if self.pace.hold(self.scope(host), time(now)).is_none() => Then::GivenUp,
+            (ResponseEffect::Nothing, Signal::Block) if self.pace.hold(self.scope(host), time(now)).is_none() => {
+                Then::GivenUp
+            }
             _ => Then::Again,
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::terminal::output::plain;
 use crate::terminal::pace_text::{rate, span};
-use fetchwise::pace::{PaceExplanation, Pace};
+use fetchwise::pace::{Pace, PaceExplanation};
 use fetchwise::time::Timestamp;
 
 /// The number of hosts included, those with the most links first; more would take too long.
