@@ -57,6 +57,6 @@ pub use read::snapshot::{
 };
 pub use read::times::SegmentTimes;
 pub use write::log::{Log, Ticket};
-pub use write::options::{Durability, LogOptions, OnFull, OpenCheck, Record, DEFAULT_SEGMENT_BYTES};
+pub use write::options::{DEFAULT_SEGMENT_BYTES, Durability, LogOptions, OnFull, OpenCheck, Record};
 pub use write::recover::Recovery;
 pub use write::shared::Metrics;

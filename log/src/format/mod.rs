@@ -7,7 +7,7 @@ mod segment;
 
 pub(crate) use bytes::{Put, Take, is_sealed, seal_bytes};
 pub(crate) use names::{parse_segment_name, parse_snapshot_name, segment_name, snapshot_name};
-pub use record::{RECORD_HEADER_LEN, MAX_RECORD_LEN, RecordRef, Records, count_records, put_record, record_len};
+pub use record::{MAX_RECORD_LEN, RECORD_HEADER_LEN, RecordRef, Records, count_records, put_record, record_len};
 #[cfg(feature = "fuzzing")]
 pub(crate) use segment::header_crc;
 pub use segment::{

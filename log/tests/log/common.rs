@@ -6,20 +6,20 @@ use std::sync::Arc;
 use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
 use fetchwise_log::{Error, LogOptions, Reader, Record, Recovery, Stepper};
 
-pub const DIR: &str = "/log";
+pub(crate) const DIR: &str = "/log";
 
-pub fn dir() -> PathBuf {
+pub(crate) fn dir() -> PathBuf {
     PathBuf::from(DIR)
 }
 
 /// True when the long run was asked for.
-pub fn full() -> bool {
+pub(crate) fn full() -> bool {
     std::env::var("FETCHWISE_FAULTS").is_ok_and(|v| v == "full")
 }
 
 /// How much is tried: `FETCHWISE_FAULTS=ci` asks for what CI runs, `full` for the long run; without it there is just enough to see
 /// that something broke.
-pub fn scaled(quick: u64, ci: u64, long: u64) -> u64 {
+pub(crate) fn scaled(quick: u64, ci: u64, long: u64) -> u64 {
     match std::env::var("FETCHWISE_FAULTS").as_deref() {
         Ok("full") => long,
         Ok("ci") => ci,
@@ -28,11 +28,11 @@ pub fn scaled(quick: u64, ci: u64, long: u64) -> u64 {
 }
 
 /// One line of the summary table that `make fault-suite` collects.
-pub fn report(row: &str, what: &str, tried: u64, lost: u64, wrong: u64) {
+pub(crate) fn report(row: &str, what: &str, tried: u64, lost: u64, wrong: u64) {
     println!("FAULTS | {row} | {what} | {tried} | {lost} | {wrong} |");
 }
 
-pub fn options() -> LogOptions {
+pub(crate) fn options() -> LogOptions {
     let mut options = LogOptions::default();
     options.segment_bytes = 10 << 10;
     options
@@ -40,17 +40,17 @@ pub fn options() -> LogOptions {
 
 /// What was given to the log, and what it has acknowledged.
 #[derive(Clone, Debug, Default)]
-pub struct Oracle {
+pub(crate) struct Oracle {
     /// Payload of record `i + 1`.
-    pub given: Vec<Vec<u8>>,
+    pub(crate) given: Vec<Vec<u8>>,
     /// The last sequence number acknowledged as durable.
-    pub durable: u64,
+    pub(crate) durable: u64,
     /// The last sequence number acknowledged as handed to the system.
-    pub written: u64,
+    pub(crate) written: u64,
 }
 
 impl Oracle {
-    pub fn append(&mut self, log: &mut Stepper, rng: &mut Rng) {
+    pub(crate) fn append(&mut self, log: &mut Stepper, rng: &mut Rng) {
         let len = match rng.below(20) {
             0 => 0,
             1 => rng.below(6000),
@@ -65,13 +65,13 @@ impl Oracle {
         self.given.push(payload);
     }
 
-    pub fn acknowledge(&mut self, log: &Stepper) {
+    pub(crate) fn acknowledge(&mut self, log: &Stepper) {
         self.durable = self.durable.max(log.durable_seq());
         self.written = self.written.max(log.written_seq());
     }
 
     /// Checks that a directory holds a prefix of what was given, at least up to `at_least`, and nothing else.
-    pub fn check(&self, fs: &SimFs, at_least: u64) -> Result<u64, String> {
+    pub(crate) fn check(&self, fs: &SimFs, at_least: u64) -> Result<u64, String> {
         let reader = Reader::open_with(Arc::new(fs.clone()), Path::new(DIR)).map_err(|e| e.to_string())?;
         let mut next = 1;
         let mut wrong = None;
@@ -98,12 +98,12 @@ impl Oracle {
 }
 
 /// Opens what a crash left; anything but success is a failure of the log.
-pub fn reopen(fs: &SimFs) -> Result<(Stepper, Recovery), Error> {
+pub(crate) fn reopen(fs: &SimFs) -> Result<(Stepper, Recovery), Error> {
     Stepper::open(Arc::new(fs.clone()), Path::new(DIR), &options())
 }
 
 /// Opens a crash image, and checks it before, after, and after one more record.
-pub fn check_image(fs: &SimFs, oracle: &Oracle, at_least: u64) -> Result<(), String> {
+pub(crate) fn check_image(fs: &SimFs, oracle: &Oracle, at_least: u64) -> Result<(), String> {
     let seen = oracle.check(fs, at_least).map_err(|e| format!("reader: {e}"))?;
     let (mut log, recovery) = reopen(fs).map_err(|e| format!("open: {e}"))?;
     if recovery.next_seq != seen + 1 {
@@ -124,7 +124,7 @@ pub fn check_image(fs: &SimFs, oracle: &Oracle, at_least: u64) -> Result<(), Str
 }
 
 /// A random workload: opens, appends, writes, syncs, marks, closes, until `ops` are done or the machine is off.
-pub fn workload(fs: &SimFs, oracle: &mut Oracle, rng: &mut Rng, ops: u64) -> Result<(), Error> {
+pub(crate) fn workload(fs: &SimFs, oracle: &mut Oracle, rng: &mut Rng, ops: u64) -> Result<(), Error> {
     let (mut log, recovery) = reopen(fs)?;
     oracle.given.truncate(recovery.next_seq as usize - 1);
     for _ in 0..ops {
@@ -160,12 +160,12 @@ pub fn workload(fs: &SimFs, oracle: &mut Oracle, rng: &mut Rng, ops: u64) -> Res
 }
 
 /// The newest segment's path.
-pub fn last_segment(fs: &SimFs) -> PathBuf {
+pub(crate) fn last_segment(fs: &SimFs) -> PathBuf {
     fs.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fwl")).max().unwrap()
 }
 
 /// A fixed run through everything a writer does. It goes on after an error, as the log promises one may.
-pub fn script(fs: &SimFs, oracle: &mut Oracle) {
+pub(crate) fn script(fs: &SimFs, oracle: &mut Oracle) {
     let mut rng = Rng::new(77);
     let mut errors = 0;
     for session in 0..2 {
