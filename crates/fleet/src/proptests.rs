@@ -24,7 +24,7 @@ use crate::peer_store::node_state::NodeState;
 use crate::sync::consumer::Consumer;
 use crate::sync::publisher::Publisher;
 use crate::transport::in_process::{Faults, InProcessBroker, InProcessNode};
-use crate::transport::{Cells, Delivery, Table, Transport, RetransmitRequest};
+use crate::transport::{Cells, Delivery, RetransmitRequest, Table, Transport};
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 

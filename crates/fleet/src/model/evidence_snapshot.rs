@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::model::intervals::{Intervals, count};
-use crate::model::links::{StoredLink, MAX_PER_NODE};
+use crate::model::links::{MAX_PER_NODE, StoredLink};
 use crate::model::position::Position;
 
 const MAGIC: [u8; 4] = *b"FWs\x1a";
@@ -168,7 +168,12 @@ pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(SnapshotHead, Ev
 ///
 /// # Errors
 /// Returns the condition that does not hold.
-pub fn validate(head: &SnapshotHead, share: &EvidenceSnapshot, half_life_ms: u64, now: Option<Timestamp>) -> Result<(), &'static str> {
+pub fn validate(
+    head: &SnapshotHead,
+    share: &EvidenceSnapshot,
+    half_life_ms: u64,
+    now: Option<Timestamp>,
+) -> Result<(), &'static str> {
     if head.half_life_ms != half_life_ms || share.half_life_ms().is_some_and(|ms| ms != half_life_ms) {
         return Err("its half-life is another one");
     }

@@ -40,7 +40,11 @@ pub fn pack(head: &SnapshotHead, share: &EvidenceSnapshot) -> std::io::Result<By
 ///
 /// # Errors
 /// Returns what is wrong with it.
-pub fn unpack(bytes: &[u8], half_life_ms: u64, at: Timestamp) -> Result<(SnapshotHead, EvidenceSnapshot), &'static str> {
+pub fn unpack(
+    bytes: &[u8],
+    half_life_ms: u64,
+    at: Timestamp,
+) -> Result<(SnapshotHead, EvidenceSnapshot), &'static str> {
     if bytes.len() > MAX_BYTES {
         return Err("it is too long");
     }

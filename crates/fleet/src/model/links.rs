@@ -138,7 +138,13 @@ impl RemoteLinks {
 
     /// Applies a row; `forgotten` is the time up to which its domain was forgotten. Returns the links whose state may
     /// have changed: its own, and those that were evicted for it.
-    pub fn apply(&mut self, heard: RowSource, link: &RemoteLinkState<'_>, egress: &str, forgotten: Option<Timestamp>) -> Vec<u64> {
+    pub fn apply(
+        &mut self,
+        heard: RowSource,
+        link: &RemoteLinkState<'_>,
+        egress: &str,
+        forgotten: Option<Timestamp>,
+    ) -> Vec<u64> {
         let RowSource { node_id, position, at: heard_at } = heard;
         if link.domain.len() > MAX_NAME || egress.len() > MAX_NAME || forgotten.is_some_and(|until| link.at <= until) {
             return Vec::new();
@@ -258,8 +264,17 @@ impl RemoteLinks {
             let RemoteLink { state, at, position, domain, egress } = row;
             let until = state.paused_until.map(Timestamp::as_millis);
             let (risk, hint, attempts) = (state.risk_level, code_of(state.hint), state.attempt_count);
-            let kept =
-                StoredLink(*link, domain.clone(), egress.clone(), at.as_millis(), until, risk, hint, attempts, *position);
+            let kept = StoredLink(
+                *link,
+                domain.clone(),
+                egress.clone(),
+                at.as_millis(),
+                until,
+                risk,
+                hint,
+                attempts,
+                *position,
+            );
             all.entry(node_id.to_string()).or_default().push(kept);
         }
         all

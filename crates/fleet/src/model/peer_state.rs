@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::codec::Batch;
 use crate::model::evidence_snapshot::SnapshotHead;
 use crate::model::intervals::Intervals;
-use crate::model::links::{RowSource, StoredLink, RemoteLinks};
+use crate::model::links::{RemoteLinks, RowSource, StoredLink};
 use crate::model::node_id::NodeId;
 use crate::model::options::Scope;
 use crate::model::position::Position;
@@ -383,10 +383,16 @@ impl PeerStates {
         let kept: StoredPeerStates = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let (mut peers, mut links) = (BTreeMap::new(), RemoteLinks::default());
         for (node_id, rows) in kept.links {
-            links.restore(node_id.parse().map_err(|error: crate::model::node_id::InvalidNodeId| error.to_string())?, rows);
+            links.restore(
+                node_id.parse().map_err(|error: crate::model::node_id::InvalidNodeId| error.to_string())?,
+                rows,
+            );
         }
         for (node_id, peer) in kept.peers {
-            peers.insert(node_id.parse().map_err(|error: crate::model::node_id::InvalidNodeId| error.to_string())?, peer);
+            peers.insert(
+                node_id.parse().map_err(|error: crate::model::node_id::InvalidNodeId| error.to_string())?,
+                peer,
+            );
         }
         let cursor = Position { incarnation: kept.incarnation, seq: kept.seq };
         let forgotten = kept.forgotten.into_iter().map(|(name, ms)| (name, Timestamp::from_millis(ms))).collect();

@@ -11,7 +11,10 @@ use crate::node::read_task::ReadTask;
 
 impl ReadTask {
     /// Reads until it has to start over.
-    pub(super) async fn read_global_snapshots(&mut self, snapshot_task: &mut Option<JoinHandle<()>>) -> Result<(), FleetError> {
+    pub(super) async fn read_global_snapshots(
+        &mut self,
+        snapshot_task: &mut Option<JoinHandle<()>>,
+    ) -> Result<(), FleetError> {
         let transport = Arc::clone(&self.transport);
         // Exclusions and tombstones are read before any snapshot is applied.
         self.check().await?;

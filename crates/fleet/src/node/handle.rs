@@ -13,7 +13,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use url::Url;
 
-use crate::sync::run_blocking;
 use crate::error::FleetError;
 use crate::model::node_id::NodeId;
 use crate::model::options::Options;
@@ -24,9 +23,10 @@ use crate::peer_store::node_state::NodeState;
 use crate::sync::consumer::Consumer;
 use crate::sync::lease::Lease;
 use crate::sync::publisher::Publisher;
+use crate::sync::run_blocking;
 use crate::transport::{Transport, TransportError};
 
-use super::shared::{Command, SharedState, StopMode, COMMAND_QUEUE_LEN, lock};
+use super::shared::{COMMAND_QUEUE_LEN, Command, SharedState, StopMode, lock};
 use crate::node::publish_task::{PublishTask, check_pool};
 use crate::node::read_task::ReadTask;
 
@@ -92,7 +92,8 @@ impl Fleet {
         }
         *lock(&shared.nodes) = vec![node_id];
         let (stop, stopped) = watch::channel(StopMode::No);
-        let ((publish, publish_commands), (consume, read_commands)) = (mpsc::channel(COMMAND_QUEUE_LEN), mpsc::channel(COMMAND_QUEUE_LEN));
+        let ((publish, publish_commands), (consume, read_commands)) =
+            (mpsc::channel(COMMAND_QUEUE_LEN), mpsc::channel(COMMAND_QUEUE_LEN));
         let (own, owns) = watch::channel(publisher.state.own());
         let (excluded, is_excluded) = watch::channel(false);
         let writes = PublishTask {
@@ -139,7 +140,8 @@ impl Fleet {
         (status.counts.published, status.counts.bytes) = (published.published, published.bytes);
         (status.counts.withheld, status.counts.stream_resets) = (published.withheld, published.stream_resets);
         status.counts.failures = published.failures;
-        (status.counts.global_snapshots_published, status.counts.global_snapshot_bytes) = (published.global_snapshots_published, published.global_snapshot_bytes);
+        (status.counts.global_snapshots_published, status.counts.global_snapshot_bytes) =
+            (published.global_snapshots_published, published.global_snapshot_bytes);
         status
     }
 

@@ -15,7 +15,7 @@ use crate::sync::lease::Lease;
 use crate::sync::publisher::{Publisher, TurnReport};
 use crate::transport::{Table, Transport, TransportError};
 
-use super::shared::{RETRY_INTERVAL, Command, LAST_HEARTBEAT_TIMEOUT, SharedState, StopMode, lock};
+use super::shared::{Command, LAST_HEARTBEAT_TIMEOUT, RETRY_INTERVAL, SharedState, StopMode, lock};
 
 /// Checks what must be clear before anything is published: whether the directory was restored, which process holds it,
 /// and whether the pool's settings agree.

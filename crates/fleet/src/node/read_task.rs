@@ -7,13 +7,13 @@ use fetchwise::journal::Journal;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::sync::run_blocking;
 use crate::error::FleetError;
 use crate::model::options::Options;
 use crate::sync::consumer::{Consumer, delete_faded_snapshots};
+use crate::sync::run_blocking;
 use crate::transport::{Position, Transport};
 
-use super::shared::{RETRY_INTERVAL, Command, SharedState, StopMode, lock};
+use super::shared::{Command, RETRY_INTERVAL, SharedState, StopMode, lock};
 
 /// The read task.
 pub(super) struct ReadTask {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use fetchwise::time::Timestamp;
 
 use crate::model::node_id::NodeId;
-use crate::pauses::state_machine::{PauseQuota, Claim, CellVersion, claim, offline_trial_time};
+use crate::pauses::state_machine::{CellVersion, Claim, PauseQuota, claim, offline_trial_time};
 
 /// The time after an unanswered claim for which the same host is not claimed again.
 const CLAIM_RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -339,11 +339,21 @@ mod tests {
         view.apply_change("e.org", seen(other, 600, 1), NOW);
         assert_eq!(view.request_trial("e.org", after(600), after(599)), TrialReply::NotBefore(after(600)));
         assert_eq!(view.request_trial("e.org", after(600), after(600)), TrialReply::Asking(true));
-        assert_eq!(view.request_trial("e.org", after(600), after(600)), TrialReply::Asking(false), "one question for all who ask");
+        assert_eq!(
+            view.request_trial("e.org", after(600), after(600)),
+            TrialReply::Asking(false),
+            "one question for all who ask"
+        );
         lose_response(&mut view, "e.org", after(600));
-        let TrialReply::NotBefore(moment) = view.request_trial("e.org", after(600), after(600)) else { panic!("not at once") };
+        let TrialReply::NotBefore(moment) = view.request_trial("e.org", after(600), after(600)) else {
+            panic!("not at once")
+        };
         assert!(moment <= after(660));
-        assert_eq!(view.request_trial("e.org", after(600), after(601)), TrialReply::NotBefore(moment), "one moment for all who ask");
+        assert_eq!(
+            view.request_trial("e.org", after(600), after(601)),
+            TrialReply::NotBefore(moment),
+            "one moment for all who ask"
+        );
         lose_response(&mut view, "e.org", moment);
         assert_eq!(view.request_trial("e.org", after(600), moment), TrialReply::Now);
         lose_response(&mut view, "e.org", moment);
@@ -351,7 +361,9 @@ mod tests {
         view.apply_change("e.org", seen(other, 9000, 2), moment);
         view.request_trial("e.org", after(9000), after(9000));
         lose_response(&mut view, "e.org", after(9000));
-        let TrialReply::NotBefore(moment) = view.request_trial("e.org", after(9000), after(9000)) else { panic!("not at once") };
+        let TrialReply::NotBefore(moment) = view.request_trial("e.org", after(9000), after(9000)) else {
+            panic!("not at once")
+        };
         lose_response(&mut view, "e.org", moment);
         assert_eq!(view.request_trial("e.org", after(9000), moment), TrialReply::Now, "another pause, another trial");
     }
@@ -365,7 +377,9 @@ mod tests {
             assert_eq!(view.request_trial("e.org", after(600), now), TrialReply::Asking(true));
             lose_response(&mut view, "e.org", now);
             view.record_response(true, now);
-            let TrialReply::NotBefore(again) = view.request_trial("e.org", after(600), now) else { panic!("it asks again") };
+            let TrialReply::NotBefore(again) = view.request_trial("e.org", after(600), now) else {
+                panic!("it asks again")
+            };
             now = again;
         }
         assert_eq!(view.own_trials, 0);
@@ -373,7 +387,10 @@ mod tests {
         now = now.saturating_add(Duration::from_secs(3600));
         assert_eq!(view.request_trial("e.org", after(600), now), TrialReply::Asking(true));
         lose_response(&mut view, "e.org", now);
-        assert_eq!(view.request_trial("e.org", after(600), now), TrialReply::NotBefore(now.saturating_add(CUT_OFF_AFTER)));
+        assert_eq!(
+            view.request_trial("e.org", after(600), now),
+            TrialReply::NotBefore(now.saturating_add(CUT_OFF_AFTER))
+        );
     }
 
     #[test]
@@ -398,7 +415,9 @@ mod tests {
         view.apply_change("e.org", seen(NodeId::random(), 600, 1), NOW);
         view.request_trial("e.org", after(600), after(600));
         lose_response(&mut view, "e.org", after(600));
-        let TrialReply::NotBefore(moment) = view.request_trial("e.org", after(600), after(600)) else { panic!("not at once") };
+        let TrialReply::NotBefore(moment) = view.request_trial("e.org", after(600), after(600)) else {
+            panic!("not at once")
+        };
         let LocalAction::Lift(ours) = view.apply_deletion("e.org", 2) else { panic!("it was paused") };
         assert!(ours.has(moment) && ours.has(after(600)) && !ours.has(after(601)));
     }
@@ -410,7 +429,9 @@ mod tests {
         view.apply_change("e.org", seen(NodeId::random(), 600, 1), NOW);
         view.request_trial("e.org", after(600), after(600));
         lose_response(&mut view, "e.org", after(600));
-        let TrialReply::NotBefore(held) = view.request_trial("e.org", after(600), after(600)) else { panic!("not at once") };
+        let TrialReply::NotBefore(held) = view.request_trial("e.org", after(600), after(600)) else {
+            panic!("not at once")
+        };
         let mut trial = seen(own, 1200, 2);
         (trial.state.is_trial, trial.state.at, trial.stored) = (true, after(600), after(600));
         assert_eq!(view.apply_change("e.org", trial, after(605)), LocalAction::Try { held, over: after(600) });
@@ -452,7 +473,9 @@ mod tests {
         let (mut view, other) = (PauseView::new(NodeId::random()), NodeId::random());
         let mut paused = 0;
         for n in 0..1000u64 {
-            paused += usize::from(view.apply_change(&format!("h{n}.org"), seen(other, 600, n + 1), NOW) != LocalAction::Nothing);
+            paused += usize::from(
+                view.apply_change(&format!("h{n}.org"), seen(other, 600, n + 1), NOW) != LocalAction::Nothing,
+            );
         }
         assert_eq!((paused, view.rejected), (MAX_PAUSES_PER_HOUR, 900));
     }

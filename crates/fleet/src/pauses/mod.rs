@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fetchwise::Selector;
-use fetchwise::pause_coordination::{TrialPermission, PauseCoordinator, Resolver};
+use fetchwise::pause_coordination::{PauseCoordinator, Resolver, TrialPermission};
 use fetchwise::time::Timestamp;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
@@ -26,8 +26,8 @@ use crate::transport::{Cell, Change, SwapOutcome, Table, Transport, TransportErr
 mod coordinator;
 pub mod state_machine;
 
-use crate::pauses::coordinator::{ClaimOutcome, PauseView, LocalAction, PendingWrite, TrialReply};
-use crate::pauses::state_machine::{Claim, HostState, MIN_SHARED_PAUSE, CellVersion};
+use crate::pauses::coordinator::{ClaimOutcome, LocalAction, PauseView, PendingWrite, TrialReply};
+use crate::pauses::state_machine::{CellVersion, Claim, HostState, MIN_SHARED_PAUSE};
 
 /// The interval at which an unavailable broker is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -310,7 +310,9 @@ impl Driver {
                 }
             }
             Update::PendingWrite(domain, PendingWrite::Pause(until, at)) => self.say_paused(&domain, until, at).await,
-            Update::Lifted(domain) | Update::PendingWrite(domain, PendingWrite::Lift(_)) => self.say_lifted(&domain).await,
+            Update::Lifted(domain) | Update::PendingWrite(domain, PendingWrite::Lift(_)) => {
+                self.say_lifted(&domain).await
+            }
             Update::Claim(domain) => {
                 let answer = self.claim(&domain).await;
                 self.shared.view().record_claim(&domain, answer, self.selector.now());

@@ -1,9 +1,9 @@
 //! Visitors of a fold: they pass evidence to a selector, to a separate evidence table, or to a list.
 
-use fetchwise::selector::replication::Replication;
 use fetchwise::attempt::Hint;
-use fetchwise::evidence::{RemoteAttempt, EvidenceSnapshot};
+use fetchwise::evidence::{EvidenceSnapshot, RemoteAttempt};
 use fetchwise::selector::Selector;
+use fetchwise::selector::replication::Replication;
 use fetchwise::time::Timestamp;
 
 use super::fold::FoldVisitor;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use bytes::Bytes;
-use fetchwise::evidence::{RemoteAttempt, EvidenceSnapshot};
+use fetchwise::evidence::{EvidenceSnapshot, RemoteAttempt};
 use fetchwise::time::Timestamp;
 use fetchwise_log::{Error as LogError, Reader, RecordRef};
 
@@ -20,8 +20,8 @@ use crate::model::codec::Batch;
 use crate::model::evidence_snapshot::{SnapshotHead, tombstone_hash, unpack};
 use crate::model::intervals::Intervals;
 use crate::model::node_id::NodeId;
-use crate::model::peer_state::{PeerStates, HeldGlobalSnapshot};
-use crate::peer_store::record::{PeerEvent, FINGERPRINT, general};
+use crate::model::peer_state::{HeldGlobalSnapshot, PeerStates};
+use crate::peer_store::record::{FINGERPRINT, PeerEvent, general};
 
 /// The name of the folder in the data directory.
 pub const FOLDER: &str = "peers";
@@ -104,8 +104,9 @@ pub(crate) fn fold(
                 continue;
             }
             let Some((group, packed)) = evidence_section(section.kind, section.bytes) else { continue };
-            let is_shown =
-                |node_id: &NodeId| !ahead.begins.contains_key(node_id) && only.is_none_or(|only| only.contains(node_id));
+            let is_shown = |node_id: &NodeId| {
+                !ahead.begins.contains_key(node_id) && only.is_none_or(|only| only.contains(node_id))
+            };
             // Mixed evidence is discarded as a whole: see `PeerEvent::Dissolve`.
             if !group.iter().all(is_shown) {
                 continue;
@@ -133,8 +134,9 @@ pub(crate) fn fold(
         let is_shown = |node_id: &NodeId| seq >= begins(node_id) && only.is_none_or(|only| only.contains(node_id));
         if let PeerEvent::GlobalSnapshot { node_id, at, body } = event {
             let is_in = seq > ahead.excluded.get(&node_id).copied().unwrap_or(0);
-            let shows =
-                is_in && only.is_none_or(|all| all.contains(&node_id)) && ahead.global_snapshots.get(&node_id) == Some(&seq);
+            let shows = is_in
+                && only.is_none_or(|all| all.contains(&node_id))
+                && ahead.global_snapshots.get(&node_id) == Some(&seq);
             return hold(&mut states, (node_id, at, body), shows, visitor);
         }
         if let Err(error) = step(dir, &mut states, event, is_shown, visitor) {

@@ -4,9 +4,9 @@
 //!
 //! Must not know: when a snapshot is accepted.
 
-use fetchwise::selector::replication::Replication;
 use bytes::Bytes;
 use fetchwise::evidence::EvidenceSnapshot;
+use fetchwise::selector::replication::Replication;
 use fetchwise::time::Timestamp;
 
 use super::store::PeerStore;

@@ -126,7 +126,9 @@ impl PeerEvent<'_> {
             }
             Self::Exclude(node_id) => (EXCLUDE, node_id.as_bytes().to_vec()),
             Self::Include(node_id) => (INCLUDE, node_id.as_bytes().to_vec()),
-            Self::Aside { node_id, why } => (ASIDE, json(&SetAsideJson { node_id: node_id.to_string(), why: why.clone() })),
+            Self::Aside { node_id, why } => {
+                (ASIDE, json(&SetAsideJson { node_id: node_id.to_string(), why: why.clone() }))
+            }
             Self::Cursor(position) => {
                 let mut bytes = position.incarnation.to_le_bytes().to_vec();
                 bytes.extend_from_slice(&position.seq.to_le_bytes());
@@ -222,7 +224,15 @@ mod tests {
         let covers = BTreeMap::from([(1, Intervals::of(1, 40)), (2, Intervals::of(41, 60))]);
         let all = [
             PeerEvent::Message { node_id, position, at, body: b"body" },
-            PeerEvent::Snapshot(AppliedSnapshot { node_id, covers, epoch: 2, base: 40, file: "share-x".into(), at, is_part: true }),
+            PeerEvent::Snapshot(AppliedSnapshot {
+                node_id,
+                covers,
+                epoch: 2,
+                base: 40,
+                file: "share-x".into(),
+                at,
+                is_part: true,
+            }),
             PeerEvent::Forget { domain: "example.org".into(), until: at },
             PeerEvent::Exclude(node_id),
             PeerEvent::Include(node_id),

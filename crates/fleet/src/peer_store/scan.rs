@@ -6,7 +6,7 @@ use fetchwise::selector::replication::Replication;
 use std::collections::HashSet;
 use std::path::Path;
 
-use fetchwise::evidence::{RemoteAttempt, EvidenceSnapshot};
+use fetchwise::evidence::{EvidenceSnapshot, RemoteAttempt};
 use fetchwise::selector::Selector;
 
 use super::fold::{FOLDER, FoldVisitor, fold};

@@ -2,9 +2,9 @@
 //!
 //! Must not know: which sites these are.
 
-use fetchwise::selector::replication::Replication;
 use bytes::Bytes;
 use fetchwise::evidence::EvidenceSnapshot;
+use fetchwise::selector::replication::Replication;
 use fetchwise::time::Timestamp;
 
 use super::store::PeerStore;

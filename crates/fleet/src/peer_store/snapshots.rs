@@ -14,20 +14,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use fetchwise::evidence::{RemoteAttempt, EvidenceSnapshot};
+use fetchwise::evidence::{EvidenceSnapshot, RemoteAttempt};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_log::{CompactOptions, Maintenance, Reader, Section, SnapshotMeta};
 
-use super::fold::{PEER_STATES, FOLDER, GENERAL, NODE_EVIDENCE, FoldVisitor, MIXED_EVIDENCE, each, fold, mixed};
+use super::fold::{FOLDER, FoldVisitor, GENERAL, MIXED_EVIDENCE, NODE_EVIDENCE, PEER_STATES, each, fold, mixed};
 use crate::error::FleetError;
 use crate::failpoints;
 use crate::model::evidence_snapshot::{SnapshotHead, pack};
 use crate::model::intervals::Intervals;
 use crate::model::node_id::NodeId;
-use crate::model::peer_state::{PeerStates, HeldGlobalSnapshot, PeerState};
-use crate::peer_store::apply::{SeparateEvidence, SelectorSink};
-use crate::peer_store::record::{PeerEvent, FINGERPRINT, general_bytes};
+use crate::model::peer_state::{HeldGlobalSnapshot, PeerState, PeerStates};
+use crate::peer_store::apply::{SelectorSink, SeparateEvidence};
+use crate::peer_store::record::{FINGERPRINT, PeerEvent, general_bytes};
 
 /// Entries with less decayed weight than this have faded.
 const FADED: f64 = 0.01;
@@ -47,7 +47,10 @@ impl NodesFold<'_> {
         if !self.all.contains_key(&node_id) {
             match self.like.empty_copy() {
                 Ok(selector) => {
-                    drop(self.all.insert(node_id, SeparateEvidence { selector, newest: Timestamp::default(), with_general: false }))
+                    drop(self.all.insert(
+                        node_id,
+                        SeparateEvidence { selector, newest: Timestamp::default(), with_general: false },
+                    ))
                 }
                 Err(error) => self.failed = Some(error.to_string()),
             }
@@ -156,7 +159,8 @@ impl PeerSnapshotter {
         let images = self.evidence_sections(folded, &mut states, now)?;
         let mut sections = vec![(PEER_STATES, states.encode())];
         sections.extend(images.iter().map(EvidenceSection::section));
-        let general = |(node_id, held): (&NodeId, &HeldGlobalSnapshot)| (GENERAL, general_bytes(*node_id, held.at, &held.body));
+        let general =
+            |(node_id, held): (&NodeId, &HeldGlobalSnapshot)| (GENERAL, general_bytes(*node_id, held.at, &held.body));
         sections.extend(states.global_snapshots.iter().map(general));
         let group = images.iter().find(|image| image.of.len() > 1).map(|image| &image.of);
         let held = group.map(|_| hold(&self.gate));
@@ -187,7 +191,12 @@ impl PeerSnapshotter {
     }
 
     /// Returns the evidence of all nodes that have some left. Beyond the limit, the largest ones are mixed.
-    fn evidence_sections(&self, folded: NodesFold<'_>, states: &mut PeerStates, now: Timestamp) -> Result<Vec<EvidenceSection>, FleetError> {
+    fn evidence_sections(
+        &self,
+        folded: NodesFold<'_>,
+        states: &mut PeerStates,
+        now: Timestamp,
+    ) -> Result<Vec<EvidenceSection>, FleetError> {
         let failed = |error| FleetError::io(&self.dir, error);
         let (mixed, mut images) = (folded.mixed, Vec::new());
         for (node_id, apart) in folded.all {

@@ -26,9 +26,9 @@ use crate::model::codec::Batch;
 use crate::model::evidence_snapshot::{SnapshotHead, tombstone_hash};
 use crate::model::intervals::Intervals;
 use crate::model::node_id::NodeId;
-use crate::model::peer_state::{PeerStates, MessageCounts};
-use crate::peer_store::apply::{SeparateEvidence, DomainAttempts, OwnedAttempt, SelectorSink};
-use crate::peer_store::record::{PeerEvent, FINGERPRINT, SCHEMA, AppliedSnapshot};
+use crate::model::peer_state::{MessageCounts, PeerStates};
+use crate::peer_store::apply::{DomainAttempts, OwnedAttempt, SelectorSink, SeparateEvidence};
+use crate::peer_store::record::{AppliedSnapshot, FINGERPRINT, PeerEvent, SCHEMA};
 use crate::peer_store::snapshots::{MixGate, PeerSnapshotter, hold};
 use crate::transport::Position;
 
@@ -133,7 +133,9 @@ impl PeerStore {
 
     /// Passes the current states of these links to visits.
     fn pass_link_states(&self, links: &[u64]) {
-        links.iter().for_each(|link| self.selector.set_remote_link_state(*link, self.states.links.state(*link, &self.egress)));
+        links
+            .iter()
+            .for_each(|link| self.selector.set_remote_link_state(*link, self.states.links.state(*link, &self.egress)));
     }
 
     /// Removes expired link states from time to time.
@@ -378,7 +380,13 @@ impl PeerStore {
     /// Returns everything needed to take a snapshot in the background.
     pub(crate) fn snapshotter(&self) -> PeerSnapshotter {
         let (dir, own, selector) = (self.dir.clone(), self.own.clone(), Arc::clone(&self.selector));
-        PeerSnapshotter { dir, own, selector, max_snapshot_bytes: self.max_snapshot_bytes, gate: Arc::clone(&self.gate) }
+        PeerSnapshotter {
+            dir,
+            own,
+            selector,
+            max_snapshot_bytes: self.max_snapshot_bytes,
+            gate: Arc::clone(&self.gate),
+        }
     }
 }
 

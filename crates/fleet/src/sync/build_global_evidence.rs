@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fetchwise::journal::replication::{PositionContent, Tombstones, read_positions, fold};
+use fetchwise::journal::replication::{PositionContent, Tombstones, fold, read_positions};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use tokio::task::JoinHandle;
@@ -131,10 +131,9 @@ impl GlobalPublisher {
     }
 
     fn start_job(&mut self, around: &NodeContext<'_>) -> JoinHandle<Result<BuiltGlobal, FleetError>> {
-        let folded = self
-            .folded
-            .take()
-            .filter(|folded| folded.whole_at.elapsed() < self.timing.snapshot_interval && folded.forgot == *around.forgot);
+        let folded = self.folded.take().filter(|folded| {
+            folded.whole_at.elapsed() < self.timing.snapshot_interval && folded.forgot == *around.forgot
+        });
         let job = GlobalJob {
             dir: self.dir.clone(),
             state: around.state.clone(),
@@ -146,7 +145,11 @@ impl GlobalPublisher {
         tokio::task::spawn_blocking(move || job.run())
     }
 
-    async fn publish(&mut self, task: JoinHandle<Result<BuiltGlobal, FleetError>>, state: &NodeState) -> Result<(), FleetError> {
+    async fn publish(
+        &mut self,
+        task: JoinHandle<Result<BuiltGlobal, FleetError>>,
+        state: &NodeState,
+    ) -> Result<(), FleetError> {
         let ready = task.await.map_err(|_| FleetError::Ended)??;
         self.folded = Some(ready.folded);
         let Some((epoch, position, bytes)) = ready.snapshot else { return Ok(()) };
@@ -232,6 +235,14 @@ impl GlobalJob {
         let selector = self.blank()?;
         selector.add_snapshot(&share.global_part());
         let (newest, forgot) = (share.as_of(), self.forgot.clone());
-        Ok(FoldedEvidence { selector, upto, newest, past, stones: Tombstones::default(), forgot, whole_at: Instant::now() })
+        Ok(FoldedEvidence {
+            selector,
+            upto,
+            newest,
+            past,
+            stones: Tombstones::default(),
+            forgot,
+            whole_at: Instant::now(),
+        })
     }
 }

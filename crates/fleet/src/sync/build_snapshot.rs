@@ -49,7 +49,10 @@ pub(crate) struct BuiltSnapshot {
 }
 
 /// Returns the note of a node's snapshot in the store; none without a snapshot.
-pub(crate) async fn stored_note(transport: &dyn Transport, node_id: NodeId) -> Result<Option<SnapshotNote>, TransportError> {
+pub(crate) async fn stored_note(
+    transport: &dyn Transport,
+    node_id: NodeId,
+) -> Result<Option<SnapshotNote>, TransportError> {
     let (name, list) = (node_id.to_string(), transport.blobs().list().await?);
     let info = list.into_iter().find(|info| info.name == name);
     Ok(info.and_then(|info| serde_json::from_str(&info.note).ok()))

@@ -24,7 +24,6 @@ use futures_util::stream::FuturesOrdered;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::sync::run_blocking;
 use crate::error::FleetError;
 use crate::failpoints;
 use crate::model::codec::{Batch, Header};
@@ -33,10 +32,11 @@ use crate::model::node_id::NodeId;
 use crate::model::options::Options;
 use crate::peer_store::node_state::{LogEpoch, NodeState};
 use crate::sync::batching::{BuiltMessages, MAX_POSITIONS, build_messages};
-use crate::sync::build_global_evidence::{NodeContext, GlobalPublisher};
-use crate::sync::build_snapshot::{SnapshotJob, BuiltSnapshot, stored_note};
+use crate::sync::build_global_evidence::{GlobalPublisher, NodeContext};
+use crate::sync::build_snapshot::{BuiltSnapshot, SnapshotJob, stored_note};
 use crate::sync::forget::notify_forgotten;
-use crate::transport::{StreamBounds, Cell, SwapOutcome, Table, Transport, TransportError, RetransmitRequest};
+use crate::sync::run_blocking;
+use crate::transport::{Cell, RetransmitRequest, StreamBounds, SwapOutcome, Table, Transport, TransportError};
 
 /// The maximum number of messages in flight.
 const MAX_IN_FLIGHT: usize = 64;
@@ -290,7 +290,12 @@ impl Publisher {
     }
 
     /// Builds at most `most` messages from the positions `range.0` to `range.1`.
-    async fn build_messages(&mut self, fork: LogEpoch, range: (u64, u64), most: usize) -> Result<BuiltMessages, FleetError> {
+    async fn build_messages(
+        &mut self,
+        fork: LogEpoch,
+        range: (u64, u64),
+        most: usize,
+    ) -> Result<BuiltMessages, FleetError> {
         self.check_clock_jump().await?;
         let (dir, selector) = (self.dir.clone(), Arc::clone(&self.selector));
         let mut stones = std::mem::take(&mut self.stones);

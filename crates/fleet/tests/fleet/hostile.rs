@@ -172,7 +172,7 @@ fn changed_general_images_are_refused_or_taken_without_a_panic() {
             assert!(share.is_global());
             selector.add_snapshot(&share);
             // Whatever durations and blocks it claims, it cannot claim more attempts than its positions.
-            assert!(selector.evidence_snapshot(at, 0.0).fetcher_totals().iter().all(|fetcher_totals| fetcher_totals.total <= 61.0));
+            assert!(selector.evidence_snapshot(at, 0.0).fetcher_totals().iter().all(|totals| totals.total <= 61.0));
             selector.retract_snapshot(&share);
         }
     }
@@ -197,7 +197,7 @@ fn changed_states_are_refused() {
         let json = changed(&whole[..whole.len() - 10], &mut luck);
         let line = [&json[..], format!("\n{:08x}\n", crc32c::crc32c(&json)).as_bytes()].concat();
         if let Ok(read) = NodeState::decode(&line) {
-            let _ = (read.own(), read.fork());
+            let _ = (read.own(), read.log_epoch());
         }
     }
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use crate::common::{Luck, NOW, Node, assert_same, attempt, naive, options, selector, settle, with_fact};
+use bytes::Bytes;
 use fetchwise::attempt::Attempt;
 use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::journal::{self, Entry};
@@ -20,7 +20,7 @@ use fetchwise_fleet::model::rendezvous::owner;
 use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};
-use fetchwise_fleet::{FleetError, Options, NodeId, Scope};
+use fetchwise_fleet::{FleetError, NodeId, Options, Scope};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -104,7 +104,11 @@ async fn what_belongs_to_no_one_site_is_known_by_all_and_sites_by_their_own_node
         assert_same("what belongs to all", &node.evidence().global_part(), &all.global_part());
         let status = node.up().fleet.status();
         assert_eq!((status.scope.as_str(), status.counts.received), ("own", 0), "facts are nobody's to read");
-        assert!(status.counts.global_snapshots_applied >= 3 && status.counts.global_snapshots_published >= 1, "{:?}", status.counts);
+        assert!(
+            status.counts.global_snapshots_applied >= 3 && status.counts.global_snapshots_published >= 1,
+            "{:?}",
+            status.counts
+        );
     }
     // A node that restarts while the broker is away has everything on its disk.
     for node in &mut nodes {
@@ -153,8 +157,7 @@ async fn an_excluded_nodes_image_goes_and_comes_back() {
     settle(&nodes, SOON).await;
     let (liar, hands) = (nodes[2].name(), broker.node(NodeId::random()));
     hands.put(Table::Excluded, &liar.to_string(), Bytes::new()).await.unwrap();
-    let is_out =
-        |node: &Node| node.up().fleet.status().peers.iter().any(|p| p.node == liar.to_string() && p.excluded);
+    let is_out = |node: &Node| node.up().fleet.status().peers.iter().any(|p| p.node == liar.to_string() && p.excluded);
     wait(|| nodes[..2].iter().all(is_out)).await;
     let honest = |nodes: &[Node]| assert_general("without the liar", &nodes[..2], |_, _| true);
     honest(&nodes);
@@ -204,7 +207,8 @@ async fn a_forgotten_domain_goes_from_what_belongs_to_all() {
 /// Builds a malicious global snapshot.
 fn image(share: &EvidenceSnapshot, positions: u64) -> Vec<u8> {
     let covers = [(1, Intervals::of(1, positions))].into();
-    let head = SnapshotHead { epoch: 1, covers, half_life_ms: share.half_life_ms().unwrap(), ..SnapshotHead::default() };
+    let head =
+        SnapshotHead { epoch: 1, covers, half_life_ms: share.half_life_ms().unwrap(), ..SnapshotHead::default() };
     fetchwise_fleet::model::evidence_snapshot::pack(&head, share).unwrap().to_vec()
 }
 
@@ -302,7 +306,7 @@ fn an_image_of_too_many_keys_leaves_out_the_lightest() {
     let packed = pack(&head, &share).unwrap();
     let (_, read) = unpack(&packed, own.half_life_ms(), NOW).unwrap();
     assert!(read.keys() > 1000 && read.keys() < 99_000, "{}", read.keys());
-    assert_eq!(read.said(), share.said(), "what all attempts have shown stays");
+    assert_eq!(read.fetcher_totals(), share.fetcher_totals(), "what all attempts have shown stays");
 }
 
 async fn wait(mut until: impl FnMut() -> bool) {

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use crate::common::{Luck, NOW, Node, assert_same, attempt, options, selector, settle, with_fact};
+use bytes::Bytes;
 use fetchwise::attempt::Attempt;
 use fetchwise::evidence::EvidenceSnapshot;
 use fetchwise::journal::{self, Entry};
@@ -21,7 +21,7 @@ use fetchwise_fleet::model::rendezvous::owner;
 use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};
-use fetchwise_fleet::{Options, NodeId, Scope};
+use fetchwise_fleet::{NodeId, Options, Scope};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -144,7 +144,7 @@ async fn what_others_know_of_a_site_comes_to_its_next_node() {
     pool.check("each for itself", |_, _| true);
 
     // A new node knows what the others have recorded of its sites, from their snapshots and their later messages.
-    assert!(behind_share(&pool, 0).await > 0 && pool.nodes[0].up().fleet.status().share > 0);
+    assert!(behind_share(&pool, 0).await > 0 && pool.nodes[0].up().fleet.status().snapshot_position > 0);
     pool.begin(3).await;
     pool.record(3, 60).await;
     pool.check("one more", |_, _| true);

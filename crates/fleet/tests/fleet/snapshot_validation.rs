@@ -16,7 +16,7 @@ use fetchwise::journal::{Journal, JournalOptions, TombstoneTarget, maintenance};
 use fetchwise::selector::Selector;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::Scope;
-use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, SnapshotNote, validate, pack, unpack};
+use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, SnapshotNote, pack, unpack, validate};
 use fetchwise_fleet::model::intervals::Intervals;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Blobs, Transport};
@@ -83,7 +83,12 @@ fn share_of(dir: &Path, upto: u64, now: Timestamp, withheld: Option<u64>) -> (Sn
     let blank = fading();
     let half_life_ms = blank.half_life_ms();
     let share = fold(dir, &blank, upto, leaves_out, latest).unwrap().share;
-    let head = SnapshotHead { epoch: 1, covers: [(1, Intervals::of(1, upto))].into(), half_life_ms, ..SnapshotHead::default() };
+    let head = SnapshotHead {
+        epoch: 1,
+        covers: [(1, Intervals::of(1, upto))].into(),
+        half_life_ms,
+        ..SnapshotHead::default()
+    };
     // As other nodes read it.
     unpack(&pack(&head, &share).unwrap()).unwrap()
 }
@@ -191,7 +196,10 @@ async fn a_share_that_weighs_too_much_is_refused_and_what_its_node_has_published
     settle(&nodes[1..], SOON).await;
     let what = "its share: it weighs more than its attempts can";
     assert_eq!(refused(&nodes[1], &nodes[0]).as_deref(), Some(what), "good messages do not wipe it out");
-    assert_eq!((nodes[1].up().fleet.status().counts.rejected, nodes[1].up().fleet.status().counts.snapshots_applied), (1, 0));
+    assert_eq!(
+        (nodes[1].up().fleet.status().counts.rejected, nodes[1].up().fleet.status().counts.snapshots_applied),
+        (1, 0)
+    );
     let expected = naive(&[&nodes[0].dir], &clock, |_, _| true);
     assert_same("the newcomer", &nodes[1].evidence(), &expected);
 }

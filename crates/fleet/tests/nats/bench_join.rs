@@ -17,7 +17,7 @@ use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, SnapshotNote, pack
 use fetchwise_fleet::model::intervals::Intervals;
 use fetchwise_fleet::transport::Transport;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
-use fetchwise_fleet::{Fleet, Options, NodeId};
+use fetchwise_fleet::{Fleet, NodeId, Options};
 use url::Url;
 
 use crate::common::Luck;
@@ -76,7 +76,8 @@ async fn ten_origins_of_a_million_sites_each() {
         let covers = [(1, Intervals::of(1, position))].into();
         let (incarnation, seq) = (bounds.incarnation, bounds.last);
         let half_life_ms = selector.half_life_ms();
-        let head = SnapshotHead { epoch: 1, base: 0, covers, incarnation, seq, half_life_ms, ..SnapshotHead::default() };
+        let head =
+            SnapshotHead { epoch: 1, base: 0, covers, incarnation, seq, half_life_ms, ..SnapshotHead::default() };
         let bytes = pack(&head, &selector.evidence_snapshot(now, 0.01)).unwrap();
         let note = serde_json::to_string(&SnapshotNote { epoch: 1, position }).unwrap();
         let (begun, len) = (Instant::now(), bytes.len());

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fetchwise_fleet::model::node_id::NodeId;
-use fetchwise_fleet::transport::{Change, Delivery, Position, SwapOutcome, Table, Transport, TransportError, RetransmitRequest};
+use fetchwise_fleet::transport::{
+    Change, Delivery, Position, RetransmitRequest, SwapOutcome, Table, Transport, TransportError,
+};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tokio::time::timeout;
@@ -102,11 +104,15 @@ async fn cells(transport: &dyn Transport) {
     let (cells, table) = (transport.cells(), Table::Forget);
     let value = |text: &'static str| Bytes::from_static(text.as_bytes());
     assert_eq!(cells.get(table, "a").await.unwrap(), None);
-    let SwapOutcome::Done(first) = cells.swap(table, "a", None, value("1")).await.unwrap() else { panic!("it was empty") };
+    let SwapOutcome::Done(first) = cells.swap(table, "a", None, value("1")).await.unwrap() else {
+        panic!("it was empty")
+    };
     let there = cells.get(table, "a").await.unwrap().unwrap();
     assert_eq!((there.revision, &there.value), (first, &value("1")));
     assert_eq!(cells.swap(table, "a", None, value("x")).await.unwrap(), SwapOutcome::Lost(Some(there.clone())));
-    let SwapOutcome::Done(second) = cells.swap(table, "a", Some(first), value("2")).await.unwrap() else { panic!("mine") };
+    let SwapOutcome::Done(second) = cells.swap(table, "a", Some(first), value("2")).await.unwrap() else {
+        panic!("mine")
+    };
     assert!(second > first);
     match cells.swap(table, "a", Some(first), value("x")).await.unwrap() {
         SwapOutcome::Lost(Some(cell)) => assert_eq!((cell.revision, cell.value), (second, value("2"))),
@@ -116,7 +122,9 @@ async fn cells(transport: &dyn Transport) {
     assert!(matches!(cells.delete(table, "a", Some(second)).await.unwrap(), SwapOutcome::Done(_)));
     assert_eq!(cells.get(table, "a").await.unwrap(), None);
     assert_eq!(cells.swap(table, "a", Some(second), value("x")).await.unwrap(), SwapOutcome::Lost(None));
-    assert!(matches!(cells.swap(table, "a", None, value("3")).await.unwrap(), SwapOutcome::Done(third) if third > second));
+    assert!(
+        matches!(cells.swap(table, "a", None, value("3")).await.unwrap(), SwapOutcome::Done(third) if third > second)
+    );
     assert!(matches!(cells.delete(table, "a", None).await.unwrap(), SwapOutcome::Done(_)));
     assert!(matches!(cells.delete(table, "never", None).await.unwrap(), SwapOutcome::Done(_)));
     // Any text is a key, and no two keys share a cell.

@@ -1,28 +1,30 @@
 //! The transport over NATS, against real brokers on loopback that are killed, stopped and wiped.
-#![cfg(feature = "nats")]
+//!
+//! The tests need the nats-server that `.ci/nats-server` installs. Without it they print `SKIPPED` and pass, unless
+//! `FETCHWISE_SYSTEM_TESTS` is set.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
-#![allow(unreachable_pub, reason = "its modules are used by other crates' tests")]
+#![allow(unreachable_pub, reason = "the tests of other crates use its modules")]
 
-#[path = "../common/mod.rs"]
+mod authentication;
+mod bench_hot_path;
+mod bench_join;
+mod broker_faults;
+mod cluster_faults;
+#[path = "../fleet/common/mod.rs"]
 mod common;
 mod conformance;
-mod disk;
-mod divided;
-mod eight;
-mod faults;
-mod hosts;
-mod hot;
+mod fault_matrix;
+mod full_disk;
 mod links;
-mod newer;
-mod nodes;
-mod own;
-mod process;
+mod node_control;
+mod node_process;
+mod pauses;
+mod provisioning;
 mod proxy;
-mod rows;
-mod secrets;
+mod scope_own;
+mod scope_own_faults;
 mod servers;
-mod setup;
-#[path = "../../../cli/tests/cli/small_disk.rs"]
+#[path = "../../../cli/tests/common/small_disk.rs"]
 mod small_disk;
-mod start;
-mod suite;
+mod soak_eight_nodes;
+mod version_skew;

@@ -22,11 +22,11 @@ use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::model::rendezvous::owner;
 use fetchwise_fleet::transport::Transport;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
-use fetchwise_fleet::{Fleet, Options, NodeId, Scope, Timing, failpoints};
+use fetchwise_fleet::{Fleet, NodeId, Options, Scope, Timing, failpoints};
 
 use crate::common::{Luck, NOW, attempt, naive, selector, with_fact};
-use crate::version_skew::Newer;
 use crate::node_control::{Divided, Oracle, REFUSED, Said, Told, beside};
+use crate::version_skew::Newer;
 
 const SITES: u64 = 200;
 

@@ -16,7 +16,7 @@ use fetchwise_fleet::model::codec::Batch;
 use fetchwise_fleet::model::rendezvous::owner;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::transport::{GlobalDelivery, Position, Transport};
-use fetchwise_fleet::{Fleet, Options, NodeId, Scope};
+use fetchwise_fleet::{Fleet, NodeId, Options, Scope};
 use futures_util::StreamExt;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -69,8 +69,10 @@ async fn agree(what: &str, nodes: &[Up], clock: &Arc<Clock>) {
     let dirs: Vec<&Path> = nodes.iter().map(|up| up.journal.dir()).collect();
     let expected = naive(&dirs, clock, |_, _| true).global_part();
     loop {
-        let far =
-            nodes.iter().map(|up| up.selector.evidence_snapshot(NOW, 0.0).global_part().distance(&expected).0).fold(0.0, f64::max);
+        let far = nodes
+            .iter()
+            .map(|up| up.selector.evidence_snapshot(NOW, 0.0).global_part().distance(&expected).0)
+            .fold(0.0, f64::max);
         if far <= 1e-9 {
             break;
         }

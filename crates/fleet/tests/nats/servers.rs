@@ -45,11 +45,27 @@ impl Running {
 
 /// Returns the server that `.ci/nats-server` installs.
 pub fn program() -> PathBuf {
+    let program = path();
+    assert!(program.exists(), "no {}: `make nats-server` installs it", program.display());
+    program
+}
+
+fn path() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
-    let program = target.join("nats-server/nats-server");
-    assert!(program.exists(), "there is no {}: `make nats-server` gets it", program.display());
-    program
+    target.join("nats-server/nats-server")
+}
+
+/// Returns whether the server is installed. Without it, prints that the test is skipped, and panics if
+/// `FETCHWISE_SYSTEM_TESTS` is set.
+#[allow(dead_code, reason = "some tests fail without a server")]
+pub fn is_available() -> bool {
+    let is_available = path().exists();
+    if !is_available {
+        assert!(std::env::var_os("FETCHWISE_SYSTEM_TESTS").is_none(), "no nats-server: `make nats-server` installs it");
+        println!("SKIPPED: no nats-server");
+    }
+    is_available
 }
 
 /// Returns a free port that stays free until a server listens on it. The system assigns ports from 32 768 on, and each

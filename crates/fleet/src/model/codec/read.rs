@@ -15,7 +15,7 @@ use fetchwise::time::Timestamp;
 
 use super::names::KNOWN;
 use super::{
-    MAX_ARENA, MAX_BODY, MAX_ATTEMPTS, HEADER_LEN, Header, MAGIC, MAX_NAME, MAX_RAW, Style, MAX_TAGS, VERSION, bit,
+    HEADER_LEN, Header, MAGIC, MAX_ARENA, MAX_ATTEMPTS, MAX_BODY, MAX_NAME, MAX_RAW, MAX_TAGS, Style, VERSION, bit,
     column, hint_of, parent_of, unzigzag,
 };
 

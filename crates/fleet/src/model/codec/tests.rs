@@ -201,7 +201,12 @@ fn a_newer_release_is_named_and_its_additions_are_passed_over() {
     assert_eq!(peek(&newer).unwrap_err(), DecodeError::Newer(2));
     // A reader that does not know link states skips them: they come last, in separate columns.
     let mut with_links = Builder::new(3, 0, 9).behind("eu");
-    with_links.link(&RemoteLinkState { link: 7, domain: "e.org", state: LinkState::default(), at: Timestamp::from_millis(5) });
+    with_links.link(&RemoteLinkState {
+        link: 7,
+        domain: "e.org",
+        state: LinkState::default(),
+        at: Timestamp::from_millis(5),
+    });
     let (_, body) = with_links.finish(0).unwrap();
     let raw_len = u32::from_le_bytes(body[40..44].try_into().unwrap()) as usize;
     let mut raw = zstd::bulk::decompress(&body[48..], raw_len).unwrap();

@@ -101,7 +101,11 @@ impl Consumer {
     /// Returns all known peers.
     pub(super) fn known_peers(&self) -> Vec<NodeId> {
         let mut all: Vec<NodeId> = self.seen.keys().copied().collect();
-        all.extend(self.states().into_iter().flat_map(|states| states.peers.keys().chain(states.global_snapshots.keys()).copied()));
+        all.extend(
+            self.states()
+                .into_iter()
+                .flat_map(|states| states.peers.keys().chain(states.global_snapshots.keys()).copied()),
+        );
         all.sort_unstable();
         all.dedup();
         all

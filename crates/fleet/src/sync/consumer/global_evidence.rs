@@ -4,8 +4,8 @@
 //!
 //! Must not know: how a snapshot becomes evidence.
 
-use fetchwise::selector::replication::Replication;
 use bytes::Bytes;
+use fetchwise::selector::replication::Replication;
 use fetchwise::time::Timestamp;
 
 use super::reader::Consumer;

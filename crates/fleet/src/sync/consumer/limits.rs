@@ -7,8 +7,8 @@
 //!
 //! Must not know: the content of messages.
 
-use fetchwise::selector::replication::Replication;
 use bytes::Bytes;
+use fetchwise::selector::replication::Replication;
 use fetchwise::time::Timestamp;
 
 use super::reader::Consumer;

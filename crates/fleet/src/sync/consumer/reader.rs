@@ -16,7 +16,6 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use tokio::time::Instant;
 
-use crate::sync::run_blocking;
 use crate::error::FleetError;
 use crate::model::codec::{Batch, DecodeError, peek};
 use crate::model::evidence_snapshot::SnapshotNote;
@@ -29,6 +28,7 @@ use crate::peer_store::PeerStore;
 use crate::sync::consumer::rebalance::Rebalance;
 use crate::sync::consumer::token_bucket::PeerQuota;
 use crate::sync::forget::ForgetCell;
+use crate::sync::run_blocking;
 use crate::transport::{Delivery, Position, Table, Transport};
 
 /// The number of messages without anything new after which the cursor is stored.
@@ -377,7 +377,10 @@ impl Consumer {
     }
 
     #[cfg(test)]
-    pub(crate) fn take_snapshot_now(&self, now: Timestamp) -> Result<crate::peer_store::PeerSnapshotReport, FleetError> {
+    pub(crate) fn take_snapshot_now(
+        &self,
+        now: Timestamp,
+    ) -> Result<crate::peer_store::PeerSnapshotReport, FleetError> {
         self.peers()?.snapshotter().take_snapshot(now).map(|(kept, _)| kept)
     }
 

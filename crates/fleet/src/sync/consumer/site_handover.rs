@@ -11,14 +11,14 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::reader::Consumer;
-use crate::sync::run_blocking;
 use crate::error::FleetError;
 use crate::model::codec::Batch;
-use crate::model::evidence_snapshot::{SnapshotHead, validate, unpack};
+use crate::model::evidence_snapshot::{SnapshotHead, unpack, validate};
 use crate::model::node_id::NodeId;
 use crate::model::peer_state::PeerStates;
 use crate::model::rendezvous::owner_of_hash;
 use crate::peer_store::{MAX_EVIDENCE_BYTES, part_of};
+use crate::sync::run_blocking;
 use crate::transport::{BlobInfo, Position, TransportError};
 
 /// The maximum number of nodes per check, so that other work does not wait.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::reader::Consumer;
 use crate::error::FleetError;
-use crate::model::evidence_snapshot::{SnapshotNote, validate, tombstone_hash, unpack};
+use crate::model::evidence_snapshot::{SnapshotNote, tombstone_hash, unpack, validate};
 use crate::model::intervals::Intervals;
 use crate::model::node_id::NodeId;
 use crate::peer_store::{FadedNode, MAX_EVIDENCE_BYTES};
@@ -118,6 +118,8 @@ impl Consumer {
     }
 
     pub(super) fn is_stale(&self, node_id: NodeId) -> bool {
-        self.states().and_then(|states| states.peers.get(&node_id)).is_some_and(|peer| peer.is_stale && peer.is_accepted())
+        self.states()
+            .and_then(|states| states.peers.get(&node_id))
+            .is_some_and(|peer| peer.is_stale && peer.is_accepted())
     }
 }

@@ -56,7 +56,8 @@ impl Consumer {
             let heartbeat = seen.heartbeat.unwrap_or_default();
             let holes: u64 = count(self.holes(node_id).iter().map(|(_, first, last)| (*first, *last)));
             let missing = seen.missing.filter(|_| holes > 0);
-            let general = self.states().and_then(|states| states.global_snapshots.get(&node_id)).map_or(0, |held| held.position);
+            let general =
+                self.states().and_then(|states| states.global_snapshots.get(&node_id)).map_or(0, |held| held.position);
             PeerStatus {
                 node: node_id.to_string(),
                 position: peer.top(peer.epoch().max(heartbeat.epoch)).max(peer.base(peer.epoch())).max(general),

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::model::node_id::NodeId;
 use crate::transport::in_process::global_evidence::GlobalSnapshots;
-use crate::transport::{StreamBounds, Cell, Change, Table, RetransmitRequest};
+use crate::transport::{Cell, Change, RetransmitRequest, StreamBounds, Table};
 
 /// The faults of the broker. Probabilities are from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,8 +16,8 @@ use futures_util::{FutureExt, StreamExt};
 
 use crate::model::node_id::NodeId;
 use crate::transport::{
-    BlobInfo, Blobs, StreamBounds, Cell, Cells, Change, Delivery, GlobalDelivery, Position, SwapOutcome, Table, Transport,
-    TransportError, RetransmitRequest,
+    BlobInfo, Blobs, Cell, Cells, Change, Delivery, GlobalDelivery, Position, RetransmitRequest, StreamBounds,
+    SwapOutcome, Table, Transport, TransportError,
 };
 
 use super::broker::{InProcessBroker, Signal, State, Stored};

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::error::{StoreError, ApiError, api_error, request_error};
+use super::error::{ApiError, StoreError, api_error, request_error};
 use super::names::Names;
 use super::settings::{NatsSettings, redacted};
 use crate::transport::TransportError;
@@ -157,13 +157,17 @@ impl Connection {
         let message = match asked {
             Ok(Ok(message)) => message,
             Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => return Err(StoreError::NoListener),
-            Ok(Err(error)) => return Err(StoreError::Failed(forbidden().unwrap_or_else(|| request_error(&error, what)))),
+            Ok(Err(error)) => {
+                return Err(StoreError::Failed(forbidden().unwrap_or_else(|| request_error(&error, what))));
+            }
             Err(_) => return Err(StoreError::Failed(TransportError::Away(format!("{what}: it cannot be sent")))),
         };
         match serde_json::from_slice(&message.payload) {
             Ok(ApiResponse::Error { error }) => Ok(Err(error)),
             Ok(ApiResponse::Fine(answer)) => Ok(Ok(answer)),
-            Err(_) => Err(StoreError::Failed(TransportError::Invalid(format!("{what}: an answer that cannot be read")))),
+            Err(_) => {
+                Err(StoreError::Failed(TransportError::Invalid(format!("{what}: an answer that cannot be read"))))
+            }
         }
     }
 

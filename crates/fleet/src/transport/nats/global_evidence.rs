@@ -12,7 +12,7 @@ use futures_util::stream::{self, BoxStream};
 
 use super::error::StoreError;
 use super::names::Names;
-use super::{RETRY_INTERVAL, Nats};
+use super::{Nats, RETRY_INTERVAL};
 use crate::model::node_id::NodeId;
 use crate::transport::nats::connection::Connection;
 use crate::transport::nats::stream_reader::{StreamEvent, StreamReader};
@@ -47,7 +47,9 @@ impl Nats {
         match self.connection.store(self.connection.names.global_subject(node_id), headers, body, &stream).await {
             Ok(_) => Ok(()),
             Err(StoreError::NoListener) => Err(self.connection.no_listener(&stream).await),
-            Err(StoreError::WrongRevision) => Err(TransportError::Invalid("a condition that nobody has set".to_owned())),
+            Err(StoreError::WrongRevision) => {
+                Err(TransportError::Invalid("a condition that nobody has set".to_owned()))
+            }
             Err(StoreError::Failed(error)) => Err(error),
         }
     }
@@ -101,7 +103,9 @@ impl Reader<'_> {
                     // A subject without a valid node id belongs to no node: the broker's permissions let no node write
                     // there.
                     match names.node_of_global(&message.subject) {
-                        Some(node_id) => return Ok(GlobalDelivery::Snapshot { node_id, at: message.at, body: message.body }),
+                        Some(node_id) => {
+                            return Ok(GlobalDelivery::Snapshot { node_id, at: message.at, body: message.body });
+                        }
                         None if std::mem::take(&mut self.is_read) => return Ok(GlobalDelivery::CaughtUp),
                         None => {}
                     }

@@ -19,8 +19,8 @@ use super::error::StoreError;
 use crate::transport::nats::connection::Connection;
 use crate::transport::nats::provision::max_age;
 use crate::transport::nats::stream_info::timestamp;
-use crate::transport::nats::stream_reader::{StreamEvent, Message, StreamReader};
-use crate::transport::{StreamBounds, Cell, Cells, Change, SwapOutcome, Table, TransportError};
+use crate::transport::nats::stream_reader::{Message, StreamEvent, StreamReader};
+use crate::transport::{Cell, Cells, Change, StreamBounds, SwapOutcome, Table, TransportError};
 
 /// The maximum length of a key in bytes.
 const MAX_KEY: usize = 512;
@@ -97,7 +97,13 @@ impl Connection {
         Err(TransportError::Away(format!("a change of a cell of {} is under way and does not end", table.name())))
     }
 
-    async fn swap(&self, table: Table, key: &str, seen: Option<u64>, value: Bytes) -> Result<SwapOutcome, TransportError> {
+    async fn swap(
+        &self,
+        table: Table,
+        key: &str,
+        seen: Option<u64>,
+        value: Bytes,
+    ) -> Result<SwapOutcome, TransportError> {
         let mut expected = seen.unwrap_or(0);
         loop {
             match self.write(table, key, Some(expected), None, value.clone()).await {
@@ -136,7 +142,9 @@ impl LastMessage {
 fn failed(error: StoreError) -> TransportError {
     match error {
         StoreError::Failed(error) => error,
-        StoreError::NoListener | StoreError::WrongRevision => TransportError::Away("a cell was changed by another".to_owned()),
+        StoreError::NoListener | StoreError::WrongRevision => {
+            TransportError::Away("a cell was changed by another".to_owned())
+        }
     }
 }
 
@@ -179,7 +187,14 @@ impl Cells for Nats {
 
     fn watch(&self, table: Table) -> BoxStream<'_, Result<Change, TransportError>> {
         let (reader, connection) = (self.tail_of(table), &self.connection);
-        let watch = TableWatch { reader, connection, table, ages: CellAges::default(), aged: Vec::new(), looked: Instant::now() };
+        let watch = TableWatch {
+            reader,
+            connection,
+            table,
+            ages: CellAges::default(),
+            aged: Vec::new(),
+            looked: Instant::now(),
+        };
         stream::unfold(Some(watch), |watch| async move {
             let mut watch = watch?;
             match watch.next().await {
@@ -191,7 +206,9 @@ impl Cells for Nats {
     }
 
     fn incarnation(&self, table: Table) -> BoxFuture<'_, Result<Option<u64>, TransportError>> {
-        Box::pin(async move { Ok(Some(self.connection.bounds_of(&self.connection.names.bucket_stream(table)).await?.incarnation)) })
+        Box::pin(async move {
+            Ok(Some(self.connection.bounds_of(&self.connection.names.bucket_stream(table)).await?.incarnation))
+        })
     }
 
     fn list(&self, table: Table) -> BoxFuture<'_, Result<Vec<(String, Cell)>, TransportError>> {

@@ -22,7 +22,8 @@ use futures_util::stream::{self, BoxStream};
 
 use crate::model::node_id::NodeId;
 use crate::transport::{
-    Blobs, StreamBounds, Cells, Delivery, GlobalDelivery, Position, MAX_PUBLISHED, Transport, TransportError, RetransmitRequest, too_much_published,
+    Blobs, Cells, Delivery, GlobalDelivery, MAX_PUBLISHED, Position, RetransmitRequest, StreamBounds, Transport,
+    TransportError, too_much_published,
 };
 
 mod connection;
@@ -105,14 +106,23 @@ impl Nats {
     pub async fn drop_before(&self, seq: u64) -> Result<(), TransportError> {
         let stream = self.connection.names.stream();
         let subject = format!("STREAM.PURGE.{stream}");
-        let purged = self.connection.api_request::<serde_json::Value>(&subject, &serde_json::json!({ "seq": seq }), &stream).await?;
+        let purged = self
+            .connection
+            .api_request::<serde_json::Value>(&subject, &serde_json::json!({ "seq": seq }), &stream)
+            .await?;
         purged.map(drop).map_err(|error| error::api_error(&error, &stream))
     }
 
     /// Returns what one node has published from a position on, up to now.
     async fn messages_by(&self, node_id: NodeId, from: Position) -> Result<Vec<Bytes>, TransportError> {
         let names = &self.connection.names;
-        let mut reader = StreamReader::from(&self.connection, names.stream(), names.message_subject(node_id), from.incarnation, from.seq);
+        let mut reader = StreamReader::from(
+            &self.connection,
+            names.stream(),
+            names.message_subject(node_id),
+            from.incarnation,
+            from.seq,
+        );
         let (anew, mut pending) = reader.open().await?;
         if anew.is_some() {
             pending = reader.open().await?.1;
@@ -126,7 +136,9 @@ impl Nats {
                     room = room.checked_sub(message.body.len()).ok_or_else(too_much_published)?;
                     said.push(message.body);
                 }
-                StreamEvent::Recreated(_) => return Err(TransportError::Away("the stream is being made anew".to_owned())),
+                StreamEvent::Recreated(_) => {
+                    return Err(TransportError::Away("the stream is being made anew".to_owned()));
+                }
                 StreamEvent::Idle(_) => break,
             }
         }
@@ -151,7 +163,9 @@ impl Nats {
                 self.connection.incarnation.store(0, Ordering::Relaxed);
                 Err(self.connection.no_listener(&stream).await)
             }
-            Err(StoreError::WrongRevision) => Err(TransportError::Invalid("a condition that nobody has set".to_owned())),
+            Err(StoreError::WrongRevision) => {
+                Err(TransportError::Invalid("a condition that nobody has set".to_owned()))
+            }
             Err(StoreError::Failed(error)) => Err(error),
         }
     }
@@ -169,7 +183,8 @@ impl Transport for Nats {
 
     fn read(&self, from: Position) -> BoxStream<'_, Result<Delivery, TransportError>> {
         let names = &self.connection.names;
-        let reader = StreamReader::from(&self.connection, names.stream(), names.message_subjects(), from.incarnation, from.seq);
+        let reader =
+            StreamReader::from(&self.connection, names.stream(), names.message_subjects(), from.incarnation, from.seq);
         stream::unfold(Some(reader), move |reader| async move {
             let mut reader = reader?;
             loop {
@@ -270,7 +285,10 @@ fn want(body: &[u8]) -> Option<RetransmitRequest> {
     let (epoch, rest) = body.split_first_chunk()?;
     let (first, rest) = rest.split_first_chunk()?;
     let (last, _) = rest.split_first_chunk()?;
-    let want =
-        RetransmitRequest { epoch: u32::from_le_bytes(*epoch), first: u64::from_le_bytes(*first), last: u64::from_le_bytes(*last) };
+    let want = RetransmitRequest {
+        epoch: u32::from_le_bytes(*epoch),
+        first: u64::from_le_bytes(*first),
+        last: u64::from_le_bytes(*last),
+    };
     (want.first <= want.last).then_some(want)
 }

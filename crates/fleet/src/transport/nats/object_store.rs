@@ -60,7 +60,11 @@ impl Nats {
 
     async fn infos(&self) -> Result<Vec<BlobInfo>, TransportError> {
         let names = &self.connection.names;
-        let mut reader = StreamReader::newest(&self.connection, names.snapshot_store_stream(), format!("$O.{}.M.>", names.snapshot_store()));
+        let mut reader = StreamReader::newest(
+            &self.connection,
+            names.snapshot_store_stream(),
+            format!("$O.{}.M.>", names.snapshot_store()),
+        );
         let (mut all, mut pending) = (HashMap::new(), reader.open().await?.1);
         while pending > 0 {
             let StreamEvent::Message(message) = reader.next().await? else {

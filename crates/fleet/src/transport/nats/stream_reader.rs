@@ -68,9 +68,24 @@ pub(super) struct StreamReader<'l> {
 impl<'l> StreamReader<'l> {
     /// Reads everything from `next` on if the stream has this incarnation (0: any); from its first message on if it has
     /// another.
-    pub(super) fn from(connection: &'l Connection, stream: String, filter: String, incarnation: u64, next: u64) -> Self {
+    pub(super) fn from(
+        connection: &'l Connection,
+        stream: String,
+        filter: String,
+        incarnation: u64,
+        next: u64,
+    ) -> Self {
         let incarnation = Some(incarnation).filter(|known| *known != 0);
-        Self { connection, stream, filter, newest_only: false, incarnation, next: next.max(1), messages: None, delivered: 0 }
+        Self {
+            connection,
+            stream,
+            filter,
+            newest_only: false,
+            incarnation,
+            next: next.max(1),
+            messages: None,
+            delivered: 0,
+        }
     }
 
     /// Returns the incarnation of the stream; 0 before the first check.

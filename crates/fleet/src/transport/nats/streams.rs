@@ -10,7 +10,7 @@ use std::time::Instant;
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 
-use super::error::{ApiError, other_error, api_error};
+use super::error::{ApiError, api_error, other_error};
 use crate::transport::nats::connection::Connection;
 use crate::transport::nats::provision;
 use crate::transport::nats::stream_info::StreamInfo;
@@ -37,9 +37,9 @@ impl Connection {
                         error => Err(error),
                     }
                 }
-                _ => {
-                    Err(self.forbidden(begun, &format!("STREAM.MSG.GET.{name}")).unwrap_or_else(|| other_error(&error, name)))
-                }
+                _ => Err(self
+                    .forbidden(begun, &format!("STREAM.MSG.GET.{name}"))
+                    .unwrap_or_else(|| other_error(&error, name))),
             },
         }
     }
@@ -52,7 +52,10 @@ impl Connection {
     /// Works like [`bounds_of`](Self::bounds_of), with all that the broker reports.
     pub(super) async fn info_of(&self, stream: &str) -> Result<StreamInfo, TransportError> {
         for is_again in [false, true] {
-            match self.api_request::<StreamInfo>(&format!("STREAM.INFO.{stream}"), &serde_json::json!({}), stream).await? {
+            match self
+                .api_request::<StreamInfo>(&format!("STREAM.INFO.{stream}"), &serde_json::json!({}), stream)
+                .await?
+            {
                 Ok(info) => return Ok(info),
                 Err(error) => match api_error(&error, stream) {
                     TransportError::Missing(_) if self.settings.make && !is_again => self.recreate_missing().await?,

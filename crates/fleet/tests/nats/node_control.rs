@@ -1,6 +1,6 @@
 //! Nodes as separate processes that can be killed, and the naive fold that each of them is compared with.
 //!
-//! A node is this test program again: see `process`.
+//! A node is this test program again: see `node_process`.
 //!
 //! Invariants: a requested comparison is made, or the test fails.
 
@@ -103,7 +103,7 @@ impl Node {
         assert!(self.process.is_none());
         let _ = fs::remove_file(beside(&self.dir, "said"));
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["process::node", "--exact", "--ignored", "--nocapture", "--test-threads", "1"]);
+        command.args(["node_process::node", "--exact", "--ignored", "--nocapture", "--test-threads", "1"]);
         command.env("FETCHWISE_TEST_NODE", &self.dir).env("FETCHWISE_TEST_URLS", self.urls.join(","));
         command.env("FETCHWISE_TEST_COUNT", count.to_string()).env("FETCHWISE_TEST_RATE", rate.to_string());
         command.env("FETCHWISE_TEST_SEED", (self.number + 1).to_string());
@@ -238,7 +238,7 @@ impl Nodes {
             let tops: Vec<(&str, u64)> =
                 said.iter().flatten().map(|said| (said.status.node.as_str(), said.status.position)).collect();
             let knows = |said: &Said| {
-                let of = |node_id: &str| said.status.peers.iter().find(|peer| peer.node_id == node_id);
+                let of = |node_id: &str| said.status.peers.iter().find(|peer| peer.node == node_id);
                 said.is_done
                     && said.status.converged
                     && tops.iter().all(|(node_id, top)| {

@@ -1,4 +1,4 @@
-//! The rows of the fault suite in which a node itself fails or an operator steps in. See `suite`.
+//! The rows of the fault suite in which a node itself fails or an operator steps in. See `cluster_faults`.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,14 @@ use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::transport::{Table, Transport};
 use tokio::runtime::Runtime;
 
+use crate::cluster_faults::{exact_after, times, wait};
 use crate::common::{Luck, attempt};
-use crate::disk::{fill, free};
-use crate::newer::with_version;
-use crate::nodes::{Nodes, Oracle, QUIET, Told};
+use crate::full_disk::{fill, free};
+use crate::node_control::{Nodes, Oracle, QUIET, Told};
 use crate::proxy::Proxy;
-use crate::servers::Servers;
+use crate::servers::{self, Servers};
 use crate::small_disk::Small;
-use crate::suite::{exact_after, times, wait};
+use crate::version_skew::with_version;
 
 const MINUTE: i64 = 60_000;
 
@@ -35,6 +35,9 @@ fn operator(runtime: &Runtime, servers: &Servers) -> Nats {
 
 #[test]
 fn row_03_a_node_is_killed_inside_its_steps() {
+    if !servers::is_available() {
+        return;
+    }
     let mut order: Vec<&str> = failpoints::ALL.to_vec();
     let mut luck = Luck(3);
     let mut servers = Servers::start(3);
@@ -78,6 +81,9 @@ fn row_03_a_node_is_killed_inside_its_steps() {
 
 #[test]
 fn row_07_a_brokers_disk_loses_and_changes_what_it_had() {
+    if !servers::is_available() {
+        return;
+    }
     let mut luck = Luck(7);
     for round in 0..times(1, 6, 100) {
         exact_after(3, 8, |servers, nodes| {
@@ -105,6 +111,9 @@ fn row_07_a_brokers_disk_loses_and_changes_what_it_had() {
 
 #[test]
 fn row_11_a_nodes_disk_is_full() {
+    if !servers::is_available() {
+        return;
+    }
     for round in 0..times(1, 4, 20) {
         let mut servers = Servers::start(3);
         let mut nodes = Nodes::new(3, &servers.urls());
@@ -136,7 +145,7 @@ fn row_11_a_nodes_disk_is_full() {
         assert!(after.recorded + after.refused > before.recorded + before.refused, "the crawl goes on");
         free(&place);
         // It recovers without help.
-        let all_there = |said: &crate::nodes::Said| {
+        let all_there = |said: &crate::node_control::Said| {
             said.status.stopped.is_none() && said.status.position as usize >= after.recorded
         };
         nodes.wait_until(&[0], "what was recorded is on disk", all_there);
@@ -150,7 +159,7 @@ fn row_11_a_nodes_disk_is_full() {
             nodes.all[0].start(0, 100);
         }
         nodes.exact_for_late_comers_too(&servers.urls());
-        nodes.all.iter_mut().for_each(crate::nodes::Node::kill);
+        nodes.all.iter_mut().for_each(crate::node_control::Node::kill);
         drop(small);
         (0..3).for_each(|broker| servers.kill(broker));
     }
@@ -158,6 +167,9 @@ fn row_11_a_nodes_disk_is_full() {
 
 #[test]
 fn row_12_a_nodes_clock_jumps() {
+    if !servers::is_available() {
+        return;
+    }
     let jumps = [MINUTE, -MINUTE, 60 * MINUTE, -60 * MINUTE, 10 * 365 * 24 * 60 * MINUTE, 20 * MINUTE];
     for round in 0..times(1, 2, 10) {
         let mut servers = Servers::start(3);
@@ -171,8 +183,9 @@ fn row_12_a_nodes_clock_jumps() {
             nodes.all[0].tell(&Told::Clock(*ms));
             wait(1500);
             if ms.abs() > 10 * MINUTE {
-                let says =
-                    |said: &crate::nodes::Said| said.status.stopped.as_ref().is_some_and(|why| why.contains("clock"));
+                let says = |said: &crate::node_control::Said| {
+                    said.status.stopped.as_ref().is_some_and(|why| why.contains("clock"))
+                };
                 nodes.wait_until(&[0], "it says that its clock is wrong", says);
             }
             if (n + round) % 2 == 0 {
@@ -227,6 +240,9 @@ fn message(position: u64) -> Bytes {
 
 #[test]
 fn row_13_other_releases_are_in_the_pool() {
+    if !servers::is_available() {
+        return;
+    }
     let runtime = Runtime::new().unwrap();
     for round in 0..times(1, 4, 10) {
         let mut servers = Servers::start(3);
@@ -243,8 +259,8 @@ fn row_13_other_releases_are_in_the_pool() {
             let body = with_version(&message(n), VERSION.0 + 1, 0);
             runtime.block_on(nats.publish(stranger, &format!("{stranger}.1.{n}-{n}"), body)).unwrap();
         }
-        let named = |said: &crate::nodes::Said| {
-            let of = said.status.peers.iter().find(|peer| peer.node_id == stranger.to_string());
+        let named = |said: &crate::node_control::Said| {
+            let of = said.status.peers.iter().find(|peer| peer.node == stranger.to_string());
             said.status.counts.rejected >= 3
                 && of.is_some_and(|peer| peer.rejected.as_ref().is_some_and(|why| why.contains("newer release")))
         };
@@ -257,6 +273,9 @@ fn row_13_other_releases_are_in_the_pool() {
 
 #[test]
 fn row_15_a_domain_is_forgotten_while_nodes_are_cut_off() {
+    if !servers::is_available() {
+        return;
+    }
     let runtime = Runtime::new().unwrap();
     let domain = "shop.site0.example";
     for round in 0..times(1, 4, 100) {
@@ -306,6 +325,9 @@ fn forgotten_at(nodes: &mut Nodes, oracle: &impl Fn(&Nodes) -> Oracle) {
 
 #[test]
 fn row_16_a_liar_is_excluded_and_included_again() {
+    if !servers::is_available() {
+        return;
+    }
     let runtime = Runtime::new().unwrap();
     for round in 0..times(1, 4, 20) {
         let mut servers = Servers::start(3);
@@ -320,8 +342,8 @@ fn row_16_a_liar_is_excluded_and_included_again() {
         let liar = nodes.all[2].said().unwrap().status.node;
         let nats = operator(&runtime, &servers);
         runtime.block_on(nats.cells().put(Table::Excluded, &liar, Bytes::from_static(b"it lies"))).unwrap();
-        let is_out = |said: &crate::nodes::Said| {
-            said.status.node == liar || said.status.peers.iter().any(|peer| peer.node_id == liar && peer.excluded)
+        let is_out = |said: &crate::node_control::Said| {
+            said.status.node == liar || said.status.peers.iter().any(|peer| peer.node == liar && peer.excluded)
         };
         nodes.wait_until(&[0, 1], "the liar is excluded", is_out);
         nodes.wait_until(&[2], "the liar knows", |said| said.status.excluded && said.is_done);
@@ -336,8 +358,9 @@ fn row_16_a_liar_is_excluded_and_included_again() {
         nodes.wait_until(&[0, 1, late], "the liar is excluded", is_out);
         nodes.check_of(&[0, 1, late], &honest);
         runtime.block_on(nats.cells().delete(Table::Excluded, &liar, None)).unwrap();
-        let is_back =
-            |said: &crate::nodes::Said| !said.status.excluded && said.status.peers.iter().all(|peer| !peer.excluded);
+        let is_back = |said: &crate::node_control::Said| {
+            !said.status.excluded && said.status.peers.iter().all(|peer| !peer.excluded)
+        };
         nodes.wait_until(&[0, 1, 2, late], "the liar is back", is_back);
         nodes.exact_for_late_comers_too(&servers.urls());
         (0..3).for_each(|broker| servers.kill(broker));

@@ -12,7 +12,7 @@ use fetchwise_fleet::transport::{Delivery, Position, Table, Transport, Transport
 use futures_util::StreamExt;
 use tokio::time::{sleep, timeout};
 
-use crate::servers::Servers;
+use crate::servers::{self, Servers};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -91,6 +91,9 @@ async fn nothing_acknowledged_is_missed(mut servers: Servers, mut faults: impl F
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_broker_is_killed_in_turn() {
+    if !servers::is_available() {
+        return;
+    }
     nothing_acknowledged_is_missed(Servers::start(3), |servers, n| match n {
         10 | 30 | 50 => servers.kill((n / 20) as usize),
         20 | 40 => servers.revive((n / 20 - 1) as usize),
@@ -101,6 +104,9 @@ async fn each_broker_is_killed_in_turn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_brokers_are_killed_at_once() {
+    if !servers::is_available() {
+        return;
+    }
     nothing_acknowledged_is_missed(Servers::start(3), |servers, n| {
         if n == 20 || n == 40 {
             (0..3).for_each(|broker| servers.kill(broker));
@@ -112,6 +118,9 @@ async fn all_brokers_are_killed_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_brokers_are_stopped_for_a_while() {
+    if !servers::is_available() {
+        return;
+    }
     nothing_acknowledged_is_missed(Servers::start(3), |servers, n| {
         if n == 20 {
             (0..2).for_each(|broker| servers.stop(broker));
@@ -124,6 +133,9 @@ async fn two_brokers_are_stopped_for_a_while() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_alone_is_killed_and_comes_back() {
+    if !servers::is_available() {
+        return;
+    }
     nothing_acknowledged_is_missed(Servers::start(1), |servers, n| {
         if n == 20 || n == 40 {
             servers.kill(0);
@@ -135,6 +147,9 @@ async fn one_that_is_alone_is_killed_and_comes_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wiped_broker_is_another_stream_that_is_made_anew() {
+    if !servers::is_available() {
+        return;
+    }
     let mut servers = Servers::start(1);
     let nats = connect(&servers).await;
     let node_id = NodeId::random();

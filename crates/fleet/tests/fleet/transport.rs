@@ -1,19 +1,18 @@
 //! The default methods of a transport: over a stream that has lost messages, the last ones too, and with readers that
 //! hang.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::common::NOW;
 use bytes::Bytes;
-use common::NOW;
 use fetchwise::time::Clock;
 use fetchwise_fleet::NodeId;
 use fetchwise_fleet::transport::in_process::{InProcessBroker, InProcessNode};
-use fetchwise_fleet::transport::{Blobs, StreamBounds, Cells, Delivery, Position, Transport, TransportError, RetransmitRequest};
+use fetchwise_fleet::transport::{
+    Blobs, Cells, Delivery, Position, RetransmitRequest, StreamBounds, Transport, TransportError,
+};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};

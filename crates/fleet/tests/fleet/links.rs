@@ -1,15 +1,12 @@
 //! Link states apply at all nodes of an egress group: whole nodes over the in-process broker.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
-
-mod common;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::links::{Crawling, blocked, fails_here_and_waits_there, heard};
-use common::visits::until;
-use common::{NOW, options};
+use crate::common::links::{Crawling, blocked, fails_here_and_waits_there, heard};
+use crate::common::visits::until;
+use crate::common::{NOW, options};
 use fetchwise::fetch_result::Outcome;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::NodeId;
@@ -20,7 +17,7 @@ use fetchwise_fleet::transport::{Cells, Table};
 
 async fn node(dir: &Path, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>, egress: &str) -> Crawling {
     std::fs::create_dir_all(dir).unwrap();
-    let state = State::load(dir).unwrap().unwrap_or_else(|| State::new(NodeId::random()));
+    let state = NodeState::load(dir).unwrap().unwrap_or_else(|| NodeState::new(NodeId::random()));
     state.save(dir).unwrap();
     let mut options = options();
     options.egress_group = egress.to_owned();

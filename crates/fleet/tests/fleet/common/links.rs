@@ -9,7 +9,7 @@ use fetchwise::backoff::BackoffSettings;
 use fetchwise::fetch_result::{Block, Outcome};
 use fetchwise::journal::{self, Durability, Journal, JournalOptions};
 use fetchwise::time::{Clock, Timestamp};
-use fetchwise::visit::{VisitOutcome, Visit, WaitScope};
+use fetchwise::visit::{Visit, VisitOutcome, WaitScope};
 use fetchwise_fleet::transport::Transport;
 use fetchwise_fleet::{Fleet, Options};
 use url::Url;
@@ -80,7 +80,7 @@ pub(crate) async fn heard(reader: &Crawling, of: &Crawling) {
     of.journal.flush().await.unwrap();
     until("all is published and read", || {
         let (name, top) = (of.fleet.node_id().to_string(), of.journal.durable_seq());
-        reader.fleet.status().peers.iter().any(|peer| peer.node_id == name && peer.position >= top)
+        reader.fleet.status().peers.iter().any(|peer| peer.node == name && peer.position >= top)
     })
     .await;
 }

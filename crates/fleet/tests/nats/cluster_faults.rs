@@ -9,9 +9,9 @@ use fetchwise_fleet::transport::Transport;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 
 use crate::common::Luck;
-use crate::nodes::Nodes;
+use crate::node_control::Nodes;
 use crate::proxy::Proxy;
-use crate::servers::Servers;
+use crate::servers::{self, Servers};
 
 /// Returns the number of repetitions: at a desk, in CI, and in the full suite.
 pub fn times(desk: usize, ci: usize, full: usize) -> usize {
@@ -44,6 +44,9 @@ pub fn exact_after(n: usize, seconds: usize, faults: impl FnOnce(&mut Servers, &
 
 #[test]
 fn row_01_nothing_happens() {
+    if !servers::is_available() {
+        return;
+    }
     for n in if times(0, 1, 1) == 0 { vec![3] } else { vec![1, 3, 8] } {
         for _ in 0..times(1, 1, 10) {
             exact_after(n, 4, |_, _| {});
@@ -53,6 +56,9 @@ fn row_01_nothing_happens() {
 
 #[test]
 fn row_02_nodes_are_killed() {
+    if !servers::is_available() {
+        return;
+    }
     let kills = times(4, 40, 500);
     let (mut luck, mut left) = (Luck(2), kills);
     while left > 0 {
@@ -72,6 +78,9 @@ fn row_02_nodes_are_killed() {
 
 #[test]
 fn row_04_brokers_are_killed() {
+    if !servers::is_available() {
+        return;
+    }
     for round in 0..times(1, 3, 50) {
         exact_after(3, 12, |servers, _| {
             for broker in 0..3 {
@@ -93,6 +102,9 @@ fn row_04_brokers_are_killed() {
 
 #[test]
 fn row_05_brokers_and_nodes_are_stopped() {
+    if !servers::is_available() {
+        return;
+    }
     for round in 0..times(1, 4, 33) {
         exact_after(3, 10, |servers, nodes| {
             wait(500);
@@ -115,6 +127,9 @@ fn row_05_brokers_and_nodes_are_stopped() {
 
 #[test]
 fn row_06_stores_are_wiped() {
+    if !servers::is_available() {
+        return;
+    }
     for round in 0..times(1, 3, 30) {
         exact_after(3, 8, |servers, nodes| {
             wait(3000);
@@ -135,6 +150,9 @@ fn row_06_stores_are_wiped() {
 
 #[test]
 fn row_09_the_stream_ages_out_under_a_reader_that_stands() {
+    if !servers::is_available() {
+        return;
+    }
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for _ in 0..times(1, 4, 20) {
         exact_after(3, 6, |servers, nodes| {
@@ -155,6 +173,9 @@ fn row_09_the_stream_ages_out_under_a_reader_that_stands() {
 
 #[test]
 fn row_10_nodes_are_cut_off() {
+    if !servers::is_available() {
+        return;
+    }
     for round in 0..times(1, 4, 30) {
         let mut servers = Servers::start(3);
         let proxies: Vec<Proxy> = (0..3).map(|_| Proxy::start(servers.ports())).collect();
@@ -180,6 +201,9 @@ fn row_10_nodes_are_cut_off() {
 
 #[test]
 fn row_14_a_backup_is_restored_and_a_copy_is_turned_away() {
+    if !servers::is_available() {
+        return;
+    }
     for _ in 0..times(1, 2, 10) {
         let (servers, mut nodes) = exact_after(3, 3, |_, _| {});
         // A copy of a running node's directory, at another place.

@@ -4,7 +4,9 @@ use bytes::Bytes;
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::transport::nats::Nats;
-use fetchwise_fleet::transport::{Blobs, StreamBounds, Cells, Delivery, Position, Transport, TransportError, RetransmitRequest};
+use fetchwise_fleet::transport::{
+    Blobs, Cells, Delivery, Position, RetransmitRequest, StreamBounds, Transport, TransportError,
+};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 

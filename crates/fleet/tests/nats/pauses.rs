@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fetchwise::time::{Clock, Timestamp};
-use fetchwise::visit::{VisitOutcome, Fetch};
+use fetchwise::visit::{Fetch, VisitOutcome};
 use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 
+use crate::cluster_faults::times;
 use crate::common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, until, visit};
-use crate::servers::Servers;
-use crate::suite::times;
+use crate::servers::{self, Servers};
 
 async fn node(servers: &Servers, clock: &Arc<Clock>, egress: &str) -> Sharer {
     let nats = Nats::connect(NatsSettings::new(servers.urls(), "test")).await.unwrap();
@@ -140,12 +140,18 @@ async fn all_tried_out(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_eight_nodes_one_tries_a_host_out() {
+    if !servers::is_available() {
+        return;
+    }
     one_trial_each(Servers::start(3), 200, &[]).await;
 }
 
 /// A majority of the brokers is left.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_17_a_broker_that_is_killed_when_pauses_end_makes_no_second_trial() {
+    if !servers::is_available() {
+        return;
+    }
     for round in 0..times(1, 6, 60) {
         one_trial_each(Servers::start(3), times(40, 200, 200), &[round % 3]).await;
     }
@@ -154,6 +160,9 @@ async fn row_17_a_broker_that_is_killed_when_pauses_end_makes_no_second_trial() 
 /// Part of row 12.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_12_a_clock_that_is_wrong_makes_no_pause_longer() {
+    if !servers::is_available() {
+        return;
+    }
     let servers = Servers::start(3);
     let hour = Duration::from_secs(3600);
     let right = Arc::new(Clock::fixed(Timestamp::now()));
@@ -179,6 +188,9 @@ async fn row_12_a_clock_that_is_wrong_makes_no_pause_longer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn blocks_of_three_nodes_pause_a_host_at_all() {
+    if !servers::is_available() {
+        return;
+    }
     let servers = Servers::start(1);
     let clock = Arc::new(Clock::fixed(Timestamp::now()));
     let (a, b) = (node(&servers, &clock, "").await, node(&servers, &clock, "").await);
@@ -203,6 +215,9 @@ async fn blocks_of_three_nodes_pause_a_host_at_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_broker_each_side_tries_a_host_out_once_and_tells_later() {
+    if !servers::is_available() {
+        return;
+    }
     let mut servers = Servers::start(1);
     let clock = Arc::new(Clock::fixed(Timestamp::now()));
     let (a, b) = (node(&servers, &clock, "").await, node(&servers, &clock, "").await);

@@ -15,7 +15,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa};
 use serde_json::{Value, json};
 
 use crate::conformance::conforms;
-use crate::servers::Servers;
+use crate::servers::{self, Servers};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -90,6 +90,9 @@ async fn kept_out(settings: NatsSettings) -> TransportError {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_is_spoken_with_those_whom_the_roots_vouch_for_and_with_nobody_else() {
+    if !servers::is_available() {
+        return;
+    }
     let (papers, ours, others) = (Papers::new(), authority("ours"), authority("others"));
     let (roots, other_roots) = (papers.roots("ours.pem", &ours), papers.roots("others.pem", &others));
     let broker = papers.certificate("broker", &["127.0.0.1"], &ours);
@@ -120,11 +123,15 @@ async fn tls_is_spoken_with_those_whom_the_roots_vouch_for_and_with_nobody_else(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn brokers_that_verify_nodes_let_in_who_shows_a_certificate() {
+    if !servers::is_available() {
+        return;
+    }
     let (papers, ours, others) = (Papers::new(), authority("ours"), authority("others"));
     let roots = papers.roots("ours.pem", &ours);
     let broker = papers.certificate("broker", &["127.0.0.1"], &ours);
     let servers = Servers::start_with(3, &tls(&broker, &roots, true));
-    let with = |certificate| NatsSettings { tls_ca_file: Some(roots.clone()), certificate, ..settings(&servers, "tls://") };
+    let with =
+        |certificate| NatsSettings { tls_ca_file: Some(roots.clone()), certificate, ..settings(&servers, "tls://") };
     let nats = Nats::connect(with(Some(papers.certificate("node", &["node"], &ours)))).await.unwrap();
     nats.ready(SOON).await.unwrap();
     let (node_id, body) = (NodeId::random(), Bytes::from_static(b"facts"));
@@ -154,6 +161,9 @@ async fn refused(settings: NatsSettings) -> TransportError {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_nkey_lets_in_who_has_its_seed() {
+    if !servers::is_available() {
+        return;
+    }
     let (papers, node) = (Papers::new(), KeyPair::new_user());
     let users = format!("authorization {{ users: [ {{ nkey: {:?} }} ] }}", node.public_key());
     let servers = Servers::start_with(1, &users);
@@ -214,6 +224,9 @@ fn creds(path: &Path, token: &str, user: &KeyPair) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_creds_file_lets_in_whom_its_account_vouches_for() {
+    if !servers::is_available() {
+        return;
+    }
     let papers = Papers::new();
     let (operator, crawl, system) = (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account());
     // An account signed by itself, and one with JetStream limits.

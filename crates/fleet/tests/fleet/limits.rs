@@ -1,13 +1,10 @@
 //! Rate limits and long absences: whole nodes over the in-process broker.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
-
-mod common;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Luck, NOW, Node, assert_same, attempt, naive, options, settle};
+use crate::common::{Luck, NOW, Node, assert_same, attempt, naive, options, settle};
 use fetchwise::attempt::Attempt;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::time::{Clock, Timestamp};
@@ -46,7 +43,7 @@ fn expect_all(nodes: &[Node], clock: &Arc<Clock>) {
 /// Returns what `of` knows of `node`.
 fn peer(of: &Node, node: &Node) -> Option<PeerStatus> {
     let name = node.name().to_string();
-    of.up().fleet.status().peers.into_iter().find(|peer| peer.node_id == name)
+    of.up().fleet.status().peers.into_iter().find(|peer| peer.node == name)
 }
 
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -207,7 +204,7 @@ async fn the_share_of_who_has_left_for_good_goes_when_nothing_is_left_of_it() {
     settle(&nodes, WITHIN).await;
     let (gone, operator) = (nodes[0].name(), broker.node(fetchwise_fleet::NodeId::random()));
     let names = async || operator.list().await.unwrap().into_iter().map(|info| info.name).collect::<Vec<_>>();
-    until("it has a share", || nodes[0].up().fleet.status().share > 0).await;
+    until("it has a share", || nodes[0].up().fleet.status().snapshot_position > 0).await;
     let weight = |node: &Node| {
         let selector = &node.up().selector;
         selector.weights(("global", ""), ContentKind::Page, "direct_access", clock.now()).total
@@ -237,5 +234,6 @@ async fn the_share_of_who_has_left_for_good_goes_when_nothing_is_left_of_it() {
     // It is back: its messages are read, and it has a snapshot again.
     nodes[0].start(often).await.unwrap();
     record(&nodes[0], &mut luck, 5, 20);
-    until("it is open", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed && peer.missing_records == 0)).await;
+    until("it is open", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed && peer.missing_records == 0))
+        .await;
 }

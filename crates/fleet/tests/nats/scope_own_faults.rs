@@ -5,10 +5,10 @@
 
 use std::path::PathBuf;
 
+use crate::cluster_faults::{times, wait};
 use crate::common::Luck;
-use crate::nodes::{Divided, Node, Nodes, Oracle, Taken};
-use crate::servers::Servers;
-use crate::suite::{times, wait};
+use crate::node_control::{Divided, Node, Nodes, Oracle, Taken};
+use crate::servers::{self, Servers};
 
 const RATE: usize = 50;
 
@@ -53,6 +53,9 @@ fn one_goes(nodes: &mut Nodes, oracle: &mut Oracle, gone: usize) {
 
 #[test]
 fn row_02_nodes_of_scope_own_are_killed() {
+    if !servers::is_available() {
+        return;
+    }
     let (mut luck, mut left) = (Luck(20), times(3, 10, 200));
     while left > 0 {
         let kills = left.min(10);

@@ -1,16 +1,13 @@
 //! Pauses and trials over the in-process broker, with late and lost responses.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
-
-mod common;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::NOW;
-use common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, until, visit};
+use crate::common::NOW;
+use crate::common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, until, visit};
 use fetchwise::Selector;
 use fetchwise::time::Clock;
-use fetchwise::visit::{VisitOutcome, Fetch};
+use fetchwise::visit::{Fetch, VisitOutcome};
 use fetchwise_fleet::NodeId;
 use fetchwise_fleet::transport::in_process::{Faults, InProcessBroker};
 

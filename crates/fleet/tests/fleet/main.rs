@@ -1,0 +1,14 @@
+//! Whole nodes over the in-process broker, and the parts of a fleet that need no broker.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod common;
+mod exchange;
+mod hostile;
+mod limits;
+mod links;
+mod measurements;
+mod pauses;
+mod scope_own;
+mod site_handover;
+mod snapshot_validation;
+mod transport;
