@@ -115,7 +115,7 @@ impl Crawler {
     }
 
     async fn robots(&self, url: &Url) -> Rules {
-        let there = url.join("/robots.txt").expect("a path of its own");
+        let there = url.join("/robots.txt").expect("a valid path");
         let text = match self.ask("direct_access", &there, self.limits.deadline).await {
             Ok(response) if response.status == 200 => response.body.head().to_vec(),
             _ => Vec::new(),

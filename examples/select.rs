@@ -5,7 +5,7 @@
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::registry::FetcherSpec;
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use url::Url;
 

@@ -7,7 +7,11 @@
 //! `examples/visit.rs` shows the same loop with a real client.
 //!
 //! ```
-//! use fetchwise::{Selector, answer::{Answer, Outcome}, fetchwise::detect::Detector, fetchwise::registry::FetcherSpec, visit::Step};
+//! use fetchwise::detect::Detector;
+//! use fetchwise::fetch_result::{FetchResult, Outcome};
+//! use fetchwise::registry::FetcherSpec;
+//! use fetchwise::visit::Step;
+//! use fetchwise::Selector;
 //! # fn get(_: &url::Url, _: &str) -> std::io::Result<(u16, Vec<(String, String)>, Vec<u8>)> {
 //! #     Ok((200, Vec::new(), format!("<p>{}", "The ferry leaves at noon. ".repeat(20)).into_bytes()))
 //! # }
@@ -26,11 +30,11 @@
 //! let end = loop {
 //!     match visit.next() {
 //!         Step::Fetch(fetch) => {
-//!             let answer = match get(visit.url(), fetch.fetcher()) {
+//!             let result = match get(visit.url(), fetch.fetcher()) {
 //!                 Ok((status, headers, body)) => detector.judge(status, headers, &body),
-//!                 Err(error) => Answer::from(Outcome::from(error)),
+//!                 Err(error) => FetchResult::from(Outcome::from(error)),
 //!             };
-//!             visit.report(fetch, answer);
+//!             visit.report(fetch, result);
 //!         }
 //!         Step::Wait(wait) => wait.block(std::time::Duration::from_secs(1)),
 //!         Step::End(end) => break end,
@@ -44,12 +48,15 @@
 //! # A decision only
 //!
 //! ```
-//! use fetchwise::{Selector, fetchwise::attempt::Attempt, selector::SelectContext, fetchwise::time::Timestamp};
+//! use fetchwise::attempt::Attempt;
+//! use fetchwise::selector::SelectContext;
+//! use fetchwise::time::Timestamp;
+//! use fetchwise::Selector;
 //!
 //! let selector = Selector::builder().build()?;
 //! let url = url::Url::parse("https://example.org/report.pdf").unwrap();
-//! let take = selector.select(&url, &SelectContext::first_attempt(Timestamp::now()))?.selected().unwrap();
-//! assert_eq!(selector.fetcher_name(take.fetcher), "direct_access");
+//! let selection = selector.select(&url, &SelectContext::first_attempt(Timestamp::now()))?.selected().unwrap();
+//! assert_eq!(selector.fetcher_name(selection.fetcher), "direct_access");
 //! let attempt = Attempt::new(&url, "direct_access", Timestamp::now())?;
 //! selector.record(attempt.delivered(), Timestamp::now()).unwrap();
 //! # Ok::<(), fetchwise::Error>(())

@@ -4,7 +4,7 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::fetch_result::Outcome;
 use fetchwise::heuristic::Heuristic;
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use fetchwise::visit::Step;
 use url::Url;
@@ -35,8 +35,10 @@ fn select_allocates_nothing() {
     ]
     .map(|text| Url::parse(text).unwrap())
     .to_vec();
-    let situations =
-        [SelectContext::first_attempt(now), SelectContext { attempts: 1, hint: Some(Hint::Blocked), ..SelectContext::first_attempt(now) }];
+    let situations = [
+        SelectContext::first_attempt(now),
+        SelectContext { attempts: 1, hint: Some(Hint::Blocked), ..SelectContext::first_attempt(now) },
+    ];
     // The first read of the map from a thread prepares that thread.
     let _ = selector.select(&urls[0], &situations[0]);
     for url in &urls {

@@ -13,7 +13,7 @@ use super::wait::pause;
 use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, robots};
 use crate::router::Mode;
 use crate::selector::Selector;
-use crate::visit::{End, VisitOutcome, Fetch, Step, Visit, Wait, WaitScope, WaitReason};
+use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitReason, WaitScope};
 use fetchwise_fetchers::fetch::{FetchError, Limits, Request, Response};
 use fetchwise_fetchers::store::Delivered;
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -50,7 +50,8 @@ pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
 
 /// Starts the visit for `link`.
 fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<PipelineVisit<'w>, Box<Report>> {
-    let invalid = |error: crate::Error| Box::new(Report::without_request(ErrorKind::InvalidUrl.name(), error.to_string()));
+    let invalid =
+        |error: crate::Error| Box::new(Report::without_request(ErrorKind::InvalidUrl.name(), error.to_string()));
     let mut visit = pipeline.selector.visit(url).map_err(invalid)?.without(pipeline.unavailable);
     if let Some(id) = &link.id {
         visit = visit.link_id(id);

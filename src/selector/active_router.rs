@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use url::Url;
 
-use super::{Selector, SelectContext};
+use super::{SelectContext, Selector};
 use crate::router::{Fallback, Mode, RouteError, Routed, Router, RouterError};
 use crate::trace;
 
@@ -97,7 +97,8 @@ impl Selector {
         router.check(self.candidates().map(|(_, spec)| &*spec.name))?;
         let router = Arc::new(router);
         trace::router(&router);
-        self.active_router.change(|state| RouterState { router: Arc::clone(&router), fallback: state.fallback.clone() });
+        self.active_router
+            .change(|state| RouterState { router: Arc::clone(&router), fallback: state.fallback.clone() });
         Ok(())
     }
 
@@ -129,10 +130,8 @@ impl Selector {
     pub fn fall_back(&self, fallback: Fallback) {
         trace::fell_back(&fallback);
         let fallback = Arc::new(fallback);
-        self.active_router.change(|state| RouterState {
-            router: Arc::clone(&state.router),
-            fallback: Some(Arc::clone(&fallback)),
-        });
+        self.active_router
+            .change(|state| RouterState { router: Arc::clone(&state.router), fallback: Some(Arc::clone(&fallback)) });
     }
 
     /// Puts learning back into service.
@@ -144,7 +143,12 @@ impl Selector {
     ///
     /// # Errors
     /// As [`Router::decide`].
-    pub fn route(&self, url: &Url, situation: &SelectContext<'_>, learning: Option<bool>) -> Result<Routed, RouteError> {
+    pub fn route(
+        &self,
+        url: &Url,
+        situation: &SelectContext<'_>,
+        learning: Option<bool>,
+    ) -> Result<Routed, RouteError> {
         let routed = self.route_uncounted(url, situation, learning)?;
         self.recorder.count_decision(&routed.decision);
         Ok(routed)
@@ -161,7 +165,7 @@ impl Selector {
         state.router.decide_as(self, url, situation, learning, state.has_fallen_back())
     }
 
-    /// Returns whether learning serves every link that sets no mode of its own. One atomic read.
+    /// Returns whether learning serves every link that sets no mode. One atomic read.
     pub(crate) fn is_only_learning(&self) -> bool {
         self.active_router.is_plain.load(Ordering::Acquire)
     }
@@ -219,9 +223,16 @@ mod tests {
         let selector = Selector::builder().router(router).build().unwrap();
         selector.fall_back(fallback());
         assert_eq!(source(&selector, "http://a.org/"), (Mode::Legacy, "hard_coded"));
-        assert_eq!(source(&selector, "http://other.org/").0, Mode::Learning, "learning still serves domains without a route");
+        assert_eq!(
+            source(&selector, "http://other.org/").0,
+            Mode::Learning,
+            "learning still serves domains without a route"
+        );
         let routed = |text: &str| {
-            selector.route(&Url::parse(text).unwrap(), &SelectContext::first_attempt(Timestamp::now()), None).unwrap().shadow
+            selector
+                .route(&Url::parse(text).unwrap(), &SelectContext::first_attempt(Timestamp::now()), None)
+                .unwrap()
+                .shadow
         };
         assert!(routed("http://a.org/").is_some(), "the choice of learning is still recorded");
         selector.set_mode(Mode::Split).unwrap();
@@ -248,11 +259,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..2000 {
                         let (arm, source) = source(&selector, "http://a.org/");
-                        assert_eq!(
-                            arm == Mode::Legacy,
-                            source == "hard_coded",
-                            "arm and source must match"
-                        );
+                        assert_eq!(arm == Mode::Legacy, source == "hard_coded", "arm and source must match");
                     }
                 });
             }

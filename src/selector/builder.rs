@@ -8,7 +8,7 @@ use super::{Selector, Sink, VisitSettings};
 use crate::backoff::BackoffSettings;
 use crate::error::Error;
 use crate::evidence::Evidence;
-use crate::evidence::decay::{Decay, DEFAULT_HALF_LIFE_DAYS};
+use crate::evidence::decay::{DEFAULT_HALF_LIFE_DAYS, Decay};
 use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{self, Policy};
 use crate::router::Router;

@@ -4,11 +4,11 @@
 
 use url::Url;
 
-use super::{Selector, SelectContext};
+use super::{SelectContext, Selector};
 use crate::backoff::LinkState;
 use crate::explain::{self, CandidateView, Counterfactual, Explanation, Steps};
 use crate::score::Settings;
-use crate::score::estimate::{HeuristicSources, Candidates, NoTrace, Walk};
+use crate::score::estimate::{Candidates, HeuristicSources, NoTrace, Walk};
 use fetchwise_types::decision::Decision;
 use fetchwise_types::heuristic::url::{UrlError, UrlFeatures, identity};
 

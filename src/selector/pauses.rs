@@ -7,7 +7,7 @@ use crate::backoff::LinkState;
 use crate::evidence::{Breaker, Key};
 use crate::metrics::recorder::PauseCause;
 use crate::pause_coordination::PauseCoordinator;
-use crate::state::host_pauses::{PauseStore, TrialRole, PauseReason};
+use crate::state::host_pauses::{PauseReason, PauseStore, TrialRole};
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
@@ -64,13 +64,22 @@ impl Selector {
         }
         // No link of a crawler starts with NUL.
         let link = format!("\0{link:016x}");
-        self.state.hosts.record_failure(self, domain, &link, TrialRole::Ordinary, PauseReason::Blocked, &self.backoff, now, |until| {
-            self.recorder().count_host_pause(PauseCause::Blocked);
-            if let Some(sink) = self.sink() {
-                sink.host_pause(domain, Some(until), now);
-            }
-            self.notify_paused(domain, until, now);
-        })
+        self.state.hosts.record_failure(
+            self,
+            domain,
+            &link,
+            TrialRole::Ordinary,
+            PauseReason::Blocked,
+            &self.backoff,
+            now,
+            |until| {
+                self.recorder().count_host_pause(PauseCause::Blocked);
+                if let Some(sink) = self.sink() {
+                    sink.host_pause(domain, Some(until), now);
+                }
+                self.notify_paused(domain, until, now);
+            },
+        )
     }
 
     /// Sets the state that other nodes report for a link, by the xxh3-64 of its name; `None` removes it. Visits respect

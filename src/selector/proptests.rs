@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::pauses::BreakerTrial;
-use super::{Selector, SelectContext};
+use super::{SelectContext, Selector};
 use crate::backoff::{BackoffSettings, FetchEnd, LinkState, MAX_RISK_LEVEL, retry_after};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::attempt::error_kind::ErrorKind;

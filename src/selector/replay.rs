@@ -8,7 +8,11 @@ use fetchwise_types::time::Timestamp;
 impl Selector {
     /// Learns from an attempt in place, without the evidence that domains share; the policy does not see it. Returns
     /// what it says about the signals of its host, for [`hear`](Self::hear).
-    pub(crate) fn learn(&self, shared: &Evidence, attempt: &impl crate::evidence::Observation) -> Option<SignalObservation> {
+    pub(crate) fn learn(
+        &self,
+        shared: &Evidence,
+        attempt: &impl crate::evidence::Observation,
+    ) -> Option<SignalObservation> {
         self.evidence.observe_apart(shared, attempt, &self.registry)
     }
 

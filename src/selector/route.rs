@@ -6,9 +6,9 @@
 
 use url::Url;
 
-use super::{Selector, SelectContext};
+use super::{SelectContext, Selector};
 use crate::router::{Mode, RouteError, Routed, Router};
-use fetchwise_types::decision::{Decision, Rule, Source, Selection};
+use fetchwise_types::decision::{Decision, Rule, Selection, Source};
 use fetchwise_types::heuristic::url::UrlFeatures;
 use fetchwise_types::registry::FetcherId;
 
@@ -53,7 +53,8 @@ impl Router {
         }
         let fetcher = self.route(selector, domain)?;
         // Confidence and sample size are the evidence's view of the routed fetcher, whichever arm decided.
-        let Some(asked) = selector.select_uncounted(url, &SelectContext { wanted: Some(fetcher), ..*situation })?.selected()
+        let Some(asked) =
+            selector.select_uncounted(url, &SelectContext { wanted: Some(fetcher), ..*situation })?.selected()
         else {
             return Ok(Routed { decision: learned, arm: Mode::Legacy, shadow: None });
         };

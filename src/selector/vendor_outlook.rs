@@ -7,8 +7,8 @@ use std::fmt;
 
 use url::Url;
 
-use super::{Selector, SelectContext};
-use crate::evidence::{SignalSide, HostSignals, day_of};
+use super::{SelectContext, Selector};
+use crate::evidence::{HostSignals, SignalSide, day_of};
 use crate::explain::{HostSignalFetcher, HostSignalView};
 use crate::score::estimate::Local;
 use fetchwise_types::heuristic::url::{UrlError, UrlFeatures};
@@ -44,7 +44,9 @@ impl Selector {
     /// Returns the reason why no request is made for this URL.
     pub(crate) fn no_viable_fetcher(&self, url: &Url, now: Timestamp) -> NoViableFetcher {
         let try_rate = self.settings.impassable_try_rate;
-        let Ok(explanation) = self.explain(url, &SelectContext::first_attempt(now)) else { return NoViableFetcher::default() };
+        let Ok(explanation) = self.explain(url, &SelectContext::first_attempt(now)) else {
+            return NoViableFetcher::default();
+        };
         let best = explanation.candidates.iter().filter(|c| !c.excluded).max_by(|a, b| a.success.total_cmp(&b.success));
         let best = best.map_or_else(Default::default, |c| (c.fetcher.clone(), c.success));
         let view = explanation.shown.into_iter().find(|view| view.is_vendor);
@@ -62,7 +64,9 @@ impl Selector {
         let (signals, today, down) = (self.evidence.signals(), day_of(now), self.evidence.decay().down(now));
         let known = if self.settings.host_signal_weight > 0.0 { local.shown_signals(today) } else { [None; 2] };
         let mut views = Vec::new();
-        for (side, (id, day)) in SignalSide::BOTH.into_iter().zip(known).filter_map(|(side, known)| Some((side, known?))) {
+        for (side, (id, day)) in
+            SignalSide::BOTH.into_iter().zip(known).filter_map(|(side, known)| Some((side, known?)))
+        {
             let (Some(tag), Some(row)) = (signals.name_of(id), signals.row(id)) else { continue };
             let of = |(fetcher, name): (FetcherId, &str)| {
                 let cell = row.cell(fetcher, self.evidence.kind(&features))?.read(down);

@@ -128,7 +128,7 @@ impl HostPauses {
 
     /// Records that a link of the host ended without content, for the reason `why`. Returns the end of the host's pause
     /// if this set one. `on_change` runs before another thread can change the host.
-#[allow(clippy::too_many_arguments, reason = "each is a plain property of one event")]
+    #[allow(clippy::too_many_arguments, reason = "each is a plain property of one event")]
     pub(crate) fn record_failure(
         &self,
         pauses: &impl PauseStore,
@@ -245,7 +245,9 @@ impl HostPauses {
     /// more comparison each.
     fn drop_idle(&self, pauses: &impl PauseStore, settings: &BackoffSettings, now: Timestamp) {
         if self.at_risk.len() > HOSTS_BEFORE_SCAN {
-            let recent = |host: &HostRecord| host.blocks.back().is_some_and(|(_, at)| now.since(*at) <= settings.host_block_window);
+            let recent = |host: &HostRecord| {
+                host.blocks.back().is_some_and(|(_, at)| now.since(*at) <= settings.host_block_window)
+            };
             let paused = |domain: &str| pauses.until(domain).is_some_and(|until| until > now);
             self.at_risk.retain(|domain, host| host.level > 0 || recent(host) || paused(domain));
         }
@@ -295,7 +297,14 @@ mod tests {
         NOW.saturating_add(Duration::from_secs(seconds))
     }
 
-    fn fail(hosts: &HostPauses, pauses: &InMemoryPauses, link: &str, role: TrialRole, why: PauseReason, now: Timestamp) -> Option<u64> {
+    fn fail(
+        hosts: &HostPauses,
+        pauses: &InMemoryPauses,
+        link: &str,
+        role: TrialRole,
+        why: PauseReason,
+        now: Timestamp,
+    ) -> Option<u64> {
         let until = hosts.record_failure(pauses, "e.org", link, role, why, &BackoffSettings::default(), now, |_| {});
         until.map(|until| until.since(now).as_secs())
     }
@@ -328,7 +337,8 @@ mod tests {
     fn blocks_far_apart_do_not_add_up() {
         let (hosts, pauses) = (HostPauses::default(), InMemoryPauses::default());
         for n in 0..20u64 {
-            let paused = fail(&hosts, &pauses, &n.to_string(), TrialRole::Ordinary, PauseReason::Blocked, after(n * 601));
+            let paused =
+                fail(&hosts, &pauses, &n.to_string(), TrialRole::Ordinary, PauseReason::Blocked, after(n * 601));
             assert_eq!(paused, None);
         }
     }

@@ -68,7 +68,9 @@ impl RepeatedPages {
             links
         };
         let differs = responses.iter().any(|other| {
-            other.fetcher != sighting.fetcher && is_different(other.simhash, sighting.simhash) && same.contains(&other.link)
+            other.fetcher != sighting.fetcher
+                && is_different(other.simhash, sighting.simhash)
+                && same.contains(&other.link)
         });
         (same.len() >= MIN_LINKS).then_some(RepeatedPage { links: same.len(), differs })
     }
@@ -142,7 +144,10 @@ mod tests {
                 pages.record("a.example", sighting(link, 0, Some(BLOCK_PAGE)));
             }
             pages.record("a.example", sighting(2, 1, other));
-            assert_eq!(pages.record("a.example", sighting(4, 0, Some(BLOCK_PAGE))), Some(RepeatedPage { links: 4, differs: true }));
+            assert_eq!(
+                pages.record("a.example", sighting(4, 0, Some(BLOCK_PAGE))),
+                Some(RepeatedPage { links: 4, differs: true })
+            );
         }
     }
 
@@ -153,7 +158,10 @@ mod tests {
             pages.record("a.example", sighting(link, 0, Some(BLOCK_PAGE)));
             pages.record("a.example", sighting(link, 1, Some(BLOCK_PAGE)));
         }
-        assert_eq!(pages.record("a.example", sighting(6, 0, Some(BLOCK_PAGE))), Some(RepeatedPage { links: 6, differs: false }));
+        assert_eq!(
+            pages.record("a.example", sighting(6, 0, Some(BLOCK_PAGE))),
+            Some(RepeatedPage { links: 6, differs: false })
+        );
         // Much text for an address that never got the stub proves nothing.
         pages.record("a.example", sighting(99, 1, None));
         assert!(pages.record("a.example", sighting(7, 0, Some(BLOCK_PAGE))).is_some_and(|again| !again.differs));

@@ -175,8 +175,11 @@ mod tests {
     fn a_leader_that_never_ends_is_given_up() {
         let flights = SingleFlight::default();
         let FlightRole::Leader(lost) = flights.join("e.org", NOW, LATER) else { panic!("the first one leads") };
-        let FlightRole::Follower(follower) = flights.join("e.org", NOW, LATER) else { panic!("the second one follows") };
-        let FlightRole::Leader(next) = flights.join("e.org", LATER, LATER.saturating_add(Duration::from_secs(1))) else {
+        let FlightRole::Follower(follower) = flights.join("e.org", NOW, LATER) else {
+            panic!("the second one follows")
+        };
+        let FlightRole::Leader(next) = flights.join("e.org", LATER, LATER.saturating_add(Duration::from_secs(1)))
+        else {
             panic!("the leader is overdue")
         };
         assert_eq!(follower.verdict(), Some(false));

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::step::{End, VisitOutcome, FetcherTrial, FetchClaims, HostTrial, Step, Wait, WaitScope, WaitReason};
+use super::step::{End, FetchClaims, FetcherTrial, HostTrial, Step, VisitOutcome, Wait, WaitReason, WaitScope};
 use super::{NextStep, Visit};
 use crate::backoff::LinkState;
 use crate::pause_coordination::TrialPermission;
 use crate::router::{Mode, Routed};
 use crate::selector::pauses::BreakerTrial;
-use crate::selector::{HostRisk, Selector, SelectContext};
+use crate::selector::{HostRisk, SelectContext, Selector};
 use crate::state::single_flight::FlightRole;
 use fetchwise_types::attempt::{Arm, ErrorType};
-use fetchwise_types::decision::{Decision, Rule, Source, Selection};
+use fetchwise_types::decision::{Decision, Rule, Selection, Source};
 use fetchwise_types::time::Timestamp;
 
 /// Maximum time for which a trial that neither ends nor is dropped holds off others.
@@ -140,7 +140,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             // A pause that began during this visit ends it with the failure that it has.
             Decision::Paused { .. } if !first => Err(self.no_fetcher_left()),
             Decision::Paused { until, host: true } => Err(self.on_paused_host(until, now)),
-            Decision::Paused { until, .. } => Err(NoSelection::Ended(VisitOutcome::Paused { until, whom: WaitScope::Link })),
+            Decision::Paused { until, .. } => {
+                Err(NoSelection::Ended(VisitOutcome::Paused { until, whom: WaitScope::Link }))
+            }
             Decision::NoViableFetcher if first && self.last.error.is_none() => Err(NoSelection::NoViableFetcher),
             Decision::GiveUp | Decision::NoViableFetcher => Err(self.no_fetcher_left()),
         }
@@ -148,7 +150,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     fn select(&self, situation: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {
         // The URL was checked when the visit began.
-        self.selector.select_with_host_risk(self.url.borrow(), situation).map_err(|_| NoSelection::Ended(VisitOutcome::NoFetcher))
+        self.selector
+            .select_with_host_risk(self.url.borrow(), situation)
+            .map_err(|_| NoSelection::Ended(VisitOutcome::NoFetcher))
     }
 
     fn route(&mut self, situation: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {

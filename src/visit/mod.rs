@@ -49,7 +49,7 @@ use crate::state::single_flight::Follower;
 use crate::trace::Span;
 use fetchwise_types::attempt::bounds::link_name;
 use fetchwise_types::attempt::{Arm, ErrorType, Hint};
-use fetchwise_types::decision::{Rule, Source, Selection};
+use fetchwise_types::decision::{Rule, Selection, Source};
 use fetchwise_types::fetch_result::ShortPage;
 use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::heuristic::url::{domain_of, fetchable, identity};
@@ -67,7 +67,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use step::{End, VisitOutcome, Fetch, Step, Wait, WaitScope, WaitReason};
+pub use step::{End, Fetch, Step, VisitOutcome, Wait, WaitReason, WaitScope};
 use step::{FetchClaims, HostTrial};
 
 impl Selector {
@@ -336,7 +336,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     ///
     /// Report a fetch, or drop it, before you ask for the next step. A fetch that is reported later is recorded, and
     /// changes nothing else. While a probe is in flight, its own visit waits for it like any other.
-#[allow(clippy::should_implement_trait, reason = "an iterator does not get the result of its items back")]
+    #[allow(clippy::should_implement_trait, reason = "an iterator does not get the result of its items back")]
     pub fn next(&mut self) -> Step<S> {
         let now = self.selector.now();
         #[cfg(feature = "metrics")]
@@ -391,7 +391,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             }
             (Some(error), _) => self.fail(error, now),
             (None, _) => {
-                let whom = if matches!(wait.reason, WaitReason::Pace | WaitReason::Doubt) { WaitScope::Pace } else { WaitScope::Host };
+                let whom = if matches!(wait.reason, WaitReason::Pace | WaitReason::Doubt) {
+                    WaitScope::Pace
+                } else {
+                    WaitScope::Host
+                };
                 self.end(VisitOutcome::Paused { until: wait.until, whom }, now)
             }
         }

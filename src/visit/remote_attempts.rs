@@ -6,7 +6,7 @@
 
 use crate::backoff::retry_after;
 use crate::selector::Selector;
-use crate::state::host_pauses::{TrialRole, PauseReason};
+use crate::state::host_pauses::{PauseReason, TrialRole};
 use crate::trace;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Attempt, ErrorType};
@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn three_links_that_another_process_saw_blocked_pause_the_host() {
         let selector = Selector::builder().around(NOW).build().unwrap();
-        let tell = |attempt: &Attempt| selector.observe_remote_attempt(attempt, NOW).map(|until| until.since(NOW).as_secs());
+        let tell =
+            |attempt: &Attempt| selector.observe_remote_attempt(attempt, NOW).map(|until| until.since(NOW).as_secs());
         assert_eq!([tell(&blocked("a", 5)), tell(&blocked("a", 4)), tell(&blocked("b", 3))], [None; 3]);
         assert_eq!(tell(&attempt("b", 2).delivered()), None);
         assert_eq!(tell(&blocked("c", 1)), None, "b has been delivered since: that makes two");

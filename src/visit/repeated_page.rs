@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::Visit;
 use crate::selector::Selector;
 use crate::state::repeated_pages::PageSighting;
-use fetchwise_types::fetch_result::{FetchResult, Block, BlockKind, Outcome};
+use fetchwise_types::fetch_result::{Block, BlockKind, FetchResult, Outcome};
 use fetchwise_types::heuristic::{Heuristic, SAME_PAGE_AGAIN};
 use fetchwise_types::registry::FetcherId;
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use url::Url;
 
 use super::pace::PaceEffect;
-use super::step::{End, VisitOutcome, Fetch};
+use super::step::{End, Fetch, VisitOutcome};
 use super::{NextStep, Visit};
 use crate::backoff::{FetchEnd, LinkState, retry_after};
 use crate::metrics::recorder::PauseCause;
 use crate::metrics::recorder::ProbeEnd;
 use crate::selector::Selector;
-use crate::state::host_pauses::{TrialRole, PauseReason};
+use crate::state::host_pauses::{PauseReason, TrialRole};
 use crate::trace::{self, Span};
 use fetchwise_types::attempt::error_kind::{ErrorKind, FailureAction};
 use fetchwise_types::attempt::{Arm, Attempt, ErrorType, Hint, Tag, stored_headers};
@@ -76,7 +76,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let mut error = answer.outcome.counts_as(&by).err();
         let asked = self.requested_pause(&answer, now);
         // Checked before the pace gets the result, since afterwards it knows of the block only.
-        let was_served_recently = error.is_some() && self.was_served_recently(Some(take), now) && !self.is_later_trial();
+        let was_served_recently =
+            error.is_some() && self.was_served_recently(Some(take), now) && !self.is_later_trial();
         let effect = self.report_to_pace(permit, take, &by, &answer, asked, now);
         let blocked = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
         let is_limit = is_limit(&answer, error.as_ref(), asked) || blocked && matches!(effect, PaceEffect::Held(_));
@@ -95,7 +96,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let weight = match &error {
             None => 1.0,
             // Not final yet, or not about the fetcher: the host says "not now" to every client.
-            Some(_) if retries || is_limit && kind == Some(ErrorKind::ServerError) || effect == PaceEffect::Doubt => 0.0,
+            Some(_) if retries || is_limit && kind == Some(ErrorKind::ServerError) || effect == PaceEffect::Doubt => {
+                0.0
+            }
             Some(error) => error.kind().map_or(1.0, ErrorKind::weight),
         };
         self.requests += 1;
@@ -206,7 +209,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         answer.retry_after.or_else(said)
     }
 
-#[allow(clippy::too_many_arguments, reason = "each is a plain property of one attempt")]
+    #[allow(clippy::too_many_arguments, reason = "each is a plain property of one attempt")]
     fn record(
         &self,
         span: &Span,

@@ -14,7 +14,7 @@ use crate::state::single_flight::{Follower, Lead};
 use crate::trace::Span;
 use crate::visit::pace_permit::{AdmissionDelay, PacePermit};
 use fetchwise_types::attempt::ErrorType;
-use fetchwise_types::decision::{Source, Selection};
+use fetchwise_types::decision::{Selection, Source};
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
@@ -247,7 +247,7 @@ impl Wait {
 
     /// Completes when the awaited event happens, on any runtime; never if only time ends the wait. Race it against a
     /// timer that ends at [`until`](Self::until).
-#[allow(clippy::manual_async_fn, reason = "the signature promises a `Send` future")]
+    #[allow(clippy::manual_async_fn, reason = "the signature promises a `Send` future")]
     pub fn notified(&mut self) -> impl Future<Output = ()> + Send + '_ {
         async move {
             match self.listener.as_mut() {

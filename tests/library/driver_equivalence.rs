@@ -14,7 +14,7 @@ use fetchwise::registry::FetcherSpec;
 use fetchwise::response::Header;
 use fetchwise::selector::{Sink, SinkError};
 use fetchwise::time::{Clock, Timestamp};
-use fetchwise::visit::{VisitOutcome, Step};
+use fetchwise::visit::{Step, VisitOutcome};
 use proptest::prelude::*;
 use url::Url;
 

@@ -5,7 +5,7 @@
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::heuristic::url::{ContentKind, UrlFeatures};
-use fetchwise::selector::{Prior, Selector, SelectContext};
+use fetchwise::selector::{Prior, SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use proptest::prelude::*;
 use url::Url;

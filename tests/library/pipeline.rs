@@ -466,7 +466,7 @@ async fn a_pipeline_waits_for_paces_or_returns_links_that_cannot_go_now() {
     use fetchwise::pace::{Pace, PaceMode, PaceSettings};
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let pipeline = |wait: Duration| {
-        let settings = PaceSettings { mode: PaceMode::Fixed, start: 5.0, ..PaceSettings::default() };
+        let settings = PaceSettings { mode: PaceMode::Fixed, initial_rate: 5.0, ..PaceSettings::default() };
         let builder = Selector::builder().pace(Pace::new(settings)).fetcher(FetcherSpec::by_name("direct_access"));
         let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
         let builder = Pipeline::builder(Arc::new(builder.build().unwrap()));

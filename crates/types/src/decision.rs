@@ -122,9 +122,7 @@ impl Rule {
             }
             Self::LastAttempt => "the last attempt allowed: the highest expected worth",
             Self::Explore => "exploration: a cheaper candidate is tried",
-            Self::ImpassableTry => {
-                "no fetcher gets past this host's vendor; the best candidate is tried anyway"
-            }
+            Self::ImpassableTry => "no fetcher gets past this host's vendor; the best candidate is tried anyway",
             Self::LastDitch => "about to give up: the cheapest candidate that is new on this domain",
             Self::CheapestConfident => "the cheapest confident candidate",
             Self::ProbeFirst => "no candidate is confident: the probe goes first",

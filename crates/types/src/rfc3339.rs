@@ -17,7 +17,8 @@ pub struct TimeError {
 /// Writes `at` as `2026-01-31T12:00:00.000Z`. Times beyond the calendar's range become its nearest end.
 ///
 /// ```
-/// use fetchwise::{rfc3339, time::Timestamp};
+/// use fetchwise_types::rfc3339;
+/// use fetchwise_types::time::Timestamp;
 /// assert_eq!(rfc3339::format(Timestamp::from_millis(1)), "1970-01-01T00:00:00.001Z");
 /// ```
 pub fn format(at: Timestamp) -> String {

@@ -37,8 +37,8 @@ type Step struct {
 	Fetcher    string `json:"fetcher,omitempty"`
 	DeadlineMs int64  `json:"deadline_ms,omitempty"`
 	// Of kind wait.
-	Until string `json:"until,omitempty"`
-	Why   string `json:"why,omitempty"`
+	Until  string `json:"until,omitempty"`
+	Reason string `json:"reason,omitempty"`
 	// Of kind end.
 	End         string `json:"end,omitempty"`
 	ErrorType   string `json:"error_type,omitempty"`

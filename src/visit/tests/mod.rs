@@ -15,7 +15,7 @@ use crate::router::{Mode, Router};
 use crate::selector::{SelectorBuilder, Sink, SinkError, VisitSettings};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Arm, Attempt, Tag};
-use fetchwise_types::fetch_result::{FetchResult, Block, Outcome, ShortPage};
+use fetchwise_types::fetch_result::{Block, FetchResult, Outcome, ShortPage};
 use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::time::Clock;
@@ -697,7 +697,8 @@ fn no_request_is_made_and_the_link_pauses_if_no_fetcher_gets_past_a_vendor() {
         world.run(&format!("/p{n}"), &[blocked_by("fortress")]).1
     };
     let ends: Vec<End> = (0..200).map(visit).collect();
-    let given_up: Vec<&End> = ends.iter().filter(|end| matches!(end.how, VisitOutcome::NoViableFetcher { .. })).collect();
+    let given_up: Vec<&End> =
+        ends.iter().filter(|end| matches!(end.how, VisitOutcome::NoViableFetcher { .. })).collect();
     assert!((150..200).contains(&given_up.len()), "one in twenty is tried anyway: {}", given_up.len());
     for end in given_up {
         assert_eq!(end.how, VisitOutcome::NoViableFetcher { vendor: "block_fortress".to_owned() });

@@ -11,7 +11,7 @@ use crate::visit::*;
 use fetchwise_pace::{Pace, PaceMode, PaceSettings};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::attempt::error_kind::ErrorKind;
-use fetchwise_types::fetch_result::{FetchResult, Block, Outcome};
+use fetchwise_types::fetch_result::{Block, FetchResult, Outcome};
 use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::time::Clock;
 
@@ -53,7 +53,7 @@ impl World {
 
     /// Returns a world at one request per second, with `n` good responses.
     fn known(n: u32) -> Self {
-        let world = Self::new(PaceSettings { mode: PaceMode::Fixed, start: 1.0, ..PaceSettings::default() });
+        let world = Self::new(PaceSettings { mode: PaceMode::Fixed, initial_rate: 1.0, ..PaceSettings::default() });
         for page in 0..n {
             assert!(world.run(&format!("/known/{page}"), Outcome::Content).is_delivered());
         }
@@ -205,7 +205,7 @@ fn a_trial_that_ends_meanwhile_rejects_no_visit() {
 
 #[test]
 fn requests_in_flight_at_a_limit_are_part_of_it() {
-    let world = World::new(PaceSettings { mode: PaceMode::Fixed, start: 20.0, ..PaceSettings::default() });
+    let world = World::new(PaceSettings { mode: PaceMode::Fixed, initial_rate: 20.0, ..PaceSettings::default() });
     for page in 0..3 {
         world.run(&format!("/known/{page}"), Outcome::Content);
     }
@@ -229,7 +229,7 @@ fn visit_in_doubt() -> (World, Own) {
     for page in 0..20 {
         world.run(&format!("/known/{page}"), Outcome::Content);
     }
-    let mut blocked = world.visit("/walled");
+    let mut blocked = world.visit("/blocked");
     let fetch = world.fetch(&mut blocked);
     blocked.report(fetch, block());
     assert_eq!(waits(blocked.next()).0, WaitReason::Doubt);
@@ -270,7 +270,10 @@ fn a_driver_that_does_not_wait_gets_the_time_and_leaves_no_state() {
     let mut b = world.visit("/b");
     let Step::Wait(wait) = b.next() else { panic!("the pace admits no request") };
     let end = b.give_up(&wait);
-    assert_eq!((end.how.clone(), end.requests), (VisitOutcome::Paused { until: wait.until(), whom: WaitScope::Pace }, 0));
+    assert_eq!(
+        (end.how.clone(), end.requests),
+        (VisitOutcome::Paused { until: wait.until(), whom: WaitScope::Pace }, 0)
+    );
     assert!(matches!(b.next(), Step::End(again) if again == end));
     assert_eq!(world.sink.attempts.lock().unwrap().len(), 8);
     drop(first);

@@ -211,8 +211,8 @@ pub struct Attempt {
     pub rule: Option<Cow<'static, str>>,
     /// The fetcher's confidence when it was chosen, 0 to 1.
     pub confidence: Option<f64>,
-    /// The arm that served the fetch. `None` without a choice: in mode `learning`, for a link without a mode of its
-    /// own.
+    /// The arm that served the fetch. `None` without a choice: in mode `learning`, for a link that sets no
+    /// mode.
     pub arm: Option<Arm>,
 }
 
