@@ -11,7 +11,7 @@ use fetchwise_types::time::Timestamp;
 ///
 /// ```
 /// use fetchwise::analytics::DayHistory;
-/// use fetchwise::attempt::{Attempt, outcome::ErrorKind};
+/// use fetchwise::attempt::{Attempt, error_kind::ErrorKind};
 /// use fetchwise::time::Timestamp;
 ///
 /// let now = Timestamp::now();

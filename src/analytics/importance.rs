@@ -62,7 +62,7 @@ impl Counts {
 ///
 /// ```
 /// use fetchwise::analytics::ImportanceFold;
-/// use fetchwise::attempt::{Attempt, outcome::ErrorKind};
+/// use fetchwise::attempt::{Attempt, error_kind::ErrorKind};
 /// use fetchwise::time::Timestamp;
 ///
 /// let mut fold = ImportanceFold::default();

@@ -1,7 +1,7 @@
 //! Daily counts of requests and blocks per domain, for the last ninety UTC days.
 //!
 //! Only days with attempts take memory. The entry holds two days inline; each further seven need a chunk, and an
-//! expired day gives its slot to a new one. A domain therefore has at most [`MAX_SLOTS`] slots. Readers and writers use
+//! expired day gives its slot to a new one. A domain therefore has at most `MAX_SLOTS` slots. Readers and writers use
 //! atomic loads and steps; a `OnceLock` guards the creation of a chunk, once in seven days.
 //!
 //! Owns: the packing of a day into eight bytes, the choice of the days that are kept, and the counts of each domain in
