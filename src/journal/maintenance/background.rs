@@ -277,7 +277,7 @@ impl Worker {
         self.brake.set_rest(if usage.total > most { 0 } else { REST_PERCENT });
         self.compact(CompactCause::Full { taken: usage.total }, Some(keep))?;
         let after = self.usage()?;
-        // What a crawl has written meanwhile can go next time. Only sealed segments can shrink.
+        // The next compaction can drop what a crawl has written meanwhile. Only sealed segments can shrink.
         if after.total - after.sealed <= self.options.high(most, &after) {
             self.stuck_at_bytes = 0;
             return Ok(());
