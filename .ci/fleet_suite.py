@@ -14,8 +14,8 @@ CARGO = ["cargo", "test", "--locked", "--all-features"]
 BROKERS = ["--workspace", "--test", "nats"]
 # Rows that need no brokers run in one process: what they are called in the table, and their tests.
 WITHOUT_BROKERS = [
-    ("row_08_messages_doubled_and_shuffled_in_one_process", ["-p", "fetchwise-fleet", "--lib"], "properties::"),
-    ("row_18_any_bytes_are_refused_or_read", ["-p", "fetchwise-fleet", "--test", "hostile"], ""),
+    ("row_08_messages_doubled_and_shuffled_in_one_process", ["-p", "fetchwise-fleet", "--lib"], "proptests::"),
+    ("row_18_any_bytes_are_refused_or_read", ["-p", "fetchwise-fleet", "--test", "fleet"], "hostile::"),
 ]
 # A row that takes longer than this hangs.
 LONGEST = {"desk": 1200, "ci": 3600, "full": 6 * 3600}
@@ -102,7 +102,7 @@ def main():
     brokers = build(BROKERS, "fleet/")
     tests = rows_of(brokers)
     wanted = [(name.split("::")[-1], brokers, name, True, tests[name]) for name in tests
-              if re.match(r"(suite|rows|divided|hosts|secrets|eight)::", name)]
+              if re.match(r"(cluster_faults|fault_matrix|scope_own_faults|pauses|authentication|soak_eight_nodes)::", name)]
     known = {row for row, *_ in wanted} | {row for row, *_ in WITHOUT_BROKERS}
     for row, flags, prefix in WITHOUT_BROKERS:
         if re.search(only, row):

@@ -16,15 +16,13 @@ pub enum FleetError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// An error of the log of what was received from peers, `peers/`.
-    #[error("peers/, which holds what others have told and is told again where it is deleted: {0}")]
+    #[error("cannot use peers/, which is received again if deleted: {0}")]
     Peers(#[from] LogError),
     /// An error of the broker.
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// `fleet.state` cannot be read.
-    #[error(
-        "{path} {what}: put it back from a backup; without it the node would join as a new one, and others would count its attempts twice"
-    )]
+    #[error("{path} {what}: restore it from a backup; with a new node id, peers would count its attempts twice")]
     State {
         /// The file.
         path: PathBuf,
@@ -41,7 +39,7 @@ pub enum FleetError {
     },
     /// Another live process has joined with this node id.
     #[error(
-        "node {node_id} is in the fleet already, from {place}: a copy of a data directory must not join beside the original; give the copy a directory of its own"
+        "node {node_id} is already in the fleet, from {place}: a copied data directory must not join alongside the original"
     )]
     Held {
         /// The node id of both processes.
@@ -62,22 +60,20 @@ pub enum FleetError {
         ours: String,
     },
     /// `peers/` was filled in another scope.
-    #[error(
-        "peers/ in the data directory holds what was read in another scope than {ours}: delete it, and what the others have told is told again"
-    )]
+    #[error("peers/ was filled in another scope than {ours}: delete it, its content is received again")]
     OtherScope {
         /// The scope of this node now.
         ours: &'static str,
     },
     /// `peers/` holds an invalid record.
-    #[error("peers/ holds what this release cannot read: {0}")]
+    #[error("invalid record in peers/: {0}")]
     Record(String),
     /// A selector cannot be built.
     #[error("{0}")]
     Selector(String),
     /// The fleet's tasks have ended.
     #[error("the node has left the fleet")]
-    Ended,
+    Left,
 }
 
 impl FleetError {
@@ -89,7 +85,7 @@ impl FleetError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Journal(error) => error.is_refusal(),
-            Self::Peers(LogError::Io { .. }) | Self::Transport(_) | Self::Io { .. } | Self::Ended => false,
+            Self::Peers(LogError::Io { .. }) | Self::Transport(_) | Self::Io { .. } | Self::Left => false,
             _ => true,
         }
     }

@@ -36,7 +36,7 @@ fn blank(clock: &Arc<Clock>) -> Selector {
     Selector::builder().around(NOW).clock(Arc::clone(clock)).build().unwrap()
 }
 
-struct Live {
+struct RunningNode {
     selector: Arc<Selector>,
     journal: Arc<Journal>,
     hands: Arc<InProcessNode>,
@@ -47,7 +47,7 @@ struct Live {
 struct Node {
     dir: PathBuf,
     node_id: NodeId,
-    live: Option<Live>,
+    live: Option<RunningNode>,
 }
 
 struct World {
@@ -106,7 +106,7 @@ impl World {
         let peers = PeerStore::open(&node.dir, own, Arc::clone(&selector)).unwrap();
         let logs = (Arc::clone(&journal), Arc::clone(&selector));
         let consumer = Consumer::new(node.node_id, peers, logs, transport, self.options.clone());
-        node.live = Some(Live { selector, journal, hands, publisher, consumer });
+        node.live = Some(RunningNode { selector, journal, hands, publisher, consumer });
     }
 
     /// Ends a node like `kill -9` or a power failure: everything that is not in its files is lost.
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// Delivers the retransmit requests.
-    async fn answer(&mut self, wants: &mut VecDeque<(NodeId, RetransmitRequest)>) {
+    async fn deliver_requests(&mut self, wants: &mut VecDeque<(NodeId, RetransmitRequest)>) {
         while let Some((to, want)) = wants.pop_front() {
             let live = self.nodes.iter_mut().find(|node| node.node_id == to).and_then(|node| node.live.as_mut());
             if let Some(live) = live {
@@ -227,7 +227,7 @@ impl World {
             }
             let mut wants: VecDeque<_> = self.broker.take_signals().into();
             let asked = !wants.is_empty();
-            self.answer(&mut wants).await;
+            self.deliver_requests(&mut wants).await;
             let is_calm = self
                 .nodes
                 .iter()
@@ -311,8 +311,8 @@ enum Step {
     Record(usize, usize),
     Publish(usize),
     Read(usize, usize),
-    Mend(usize),
-    Answer,
+    RepairGaps(usize),
+    Retransmit,
     Crash(usize),
     Start(usize),
     WipeStream,
@@ -333,8 +333,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (n(), 1usize..12).prop_map(|(n, count)| Step::Record(n, count)),
         6 => n().prop_map(Step::Publish),
         6 => (n(), 1usize..20).prop_map(|(n, most)| Step::Read(n, most)),
-        3 => n().prop_map(Step::Mend),
-        2 => Just(Step::Answer),
+        3 => n().prop_map(Step::RepairGaps),
+        2 => Just(Step::Retransmit),
         2 => n().prop_map(Step::Crash),
         3 => n().prop_map(Step::Start),
         1 => Just(Step::WipeStream),
@@ -364,10 +364,10 @@ async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Record(n, count) => (0..count).for_each(|k| world.record(n, (index * 100 + k) as i64 - 50_000)),
             Step::Publish(n) => world.publish(n).await,
             Step::Read(n, most) => world.read(n, most).await,
-            Step::Mend(n) => world.repair_gaps(n).await,
-            Step::Answer => {
+            Step::RepairGaps(n) => world.repair_gaps(n).await,
+            Step::Retransmit => {
                 let mut wants = world.broker.take_signals().into();
-                world.answer(&mut wants).await;
+                world.deliver_requests(&mut wants).await;
             }
             Step::Crash(n) if world.nodes[n].live.is_some() => world.crash(n).await,
             Step::Start(n) if world.nodes[n].live.is_none() => world.start(n).await,
@@ -428,7 +428,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_all_nodes_know_what_all_logs_say(steps in prop::collection::vec(step(), 1..60)) {
+    fn all_nodes_know_all_logs_whatever_happens(steps in prop::collection::vec(step(), 1..60)) {
         run(play(&steps))?;
     }
 }
@@ -624,7 +624,7 @@ async fn mixed(safeguards: Safeguards) -> f64 {
             world.repair_gaps(n).await;
         }
         let mut wants = world.broker.take_signals().into();
-        world.answer(&mut wants).await;
+        world.deliver_requests(&mut wants).await;
     }
     let expected = world.naive(|n, _| n != 0);
     world.evidence(2).distance(&expected).0

@@ -14,7 +14,7 @@ use fetchwise::evidence::{EvidenceSnapshot, FetcherTotals, RemoteAttempt};
 /// Peer attempts that are known as evidence only.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "used only with the feature fleet"))]
-pub(crate) struct Foreign {
+pub(crate) struct PeerEvidence {
     /// The number of nodes whose evidence comes from a snapshot.
     pub(crate) nodes: usize,
     /// The sum of this evidence.
@@ -23,14 +23,14 @@ pub(crate) struct Foreign {
 
 /// Sums over attempts that are known as evidence only.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Folded {
+pub(crate) struct SnapshotCounts {
     pub(crate) attempts: u64,
     pub(crate) success: f64,
     blocked: f64,
     pub(crate) total: f64,
 }
 
-impl Folded {
+impl SnapshotCounts {
     /// Returns the rate of a property over these attempts and `n` more, `k` of which have it. Attempts known as
     /// evidence only count by `weight`, in which older ones count less.
     fn rate(self, (k, n): (u64, u64), weight: f64) -> Option<f64> {
@@ -50,18 +50,18 @@ impl Folded {
     }
 }
 
-impl<'s> FromIterator<&'s FetcherTotals> for Folded {
+impl<'s> FromIterator<&'s FetcherTotals> for SnapshotCounts {
     fn from_iter<T: IntoIterator<Item = &'s FetcherTotals>>(all: T) -> Self {
-        all.into_iter().fold(Self::default(), |sum, fetcher_totals| Self {
-            attempts: sum.attempts + fetcher_totals.attempts,
-            success: sum.success + fetcher_totals.success,
-            blocked: sum.blocked + fetcher_totals.blocked,
-            total: sum.total + fetcher_totals.total,
+        all.into_iter().fold(Self::default(), |sum, totals| Self {
+            attempts: sum.attempts + totals.attempts,
+            success: sum.success + totals.success,
+            blocked: sum.blocked + totals.blocked,
+            total: sum.total + totals.total,
         })
     }
 }
 
-impl Foreign {
+impl PeerEvidence {
     /// Returns the note under a table that leaves out `is_left_out` of these attempts.
     pub(crate) fn note(&self, is_left_out: &str) -> Option<String> {
         let nodes = if self.nodes == 1 { "1 other node".to_owned() } else { format!("{} other nodes", self.nodes) };
@@ -72,20 +72,25 @@ impl Foreign {
 /// Calls `show` with every attempt that peers have sent one by one, and returns the rest of their evidence. Returns
 /// none if the directory's node has never been in a fleet.
 #[cfg(feature = "fleet")]
-pub(crate) fn facts(
+pub(crate) fn read(
     dir: &Path,
     settings: &Settings,
     mut show: impl FnMut(&RemoteAttempt<'_>),
-) -> Result<Option<Foreign>, Failure> {
-    let rest = settings.blank()?;
+) -> Result<Option<PeerEvidence>, Failure> {
+    let rest = settings.empty_selector()?;
     let shown = fetchwise_fleet::peer_store::scan_attempts(dir, Some(&rest), |_, fact| show(fact));
     let shown = shown.map_err(|error| Failure::failed(crate::terminal::output::plain(&error.to_string())))?;
-    Ok(shown.map(|shown| Foreign { nodes: shown.folded, share: rest.evidence_snapshot(settings.clock.now(), 0.0) }))
+    Ok(shown
+        .map(|shown| PeerEvidence { nodes: shown.folded, share: rest.evidence_snapshot(settings.clock.now(), 0.0) }))
 }
 
 /// Returns none: without the feature there are no peers.
 #[cfg(not(feature = "fleet"))]
 #[allow(clippy::unnecessary_wraps, reason = "the signature is the same as with the feature fleet")]
-pub(crate) fn facts(_: &Path, _: &Settings, _: impl FnMut(&RemoteAttempt<'_>)) -> Result<Option<Foreign>, Failure> {
+pub(crate) fn facts(
+    _: &Path,
+    _: &Settings,
+    _: impl FnMut(&RemoteAttempt<'_>),
+) -> Result<Option<PeerEvidence>, Failure> {
     Ok(None)
 }

@@ -7,7 +7,6 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-
 use crate::brokers::{Servers, free_port};
 
 /// A site with one page, under every address. Its thread ends with the process.
@@ -168,7 +167,7 @@ fn who_may_not_join_is_told_so() {
     let _ = std::fs::remove_file(copied.join("fleet.status.json"));
     let twin = run(&copied, &url, &fetch(&page, &[]));
     assert_eq!(code(&twin), 3, "{}", said(&twin));
-    assert!(said(&twin).contains("in the fleet already"), "{}", said(&twin));
+    assert!(said(&twin).contains("already in the fleet"), "{}", said(&twin));
     let config = place.dir("other.toml");
     std::fs::write(&config, "half_life_days = 90\n").unwrap();
     let config = config.to_str().unwrap();
@@ -203,7 +202,10 @@ fn a_pool_of_scope_own_shares_what_belongs_to_no_one_site() {
     assert_eq!(code(&left), 0, "{}", said(&left));
     let status = json(&run(&b, &url, &["fleet", "status", "--wait", "90s", "--config", config]));
     assert!(status["scope"] == "own" && status["converged"] == true && status["handover_pending"] == 0, "{status}");
-    assert!(status["peers"][0]["position"].as_u64().unwrap() > 0 && status["counts"]["global_snapshots_applied"] == 1, "{status}");
+    assert!(
+        status["peers"][0]["position"].as_u64().unwrap() > 0 && status["counts"]["global_snapshots_applied"] == 1,
+        "{status}"
+    );
     let explained = json(&run(&b, &url, &["explain", "https://another.example/page.html", "--no-browser"]));
     let steps = explained["steps"].as_array().unwrap();
     let of = |field: &str| steps.iter().filter_map(|step| step[field].as_f64()).sum::<f64>();
@@ -298,8 +300,7 @@ fn what_others_have_told_is_counted_apart() {
     }
     let by_domain = |dir: &Path| rows(&run(dir, &url, &["stats", "--by", "domain"]));
     // Whether they come one by one or in a share, they are as many, and have gone as well.
-    let figures =
-        |row: &Value| ["attempts", "own_attempts", "peer_attempts"].map(|field| row[field].as_u64().unwrap());
+    let figures = |row: &Value| ["attempts", "own_attempts", "peer_attempts"].map(|field| row[field].as_u64().unwrap());
     let is_about = |row: &Value, field: &str, rate: f64| {
         assert!((row[field].as_f64().unwrap() - rate).abs() < 0.01, "{field}: {row}");
     };
@@ -348,8 +349,7 @@ fn what_others_have_told_is_counted_apart() {
         let done =
             forget.args(["forget", "--domain", "theirs.example", "--json", "--data-dir"]).arg(dir).output().unwrap();
         let told: Value = serde_json::from_slice(&done.stdout).unwrap();
-        let figures =
-            ["attempts", "peer_attempts", "peer_snapshot_nodes"].map(|field| told[field].as_u64().unwrap());
+        let figures = ["attempts", "peer_attempts", "peer_snapshot_nodes"].map(|field| told[field].as_u64().unwrap());
         assert_eq!((figures, &told["fleet_notified"]), ([0, attempts, nodes], &Value::Bool(false)), "{told}");
         assert!(query(dir, "domain=theirs.example").is_empty(), "{dir:?}");
         assert!(by_domain(dir).iter().all(|row| row["key"] != "theirs.example"));

@@ -129,33 +129,33 @@ pub fn unpack(bytes: &[u8]) -> Result<(SnapshotHead, EvidenceSnapshot), &'static
 
 /// Works like [`unpack`], for columns of at most `max_len` bytes.
 pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(SnapshotHead, EvidenceSnapshot), &'static str> {
-    let (rest, crc) = bytes.split_last_chunk().ok_or("it is cut off")?;
+    let (rest, crc) = bytes.split_last_chunk().ok_or("truncated")?;
     if !rest.starts_with(&MAGIC) {
-        return Err("it is no share");
+        return Err("not an evidence snapshot");
     }
     if rest.get(4).is_none_or(|major| *major > MAJOR) {
-        return Err("a newer release has written it");
+        return Err("written by a newer release");
     }
     if u32::from_le_bytes(*crc) != crc32c::crc32c(rest) {
-        return Err("its checksum does not fit");
+        return Err("checksum mismatch");
     }
-    let lens = rest.get(8..20).ok_or("it is cut off")?;
-    let (head_len, raw_len) = lens.split_first_chunk::<4>().ok_or("it is cut off")?;
+    let lens = rest.get(8..20).ok_or("truncated")?;
+    let (head_len, raw_len) = lens.split_first_chunk::<4>().ok_or("truncated")?;
     let head_len = u32::from_le_bytes(*head_len) as usize;
     let raw_len = raw_len.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
     let body = rest.get(20..).unwrap_or_default();
-    let (head, frame) = body.split_at_checked(head_len).filter(|_| head_len <= MAX_HEAD).ok_or("it is cut off")?;
+    let (head, frame) = body.split_at_checked(head_len).filter(|_| head_len <= MAX_HEAD).ok_or("truncated")?;
     if raw_len > (frame.len() as u64).saturating_mul(MAX_RATIO).min(most) {
-        return Err("it would grow too large");
+        return Err("decompresses to too much data");
     }
-    let mut head: SnapshotHead = serde_json::from_slice(head).map_err(|_| "its head makes no sense")?;
-    let raw_len = usize::try_from(raw_len).map_err(|_| "it would grow too large")?;
-    let raw = zstd::bulk::decompress(frame, raw_len).map_err(|_| "its frame makes no sense")?;
-    let (share, links) = sections(&raw).ok_or("its columns do not add up")?;
+    let mut head: SnapshotHead = serde_json::from_slice(head).map_err(|_| "invalid head")?;
+    let raw_len = usize::try_from(raw_len).map_err(|_| "decompresses to too much data")?;
+    let raw = zstd::bulk::decompress(frame, raw_len).map_err(|_| "invalid frame")?;
+    let (share, links) = sections(&raw).ok_or("inconsistent columns")?;
     if let Some(links) = links {
         let rows = Some(links).filter(|links| links.len() <= MAX_LINKS).map(serde_json::from_slice::<Vec<StoredLink>>);
         let rows = rows.and_then(Result::ok).filter(|rows| rows.len() <= MAX_PER_NODE);
-        head.links = rows.ok_or("its states of links make no sense")?;
+        head.links = rows.ok_or("invalid link states")?;
     }
     Ok((head, share))
 }
@@ -175,17 +175,17 @@ pub fn validate(
     now: Option<Timestamp>,
 ) -> Result<(), &'static str> {
     if head.half_life_ms != half_life_ms || share.half_life_ms().is_some_and(|ms| ms != half_life_ms) {
-        return Err("its half-life is another one");
+        return Err("different half-life");
     }
     if head.covers.len() > MAX_EPOCHS || !head.covers.contains_key(&head.epoch) {
-        return Err("it does not say what it is of");
+        return Err("invalid coverage");
     }
     let latest = now.map_or(i64::MAX, |now| now.as_millis().saturating_add(MAX_AHEAD_MS));
     if share.as_of().as_millis() > latest {
-        return Err("it is of a time to come");
+        return Err("newer than the broker's time");
     }
     if !share.is_plausible_for(head.positions(), Timestamp::from_millis(latest)) {
-        return Err("it weighs more than its attempts can");
+        return Err("more weight than its attempts allow");
     }
     Ok(())
 }

@@ -46,11 +46,11 @@ pub fn unpack(
     at: Timestamp,
 ) -> Result<(SnapshotHead, EvidenceSnapshot), &'static str> {
     if bytes.len() > MAX_BYTES {
-        return Err("it is too long");
+        return Err("too long");
     }
     let (head, share) = evidence_snapshot::unpack_within(bytes, MAX_RAW)?;
     if !share.is_global() {
-        return Err("it has more in it than belongs to no one site");
+        return Err("contains evidence of sites");
     }
     evidence_snapshot::validate(&head, &share, half_life_ms, Some(at))?;
     Ok((head, share))

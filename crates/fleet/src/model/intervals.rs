@@ -126,7 +126,7 @@ impl TryFrom<Vec<(u64, u64)>> for Intervals {
         let is_ordered = runs.windows(2).all(|pair| pair[0].1.checked_add(1).is_some_and(|next| next < pair[1].0));
         match is_ordered && runs.iter().all(|run| run.0 <= run.1) {
             true => Ok(Self { runs }),
-            false => Err("runs of positions that overlap, or end before they begin"),
+            false => Err("runs of positions that overlap or are reversed"),
         }
     }
 }
@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_hold_what_a_set_of_single_positions_holds(
+        fn intervals_equal_a_set_of_positions(
             runs in prop::collection::vec((0u64..200, 0u64..20), 0..60),
             asked in (0u64..200, 0u64..40),
         ) {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_position_is_one_like_any_other() {
+    fn the_greatest_position_is_not_special() {
         let mut all = Intervals::of(u64::MAX, u64::MAX);
         assert_eq!(all.holes(u64::MAX - 1, u64::MAX).collect::<Vec<_>>(), [(u64::MAX - 1, u64::MAX - 1)]);
         all.insert(0, u64::MAX - 1);

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_counts_and_goes_with_its_node() {
+    fn the_newest_state_counts_until_its_node_is_dropped() {
         let mut links = RemoteLinks::default();
         assert_eq!(links.apply(heard(1, 0), &fact(7, 0, Some(10)), "", None), [7]);
         assert_eq!(links.apply(heard(2, 2), &fact(7, 1, Some(21)), "", None), [7]);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pause_is_longer_than_it_was_meant() {
+    fn no_pause_is_longer_than_meant() {
         let mut links = RemoteLinks::default();
         // One node's clock is an hour ahead, another one's an hour behind, and one pause lasts for years.
         links.apply(heard(1, 0), &fact(1, 60, Some(70)), "", None);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_goes_and_does_not_come_back() {
+    fn forgotten_rows_do_not_come_back() {
         let mut links = RemoteLinks::default();
         links.apply(heard(1, 0), &fact(1, 0, Some(10)), "", None);
         let other = RemoteLinkState { domain: "f.org", ..fact(2, 0, Some(10)) };
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_what_ended_goes_first() {
+    fn memory_is_bounded_and_expired_rows_go_first() {
         let mut links = RemoteLinks::default();
         for link in 0..MAX_PER_NODE as u64 {
             links.apply(heard(1, 0), &fact(link, 0, Some(if link % 2 == 0 { 5 } else { 50 })), "", None);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_tells_of_links_that_may_still_matter_by_the_brokers_clock() {
+    fn a_snapshot_has_links_that_matter_by_the_brokers_clock() {
         let entry = |n: i64, until: Option<i64>| {
             let state = LinkState { paused_until: until.map(at), risk_level: 1, ..LinkState::default() };
             LinkEntry { link: format!("https://e.org/{n}"), domain: "e.org".into(), state, at: at(n) }
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back() {
+    fn stored_rows_are_restored() {
         let mut links = RemoteLinks::default();
         let state = LinkState { hint: Some(Hint::Empty), attempt_count: 9, ..fact(1, 0, Some(10)).state };
         links.apply(heard(1, 0), &RemoteLinkState { state, ..fact(1, 0, None) }, "eu", None);

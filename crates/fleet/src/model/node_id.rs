@@ -17,7 +17,7 @@ pub struct NodeId(Uuid);
 
 /// A text that is not a valid node id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} names no node: 32 hexadecimal digits do, as `fetchwise fleet status` prints them")]
+#[error("{0:?} is not a valid node id: expected 32 hexadecimal digits, as `fetchwise fleet status` prints them")]
 pub struct InvalidNodeId(String);
 
 impl NodeId {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_is_read() {
+    fn a_printed_id_parses() {
         let node_id = NodeId::random();
         assert_eq!(node_id.to_string().len(), 32);
         assert_eq!(node_id.to_string().parse(), Ok(node_id));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_liar_is_named_and_nobody_else() {
+    fn only_a_liar_is_reported() {
         for seed in 0..40 {
             let found = simulate(10, &[4], 20, 0.1, seed);
             assert_eq!((found.nodes, found.shared_sites), (10, 40));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn two_liars_among_ten_are_both_named() {
+    fn two_liars_among_ten_are_both_reported() {
         for seed in 0..40 {
             let found = simulate(10, &[1, 9], 20, 0.05, seed);
             let named: BTreeSet<NodeId> = found.outliers.iter().map(|suspect| suspect.node_id).collect();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn honest_nodes_that_see_somewhat_different_sites_are_not_named() {
+    fn honest_nodes_with_slightly_different_sites_are_not_reported() {
         for seed in 0..40 {
             assert_eq!(simulate(10, &[], 50, 0.1, seed).outliers, []);
             assert_eq!(simulate(3, &[], 5, 0.1, seed).outliers, []);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_nobody_can_say_who_is_wrong() {
+    fn none_of_two_nodes_is_reported() {
         assert_eq!(simulate(2, &[1], 50, 0.0, 1).outliers, []);
         assert_eq!(OutlierDetector::default().compare(), OutlierReport::default());
     }

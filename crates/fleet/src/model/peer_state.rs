@@ -405,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_that_nobody_has_are_missing_and_no_sum_of_them_overflows() {
+    fn missing_positions_are_counted_without_overflow() {
         let mut peer = PeerState::default();
         peer.seen.insert(1, Intervals::of(3, 9));
         assert_eq!(peer.holes(None), [(1, 1, 2)]);

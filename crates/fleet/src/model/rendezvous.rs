@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_leaves_moves_its_own_sites_only_and_each_has_about_as_many() {
+    fn a_leaving_node_moves_its_own_sites_only_and_load_is_even() {
         let nodes: Vec<NodeId> = (0..10).map(|n| NodeId::from_bytes([n * 7 + 1; 16])).collect();
         let (mut counts, mut moved) = ([0usize; 10], 0);
         for n in 0..20_000 {

@@ -173,8 +173,8 @@ impl Fleet {
     /// When this node has left.
     pub async fn readmit(&self, node_id: NodeId) -> Result<(), FleetError> {
         let (answer, answered) = oneshot::channel();
-        self.consumer.send(Command::Readmit(node_id, answer)).await.map_err(|_| FleetError::Ended)?;
-        answered.await.map_err(|_| FleetError::Ended)?
+        self.consumer.send(Command::Readmit(node_id, answer)).await.map_err(|_| FleetError::Left)?;
+        answered.await.map_err(|_| FleetError::Left)?
     }
 
     /// Publishes what is left and a last evidence snapshot, then leaves.
@@ -183,8 +183,8 @@ impl Fleet {
     /// When the broker does not accept it. The rest is published when the node joins the next time.
     pub async fn leave(mut self) -> Result<(), FleetError> {
         let (answer, answered) = oneshot::channel();
-        self.publisher.send(Command::Leave(answer)).await.map_err(|_| FleetError::Ended)?;
-        let left = answered.await.map_err(|_| FleetError::Ended)?;
+        self.publisher.send(Command::Leave(answer)).await.map_err(|_| FleetError::Left)?;
+        let left = answered.await.map_err(|_| FleetError::Left)?;
         self.end(StopMode::Now).await;
         left
     }

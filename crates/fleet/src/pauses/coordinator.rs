@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_cut_off_tries_a_host_out_once() {
+    fn a_node_that_is_cut_off_tries_a_host_once() {
         let (own, other) = (NodeId::random(), NodeId::random());
         let mut view = PauseView::new(own);
         assert_eq!(view.request_trial("e.org", after(600), after(600)), TrialReply::Now, "nobody else has paused it");
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_is_late_with_one_answer_is_there() {
+    fn one_late_response_does_not_mean_cut_off() {
         let mut view = PauseView::new(NodeId::random());
         view.apply_change("e.org", seen(NodeId::random(), 600, 1), NOW);
         let mut now = after(600);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_did_is_undone_with_their_cell_only() {
+    fn a_remote_pause_is_lifted_only_with_its_cell() {
         let mut view = PauseView::new(NodeId::random());
         let other = NodeId::random();
         let ours = |applied| OwnPauses { applied, held: None };
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_held_off_is_let_go_with_the_cell() {
+    fn a_held_visit_is_released_with_the_cell() {
         let mut view = PauseView::new(NodeId::random());
         view.apply_change("e.org", seen(NodeId::random(), 600, 1), NOW);
         view.request_trial("e.org", after(600), after(600));
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_held_off_and_hears_that_its_claim_was_heard_tries_the_host_out() {
+    fn a_held_node_tries_once_its_claim_is_confirmed() {
         let own = NodeId::random();
         let mut view = PauseView::new(own);
         view.apply_change("e.org", seen(NodeId::random(), 600, 1), NOW);
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn deletions_are_not_remembered_for_ever() {
+    fn remembered_deletions_are_bounded() {
         let mut view = PauseView::new(NodeId::random());
         for n in 1..=3 * MAX_DELETIONS as u64 {
             view.apply_deletion(&format!("h{n}.org"), n);
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_a_paused_host_is_no_new_pause() {
+    fn a_change_of_a_paused_host_is_not_a_new_pause() {
         let (own, other) = (NodeId::random(), NodeId::random());
         let mut view = PauseView::new(own);
         for n in 0..MAX_PAUSES_PER_HOUR as u64 {
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn who_pauses_the_world_pauses_itself() {
+    fn pauses_over_the_quota_stay_local() {
         let (mut view, other) = (PauseView::new(NodeId::random()), NodeId::random());
         let mut paused = 0;
         for n in 0..1000u64 {
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_gone_gets_ones_own_pauses_back() {
+    fn own_pauses_are_restored_to_a_lost_table() {
         let (own, other) = (NodeId::random(), NodeId::random());
         let mut view = PauseView::new(own);
         view.apply_change("mine.org", seen(own, 600, 1), NOW);

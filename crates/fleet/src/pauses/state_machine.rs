@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_rises_a_level_when_its_trial_is_blocked_and_only_then() {
+    fn a_level_rises_only_after_a_blocked_trial() {
         let (a, b) = (nobody(1), nobody(2));
         let first = paused(None, after(600), NOW, a).unwrap();
         let seen = |state, revision| CellVersion { state, stored: NOW, revision };
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn who_pauses_the_world_is_believed_a_hundred_times_an_hour() {
+    fn a_node_may_add_100_pauses_per_hour() {
         let mut quota = PauseQuota::default();
         let believed = (0..1000).filter(|second| quota.spend(nobody(1), after(*second))).count();
         assert_eq!(believed, MAX_PAUSES_PER_HOUR);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn those_behind_another_address_have_cells_of_their_own() {
+    fn egress_groups_have_separate_cells() {
         for (egress, domain) in [("", "e.org"), ("eu", "e.org"), ("a/b", "e.org")] {
             let key = key(egress, domain);
             assert_eq!(domain_of(egress, &key), Some(domain));
@@ -274,7 +274,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn of_one_pause_one_tries_it_out(acts in prop::collection::vec(does(), 1..80)) {
+        fn one_node_makes_the_trial_of_a_pause(acts in prop::collection::vec(does(), 1..80)) {
             let (mut cell, mut revision, mut now): (Option<CellVersion>, u64, u64) = (None, 0, 0);
             let mut trial_until: Option<(u8, u64)> = None;
             for act in acts {
@@ -325,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn no_clock_makes_a_pause_longer_than_it_was_meant(
+        fn no_clock_makes_a_pause_longer_than_meant(
             at in any::<i64>(), meant in 0..10_000_000u64, stored in any::<i64>(), is_trial in any::<bool>(),
         ) {
             let at = Timestamp::from_millis(at);
@@ -338,12 +338,12 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_cell_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             HostState::decode(&bytes);
         }
 
         #[test]
-        fn who_is_cut_off_tries_it_within_a_minute(own in any::<[u8; 16]>(), domain in ".{0,20}") {
+        fn a_node_that_is_cut_off_tries_within_a_minute(own in any::<[u8; 16]>(), domain in ".{0,20}") {
             let moment = offline_trial_time(NodeId::from_bytes(own), &domain, NOW);
             prop_assert!(moment >= NOW && moment < after(60));
         }

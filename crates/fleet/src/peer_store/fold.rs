@@ -79,7 +79,7 @@ pub(crate) fn fold(
     if let Some(snapshot) = &found {
         covers = snapshot.meta().covers_seq;
         let (_, bytes) =
-            snapshot.section(PEER_STATES).ok_or_else(|| FleetError::Record("a snapshot without a book".into()))?;
+            snapshot.section(PEER_STATES).ok_or_else(|| FleetError::Record("a snapshot without peer states".into()))?;
         states = PeerStates::decode(bytes).map_err(FleetError::Record)?;
     }
     let ahead = look_ahead(&reader, covers, upto)?;
@@ -93,7 +93,7 @@ pub(crate) fn fold(
         for section in snapshot.sections() {
             if section.kind == GENERAL {
                 let (node_id, at, body) =
-                    general(section.bytes).ok_or_else(|| FleetError::Record("a general image is cut off".into()))?;
+                    general(section.bytes).ok_or_else(|| FleetError::Record("truncated global snapshot".into()))?;
                 let has_newer = ahead.excluded.contains_key(&node_id) || ahead.global_snapshots.contains_key(&node_id);
                 hold(
                     &mut states,

@@ -138,8 +138,8 @@ impl NodeState {
     /// # Errors
     /// Returns what is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
-        let (json, crc) = text.trim_end().rsplit_once('\n').ok_or("is cut off")?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "is not text".to_owned())?;
+        let (json, crc) = text.trim_end().rsplit_once('\n').ok_or("is truncated")?;
         if bytes.len() as u64 > MAX_LEN || crc != format!("{:08x}", crc32c::crc32c(json.as_bytes())) {
             return Err("is damaged".into());
         }
@@ -151,7 +151,7 @@ impl NodeState {
         let is_small = all.into_iter().all(|position| position < 1 << 62);
         match state.version == 1 && is_small && is_ordered && state.forks.first().is_some_and(|fork| fork.epoch > 0) {
             true => Ok(state),
-            false => Err("is of a newer release, or makes no sense".into()),
+            false => Err("is invalid or of a newer release".into()),
         }
     }
 
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_saved_is_loaded_and_what_is_damaged_is_refused() {
+    fn a_saved_state_loads_and_a_damaged_one_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(NodeState::load(dir.path()).unwrap(), None);
         let mut state = NodeState::new(NodeId::random());

@@ -143,23 +143,23 @@ impl PeerEvent<'_> {
 impl<'b> PeerEvent<'b> {
     pub(crate) fn decode(kind: u16, schema: u16, bytes: &'b [u8]) -> Result<Self, String> {
         if schema != SCHEMA {
-            return Err(format!("a record of kind {kind} in version {schema}"));
+            return Err(format!("unknown version {schema} of record kind {kind}"));
         }
         let node_id = |text: &str| text.parse::<NodeId>().map_err(|error| error.to_string());
-        let named = || bytes.try_into().map(NodeId::from_bytes).map_err(|_| "an origin is cut off".to_owned());
+        let named = || bytes.try_into().map(NodeId::from_bytes).map_err(|_| "truncated node id".to_owned());
         let failed = |error: serde_json::Error| error.to_string();
         match kind {
             GENERAL => match general(bytes) {
                 Some((node_id, at, body)) => Ok(Self::GlobalSnapshot { node_id, at, body }),
-                None => Err("a general image is cut off".to_owned()),
+                None => Err("truncated global snapshot".to_owned()),
             },
-            MESSAGE => message(bytes).ok_or_else(|| "a message is cut off".to_owned()),
+            MESSAGE => message(bytes).ok_or_else(|| "truncated message".to_owned()),
             SHARE => {
                 let json: SnapshotJson = serde_json::from_slice(bytes).map_err(failed)?;
                 let SnapshotJson { node_id: of, covers, epoch, base, file, at, part: is_part } = json;
                 let at = Timestamp::from_millis(at);
                 if file.contains(['/', '\\']) || !file.starts_with("share-") {
-                    return Err(format!("a share in the file {file:?}"));
+                    return Err(format!("invalid snapshot file name {file:?}"));
                 }
                 Ok(Self::Snapshot(AppliedSnapshot { node_id: node_id(&of)?, covers, epoch, base, file, at, is_part }))
             }
@@ -176,10 +176,10 @@ impl<'b> PeerEvent<'b> {
             CLOSE => Ok(Self::Close(named()?)),
             DISSOLVE => match bytes.as_chunks() {
                 (group, []) => Ok(Self::Dissolve(group.iter().copied().map(NodeId::from_bytes).collect())),
-                _ => Err("an origin is cut off".to_owned()),
+                _ => Err("truncated node id".to_owned()),
             },
-            CURSOR => cursor(bytes).ok_or_else(|| "a position is cut off".to_owned()),
-            _ => Err(format!("a record of the unknown kind {kind}")),
+            CURSOR => cursor(bytes).ok_or_else(|| "truncated position".to_owned()),
+            _ => Err(format!("unknown record kind {kind}")),
         }
     }
 }

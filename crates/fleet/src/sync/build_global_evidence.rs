@@ -150,7 +150,7 @@ impl GlobalPublisher {
         task: JoinHandle<Result<BuiltGlobal, FleetError>>,
         state: &NodeState,
     ) -> Result<(), FleetError> {
-        let ready = task.await.map_err(|_| FleetError::Ended)??;
+        let ready = task.await.map_err(|_| FleetError::Left)??;
         self.folded = Some(ready.folded);
         let Some((epoch, position, bytes)) = ready.snapshot else { return Ok(()) };
         let len = bytes.len() as u64;

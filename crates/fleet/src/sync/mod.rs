@@ -16,5 +16,5 @@ use crate::error::FleetError;
 pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, FleetError> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| FleetError::Ended)
+    tokio::task::spawn_blocking(work).await.map_err(|_| FleetError::Left)
 }

@@ -382,7 +382,7 @@ impl Publisher {
         match self.snapshot_task.take() {
             Some(task) if task.is_finished() => {
                 // Without a snapshot, one is due again.
-                if let Some(ready) = task.await.map_err(|_| FleetError::Ended)?? {
+                if let Some(ready) = task.await.map_err(|_| FleetError::Left)?? {
                     self.store_snapshot(ready).await?;
                 }
             }

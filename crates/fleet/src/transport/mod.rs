@@ -214,10 +214,10 @@ pub(crate) const MAX_PUBLISHED: usize = 256 << 20;
 
 /// Returns the error for more than that.
 pub(crate) fn too_much_published() -> TransportError {
-    TransportError::Invalid(format!("more than {} MiB since its share", MAX_PUBLISHED >> 20))
+    TransportError::Invalid(format!("more than {} MiB of messages since its evidence snapshot", MAX_PUBLISHED >> 20))
 }
 
-const NO_GLOBAL: &str = "this broker keeps no general images, which scope `own` needs";
+const NO_GLOBAL: &str = "this broker stores no global snapshots, which scope `own` needs";
 
 /// The time after which a silent reader is checked.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -231,7 +231,7 @@ async fn each_held<T: Transport + ?Sized>(
     mut next: u64,
     take: &mut (dyn FnMut(NodeId, Bytes) -> Result<(), TransportError> + Send),
 ) -> Result<(), TransportError> {
-    let anew = || TransportError::Away("the stream is being made anew".to_owned());
+    let anew = || TransportError::Away("the stream is being recreated".to_owned());
     let mut is_second = false;
     while next <= bounds.last {
         let mut all = transport.read(Position { incarnation: bounds.incarnation, seq: next });
@@ -350,16 +350,16 @@ pub trait Transport: Send + Sync {
 #[non_exhaustive]
 pub enum TransportError {
     /// The broker does not respond, or not in time. It may later.
-    #[error("the broker does not answer: {0}")]
+    #[error("the broker does not respond: {0}")]
     Away(String),
     /// The streams do not exist.
-    #[error("the fleet's streams are not there ({0}): `fetchwise fleet init` makes them")]
+    #[error("the fleet's streams are missing ({0}): `fetchwise fleet init` creates them")]
     Missing(String),
     /// The broker denies permission.
-    #[error("the broker refuses it: {0}")]
+    #[error("the broker refused: {0}")]
     Refused(String),
     /// A stored or received value is invalid.
-    #[error("the broker's answer makes no sense: {0}")]
+    #[error("invalid setting or response of the broker: {0}")]
     Invalid(String),
 }
 

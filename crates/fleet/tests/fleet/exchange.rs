@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Luck, NOW, Node, Running, assert_same, attempt, naive, options, settle};
+use crate::common::{NOW, Node, Running, TestRng, assert_same, attempt, naive, options, settle};
 use fetchwise::journal::Journal;
 use fetchwise::time::Clock;
 use fetchwise_fleet::NodeId;
@@ -28,31 +28,31 @@ fn expect_all(nodes: &[Node], clock: &Arc<Clock>) {
     }
 }
 
-fn record(nodes: &[Node], luck: &mut Luck, count: usize) {
+fn record(nodes: &[Node], rng: &mut TestRng, count: usize) {
     let up: Vec<&Node> = nodes.iter().filter(|node| node.running.is_some()).collect();
     for _ in 0..count {
-        let node = up[luck.below(up.len() as u64) as usize];
-        let ms = -(luck.below(3_600_000) as i64);
-        node.record(&attempt(luck, 40, ms));
+        let node = up[rng.below(up.len() as u64) as usize];
+        let ms = -(rng.below(3_600_000) as i64);
+        node.record(&attempt(rng, 40, ms));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_nodes_and_a_late_one_know_what_all_logs_say() {
+async fn three_nodes_and_a_late_one_know_all_logs() {
     let dir = tempfile::tempdir().unwrap();
     let (_, clock, mut nodes) = town(4, dir.path());
-    let mut luck = Luck(1);
+    let mut rng = TestRng(1);
     for node in &mut nodes[..3] {
         node.start(options()).await.unwrap();
     }
-    record(&nodes, &mut luck, 3000);
+    record(&nodes, &mut rng, 3000);
     settle(&nodes, WITHIN).await;
     expect_all(&nodes, &clock);
     while nodes[..3].iter().any(|node| node.up().fleet.status().snapshot_position == 0) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     nodes[3].start(options()).await.unwrap();
-    record(&nodes, &mut luck, 500);
+    record(&nodes, &mut rng, 500);
     settle(&nodes, WITHIN).await;
     expect_all(&nodes, &clock);
     let status = nodes[3].up().fleet.status();
@@ -65,19 +65,19 @@ async fn three_nodes_and_a_late_one_know_what_all_logs_say() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wiped_brokers_crashes_and_late_comers_change_nothing() {
+async fn wiped_brokers_crashes_and_late_nodes_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town(5, dir.path());
-    let mut luck = Luck(2);
+    let mut rng = TestRng(2);
     for node in &mut nodes[..3] {
         node.start(options()).await.unwrap();
     }
-    record(&nodes, &mut luck, 800);
+    record(&nodes, &mut rng, 800);
     settle(&nodes, WITHIN).await;
     broker.wipe_stream();
-    record(&nodes, &mut luck, 400);
+    record(&nodes, &mut rng, 400);
     nodes[0].crash().await;
-    record(&nodes, &mut luck, 400);
+    record(&nodes, &mut rng, 400);
     // Its earlier attempts are in its log, and some of them were never published.
     nodes[0].start(options()).await.unwrap();
     settle(&nodes, WITHIN).await;
@@ -99,11 +99,11 @@ async fn wiped_brokers_crashes_and_late_comers_change_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_that_loses_doubles_and_shuffles_is_made_up_for() {
+async fn lost_duplicated_and_reordered_messages_are_repaired() {
     use fetchwise_fleet::transport::in_process::Faults;
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town(3, dir.path());
-    let mut luck = Luck(3);
+    let mut rng = TestRng(3);
     broker.set_faults(Faults {
         lose: 0.2,
         double: 0.3,
@@ -118,7 +118,7 @@ async fn a_broker_that_loses_doubles_and_shuffles_is_made_up_for() {
         }
     }
     for _ in 0..30 {
-        record(&nodes, &mut luck, 60);
+        record(&nodes, &mut rng, 60);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     broker.set_faults(Faults { lose: 0.2, shuffle: 20, ..Faults::default() });
@@ -129,25 +129,25 @@ async fn a_broker_that_loses_doubles_and_shuffles_is_made_up_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_liar_is_taken_out_and_comes_back_whole() {
+async fn a_liar_is_excluded_and_included_again() {
     use fetchwise_fleet::transport::{Cells, Table};
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town(3, dir.path());
-    let mut luck = Luck(4);
+    let mut rng = TestRng(4);
     let mut options = options();
     options.timing.store_snapshot_after = 10;
     for node in &mut nodes {
         node.start(options.clone()).await.unwrap();
     }
     for _ in 0..10 {
-        record(&nodes, &mut luck, 100);
+        record(&nodes, &mut rng, 100);
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
     settle(&nodes, WITHIN).await;
     let liar = nodes[2].name();
     let operator = broker.node(fetchwise_fleet::NodeId::random());
     operator.put(Table::Excluded, &liar.to_string(), "it lies".into()).await.unwrap();
-    record(&nodes, &mut luck, 100);
+    record(&nodes, &mut rng, 100);
     tokio::time::sleep(Duration::from_millis(300)).await;
     settle(&nodes[..2], WITHIN).await;
     let honest: Vec<&Path> = nodes[..2].iter().map(|node| node.dir.as_path()).collect();
@@ -173,20 +173,20 @@ async fn a_liar_is_taken_out_and_comes_back_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_domain_is_forgotten_everywhere_whenever_its_facts_come() {
+async fn a_domain_is_forgotten_everywhere_even_if_attempts_arrive_late() {
     use fetchwise_fleet::sync::forget::notify_forgotten;
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town(4, dir.path());
-    let mut luck = Luck(5);
+    let mut rng = TestRng(5);
     for node in &mut nodes[..3] {
         node.start(options()).await.unwrap();
     }
-    record(&nodes[..3], &mut luck, 900);
+    record(&nodes[..3], &mut rng, 900);
     settle(&nodes, WITHIN).await;
     // One node is cut off and knows more of the domain than it has published.
     let cut = nodes[1].name();
     broker.cut(cut, true);
-    record(&nodes[..3], &mut luck, 300);
+    record(&nodes[..3], &mut rng, 300);
     let domain = "shop.site0.example";
     let operator = broker.node(fetchwise_fleet::NodeId::random());
     notify_forgotten(&operator, domain, NOW).await.unwrap();
@@ -204,19 +204,19 @@ async fn a_domain_is_forgotten_everywhere_whenever_its_facts_come() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_from_a_backup_goes_on_in_a_history_of_its_own() {
+async fn a_restored_directory_begins_another_epoch() {
     let dir = tempfile::tempdir().unwrap();
     let (_, clock, mut nodes) = town(3, dir.path());
-    let mut luck = Luck(6);
+    let mut rng = TestRng(6);
     nodes[0].start(options()).await.unwrap();
     nodes[1].start(options()).await.unwrap();
-    record(&nodes, &mut luck, 500);
+    record(&nodes, &mut rng, 500);
     settle(&nodes, WITHIN).await;
     nodes[0].crash().await;
     let backup = dir.path().join("backup");
     copy(&nodes[0].dir, &backup);
     nodes[0].start(options()).await.unwrap();
-    record(&nodes[..1], &mut luck, 200);
+    record(&nodes[..1], &mut rng, 200);
     settle(&nodes, WITHIN).await;
     // The disk is lost; the others have everything published since the backup.
     nodes[0].crash().await;
@@ -224,7 +224,7 @@ async fn a_directory_from_a_backup_goes_on_in_a_history_of_its_own() {
     std::fs::rename(&nodes[0].dir, &lost).unwrap();
     copy(&backup, &nodes[0].dir);
     nodes[0].start(options()).await.unwrap();
-    record(&nodes, &mut luck, 300);
+    record(&nodes, &mut rng, 300);
     nodes[2].start(options()).await.unwrap();
     settle(&nodes, WITHIN).await;
     assert_eq!(nodes[0].up().fleet.status().epoch, 2);
@@ -260,11 +260,11 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_of_a_directory_is_refused_beside_the_original() {
+async fn a_copied_directory_may_not_join_alongside_the_original() {
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town(1, dir.path());
     nodes[0].start(options()).await.unwrap();
-    record(&nodes, &mut Luck(7), 50);
+    record(&nodes, &mut TestRng(7), 50);
     settle(&nodes, WITHIN).await;
     let mut twin = Node::new(dir.path().join("twin"), &broker, &clock);
     copy(&nodes[0].dir, &twin.dir);
@@ -277,20 +277,20 @@ async fn a_copy_of_a_directory_is_refused_beside_the_original() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_compacted_away_before_it_was_published_travels_as_a_share() {
+async fn records_compacted_before_publishing_travel_in_a_snapshot() {
     use fetchwise::journal::maintenance::{CompactOptions, compact};
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town(2, dir.path());
-    let mut luck = Luck(8);
+    let mut rng = TestRng(8);
     // An old log, a part of which is about to be dropped.
     let days = |n: i64| -n * 86_400_000;
     {
         let (journal, _) = fetchwise::journal::Journal::open(&nodes[0].dir, Default::default()).unwrap();
         for n in 0..400 {
-            journal.append_attempt(&attempt(&mut luck, 20, days(91) + n * 1000)).unwrap();
+            journal.append_attempt(&attempt(&mut rng, 20, days(91) + n * 1000)).unwrap();
         }
         for n in 0..400 {
-            journal.append_attempt(&attempt(&mut luck, 20, days(89) + n * 1000)).unwrap();
+            journal.append_attempt(&attempt(&mut rng, 20, days(89) + n * 1000)).unwrap();
         }
         journal.close().unwrap();
     }
@@ -308,7 +308,7 @@ async fn what_was_compacted_away_before_it_was_published_travels_as_a_share() {
     }
     // And alongside a node that publishes and is asked for dropped positions.
     for n in 0..300 {
-        nodes[0].record(&attempt(&mut luck, 20, n * 100 - 50_000));
+        nodes[0].record(&attempt(&mut rng, 20, n * 100 - 50_000));
         if n == 150 {
             compact(&nodes[0].dir, &crate::common::selector(&clock), &how, NOW, &mut |_, _| {}).unwrap();
         }
@@ -324,16 +324,16 @@ async fn what_was_compacted_away_before_it_was_published_travels_as_a_share() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_from_the_future_is_set_aside_until_an_operator_says_otherwise() {
+async fn a_node_with_future_times_is_set_aside_until_readmitted() {
     use fetchwise_fleet::model::codec::Builder;
     use fetchwise_fleet::transport::Transport;
     let dir = tempfile::tempdir().unwrap();
     let (broker, _, mut nodes) = town(2, dir.path());
-    let mut luck = Luck(9);
+    let mut rng = TestRng(9);
     for node in &mut nodes {
         node.start(options()).await.unwrap();
     }
-    record(&nodes, &mut luck, 200);
+    record(&nodes, &mut rng, 200);
     settle(&nodes, WITHIN).await;
     let before = nodes[0].evidence();
     // It claims so itself, and its claim is not accepted.
@@ -341,7 +341,7 @@ async fn a_node_from_the_future_is_set_aside_until_an_operator_says_otherwise() 
     let hands = broker.node(liar);
     let publish = |first: u64, ms: i64| {
         let mut builder = Builder::new(1, 0, first);
-        let attempt = attempt(&mut Luck(1), 5, ms);
+        let attempt = attempt(&mut TestRng(1), 5, ms);
         let heuristics: Vec<(&str, &str)> =
             attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
         let fact = fetchwise::evidence::RemoteAttempt {
@@ -377,7 +377,7 @@ async fn a_node_from_the_future_is_set_aside_until_an_operator_says_otherwise() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_with_another_half_life_are_refused() {
+async fn nodes_with_a_different_half_life_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town(2, dir.path());
     nodes[0].start(options()).await.unwrap();
@@ -393,12 +393,12 @@ async fn nodes_with_another_half_life_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_evicts_keys_is_exact_in_those_that_it_has_kept_and_spoils_nobody() {
+async fn a_node_that_evicts_keys_is_exact_in_the_rest_and_harms_no_other() {
     use fetchwise::heuristic::url::ContentKind;
     use fetchwise::journal::{Journal, JournalOptions};
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town(2, dir.path());
-    let mut luck = Luck(10);
+    let mut rng = TestRng(10);
     for node in &mut nodes {
         node.start(options()).await.unwrap();
     }
@@ -410,7 +410,7 @@ async fn a_node_that_evicts_keys_is_exact_in_those_that_it_has_kept_and_spoils_n
     let fleet = fetchwise_fleet::Fleet::join(journal, Arc::clone(&few), hands, options()).await.unwrap();
     // One host that all nodes fetch again and again, and many that are fetched once.
     for n in 0..1500i64 {
-        let mut one = attempt(&mut luck, if n % 3 == 0 { 1 } else { 4000 }, n - 5000);
+        let mut one = attempt(&mut rng, if n % 3 == 0 { 1 } else { 4000 }, n - 5000);
         one.duration_ms = 100;
         nodes[(n % 2) as usize].record(&one);
     }
@@ -433,7 +433,7 @@ async fn a_node_that_evicts_keys_is_exact_in_those_that_it_has_kept_and_spoils_n
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_ends_says_how_far_it_has_come() {
+async fn a_stopping_node_reports_its_last_position() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
     let broker = InProcessBroker::new(Arc::clone(&clock), 4);
     let mut node = Node::new(dir.path().join("node"), &broker, &clock);
@@ -444,7 +444,7 @@ async fn a_node_that_ends_says_how_far_it_has_come() {
     let mut said = Vec::new();
     for ends in ["crash", "stop", "crash"] {
         node.start(settings.clone()).await.unwrap();
-        (0..20).for_each(|n| node.record(&attempt(&mut Luck(n), 5, n as i64)));
+        (0..20).for_each(|n| node.record(&attempt(&mut TestRng(n), 5, n as i64)));
         settle(std::slice::from_ref(&node), WITHIN).await;
         match ends {
             "crash" => node.crash().await,
@@ -462,7 +462,7 @@ async fn a_node_that_ends_says_how_far_it_has_come() {
     assert_eq!(said, [0, 40, 40]);
     // A node ends even if the broker does not respond.
     node.start(settings).await.unwrap();
-    node.record(&attempt(&mut Luck(1), 5, 1));
+    node.record(&attempt(&mut TestRng(1), 5, 1));
     settle(std::slice::from_ref(&node), WITHIN).await;
     broker.cut(node.name(), true);
     let Running { fleet, .. } = node.running.take().unwrap();

@@ -4,7 +4,7 @@
 use fetchwise::selector::replication::Replication;
 use std::time::Duration;
 
-use crate::common::{Luck, NOW, attempt};
+use crate::common::{NOW, TestRng, attempt};
 use fetchwise::backoff::LinkState;
 use fetchwise::evidence::RemoteAttempt;
 use fetchwise::journal::replication::RemoteLinkState;
@@ -18,9 +18,9 @@ use fetchwise_fleet::model::peer_state::PeerStates;
 use fetchwise_fleet::peer_store::node_state::NodeState;
 
 fn message() -> Vec<u8> {
-    let (mut luck, mut builder) = (Luck(3), Builder::new(2, 5, 9).behind("eu"));
+    let (mut rng, mut builder) = (TestRng(3), Builder::new(2, 5, 9).behind("eu"));
     for n in 0..12 {
-        let attempt = attempt(&mut luck, 6, n * 900);
+        let attempt = attempt(&mut rng, 6, n * 900);
         let heuristics: Vec<(&str, &str)> =
             attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
         let fact = RemoteAttempt {
@@ -42,15 +42,15 @@ fn message() -> Vec<u8> {
 }
 
 /// Changes, drops and duplicates some bytes.
-fn changed(bytes: &[u8], luck: &mut Luck) -> Vec<u8> {
+fn changed(bytes: &[u8], rng: &mut TestRng) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    for _ in 0..=luck.below(4) {
-        let at = luck.below(bytes.len() as u64) as usize;
-        match luck.below(6) {
-            0 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][luck.below(5) as usize],
-            1 => bytes[at] ^= 1 << luck.below(8),
+    for _ in 0..=rng.below(4) {
+        let at = rng.below(bytes.len() as u64) as usize;
+        match rng.below(6) {
+            0 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][rng.below(5) as usize],
+            1 => bytes[at] ^= 1 << rng.below(8),
             2 => bytes.truncate(at.max(1)),
-            3 => bytes.insert(at, luck.below(256) as u8),
+            3 => bytes.insert(at, rng.below(256) as u8),
             4 => {
                 bytes.remove(at);
             }
@@ -72,14 +72,14 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
     let raw_len = u32::from_le_bytes(whole[40..44].try_into().unwrap()) as usize;
     let columns = zstd::bulk::decompress(&whole[48..], raw_len).unwrap();
     let selector = Selector::builder().around(NOW).max_keys(2000).build().unwrap();
-    let (mut luck, mut read, mut states) = (Luck(1), 0, PeerStates::default());
+    let (mut rng, mut read, mut states) = (TestRng(1), 0, PeerStates::default());
     for round in 0..20_000 {
         // With a matching checksum, as an attacker would write it.
         let mut body = whole[..44].to_vec();
-        let raw = changed(&columns, &mut luck);
+        let raw = changed(&columns, &mut rng);
         if round % 3 == 0 {
-            let at = 8 + luck.below(32) as usize;
-            body[at] = luck.below(256) as u8;
+            let at = 8 + rng.below(32) as usize;
+            body[at] = rng.below(256) as u8;
         }
         body[40..44].copy_from_slice(&(raw.len() as u32).to_le_bytes());
         let frame = zstd::bulk::compress(&raw, 1).unwrap();
@@ -102,11 +102,11 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
 }
 
 #[test]
-fn changed_shares_are_refused_or_taken_without_a_panic() {
+fn changed_snapshots_are_refused_or_applied_without_a_panic() {
     let own = Selector::builder().around(NOW).build().unwrap();
-    let mut luck = Luck(2);
+    let mut rng = TestRng(2);
     for n in 0..60 {
-        own.observe(&attempt(&mut luck, 5, n * 1000));
+        own.observe(&attempt(&mut rng, 5, n * 1000));
     }
     let rows = r#"[[7,"site0.example","eu",1800000000000,1800000600000,2,1,4,9],[8,"site1.example","",1800000000000,null,0,0,1,10]]"#;
     let head = SnapshotHead { links: serde_json::from_str(rows).unwrap(), ..SnapshotHead::default() };
@@ -118,7 +118,7 @@ fn changed_shares_are_refused_or_taken_without_a_panic() {
     let selector = Selector::builder().around(NOW).max_keys(2000).build().unwrap();
     let mut read = 0;
     for _ in 0..6_000 {
-        let raw = changed(&raw, &mut luck);
+        let raw = changed(&raw, &mut rng);
         let mut bytes = packed[..12].to_vec();
         bytes.extend_from_slice(&(raw.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&packed[20..20 + head_len]);
@@ -135,16 +135,16 @@ fn changed_shares_are_refused_or_taken_without_a_panic() {
     }
     assert!(read > 50, "none was read, so that nothing was tried: {read}");
     for _ in 0..3_000 {
-        let _ = unpack(&changed(&packed, &mut luck));
+        let _ = unpack(&changed(&packed, &mut rng));
     }
 }
 
 #[test]
-fn changed_general_images_are_refused_or_taken_without_a_panic() {
+fn changed_global_snapshots_are_refused_or_applied_without_a_panic() {
     let own = Selector::builder().around(NOW).build().unwrap();
-    let mut luck = Luck(5);
+    let mut rng = TestRng(5);
     for n in 0..60 {
-        own.observe(&attempt(&mut luck, 5, n * 1000));
+        own.observe(&attempt(&mut rng, 5, n * 1000));
     }
     let half_life_ms = own.half_life_ms();
     let covers = [(1, Intervals::of(1, 60))].into();
@@ -158,8 +158,8 @@ fn changed_general_images_are_refused_or_taken_without_a_panic() {
     let at = fetchwise::time::Timestamp::from_millis(NOW.as_millis() + 60_000);
     let mut read = 0;
     for round in 0..6_000 {
-        let raw = if round % 4 == 0 { raw.clone() } else { changed(&raw, &mut luck) };
-        let json = if round % 4 == 0 { changed(&json, &mut luck) } else { json.clone() };
+        let raw = if round % 4 == 0 { raw.clone() } else { changed(&raw, &mut rng) };
+        let json = if round % 4 == 0 { changed(&json, &mut rng) } else { json.clone() };
         let mut bytes = packed[..8].to_vec();
         bytes.extend_from_slice(&(json.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&(raw.len() as u64).to_le_bytes());
@@ -186,15 +186,15 @@ fn changed_general_images_are_refused_or_taken_without_a_panic() {
 }
 
 #[test]
-fn changed_states_are_refused() {
+fn changed_state_files_are_refused() {
     let mut state = NodeState::new(fetchwise_fleet::NodeId::from_bytes([3; 16]));
     state.begin_epoch(1, 40);
-    let (whole, mut luck) = (state.encode(), Luck(4));
+    let (whole, mut rng) = (state.encode(), TestRng(4));
     for _ in 0..20_000 {
-        let bytes = changed(&whole, &mut luck);
+        let bytes = changed(&whole, &mut rng);
         assert!(bytes == whole || NodeState::decode(&bytes).is_err() || NodeState::decode(&bytes) == Ok(state.clone()));
         // And with a matching checksum.
-        let json = changed(&whole[..whole.len() - 10], &mut luck);
+        let json = changed(&whole[..whole.len() - 10], &mut rng);
         let line = [&json[..], format!("\n{:08x}\n", crc32c::crc32c(&json)).as_bytes()].concat();
         if let Ok(read) = NodeState::decode(&line) {
             let _ = (read.own(), read.log_epoch());

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Luck, NOW, Node, assert_same, attempt, naive, options, settle};
+use crate::common::{NOW, Node, TestRng, assert_same, attempt, naive, options, settle};
 use fetchwise::attempt::Attempt;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::time::{Clock, Timestamp};
@@ -25,10 +25,10 @@ fn town_around(nodes: usize, dir: &Path) -> (Arc<InProcessBroker>, Arc<Clock>, V
     (broker, clock, all)
 }
 
-fn record(node: &Node, luck: &mut Luck, count: usize, sites: u64) {
+fn record(node: &Node, rng: &mut TestRng, count: usize, sites: u64) {
     for _ in 0..count {
-        let ms = -(luck.below(3_600_000) as i64);
-        node.record(&attempt(luck, sites, ms));
+        let ms = -(rng.below(3_600_000) as i64);
+        node.record(&attempt(rng, sites, ms));
     }
 }
 
@@ -63,7 +63,7 @@ async fn go_on(clock: &Clock, seconds: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_waits_its_node_is_named_and_all_is_learned_when_it_is_over() {
+async fn a_flood_waits_is_reported_and_is_learned_later() {
     let dir = tempfile::tempdir().unwrap();
     let (clock, mut nodes) = town(3, dir.path());
     let mut tight = options();
@@ -73,12 +73,12 @@ async fn a_flood_waits_its_node_is_named_and_all_is_learned_when_it_is_over() {
     for (n, node) in nodes.iter_mut().enumerate() {
         node.start(if n == 1 { tight.clone() } else { options() }).await.unwrap();
     }
-    let mut luck = Luck(31);
+    let mut rng = TestRng(31);
     for _ in 0..20 {
-        record(&nodes[0], &mut luck, 100, 40);
+        record(&nodes[0], &mut rng, 100, 40);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    record(&nodes[2], &mut luck, 60, 40);
+    record(&nodes[2], &mut rng, 60, 40);
     until("the flood is seen", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.waiting > 0)).await;
     until("the others are read", || peer(&nodes[1], &nodes[2]).is_some_and(|peer| peer.position >= 60)).await;
     let status = nodes[1].up().fleet.status();
@@ -94,16 +94,16 @@ async fn a_flood_waits_its_node_is_named_and_all_is_learned_when_it_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_brings_too_many_keys_waits() {
+async fn a_node_with_too_many_keys_waits() {
     let dir = tempfile::tempdir().unwrap();
     let (clock, mut nodes) = town(2, dir.path());
     let mut tight = options();
     (tight.limits.new_key_burst, tight.limits.new_keys_per_s) = (500.0, 100.0);
     nodes[0].start(options()).await.unwrap();
     nodes[1].start(tight).await.unwrap();
-    let mut luck = Luck(32);
+    let mut rng = TestRng(32);
     for _ in 0..20 {
-        record(&nodes[0], &mut luck, 60, 1_000_000);
+        record(&nodes[0], &mut rng, 60, 1_000_000);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     until("the keys are seen", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.waiting > 0)).await;
@@ -116,15 +116,15 @@ async fn who_brings_too_many_keys_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_has_left_for_good_is_closed_and_opened_when_it_is_back() {
+async fn a_node_is_closed_after_a_long_absence_and_reopened() {
     let dir = tempfile::tempdir().unwrap();
     let (clock, mut nodes) = town(2, dir.path());
     for node in &mut nodes {
         node.start(options()).await.unwrap();
     }
-    let mut luck = Luck(33);
-    record(&nodes[0], &mut luck, 200, 20);
-    record(&nodes[1], &mut luck, 200, 20);
+    let mut rng = TestRng(33);
+    record(&nodes[0], &mut rng, 200, 20);
+    record(&nodes[1], &mut rng, 200, 20);
     settle(&nodes, WITHIN).await;
     nodes[0].crash().await;
     let day = 86_400_000;
@@ -138,7 +138,7 @@ async fn a_node_that_has_left_for_good_is_closed_and_opened_when_it_is_back() {
     nodes[1].start(options()).await.unwrap();
     until("it is closed still", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.closed)).await;
     nodes[0].start(options()).await.unwrap();
-    record(&nodes[0], &mut luck, 50, 20);
+    record(&nodes[0], &mut rng, 50, 20);
     until("it is open", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed)).await;
     settle(&nodes, WITHIN).await;
     expect_all(&nodes, &clock);
@@ -183,14 +183,14 @@ async fn flooded_with_keys(is_doubted: bool) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_of_who_brings_too_many_go_before_all_others() {
+async fn keys_over_a_nodes_limit_are_evicted_first() {
     assert_eq!(flooded_with_keys(true).await, 150);
     let left = flooded_with_keys(false).await;
     assert!(left < 50, "without that the least attempted go, whoever brought them: {left}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_share_of_who_has_left_for_good_goes_when_nothing_is_left_of_it() {
+async fn the_snapshot_of_a_closed_node_is_deleted_once_it_has_faded() {
     use fetchwise_fleet::transport::Blobs;
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town_around(3, dir.path());
@@ -199,8 +199,8 @@ async fn the_share_of_who_has_left_for_good_goes_when_nothing_is_left_of_it() {
     for node in &mut nodes {
         node.start(often.clone()).await.unwrap();
     }
-    let mut luck = Luck(34);
-    record(&nodes[0], &mut luck, 200, 20);
+    let mut rng = TestRng(34);
+    record(&nodes[0], &mut rng, 200, 20);
     settle(&nodes, WITHIN).await;
     let (gone, operator) = (nodes[0].name(), broker.node(fetchwise_fleet::NodeId::random()));
     let names = async || operator.list().await.unwrap().into_iter().map(|info| info.name).collect::<Vec<_>>();
@@ -233,7 +233,7 @@ async fn the_share_of_who_has_left_for_good_goes_when_nothing_is_left_of_it() {
     assert_eq!(peer(&nodes[1], &nodes[0]).map(|peer| (peer.position >= 200, peer.missing_records)), Some((true, 0)));
     // It is back: its messages are read, and it has a snapshot again.
     nodes[0].start(often).await.unwrap();
-    record(&nodes[0], &mut luck, 5, 20);
+    record(&nodes[0], &mut rng, 5, 20);
     until("it is open", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed && peer.missing_records == 0))
         .await;
 }

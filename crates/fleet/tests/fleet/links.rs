@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::links::{Crawling, blocked, fails_here_and_waits_there, heard};
+use crate::common::links::{CrawlingNode, blocked, fails_here_and_waits_there, heard};
 use crate::common::visits::until;
 use crate::common::{NOW, options};
 use fetchwise::fetch_result::Outcome;
@@ -15,14 +15,14 @@ use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};
 
-async fn node(dir: &Path, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>, egress: &str) -> Crawling {
+async fn node(dir: &Path, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>, egress: &str) -> CrawlingNode {
     std::fs::create_dir_all(dir).unwrap();
     let state = NodeState::load(dir).unwrap().unwrap_or_else(|| NodeState::new(NodeId::random()));
     state.save(dir).unwrap();
     let mut options = options();
     options.egress_group = egress.to_owned();
     options.timing.store_snapshot_after = 4;
-    Crawling::start(dir, Arc::new(broker.node(state.node_id)), clock, options).await
+    CrawlingNode::start(dir, Arc::new(broker.node(state.node_id)), clock, options).await
 }
 
 fn town() -> (tempfile::TempDir, Arc<Clock>, Arc<InProcessBroker>) {
@@ -32,7 +32,7 @@ fn town() -> (tempfile::TempDir, Arc<Clock>, Arc<InProcessBroker>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_link_that_failed_at_one_node_waits_at_all_behind_its_address() {
+async fn a_failed_link_is_paused_at_all_nodes_of_the_egress_group() {
     let (dir, clock, broker) = town();
     let a = node(&dir.path().join("a"), &broker, &clock, "").await;
     let b = node(&dir.path().join("b"), &broker, &clock, "").await;
@@ -41,7 +41,7 @@ async fn a_link_that_failed_at_one_node_waits_at_all_behind_its_address() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_begins_again_knows_which_links_wait() {
+async fn a_restarted_node_knows_paused_links() {
     let (dir, clock, broker) = town();
     let (there, link) = (dir.path().join("b"), "https://e.org/1");
     let a = node(&dir.path().join("a"), &broker, &clock, "").await;
@@ -75,7 +75,7 @@ async fn a_node_that_begins_again_knows_which_links_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_forgotten_or_excluded_keeps_no_link_waiting() {
+async fn forgetting_or_exclusion_lifts_link_pauses() {
     let (dir, clock, broker) = town();
     let a = node(&dir.path().join("a"), &broker, &clock, "").await;
     let b = node(&dir.path().join("b"), &broker, &clock, "").await;
@@ -98,7 +98,7 @@ async fn what_is_forgotten_or_excluded_keeps_no_link_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_newcomer_knows_from_a_share_which_links_wait() {
+async fn a_new_node_knows_paused_links_from_a_snapshot() {
     let (dir, clock, broker) = town();
     let (one, two, gone) = ("https://e.org/1", "https://f.org/1", "https://g.org/1");
     let a = node(&dir.path().join("a"), &broker, &clock, "").await;
@@ -109,7 +109,7 @@ async fn a_newcomer_knows_from_a_share_which_links_wait() {
     let (pause, operator) = (a.pause(one), broker.node(NodeId::random()));
     assert!(pause.is_some() && a.pause(two).is_none());
     a.journal.flush().await.unwrap();
-    let Crawling { fleet, .. } = a;
+    let CrawlingNode { fleet, .. } = a;
     fleet.leave().await.unwrap();
     // The snapshot is all that is left of it; no node can be asked.
     broker.age_out(u64::MAX);

@@ -7,7 +7,7 @@ use fetchwise::selector::replication::Replication;
 use std::collections::HashMap;
 use std::time::Instant;
 
-use crate::common::{Luck, NOW};
+use crate::common::{NOW, TestRng};
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Tag};
 use fetchwise::evidence::RemoteAttempt;
@@ -19,7 +19,7 @@ use fetchwise_fleet::model::codec::{Batch, Builder};
 
 /// Sites by Zipf's law, none of which is fetched twice within a second.
 struct Crawl {
-    luck: Luck,
+    rng: TestRng,
     sites: u64,
     asked: HashMap<u64, i64>,
 }
@@ -33,7 +33,7 @@ const ENDS: [&str; 8] = ["com", "com", "com", "org", "net", "de", "co.uk", "fr"]
 fn word(mut n: u64, least: u64) -> String {
     let mut text = String::new();
     for _ in 0..least + n % 2 {
-        n = Luck(n).draw();
+        n = TestRng(n).draw();
         text.push_str(SYLLABLES[(n % 24) as usize]);
     }
     text
@@ -41,7 +41,7 @@ fn word(mut n: u64, least: u64) -> String {
 
 impl Crawl {
     fn unit(&mut self) -> f64 {
-        (self.luck.draw() >> 11) as f64 / (1u64 << 53) as f64
+        (self.rng.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// A rank of Zipf's law with exponent 1: its logarithm is about evenly distributed.
@@ -64,9 +64,9 @@ impl Crawl {
             word(site, 2),
             ENDS[(site % 8) as usize]
         );
-        let section = word(self.luck.below(6) + site * 7, 1);
-        let page = self.luck.draw();
-        let path = match self.luck.below(10) {
+        let section = word(self.rng.below(6) + site * 7, 1);
+        let page = self.rng.draw();
+        let path = match self.rng.below(10) {
             0 => String::new(),
             1 => format!("{section}/{page:x}.pdf"),
             2 => format!("static/{page:x}.jpg"),
@@ -74,11 +74,11 @@ impl Crawl {
         };
         let url = url::Url::parse(&format!("https://{host}/{path}")).unwrap();
         let at = Timestamp::from_millis(NOW.as_millis() + ms);
-        let luck = self.luck.below(100);
-        let fetcher = if luck < 70 { "direct_access" } else { "playwright" };
+        let rng = self.rng.below(100);
+        let fetcher = if rng < 70 { "direct_access" } else { "playwright" };
         let mut attempt = Attempt::new(&url, fetcher, at).unwrap();
         attempt.duration_ms = (80.0 * (-self.unit().ln() * 2.0).exp()).min(30_000.0) as u64;
-        attempt = match self.luck.below(20) {
+        attempt = match self.rng.below(20) {
             0 => attempt.failed(ErrorKind::BlockedCaptcha),
             1 => attempt.failed(ErrorKind::NotFound),
             2 => attempt.failed(ErrorKind::Timeout),
@@ -87,7 +87,7 @@ impl Crawl {
         let mut tag = |kind: &'static str, value: &str| {
             attempt.heuristics.push(Tag::from(Heuristic::new(kind, value.to_owned())))
         };
-        match luck % 20 {
+        match rng % 20 {
             0 => tag("block_datadome", "true"),
             1 => tag("has_spa", "true"),
             _ => tag("content_type", "text/html"),
@@ -115,12 +115,12 @@ fn with<T>(attempt: &Attempt, f: impl FnOnce(&RemoteAttempt<'_>) -> T) -> T {
 
 /// Returns a crawl at `rate` attempts per second as messages.
 fn messages(rate: i64, seconds: i64) -> Vec<bytes::Bytes> {
-    let mut crawl = Crawl { luck: Luck(rate as u64), sites: 1_000_000, asked: HashMap::new() };
+    let mut crawl = Crawl { rng: TestRng(rate as u64), sites: 1_000_000, asked: HashMap::new() };
     let (mut position, mut all) = (1_000_000, Vec::new());
     for second in 0..seconds {
         let mut builder = Builder::new(1, 0, position);
         for n in 0..rate {
-            let jitter = crawl.luck.below(1000 / rate.min(1000) as u64 + 1) as i64;
+            let jitter = crawl.rng.below(1000 / rate.min(1000) as u64 + 1) as i64;
             let attempt = crawl.next(second * 1000 + n * 1000 / rate + jitter);
             match attempt.weight > 0.0 {
                 true => with(&attempt, |fact| builder.push(fact, 7)),
@@ -155,7 +155,7 @@ fn bytes_of_an_attempt() {
 
 #[test]
 #[ignore = "prints what it measures"]
-fn facts_a_second() {
+fn attempts_per_second() {
     let all = messages(1000, 200);
     let selector = Selector::builder().around(NOW).build().unwrap();
     let begun = Instant::now();
@@ -179,13 +179,13 @@ fn facts_a_second() {
 
 #[tokio::test]
 #[ignore = "prints what it measures"]
-async fn a_look_at_a_log_that_is_being_written() {
+async fn reading_a_log_that_is_being_written() {
     use fetchwise::journal::replication::{Tombstones, read_positions};
     use fetchwise::journal::{Durability, Journal, JournalOptions};
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
     let selector = Selector::builder().around(NOW).build().unwrap();
-    let mut crawl = Crawl { luck: Luck(9), sites: 1_000_000, asked: HashMap::new() };
+    let mut crawl = Crawl { rng: TestRng(9), sites: 1_000_000, asked: HashMap::new() };
     let mut now = 0;
     let mut record = |count: i64| {
         for _ in 0..count {

@@ -47,7 +47,7 @@ async fn goes_at_last(node: &Sharer, host: &str) -> (Own, Fetch<Arc<Selector>>) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_trial_that_begins_before_its_claim_is_answered_is_counted() {
+async fn a_trial_seen_before_its_response_is_counted() {
     let (broker, clock, nodes) = town(2);
     paused_by(&nodes, 0, "e.org").await;
     // Watchers see the trial long before its claim gets a response.
@@ -62,7 +62,7 @@ async fn a_trial_that_begins_before_its_claim_is_answered_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_that_get_lost_make_no_second_trial_and_hide_no_end() {
+async fn lost_responses_cause_no_second_trial_and_hide_no_end() {
     let (broker, clock, nodes) = town(3);
     broker.set_faults(Faults { lose_response: 1.0, ..Faults::default() });
     for (host, is_fine) in [("fine.org", true), ("blocked.org", false)] {
@@ -83,7 +83,7 @@ async fn answers_that_get_lost_make_no_second_trial_and_hide_no_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_tries_more_than_a_hundred_hosts_out_is_believed_about_all_of_them() {
+async fn a_node_that_tries_more_than_100_hosts_is_accepted_for_all() {
     let (_, clock, nodes) = town(3);
     let hosts: Vec<String> = (0..150).map(|n| format!("h{n}.example")).collect();
     for (n, host) in hosts.iter().enumerate() {
@@ -105,7 +105,7 @@ async fn who_tries_more_than_a_hundred_hosts_out_is_believed_about_all_of_them()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_was_cut_off_while_a_host_was_tried_out_hears_of_its_end() {
+async fn a_node_cut_off_during_a_trial_learns_its_end() {
     let (broker, clock, nodes) = town(2);
     paused_by(&nodes, 0, "e.org").await;
     broker.cut(nodes[1].0, true);

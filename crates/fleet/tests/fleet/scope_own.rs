@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Luck, NOW, Node, assert_same, attempt, naive, options, selector, settle, with_fact};
+use crate::common::{NOW, Node, TestRng, assert_same, attempt, naive, options, selector, settle, with_fact};
 use bytes::Bytes;
 use fetchwise::attempt::Attempt;
 use fetchwise::evidence::EvidenceSnapshot;
@@ -47,8 +47,8 @@ async fn nodes(count: usize, dir: &Path, broker: &Arc<InProcessBroker>, clock: &
 
 /// Records attempts at sites that no other node has.
 fn record(node: &Node, seed: u64, count: i64) {
-    let mut luck = Luck(seed);
-    (0..count).for_each(|n| node.record(&attempt(&mut luck, 30, n * 50 - 100_000)));
+    let mut rng = TestRng(seed);
+    (0..count).for_each(|n| node.record(&attempt(&mut rng, 30, n * 50 - 100_000)));
 }
 
 /// Returns what a node must know: all of its own, and the global evidence of the others, folded attempt by attempt.
@@ -90,7 +90,7 @@ fn assert_general(what: &str, nodes: &[Node], counts: impl Fn(&Path, &Attempt) -
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_belongs_to_no_one_site_is_known_by_all_and_sites_by_their_own_node() {
+async fn all_nodes_know_global_evidence_and_only_owners_know_sites() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 1);
     let mut nodes = nodes(4, dir.path(), &broker, &clock).await;
@@ -125,7 +125,7 @@ async fn what_belongs_to_no_one_site_is_known_by_all_and_sites_by_their_own_node
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_of_what_others_said_holds_the_newest_of_each() {
+async fn a_store_snapshot_holds_the_newest_global_snapshot_of_each_node() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 2);
     let mut options = own_scope();
@@ -149,7 +149,7 @@ async fn a_snapshot_of_what_others_said_holds_the_newest_of_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_excluded_nodes_image_goes_and_comes_back() {
+async fn a_global_snapshot_follows_exclusion_and_inclusion() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 3);
     let mut nodes = nodes(3, dir.path(), &broker, &clock).await;
@@ -173,7 +173,7 @@ async fn an_excluded_nodes_image_goes_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_broker_has_lost_is_said_again() {
+async fn a_lost_global_snapshot_is_published_again() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 4);
     let mut nodes = nodes(2, dir.path(), &broker, &clock).await;
@@ -191,7 +191,7 @@ async fn what_the_broker_has_lost_is_said_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forgotten_domain_goes_from_what_belongs_to_all() {
+async fn a_forgotten_domain_leaves_the_global_evidence() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 5);
     let nodes = nodes(3, dir.path(), &broker, &clock).await;
@@ -213,19 +213,19 @@ fn image(share: &EvidenceSnapshot, positions: u64) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_that_cannot_be_is_refused_and_its_origin_named() {
+async fn an_invalid_global_snapshot_is_refused_and_its_node_named() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 6);
     let nodes = nodes(1, dir.path(), &broker, &clock).await;
     let liar = selector(&clock);
-    let mut luck = Luck(7);
-    (0..50).for_each(|n| liar.observe(&attempt(&mut luck, 5, n - 100_000)));
+    let mut rng = TestRng(7);
+    (0..50).for_each(|n| liar.observe(&attempt(&mut rng, 5, n - 100_000)));
     let all = liar.evidence_snapshot(NOW, 0.0);
     let bad: [(&str, Vec<u8>); 4] = [
-        ("it is no share", b"nothing that anybody could read, and long enough".to_vec()),
-        ("it has more in it than belongs to no one site", image(&all, 50)),
-        ("it weighs more than its attempts can", image(&all.global_part(), 10)),
-        ("it is too long", vec![7; (1 << 20) - 4000]),
+        ("not an evidence snapshot", b"nothing that anybody could read, and long enough".to_vec()),
+        ("contains evidence of sites", image(&all, 50)),
+        ("more weight than its attempts allow", image(&all.global_part(), 10)),
+        ("too long", vec![7; (1 << 20) - 4000]),
     ];
     let before = nodes[0].evidence();
     for (n, (what, body)) in bad.into_iter().enumerate() {
@@ -234,7 +234,7 @@ async fn an_image_that_cannot_be_is_refused_and_its_origin_named() {
         let named = || {
             let status = nodes[0].up().fleet.status();
             let peer = status.peers.iter().find(|peer| peer.node == node_id.to_string());
-            peer.is_some_and(|peer| peer.rejected.as_deref() == Some(&format!("its general image: {what}")))
+            peer.is_some_and(|peer| peer.rejected.as_deref() == Some(&format!("global snapshot: {what}")))
         };
         wait(named).await;
     }
@@ -250,7 +250,7 @@ async fn an_image_that_cannot_be_is_refused_and_its_origin_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_has_one_scope_and_so_has_a_directory() {
+async fn a_pool_and_a_directory_have_one_scope() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 8);
     let mut nodes = nodes(2, dir.path(), &broker, &clock).await;
@@ -281,18 +281,18 @@ async fn a_pool_has_one_scope_and_so_has_a_directory() {
 }
 
 #[test]
-fn an_image_of_too_many_keys_leaves_out_the_lightest() {
+fn an_oversized_global_snapshot_drops_the_lightest_keys() {
     let clock = clock();
     let own = selector(&clock);
-    let mut luck = Luck(3);
-    let mut all = attempt(&mut luck, 3, 0);
+    let mut rng = TestRng(3);
+    let mut all = attempt(&mut rng, 3, 0);
     for n in 0..100_000u64 {
         all.heuristics.truncate(4);
         all.heuristics.push(fetchwise::attempt::Tag::from(fetchwise::heuristic::Heuristic::new(
             "shop_item",
-            format!("{}", luck.draw()),
+            format!("{}", rng.draw()),
         )));
-        all.duration_ms = luck.below(5000);
+        all.duration_ms = rng.below(5000);
         all.weight = if n < 10 { 1.0 } else { 0.5 };
         own.observe(&all);
     }
@@ -352,7 +352,7 @@ fn expected_with_past(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restored_directory_learns_back_what_its_log_has_lost() {
+async fn a_restored_directory_recovers_the_lost_attempts() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 12);
     let mut nodes = nodes(2, dir.path(), &broker, &clock).await;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Luck, NOW, Node, assert_same, attempt, options, selector, settle, with_fact};
+use crate::common::{NOW, Node, TestRng, assert_same, attempt, options, selector, settle, with_fact};
 use bytes::Bytes;
 use fetchwise::attempt::Attempt;
 use fetchwise::evidence::EvidenceSnapshot;
@@ -67,9 +67,9 @@ impl Pool {
     }
 
     async fn record(&mut self, index: usize, count: usize) {
-        let mut luck = Luck((index * 1000 + self.recorded[index]) as u64);
+        let mut rng = TestRng((index * 1000 + self.recorded[index]) as u64);
         for n in 0..count {
-            let attempt = attempt(&mut luck, 12, (self.recorded[index] + n) as i64 * 50 - 100_000);
+            let attempt = attempt(&mut rng, 12, (self.recorded[index] + n) as i64 * 50 - 100_000);
             self.nodes[index].record(&attempt);
         }
         self.recorded[index] += count;
@@ -132,7 +132,7 @@ async fn behind_share(pool: &Pool, index: usize) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_know_of_a_site_comes_to_its_next_node() {
+async fn evidence_of_a_site_is_handed_to_its_next_owner() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = Pool::new(4, dir.path()).await;
     for index in 0..3 {
@@ -168,7 +168,7 @@ async fn what_others_know_of_a_site_comes_to_its_next_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_taken_of_an_excluded_node_goes_and_a_forgotten_domain_goes_from_it() {
+async fn handed_over_evidence_respects_exclusion_and_forgetting() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = Pool::new(3, dir.path()).await;
     pool.begin(0).await;
@@ -215,7 +215,7 @@ async fn what_was_taken_of_an_excluded_node_goes_and_a_forgotten_domain_goes_fro
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_taken_to_have_gone_because_the_broker_was() {
+async fn a_broker_outage_does_not_make_nodes_look_gone() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = Pool::new(2, dir.path()).await;
     pool.begin(0).await;
@@ -246,7 +246,7 @@ async fn wait(mut until: impl FnMut() -> bool) {
 
 /// A node's directory, for offline readers.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_taken_is_foreign_to_who_looks_at_the_directory() {
+async fn handed_over_evidence_counts_as_peer_evidence_offline() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = Pool::new(2, dir.path()).await;
     pool.begin(0).await;

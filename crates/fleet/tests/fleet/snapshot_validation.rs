@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Luck, NOW, Node, assert_same, attempt, naive, options, selector, settle};
+use crate::common::{NOW, Node, TestRng, assert_same, attempt, naive, options, selector, settle};
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Tag};
 use fetchwise::evidence::EvidenceSnapshot;
@@ -99,7 +99,7 @@ proptest! {
     /// A log may have forgotten, compacted, withheld or faded attempts and been rebuilt. Its snapshot is accepted, as a
     /// whole and without its sites.
     #[test]
-    fn the_share_of_an_honest_log_is_believed(events in prop::collection::vec(happens(), 1..30), withheld in 1u64..200) {
+    fn the_snapshot_of_an_honest_log_is_accepted(events in prop::collection::vec(happens(), 1..30), withheld in 1u64..200) {
         let dir = tempfile::tempdir().unwrap();
         let (mut now, mut last) = (NOW, 0);
         let open = || Journal::open(dir.path(), JournalOptions::default().linger(Duration::ZERO)).unwrap().0;
@@ -140,29 +140,29 @@ proptest! {
 }
 
 #[test]
-fn what_attempts_cannot_have_shown_is_not_believed() {
+fn impossible_evidence_is_rejected() {
     let (clock, half_life_ms) = (Arc::new(Clock::fixed(NOW)), fading().half_life_ms());
     let told = |attempts: i64, ahead_ms: i64, positions: u64| {
         let liar = Selector::builder().around(NOW).clock(Arc::clone(&clock)).half_life_days(7.0).build().unwrap();
-        let mut luck = Luck(3);
-        (0..attempts).for_each(|n| liar.observe(&attempt(&mut luck, 4, ahead_ms + n)));
+        let mut rng = TestRng(3);
+        (0..attempts).for_each(|n| liar.observe(&attempt(&mut rng, 4, ahead_ms + n)));
         let covers = [(1, Intervals::of(1, positions))].into();
         let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
         validate(&head, &liar.evidence_snapshot(NOW, 0.0), half_life_ms, Some(NOW))
     };
     assert_eq!(told(300, -1000, 300), Ok(()));
     assert_eq!(told(300, 1_800_000, 300), Ok(()), "its clock is half an hour ahead");
-    assert_eq!(told(300, -1000, 200), Err("it weighs more than its attempts can"));
-    assert_eq!(told(300, 40 * DAY_MS, 300), Err("it weighs more than its attempts can"), "of days to come");
+    assert_eq!(told(300, -1000, 200), Err("more weight than its attempts allow"));
+    assert_eq!(told(300, 40 * DAY_MS, 300), Err("more weight than its attempts allow"), "of days to come");
     let head = SnapshotHead { half_life_ms, ..SnapshotHead::default() };
-    assert_eq!(validate(&head, &EvidenceSnapshot::default(), half_life_ms, None), Err("it does not say what it is of"));
-    assert_eq!(validate(&head, &EvidenceSnapshot::default(), 1, None), Err("its half-life is another one"));
+    assert_eq!(validate(&head, &EvidenceSnapshot::default(), half_life_ms, None), Err("invalid coverage"));
+    assert_eq!(validate(&head, &EvidenceSnapshot::default(), 1, None), Err("different half-life"));
 }
 
 /// Stores a snapshot that claims ten times the attempts of its positions.
 async fn lie(node: &Node, clock: &Arc<Clock>, positions: u64) {
-    let (liar, mut luck) = (selector(clock), Luck(9));
-    (0..positions as i64 * 10).for_each(|n| liar.observe(&attempt(&mut luck, 2, n - 100_000)));
+    let (liar, mut rng) = (selector(clock), TestRng(9));
+    (0..positions as i64 * 10).for_each(|n| liar.observe(&attempt(&mut rng, 2, n - 100_000)));
     let share = liar.evidence_snapshot(NOW, 0.0);
     let (covers, half_life_ms) = ([(1, Intervals::of(1, positions))].into(), share.half_life_ms().unwrap());
     let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
@@ -180,7 +180,7 @@ fn refused(of: &Node, liar: &Node) -> Option<String> {
 /// A new node refuses the snapshot, names its node and the reason, counts it once, and learns that node's published
 /// attempts one by one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_share_that_weighs_too_much_is_refused_and_what_its_node_has_published_is_learned() {
+async fn an_overweight_snapshot_is_rejected_and_published_messages_are_learned() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
     let broker = InProcessBroker::new(Arc::clone(&clock), 3);
     let mut nodes: Vec<Node> = (0..2).map(|n| Node::new(dir.path().join(n.to_string()), &broker, &clock)).collect();
@@ -188,13 +188,13 @@ async fn a_share_that_weighs_too_much_is_refused_and_what_its_node_has_published
     // No later snapshot replaces the false one.
     settings.timing.snapshot_after = u64::MAX;
     nodes[0].start(settings).await.unwrap();
-    let mut luck = Luck(4);
-    (0..80).for_each(|n| nodes[0].record(&attempt(&mut luck, 10, n - 1000)));
+    let mut rng = TestRng(4);
+    (0..80).for_each(|n| nodes[0].record(&attempt(&mut rng, 10, n - 1000)));
     settle(&nodes[..1], SOON).await;
     lie(&nodes[0], &clock, 80).await;
     nodes[1].start(options()).await.unwrap();
     settle(&nodes[1..], SOON).await;
-    let what = "its share: it weighs more than its attempts can";
+    let what = "evidence snapshot: more weight than its attempts allow";
     assert_eq!(refused(&nodes[1], &nodes[0]).as_deref(), Some(what), "good messages do not wipe it out");
     assert_eq!(
         (nodes[1].up().fleet.status().counts.rejected, nodes[1].up().fleet.status().counts.snapshots_applied),
@@ -206,7 +206,7 @@ async fn a_share_that_weighs_too_much_is_refused_and_what_its_node_has_published
 
 /// The same where a node takes over the sites of one that is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sites_are_not_taken_out_of_a_share_that_weighs_too_much() {
+async fn an_overweight_snapshot_is_not_used_for_site_handover() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
     let broker = InProcessBroker::new(Arc::clone(&clock), 4);
     let mut nodes: Vec<Node> = (0..2).map(|n| Node::new(dir.path().join(n.to_string()), &broker, &clock)).collect();
@@ -216,13 +216,16 @@ async fn sites_are_not_taken_out_of_a_share_that_weighs_too_much() {
         own
     };
     nodes[0].start(own()).await.unwrap();
-    let mut luck = Luck(4);
-    (0..80).for_each(|n| nodes[0].record(&attempt(&mut luck, 10, n - 1000)));
+    let mut rng = TestRng(4);
+    (0..80).for_each(|n| nodes[0].record(&attempt(&mut rng, 10, n - 1000)));
     settle(&nodes[..1], SOON).await;
     nodes[0].crash().await;
     lie(&nodes[0], &clock, 80).await;
     nodes[1].start(own()).await.unwrap();
     settle(&nodes[1..], SOON).await;
-    assert_eq!(refused(&nodes[1], &nodes[0]).as_deref(), Some("its share: it weighs more than its attempts can"));
+    assert_eq!(
+        refused(&nodes[1], &nodes[0]).as_deref(),
+        Some("evidence snapshot: more weight than its attempts allow")
+    );
     assert!(!nodes[1].evidence().has_domain("site0.example"), "none of its sites was taken");
 }

@@ -97,7 +97,7 @@ async fn said(plain: &Plain, of: NodeId, seq: u64) -> Vec<Bytes> {
 }
 
 #[tokio::test]
-async fn the_newest_is_told_although_the_streams_last_messages_are_gone() {
+async fn the_newest_message_is_found_although_later_ones_are_lost() {
     let (broker, plain, [one, two]) = ten().await;
     assert_eq!((newest(&plain, one).await, newest(&plain, two).await), (Some(text(9)), Some(text(10))));
     assert_eq!(said(&plain, one, 4).await, [5, 7, 9].map(text));
@@ -111,7 +111,7 @@ async fn the_newest_is_told_although_the_streams_last_messages_are_gone() {
 }
 
 #[tokio::test]
-async fn a_reader_that_hangs_is_not_taken_for_the_end() {
+async fn a_hanging_reader_does_not_count_as_the_end() {
     let (_, plain, [one, two]) = ten().await;
     plain.hang.store(1, Ordering::Relaxed);
     assert_eq!(newest(&plain, two).await, Some(text(10)));
@@ -120,7 +120,7 @@ async fn a_reader_that_hangs_is_not_taken_for_the_end() {
 }
 
 #[tokio::test]
-async fn a_broker_that_goes_away_meanwhile_is_no_answer() {
+async fn a_broker_that_goes_away_results_in_an_error() {
     let (broker, plain, [one, _]) = ten().await;
     assert!(broker.lose(10));
     let node = broker.clone();

@@ -89,7 +89,7 @@ async fn kept_out(settings: NatsSettings) -> TransportError {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_is_spoken_with_those_whom_the_roots_vouch_for_and_with_nobody_else() {
+async fn tls_accepts_only_brokers_with_a_trusted_certificate() {
     if !servers::is_available() {
         return;
     }
@@ -122,7 +122,7 @@ async fn tls_is_spoken_with_those_whom_the_roots_vouch_for_and_with_nobody_else(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn brokers_that_verify_nodes_let_in_who_shows_a_certificate() {
+async fn a_broker_that_verifies_nodes_admits_one_with_a_certificate() {
     if !servers::is_available() {
         return;
     }
@@ -160,7 +160,7 @@ async fn refused(settings: NatsSettings) -> TransportError {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_nkey_lets_in_who_has_its_seed() {
+async fn an_nkey_seed_admits_a_node() {
     if !servers::is_available() {
         return;
     }
@@ -223,7 +223,7 @@ fn creds(path: &Path, token: &str, user: &KeyPair) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_creds_file_lets_in_whom_its_account_vouches_for() {
+async fn a_creds_file_admits_a_user_of_a_known_account() {
     if !servers::is_available() {
         return;
     }

@@ -14,7 +14,7 @@ use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::{Fleet, Options};
 use url::Url;
 
-use crate::common::{Luck, NOW, attempt};
+use crate::common::{NOW, TestRng, attempt};
 use crate::servers::{self, Servers};
 
 const SITES: u64 = 20_000;
@@ -38,9 +38,9 @@ impl Node {
     fn new(dir: &Path, urls: Vec<String>) -> Self {
         let (journal, _) = Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
         let selector = Selector::builder().around(Timestamp::now()).clock(Arc::new(Clock::System)).build().unwrap();
-        let (mut luck, now) = (Luck(3), Timestamp::now().as_millis() - NOW.as_millis());
+        let (mut rng, now) = (TestRng(3), Timestamp::now().as_millis() - NOW.as_millis());
         for _ in 0..KNOWN {
-            selector.observe(&attempt(&mut luck, SITES, now));
+            selector.observe(&attempt(&mut rng, SITES, now));
         }
         Self { journal: Arc::new(journal), selector: Arc::new(selector), urls }
     }
@@ -54,18 +54,18 @@ impl Node {
         Fleet::join(journal, selector, Arc::new(nats), options).await.unwrap()
     }
 
-    fn record(&self, luck: &mut Luck) {
-        let attempt = attempt(luck, SITES, Timestamp::now().as_millis() - NOW.as_millis());
+    fn record(&self, rng: &mut TestRng) {
+        let attempt = attempt(rng, SITES, Timestamp::now().as_millis() - NOW.as_millis());
         self.selector.observe(&attempt);
         self.journal.append_attempt(&attempt).unwrap();
     }
 
     /// Runs a round of a crawl on a separate thread; collects the nanoseconds of each `select` and each record.
-    fn round(&self, luck: &mut Luck, taken: &mut [Vec<u64>; 2]) {
+    fn round(&self, rng: &mut TestRng, taken: &mut [Vec<u64>; 2]) {
         let mut next = Instant::now();
         for _ in 0..ATTEMPTS {
-            let url = Url::parse(&format!("https://site{}.example/news/x", luck.below(SITES))).unwrap();
-            let attempt = attempt(luck, SITES, Timestamp::now().as_millis() - NOW.as_millis());
+            let url = Url::parse(&format!("https://site{}.example/news/x", rng.below(SITES))).unwrap();
+            let attempt = attempt(rng, SITES, Timestamp::now().as_millis() - NOW.as_millis());
             // Sleeping would measure how fast the system wakes a thread.
             while Instant::now() < next {
                 std::hint::spin_loop();
@@ -88,7 +88,7 @@ fn at(sorted: &[u64], part: usize) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes, in a release build: prints what it measures"]
-async fn select_and_record_beside_a_fleet() {
+async fn select_and_record_in_a_fleet() {
     if !servers::is_available() {
         return;
     }
@@ -100,21 +100,21 @@ async fn select_and_record_beside_a_fleet() {
     let feeder = tokio::spawn({
         let other = Arc::clone(&other);
         async move {
-            let (mut luck, mut next) = (Luck(2), tokio::time::interval(Duration::from_millis(1)));
+            let (mut rng, mut next) = (TestRng(2), tokio::time::interval(Duration::from_millis(1)));
             loop {
                 next.tick().await;
-                other.record(&mut luck);
+                other.record(&mut rng);
             }
         }
     });
     // [without, with] the fleet, by [select, record].
     let mut taken: [[Vec<u64>; 2]; 2] = Default::default();
-    let mut luck = Luck(1);
+    let mut rng = TestRng(1);
     for is_in in ROUNDS {
         let fleet = if is_in { Some(node.join().await) } else { None };
         tokio::time::sleep(Duration::from_secs(3)).await;
-        let (worker, mut own, mut of_round) = (Arc::clone(&node), luck.clone(), <[Vec<u64>; 2]>::default());
-        (luck, of_round) = tokio::task::spawn_blocking(move || {
+        let (worker, mut own, mut of_round) = (Arc::clone(&node), rng.clone(), <[Vec<u64>; 2]>::default());
+        (rng, of_round) = tokio::task::spawn_blocking(move || {
             worker.round(&mut own, &mut of_round);
             (own, of_round)
         })

@@ -20,23 +20,23 @@ use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::{Fleet, NodeId, Options};
 use url::Url;
 
-use crate::common::Luck;
+use crate::common::TestRng;
 use crate::servers::{self, Servers};
 
 const ORIGINS: u8 = 10;
 const SITES: u64 = 1_000_000;
 
 /// Returns the evidence of another node: each site with one attempt, some with more.
-fn knowing(node_id: u8, now: Timestamp) -> Selector {
+fn peer_evidence(node_id: u8, now: Timestamp) -> Selector {
     let selector = Selector::builder().around(now).max_keys(None).build().unwrap();
-    let mut luck = Luck(u64::from(node_id));
+    let mut rng = TestRng(u64::from(node_id));
     for site in 0..SITES {
-        for page in 0..1 + u64::from(luck.below(4) == 0) {
+        for page in 0..1 + u64::from(rng.below(4) == 0) {
             let url = Url::parse(&format!("https://site{site}.example/section{}/{page}", site % 7)).unwrap();
-            let fetcher = ["direct_access", "playwright"][usize::from(luck.below(4) == 0)];
-            let at = Timestamp::from_millis(now.as_millis() - luck.below(30 * 86_400_000) as i64);
+            let fetcher = ["direct_access", "playwright"][usize::from(rng.below(4) == 0)];
+            let at = Timestamp::from_millis(now.as_millis() - rng.below(30 * 86_400_000) as i64);
             let attempt = Attempt::new(&url, fetcher, at).unwrap();
-            selector.observe(&match luck.below(8) {
+            selector.observe(&match rng.below(8) {
                 0 => attempt.failed(ErrorKind::Timeout),
                 _ => attempt.delivered(),
             });
@@ -59,7 +59,7 @@ fn peak_mib() -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes, in a release build: prints what it measures"]
-async fn ten_origins_of_a_million_sites_each() {
+async fn ten_nodes_of_a_million_sites_each() {
     if !servers::is_available() {
         return;
     }
@@ -70,7 +70,7 @@ async fn ten_origins_of_a_million_sites_each() {
     let bounds = nats.bounds().await.unwrap();
     let (mut keys, mut put) = (0, 0);
     for number in 1..=ORIGINS {
-        let selector = knowing(number, now);
+        let selector = peer_evidence(number, now);
         keys = selector.key_count();
         let position = SITES * 2;
         let covers = [(1, Intervals::of(1, position))].into();

@@ -132,7 +132,7 @@ async fn two_brokers_are_stopped_for_a_while() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_alone_is_killed_and_comes_back() {
+async fn a_single_broker_is_killed_and_comes_back() {
     if !servers::is_available() {
         return;
     }
@@ -146,7 +146,7 @@ async fn one_that_is_alone_is_killed_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wiped_broker_is_another_stream_that_is_made_anew() {
+async fn a_wiped_broker_gets_a_recreated_stream() {
     if !servers::is_available() {
         return;
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fetchwise_fleet::transport::Transport;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 
-use crate::common::Luck;
+use crate::common::TestRng;
 use crate::node_control::Nodes;
 use crate::proxy::Proxy;
 use crate::servers::{self, Servers};
@@ -60,16 +60,16 @@ fn row_02_nodes_are_killed() {
         return;
     }
     let kills = times(4, 40, 500);
-    let (mut luck, mut left) = (Luck(2), kills);
+    let (mut rng, mut left) = (TestRng(2), kills);
     while left > 0 {
         let now = left.min(20);
         left -= now;
         exact_after(3, 4 + now / 2, |_, nodes| {
             for _ in 0..now {
-                wait(200 + luck.below(900));
-                let node = &mut nodes.all[luck.below(3) as usize];
+                wait(200 + rng.below(900));
+                let node = &mut nodes.all[rng.below(3) as usize];
                 node.kill();
-                wait(luck.below(400));
+                wait(rng.below(400));
                 node.start((4 + now / 2) * 100, 100);
             }
         });
@@ -219,7 +219,7 @@ fn row_14_a_backup_is_restored_and_a_copy_is_turned_away() {
             wait(200);
         }
         let refusal = nodes.was_refused(copied).expect("a second process with one origin is refused");
-        assert!(refusal.contains("in the fleet already"), "{refusal}");
+        assert!(refusal.contains("already in the fleet"), "{refusal}");
         nodes.all[copied].kill();
         // The original goes on, is lost, and is restored.
         nodes.all[0].kill();

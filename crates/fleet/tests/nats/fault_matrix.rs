@@ -14,9 +14,9 @@ use fetchwise_fleet::transport::{Table, Transport};
 use tokio::runtime::Runtime;
 
 use crate::cluster_faults::{exact_after, times, wait};
-use crate::common::{Luck, attempt};
+use crate::common::{TestRng, attempt};
 use crate::full_disk::{fill, free};
-use crate::node_control::{Nodes, Oracle, QUIET, Told};
+use crate::node_control::{NodeCommand, Nodes, Oracle, QUIET};
 use crate::proxy::Proxy;
 use crate::servers::{self, Servers};
 use crate::small_disk::Small;
@@ -39,7 +39,7 @@ fn row_03_a_node_is_killed_inside_its_steps() {
         return;
     }
     let mut order: Vec<&str> = failpoints::ALL.to_vec();
-    let mut luck = Luck(3);
+    let mut rng = TestRng(3);
     let mut servers = Servers::start(3);
     let mut nodes = Nodes::new(3, &servers.urls());
     for node in &mut nodes.all {
@@ -53,7 +53,7 @@ fn row_03_a_node_is_killed_inside_its_steps() {
     for _ in 0..times(1, 4, 40) {
         // Each failpoint after every other one: the next process begins with what was left half done.
         for last in (1..order.len()).rev() {
-            order.swap(last, luck.below(last as u64 + 1) as usize);
+            order.swap(last, rng.below(last as u64 + 1) as usize);
         }
         for point in &order {
             if point.starts_with("share ") {
@@ -73,7 +73,7 @@ fn row_03_a_node_is_killed_inside_its_steps() {
     nodes.wait_until(&[0], "the node comes back", |said| said.status.broker);
     for node in &mut nodes.all {
         let recorded = node.said().unwrap().recorded;
-        node.tell(&Told::Until(recorded));
+        node.tell(&NodeCommand::Until(recorded));
     }
     nodes.exact_for_late_comers_too(&servers.urls());
     (0..3).for_each(|broker| servers.kill(broker));
@@ -84,7 +84,7 @@ fn row_07_a_brokers_disk_loses_and_changes_what_it_had() {
     if !servers::is_available() {
         return;
     }
-    let mut luck = Luck(7);
+    let mut rng = TestRng(7);
     for round in 0..times(1, 6, 100) {
         exact_after(3, 8, |servers, nodes| {
             wait(2500);
@@ -93,7 +93,7 @@ fn row_07_a_brokers_disk_loses_and_changes_what_it_had() {
             let hurt: Vec<usize> = if all { vec![0, 1, 2] } else { vec![round % 3] };
             (0..3).filter(|broker| all || hurt.contains(broker)).for_each(|broker| servers.kill(broker));
             for broker in &hurt {
-                assert!(servers.damage(*broker, "FW_suite", round % 2 == 0, |n| luck.below(n)) > 0);
+                assert!(servers.damage(*broker, "FW_suite", round % 2 == 0, |n| rng.below(n)) > 0);
             }
             hurt.iter().for_each(|broker| servers.revive(*broker));
             wait(1500);
@@ -145,13 +145,13 @@ fn row_11_a_nodes_disk_is_full() {
         assert!(after.recorded + after.refused > before.recorded + before.refused, "the crawl goes on");
         free(&place);
         // It recovers without help.
-        let all_there = |said: &crate::node_control::Said| {
+        let all_there = |said: &crate::node_control::NodeReport| {
             said.status.stopped.is_none() && said.status.position as usize >= after.recorded
         };
         nodes.wait_until(&[0], "what was recorded is on disk", all_there);
         for node in &mut nodes.all {
             let recorded = node.said().unwrap().recorded;
-            node.tell(&Told::Until(recorded));
+            node.tell(&NodeCommand::Until(recorded));
         }
         if said(&nodes).refused > 0 {
             // It has learned the attempts that its log did not accept, until it restarts.
@@ -180,25 +180,25 @@ fn row_12_a_nodes_clock_jumps() {
         nodes.start_all(1_000_000, 100);
         nodes.begun();
         for (n, ms) in jumps.iter().enumerate() {
-            nodes.all[0].tell(&Told::Clock(*ms));
+            nodes.all[0].tell(&NodeCommand::Clock(*ms));
             wait(1500);
             if ms.abs() > 10 * MINUTE {
-                let says = |said: &crate::node_control::Said| {
+                let says = |said: &crate::node_control::NodeReport| {
                     said.status.stopped.as_ref().is_some_and(|why| why.contains("clock"))
                 };
                 nodes.wait_until(&[0], "it says that its clock is wrong", says);
             }
             if (n + round) % 2 == 0 {
                 // It may restart with a wrong clock, too.
-                nodes.all[0].tell(&Told::Clock(0));
+                nodes.all[0].tell(&NodeCommand::Clock(0));
                 wait(500);
             }
         }
-        nodes.all[0].tell(&Told::Clock(0));
+        nodes.all[0].tell(&NodeCommand::Clock(0));
         wait(1000);
         for node in &mut nodes.all {
             let recorded = node.said().unwrap().recorded;
-            node.tell(&Told::Until(recorded));
+            node.tell(&NodeCommand::Until(recorded));
         }
         let now = Timestamp::now().as_millis();
         nodes.settle();
@@ -219,7 +219,7 @@ fn row_12_a_nodes_clock_jumps() {
 
 /// Returns a message with one attempt.
 fn message(position: u64) -> Bytes {
-    let attempt = attempt(&mut Luck(1), 5, 0);
+    let attempt = attempt(&mut TestRng(1), 5, 0);
     let heuristics: Vec<(&str, &str)> =
         attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
     let mut builder = Builder::new(1, 0, position);
@@ -259,7 +259,7 @@ fn row_13_other_releases_are_in_the_pool() {
             let body = with_version(&message(n), VERSION.0 + 1, 0);
             runtime.block_on(nats.publish(stranger, &format!("{stranger}.1.{n}-{n}"), body)).unwrap();
         }
-        let named = |said: &crate::node_control::Said| {
+        let named = |said: &crate::node_control::NodeReport| {
             let of = said.status.peers.iter().find(|peer| peer.node == stranger.to_string());
             said.status.counts.rejected >= 3
                 && of.is_some_and(|peer| peer.rejected.as_ref().is_some_and(|why| why.contains("newer release")))
@@ -342,7 +342,7 @@ fn row_16_a_liar_is_excluded_and_included_again() {
         let liar = nodes.all[2].said().unwrap().status.node;
         let nats = operator(&runtime, &servers);
         runtime.block_on(nats.cells().put(Table::Excluded, &liar, Bytes::from_static(b"it lies"))).unwrap();
-        let is_out = |said: &crate::node_control::Said| {
+        let is_out = |said: &crate::node_control::NodeReport| {
             said.status.node == liar || said.status.peers.iter().any(|peer| peer.node == liar && peer.excluded)
         };
         nodes.wait_until(&[0, 1], "the liar is excluded", is_out);
@@ -358,7 +358,7 @@ fn row_16_a_liar_is_excluded_and_included_again() {
         nodes.wait_until(&[0, 1, late], "the liar is excluded", is_out);
         nodes.check_of(&[0, 1, late], &honest);
         runtime.block_on(nats.cells().delete(Table::Excluded, &liar, None)).unwrap();
-        let is_back = |said: &crate::node_control::Said| {
+        let is_back = |said: &crate::node_control::NodeReport| {
             !said.status.excluded && said.status.peers.iter().all(|peer| !peer.excluded)
         };
         nodes.wait_until(&[0, 1, 2, late], "the liar is back", is_back);

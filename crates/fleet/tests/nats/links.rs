@@ -6,22 +6,22 @@ use std::sync::Arc;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 
-use crate::common::links::{Crawling, fails_here_and_waits_there};
+use crate::common::links::{CrawlingNode, fails_here_and_waits_there};
 use crate::common::options;
 use crate::common::visits::LONG;
 use crate::servers::{self, Servers};
 
-async fn node(servers: &Servers, dir: &Path, clock: &Arc<Clock>, egress: &str) -> Crawling {
+async fn node(servers: &Servers, dir: &Path, clock: &Arc<Clock>, egress: &str) -> CrawlingNode {
     std::fs::create_dir_all(dir).unwrap();
     let nats = Nats::connect(NatsSettings::new(servers.urls(), "test")).await.unwrap();
     nats.ready(LONG).await.unwrap();
     let mut options = options();
     options.egress_group = egress.to_owned();
-    Crawling::start(dir, Arc::new(nats), clock, options).await
+    CrawlingNode::start(dir, Arc::new(nats), clock, options).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_failed_at_one_node_waits_at_all_behind_its_address() {
+async fn a_failed_link_is_paused_at_all_nodes_of_the_egress_group() {
     if !servers::is_available() {
         return;
     }

@@ -24,7 +24,7 @@ pub const REFUSED: &str = "refused";
 
 /// The status that a node reports.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Said {
+pub struct NodeReport {
     /// Whether it has recorded everything that it was to.
     pub is_done: bool,
     /// The number of attempts in its log, and of those that the log did not accept.
@@ -35,7 +35,7 @@ pub struct Said {
 
 /// A command to a running node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Told {
+pub enum NodeCommand {
     /// Compare the evidence in memory.
     Compare { number: usize, oracle: Oracle },
     /// Set the clock offset in milliseconds.
@@ -54,21 +54,21 @@ pub struct Oracle {
     /// A forgotten domain, and the time up to which it is.
     pub forgotten: Option<(String, i64)>,
     /// In scope `own`: the handovers between nodes.
-    pub divided: Option<Divided>,
+    pub divided: Option<Handovers>,
 }
 
 /// The handovers between nodes of scope `own`; of everything else they know global evidence only.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Divided {
+pub struct Handovers {
     /// The node id of each directory.
     pub names: BTreeMap<PathBuf, String>,
     /// The handovers. The later of two replaces the earlier one.
-    pub taken: Vec<Taken>,
+    pub taken: Vec<Handover>,
 }
 
 /// A handover: what one node has applied of the sites that another one had recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Taken {
+pub struct Handover {
     pub by: PathBuf,
     pub of: PathBuf,
     /// The owners of sites at that time.
@@ -163,11 +163,11 @@ impl Node {
     }
 
     /// Returns its status, once it has reported one.
-    pub fn said(&self) -> Option<Said> {
+    pub fn said(&self) -> Option<NodeReport> {
         serde_json::from_slice(&fs::read(beside(&self.dir, "said")).ok()?).ok()
     }
 
-    pub fn tell(&mut self, told: &Told) {
+    pub fn tell(&mut self, told: &NodeCommand) {
         let stdin = self.process.as_mut().unwrap().stdin.as_mut().unwrap();
         writeln!(stdin, "{}", serde_json::to_string(told).unwrap()).unwrap();
     }
@@ -234,10 +234,10 @@ impl Nodes {
         while calm < 3 {
             std::thread::sleep(Duration::from_millis(200));
             let up: Vec<&Node> = who.iter().map(|n| &self.all[*n]).filter(|node| node.is_up()).collect();
-            let said: Vec<Option<Said>> = up.iter().map(|node| node.said()).collect();
+            let said: Vec<Option<NodeReport>> = up.iter().map(|node| node.said()).collect();
             let tops: Vec<(&str, u64)> =
                 said.iter().flatten().map(|said| (said.status.node.as_str(), said.status.position)).collect();
-            let knows = |said: &Said| {
+            let knows = |said: &NodeReport| {
                 let of = |node_id: &str| said.status.peers.iter().find(|peer| peer.node == node_id);
                 said.is_done
                     && said.status.converged
@@ -256,7 +256,7 @@ impl Nodes {
     }
 
     /// Waits until a condition holds for the status of these nodes.
-    pub fn wait_until(&self, who: &[usize], what: &str, holds: impl Fn(&Said) -> bool) {
+    pub fn wait_until(&self, who: &[usize], what: &str, holds: impl Fn(&NodeReport) -> bool) {
         let begun = Instant::now();
         while !who.iter().all(|n| self.all[*n].said().is_some_and(|said| holds(&said))) {
             if begun.elapsed() > QUIET {
@@ -296,7 +296,7 @@ impl Nodes {
         let number = self.checks;
         let who: Vec<usize> = who.iter().copied().filter(|n| self.all[*n].is_up()).collect();
         for n in &who {
-            self.all[*n].tell(&Told::Compare { number, oracle: oracle.clone() });
+            self.all[*n].tell(&NodeCommand::Compare { number, oracle: oracle.clone() });
         }
         for n in who {
             let node = &self.all[n];

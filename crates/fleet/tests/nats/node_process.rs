@@ -24,9 +24,9 @@ use fetchwise_fleet::transport::Transport;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::{Fleet, NodeId, Options, Scope, Timing, failpoints};
 
-use crate::common::{Luck, NOW, attempt, naive, selector, with_fact};
-use crate::node_control::{Divided, Oracle, REFUSED, Said, Told, beside};
-use crate::version_skew::Newer;
+use crate::common::{NOW, TestRng, attempt, naive, selector, with_fact};
+use crate::node_control::{Handovers, NodeCommand, NodeReport, Oracle, REFUSED, beside};
+use crate::version_skew::NextRelease;
 
 const SITES: u64 = 200;
 
@@ -99,7 +99,7 @@ async fn join(dir: &Path, journal: &Arc<Journal>, selector: &Arc<Selector>) -> O
     // A node that cannot wait goes on alone.
     let _ = nats.ready(Duration::from_secs(5)).await;
     let transport: Arc<dyn Transport> =
-        if setting::<String>("NEWER").is_some() { Arc::new(Newer(nats)) } else { Arc::new(nats) };
+        if setting::<String>("NEWER").is_some() { Arc::new(NextRelease(nats)) } else { Arc::new(nats) };
     let mut options = Options::default();
     options.pool = "suite".into();
     options.timing = timing();
@@ -137,8 +137,8 @@ impl Samples {
     }
 }
 
-fn draw(luck: &mut Luck, clock: &Clock) -> Attempt {
-    attempt(luck, SITES, clock.now().as_millis() - NOW.as_millis())
+fn draw(rng: &mut TestRng, clock: &Clock) -> Attempt {
+    attempt(rng, SITES, clock.now().as_millis() - NOW.as_millis())
 }
 
 async fn live(dir: PathBuf) {
@@ -155,7 +155,7 @@ async fn live(dir: PathBuf) {
     let (tells, mut told) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let _ = tells.send(serde_json::from_str::<Told>(&line).unwrap());
+            let _ = tells.send(serde_json::from_str::<NodeCommand>(&line).unwrap());
         }
         // The parent process has gone.
         std::process::exit(0);
@@ -165,7 +165,7 @@ async fn live(dir: PathBuf) {
         Samples { file, tops: Default::default() }
     });
     // Each process has a different seed.
-    let mut luck = Luck(seed.wrapping_mul(1 << 32).wrapping_add(recorded as u64));
+    let mut rng = TestRng(seed.wrapping_mul(1 << 32).wrapping_add(recorded as u64));
     let is_real = setting::<String>("REAL").is_some();
     let mut next = tokio::time::interval(Duration::from_secs(1) / rate);
     let mut says = tokio::time::interval(Duration::from_millis(100));
@@ -173,10 +173,10 @@ async fn live(dir: PathBuf) {
     loop {
         tokio::select! {
             _ = next.tick(), if recorded < count => {
-                let mut attempt = draw(&mut luck, &clock);
+                let mut attempt = draw(&mut rng, &clock);
                 // In a measured crawl one of 500 attempts is blocked, because each block results in a separate message.
-                while is_real && attempt.is_banned && luck.below(50) > 0 {
-                    attempt = draw(&mut luck, &clock);
+                while is_real && attempt.is_banned && rng.below(50) > 0 {
+                    attempt = draw(&mut rng, &clock);
                 }
                 selector.observe(&attempt);
                 // A crawler goes on without its log.
@@ -186,7 +186,7 @@ async fn live(dir: PathBuf) {
                 }
             }
             _ = says.tick() => {
-                let said = Said { is_done: recorded >= count, recorded, refused, status: fleet.status() };
+                let said = NodeReport { is_done: recorded >= count, recorded, refused, status: fleet.status() };
                 put(&beside(&dir, "said"), &serde_json::to_vec(&said).unwrap());
             }
             _ = takes.tick(), if samples.is_some() => {
@@ -195,12 +195,12 @@ async fn live(dir: PathBuf) {
                 }
             }
             Some(told) = told.recv() => match told {
-                Told::Compare { number, oracle } => {
+                NodeCommand::Compare { number, oracle } => {
                     let answer = compare(&dir, &oracle, &selector, &clock);
                     put(&beside(&dir, "answer"), format!("{number}\n{answer}").as_bytes());
                 }
-                Told::Clock(ms) => off.store(ms, Ordering::Relaxed),
-                Told::Until(more) => count = more,
+                NodeCommand::Clock(ms) => off.store(ms, Ordering::Relaxed),
+                NodeCommand::Until(more) => count = more,
             }
         }
     }
@@ -208,7 +208,7 @@ async fn live(dir: PathBuf) {
 
 /// Returns the expected evidence of a node of scope `own`: all of its own, what it has applied of the others, and
 /// global evidence of the rest.
-fn of_divided(own: &Path, oracle: &Oracle, divided: &Divided, clock: &Arc<Clock>) -> EvidenceSnapshot {
+fn of_divided(own: &Path, oracle: &Oracle, divided: &Handovers, clock: &Arc<Clock>) -> EvidenceSnapshot {
     let (all, name) = (selector(clock), divided.names[own].parse::<NodeId>().unwrap());
     for dir in &oracle.logs {
         let taken = divided.taken.iter().rfind(|taken| taken.by == own && taken.of == *dir);

@@ -139,7 +139,7 @@ async fn all_tried_out(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_eight_nodes_one_tries_a_host_out() {
+async fn one_of_eight_nodes_tries_a_host() {
     if !servers::is_available() {
         return;
     }
@@ -187,7 +187,7 @@ async fn row_12_a_clock_that_is_wrong_makes_no_pause_longer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn blocks_of_three_nodes_pause_a_host_at_all() {
+async fn blocks_at_three_nodes_pause_a_host_everywhere() {
     if !servers::is_available() {
         return;
     }
@@ -214,7 +214,7 @@ async fn blocks_of_three_nodes_pause_a_host_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_broker_each_side_tries_a_host_out_once_and_tells_later() {
+async fn without_a_broker_each_node_tries_a_host_once_and_reports_later() {
     if !servers::is_available() {
         return;
     }

@@ -42,7 +42,7 @@ async fn three_brokers_conform() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn init_makes_all_once_and_tells_what_differs() {
+async fn init_creates_everything_once_and_reports_differences() {
     if !servers::is_available() {
         return;
     }
@@ -75,7 +75,7 @@ async fn init_makes_all_once_and_tells_what_differs() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_away_and_says_where() {
+async fn a_missing_broker_is_reported_with_its_address() {
     let url = format!("nats://me:secret@127.0.0.1:{}", free_port());
     let nats = Nats::connect(NatsSettings::new([url], "test")).await.unwrap();
     let error = nats.ready(Duration::from_secs(2)).await.unwrap_err();
@@ -86,7 +86,7 @@ async fn nobody_there_is_away_and_says_where() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_password_is_refused_without_being_told() {
+async fn a_wrong_password_is_refused_and_not_printed() {
     if !servers::is_available() {
         return;
     }
@@ -111,7 +111,7 @@ async fn a_wrong_password_is_refused_without_being_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_make_streams_is_told_what_is_missing() {
+async fn a_node_without_permission_learns_which_stream_is_missing() {
     if !servers::is_available() {
         return;
     }
@@ -135,13 +135,13 @@ async fn who_may_not_make_streams_is_told_what_is_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_broker_in_the_process_conforms() {
+async fn the_in_process_broker_conforms() {
     let clock = std::sync::Arc::new(fetchwise::time::Clock::System);
     conforms(&fetchwise_fleet::transport::in_process::InProcessBroker::new(clock, 1).node(NodeId::random())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_permissions_says_is_enough_and_no_more() {
+async fn the_printed_permissions_are_sufficient_and_minimal() {
     if !servers::is_available() {
         return;
     }

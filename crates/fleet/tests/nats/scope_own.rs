@@ -20,7 +20,7 @@ use fetchwise_fleet::{Fleet, NodeId, Options, Scope};
 use futures_util::StreamExt;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::common::{Luck, NOW, assert_same, attempt, naive, quick, selector};
+use crate::common::{NOW, TestRng, assert_same, attempt, naive, quick, selector};
 use crate::servers::{self, Servers};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -52,9 +52,9 @@ async fn start(dir: &Path, servers: &Servers, clock: &Arc<Clock>) -> Up {
 }
 
 fn record(up: &Up, seed: u64, count: i64) {
-    let (mut luck, now) = (Luck(seed), Timestamp::now().as_millis() - NOW.as_millis());
+    let (mut rng, now) = (TestRng(seed), Timestamp::now().as_millis() - NOW.as_millis());
     for n in 0..count {
-        let attempt = attempt(&mut luck, 20, now - 60_000 + n);
+        let attempt = attempt(&mut rng, 20, now - 60_000 + n);
         up.selector.observe(&attempt);
         up.journal.append_attempt(&attempt).unwrap();
     }
@@ -120,7 +120,7 @@ async fn takes_its_sites(nodes: &[Up], nats: &Nats, clock: &Arc<Clock>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_of_scope_own_say_what_belongs_to_no_one_site_over_a_real_broker() {
+async fn nodes_of_scope_own_share_global_evidence_over_a_real_broker() {
     if !servers::is_available() {
         return;
     }

@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 
 use crate::cluster_faults::{times, wait};
-use crate::common::Luck;
-use crate::node_control::{Divided, Node, Nodes, Oracle, Taken};
+use crate::common::TestRng;
+use crate::node_control::{Handover, Handovers, Node, Nodes, Oracle};
 use crate::servers::{self, Servers};
 
 const RATE: usize = 50;
@@ -26,11 +26,11 @@ fn divided(nodes: &Nodes) -> Oracle {
     let all = all(nodes);
     let among: Vec<String> = all.iter().map(|(_, name, _)| name.clone()).collect();
     let names = all.iter().map(|(dir, name, _)| (dir.clone(), name.clone())).collect();
-    let mut divided = Divided { names, taken: Vec::new() };
+    let mut divided = Handovers { names, taken: Vec::new() };
     for (by, ..) in &all {
         for (of, _, attempts) in all.iter().filter(|(of, ..)| of != by) {
             let (by, of) = (by.clone(), of.clone());
-            divided.taken.push(Taken { by, of, among: among.clone(), attempts: *attempts });
+            divided.taken.push(Handover { by, of, among: among.clone(), attempts: *attempts });
         }
     }
     Oracle { divided: Some(divided), ..nodes.oracle() }
@@ -46,7 +46,7 @@ fn one_goes(nodes: &mut Nodes, oracle: &mut Oracle, gone: usize) {
     for (n, before) in left.iter().zip(before) {
         nodes.wait_until(&[*n], "its sites are taken over", |said| said.status.counts.snapshots_applied > before);
         let (by, of) = (all[*n].0.clone(), all[gone].0.clone());
-        let taken = Taken { by, of, among: among.clone(), attempts: all[gone].2 };
+        let taken = Handover { by, of, among: among.clone(), attempts: all[gone].2 };
         oracle.divided.as_mut().unwrap().taken.push(taken);
     }
 }
@@ -56,7 +56,7 @@ fn row_02_nodes_of_scope_own_are_killed() {
     if !servers::is_available() {
         return;
     }
-    let (mut luck, mut left) = (Luck(20), times(3, 10, 200));
+    let (mut rng, mut left) = (TestRng(20), times(3, 10, 200));
     while left > 0 {
         let kills = left.min(10);
         left -= kills;
@@ -69,10 +69,10 @@ fn row_02_nodes_of_scope_own_are_killed() {
         nodes.start_all(count, RATE);
         nodes.begun();
         for _ in 0..kills {
-            wait(200 + luck.below(900));
-            let node = &mut nodes.all[luck.below(4) as usize];
+            wait(200 + rng.below(900));
+            let node = &mut nodes.all[rng.below(4) as usize];
             node.kill();
-            wait(luck.below(400));
+            wait(rng.below(400));
             node.start(count, RATE);
         }
         nodes.settle();
@@ -84,14 +84,14 @@ fn row_02_nodes_of_scope_own_are_killed() {
         let mut oracle = divided(&nodes);
         nodes.check_by(&oracle);
 
-        let gone = luck.below(4) as usize;
+        let gone = rng.below(4) as usize;
         one_goes(&mut nodes, &mut oracle, gone);
         let who: Vec<usize> = (0..4).filter(|n| *n != gone).collect();
         nodes.check_of(&who, &oracle);
 
         // A broker is down when it comes back, records more, and is killed once more. On start it applies the others'
         // evidence of its sites.
-        servers.kill(luck.below(3) as usize);
+        servers.kill(rng.below(3) as usize);
         nodes.all[gone].start(count + 2 * RATE, RATE);
         wait(1500);
         nodes.all[gone].kill();

@@ -9,8 +9,8 @@ use fetchwise::journal::{self, Entry};
 use fetchwise::time::Timestamp;
 
 use crate::cluster_faults::wait;
-use crate::common::Luck;
-use crate::node_control::{Nodes, Told, beside};
+use crate::common::TestRng;
+use crate::node_control::{NodeCommand, Nodes, beside};
 use crate::proxy::Proxy;
 use crate::servers::{self, Servers};
 
@@ -65,7 +65,7 @@ fn say(what: &str, delays: &[i64]) {
 
 #[test]
 #[ignore = "takes minutes: make fleet-suite runs it, and prints what it measures"]
-fn eight_nodes_of_two_hundred_attempts_a_second() {
+fn eight_nodes_with_200_attempts_per_second() {
     if !servers::is_available() {
         return;
     }
@@ -97,7 +97,7 @@ fn eight_nodes_of_two_hundred_attempts_a_second() {
     nodes.wait_until(&all, "all nodes are back", |said| said.status.broker);
     for node in &mut nodes.all {
         let recorded = node.said().unwrap().recorded;
-        node.tell(&Told::Until(recorded));
+        node.tell(&NodeCommand::Until(recorded));
     }
     let (end, calm) = (Timestamp::now().as_millis(), Instant::now());
     nodes.settle();
@@ -117,9 +117,9 @@ fn eight_nodes_of_two_hundred_attempts_a_second() {
 
 /// Kills nodes and brokers, cuts nodes off, and wipes all brokers in the middle.
 fn disturb(servers: &mut Servers, nodes: &mut Nodes, proxies: &[Proxy]) {
-    let mut luck = Luck(8);
+    let mut rng = TestRng(8);
     let mut kill = |nodes: &mut Nodes| {
-        let node = &mut nodes.all[luck.below(NODES as u64) as usize];
+        let node = &mut nodes.all[rng.below(NODES as u64) as usize];
         node.kill();
         wait(700);
         node.start(ENDLESS, RATE);

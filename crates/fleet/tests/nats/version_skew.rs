@@ -20,7 +20,7 @@ const FRAME: usize = 48;
 const UNKNOWN: u8 = 200;
 
 /// A transport that publishes everything in the format of the next release.
-pub struct Newer(pub Nats);
+pub struct NextRelease(pub Nats);
 
 /// Returns a message with another version, and an additional column.
 pub fn with_version(body: &[u8], major: u8, minor: u8) -> Bytes {
@@ -38,7 +38,7 @@ pub fn with_version(body: &[u8], major: u8, minor: u8) -> Bytes {
     message.into()
 }
 
-impl Transport for Newer {
+impl Transport for NextRelease {
     fn publish<'a>(
         &'a self,
         node_id: NodeId,

@@ -29,19 +29,19 @@ const MAX_TAGS_TOTAL: usize = 1 << 20;
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes are not a message, or the message is truncated.
-    #[error("it is no message of a fleet")]
+    #[error("not a fleet message")]
     Foreign,
     /// A newer release wrote it.
-    #[error("a newer release has written it, in version {0} of the format")]
+    #[error("written by a newer release, in format version {0}")]
     Newer(u8),
     /// The message is longer than allowed, before or after decompression.
-    #[error("it is too large")]
+    #[error("too large")]
     TooLarge,
     /// The checksum does not match.
-    #[error("its checksum does not fit")]
+    #[error("checksum mismatch")]
     Checksum,
     /// The checksum matches, but the content is invalid.
-    #[error("it makes no sense: {0}")]
+    #[error("invalid content: {0}")]
     Malformed(&'static str),
 }
 
@@ -125,7 +125,7 @@ fn split(body: &[u8]) -> Read<(Header, &[u8])> {
         return Err(DecodeError::TooLarge);
     }
     if epoch == 0 || first == 0 || first > last || last == u64::MAX || u64::from(count) > last - first + 1 {
-        return Err(DecodeError::Malformed("its positions"));
+        return Err(DecodeError::Malformed("positions"));
     }
     let newest = Timestamp::from_millis(newest);
     Ok((Header { epoch, base: 0, first, last, newest, count, top: last }, frame))
@@ -141,9 +141,9 @@ impl Batch {
         let mut raw_len = [0; 4];
         raw_len.copy_from_slice(&body[40..44]);
         let raw_len = u32::from_le_bytes(raw_len) as usize;
-        let raw = zstd::bulk::decompress(frame, raw_len).map_err(|_| DecodeError::Malformed("its frame"))?;
+        let raw = zstd::bulk::decompress(frame, raw_len).map_err(|_| DecodeError::Malformed("frame"))?;
         if raw.len() != raw_len {
-            return Err(DecodeError::Malformed("its frame"));
+            return Err(DecodeError::Malformed("frame"));
         }
         Decoder::new(header, &raw)?.run()
     }
@@ -227,18 +227,18 @@ impl<'r> Column<'r> {
                 return Ok(value);
             }
         }
-        Err(DecodeError::Malformed("a column ends too early"))
+        Err(DecodeError::Malformed("truncated column"))
     }
 
     fn take(&mut self, len: u64) -> Read<&'r [u8]> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let (taken, rest) = self.0.split_at_checked(len).ok_or(DecodeError::Malformed("a column ends too early"))?;
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(DecodeError::Malformed("truncated column"))?;
         self.0 = rest;
         Ok(taken)
     }
 
     fn fixed<const N: usize>(&mut self) -> Read<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(DecodeError::Malformed("a column ends too early"))?;
+        let (taken, rest) = self.0.split_first_chunk().ok_or(DecodeError::Malformed("truncated column"))?;
         self.0 = rest;
         Ok(*taken)
     }
@@ -291,7 +291,7 @@ impl<'r> Decoder<'r> {
             self.header.top = self.varint(column::TOP)?.max(self.header.last);
         }
         if self.header.base >= self.header.first {
-            return Err(DecodeError::Malformed("its base"));
+            return Err(DecodeError::Malformed("base"));
         }
         let (has_positions, mut rows) = (self.has(column::POSITIONS), Vec::new());
         let (mut before, mut at, mut newest) = (None, 0i64, i64::MIN);
@@ -299,14 +299,14 @@ impl<'r> Decoder<'r> {
             let offset = if has_positions { self.varint(column::POSITIONS)? } else { index };
             let position =
                 self.header.first.checked_add(offset).filter(|p| *p <= self.header.last && Some(*p) > before);
-            let position = position.ok_or(DecodeError::Malformed("its positions"))?;
+            let position = position.ok_or(DecodeError::Malformed("positions"))?;
             before = Some(position);
             at = at.wrapping_add(unzigzag(self.varint(column::TIMES)?));
             newest = newest.max(at);
             rows.push(self.row(position, at)?);
         }
         if newest != self.header.newest.as_millis() {
-            return Err(DecodeError::Malformed("its times"));
+            return Err(DecodeError::Malformed("times"));
         }
         let links = self.links()?;
         let egress = if self.has(column::EGRESS) { self.name(column::EGRESS)? } else { Span::default() };
@@ -322,7 +322,7 @@ impl<'r> Decoder<'r> {
             let offset = self.varint(column::LINK_STATES)?;
             let position =
                 self.header.first.checked_add(offset).filter(|p| *p <= self.header.last && Some(*p) > before);
-            let position = position.ok_or(DecodeError::Malformed("its positions"))?;
+            let position = position.ok_or(DecodeError::Malformed("positions"))?;
             before = Some(position);
             let domain = self.name(column::LINK_STATES)?;
             at = at.wrapping_add(unzigzag(self.varint(column::LINK_STATES)?));
@@ -345,7 +345,7 @@ impl<'r> Decoder<'r> {
             false => 1.0,
         };
         if !(weight > 0.0 && weight <= 1.0) || duration_ms > MAX_DURATION {
-            return Err(DecodeError::Malformed("a weight or a duration"));
+            return Err(DecodeError::Malformed("weight or duration"));
         }
         let link = match bits & bit::BANNED != 0 {
             true => u64::from_le_bytes(self.columns[usize::from(column::LINKS)].fixed()?),
@@ -361,7 +361,7 @@ impl<'r> Decoder<'r> {
             Some(index) => usize::try_from(index).ok().and_then(|index| self.patterns.get(index)).cloned(),
             None => Some(self.pattern()?),
         };
-        let pattern = pattern.ok_or(DecodeError::Malformed("a fact's shape"))?;
+        let pattern = pattern.ok_or(DecodeError::Malformed("heuristic pattern"))?;
         if self.tags.len() + pattern.len() > MAX_TAGS_TOTAL {
             return Err(DecodeError::TooLarge);
         }
@@ -406,7 +406,7 @@ impl<'r> Decoder<'r> {
             return match self.varint(column::SITES)? {
                 0 => Ok(domain),
                 1 => {
-                    let parent = parent_of(self.text(domain)).ok_or(DecodeError::Malformed("a site"))?;
+                    let parent = parent_of(self.text(domain)).ok_or(DecodeError::Malformed("site"))?;
                     Ok(Span(domain.1 - parent.len() as u32, domain.1))
                 }
                 name => self.named(name - 2),
@@ -445,14 +445,14 @@ impl<'r> Decoder<'r> {
     fn named(&mut self, name: u64) -> Read<Span> {
         if let Some(index) = name.checked_sub(1) {
             let known = usize::try_from(index).ok().and_then(|index| self.spans.get(index));
-            return known.copied().ok_or(DecodeError::Malformed("a name that did not come"));
+            return known.copied().ok_or(DecodeError::Malformed("unknown name index"));
         }
         let len = self.varint(column::NAME_LENS)?;
         if len > MAX_NAME as u64 {
             return Err(DecodeError::TooLarge);
         }
         let bytes = self.columns[usize::from(column::NAMES)].take(len)?;
-        let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Malformed("a name"))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Malformed("name"))?;
         let span = self.add(text)?;
         self.spans.push(span);
         Ok(span)

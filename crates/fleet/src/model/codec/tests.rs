@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn states_of_links_travel_among_facts(
+    fn link_states_travel_among_attempts(
         all in prop::collection::vec((prop::option::of(owned()), link()), 1..20),
         egress in "(|eu|[a-zé]{1,9})",
         first in 1u64..1 << 50
@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400), raw in any::<bool>()) {
+    fn any_bytes_decode_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400), raw in any::<bool>()) {
         let _ = Batch::decode(&bytes);
         if raw {
             // As a frame after a matching header.
@@ -193,7 +193,7 @@ fn whole(raw: &[u8], count: u32, first: u64, last: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_newer_release_is_named_and_its_additions_are_passed_over() {
+fn a_newer_release_is_reported_and_its_additions_are_skipped() {
     let (header, body) = encoded(&[], 9, 0);
     let mut newer = body.to_vec();
     newer[4] = 2;
@@ -224,7 +224,7 @@ fn a_newer_release_is_named_and_its_additions_are_passed_over() {
 }
 
 #[test]
-fn what_would_grow_beyond_bounds_is_refused() {
+fn oversized_content_is_refused() {
     let mut large = whole(&vec![0; MAX_RAW + 1], 0, 1, 1);
     assert_eq!(Batch::decode(&large).unwrap_err(), DecodeError::TooLarge);
     large = whole(&[], MAX_ATTEMPTS as u32 + 1, 1, u64::MAX - 1);
@@ -234,7 +234,7 @@ fn what_would_grow_beyond_bounds_is_refused() {
     lying[40..44].copy_from_slice(&10u32.to_le_bytes());
     let crc = crc32c::crc32c_append(crc32c::crc32c(&lying[..44]), &lying[48..]);
     lying[44..48].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(Batch::decode(&lying).unwrap_err(), DecodeError::Malformed("its frame"));
+    assert_eq!(Batch::decode(&lying).unwrap_err(), DecodeError::Malformed("frame"));
     assert_eq!(Batch::decode(&vec![0; 2 << 20]).unwrap_err(), DecodeError::Foreign);
     // More link states than allowed at valid positions, and one at an invalid position.
     let mut rows = vec![column::LINK_STATES];
@@ -250,11 +250,8 @@ fn what_would_grow_beyond_bounds_is_refused() {
     assert_eq!(Batch::decode(&whole(&rows, 0, 1, 1 << 30)).unwrap_err(), DecodeError::TooLarge);
     let one = [vec![column::LINK_STATES, 15], row(9)].concat();
     assert_eq!(Batch::decode(&whole(&one, 0, 1, 10)).unwrap().links(), 1);
-    assert_eq!(Batch::decode(&whole(&one, 0, 1, 9)).unwrap_err(), DecodeError::Malformed("its positions"));
+    assert_eq!(Batch::decode(&whole(&one, 0, 1, 9)).unwrap_err(), DecodeError::Malformed("positions"));
     for (count, first, last) in [(2, 5, 5), (0, 0, 5), (0, 6, 5), (0, 1, u64::MAX)] {
-        assert_eq!(
-            Batch::decode(&whole(&[], count, first, last)).unwrap_err(),
-            DecodeError::Malformed("its positions")
-        );
+        assert_eq!(Batch::decode(&whole(&[], count, first, last)).unwrap_err(), DecodeError::Malformed("positions"));
     }
 }

@@ -45,11 +45,11 @@ impl Consumer {
         }
         if self.exhausted_limit(node_id, at).is_some() {
             self.counts.throttled += 1;
-            return self.reject_global_snapshot(node_id, "it comes more often, or brings more new keys, than it may");
+            return self.reject_global_snapshot(node_id, "sent too often, or with too many new keys");
         }
         let others: usize = held_bytes(self.peers()?, node_id);
         if others + body.len() > self.options.limits.max_global_bytes {
-            return self.reject_global_snapshot(node_id, "there are too many of them already");
+            return self.reject_global_snapshot(node_id, "too many global snapshots");
         }
         self.charge(node_id, body.len() / BYTES_PER_ATTEMPT, 0);
         let (head, share) = match unpack(&body, self.selector.half_life_ms(), at) {
@@ -73,7 +73,7 @@ impl Consumer {
 
     fn reject_global_snapshot(&mut self, node_id: NodeId, what: &str) -> Result<(), FleetError> {
         self.counts.rejected += 1;
-        self.seen.entry(node_id).or_default().rejected = Some(format!("its general image: {what}"));
+        self.seen.entry(node_id).or_default().rejected = Some(format!("global snapshot: {what}"));
         Ok(())
     }
 }

@@ -36,7 +36,7 @@ impl Consumer {
             quota.is_doubted = false;
         }
         if safeguards.floods && quota.attempts.used >= limits.attempt_burst {
-            return Some("it sends more facts than it may");
+            return Some("it sends more attempts than it may");
         }
         (safeguards.keys && quota.keys.used >= limits.new_key_burst).then_some("it brings more new keys than it may")
     }

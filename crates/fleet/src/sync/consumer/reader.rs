@@ -120,11 +120,11 @@ impl Consumer {
     }
 
     pub(super) fn peers(&self) -> Result<&PeerStore, FleetError> {
-        self.peers.as_ref().ok_or(FleetError::Ended)
+        self.peers.as_ref().ok_or(FleetError::Left)
     }
 
     pub(super) fn peers_mut(&mut self) -> Result<&mut PeerStore, FleetError> {
-        self.peers.as_mut().ok_or(FleetError::Ended)
+        self.peers.as_mut().ok_or(FleetError::Left)
     }
 
     /// Returns the position to read from.
@@ -143,7 +143,7 @@ impl Consumer {
         &mut self,
         work: impl FnOnce(&mut PeerStore) -> Result<T, FleetError> + Send + 'static,
     ) -> Result<T, FleetError> {
-        let mut peers = self.peers.take().ok_or(FleetError::Ended)?;
+        let mut peers = self.peers.take().ok_or(FleetError::Left)?;
         let (peers, done) = run_blocking(move || {
             let done = work(&mut peers);
             (peers, done)
@@ -242,8 +242,7 @@ impl Consumer {
         let ahead = header.newest.as_millis().saturating_sub(at.as_millis());
         if header.count > 0 && ahead > MAX_AHEAD_MS {
             self.counts.rejected += 1;
-            let why =
-                format!("its attempts bear times that are {} minutes ahead of the broker's clock", ahead / 60_000);
+            let why = format!("its attempts have times {} minutes ahead of the broker's clock", ahead / 60_000);
             self.peers_mut()?.set_aside(node_id, why, now)?;
             return Ok(false);
         }

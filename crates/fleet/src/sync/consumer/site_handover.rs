@@ -164,7 +164,7 @@ impl Consumer {
 
     fn reject_sites(&mut self, node_id: NodeId, what: &str) -> Result<(), FleetError> {
         self.counts.rejected += 1;
-        self.seen.entry(node_id).or_default().rejected = Some(format!("its share: {what}"));
+        self.seen.entry(node_id).or_default().rejected = Some(format!("evidence snapshot: {what}"));
         Ok(())
     }
 }

@@ -105,7 +105,7 @@ impl Consumer {
             }
             Err(what) => {
                 self.counts.rejected += 1;
-                self.seen.entry(node_id).or_default().bad_snapshot = Some((note, format!("its share: {what}")));
+                self.seen.entry(node_id).or_default().bad_snapshot = Some((note, format!("evidence snapshot: {what}")));
                 Ok(false)
             }
         }

@@ -57,7 +57,7 @@ impl InProcessNode {
     fn reach(&self) -> Result<MutexGuard<'_, State>, TransportError> {
         let mut state = self.broker.state();
         if state.cut.contains(&self.node_id) {
-            return Err(TransportError::Away("the node is cut off".into()));
+            return Err(TransportError::Away("the node is disconnected".into()));
         }
         state.age(self.broker.clock.now());
         Ok(state)
@@ -69,7 +69,7 @@ impl InProcessNode {
         let is_lost = state.happens(chance);
         drop(state);
         self.broker.changed.notify_waiters();
-        if is_lost { Err(TransportError::Away("the answer was lost".into())) } else { Ok(value) }
+        if is_lost { Err(TransportError::Away("the response was lost".into())) } else { Ok(value) }
     }
 
     /// Waits for the response delay.
@@ -227,7 +227,7 @@ impl Transport for InProcessNode {
 
     fn publish_global(&self, node_id: NodeId, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
         async move {
-            check_len("a general image", body.len(), MAX_MESSAGE)?;
+            check_len("a global snapshot", body.len(), MAX_MESSAGE)?;
             let now = self.broker.clock.now();
             let mut state = self.reach()?;
             state.global_snapshots.put(node_id, now, body);

@@ -130,7 +130,7 @@ impl Connection {
         let place = broker_list(&self.settings);
         match &events.unconnected {
             Some(why) if why.contains("authorization") || why.contains("signing") => {
-                Err(TransportError::Refused(format!("{place}: {why}; are its credentials right?")))
+                Err(TransportError::Refused(format!("{place}: {why}; check the credentials")))
             }
             Some(why) => Err(TransportError::Away(format!("{place}: {why}"))),
             None => Err(TransportError::Away(place)),
@@ -160,14 +160,12 @@ impl Connection {
             Ok(Err(error)) => {
                 return Err(StoreError::Failed(forbidden().unwrap_or_else(|| request_error(&error, what))));
             }
-            Err(_) => return Err(StoreError::Failed(TransportError::Away(format!("{what}: it cannot be sent")))),
+            Err(_) => return Err(StoreError::Failed(TransportError::Away(format!("{what}: cannot be sent")))),
         };
         match serde_json::from_slice(&message.payload) {
             Ok(ApiResponse::Error { error }) => Ok(Err(error)),
             Ok(ApiResponse::Fine(answer)) => Ok(Ok(answer)),
-            Err(_) => {
-                Err(StoreError::Failed(TransportError::Invalid(format!("{what}: an answer that cannot be read"))))
-            }
+            Err(_) => Err(StoreError::Failed(TransportError::Invalid(format!("{what}: unreadable response")))),
         }
     }
 
@@ -183,7 +181,7 @@ impl Connection {
             Ok(answer) => Ok(answer),
             Err(StoreError::Failed(error)) => Err(error),
             Err(StoreError::NoListener | StoreError::WrongRevision) => Err(TransportError::Away(format!(
-                "{what}: nobody answers for JetStream; is it switched on, and has it a leader?"
+                "{what}: JetStream does not respond; is it enabled, and does it have a leader?"
             ))),
         }
     }

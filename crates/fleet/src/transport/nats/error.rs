@@ -79,14 +79,14 @@ fn is_passing(error: &ApiError) -> bool {
 pub(super) fn request_error(error: &RequestError, what: &str) -> TransportError {
     match error.kind() {
         RequestErrorKind::NoResponders => TransportError::Away(format!(
-            "{what}: nobody answers for JetStream; is it switched on, and has it a leader?"
+            "{what}: JetStream does not respond; is it enabled, and does it have a leader?"
         )),
-        RequestErrorKind::TimedOut => TransportError::Away(format!("{what}: no answer in time")),
-        RequestErrorKind::InvalidSubject => TransportError::Invalid(format!("{what}: not a subject")),
+        RequestErrorKind::TimedOut => TransportError::Away(format!("{what}: no response in time")),
+        RequestErrorKind::InvalidSubject => TransportError::Invalid(format!("{what}: invalid subject")),
         RequestErrorKind::MaxPayloadExceeded => {
-            TransportError::Invalid(format!("{what}: larger than the broker takes"))
+            TransportError::Invalid(format!("{what}: larger than the broker's limit"))
         }
-        RequestErrorKind::Other => TransportError::Away(format!("{what}: the connection is gone")),
+        RequestErrorKind::Other => TransportError::Away(format!("{what}: connection lost")),
     }
 }
 

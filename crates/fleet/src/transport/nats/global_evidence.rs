@@ -47,9 +47,7 @@ impl Nats {
         match self.connection.store(self.connection.names.global_subject(node_id), headers, body, &stream).await {
             Ok(_) => Ok(()),
             Err(StoreError::NoListener) => Err(self.connection.no_listener(&stream).await),
-            Err(StoreError::WrongRevision) => {
-                Err(TransportError::Invalid("a condition that nobody has set".to_owned()))
-            }
+            Err(StoreError::WrongRevision) => Err(TransportError::Invalid("an unexpected revision check".to_owned())),
             Err(StoreError::Failed(error)) => Err(error),
         }
     }

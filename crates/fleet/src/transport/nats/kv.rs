@@ -50,7 +50,7 @@ impl Connection {
 
     fn cell_subject(&self, table: Table, key: &str) -> Result<String, TransportError> {
         if key.len() > MAX_KEY {
-            return Err(TransportError::Invalid(format!("a cell's key of {} bytes", key.len())));
+            return Err(TransportError::Invalid(format!("a cell key of {} bytes is too long", key.len())));
         }
         Ok(self.names.cell(table, key))
     }
@@ -94,7 +94,7 @@ impl Connection {
             }
             wait = (wait * 2).clamp(Duration::from_millis(1), Duration::from_millis(500));
         }
-        Err(TransportError::Away(format!("a change of a cell of {} is under way and does not end", table.name())))
+        Err(TransportError::Away(format!("a change of a cell of {} does not finish", table.name())))
     }
 
     async fn swap(
@@ -143,7 +143,7 @@ fn failed(error: StoreError) -> TransportError {
     match error {
         StoreError::Failed(error) => error,
         StoreError::NoListener | StoreError::WrongRevision => {
-            TransportError::Away("a cell was changed by another".to_owned())
+            TransportError::Away("another client changed the cell".to_owned())
         }
     }
 }
@@ -220,7 +220,7 @@ impl Cells for Nats {
                 }
                 loop {
                     let StreamEvent::Message(message) = reader.next().await? else {
-                        return Err(TransportError::Away(format!("the list of {} broke off", table.name())));
+                        return Err(TransportError::Away(format!("the listing of {} was interrupted", table.name())));
                     };
                     let is_last = message.pending == 0;
                     let Some(key) = self.connection.names.key(table, &message.subject) else { continue };
@@ -234,7 +234,8 @@ impl Cells for Nats {
                 }
             };
             let listed = tokio::time::timeout(self.connection.settings.timeout * 4, listing).await;
-            let held = listed.map_err(|_| TransportError::Away(format!("no list of {} in time", table.name())))??;
+            let held =
+                listed.map_err(|_| TransportError::Away(format!("the listing of {} timed out", table.name())))??;
             Ok(held.into_iter().collect())
         })
     }
@@ -285,7 +286,7 @@ impl TableWatch<'_> {
                 }
                 StreamEvent::Idle(bounds) => self.look(&bounds),
                 StreamEvent::Recreated(_) => {
-                    return Err(TransportError::Away(format!("{} has been made anew", self.table.name())));
+                    return Err(TransportError::Away(format!("{} was recreated", self.table.name())));
                 }
             }
         }
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_was_changed_has_not_aged_out_because_nobody_has_heard_of_it_yet() {
+    fn a_changed_cell_has_not_aged_out_before_its_delivery() {
         let mut ages = CellAges::default();
         ages.event("a", Some(1));
         ages.event("b", Some(2));

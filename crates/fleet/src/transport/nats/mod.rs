@@ -129,7 +129,7 @@ impl Nats {
         }
         let (mut said, mut room, time) = (Vec::new(), MAX_PUBLISHED, self.connection.settings.timeout * 4);
         while pending > 0 {
-            let late = |_| TransportError::Away(format!("what {node_id} has said does not come"));
+            let late = |_| TransportError::Away(format!("messages of {node_id} do not arrive"));
             match tokio::time::timeout(time, reader.next()).await.map_err(late)?? {
                 StreamEvent::Message(message) => {
                     pending = message.pending;
@@ -137,7 +137,7 @@ impl Nats {
                     said.push(message.body);
                 }
                 StreamEvent::Recreated(_) => {
-                    return Err(TransportError::Away("the stream is being made anew".to_owned()));
+                    return Err(TransportError::Away("the stream is being recreated".to_owned()));
                 }
                 StreamEvent::Idle(_) => break,
             }
@@ -147,7 +147,7 @@ impl Nats {
 
     async fn store_message(&self, node_id: NodeId, id: &str, body: Bytes) -> Result<Position, TransportError> {
         if !id.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(TransportError::Invalid("a message's id with a blank in it".to_owned()));
+            return Err(TransportError::Invalid("invalid message id: it contains a blank".to_owned()));
         }
         let stream = self.connection.names.stream();
         let mut headers = HeaderMap::new();
@@ -163,9 +163,7 @@ impl Nats {
                 self.connection.incarnation.store(0, Ordering::Relaxed);
                 Err(self.connection.no_listener(&stream).await)
             }
-            Err(StoreError::WrongRevision) => {
-                Err(TransportError::Invalid("a condition that nobody has set".to_owned()))
-            }
+            Err(StoreError::WrongRevision) => Err(TransportError::Invalid("an unexpected revision check".to_owned())),
             Err(StoreError::Failed(error)) => Err(error),
         }
     }
@@ -254,8 +252,8 @@ impl Transport for Nats {
             body.extend_from_slice(&want.last.to_le_bytes());
             let sending = self.connection.client.publish(self.connection.names.request_subject(to), body.into());
             let sent = tokio::time::timeout(self.connection.settings.timeout, sending).await;
-            let sent = sent.map_err(|_| TransportError::Away("a want was not sent in time".to_owned()))?;
-            sent.map_err(|error| TransportError::Away(format!("a want was not sent: {}", error.kind())))
+            let sent = sent.map_err(|_| TransportError::Away("sending a retransmit request timed out".to_owned()))?;
+            sent.map_err(|error| TransportError::Away(format!("cannot send a retransmit request: {}", error.kind())))
         })
     }
 
@@ -266,7 +264,7 @@ impl Transport for Nats {
                 // The subscription survives reconnections.
                 Ok(wants) => wants.filter_map(|message| async move { want(&message.payload) }).map(Ok).boxed(),
                 Err(error) => {
-                    let error = TransportError::Away(format!("wants are not heard: {error}"));
+                    let error = TransportError::Away(format!("cannot subscribe to retransmit requests: {error}"));
                     stream::iter([Err(error)]).boxed()
                 }
             }

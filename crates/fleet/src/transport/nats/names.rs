@@ -23,14 +23,14 @@ impl Names {
     pub(super) fn new(pool: &str) -> Result<Self, TransportError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if pool.is_empty() || pool.len() > MAX_POOL || !pool.bytes().all(plain) {
-            let redacted: String = pool.chars().take(MAX_POOL).collect();
+            let shown: String = pool.chars().take(MAX_POOL).collect();
             return Err(TransportError::Invalid(format!(
-                "{redacted:?} cannot be a pool's name: letters, digits, - and _ can, {MAX_POOL} of them at most"
+                "{shown:?} is not a valid pool name: use at most {MAX_POOL} letters, digits, - and _"
             )));
         }
         if pool.ends_with(GENERAL) {
             return Err(TransportError::Invalid(format!(
-                "{pool:?} cannot be a pool's name: what ends with {GENERAL} names a stream of another pool"
+                "{pool:?} is not a valid pool name: the suffix {GENERAL} is reserved"
             )));
         }
         Ok(Self { pool: pool.to_owned() })
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_has_one_subject() {
+    fn a_node_has_one_subject() {
         let (names, node_id) = (Names::new("p").unwrap(), NodeId::random());
         assert_eq!(names.node_of_message(&names.message_subject(node_id)), Some(node_id));
         assert_eq!(names.node_of_message(&names.message_subject(node_id).to_uppercase()), None);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_a_plain_word() {
+    fn a_pool_name_has_plain_characters() {
         assert!(Names::new("eu-west_2").is_ok());
         for bad in ["", "a.b", "a b", "*", ">", "ä", &"x".repeat(65), "eu_general"] {
             assert!(Names::new(bad).is_err(), "{bad}");
@@ -219,14 +219,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_is_a_key_and_comes_back(text in "\\PC{0,40}|[.=/a>*\u{0}\u{e9} ]{0,12}") {
+        fn every_text_is_a_key_and_is_restored(text in "\\PC{0,40}|[.=/a>*\u{0}\u{e9} ]{0,12}") {
             let key = escaped(&text);
             prop_assert!(is_key(&key), "{key}");
             prop_assert_eq!(unescaped(&key), Some(text));
         }
 
         #[test]
-        fn what_others_put_there_never_panics(key in "[=.A-Fa-z0-9]{0,20}") {
+        fn foreign_names_do_not_panic(key in "[=.A-Fa-z0-9]{0,20}") {
             unescaped(&key);
         }
     }

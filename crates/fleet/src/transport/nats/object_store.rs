@@ -44,16 +44,16 @@ impl Nats {
         };
         let size = object.info.size as u64;
         if size > max {
-            return Err(TransportError::Invalid(format!("{name} has {size} bytes, and {max} are the most")));
+            return Err(TransportError::Invalid(format!("{name} has {size} bytes, more than the limit of {max}")));
         }
         let mut body = Vec::with_capacity(object.info.size);
         let mut bounded = (&mut object).take(max + 1);
         let read = timeout(self.transfer(size), bounded.read_to_end(&mut body)).await;
-        let read = read.map_err(|_| TransportError::Away(format!("{name} did not come in time")))?;
+        let read = read.map_err(|_| TransportError::Away(format!("reading {name} timed out")))?;
         // The digest is compared at the end.
         read.map_err(|error| other_error(&error, name))?;
         if body.len() as u64 != size {
-            return Err(TransportError::Away(format!("{name} came with {} of its {size} bytes", body.len())));
+            return Err(TransportError::Away(format!("{name} is truncated: {} of {size} bytes", body.len())));
         }
         Ok(Some(body.into()))
     }
@@ -68,7 +68,7 @@ impl Nats {
         let (mut all, mut pending) = (HashMap::new(), reader.open().await?.1);
         while pending > 0 {
             let StreamEvent::Message(message) = reader.next().await? else {
-                return Err(TransportError::Away("the list of shares broke off".to_owned()));
+                return Err(TransportError::Away("the listing of evidence snapshots was interrupted".to_owned()));
             };
             pending = message.pending;
             // Other clients may have stored anything there.
@@ -88,7 +88,7 @@ impl Blobs for Nats {
     fn put<'a>(&'a self, name: &'a str, note: &'a str, body: Bytes) -> BoxFuture<'a, Result<(), TransportError>> {
         Box::pin(async move {
             if note.len() > MAX_NOTE {
-                return Err(TransportError::Invalid(format!("a note of {} bytes", note.len())));
+                return Err(TransportError::Invalid(format!("a note of {} bytes is too long", note.len())));
             }
             self.connection.connected()?;
             let meta =
@@ -96,7 +96,7 @@ impl Blobs for Nats {
             let store = self.store().await?;
             let mut reader = &body[..];
             let putting = timeout(self.transfer(body.len() as u64), store.put(meta, &mut reader)).await;
-            let put = putting.map_err(|_| TransportError::Away(format!("{name} was not stored in time")))?;
+            let put = putting.map_err(|_| TransportError::Away(format!("storing {name} timed out")))?;
             put.map(drop).map_err(|error| other_error(&error, name))
         })
     }
@@ -108,7 +108,7 @@ impl Blobs for Nats {
     fn list(&self) -> BoxFuture<'_, Result<Vec<BlobInfo>, TransportError>> {
         Box::pin(async move {
             let listed = timeout(self.connection.settings.timeout * 4, self.infos()).await;
-            listed.map_err(|_| TransportError::Away("no list of shares in time".to_owned()))?
+            listed.map_err(|_| TransportError::Away("the listing of evidence snapshots timed out".to_owned()))?
         })
     }
 

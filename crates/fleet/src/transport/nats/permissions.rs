@@ -62,7 +62,7 @@ pub fn permissions(pool: &str, node: NodeId) -> Result<String, TransportError> {
     let _ = writeln!(out, "    subscribe: {{ allow: [ \"_INBOX.>\", \"{}\" ] }}", names.request_subject(node));
     let _ = writeln!(out, "  }}");
     let _ = writeln!(out, "}}");
-    let _ = writeln!(out, "# Who makes streams, forgets domains and excludes nodes:");
+    let _ = writeln!(out, "# For an operator, who creates streams, forgets domains and excludes nodes:");
     let _ = write!(out, "{{ user: \"ops\", password: \"CHANGE ME\" }}");
     Ok(out)
 }

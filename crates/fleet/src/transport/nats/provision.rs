@@ -162,7 +162,7 @@ async fn create(connection: &Connection, mut config: Config) -> Result<(), Trans
         // Another node was faster.
         Ok(Err(error)) if error.is(ErrorCode::STREAM_NAME_EXIST) => Ok(()),
         Ok(Err(error)) if error.is(ErrorCode::CLUSTER_NO_PEERS) => Err(TransportError::Away(format!(
-            "{name}: {error}. It wants {} brokers that are there: fewer can be asked for with `fetchwise fleet init --replicas`",
+            "{name}: {error}. It needs {} available brokers; `fetchwise fleet init --replicas` sets fewer",
             config.num_replicas
         ))),
         Ok(Err(error)) => Err(api_error(&error, &name)),

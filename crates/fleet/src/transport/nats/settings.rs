@@ -71,29 +71,25 @@ impl NatsSettings {
         for url in &self.urls {
             // The parser's own message may repeat the address, and with it a password.
             let Ok(address) = url.trim().parse::<ServerAddr>() else {
-                return invalid(format!("{} is not a broker's address: nats://host:4222 is one", redacted(url)));
+                return invalid(format!("{} is not a valid broker address: expected nats://host:4222", redacted(url)));
             };
             if !matches!(address.scheme(), "nats" | "tls") {
-                return invalid(format!("{} begins with neither nats:// nor tls://", redacted(url)));
+                return invalid(format!("{} starts with neither nats:// nor tls://", redacted(url)));
             }
             if address.scheme() == "nats" && !self.plaintext && !is_here(address.host()) {
                 return invalid(format!(
-                    "{} is another machine, and nats:// goes in the clear: use tls://, or allow it with plaintext = true \
-                     where the network is your own",
+                    "{} is another machine, and nats:// is not encrypted: use tls://, or set plaintext = true on a private network",
                     redacted(url)
                 ));
             }
             all.push(address);
         }
         if all.is_empty() {
-            return invalid("no broker's address is given".to_owned());
+            return invalid("no broker address is given".to_owned());
         }
         let tls = all.iter().filter(|address| address.scheme() == "tls").count();
         if tls != 0 && tls != all.len() {
-            return invalid(
-                "some addresses are tls:// and some nats://: they are one cluster, which is one or the other"
-                    .to_owned(),
-            );
+            return invalid("the brokers of one cluster must all use tls:// or all nats://".to_owned());
         }
         Ok(all)
     }
@@ -102,7 +98,7 @@ impl NatsSettings {
     pub(super) fn check(&self) -> Result<(), TransportError> {
         if self.max_age > LONGEST_MAX_AGE || self.max_age < Duration::from_secs(600) {
             return Err(TransportError::Invalid(
-                "the stream's max_age has to lie between ten minutes and the 90 days that attempts are kept".to_owned(),
+                "invalid max_age of the stream: expected 10 minutes to 90 days".to_owned(),
             ));
         }
         Ok(())
@@ -124,19 +120,18 @@ impl NatsSettings {
             options = options.user_and_password(word(name), word(password));
         }
         if let Some(roots) = &self.tls_ca_file {
-            readable(roots, "the file of certificates")?;
+            readable(roots, "the CA file")?;
             options = options.add_root_certificates(roots.clone());
         }
         if let Some((certificate, key)) = &self.certificate {
             readable(certificate, "the certificate")?;
-            readable(key, "the certificate's key")?;
+            readable(key, "the certificate key")?;
             options = options.add_client_certificate(certificate.clone(), key.clone());
         }
         let Some(path) = &self.credentials else { return Ok(options) };
-        let unfit =
-            || TransportError::Refused(format!("{} is neither a .creds file nor an NKey's seed", path.display()));
+        let unfit = || TransportError::Refused(format!("{} is neither a .creds file nor an NKey seed", path.display()));
         let text = tokio::fs::read_to_string(path).await.map_err(|error| {
-            TransportError::Refused(format!("the credentials in {} cannot be read: {error}", path.display()))
+            TransportError::Refused(format!("cannot read the credentials in {}: {error}", path.display()))
         })?;
         if text.contains("BEGIN NATS USER JWT") {
             // The client's error would quote the file.
@@ -148,7 +143,7 @@ impl NatsSettings {
 }
 
 fn readable(path: &Path, what: &str) -> Result<(), TransportError> {
-    let cannot = |error| TransportError::Refused(format!("{what} {} cannot be read: {error}", path.display()));
+    let cannot = |error| TransportError::Refused(format!("cannot read {what} {}: {error}", path.display()));
     std::fs::File::open(path).map(drop).map_err(cannot)
 }
 
@@ -187,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_over_a_network_goes_encrypted() {
+    fn network_traffic_is_encrypted() {
         for fine in ["nats://127.0.0.1:4222", "nats://localhost", "nats://[::1]:4222", "tls://broker.example:4222"] {
             assert!(NatsSettings::new([fine], "p").addresses().is_ok(), "{fine}");
         }
@@ -200,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn no_password_is_told() {
+    fn no_password_is_printed() {
         for url in
             ["nats://me:secret@broker.example", "http://me:secret@x", "me:secret@", "nats://me:sec ret:secret@@x"]
         {
@@ -210,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_of_credentials_is_not_quoted() {
+    async fn a_credentials_file_is_not_quoted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("node.creds");
         for text in ["hunter2", "-----BEGIN NATS USER JWT-----\nhunter2\n"] {

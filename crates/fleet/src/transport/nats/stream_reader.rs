@@ -164,11 +164,11 @@ impl<'l> StreamReader<'l> {
         let creating = self.connection.js.create_consumer_on_stream(config, self.stream.as_str());
         let consumer = timeout(self.connection.settings.timeout, creating)
             .await
-            .map_err(|_| TransportError::Away(format!("{}: no consumer in time", self.stream)))?
+            .map_err(|_| TransportError::Away(format!("{}: creating a consumer timed out", self.stream)))?
             .map_err(|error| fail(&error))?;
         // The consumer belongs to the checked stream only if that one still exists.
         if self.connection.bounds_of(&self.stream).await?.incarnation != bounds.incarnation {
-            return Err(TransportError::Away(format!("{} is being made anew", self.stream)));
+            return Err(TransportError::Away(format!("{} is being recreated", self.stream)));
         }
         let pending = consumer.cached_info().num_pending;
         let messages = consumer.stream().max_messages_per_batch(MESSAGES).max_bytes_per_batch(BYTES);

@@ -99,7 +99,7 @@ impl Connection {
     /// so.
     pub(super) async fn no_listener(&self, stream: &str) -> TransportError {
         match self.bounds_of(stream).await {
-            Ok(_) => TransportError::Away(format!("{stream} did not take it: it has just been made, or has no leader")),
+            Ok(_) => TransportError::Away(format!("{stream} did not accept it: it was just created or has no leader")),
             Err(error) => error,
         }
     }

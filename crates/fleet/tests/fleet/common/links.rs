@@ -20,13 +20,13 @@ use super::visits::{goes, until};
 const FIRST: Duration = Duration::from_secs(60);
 
 /// A whole node, whose visits write link states to its log.
-pub(crate) struct Crawling {
+pub(crate) struct CrawlingNode {
     pub(crate) selector: Arc<Selector>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) fleet: Fleet,
 }
 
-impl Crawling {
+impl CrawlingNode {
     pub(crate) async fn start(dir: &Path, transport: Arc<dyn Transport>, clock: &Arc<Clock>, options: Options) -> Self {
         let (journal, _) = Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
         let journal = Arc::new(journal);
@@ -76,7 +76,7 @@ pub(crate) fn blocked() -> Outcome {
 }
 
 /// Waits until a node has read everything that another one has published.
-pub(crate) async fn heard(reader: &Crawling, of: &Crawling) {
+pub(crate) async fn heard(reader: &CrawlingNode, of: &CrawlingNode) {
     of.journal.flush().await.unwrap();
     until("all is published and read", || {
         let (name, top) = (of.fleet.node_id().to_string(), of.journal.durable_seq());
@@ -87,7 +87,12 @@ pub(crate) async fn heard(reader: &Crawling, of: &Crawling) {
 
 /// A link that fails at `a` is fetched at neither node until its pause is over, and at both again then. It does not
 /// affect `elsewhere`, which is in another egress group.
-pub(crate) async fn fails_here_and_waits_there(a: &Crawling, b: &Crawling, elsewhere: &Crawling, clock: &Clock) {
+pub(crate) async fn fails_here_and_waits_there(
+    a: &CrawlingNode,
+    b: &CrawlingNode,
+    elsewhere: &CrawlingNode,
+    clock: &Clock,
+) {
     let (link, other) = ("https://e.org/1", "https://e.org/2");
     assert_eq!(a.ask(link, blocked()).await, None);
     let first = a.pause(link).unwrap();

@@ -24,9 +24,9 @@ pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 /// A reproducible pseudo-random number generator (SplitMix64).
 #[derive(Clone, Debug)]
-pub(crate) struct Luck(pub(crate) u64);
+pub(crate) struct TestRng(pub(crate) u64);
 
-impl Luck {
+impl TestRng {
     pub(crate) fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -41,16 +41,16 @@ impl Luck {
 }
 
 /// A synthetic attempt, `ms` after the beginning.
-pub(crate) fn attempt(luck: &mut Luck, sites: u64, ms: i64) -> Attempt {
-    let site = luck.below(sites).min(luck.below(sites));
-    let host = ["", "www.", "shop."][luck.below(3) as usize];
-    let path = ["", "a", "news/2026/x", "static/p.png", "d/report.pdf", "api/v1"][luck.below(6) as usize];
-    let url = url::Url::parse(&format!("https://{host}site{site}.example/{path}?p={}", luck.below(50))).unwrap();
-    let fetcher = ["direct_access", "playwright", "wayback"][luck.below(3) as usize];
+pub(crate) fn attempt(rng: &mut TestRng, sites: u64, ms: i64) -> Attempt {
+    let site = rng.below(sites).min(rng.below(sites));
+    let host = ["", "www.", "shop."][rng.below(3) as usize];
+    let path = ["", "a", "news/2026/x", "static/p.png", "d/report.pdf", "api/v1"][rng.below(6) as usize];
+    let url = url::Url::parse(&format!("https://{host}site{site}.example/{path}?p={}", rng.below(50))).unwrap();
+    let fetcher = ["direct_access", "playwright", "wayback"][rng.below(3) as usize];
     let at = Timestamp::from_millis(NOW.as_millis() + ms);
     let mut attempt = Attempt::new(&url, fetcher, at).unwrap();
-    attempt.duration_ms = luck.below(4000);
-    attempt = match luck.below(10) {
+    attempt.duration_ms = rng.below(4000);
+    attempt = match rng.below(10) {
         0..6 => attempt.delivered(),
         6 => attempt.failed(ErrorKind::BlockedCaptcha),
         7 => attempt.failed(ErrorKind::Timeout),
