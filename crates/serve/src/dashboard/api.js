@@ -1,12 +1,11 @@
-// Talking to the server that the page came from, and to nobody else.
-//
-// Owns the token: it is in this tab's session storage and in no address. Must not know what is shown.
+// Requests to the server that served the page, and to no other.
+// Owns: the token. It is in this tab's session storage and in no address. Must not know: what is shown.
 
 const KEY = "fetchwise-token";
-/** So long an answer may take. */
+/** The longest time to wait for a response. */
 const PATIENCE_MS = 10_000;
 
-/** An answer that is none: the status, and what the server says about it. */
+/** An error response: its status and the server's message. */
 export class Refused extends Error {
   constructor(status, message, retryAfterMs) {
     super(message);
@@ -17,7 +16,7 @@ export class Refused extends Error {
 
 export const hasToken = () => sessionStorage.getItem(KEY) !== null;
 
-/** Keeps a token for this tab; none forgets it. */
+/** Keeps a token for this tab; without one, forgets it. */
 export function keepToken(token) {
   if (token) sessionStorage.setItem(KEY, token);
   else sessionStorage.removeItem(KEY);
@@ -29,9 +28,9 @@ function complaint(status, body) {
     const text = typeof said.error === "string" ? said.error : said.error?.message ?? said.message ?? said.detail;
     if (typeof text === "string" && text !== "") return text;
   } catch {
-    // Not JSON: what a proxy in between says is not worth showing.
+    // Not JSON: the text of a proxy in between does not help the reader.
   }
-  return `the server answered ${status}`;
+  return `the server responded with status ${status}`;
 }
 
 async function ask(method, path, query, body) {
@@ -60,7 +59,7 @@ async function ask(method, path, query, body) {
   return text === "" ? null : JSON.parse(text);
 }
 
-/** Asks for JSON. */
+/** Requests JSON. */
 export const get = (path, query) => ask("GET", path, query);
 
 /** Sends JSON. */

@@ -1,7 +1,6 @@
-// The page: asks the server every few seconds, and gives each part what it shows.
-//
-// Owns the rhythm: when the server is asked, what happens when it does not answer, and the forms in dialogs. Must not know how a
-// chart or a table is drawn.
+// The page: requests figures from the server every few seconds and passes them to its parts. Owns: when the server is
+// polled, what happens when it does not respond, and the forms in dialogs. Must not know: how a chart or a table is
+// drawn.
 
 import { Refused, get, hasToken, keepToken, post } from "./api.js";
 import { redrawAll } from "./chart.js";
@@ -10,9 +9,9 @@ import { Overview } from "./overview.js";
 import { Parts } from "./parts.js";
 import { byId, count, roughly, say, span, time } from "./text.js";
 
-/** When the server does not say. */
+/** The poll interval if the server names none. */
 const POLL_MS = 5000;
-/** A page that nobody looks at asks so seldom. */
+/** The poll interval of a hidden page. */
 const HIDDEN_MS = 60_000;
 
 const overview = new Overview(byId("tiles"), byId("charts"));
@@ -22,7 +21,7 @@ let [timer, busy, again, failures] = [undefined, false, false, 0];
 let [updatedAt, every, skew] = [undefined, POLL_MS, 0];
 let [mode, noRollout] = ["learning", false];
 
-/** The server's time: what is counted down is its, whatever this machine's clock says. */
+/** The server's time: countdowns follow its clock, whatever this machine's clock says. */
 const now = () => Date.now() + skew;
 
 function range() {
@@ -41,7 +40,8 @@ async function refresh() {
     const [board, hosts, rollout] = await Promise.all([
       get("v1/dashboard", { range: range(), ...parts.query() }),
       get("v1/hosts", { state: "paused" }),
-      // Where learning serves everything there is only one arm. Until the first answer nobody knows, and nothing is missed.
+      // If learning serves everything, there is only one arm. Before the first response the mode is unknown, and
+      // nothing is missed.
       mode === "learning" || noRollout ? null : get("v1/rollout").catch(missing),
     ]);
     failures = 0;
@@ -53,7 +53,7 @@ async function refresh() {
     updatedAt = Date.now();
     overview.show(board);
     parts.show(board, hosts, rollout, now());
-    say(byId("about"), `fetchwise ${board.version ?? ""} \u00b7 asks the server every ${roughly(every)} \u00b7 up since ${time(board.started_at)}`);
+    say(byId("about"), `fetchwise ${board.version ?? ""} \u00b7 updates every ${roughly(every)} \u00b7 up since ${time(board.started_at)}`);
     live("on", "Live");
   } catch (failure) {
     failures += 1;
@@ -62,7 +62,7 @@ async function refresh() {
       wait = null;
     } else {
       wait = failure.retryAfterMs ?? Math.min(30_000, every * failures);
-      live("off", failure instanceof Refused ? `The server refuses: ${failure.message}` : "Connection lost, trying again");
+      live("off", failure instanceof Refused ? `The server refused the request: ${failure.message}` : "Connection lost, retrying");
     }
   } finally {
     busy = false;
@@ -75,7 +75,7 @@ async function refresh() {
   }
 }
 
-/** A server without an endpoint is no failure: the page does without. */
+/** An endpoint that the server does not have is not a failure: the page works without it. */
 function missing(failure) {
   if (failure instanceof Refused && (failure.status === 404 || failure.status === 405)) {
     noRollout = true;
@@ -91,19 +91,19 @@ function live(state, text) {
   say(byId("status"), text);
 }
 
-/** What moves by itself between two answers. */
+/** Updates the texts that change between two responses. */
 function tick() {
   say(byId("updated"), updatedAt === undefined ? "" : `updated ${Date.now() - updatedAt < 1500 ? "just now" : `${roughly(Date.now() - updatedAt)} ago`}`);
   for (const node of document.querySelectorAll("[data-until]")) {
     const left = Number(node.dataset.until) - now();
-    say(node, left > 0 ? span(left) : "one trial is due");
+    say(node, left > 0 ? span(left) : "a trial is due");
   }
 }
 
 // The token.
 
 function wantToken(why = "") {
-  live("shut", "A token is wanted");
+  live("shut", "Token required");
   say(byId("token-error"), why);
   const dialog = byId("token-dialog");
   if (!dialog.open) dialog.showModal();
@@ -115,7 +115,7 @@ byId("enter-token").addEventListener("click", () => wantToken());
 byId("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const field = byId("token");
-  if (field.value.trim() === "") return say(byId("token-error"), "Type a token.");
+  if (field.value.trim() === "") return say(byId("token-error"), "Enter a token.");
   keepToken(field.value.trim());
   field.value = "";
   byId("token-dialog").close();
@@ -128,7 +128,7 @@ let unpausing = null;
 
 function unpause(host) {
   unpausing = host;
-  say(byId("unpause-text"), `${host} is requested again at once. It was paused because it had blocked requests; if it still does, it will be paused again, for longer.`);
+  say(byId("unpause-text"), `fetchwise will request ${host} again immediately. It paused the host because it blocked requests. If the host still blocks, the next pause is longer.`);
   say(byId("unpause-error"), "");
   byId("unpause-dialog").showModal();
   byId("unpause-no").focus();
@@ -150,7 +150,7 @@ byId("unpause-form").addEventListener("submit", async (event) => {
       byId("unpause-dialog").close();
       return wantToken(failure.message);
     }
-    say(byId("unpause-error"), failure instanceof Refused ? `Not unpaused: ${failure.message}` : "The server cannot be reached.");
+    say(byId("unpause-error"), failure instanceof Refused ? `Not unpaused: ${failure.message}` : "Cannot reach the server.");
   }
 });
 
@@ -163,7 +163,7 @@ function toast(text) {
   toasting = setTimeout(() => byId("said").classList.remove("shown"), 6000);
 }
 
-// Colours: the system's, unless somebody wants others.
+// Colours: the system's, unless the reader chooses others.
 
 const theme = byId("theme");
 

@@ -1,20 +1,19 @@
-// Charts over time: uPlot's drawing, with a legend, a summary and a table for those who do not see it.
-//
-// Owns how a series becomes a picture. A chart is told its figures with `show`; it keeps its place, its size and its colours by
-// itself. Must not know where figures come from.
+// Charts over time: drawn by uPlot, with a legend, and with a summary and a table for readers who cannot see the
+// drawing. Owns: how a series becomes a picture. `show` sets the figures of a chart; the chart itself keeps its
+// position, size and colours. Must not know: where figures come from.
 
 import { NONE, day, el, replace, say, time } from "./text.js";
 
 const uPlot = globalThis.uPlot;
-/** The crosshair is at the same time in all charts. */
+/** All charts share one crosshair: it stands at the same time in each. */
 const CURSOR = uPlot.sync("fetchwise");
 const HEIGHT = 190;
-/** A line goes on over so many buckets in which nothing happened. */
+/** The number of empty buckets that a line bridges. */
 const BRIDGED = 3;
 
 const charts = new Set();
 
-/** A custom property of the style sheet as a colour that a canvas takes. */
+/** A custom property of the style sheet, as a colour for a canvas. */
 function colour(name) {
   const probe = el("span", { hidden: true });
   probe.style.color = `var(${name})`;
@@ -42,7 +41,7 @@ function bridge(values) {
   return out;
 }
 
-/** Each layer on top of those before it; drawn from the highest down, so that each shows its own part. */
+/** Puts each layer on top of those before it. They are drawn from the highest down, so that each shows its own part. */
 function stack(layers, asShares) {
   const length = layers[0]?.length ?? 0;
   const sums = Array.from({ length }, (_, at) => layers.reduce((sum, layer) => sum + (layer[at] ?? 0), 0));
@@ -57,8 +56,7 @@ function stack(layers, asShares) {
   return tops.reverse();
 }
 
-/**
- * A chart in a card of its own.
+/** A chart in its own card.
  *
  * `of` has: `title`, `about` (what it shows, in a sentence), `series` (`{name, colour, dash, area}`), `kind` (`lines`, `bars` for
  * amounts on top of each other, `shares` for their parts of a whole), `write` (a figure as text), `range(max)` for the axis, and
@@ -71,7 +69,7 @@ export class Chart {
     this.title = el("h3", {}, of.title);
     this.legend = el("ul", { class: "legend" });
     this.canvas = el("div", { class: "plot", role: "img", "aria-label": of.title });
-    this.empty = el("p", { class: "empty" }, "Nothing in this time yet.");
+    this.empty = el("p", { class: "empty" }, "No data in this period yet.");
     this.body = el("tbody");
     this.headRow = el("tr");
     const table = el("table", {}, el("caption", { class: "sr" }, of.title), el("thead", {}, this.headRow), this.body);
@@ -94,7 +92,7 @@ export class Chart {
     charts.add(this);
   }
 
-  /** Shows figures: `times` in seconds at which buckets begin, `step` seconds apart, and for each series a figure or none. */
+  /** Shows figures: `times` are the starts of buckets in seconds, `step` seconds apart; each series has a figure or none per bucket. */
   show(times, step, values, series = this.of.series) {
     const changed = series.map((one) => one.name).join() !== this.series.map((one) => one.name).join();
     Object.assign(this, { times, step, values, series });
@@ -105,14 +103,14 @@ export class Chart {
     const any = times.some((_, at) => this.#happened(at));
     this.empty.hidden = any;
     this.canvas.classList.toggle("blank", !any);
-    this.canvas.setAttribute("aria-label", any ? `${this.of.title}. ${this.of.summary(values)}` : `${this.of.title}: nothing in this time yet`);
+    this.canvas.setAttribute("aria-label", any ? `${this.of.title}. ${this.of.summary(values)}` : `${this.of.title}: no data in this period yet`);
     if (this.plot === undefined) this.#draw();
     else this.plot.setData(this.#data());
     this.#point(this.plot?.cursor.idx ?? null);
     if (this.details.open) this.#table();
   }
 
-  /** Draws anew, for other colours. */
+  /** Draws the chart again, for other colours. */
   redraw() {
     this.#drop();
     if (this.times.length > 0) this.#draw();
@@ -196,7 +194,7 @@ export class Chart {
     );
   }
 
-  /** The figures at the crosshair, or the newest. */
+  /** Shows the figures at the crosshair, or the newest. */
   #point(index) {
     this.outputs.forEach((output, at) => {
       const layer = this.values[at] ?? [];
@@ -231,11 +229,11 @@ export class Chart {
       });
       rows.push(el("tr", {}, el("th", { scope: "row" }, time(this.times[at] * 1000, { seconds: this.step < 60 })), cells));
     }
-    replace(this.body, rows.length > 0 ? rows : el("tr", {}, el("td", { colspan: this.series.length + 1 }, "Nothing in this time yet.")));
+    replace(this.body, rows.length > 0 ? rows : el("tr", {}, el("td", { colspan: this.series.length + 1 }, "No data in this period yet.")));
   }
 }
 
-/** The points that no line leads to: without a mark they would not be seen. */
+/** The points without a neighbour: without a mark they would be invisible. */
 function alone(plot, index) {
   const values = plot.data[index];
   const gap = (near) => near < 0 || near >= values.length || values[near] === null;
@@ -244,7 +242,7 @@ function alone(plot, index) {
 
 const time2 = (at) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" }).format(new Date(at));
 
-/** Draws every chart anew. */
+/** Draws every chart again. */
 export function redrawAll() {
   charts.forEach((chart) => chart.redraw());
 }

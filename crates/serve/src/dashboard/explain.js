@@ -1,6 +1,6 @@
-// The box that explains a URL: the way of the decision, the evidence drawn, the candidates, what would be otherwise.
-//
-// Owns how an explanation looks. Asks the server once for each question. Must not decide anything.
+// The form that explains a URL: the steps of the decision, a drawing of the evidence, the candidates and the
+// counterfactuals. Owns: how an explanation looks. Invariant: one request to the server per explanation. Must not know:
+// how decisions are made.
 
 import { Refused, get } from "./api.js";
 import { NONE, byId, el, fixed, percent, plain, rate, replace, roughly, say, svg, time } from "./text.js";
@@ -8,13 +8,13 @@ import { NONE, byId, el, fixed, percent, plain, rate, replace, roughly, say, svg
 const ROW = 34;
 const TOP = 26;
 const PAD = 14;
-/** Colours for fetchers, by their place among the candidates. */
+/** The number of colours for fetchers, which are assigned by their position among the candidates. */
 const COLOURS = 6;
 
 let drawn = null;
 let asked = 0;
 
-/** Makes the box work; `refused` is told when the server wants another token. */
+/** Connects the form; `refused` is called when the server requires another token. */
 export function start(refused) {
   const [form, field] = [byId("explain-form"), byId("explain-url")];
   form.addEventListener("submit", (event) => {
@@ -24,7 +24,7 @@ export function start(refused) {
   new ResizeObserver(() => drawn?.()).observe(byId("explained"));
 }
 
-/** Puts a URL into the box and explains it. */
+/** Puts a URL into the form and explains it. */
 export function explainUrl(url, refused) {
   byId("explain-url").value = url;
   byId("explain").scrollIntoView({ block: "start" });
@@ -38,7 +38,7 @@ async function explain(url, refused) {
   field.removeAttribute("aria-invalid");
   if (url === "") {
     field.setAttribute("aria-invalid", "true");
-    say(error, "Type a URL first, such as https://example.org/.");
+    say(error, "Enter a URL, such as https://example.org/.");
     return field.focus();
   }
   box.setAttribute("aria-busy", "true");
@@ -51,7 +51,7 @@ async function explain(url, refused) {
     drawn = null;
     replace(box);
     field.setAttribute("aria-invalid", "true");
-    say(error, failure instanceof Refused ? `Cannot explain it: ${failure.message}` : "The server cannot be reached.");
+    say(error, failure instanceof Refused ? `Cannot explain the URL: ${failure.message}` : "Cannot reach the server.");
     field.focus();
   } finally {
     box.removeAttribute("aria-busy");
@@ -72,8 +72,8 @@ function show(of, url) {
     verdict,
     gates(of),
     steps.length > 0
-      ? el("section", {}, el("h4", {}, "The evidence, from the general to the particular"), el("p", { class: "quiet" }, "The chance that each fetcher delivers, as each piece of evidence moved it. The larger a dot, the more attempts stand behind it."), key(ordered, of.fetcher), picture, stepTable(steps))
-      : el("p", { class: "empty" }, "Nothing is known of it yet: the figures are those that each kind of fetcher starts with."),
+      ? el("section", {}, el("h4", {}, "Evidence, from general to specific"), el("p", { class: "quiet" }, "The chance that each fetcher delivers, as each piece of evidence moved it. The larger a dot, the more attempts stand behind it."), key(ordered, of.fetcher), picture, stepTable(steps))
+      : el("p", { class: "empty" }, "No evidence yet: the figures are the initial values of each kind of fetcher."),
     candidateTable(of),
     otherwise(of),
   );
@@ -85,19 +85,19 @@ function show(of, url) {
 function sentence(of) {
   if (of.fetcher) return [el("strong", {}, of.fetcher), ` goes first: ${LABELS[of.decision] ?? of.decision}`, of.confidence === null ? "" : `, confidence ${fixed(of.confidence)} over ${fixed(of.sample_size, 1)} attempts`, "."];
   if (of.decision === "paused") return ["Not now: ", el("strong", {}, `paused until ${time(of.paused_until, { seconds: true })}`), "."];
-  return [el("strong", {}, "No fetcher"), of.rule === "no_viable_fetcher" ? " gets past this host\u2019s vendor." : " is worth a try."];
+  return [el("strong", {}, "No fetcher"), of.rule === "no_viable_fetcher" ? " can pass this host\u2019s bot protection." : " is worth a try."];
 }
 
 const LABELS = {
   learned: "learned from attempts",
-  inferred: "the best guess so far",
-  explore: "a cheaper one is given a chance",
-  probe: "a probe, as nobody is sure yet",
-  hard_coded: "the router table says so",
-  hinted: "the caller asked for it",
+  inferred: "the best estimate so far",
+  explore: "a cheaper fetcher gets a try",
+  probe: "a probe, because the evidence is not sufficient yet",
+  hard_coded: "the router table names it",
+  hinted: "the caller requested it",
 };
 
-/** The order in which a decision is made, and where this one was. */
+/** The steps of a decision in their order, and the step that decided. */
 function gates(of) {
   const by = (of.steps ?? []).find((step) => step.deciding);
   const levels = new Set((of.steps ?? []).map((step) => `${step.type}=${step.value}`)).size;
@@ -107,7 +107,7 @@ function gates(of) {
   const learned = !paused && !asked && !table;
   const list = [
     ["Paused?", paused ? `until ${time(of.paused_until, { seconds: true })}` : "no", paused],
-    ["Asked for?", asked ? of.fetcher : paused ? NONE : "no", asked],
+    ["Requested?", asked ? of.fetcher : paused ? NONE : "no", asked],
     ["Mode", table ? `${of.mode}: router table` : of.mode, table],
     ["Evidence", levels === 0 ? "none yet" : by ? `${by.type} ${by.value} decided` : `${levels} kinds`, learned && by !== undefined],
     ["Rule", of.rule_text ?? of.rule, learned && by === undefined],
@@ -116,11 +116,11 @@ function gates(of) {
   const reached = paused ? 0 : asked ? 1 : table ? 2 : 5;
   return el(
     "ol",
-    { class: "gates", "aria-label": "The way of the decision" },
+    { class: "gates", "aria-label": "Steps of the decision" },
     list.map(([name, text, decisive], at) =>
       el("li", { class: [decisive && "decisive", at > reached && at < 5 && "skipped"].filter(Boolean).join(" ") || undefined },
         el("span", { class: "gate" }, name),
-        el("span", { class: "said" }, at > reached && at < 5 ? "not asked" : text))),
+        el("span", { class: "said" }, at > reached && at < 5 ? "not reached" : text))),
   );
 }
 
@@ -130,7 +130,7 @@ function key(names, chosen) {
   return el("ul", { class: "legend" }, names.map((name) => el("li", {}, el("span", { class: `swatch ${shade(names, name)}`, "aria-hidden": "true" }), el("span", { class: "name" }, name), name === chosen ? el("span", { class: "tag" }, "chosen") : null)));
 }
 
-/** What the evidence did to each fetcher's chance, from top to bottom. */
+/** Draws how the evidence moved each fetcher's chance, from top to bottom. */
 function ladder(of, names, width) {
   const levels = [];
   for (const step of of.steps) {
@@ -157,7 +157,7 @@ function ladder(of, names, width) {
     const text = shown.length > room ? `${shown.slice(0, room - 1).join("")}\u2026` : shown.join("");
     return svg("text", { class: "level", x: narrow ? 10 : left - 12, y: narrow ? y(at) - 12 : y(at) + 4, "text-anchor": narrow ? "start" : "end" }, svg("tspan", { class: "kind" }, type), " ", text);
   };
-  parts.push(label(0, "to begin with", ""));
+  parts.push(label(0, "initial", ""));
   levels.forEach((level, at) => parts.push(label(at + 1, level.type, level.type === "global" ? "" : level.value)));
   for (const name of [...names].sort((a, b) => (a === of.fetcher) - (b === of.fetcher))) {
     const first = of.steps.find((step) => step.fetcher === name);
@@ -183,7 +183,7 @@ function ladder(of, names, width) {
     }
   }
   const ends = names.map((name) => { const last = of.steps.filter((step) => step.fetcher === name).at(-1); return last ? `${name} ${percent(last.p_after)}` : null; }).filter(Boolean);
-  return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `The chance of success after all evidence: ${ends.join(", ")}. The table below has each step.` }, parts);
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `Chance of success after all evidence: ${ends.join(", ")}. The table below has each step.` }, parts);
 }
 
 function stepTable(steps) {
@@ -221,12 +221,12 @@ function candidateTable(of) {
   return el("section", {}, el("h4", {}, "The candidates"), el("p", { class: "quiet" }, "Costs are in plain requests. The index weighs the chance of a page against what trying costs; the highest goes first."), scroll("The candidates", heads, rows));
 }
 
-/** What would be otherwise, what the host showed, and its pace, in sentences. */
+/** Describes counterfactuals, host signals and the host's pace in sentences. */
 function otherwise(of) {
   const lines = [];
   for (const one of of.counterfactuals ?? []) {
     if (one.kind === "without_domain_evidence") {
-      lines.push(`If nothing were known of this domain: ${one.fetcher ?? "nobody"}${one.p === null ? "" : ` (${one.decision}, ${percent(one.p)} to deliver)`}.`);
+      lines.push(`Without evidence about this domain: ${one.fetcher ?? "no fetcher"}${one.p === null ? "" : ` (${one.decision}, ${percent(one.p)} to deliver)`}.`);
     } else if (one.kind === "cheapest_alternative") {
       const cost = (value) => (value < 1000 ? fixed(value, 1) : "over 1000");
       lines.push(`The cheapest alternative is ${one.fetcher}, ${fixed(one.cost, 1)} a request${one.open ? ", its breaker is open" : ""}: a page would cost ${cost(one.expected_cost)} on average, against ${cost(one.expected_cost_chosen)}.`);
@@ -239,12 +239,12 @@ function otherwise(of) {
   }
   if (of.pace) {
     const pace = of.pace;
-    lines.push(`The host may be asked ${rate(pace.rate)}, ${pace.parallel} at once${pace.limit === null ? "; no limit met so far" : `; a limit was met at ${rate(pace.limit)}`}${pace.latency_s === null ? "" : `; it answers in ${roughly(pace.latency_s * 1000)}`}.`);
+    lines.push(`The host accepts ${rate(pace.rate)}, ${pace.parallel} in parallel${pace.limit === null ? "; no limit met so far" : `; a limit was met at ${rate(pace.limit)}`}${pace.latency_s === null ? "" : `; it responds in ${roughly(pace.latency_s * 1000)}`}.`);
   }
-  if (of.unavailable_fetcher) lines.unshift(`${of.unavailable_fetcher} is called for and not available: ${of.unavailable_reason ?? ""}`);
-  if (of.shadow_fetcher) lines.unshift(`The other arm would have taken ${of.shadow_fetcher}.`);
+  if (of.unavailable_fetcher) lines.unshift(`${of.unavailable_fetcher} is preferred but not available: ${of.unavailable_reason ?? ""}`);
+  if (of.shadow_fetcher) lines.unshift(`The other arm would have selected ${of.shadow_fetcher}.`);
   const known = (of.heuristics ?? []).map((one) => el("li", {}, el("span", { class: "kind" }, one.type), " ", one.value));
   return el("section", {},
-    lines.length > 0 ? [el("h4", {}, "Beside that"), el("ul", { class: "lines" }, lines.map((line) => el("li", {}, line)))] : null,
-    known.length > 0 ? [el("h4", {}, "What the URL shows"), el("ul", { class: "shown" }, known)] : null);
+    lines.length > 0 ? [el("h4", {}, "Further details"), el("ul", { class: "lines" }, lines.map((line) => el("li", {}, line)))] : null,
+    known.length > 0 ? [el("h4", {}, "Heuristics of the URL"), el("ul", { class: "shown" }, known)] : null);
 }

@@ -1,6 +1,5 @@
-// The overview: what a page costs, how often requests deliver, how decisions are made, now and over time.
-//
-// Owns which figures these are and how they follow from counts. Must not ask the server.
+// The overview: cost per page, success of requests and kinds of decisions, now and over time.
+// Owns: which figures these are and how they follow from counts. Must not know: how the server is polled.
 
 import { Chart } from "./chart.js";
 import { NONE, compact, count, el, fixed, percent, replace } from "./text.js";
@@ -12,7 +11,7 @@ const sum = (values) => values.reduce((total, value) => total + value, 0);
 const LENGTHS = { "15m": "15 minutes", hour: "hour", day: "day", week: "week" };
 const HALVES = { "15m": "7 minutes", hour: "half hour", day: "12 hours", week: "3 days" };
 
-/** The most of a chart over money or counts: the next figure that is easy to read. */
+/** The upper end of an axis: the next figure that is easy to read. */
 function above(least) {
   return (max) => {
     const unit = 10 ** Math.floor(Math.log10(Math.max(max * 1.05, least)));
@@ -38,7 +37,7 @@ const MIX = [
 const CAME = [
   { name: "Delivered", colour: "--good" },
   { name: "Blocked", colour: "--bad" },
-  { name: "Failed otherwise", colour: "--given" },
+  { name: "Other failures", colour: "--given" },
 ];
 /** Fetchers beyond these are shown together. */
 const FETCHERS = 5;
@@ -47,17 +46,17 @@ export class Overview {
   constructor(tiles, charts) {
     this.tiles = tiles;
     this.cost = new Chart({
-      title: "Cost of a page",
-      about: "In plain requests: what was spent on each page that was delivered.",
+      title: "Cost per page",
+      about: "Cost of each delivered page, in plain requests.",
       kind: "lines",
       series: [{ name: "Cost", colour: "--c1", area: true }, { name: "Requests", colour: "--c2", dash: [5, 4] }],
       write: (value) => fixed(value, value >= 100 ? 0 : value >= 10 ? 1 : 2),
       range: above(1.4),
-      summary: ([cost]) => `Plain requests for a page: ${firstAndLast(cost, (value) => fixed(value))}`,
+      summary: ([cost]) => `Plain requests per page: ${firstAndLast(cost, (value) => fixed(value))}`,
     });
     this.success = new Chart({
       title: "Success and blocks",
-      about: "Shares of requests that delivered, and that the site blocked.",
+      about: "Share of requests that delivered, and share that the site blocked.",
       kind: "lines",
       series: [{ name: "Delivered", colour: "--good", area: true }, { name: "Blocked", colour: "--bad", dash: [5, 4] }],
       write: whole,
@@ -66,7 +65,7 @@ export class Overview {
     });
     this.mix = new Chart({
       title: "Decision mix",
-      about: "How it was decided who fetches. \u201cGiven\u201d is by router table or caller.",
+      about: "How fetchers were chosen. \u201cGiven\u201d means by the router table or the caller.",
       kind: "shares",
       series: MIX,
       write: whole,
@@ -74,7 +73,7 @@ export class Overview {
     });
     this.velocity = new Chart({
       title: "Learning velocity",
-      about: "Learned decisions rise and probing falls while sites become known.",
+      about: "As sites become known, learned decisions rise and probes fall.",
       kind: "lines",
       series: [{ name: "Learned", colour: "--learned", area: true }, { name: "Probed or explored", colour: "--probed", dash: [5, 4] }],
       write: whole,
@@ -83,7 +82,7 @@ export class Overview {
     });
     this.came = new Chart({
       title: "Requests",
-      about: "How many were made, and what came of them.",
+      about: "Number of requests, by result.",
       kind: "bars",
       series: CAME,
       write: (value) => compact(Math.round(value)),
@@ -92,7 +91,7 @@ export class Overview {
     });
     this.who = new Chart({
       title: "Fetchers at work",
-      about: "Who made the requests.",
+      about: "Number of requests, by fetcher.",
       kind: "shares",
       series: [{ name: "direct_access", colour: "--c1" }],
       write: whole,
@@ -135,8 +134,8 @@ export class Overview {
     const at = (part, whole, from, to) => share(sum(part.slice(from, to)), sum(whole.slice(from, to)));
     const figure = (part, whole) => ({ all: at(part, whole), before: at(part, whole, 0, half), after: at(part, whole, half) });
     const tiles = [
-      ["Cost of a page", figure(of.cost, of.delivered), (value) => fixed(value), "plain requests", false, true],
-      ["Requests a page", figure(of.attempts, of.delivered), (value) => fixed(value), "", false, true],
+      ["Cost per page", figure(of.cost, of.delivered), (value) => fixed(value), "plain requests", false, true],
+      ["Requests per page", figure(of.attempts, of.delivered), (value) => fixed(value), "", false, true],
       ["Delivered", figure(of.delivered, of.attempts), percent, "of requests", true, false],
       ["Blocked", figure(of.banned, of.attempts), percent, "of requests", false, false],
       ["Learned", figure(of.learned, of.decided), percent, "of decisions", true, false],
@@ -151,7 +150,7 @@ export class Overview {
   }
 }
 
-/** How the second half of the time compares with the first. */
+/** Compares the second half of the period with the first. */
 function change({ before, after }, up, relative, half) {
   if (before === null || after === null) return NONE;
   const by = relative ? after / before - 1 : after - before;
@@ -160,5 +159,5 @@ function change({ before, after }, up, relative, half) {
   const mark = small ? "\u2192" : by > 0 ? "\u2191" : "\u2193";
   const tone = small ? "" : by > 0 === up ? "better" : "worse";
   const word = small ? "" : el("span", { class: "sr" }, by > 0 ? "up " : "down ");
-  return [el("span", { class: `change ${tone}` }, el("span", { "aria-hidden": "true" }, `${mark} `), word, text), ` against the ${half} before`];
+  return [el("span", { class: `change ${tone}` }, el("span", { "aria-hidden": "true" }, `${mark} `), word, text), ` compared with the ${half} before`];
 }

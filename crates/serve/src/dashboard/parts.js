@@ -1,6 +1,5 @@
 // The parts below the overview: hosts, rollout, domains, fetchers, heuristics, log, fleet.
-//
-// Owns which columns they have. Must not ask the server by itself.
+// Owns: their columns. Must not know: how the server is polled.
 
 import { FleetPart } from "./fleet.js";
 import * as rollout from "./rollout.js";
@@ -40,7 +39,7 @@ export class Parts {
       columns: [
         { key: "key", name: "Fetcher", value: (row) => row.key, cell: (row) => word(row.key) },
         ...rates(),
-        { key: "cost", name: "Cost", num: true, about: "Of a request, in plain requests, as configured", value: (row) => row.cost, cell: (row) => fixed(row.cost, 1) },
+        { key: "cost", name: "Cost", num: true, about: "Configured cost of a request, in plain requests", value: (row) => row.cost, cell: (row) => fixed(row.cost, 1) },
       ],
     });
     replace(byId("fetcher-table"), this.fetchers.nodes);
@@ -50,7 +49,7 @@ export class Parts {
       by: "mutual_information_bits",
       order: "desc",
       text: (row) => `${row.type} ${row.value ?? ""}`,
-      empty: "A heuristic is listed once more than ten attempts are tagged with it.",
+      empty: "A heuristic appears once more than ten attempts carry it.",
       columns: [
         { key: "type", name: "Heuristic", value: (row) => `${row.type} ${row.value ?? ""}`, cell: (row) => [el("span", { class: "kind" }, row.type), " ", row.value === null ? el("em", { class: "quiet" }, "all values") : word(row.value)] },
         { key: "n", name: "Attempts", num: true, value: (row) => row.n, cell: (row) => count(row.n) },
@@ -66,17 +65,17 @@ export class Parts {
       by: "recent",
       order: "desc",
       text: (row) => row.host,
-      empty: "No host was asked in the last ten minutes.",
+      empty: "No requests in the last ten minutes.",
       columns: [
         { key: "host", name: "Host", value: (row) => row.host, cell: (row) => word(row.host) },
         { key: "recent", name: "Last 10 min", num: true, value: (row) => row.recent, cell: (row) => count(row.recent) },
-        { key: "rate", name: "May be asked", num: true, value: (row) => row.pace?.rate, cell: (row) => rate(row.pace?.rate) },
-        { key: "parallel", name: "At once", num: true, value: (row) => row.pace?.parallel, cell: (row) => count(row.pace?.parallel) },
-        { key: "limit", name: "Limit met at", num: true, value: (row) => row.pace?.limit, cell: (row) => rate(row.pace?.limit) },
-        { key: "latency", name: "Answers in", num: true, value: (row) => row.pace?.latency_s, cell: (row) => (row.pace?.latency_s == null ? NONE : roughly(row.pace.latency_s * 1000)) },
+        { key: "rate", name: "Rate", num: true, value: (row) => row.pace?.rate, cell: (row) => rate(row.pace?.rate) },
+        { key: "parallel", name: "In parallel", num: true, value: (row) => row.pace?.parallel, cell: (row) => count(row.pace?.parallel) },
+        { key: "limit", name: "Limit found at", num: true, value: (row) => row.pace?.limit, cell: (row) => rate(row.pace?.limit) },
+        { key: "latency", name: "Latency", num: true, value: (row) => row.pace?.latency_s, cell: (row) => (row.pace?.latency_s == null ? NONE : roughly(row.pace.latency_s * 1000)) },
       ],
     });
-    this.noPace = el("p", { class: "quiet", hidden: true }, "No pace is known of them: it is learned from visits, not from attempts that are recorded afterwards.");
+    this.noPace = el("p", { class: "quiet", hidden: true }, "The pace of these hosts is unknown: fetchwise learns it from visits, not from imported attempts.");
     replace(byId("busy"), el("h3", {}, "Pace of busy hosts"), this.noPace, this.busy.nodes);
     this.paused = new Table({
       title: "Paused hosts",
@@ -88,7 +87,7 @@ export class Parts {
       columns: [
         { key: "host", name: "Host", value: (row) => row.host, cell: (row) => word(row.host) },
         { key: "until", name: "Until", num: true, start: "asc", value: (row) => Date.parse(row.paused_until), cell: (row) => time(row.paused_until) },
-        { key: "left", name: "Still", num: true, cell: (row) => el("span", { class: "countdown", "data-until": Date.parse(row.paused_until) }, span(Date.parse(row.paused_until) - this.now)) },
+        { key: "left", name: "Remaining", num: true, cell: (row) => el("span", { class: "countdown", "data-until": Date.parse(row.paused_until) }, span(Date.parse(row.paused_until) - this.now)) },
         { key: "unpause", name: "Unpause", hidden: true, class: "end", cell: (row) => el("button", { type: "button", "data-key": `unpause ${row.host}`, "aria-label": `Unpause ${row.host}`, on: { click: () => this.unpause(row.host) } }, "Unpause") },
       ],
     });
@@ -97,7 +96,7 @@ export class Parts {
     this.fleet = new FleetPart();
   }
 
-  /** What the domains' table wants of the server. */
+  /** The query parameters of the domains' table. */
   query() {
     const { by, order, needle, limit } = this.domains.query();
     return { sort: by, order, search: needle, limit };
@@ -128,15 +127,15 @@ export class Parts {
 
   #log(log, now) {
     say(byId("log-dir"), log.dir);
-    const waiting = log.queued_records > 0 ? `${count(log.queued_records)} records, ${bytes(log.queued_bytes)}, wait in memory` : "nothing waits in memory";
+    const waiting = log.queued_records > 0 ? `${count(log.queued_records)} records, ${bytes(log.queued_bytes)}, wait in memory` : "no records wait in memory";
     const good = log.state === "good";
     const facts = [
       ["State", good ? "Good" : log.state === "degraded" ? "Degraded" : "Closed", good ? "attempts reach the disk" : log.reason ?? "", good ? "better" : "worse"],
       ["Size", bytes(log.bytes), `${count(log.segments)} ${log.segments === 1 ? "segment" : "segments"}`],
       ["Not yet on disk", count(log.lag_records), waiting, log.lag_records > 10_000 ? "worse" : ""],
-      ["Last sync", log.synced_at ? ago(log.synced_at, now) : NONE, log.synced_at ? `at ${time(log.synced_at, { seconds: true })}, ${count(log.syncs)} in all` : "none since the start"],
-      ["Last compaction", log.compacted_at ? ago(log.compacted_at, now) : "never", log.compacted_at ? `at ${time(log.compacted_at)}` : "raw attempts are all there"],
-      ["Lost", count(log.lost), log.lost > 0 ? "records that will not be in the log" : "since the start", log.lost > 0 ? "worse" : ""],
+      ["Last sync", log.synced_at ? ago(log.synced_at, now) : NONE, log.synced_at ? `at ${time(log.synced_at, { seconds: true })}, ${count(log.syncs)} in total` : "none since the start"],
+      ["Last compaction", log.compacted_at ? ago(log.compacted_at, now) : "never", log.compacted_at ? `at ${time(log.compacted_at)}` : "no raw attempts were removed"],
+      ["Lost", count(log.lost), log.lost > 0 ? "records that are missing from the log for good" : "since the start", log.lost > 0 ? "worse" : ""],
     ];
     replace(
       byId("log-facts"),
@@ -152,7 +151,7 @@ export class Parts {
   }
 }
 
-/** The columns that domains and fetchers have in common. */
+/** The columns that domains and fetchers share. */
 function rates() {
   const share = (key, name, cell) => ({ key, name, num: true, value: (row) => row[key], cell: cell ?? ((row) => percent(row[key])) });
   return [
@@ -160,6 +159,6 @@ function rates() {
     share("success_rate", "Delivered", (row) => meter(row.success_rate, percent(row.success_rate), "good")),
     share("ban_rate", "Blocked", (row) => meter(row.ban_rate, percent(row.ban_rate), "bad")),
     share("learned", "Learned"),
-    { key: "requests_per_page", name: "Per page", num: true, about: "Requests for a page that was delivered", value: (row) => row.requests_per_page, cell: (row) => fixed(row.requests_per_page) },
+    { key: "requests_per_page", name: "Per page", num: true, about: "Requests per delivered page", value: (row) => row.requests_per_page, cell: (row) => fixed(row.requests_per_page) },
   ];
 }

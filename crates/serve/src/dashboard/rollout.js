@@ -1,6 +1,5 @@
-// Both arms side by side: what learning and the router table came to, with how sure each figure is.
-//
-// Owns how arms look. Must not ask the server.
+// Both arms side by side: the results of learning and of the router table, with confidence intervals.
+// Owns: how arms look. Must not know: how the server is polled.
 
 import { NONE, count, el, fixed, percent, replace, roughly, svg, time } from "./text.js";
 
@@ -8,16 +7,16 @@ const WIDTH = 220;
 const LEFT = 6;
 
 const FIGURES = [
-  ["success", "Visits that brought a page", percent, true],
-  ["cost_per_page", "Cost of a page, in plain requests", (value) => fixed(value), false],
-  ["requests_per_page", "Requests a page", (value) => fixed(value), false],
-  ["ban_rate", "Visits with a block", percent, false],
-  ["latency_p50_ms", "Time to a page, half of them", roughly, false],
-  ["latency_p95_ms", "Time to a page, 95 % of them", roughly, false],
+  ["success", "Visits that delivered a page", percent, true],
+  ["cost_per_page", "Cost per page, in plain requests", (value) => fixed(value), false],
+  ["requests_per_page", "Requests per page", (value) => fixed(value), false],
+  ["ban_rate", "Blocked visits", percent, false],
+  ["latency_p50_ms", "Time to a page, median", roughly, false],
+  ["latency_p95_ms", "Time to a page, 95th percentile", roughly, false],
 ];
 const NAMES = { learning: "Learning", legacy: "Router table" };
 
-/** Draws the arms into `node`; says whether there was anything to draw. */
+/** Draws the arms into `node`; returns whether there was anything to draw. */
 export function show(node, rollout) {
   const comparison = rollout?.comparison ?? rollout;
   const arms = (comparison?.arms ?? []).filter((arm) => arm.visits > 0);
@@ -47,16 +46,16 @@ function fallen(rollout) {
   const back = rollout?.fallen_back;
   if (!back) return null;
   const since = back.at ? ` since ${time(back.at)}` : "";
-  return el("p", { class: "error" }, `Learning is out of service${since}, and the router table serves: ${back.reason ?? back}`);
+  return el("p", { class: "error" }, `Learning is off${since}, and the router table serves all visits: ${back.reason ?? back}`);
 }
 
-/** What learning would have been worth where the table served. */
+/** The estimated value of learning on visits that the table served. */
 function worth(of) {
   if (!of) return null;
   const figure = (one) => `${fixed(one.value)} (${fixed(one.ci_low)} to ${fixed(one.ci_high)})`;
   return el("section", {},
-    el("h3", {}, "What learning would have been worth"),
-    el("p", {}, `Over ${count(of.visits)} visits that the table served, in plain requests a visit: the table's came to ${figure(of.table)}, learning's would have come to ${figure(of.learning)}, a gain of ${figure(of.gain)}.`),
+    el("h3", {}, "Estimated value of learning"),
+    el("p", {}, `Over ${count(of.visits)} visits that the table served, in plain requests per visit: the table reached ${figure(of.table)}, learning would have reached ${figure(of.learning)}, a gain of ${figure(of.gain)}.`),
     (of.warnings ?? []).map((warning) => el("p", { class: "quiet" }, warning)));
 }
 
@@ -75,7 +74,7 @@ function table(arms, difference) {
     return el("tr", {},
       el("th", { scope: "row" }, title),
       arms.map((arm) => el("td", {}, interval(arm[key], write))),
-      difference ? el("td", { class: tone || undefined }, signed(apart, write), el("span", { class: "quiet" }, sure ? "" : " not sure")) : null,
+      difference ? el("td", { class: tone || undefined }, signed(apart, write), el("span", { class: "quiet" }, sure ? "" : " not significant")) : null,
       el("td", {}, whiskers(arms.map((arm) => [shade(arm), arm[key]]), title)));
   });
   return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Both arms side by side" },
@@ -94,7 +93,7 @@ function whiskers(figures, title) {
   if (ends.length === 0) return NONE;
   const [least, most] = [Math.min(...ends), Math.max(...ends)];
   const x = (value) => LEFT + ((value - least) / (most - least || 1)) * (WIDTH - 2 * LEFT);
-  return svg("svg", { class: "whiskers", viewBox: `0 0 ${WIDTH} 26`, width: WIDTH, height: 26, role: "img", "aria-label": `${title}: intervals as in the cells before` },
+  return svg("svg", { class: "whiskers", viewBox: `0 0 ${WIDTH} 26`, width: WIDTH, height: 26, role: "img", "aria-label": `${title}: the intervals of the cells before, as a drawing` },
     known.map(([colour, figure], at) => {
       const y = 7 + at * 12;
       return svg("g", { class: colour },
@@ -104,9 +103,9 @@ function whiskers(figures, title) {
 }
 
 function agreed(of) {
-  const pairs = (of.pairs ?? []).slice(0, 8).map((pair) => el("li", {}, `The table takes ${pair.table}, learning ${pair.learning}: ${count(pair.visits)} visits, first requests ${pair.first_cost > 0 ? "dearer" : "cheaper"} by ${fixed(Math.abs(pair.first_cost), 1)} in all.`));
+  const pairs = (of.pairs ?? []).slice(0, 8).map((pair) => el("li", {}, `The table takes ${pair.table}, learning ${pair.learning}: ${count(pair.visits)} visits, first requests ${pair.first_cost > 0 ? "more expensive" : "cheaper"} by ${fixed(Math.abs(pair.first_cost), 1)} in total.`));
   return el("section", {},
-    el("h3", {}, "Where both were asked"),
+    el("h3", {}, "Visits on which both arms decided"),
     el("p", {}, `They named the same fetcher in ${percent(of.agreed_share)} of ${count(of.asked)} visits. A first request costs ${fixed(of.first_cost_table)} by the table and ${fixed(of.first_cost_learning)} by learning.`),
     el("ul", { class: "lines" }, pairs));
 }

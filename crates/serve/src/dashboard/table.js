@@ -1,11 +1,9 @@
-// Tables that are sorted by their heads and searched.
-//
-// Owns rows, order and search of a table, here or, where there are too many rows for that, at the server: `fetchRows` is then asked.
-// Must not know what is in a cell.
+// Tables that are sorted by their heads and searched. Owns: rows, order and search of a table. If there are too many
+// rows for the page, `fetchRows` lets the server sort and search. Must not know: what is in a cell.
 
 import { count, el, replace, say } from "./text.js";
 
-/** So many rows are shown at first, and so many more each time somebody asks. */
+/** The number of rows at first, and the number that each click on "Show more" adds. */
 const PAGE = 15;
 
 /**
@@ -18,7 +16,8 @@ export class Table {
     this.total = 0;
     this.caption = el("caption", { class: "sr" }, title);
     this.heads = columns.map((column) => this.#head(column));
-    // The roles are said, since a narrow screen shows rows as cards, and a table that is laid out otherwise is none any more.
+    // Roles are explicit, because a narrow screen shows rows as cards, and browsers drop the roles of a table with
+    // another layout.
     this.body = el("tbody", { role: "rowgroup" });
     const heads = el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, this.heads));
     this.table = el("table", { class: "cards", role: "table" }, this.caption, heads, this.body);
@@ -36,14 +35,14 @@ export class Table {
     this.#mark();
   }
 
-  /** What the server is to be asked for, where it sorts and searches. */
+  /** The query parameters for a server that sorts and searches. */
   query() {
     return { by: this.by, order: this.order, needle: this.needle, limit: this.shown };
   }
 
   /** Shows rows; `total` is how many there are without a search, `matching` with it. */
   show(rows, { total = rows.length, matching } = {}) {
-    // What is as it was stays, with the selection and the place of the pointer.
+    // An unchanged table keeps its nodes, and with them the selection and the position of the pointer.
     const image = JSON.stringify([rows, total, matching, this.query()]);
     if (image === this.image) return;
     this.image = image;
@@ -100,7 +99,7 @@ export class Table {
     const known = (value) => value !== null && value !== undefined;
     rows.sort((a, b) => {
       const [x, y] = [column.value(a), column.value(b)];
-      // What is not known comes last, whatever the order.
+      // Unknown values come last in either order.
       if (!known(x) || !known(y)) return known(y) - known(x);
       return sign * (typeof x === "string" ? x.localeCompare(y) : x - y);
     });
@@ -128,13 +127,13 @@ export class Table {
     this.scroll.hidden = rows.length === 0;
     if (this.bar) {
       this.bar.hidden = this.total === 0;
-      say(this.found, this.needle === "" ? `${count(this.total)} in all` : `${count(matching)} of ${count(this.total)}`);
+      say(this.found, this.needle === "" ? `${count(this.total)} in total` : `${count(matching)} of ${count(this.total)}`);
       if (this.needle !== "") say(this.live, `${matching} found`);
     }
   }
 }
 
-/** A share as a bar with its figure. */
+/** Returns a share as a bar with its figure. */
 export function meter(share, text, tone) {
   if (share === null || share === undefined) return text;
   const width = Math.round(Math.min(1, Math.max(0, share)) * 100);

@@ -1,13 +1,12 @@
-// Text on the page: elements, and how figures, times and names are written.
-//
-// Owns the one way in which text gets onto the page: `el` and `svg` make elements, and every string becomes a text node after
-// `plain`. Nothing here or elsewhere on the page reads markup from a string. Must not know where data comes from.
+// Text on the page: elements, and how figures, times and names are written. Owns: the only way for text to reach the
+// page. `el` and `svg` make elements, and every string becomes a text node after `plain`. Invariant: no code of the
+// page reads markup from a string. Must not know: where data comes from.
 
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/gu;
 const DECEPTIVE =
   /[\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
-/** `text` as the terminal shows it: no control characters, and what turns text around or is not seen is escaped. */
+/** `text` as the terminal shows it: without control characters; invisible characters and those that reverse text are escaped. */
 export function plain(text) {
   return String(text)
     .replace(CONTROL, "\ufffd")
@@ -47,7 +46,7 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Puts `children` in place of what `node` has, and leaves the focus where it was when an element with the same `data-key` is back. */
+/** Replaces the children of `node`. The focus stays if an element with the same `data-key` is among the new children. */
 export function replace(node, ...children) {
   const held = node.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   node.replaceChildren(...children.flat(Infinity).filter(Boolean));
@@ -57,7 +56,7 @@ export function replace(node, ...children) {
   }
 }
 
-/** Sets an element's text when it is another. */
+/** Sets an element's text if it differs. */
 export function say(node, text) {
   const shown = plain(text);
   if (node.textContent !== shown) node.textContent = shown;
@@ -73,20 +72,20 @@ const is = (value) => typeof value === "number" && Number.isFinite(value);
 /** A count, with separators. */
 export const count = (value) => (is(value) ? whole.format(value) : NONE);
 
-/** A count in little room: 12.3K. */
+/** A count in compact form: 12.3K. */
 export const compact = (value) => (is(value) ? (value < 10000 ? whole.format(value) : short.format(value)) : NONE);
 
-/** A share as per cent. */
+/** A share as a percentage. */
 export function percent(share) {
   if (!is(share)) return NONE;
   const value = share * 100;
   return `${value > 0 && value < 0.05 ? "<0.1" : value.toFixed(value === 0 || value === 100 ? 0 : 1)} %`;
 }
 
-/** A figure with so many digits after the point. */
+/** A figure with `digits` decimals. */
 export const fixed = (value, digits = 2) => (is(value) ? value.toFixed(digits).replace("-", MINUS) : NONE);
 
-/** Requests a second, with as many digits as mean something. */
+/** Requests per second, with three significant digits at most. */
 export function rate(value) {
   if (!is(value)) return NONE;
   return `${value >= 10 ? value.toFixed(0) : value >= 0.1 ? value.toFixed(1) : value.toFixed(3)}/s`;
@@ -104,7 +103,7 @@ export function bytes(value) {
   return `${unit === 0 || value >= 100 ? value.toFixed(0) : value.toFixed(1)} ${units[unit]}`;
 }
 
-/** A length of time, in its two largest units at most. */
+/** A duration, in its two largest units at most. */
 export function span(ms) {
   if (!is(ms)) return NONE;
   const s = Math.max(0, Math.round(ms / 1000));
@@ -114,7 +113,7 @@ export function span(ms) {
   return `${Math.floor(s / 86400)} days`;
 }
 
-/** A length of time in one unit. */
+/** A duration in one unit. */
 export function roughly(ms) {
   if (!is(ms)) return NONE;
   if (ms < 1000) return `${Math.round(ms)} ms`;
@@ -128,7 +127,7 @@ const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-dig
 const hours = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const days = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
 
-/** A time of day, in the reader's zone; with the day when it is another one. */
+/** A time of day in the reader's zone, with the date unless it is today. */
 export function time(at, { seconds = false } = {}) {
   const date = new Date(at);
   if (Number.isNaN(date.getTime())) return NONE;
@@ -136,10 +135,10 @@ export function time(at, { seconds = false } = {}) {
   return date.toDateString() === new Date().toDateString() ? text : `${days.format(date)}, ${text}`;
 }
 
-/** A day, in the reader's zone. */
+/** A date in the reader's zone. */
 export const day = (at) => days.format(new Date(at));
 
-/** So long ago. */
+/** The time since `at`, as text. */
 export function ago(at, now) {
   const ms = now - Date.parse(at);
   return is(ms) ? (ms < 2000 ? "just now" : `${roughly(ms)} ago`) : NONE;

@@ -9,9 +9,9 @@ use fetchwise_fleet::transport::{Table, Transport};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::brokers::Servers;
 use super::chrome::{Chrome, PATIENCE};
 use super::server::Server;
+use crate::brokers::Servers;
 use crate::{CONTRAST, HOSTILE, SHOWN, attempt, focus, kept_to_itself, named, row};
 
 /// What the third node says it has published: nothing of it is there.
@@ -99,8 +99,9 @@ fn it_shows_the_other_nodes_and_the_broker_as_text() {
         ..Heartbeat::default()
     };
     fleet.say(third, &said);
-    let known =
-        until(a, |fleet| fleet["peers"].as_array().is_some_and(|peers| peers.iter().any(|p| p["missing_records"] == UNHEARD)));
+    let known = until(a, |fleet| {
+        fleet["peers"].as_array().is_some_and(|peers| peers.iter().any(|p| p["missing_records"] == UNHEARD))
+    });
     let mut chrome = open(a, 1400);
     assert_eq!(
         chrome.eval("document.querySelector('#nav-fleet').hidden || document.querySelector('#fleet').hidden"),
@@ -110,13 +111,13 @@ fn it_shows_the_other_nodes_and_the_broker_as_text() {
     assert_eq!(head, json!(format!("Node {} of pool default", known["node"].as_str().unwrap())));
     assert_eq!(
         (tile(&mut chrome, "Broker"), tile(&mut chrome, "Up to date")),
-        ("There".to_owned(), "Not yet".to_owned())
+        ("Connected".to_owned(), "Not yet".to_owned())
     );
-    assert_eq!((tile(&mut chrome, "Nodes there"), tile(&mut chrome, "Withheld")), ("2".to_owned(), "0".to_owned()));
+    assert_eq!((tile(&mut chrome, "Peers present"), tile(&mut chrome, "Withheld")), ("2".to_owned(), "0".to_owned()));
     let of = |origin: &str| known["peers"].as_array().unwrap().iter().find(|p| p["node"] == origin).unwrap().clone();
     let cells = row(&mut chrome, "fleet-nodes", &other);
     let want = of(&other);
-    assert_eq!((cells[1].as_str(), cells[2].as_str()), ("There", env!("CARGO_PKG_VERSION")), "{cells:?}");
+    assert_eq!((cells[1].as_str(), cells[2].as_str()), ("Present", env!("CARGO_PKG_VERSION")), "{cells:?}");
     assert_eq!((cells[3].clone(), cells[4].as_str()), (want["position"].to_string(), "0"), "{cells:?}");
     let cells = row(&mut chrome, "fleet-nodes", &third.to_string());
     assert_eq!((cells[2].as_str(), cells[3].as_str(), cells[4].as_str()), (SHOWN, "0", "5"), "{cells:?}");
@@ -129,10 +130,10 @@ fn it_shows_the_other_nodes_and_the_broker_as_text() {
     // What comes is followed: the broker goes, and the node says that it is alone.
     kept_to_itself(&mut chrome, a);
     fleet.brokers.kill(0);
-    chrome.until("document.querySelector('#fleet-facts .big').textContent === 'Away'");
+    chrome.until("document.querySelector('#fleet-facts .big').textContent === 'Disconnected'");
     chrome.until("document.querySelector('#fleet-facts .big').classList.contains('worse')");
     fleet.brokers.revive(0);
-    chrome.until("document.querySelector('#fleet-facts .big').textContent === 'There'");
+    chrome.until("document.querySelector('#fleet-facts .big').textContent === 'Connected'");
     assert!(fleet.place.path().join("a/peers").is_dir());
 }
 
