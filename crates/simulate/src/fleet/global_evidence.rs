@@ -81,7 +81,7 @@ impl Generals {
                 version: 0,
             });
         }
-        let every_ms = i64::try_from(Timing::default().general.as_millis()).unwrap_or(i64::MAX);
+        let every_ms = i64::try_from(Timing::default().global_min_interval.as_millis()).unwrap_or(i64::MAX);
         let (due, newest) = (BTreeSet::new(), Timestamp::default());
         Ok(all.map(|all| Self { sides, due, all, newest, version: 0, every_ms, said: 0 }))
     }
@@ -108,7 +108,8 @@ impl Generals {
             let half_life_ms = side.folded.half_life_ms();
             let covers = [(1, Intervals::of(1, side.position))].into();
             let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
-            let packed = pack(&head, &side.folded.evidence_snapshot(side.newest, FADED)).map_err(|error| failed(&error))?;
+            let packed =
+                pack(&head, &side.folded.evidence_snapshot(side.newest, FADED)).map_err(|error| failed(&error))?;
             let at = Timestamp::from_millis(BEGIN_MS + now_ms);
             let (_, share) = unpack(&packed, half_life_ms, at).map_err(|what| failed(&what))?;
             self.all.add_snapshot(&share);

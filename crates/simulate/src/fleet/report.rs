@@ -96,7 +96,7 @@ impl FleetReport {
         let is_own = way == Way::Own;
         let image = traffic(|run| run.images.bytes) / (nodes.max(1) * runs.len().max(1)) as f64;
         let held = image * nodes.saturating_sub(1) as f64;
-        let out = held * nodes as f64 / Timing::default().general.as_secs_f64();
+        let out = held * nodes as f64 / Timing::default().global_min_interval.as_secs_f64();
         let messages_per_1k = match is_own {
             true => Some(1000.0 * traffic(|run| run.images.said) / urls),
             false => delay_s.map(|_| 1000.0 * messages / urls),
