@@ -1,5 +1,8 @@
 // Requests to the server that served the page, and to no other.
-// Owns: the token. It is in this tab's session storage and in no address. Must not know: what is shown.
+//
+// Owns: the token. It is in this tab's session storage and in no address.
+//
+// Must not know: what is shown.
 
 const KEY = "fetchwise-token";
 /** The longest time to wait for a response. */

@@ -1,6 +1,8 @@
-// The page: requests figures from the server every few seconds and passes them to its parts. Owns: when the server is
-// polled, what happens when it does not respond, and the forms in dialogs. Must not know: how a chart or a table is
-// drawn.
+// The page: requests figures from the server every few seconds and passes them to its parts.
+//
+// Owns: when the server is polled, what happens when it does not respond, and the forms in dialogs.
+//
+// Must not know: how a chart or a table is drawn.
 
 import { Refused, get, hasToken, keepToken, post } from "./api.js";
 import { redrawAll } from "./chart.js";

@@ -1,6 +1,10 @@
 // Charts over time: drawn by uPlot, with a legend, and with a summary and a table for readers who cannot see the
-// drawing. Owns: how a series becomes a picture. `show` sets the figures of a chart; the chart itself keeps its
-// position, size and colours. Must not know: where figures come from.
+// drawing.
+//
+// Owns: how a series becomes a picture. `show` sets the figures of a chart; the chart itself keeps its position, size
+// and colours.
+//
+// Must not know: where figures come from.
 
 import { NONE, day, el, replace, say, time } from "./text.js";
 

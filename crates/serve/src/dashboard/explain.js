@@ -1,6 +1,11 @@
 // The form that explains a URL: the steps of the decision, a drawing of the evidence, the candidates and the
-// counterfactuals. Owns: how an explanation looks. Invariant: one request to the server per explanation. Must not know:
-// how decisions are made.
+// counterfactuals.
+//
+// Owns: how an explanation looks.
+//
+// Invariant: one request to the server per explanation.
+//
+// Must not know: how decisions are made.
 
 import { Refused, get } from "./api.js";
 import { NONE, byId, el, fixed, percent, plain, rate, replace, roughly, say, svg, time } from "./text.js";

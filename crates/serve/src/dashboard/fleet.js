@@ -1,5 +1,8 @@
 // The fleet: whether the broker responds, what is published and learned, and the state of the other nodes.
-// Owns: the names of a node's states. Must not know: how the server is polled.
+//
+// Owns: the names of a node's states.
+//
+// Must not know: how the server is polled.
 
 import { Table } from "./table.js";
 import { NONE, byId, compact, count, el, replace, roughly, say, span } from "./text.js";

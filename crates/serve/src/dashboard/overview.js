@@ -1,5 +1,8 @@
 // The overview: cost per page, success of requests and kinds of decisions, now and over time.
-// Owns: which figures these are and how they follow from counts. Must not know: how the server is polled.
+//
+// Owns: which figures these are and how they follow from counts.
+//
+// Must not know: how the server is polled.
 
 import { Chart } from "./chart.js";
 import { NONE, compact, count, el, fixed, percent, replace } from "./text.js";

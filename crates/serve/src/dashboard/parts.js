@@ -1,5 +1,8 @@
 // The parts below the overview: hosts, rollout, domains, fetchers, heuristics, log, fleet.
-// Owns: their columns. Must not know: how the server is polled.
+//
+// Owns: their columns.
+//
+// Must not know: how the server is polled.
 
 import { FleetPart } from "./fleet.js";
 import * as rollout from "./rollout.js";

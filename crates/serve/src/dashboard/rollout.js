@@ -1,5 +1,8 @@
 // Both arms side by side: the results of learning and of the router table, with confidence intervals.
-// Owns: how arms look. Must not know: how the server is polled.
+//
+// Owns: how arms look.
+//
+// Must not know: how the server is polled.
 
 import { NONE, count, el, fixed, percent, replace, roughly, svg, time } from "./text.js";
 

@@ -1,5 +1,9 @@
-// Tables that are sorted by their heads and searched. Owns: rows, order and search of a table. If there are too many
-// rows for the page, `fetchRows` lets the server sort and search. Must not know: what is in a cell.
+// Tables that are sorted by their heads and searched.
+//
+// Owns: rows, order and search of a table. If there are too many rows for the page, `fetchRows` lets the server sort
+// and search.
+//
+// Must not know: what is in a cell.
 
 import { count, el, replace, say } from "./text.js";
 

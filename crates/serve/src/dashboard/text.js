@@ -1,6 +1,11 @@
-// Text on the page: elements, and how figures, times and names are written. Owns: the only way for text to reach the
-// page. `el` and `svg` make elements, and every string becomes a text node after `plain`. Invariant: no code of the
-// page reads markup from a string. Must not know: where data comes from.
+// Text on the page: elements, and how figures, times and names are written.
+//
+// Owns: the only way for text to reach the page. `el` and `svg` make elements, and every string becomes a text node
+// after `plain`.
+//
+// Invariant: no code of the page reads markup from a string.
+//
+// Must not know: where data comes from.
 
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/gu;
 const DECEPTIVE =
