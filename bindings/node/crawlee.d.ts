@@ -1,27 +1,29 @@
 import type { Detector, End, Selector } from './index.js'
 
-/** How a `Predictor` is made. */
+/** Options of a `Predictor`. */
 export interface PredictorOptions {
-  /** Who decides; one of its own, over `dataDir`, unless said. */
+  /** The selector that decides; defaults to a new one over `dataDir`. */
   selector?: Selector
-  /** The directory in which what is learned is kept; nothing is kept without one. */
+  /** The directory for the evidence; without one, nothing is stored. */
   dataDir?: string
-  /** Who judges responses; the shipped rules unless said. */
+  /** The detector that judges responses; defaults to one with the shipped rules. */
   detector?: Detector
-  /** The name that requests without a browser are recorded under: `direct_access`. */
+  /** The fetcher name of requests without a browser; defaults to `direct_access`. */
   static?: string
-  /** The name that the browser's are recorded under: `playwright`. */
+  /** The fetcher name of the browser's requests; defaults to `playwright`. */
   browser?: string
-  /** Whether hosts are asked at a pace, which is learned. */
+  /** Whether requests keep a learned pace for each host. */
   pace?: boolean
-  /** How long a request waits for a probe, a pace or a pause before it is given up, in milliseconds: 30 000. Less than Crawlee's own
-   * time-out for request handlers. */
+  /**
+   * The longest time that a request waits for a probe, a pace or a pause, in milliseconds; defaults to 30 000. It has
+   * to be below Crawlee's timeout for request handlers.
+   */
   patience?: number
-  /** So many requests are kept that Crawlee may still ask for: 10 000. */
+  /** The maximum number of remembered requests that Crawlee may still make; defaults to 10 000. */
   requestsMax?: number
 }
 
-/** What the predictor reads of Crawlee's `Request`. */
+/** The fields of Crawlee's `Request` that the predictor reads. */
 export interface RequestLike {
   url: string
   id?: string
@@ -29,28 +31,28 @@ export interface RequestLike {
 }
 
 /**
- * A predictor of rendering types for Crawlee's `AdaptivePlaywrightCrawler` that asks a selector.
+ * A predictor of rendering types for Crawlee's `AdaptivePlaywrightCrawler`, backed by a selector.
  *
- * As `renderingTypePredictor` alone it replaces Crawlee's own, which learns by asking for pages twice. With `options` each request is a visit,
- * and nothing is asked for twice only to compare.
+ * As `renderingTypePredictor` alone it replaces Crawlee's predictor, which learns by fetching pages twice. With
+ * `options` each request is a visit, and nothing is fetched twice only for comparison.
  */
 export declare class Predictor {
   constructor(options?: PredictorOptions)
-  /** The selector that it asks; there once `initialize` has ended. */
+  /** The selector behind the predictor; set once `initialize` has resolved. */
   readonly selector: Selector
   /** Opens the journal, if there is one. Crawlee calls it when a crawl begins. */
   initialize(): Promise<void>
-  /** Which way to ask first. */
+  /** Returns the first way of fetching. */
   predict(request: RequestLike): { renderingType: 'static' | 'clientOnly'; detectionProbabilityRecommendation: number }
-  /** What a comparison has shown. */
+  /** Records the result of a comparison. */
   storeResult(requests: RequestLike | RequestLike[], renderingType: 'static' | 'clientOnly'): void
-  /** The options of an `AdaptivePlaywrightCrawler` with all that it needs for its requests to be visits. */
+  /** Returns the options of an `AdaptivePlaywrightCrawler` with everything that makes its requests visits. */
   options<T>(options: T): T
-  /** Gives back what requests under way hold, and writes down what was learned; closes the journal, if it was opened here. */
+  /** Releases what requests in progress hold, and writes what was learned. Closes the journal if it was opened here. */
   close(): Promise<void>
 }
 
-/** A request brought no content, and `failedRequestHandler` gets it: `end` says why. */
+/** A request delivered no content, and goes to `failedRequestHandler`: `end` gives the reason. */
 export declare class NotDelivered extends Error {
   code: 'ERR_FETCHWISE_NOT_DELIVERED'
   end: End

@@ -1,26 +1,26 @@
-// Crawlee: the adaptive crawler decides by what fetchwise has learned, which survives the process.
+// The Crawlee integration: the adaptive crawler decides by the evidence of fetchwise, which survives the process.
 //
 //     const predictor = new Predictor({ dataDir: 'fetchwise-data' })
 //     const crawler = new AdaptivePlaywrightCrawler(predictor.options({ requestHandler }))
 //     await crawler.run(urls)
 //     await predictor.close()
 //
-// Each request is a visit. `options` has its steps taken where Crawlee has a place for them: the predictor says who is asked first, the HTTP
-// client and a hook after navigation judge what came before a request handler sees it, and sessions are retired when they were blocked.
-// What a visit says is kept to: a shell goes to the browser in the same try, a pause is waited for when it is short and ends the request
-// when it is long. Nothing is fetched twice only to compare.
+// Each request is a visit. `options` puts the steps of the visit into Crawlee's hooks. The predictor chooses the first
+// way of fetching. The HTTP client and a hook after navigation judge each response before a request handler sees it.
+// Blocked sessions are retired. The crawler follows the visit: a shell goes to the browser in the same try, a short
+// pause is waited for, and a long pause ends the request. Nothing is fetched twice only for comparison.
 //
-// Crawlee is loaded when it is needed, and is no dependency of the package.
+// Crawlee is loaded on demand, and is not a dependency of the package.
 
 'use strict'
 
 const { Attempt, Detector, Selector } = require('./index.js')
 
-// How long a rendered page that shows nothing yet may take until it does, in milliseconds.
+// The time within which a rendered page that is still empty has to show something, in milliseconds.
 const SETTLE_MS = 5000
 const LOOK_MS = 100
 
-/** A request brought no content, and will not be asked for again by this crawl: `end` says why. */
+/** A request delivered no content, and this crawl does not retry it: `end` gives the reason. */
 class NotDelivered extends Error {
   constructor(url, end) {
     const until = end.pausedUntil ? `; paused until ${new Date(end.pausedUntil).toISOString()}` : ''
@@ -31,17 +31,17 @@ class NotDelivered extends Error {
   }
 }
 
-/** What came without a browser is no content, or need not be asked for: Crawlee asks the browser then. */
+/** The response without a browser is not content, or no such request is needed. Crawlee then uses the browser. */
 class AskBrowser extends Error {
   constructor(url) {
     super(`the browser is asked for ${url}`)
     this.name = 'AskBrowser'
-    // It is no failure: a trace of it would only fill the log.
+    // This is not a failure: a stack trace would only fill the log.
     this.stack = `${this.name}: ${this.message}`
   }
 }
 
-/** Crawlee itself, by whichever package of it is there. */
+/** Loads Crawlee from any of its packages that is installed. */
 function crawlee() {
   const tried = []
   for (const name of ['crawlee', '@crawlee/playwright']) {
@@ -58,7 +58,7 @@ function crawlee() {
 const keyOf = (request) => request.id ?? request.uniqueKey ?? request.url
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
-/** Headers of a body that is text by now, whatever it was encoded as on its way. */
+/** Returns the headers of a body that is text now, whatever its encoding was. */
 function asText(headers) {
   const out = { ...headers }
   for (const name of Object.keys(out)) {
@@ -67,7 +67,9 @@ function asText(headers) {
   return out
 }
 
-/** The page of a hook's context; none where Crawlee asks without a browser, which has a getter that throws. */
+/**
+ * Returns the page of a hook's context. There is none when Crawlee fetches without a browser: the getter throws then.
+ */
 function pageOf(context) {
   try {
     return context.page
@@ -83,11 +85,11 @@ class Predictor {
   #owns = false
   #detector
   #attached = false
-  /** Requests that are on their way, by Crawlee's name for them. */
+  /** Requests in progress, by Crawlee's name for them. */
   #states = new Map()
-  /** Those that are about to be asked for without a browser, by address. */
+  /** Requests that are about to be made without a browser, by address. */
   #plain = new Map()
-  /** Those whose plain response was handed to the request handler, until it is known that nobody refused it. */
+  /** Requests whose plain response went to the request handler, until it is known that the response was accepted. */
   #delivered = new Set()
 
   constructor(options = {}) {
@@ -101,7 +103,7 @@ class Predictor {
     this.#detector = detector ?? new Detector()
   }
 
-  /** The selector that it asks; there once `initialize` has ended. */
+  /** The selector behind the predictor; set once `initialize` has resolved. */
   get selector() {
     if (!this.#selector) throw new Error('the predictor is not initialized yet: Crawlee does that when a crawl begins')
     return this.#selector
@@ -116,17 +118,20 @@ class Predictor {
     this.#owns = true
   }
 
-  /** Which way to ask first. */
+  /** Returns the first way of fetching. */
   predict(request) {
     if (!this.#attached) return this.#alone(request)
     this.#delivered.delete(keyOf(request))
     const { step } = this.#state(request)
-    // What has to wait, or has ended, goes the plain way: there is a place before the network where that can be said.
+    // A request that has to wait, or has ended, takes the plain way, because that way has a hook before the network.
     const renders = step !== null && !step.wait && step.fetcher === this.browser
     return { renderingType: renders ? 'clientOnly' : 'static', detectionProbabilityRecommendation: 0 }
   }
 
-  /** Without `options` nothing is judged, so that what is not known is found out as Crawlee does: by asking both ways and comparing. */
+  /**
+   * Without `options` nothing is judged. Unknown pages are then resolved by Crawlee's own method: fetch both ways and
+   * compare.
+   */
   #alone(request) {
     const decision = this.selector.select(request.url, { link: request.uniqueKey })
     const known = decision.source === 'learned' || decision.source === 'inferred'
@@ -136,7 +141,7 @@ class Predictor {
     }
   }
 
-  /** What a comparison has shown. */
+  /** Records the result of a comparison. */
   storeResult(requests, renderingType) {
     for (const { url } of Array.isArray(requests) ? requests : [requests]) {
       const plain = new Attempt(url, this.static)
@@ -148,7 +153,7 @@ class Predictor {
     }
   }
 
-  /** The crawler's options with everything that it needs for its requests to be visits. */
+  /** Returns the crawler's options with everything that makes its requests visits. */
   options(given = {}) {
     this.#attached = true
     const { GotScrapingHttpClient, RetryRequestError } = crawlee()
@@ -180,7 +185,7 @@ class Predictor {
     }
   }
 
-  /** Gives back what requests under way hold, and writes down what was learned; closes the journal, if it was opened here. */
+  /** Releases what requests in progress hold, and writes what was learned. Closes the journal if it was opened here. */
   async close() {
     for (const key of [...this.#states.keys()]) this.#drop(key)
     this.#plain.clear()
@@ -189,7 +194,7 @@ class Predictor {
     await (this.#owns ? this.#selector.close() : this.#selector.flush())
   }
 
-  /** The visit of a request, begun unless it is on its way. */
+  /** Returns the visit of a request, and begins it unless it is in progress. */
   #state(request) {
     const key = keyOf(request)
     let state = this.#states.get(key)
@@ -197,7 +202,7 @@ class Predictor {
       state = { key, request, visit: null, step: null, pending: null, begun: null }
       this.#begin(state)
       this.#states.set(key, state)
-      // Crawlee does not say that it has given a request up where nothing failed.
+      // Crawlee does not report that it has given up a request without a failure.
       for (const oldest of this.#states.keys()) {
         if (this.#states.size <= this.requestsMax) break
         this.#drop(oldest)
@@ -223,7 +228,7 @@ class Predictor {
     this.#states.delete(key)
   }
 
-  /** The visit is over, and Crawlee may still find fault with what it brought. */
+  /** The visit is over, but Crawlee may still reject its result. */
   #wasDelivered(key) {
     this.#drop(key)
     this.#delivered.add(key)
@@ -234,11 +239,11 @@ class Predictor {
     const waiting = this.#plain.get(href)
     const state = waiting?.shift()
     if (waiting?.length === 0) this.#plain.delete(href)
-    // One that was given up meanwhile is nobody's.
+    // A request that was given up meanwhile has no visit.
     return state && this.#states.get(state.key) === state ? state : undefined
   }
 
-  /** Before a request, plain or by the browser. */
+  /** Runs before a request, plain or by the browser. */
   async #navigates(context) {
     const key = keyOf(context.request)
     const state = this.#states.get(key)
@@ -250,14 +255,14 @@ class Predictor {
     }
     if (state) return this.#browserIsNext(state)
     if (!this.#delivered.delete(key)) return
-    // The crawler's `resultChecker` has refused what the handler made of the plain page.
+    // The crawler's `resultChecker` has rejected the handler's result for the plain page.
     this.selector.record(new Attempt(context.request.url, this.static).failed('wrong_tool'))
     const again = this.#state(context.request)
     this.#begin(again, [this.browser])
     await this.#browserIsNext(again)
   }
 
-  /** The plain side of a visit: its requests, one after the other, until content has come or somebody else is to be asked. */
+  /** The plain side of a visit: its requests, one after the other, until content arrives or another fetcher is next. */
   async #plainly(state, request, inner) {
     const until = Date.now() + this.patience
     for (;;) {
@@ -278,21 +283,21 @@ class Predictor {
       const page = { url: step.url, finalUrl: String(response.url ?? step.url) }
       const answer = this.#detector.judge(response.statusCode, asText(response.headers), response.body ?? '', page)
       if (answer.isContent) {
-        // Whether the request handler can do something with it is not known yet.
+        // It is not known yet whether the request handler accepts it.
         state.pending = { answer, begun, duration: performance.now() - begun }
         return response
       }
       if (answer.isBlocked) request.sessionToken?.retire?.()
       this.#report(state, answer, begun)
       if (!state.step && state.visit.end.isDelivered) {
-        // Little came, and that is all there is.
+        // The page is short, and complete.
         this.#wasDelivered(state.key)
         return response
       }
     }
   }
 
-  /** Waits for what the visit waits for, or for the end of a short pause; throws where it has ended otherwise. */
+  /** Waits for the event of the step, or for the end of a short pause. Throws when the visit has ended otherwise. */
   async #passes(state, until) {
     const left = until - Date.now()
     if (state.step) {
@@ -314,20 +319,20 @@ class Predictor {
     throw this.#ended(state)
   }
 
-  /** The error that ends a request, for good unless its pause is short. */
+  /** Returns the error that ends a request: for good unless its pause is short. */
   #ended(state) {
     const { end } = state.visit
     this.#drop(state.key)
-    // Crawlee's own retries would ask again what the visit has said not to ask.
+    // Crawlee's own retries would repeat a request that the visit has ruled out.
     const soon = end.pausedUntil !== undefined && end.pausedUntil !== null && end.pausedUntil - Date.now() < this.patience
     if (!soon) state.request.noRetry = true
     return new NotDelivered(state.request.url, end)
   }
 
-  /** Sees to it that the browser is what the visit asks, now that Crawlee does. */
+  /** Makes the browser the next fetcher of the visit, because Crawlee uses it now. */
   async #browserIsNext(state) {
     if (state.pending) {
-      // Content came without a browser, and the request handler could not do with it.
+      // Content arrived without a browser, and the request handler rejected it.
       const { duration } = state.pending
       state.visit.report(state.step, 'wrong_tool', duration)
       Object.assign(state, { pending: null, step: state.visit.next() })
@@ -345,7 +350,7 @@ class Predictor {
     }
   }
 
-  /** After a request: what the plain way brought was good enough, or what the browser shows is judged. */
+  /** Runs after a request: accepts the plain response, or judges the page in the browser. */
   async #navigated(context, RetryRequestError) {
     const key = keyOf(context.request)
     const state = this.#states.get(key)
@@ -369,7 +374,7 @@ class Predictor {
     this.#drop(key)
   }
 
-  /** What a page is, once its scripts have had time to fill it. */
+  /** Returns the result for a page, after its scripts had time to fill it. */
   async #settled(page, response, step) {
     const until = Date.now() + SETTLE_MS
     let quiet = false
@@ -386,7 +391,7 @@ class Predictor {
     }
   }
 
-  /** What a page shows now; null while it goes somewhere else. */
+  /** Returns the result for the current page; null while it navigates. */
   async #shown(page, response, step, last) {
     let html
     try {
@@ -399,12 +404,12 @@ class Predictor {
     return this.#detector.judge(response?.status() ?? 200, headers, html, { url: step.url, finalUrl: page.url() })
   }
 
-  /** What no hook has seen: a navigation that failed. */
+  /** Handles a failed navigation, which no hook sees. */
   #failed(request, error) {
     const state = this.#states.get(keyOf(request))
     if (!state) return
     if (state.pending) {
-      // The request handler has failed in its own way, which says nothing about the page.
+      // The request handler failed by itself, which says nothing about the page.
       this.#drop(state.key)
       return
     }

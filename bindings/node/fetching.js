@@ -1,5 +1,4 @@
-// Driving a visit with functions: the loop that every crawler would write, written once. It decides nothing: what to do next is the visit's
-// to say.
+// The loop that drives a visit with functions. Must not know: what to do next; the visit decides.
 
 'use strict'
 
@@ -14,7 +13,10 @@ function detectorOf(given) {
   return shared
 }
 
-/** Ends when what the step waits for has come, or when it is due; after `atMost` milliseconds in any case. */
+/**
+ * Resolves when the event that the step waits for happens, or when the step is due, and after at most `atMost`
+ * milliseconds.
+ */
 function ready(step, atMost = Infinity) {
   return new Promise((resolve) => {
     let timer
@@ -31,7 +33,10 @@ function ready(step, atMost = Infinity) {
   })
 }
 
-/** Status, headers and decoded body of a client's response: one of `fetch`, got, axios or undici, or an object with those names. */
+/**
+ * The status, headers and decoded body of a client's response: one of `fetch`, got, axios or undici, or an object with
+ * those names.
+ */
 async function parts(response) {
   if (typeof response.arrayBuffer === 'function' && typeof response.status === 'number') {
     return [response.status, response.headers, new Uint8Array(await response.arrayBuffer())]
@@ -40,12 +45,12 @@ async function parts(response) {
   const body = response.rawBody ?? response.body ?? response.data ?? ''
   if (typeof body === 'string' || ArrayBuffer.isView(body)) return [status, response.headers, body]
   if (body instanceof ArrayBuffer) return [status, response.headers, new Uint8Array(body)]
-  // undici's `request`; what is left is an object that a client has made of JSON.
+  // undici's `request`. Otherwise the body is an object that a client has parsed from JSON.
   if (typeof body.arrayBuffer === 'function') return [status, response.headers, new Uint8Array(await body.arrayBuffer())]
   return [status, response.headers, JSON.stringify(body)]
 }
 
-/** Ends as `work` does, or with a time-out. */
+/** Settles like `work`, or rejects with a timeout. */
 async function within(ms, work, signal) {
   const controller = new AbortController()
   const signals = signal ? AbortSignal.any([signal, controller.signal]) : controller.signal

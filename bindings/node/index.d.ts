@@ -2,54 +2,57 @@ import type { FetchResult, Attempt, Detector, End, ErrorKind as Kind, Imported, 
 
 export * from './binding.js'
 
-/** Why an attempt delivered no content. */
+/** The reason why an attempt delivered no content. */
 export type ErrorKind = Kind
 
 /** The kinds by name: `ErrorKind.TIMEOUT` is `'timeout'`. */
 export declare const ErrorKind: { readonly [K in Kind as Uppercase<K>]: K }
 
 /**
- * What an error of an HTTP client, of Playwright or of Puppeteer counts as. It knows those of Node, undici (`fetch`), got and axios, and takes
- * any other for a network error.
+ * Returns the kind of an error of an HTTP client, of Playwright or of Puppeteer. Knows those of Node, undici (`fetch`),
+ * got and axios, and treats any other as a network error.
  */
 export declare function errorKind(error: unknown): Kind
 
-/** What a fetcher returns: a `Response` of `fetch`, or an object with a status, headers and a decoded body. */
+/** The return value of a fetcher: a `Response` of `fetch`, or an object with a status, headers and a decoded body. */
 export type ResponseLike =
   | Response
   | { status: number; headers?: unknown; body?: unknown; data?: unknown; url?: string }
   | { statusCode: number; headers?: unknown; body?: unknown; rawBody?: unknown; url?: string }
 
-/** Makes one request for `url`; aborted by `signal` when `step.deadline` has passed. */
+/** Makes one request for `url`. `signal` aborts it after `step.deadline`. */
 export type Fetch<R extends ResponseLike = ResponseLike> = (url: string, step: Step, signal: AbortSignal) => Promise<R>
 
-/** How `Selector.fetch` goes. */
+/** Options of `Selector.fetch`. */
 export interface FetchOptions extends Omit<VisitOptions, 'fetchers'> {
-  /** Who judges responses; the shipped rules unless said. */
+  /** The detector that judges responses; defaults to one with the shipped rules. */
   detector?: Detector
-  /** Ends the visit, and the request that is under way, with its reason. */
+  /** Ends the visit, and the request in progress, with the reason of the signal. */
   signal?: AbortSignal
 }
 
-/** What `Selector.fetch` comes to. */
+/** The result of `Selector.fetch`. */
 export interface Fetched<R extends ResponseLike = ResponseLike> {
-  /** How the visit ended. */
+  /** The end of the visit. */
   end: End
-  /** What the last fetcher returned; null when it threw. The body of a `Response` of `fetch` is read already: see `body`. */
+  /**
+   * The return value of the last fetcher; null when it threw. The body of a `Response` of `fetch` has already been
+   * read: see `body`.
+   */
   response: R | null
-  /** Its body, when there was one. */
+  /** The body, if there was one. */
   body: Uint8Array | string | null
-  /** What it was judged to be; null when the fetcher threw. */
+  /** The judgement of the response; null when the fetcher threw. */
   answer: FetchResult | null
 }
 
-/** A line of JSON as text or bytes, an object that is one, or an attempt. */
+/** A line of JSON as text or bytes, the object of such a line, or an attempt. */
 export type AttemptLine = string | Uint8Array | Attempt | Record<string, unknown>
 
 /**
- * Takes attempts into a journal, each once, as `fetchwise import` does: from an array, a stream of text or bytes, a file's `readLines()`, or
- * anything else that can be iterated over. With `selector`, it learns from them at once, too; others do when they are made. A line that
- * cannot be used is counted, and fails nothing.
+ * Imports attempts into a journal, each once, like `fetchwise import`: from an array, a stream of text or bytes, a
+ * file's `readLines()`, or any other iterable. `selector` observes them at once; selectors made later replay them from
+ * the journal. An unusable line is counted and does not fail the import.
  */
 export declare function importAttempts(
   lines: Iterable<AttemptLine> | AsyncIterable<AttemptLine>,
@@ -58,18 +61,24 @@ export declare function importAttempts(
 ): Promise<Imported>
 
 /**
- * Writes the attempts of a journal, or of a directory, as JSON lines to a path or a stream, which is not ended; says how many. A directory
- * needs no writer: it can be read beside a running crawler.
+ * Exports the attempts of a journal, or of a directory, as JSON lines to a path or a stream, which is not ended.
+ * Resolves to their number. A directory needs no writer, so it can be read alongside a running crawler.
  */
 export declare function exportAttempts(journal: Journal | string, out: string | URL | NodeJS.WritableStream): Promise<number>
 
 declare module './binding.js' {
   interface Step {
-    /** Ends when what is waited for has come, or when it is due; after `atMost` milliseconds in any case. */
+    /**
+     * Resolves when the event that is waited for happens, or when the step is due, and after at most `atMost`
+     * milliseconds.
+     */
     ready(atMost?: number): Promise<void>
   }
   interface Selector {
-    /** Drives a visit of `url` with functions, by the names of fetchers. It throws only what `options.signal` is aborted with. */
+    /**
+     * Drives a visit of `url` with functions, by the names of fetchers. Throws only the reason of an aborted
+     * `options.signal`.
+     */
     fetch<R extends ResponseLike>(url: string | URL, fetchers: Record<string, Fetch<R>>, options?: FetchOptions): Promise<Fetched<R>>
   }
 }

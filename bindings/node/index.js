@@ -1,4 +1,4 @@
-// What the package exports: the addon, and what is easier said in JavaScript.
+// The exports of the package: the addon, and the parts that are simpler in JavaScript.
 
 'use strict'
 
@@ -12,8 +12,8 @@ const { exportAttempts, importAttempts } = require('./transfer.js')
 
 const { FetchResult, Attempt, Detector, Explanation, Journal, Selector, Step, Verdict, Visit } = binding
 
-// What was recorded and is still in a queue is written when the process ends, however it comes to that short of a signal; what is recorded
-// by handlers that run after this one is waited for, each.
+// Records that are still in a queue are written when the process ends, unless a signal ends it. Each record of handlers
+// that run after this one is waited for.
 process.on('exit', () => binding._settleAll(isMainThread))
 
 Step.prototype.ready = function (atMost) {
@@ -41,7 +41,7 @@ for (const kind of [FetchResult, Attempt, Explanation, Verdict]) {
   })
 }
 
-// `using` and `await using`, where there is such a thing.
+// `using` and `await using`, where the runtime supports them.
 if (Symbol.dispose) Visit.prototype[Symbol.dispose] = Visit.prototype.close
 if (Symbol.asyncDispose) {
   Selector.prototype[Symbol.asyncDispose] = Selector.prototype.close

@@ -1,5 +1,5 @@
-// How a request can end, and what clients' errors mean: the names of failures, and the one mapping from errors to them. It imports no
-// client: errors are told by their code, name and words, so that whatever is installed is understood.
+// Outcomes of requests and meanings of client errors: the names of failures, and the only mapping from errors to them.
+// It imports no client. It recognises errors by code, name and message, so that it understands whatever is installed.
 
 'use strict'
 
@@ -36,7 +36,7 @@ const BY_CODE = {
   UNABLE_TO_GET_ISSUER_CERT: 'tls_error',
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'tls_error',
   UND_ERR_PRX_TLS: 'proxy_error',
-  // What this machine lacks is nobody's fault: descriptors, ports, memory, disk, its network.
+  // No fetcher causes a shortage of this machine: descriptors, ports, memory, disk, its network.
   EMFILE: 'local_fault',
   ENFILE: 'local_fault',
   ENOMEM: 'local_fault',
@@ -51,8 +51,8 @@ const BY_NAME = {
   MaxRedirectsError: 'redirect_loop',
 }
 
-// Chromium's and Firefox's own words, which Playwright and Puppeteer pass on in the messages of their errors, and those of HTTP clients that
-// have no code.
+// Messages of Chromium and Firefox, which Playwright and Puppeteer pass on in their errors, and those of HTTP clients
+// without codes.
 const BY_WORDS = [
   ['Download is starting', 'wrong_tool'],
   ['net::ERR_ABORTED', 'wrong_tool'],
@@ -71,7 +71,7 @@ const BY_WORDS = [
   ['timed out', 'timeout'],
   ['ERR_INVALID_URL', 'invalid_url'],
   ['ERR_INSUFFICIENT_RESOURCES', 'local_fault'],
-  // The browser, not the page: the next one may have more luck.
+  // A fault of the browser, not of the page: the next browser may succeed.
   ['Target crashed', 'local_fault'],
   ['Page crashed', 'local_fault'],
   ['has been closed', 'local_fault'],
@@ -92,11 +92,11 @@ function kindOf(error) {
 }
 
 /**
- * What an error of an HTTP client, of Playwright or of Puppeteer counts as. It knows those of Node, undici (`fetch`), got and axios, and takes
- * any other for a network error.
+ * Returns the kind of an error of an HTTP client, of Playwright or of Puppeteer. Knows those of Node, undici (`fetch`),
+ * got and axios, and treats any other as a network error.
  */
 function errorKind(error) {
-  // What a client throws may wrap what says more.
+  // A client's error may wrap a more specific one.
   for (let depth = 0, seen = error; depth < 4 && seen; depth++) {
     const kind = kindOf(seen) ?? (Array.isArray(seen.errors) ? seen.errors.map(kindOf).find(Boolean) : undefined)
     if (kind) return kind
@@ -105,7 +105,7 @@ function errorKind(error) {
   return ErrorKind.NETWORK_ERROR
 }
 
-/** An error, told by what it is and not by which realm's it is. */
+/** Recognises an error by its properties, because it may come from another realm. */
 function isError(value) {
   return value instanceof Error || Object.prototype.toString.call(value) === '[object Error]'
 }

@@ -1,4 +1,5 @@
-// Attempts as JSON lines, in from whatever can be iterated, and out to a file or a stream. What a line means is the library's to say.
+// Import of attempts as JSON lines from any iterable, and export to a file or a stream. Must not know: what a line
+// means.
 
 'use strict'
 
@@ -9,21 +10,21 @@ const { pipeline } = require('node:stream/promises')
 
 const { Attempt, _exportFrom, _exportNext, _importInto, _importNext } = require('./binding.js')
 
-/** Lines that are taken at a time. */
+/** Lines per batch. */
 const BATCH = 4096
 
 function misused(message) {
   return Object.assign(new Error(message), { code: 'ERR_FETCHWISE_VALUE' })
 }
 
-/** The lines of what was given: of a stream of bytes or text its own, of anything else its items. */
+/** Returns the lines of the input: those of a stream of bytes or text, or the items of anything else. */
 function linesOf(given) {
   if (given instanceof Readable && !given.readableObjectMode) return streamed(given)
   if (typeof given !== 'string' && (given?.[Symbol.asyncIterator] || given?.[Symbol.iterator])) return given
   throw misused("lines must be something to iterate over: an array, a stream, a file's readLines(); of a text, text.split('\\n')")
 }
 
-/** The lines of a stream. An error of the stream, which `readline` would wait behind for ever, is thrown. */
+/** Returns the lines of a stream. Throws an error of the stream, for which `readline` would wait forever. */
 async function* streamed(stream) {
   const lines = createInterface({ input: stream, crlfDelay: Infinity })
   let failed
@@ -39,7 +40,7 @@ async function* streamed(stream) {
 function itemOf(line) {
   if (typeof line === 'string' || line instanceof Attempt) return line
   if (ArrayBuffer.isView(line)) return Buffer.from(line.buffer, line.byteOffset, line.byteLength).toString('utf8')
-  // What JSON has no word for cannot be an attempt; as this it is counted as a line that failed.
+  // A value without a JSON form cannot be an attempt; as `null` it counts as a failed line.
   return JSON.stringify(line) ?? 'null'
 }
 

@@ -11,12 +11,12 @@ use fetchwise::pace::{PaceRecord, PaceStore};
 use fetchwise::selector::{Released, Sink, SinkError};
 use fetchwise::time::Timestamp;
 
-/// A journal that may have been closed, or must not be used any more.
+/// A journal that may be closed or unusable.
 pub trait SharedJournal: Send + Sync {
-    /// Why the journal cannot be used.
+    /// The reason why the journal cannot be used.
     type Closed: std::error::Error + Send + Sync + 'static;
 
-    /// Runs `work` with the journal, or says why it cannot be used.
+    /// Runs `work` with the journal. Fails with the reason when the journal cannot be used.
     fn with<T>(&self, work: impl FnOnce(&Journal) -> T) -> Result<T, Self::Closed>;
 }
 
@@ -28,7 +28,7 @@ impl<S: SharedJournal> Sink for JournalSink<S> {
         self.0.with(|journal| Sink::append(journal, attempt)).unwrap_or_else(|closed| Err(SinkError(Arc::new(closed))))
     }
 
-    // The journal counts what it does not accept; memory has it anyway. So does the library's own sink.
+    // The journal counts the records that it rejects; memory has them anyway. The library's own sink does the same.
     fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp) {
         let _ = self.0.with(|journal| Sink::link_state(journal, link, url, state, at));
     }

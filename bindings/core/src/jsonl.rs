@@ -14,12 +14,12 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use uuid::Uuid;
 
-/// Text that is written at a time, in bytes.
+/// Bytes of text per write.
 const CHUNK: usize = 1 << 20;
-/// Lines that cannot be used are named up to this many, then counted.
+/// Maximum number of unusable lines that are named. Further ones are only counted.
 const MAX_NAMED: usize = 1000;
 
-/// What became of the lines.
+/// The result of an import.
 #[derive(Clone, Default)]
 pub struct Summary {
     /// Lines that were not blank.
@@ -34,7 +34,7 @@ pub struct Summary {
     pub clamped: u64,
     /// Names of fields that were ignored.
     pub unknown_fields: BTreeSet<String>,
-    /// Their numbers, from 1, and why.
+    /// Line numbers, from 1, and the reasons.
     pub errors: Vec<(u64, String)>,
 }
 
@@ -42,11 +42,11 @@ pub struct Summary {
 pub enum Item {
     /// A line of JSON.
     Text(String),
-    /// An attempt that is one already.
+    /// An existing attempt.
     Made(Box<Attempt>),
 }
 
-/// An import that is under way.
+/// An import in progress.
 pub struct Import {
     known: HashSet<Uuid>,
     cutoff: Option<Timestamp>,
@@ -56,7 +56,8 @@ pub struct Import {
 }
 
 impl Import {
-    /// Reads what the journal in `dir` has, which must have been waited for: time and memory are linear in its attempts.
+    /// Reads the attempt ids of the journal in `dir`. Its writes have to be flushed first. Time and memory are linear
+    /// in the number of attempts.
     pub fn begin(dir: &Path) -> Result<Self, JournalError> {
         let mut known = HashSet::new();
         ids(dir, |id| {
@@ -65,7 +66,7 @@ impl Import {
         Ok(Self { known, cutoff: maintenance::cutoff(dir)?, number: 0, summary: Summary::default() })
     }
 
-    /// Takes the next items into the journal; `selector` learns from them at once.
+    /// Imports the next items into the journal; `selector` observes them at once.
     pub fn take(&mut self, batch: Vec<Item>, log: &Journal, selector: Option<&Selector>) -> Result<(), JournalError> {
         let now = Timestamp::now();
         for item in batch {
@@ -82,7 +83,7 @@ impl Import {
         Ok(())
     }
 
-    /// The attempt of an item, if it is one, and new.
+    /// Returns the attempt of an item, if the item is a valid and new attempt.
     fn read(&mut self, item: Item, now: Timestamp) -> Option<(Attempt, Notes)> {
         let read: Result<(Attempt, Notes), ImportError> = match item {
             Item::Made(attempt) => Ok((*attempt, Notes::default())),
@@ -121,8 +122,8 @@ impl Import {
     }
 }
 
-/// Hands the attempts in `dir` to `write` as JSON lines, some at a time, and empties the text after each. Returns how many there were, or
-/// what `write` said first; it is not called again then.
+/// Passes the attempts in `dir` to `write` as JSON lines, in chunks, and empties the text after each chunk. Returns the
+/// number of attempts, or the first error of `write`, which is not called again after it.
 pub fn export<E>(dir: &Path, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<Result<u64, E>, JournalError> {
     let (mut text, mut count, mut failed) = (String::new(), 0, None);
     let replayed = replay(dir, |_, entry| {
@@ -135,7 +136,7 @@ pub fn export<E>(dir: &Path, mut write: impl FnMut(&str) -> Result<(), E>) -> Re
             text.clear();
         }
     });
-    // What could be read is handed on before the log's damage is told.
+    // Hand on the readable part before reporting the damage of the log.
     if failed.is_none() && !text.is_empty() {
         failed = write(&text).err();
     }

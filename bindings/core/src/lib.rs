@@ -1,8 +1,9 @@
-//! What the Python and the Node package share: a selector from a config file, attempts as JSON lines, explanations as JSON and text,
-//! the names of outcomes, and the journal as the sink of a selector.
+//! The code that the Python and the Node package share: a selector from a config file, attempts as JSON lines,
+//! explanations as JSON and text, the names of outcomes, and the journal as the sink of a selector.
 //!
-//! Owns: every piece of logic that both packages need. Invariants: nothing here panics on what a caller passes; errors are text or
-//! errors of the library. Must not know: Python, JavaScript, and how either converts its arguments.
+//! Owns: every piece of logic that both packages need.
+//! Invariants: nothing here panics on a caller's arguments; errors are text or errors of the library.
+//! Must not know: Python, JavaScript, and how either converts its arguments.
 
 pub mod config;
 pub mod explain_json;

@@ -1,9 +1,11 @@
-// Crawlee's adaptive crawler with its own predictor and with fetchwise's, on the town: prints how each did, as the town has counted it.
+// Crawlee's adaptive crawler with its own predictor and with fetchwise's, on the demo sites: prints the results of
+// each, as the testbed has counted them.
 //
 //     npm run compare -- [--program fetchwise] [--pages N] [--sites FILE] [--chromium PATH] [--json]
 //
-// Each crawls twice, in two processes: from nothing, and after a restart, when it meets other pages of the same sites. What is good, wrong,
-// blocked and rendered is in the town's ledger; each hands in what its request handler got.
+// Each crawls twice, in two processes: from nothing, and after a restart, with other pages of the same sites. The
+// testbed's ledger counts good, wrong, blocked and rendered pages. Each crawler submits the pages of its request
+// handler.
 
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -30,7 +32,7 @@ const { values: args } = parseArgs({
   },
 })
 
-/** One crawl, in this process. */
+/** Runs one crawl in this process. */
 async function crawl({ ours, links, pages, folder }) {
   const { AdaptivePlaywrightCrawler, log } = await import('crawlee')
   const { Predictor } = ours ? await import('fetchwise/crawlee') : {}
@@ -82,7 +84,7 @@ function ended(child, name) {
   })
 }
 
-/** What the ledger says of one crawl. */
+/** Returns the ledger's result of one crawl. */
 async function measured(ours, folder, round) {
   const where = ['--pages', args.pages, '--seed', String(round)]
   if (args.sites) where.push('--sites', args.sites)
@@ -97,7 +99,7 @@ async function measured(ours, folder, round) {
     if (args.verbose) own.push('--verbose')
     const task = JSON.stringify({ ours, folder, ...places })
     const begun = Date.now()
-    // Crawlee's own predictor keeps its state where the process says, whatever configuration the crawler is given.
+    // Crawlee's predictor keeps its state in the process's storage directory, whatever configuration the crawler has.
     const env = { ...process.env, CRAWLEE_STORAGE_DIR: join(folder, 'crawlee'), CRAWLEE_PURGE_ON_START: '0' }
     const crawler = spawn(process.execPath, [HERE, ...own, '--crawl', task], { env, stdio: ['ignore', 'ignore', 'inherit'] })
     await ended(crawler, 'the crawl')
@@ -123,7 +125,7 @@ function table(rows) {
 
 if (args.crawl) {
   await crawl(JSON.parse(args.crawl))
-  // Crawlee leaves timers behind.
+  // Crawlee leaves timers running.
   process.exit(0)
 }
 const rows = {}

@@ -1,4 +1,5 @@
-// A crawl of a few pages with `fetch` and a stand-in for a browser, in TypeScript: `tsc --noEmit` holds the declarations to it.
+// A crawl of a few pages with `fetch` and a stand-in for a browser, in TypeScript. `tsc --noEmit` checks the
+// declarations against it.
 
 import { AdaptivePlaywrightCrawler } from 'crawlee'
 import { type Decision, Detector, type End, ErrorKind, Journal, Selector, Verdict, errorKind } from 'fetchwise'

@@ -1,4 +1,5 @@
-//! Attempts as JavaScript makes and reads them. What may stand in one is the library's affair: JSON goes through its one reader.
+//! Attempts, as JavaScript makes and reads them.
+//! Must not know: what is valid in an attempt; JSON goes through the library's only reader.
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::json::{from_json_line, to_json_line};
@@ -19,48 +20,48 @@ use crate::errors::{Code, Failure};
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
 
-/// What is known of an attempt. Durations are milliseconds, times milliseconds since 1970 (`Date.now()`).
+/// What is known about an attempt. Durations are in milliseconds, times in milliseconds since 1970 (`Date.now()`).
 #[napi(object, object_to_js = false)]
 #[derive(Default)]
 pub struct AttemptOptions<'a> {
-    /// The caller's name for what was fetched; the URL unless it has another.
+    /// The caller's name for the link; defaults to the URL.
     pub link: Option<String>,
     /// The HTTP status.
     pub status: Option<f64>,
-    /// The response's headers, of which some are kept.
+    /// The response's headers; the attempt keeps some of them.
     #[napi(ts_type = "HeadersLike")]
     pub headers: Option<Object<'a>>,
-    /// How long it took.
+    /// The duration of the request.
     pub duration: Option<f64>,
-    /// When it was made; now unless said.
+    /// The time of the request; defaults to now.
     pub at: Option<f64>,
-    /// The label of the decision that led to it.
+    /// The label of the decision behind the request.
     pub source: Option<String>,
-    /// Its rule.
+    /// The rule of that decision.
     pub rule: Option<String>,
-    /// Its confidence, from 0 to 1.
+    /// The confidence of that decision, from 0 to 1.
     pub confidence: Option<f64>,
-    /// Its propensity, from 0 to 1.
+    /// The propensity of that decision, from 0 to 1.
     pub propensity: Option<f64>,
-    /// What the last failure had looked like.
+    /// The hint at the last failure.
     #[napi(ts_type = "Hint")]
     pub hint: Option<String>,
-    /// Which try of this URL it was; 1 unless said.
+    /// The number of this try of the URL; defaults to 1.
     pub try_no: Option<f64>,
-    /// What the caller knows beside the URL.
+    /// What the caller knows besides the URL.
     #[napi(ts_type = "Record<string, string> | Array<[string, string]>")]
     pub heuristics: Option<Object<'a>>,
 }
 
-/// One request by one fetcher for one URL, and how it ended.
+/// One request by one fetcher for one URL, and its result.
 ///
-/// It does not change: `delivered()` and `failed(kind)` return another one.
+/// Immutable: `delivered()` and `failed(kind)` return a new attempt.
 #[napi]
 pub struct Attempt {
     pub(crate) kept: Kept,
 }
 
-/// The longest duration that is taken, in milliseconds: what a number can hold exactly.
+/// The longest accepted duration, in milliseconds: the largest integer that a number represents exactly.
 const MAX_MS: u64 = 1 << 53;
 
 fn filled(
@@ -86,7 +87,7 @@ fn filled(
 
 #[napi]
 impl Attempt {
-    /// A new attempt that has not ended yet. Throws `ERR_FETCHWISE_URL` for what cannot be fetched.
+    /// Creates an attempt that has not ended yet. Throws `ERR_FETCHWISE_URL` for a URL that cannot be fetched.
     #[napi(catch_unwind, constructor)]
     pub fn new(
         env: &Env,
@@ -97,8 +98,8 @@ impl Attempt {
         Ok(Self { kept: filled(env, &url, &fetcher, options.unwrap_or_default())? })
     }
 
-    /// The attempt of a response that was classified: outcome, headers and heuristics come from the verdict, and what led to it from
-    /// the decision.
+    /// Creates the attempt of a classified response. The outcome, headers and heuristics come from the verdict, the
+    /// reasons for the request from the decision.
     #[napi(catch_unwind, factory)]
     pub fn from_response(
         env: &Env,
@@ -130,8 +131,8 @@ impl Attempt {
         Ok(Self { kept: with_result(kept, &verdict.answer(), &by) })
     }
 
-    /// The attempt that an object describes, or one line of JSON, as `fetchwise import` reads them: `url`, `fetcher`, `success` and
-    /// `attempted_at` have to be there. A time after now becomes now.
+    /// Creates the attempt that an object or one line of JSON describes, in the format of `fetchwise import`: `url`,
+    /// `fetcher`, `success` and `attempted_at` are required. A time in the future becomes now.
     #[napi(catch_unwind, factory, js_name = "fromJSON", ts_args_type = "fields: object | string")]
     pub fn from_json(env: &Env, fields: Unknown<'_>) -> Result<Self> {
         let line = convert::json(env, fields)?;
@@ -139,14 +140,14 @@ impl Attempt {
         Ok(Self { kept })
     }
 
-    /// The same, ended with content.
+    /// Returns the attempt as ended with content.
     #[napi(catch_unwind)]
     pub fn delivered(&self) -> Self {
         Self { kept: self.kept.clone().delivered() }
     }
 
-    /// The same, failed for good with an `ErrorKind`: it counts by the kind's weight, which is 0 for what no fetcher is to blame for.
-    /// Another name is kept as it is, and counts in full.
+    /// Returns the attempt as failed for good with an `ErrorKind`. It counts by the kind's weight, which is 0 for
+    /// failures that no fetcher caused. Any other name is kept and counts in full.
     #[napi(catch_unwind)]
     pub fn failed(&self, #[napi(ts_arg_type = "ErrorKind | (string & {})")] kind: String) -> Self {
         let kept = self.kept.clone();
@@ -161,7 +162,7 @@ impl Attempt {
         }
     }
 
-    /// The same with another weight: 0 while a retry may still succeed.
+    /// Returns the attempt with another weight: 0 while a retry may still succeed.
     #[napi(catch_unwind)]
     pub fn weighing(&self, weight: f64) -> Result<Self> {
         if ![0.0, 0.5, 1.0].contains(&weight) {
@@ -170,31 +171,31 @@ impl Attempt {
         Ok(Self { kept: Kept { weight, ..self.kept.clone() } })
     }
 
-    /// All fields, as the JSON lines of `fetchwise import` and `export` have them.
+    /// Returns all fields, as in the JSON lines of `fetchwise import` and `export`.
     #[napi(catch_unwind, js_name = "toJSON", ts_return_type = "Record<string, unknown>")]
     pub fn to_json(&self) -> Value {
         serde_json::from_str(&to_json_line(&self.kept)).unwrap_or_default()
     }
 
-    /// Its UUID.
+    /// The UUID of the attempt.
     #[napi(catch_unwind, getter)]
     pub fn id(&self) -> String {
         self.kept.id.hyphenated().to_string()
     }
 
-    /// The caller's name for what was fetched; the URL unless it has another.
+    /// The caller's name for the link; the URL unless another name is set.
     #[napi(catch_unwind, getter)]
     pub fn link(&self) -> &str {
         &self.kept.link
     }
 
-    /// What was asked for, without user info and fragment.
+    /// The requested URL, without user info and fragment.
     #[napi(catch_unwind, getter)]
     pub fn url(&self) -> &str {
         &self.kept.url
     }
 
-    /// Who asked.
+    /// The fetcher that made the request.
     #[napi(catch_unwind, getter)]
     pub fn fetcher(&self) -> &str {
         &self.kept.fetcher
@@ -206,13 +207,13 @@ impl Attempt {
         self.kept.success
     }
 
-    /// Whether the site blocked it.
+    /// Whether the site blocked the request.
     #[napi(catch_unwind, getter)]
     pub fn is_banned(&self) -> bool {
         self.kept.is_banned
     }
 
-    /// Why it failed: the name of an `ErrorKind`, or of one's own.
+    /// The reason of the failure: the name of an `ErrorKind`, or a custom name.
     #[napi(catch_unwind, getter)]
     pub fn error_type(&self) -> Option<&str> {
         self.kept.error_type.as_ref().map(ErrorType::name)
@@ -224,19 +225,19 @@ impl Attempt {
         self.kept.http_status.map(u32::from)
     }
 
-    /// How long it took, in milliseconds.
+    /// The duration in milliseconds.
     #[napi(catch_unwind, getter)]
     pub fn duration(&self) -> f64 {
         self.kept.duration_ms as f64
     }
 
-    /// When it was made, in milliseconds since 1970.
+    /// The time of the request, in milliseconds since 1970.
     #[napi(catch_unwind, getter)]
     pub fn attempted_at(&self) -> f64 {
         convert::ms(self.kept.attempted_at)
     }
 
-    /// How much it counts as evidence: 0, 0.5 or 1.
+    /// The weight as evidence: 0, 0.5 or 1.
     #[napi(catch_unwind, getter)]
     pub fn weight(&self) -> f64 {
         self.kept.weight

@@ -1,4 +1,4 @@
-//! What a selector is made of: its candidates, its journal, what that has taught it.
+//! The parts of a selector: its candidates, its journal, and the evidence replayed from it.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub struct Core {
     pub log: Option<Arc<Shared>>,
 }
 
-/// How visits hold their selector.
+/// The handle by which visits hold their selector.
 #[derive(Clone)]
 pub struct Handle(pub Arc<Core>);
 
@@ -38,19 +38,19 @@ impl Deref for Handle {
 }
 
 impl Core {
-    /// Refuses to record where the journal is closed, before memory has learned what the log will not.
+    /// Refuses to record when the journal is closed, before memory observes what the log will not have.
     pub fn check(&self) -> std::result::Result<(), Failure> {
         self.log.as_ref().map_or(Ok(()), |log| log.check())
     }
 
-    /// What was recorded must not stay in a queue when the process ends.
+    /// Writes recorded attempts before the process ends, so that none stay in a queue.
     pub fn settle_if_ending(&self) {
         if let Some(log) = &self.log {
             log.settle_if_ending();
         }
     }
 
-    /// The candidates called so.
+    /// Returns the candidates with these names.
     pub fn set(&self, names: &[String]) -> std::result::Result<FetcherSet, Failure> {
         let mut set = FetcherSet::EMPTY;
         for name in names {
@@ -67,18 +67,19 @@ impl Core {
     }
 }
 
-/// A fetcher as decisions see it: a name, what a request costs, and whether it runs scripts.
+/// A fetcher in decisions: its name, the cost of a request, and whether it runs scripts.
 #[napi(object)]
 #[derive(Clone, Debug)]
 pub struct Fetcher {
-    /// The name that attempts are logged under. `direct_access`, `playwright` and `playwright_stealth` have kinds of their own.
+    /// The name of the fetcher in logged attempts. `direct_access`, `playwright` and `playwright_stealth` imply their
+    /// kinds.
     pub name: String,
-    /// Sets the defaults of the rest.
+    /// Sets the defaults of the other fields.
     #[napi(ts_type = "'plain' | 'rendering' | 'stealth' | 'archive' | 'special' | 'unknown'")]
     pub kind: Option<String>,
     /// The cost of a request, in plain requests.
     pub cost: Option<f64>,
-    /// Whether it runs a page's scripts.
+    /// Whether the fetcher runs the scripts of a page.
     pub renders: Option<bool>,
 }
 
@@ -113,31 +114,31 @@ impl Fetcher {
     }
 }
 
-/// How a selector is made.
+/// Options of a selector.
 #[napi(object, object_to_js = false)]
 #[derive(Default)]
 pub struct SelectorOptions<'a> {
-    /// The candidates: names, or more of them; without any, the built-in names.
+    /// The candidates: names, or fetchers; defaults to the built-in names.
     #[napi(ts_type = "Array<string | Fetcher>")]
     pub fetchers: Option<Vec<Either<String, Fetcher>>>,
-    /// A journal, or a directory, which is opened then: what is in it is learned at once, and what is recorded is kept there.
+    /// A journal, or a directory, which the selector then opens. It replays its attempts at once and records into it.
     #[napi(ts_type = "Journal | string")]
     pub journal: Option<Either<ClassInstance<'a, Journal>, String>>,
-    /// How a journal that is opened here is written.
+    /// The options of a journal that the selector opens.
     pub journal_options: Option<JournalOptions>,
-    /// A TOML file as the program reads it, in the place of the other settings; what else is given here overrules it.
+    /// A TOML file in the program's format, which replaces the other settings; options given here override it.
     pub config: Option<String>,
-    /// Whether visits keep to a pace of each host, which is learned.
+    /// Whether visits keep a learned pace for each host.
     pub pace: Option<bool>,
-    /// How soon an attempt counts half, in days.
+    /// The half-life of an attempt's weight, in days.
     pub half_life_days: Option<f64>,
-    /// The policy's name; the library's own unless said.
+    /// The name of the policy; defaults to the library's default policy.
     pub policy: Option<String>,
-    /// How many keys of evidence are kept in memory.
+    /// The maximum number of evidence keys in memory.
     pub max_keys: Option<f64>,
 }
 
-/// What a selector is made from, once it is out of JavaScript.
+/// The converted options of a selector, independent of JavaScript.
 pub struct Plan {
     builder: SelectorBuilder,
     pace: Option<PaceSettings>,
@@ -166,7 +167,7 @@ impl Plan {
         Ok(Self { builder, pace })
     }
 
-    /// Learns what the log knows.
+    /// Builds the selector and replays the log.
     pub fn core(self, log: Option<Arc<Shared>>) -> std::result::Result<Arc<Core>, Failure> {
         let mut builder = self.builder;
         if let Some(settings) = self.pace {

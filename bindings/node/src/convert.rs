@@ -1,4 +1,5 @@
-//! What JavaScript hands in, as Rust has it: URLs, headers, bodies, times, counts. Nothing here decides what any of it means.
+//! Conversion of JavaScript arguments: URLs, headers, bodies, times, counts.
+//! Must not know: what any of them means.
 
 use std::time::Duration;
 
@@ -12,10 +13,10 @@ use url::Url;
 
 use crate::errors::Failure;
 
-/// A body: bytes, which are borrowed, or text.
+/// A body: borrowed bytes, or text.
 pub type Body<'a> = Either<BufferSlice<'a>, String>;
 
-/// The bytes of a body.
+/// Returns the bytes of a body.
 pub fn bytes<'a>(body: &'a Body<'_>) -> &'a [u8] {
     match body {
         Either::A(bytes) => bytes,
@@ -27,12 +28,12 @@ fn odd(error: napi::Error) -> Failure {
     Failure::value(error.reason.clone())
 }
 
-/// What `String()` makes of it.
+/// Returns the result of `String()`.
 fn text(given: &Unknown<'_>) -> Result<String, Failure> {
     given.coerce_to_string().and_then(|text| text.into_utf8()?.into_owned()).map_err(odd)
 }
 
-/// What `JSON.stringify` makes of it; text is JSON already.
+/// Returns the result of `JSON.stringify`; text is JSON already.
 pub fn json<'env>(env: &'env Env, given: Unknown<'env>) -> Result<String, Failure> {
     if matches!(given.get_type(), Ok(ValueType::String)) {
         return text(&given);
@@ -43,7 +44,7 @@ pub fn json<'env>(env: &'env Env, given: Unknown<'env>) -> Result<String, Failur
     text(&stringify.call(given).map_err(odd)?)
 }
 
-/// A URL: text, or a `URL`.
+/// Converts a URL: text, or a `URL`.
 pub fn url(given: &Unknown<'_>) -> Result<Url, Failure> {
     match given.get_type() {
         Ok(ValueType::String | ValueType::Object) => {
@@ -53,28 +54,28 @@ pub fn url(given: &Unknown<'_>) -> Result<Url, Failure> {
     }
 }
 
-/// A moment in milliseconds since 1970, as `Date.now()` has it; now when none is given.
+/// Converts a time in milliseconds since 1970, as `Date.now()` returns it; now when none is given.
 pub fn at(ms: Option<f64>) -> Result<Timestamp, Failure> {
     let Some(ms) = ms else { return Ok(Timestamp::now()) };
-    // Beyond this, milliseconds are no whole numbers any more.
+    // Above this, milliseconds are not whole numbers any more.
     if !(0.0..9e15).contains(&ms) {
         return Err(Failure::value(format_args!("{ms} is no time in milliseconds since 1970")));
     }
     Ok(Timestamp::from_millis(ms.round() as i64))
 }
 
-/// The same the other way round.
+/// Returns a time in milliseconds since 1970.
 pub fn ms(at: Timestamp) -> f64 {
     at.as_millis() as f64
 }
 
-/// A span in milliseconds.
+/// Converts a duration in milliseconds.
 pub fn span(name: &str, ms: f64) -> Result<Duration, Failure> {
     Duration::try_from_secs_f64(ms / 1000.0)
         .map_err(|_| Failure::value(format_args!("{name} must be a number of milliseconds, not {ms}")))
 }
 
-/// A whole number from 0 to `most`.
+/// Converts a whole number from 0 to `most`.
 pub fn count(name: &str, given: f64, most: u64) -> Result<u64, Failure> {
     if given.fract() == 0.0 && (0.0..=most as f64).contains(&given) {
         return Ok(given as u64);
@@ -82,12 +83,12 @@ pub fn count(name: &str, given: f64, most: u64) -> Result<u64, Failure> {
     Err(Failure::value(format_args!("{name} must be a whole number from 0 to {most}, not {given}")))
 }
 
-/// An HTTP status.
+/// Converts an HTTP status.
 pub fn status(given: f64) -> Result<u16, Failure> {
     count("status", given, 999).map(|status| status as u16)
 }
 
-/// A number from 0 to 1.
+/// Converts a number from 0 to 1.
 pub fn share(name: &str, given: Option<f64>) -> Result<Option<f64>, Failure> {
     match given {
         Some(value) if !(0.0..=1.0).contains(&value) => {
@@ -97,18 +98,19 @@ pub fn share(name: &str, given: Option<f64>) -> Result<Option<f64>, Failure> {
     }
 }
 
-/// What the last failure looked like.
+/// Converts a hint at the last failure.
 pub fn hint(name: Option<&str>) -> Result<Option<Hint>, Failure> {
     name.map(|name| name.parse::<Hint>().map_err(Failure::value)).transpose()
 }
 
-/// What a caller knows beside the URL: pairs of type and value.
+/// Converts the caller's heuristics: pairs of type and value.
 pub fn known(env: &Env, given: Option<&Object<'_>>) -> Result<Vec<Heuristic>, Failure> {
     let own = |(kind, value): (String, String)| Heuristic::of_caller(&kind, &value).map_err(Failure::value);
     pairs(env, given)?.into_iter().map(own).collect()
 }
 
-/// Headers: an object, whose values may be arrays, as Node's are; pairs; or something that can be iterated to them, such as `Headers`.
+/// Converts headers: an object, whose values may be arrays, as in Node; pairs; or an iterable of pairs, such as
+/// `Headers`.
 pub fn headers(env: &Env, given: Option<&Object<'_>>) -> Result<Vec<Header>, Failure> {
     Ok(pairs(env, given)?.into_iter().map(|(name, value)| Header::new(name, value)).collect())
 }
@@ -130,7 +132,7 @@ fn pairs(env: &Env, given: Option<&Object<'_>>) -> Result<Vec<(String, String)>,
     Ok(out)
 }
 
-/// What `Array.from` makes of it.
+/// Returns the result of `Array.from`.
 fn listed<'env>(env: &'env Env, given: &Object<'env>) -> napi::Result<Object<'env>> {
     let array = env.get_global()?.get_named_property::<Unknown<'env>>("Array")?.coerce_to_object()?;
     let from: Function<'env, Unknown<'env>, Object<'env>> = array.get_named_property("from")?;
@@ -152,7 +154,7 @@ fn pairs_of(list: &Object<'_>) -> Result<Vec<(String, String)>, Failure> {
     Ok(out)
 }
 
-/// A name and its value, or values. A header that is there without one, as Node may have it, is not there.
+/// Adds a name with its value, or values. A header without a value, which Node allows, is skipped.
 fn put(name: String, value: &Unknown<'_>, out: &mut Vec<(String, String)>) -> Result<(), Failure> {
     match value.get_type().map_err(odd)? {
         ValueType::Undefined | ValueType::Null => {}

@@ -1,4 +1,4 @@
-//! A decision as JavaScript sees it: a plain object.
+//! Decisions as JavaScript objects.
 
 use fetchwise::attempt::Hint;
 use fetchwise::decision::{Decision as Decided, Rule, Source};
@@ -6,34 +6,35 @@ use napi_derive::napi;
 
 use crate::convert;
 
-/// What a selector answers: use this fetcher, or why none.
+/// The decision of a selector: the fetcher to use, or the reason why there is none.
 #[napi(object)]
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// Use `fetcher`; or not before `pausedUntil`; or no further attempt is worth its cost; or nobody gets past the host's wall.
+    /// `take`: use `fetcher`. `paused`: not before `pausedUntil`. `give_up`: no further attempt is worth its cost.
+    /// `no_viable_fetcher`: no fetcher gets past the host's vendor.
     #[napi(ts_type = "'take' | 'paused' | 'give_up' | 'no_viable_fetcher'")]
     pub kind: String,
-    /// The fetcher to use; only there when the kind is `take`.
+    /// The fetcher to use; set only when the kind is `take`.
     pub fetcher: Option<String>,
-    /// The label: `learned`, `inferred`, `explore`, `probe`, `hinted`, `paused`, or `none`.
+    /// The label of the decision: `learned`, `inferred`, `explore`, `probe`, `hinted`, `paused`, or `none`.
     pub source: String,
     /// The rule of the policy that made the choice, or `none`.
     pub rule: String,
-    /// The fetcher's confidence here, from 0 to 1.
+    /// The fetcher's confidence for this URL, from 0 to 1.
     pub confidence: Option<f64>,
-    /// The decayed attempts that confidence rests on.
+    /// The decayed number of attempts behind the confidence.
     pub sample_size: Option<f64>,
-    /// The chance that the policy gave to this choice.
+    /// The probability with which the policy made this choice.
     pub propensity: Option<f64>,
-    /// Whether the fetcher's breaker on this domain is open, and was ignored.
+    /// Whether the fetcher's breaker on this domain is open and was ignored.
     pub breaker_ignored: bool,
-    /// Until when nothing is to be fetched, in milliseconds since 1970.
+    /// The end of the pause, in milliseconds since 1970.
     pub paused_until: Option<f64>,
-    /// Whether it is the whole host that is paused.
+    /// Whether the whole host is paused.
     pub is_host_paused: bool,
     /// Whether the fetcher runs scripts.
     pub renders: bool,
-    /// The hint that it was decided with.
+    /// The hint that the decision used.
     pub hint: Option<String>,
 }
 

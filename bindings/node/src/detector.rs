@@ -1,5 +1,5 @@
-//! The detector, and what it finds. A body is borrowed for a call that waits, and copied for one that does not: JavaScript could write to
-//! it meanwhile.
+//! The detector and its verdicts. A body is borrowed in a synchronous call, and copied in an asynchronous one, because
+//! JavaScript could write to it meanwhile.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -26,36 +26,36 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// How a detector reads.
+/// Options of a detector.
 #[napi(object, object_to_js = false)]
 #[derive(Default)]
 pub struct DetectorOptions {
-    /// A TOML file of one's own rules, beside the shipped ones.
+    /// A TOML file of custom rules, besides the shipped ones.
     pub rules: Option<String>,
-    /// So many bytes of a body are looked at; 1 MiB unless set.
+    /// The maximum number of bytes of a body that are read; defaults to 1 MiB.
     pub max_bytes: Option<f64>,
-    /// How sure evidence of a wall has to be, from 0 to 1; 0.5 unless set.
+    /// The confidence that evidence of a block needs, from 0 to 1; defaults to 0.5.
     pub block_threshold: Option<f64>,
-    /// Whether visible text is counted to its end.
+    /// Whether to count visible text to its end.
     pub count_all: Option<bool>,
 }
 
-/// What else is known of a response.
+/// What else is known about a response.
 #[napi(object, object_to_js = false)]
 #[derive(Default)]
 pub struct PageOptions<'a> {
-    /// What was asked for.
+    /// The requested URL.
     pub url: Option<String>,
-    /// Where redirects led.
+    /// The URL after redirects.
     pub final_url: Option<String>,
-    /// The HTTP status; 200 unless said.
+    /// The HTTP status; defaults to 200.
     pub status: Option<f64>,
     /// The response's headers.
     #[napi(ts_type = "HeadersLike")]
     pub headers: Option<Object<'a>>,
 }
 
-/// What is known of a page, taken out of JavaScript.
+/// What is known about a page, converted from JavaScript.
 struct Known {
     url: Option<String>,
     final_url: Option<String>,
@@ -85,9 +85,9 @@ impl Known {
     }
 }
 
-/// Tells content from a block or captcha, a client-rendered shell, an empty page, a waiting room.
+/// Distinguishes content from a block or captcha, a client-rendered shell, an empty page, and a waiting room.
 ///
-/// It never throws because of what a page says.
+/// No page makes it throw.
 #[napi]
 pub struct Detector {
     reader: Arc<Reader>,
@@ -96,7 +96,8 @@ pub struct Detector {
 
 #[napi]
 impl Detector {
-    /// The shipped rules, and those of a file of one's own. `ERR_FETCHWISE_CONFIG` names line and field of what is wrong in it.
+    /// Loads the shipped rules, and those of a custom file. Throws `ERR_FETCHWISE_CONFIG`, which names the line and
+    /// field of an error in the file.
     #[napi(catch_unwind, constructor)]
     pub fn new(options: Option<DetectorOptions>) -> Result<Self> {
         let given = options.unwrap_or_default();
@@ -117,8 +118,8 @@ impl Detector {
         Ok(Self { reader: Arc::new(reader.with_options(options)), rules: given.rules })
     }
 
-    /// Reads one response: its decoded body (bytes are not copied), and what else is known of it. Takes a time that is linear in the
-    /// bytes looked at.
+    /// Classifies one response: its decoded body (bytes are not copied), and whatever else is known about it. The time
+    /// is linear in the bytes read.
     #[napi(catch_unwind)]
     pub fn classify(
         &self,
@@ -129,7 +130,7 @@ impl Detector {
         Ok(Known::take(env, page)?.read(&self.reader, convert::bytes(&body)))
     }
 
-    /// The same on another thread, for pages that are large: the event loop goes on. The body is copied first.
+    /// Classifies on another thread, for large pages, without blocking the event loop. Copies the body first.
     #[napi(catch_unwind, ts_return_type = "Promise<Verdict>")]
     pub fn classify_async(
         &self,
@@ -141,7 +142,8 @@ impl Detector {
         Ok(promise(move || Ok(known.read(&reader, &body)), |verdict| verdict))
     }
 
-    /// Judges a whole response: what it came to, with all that an attempt records of it. `Visit.report` takes it.
+    /// Judges a whole response and returns the fetch result, with everything that an attempt records of it.
+    /// `Visit.report` accepts it.
     #[napi(catch_unwind)]
     pub fn judge(
         &self,
@@ -155,7 +157,7 @@ impl Detector {
         Ok(FetchResult { kept: self.reader.judge_page(&known.page(convert::bytes(&body))) })
     }
 
-    /// As `classify`, with all that matched.
+    /// Classifies like `classify`, and returns everything that matched.
     #[napi(catch_unwind, ts_return_type = "DetectionExplanation")]
     pub fn explain(
         &self,
@@ -183,7 +185,7 @@ impl Detector {
         Ok(json!({"verdict": verdict.to_json(), "matches": matches, "cues": cues}))
     }
 
-    /// Reads the rules again, from the file that it was made with or another one. The old ones stay in force when it throws.
+    /// Reloads the rules, from the file of the constructor or another one. When it throws, the old rules stay in force.
     #[napi(catch_unwind)]
     pub fn reload(&self, rules: Option<String>) -> Result<()> {
         match rules.as_ref().or(self.rules.as_ref()) {
@@ -199,7 +201,7 @@ impl Detector {
     }
 }
 
-/// What a response turned out to be; `reason` says why in one sentence.
+/// The classification of a response; `reason` explains it in one sentence.
 #[napi]
 pub struct Verdict {
     read: Read,
@@ -212,81 +214,81 @@ impl Verdict {
         Page { status: self.status, headers: &self.headers, ..Page::default() }
     }
 
-    /// All that an attempt records of it.
+    /// Returns everything that an attempt records of the response.
     pub fn answer(&self) -> CoreFetchResult {
-        self.read.answer(&self.page())
+        self.read.fetch_result(&self.page())
     }
 }
 
 #[napi]
 impl Verdict {
-    /// Whether there is enough to read, and no block or waiting room. The status is not looked at: see `outcome`.
+    /// Whether there is enough to read, and no block or waiting room. Ignores the status: see `outcome`.
     #[napi(catch_unwind, getter)]
     pub fn is_content(&self) -> bool {
         self.read.is_content()
     }
 
-    /// Whether a challenge or a refusal came.
+    /// Whether the response is a challenge or a refusal.
     #[napi(catch_unwind, getter)]
     pub fn is_blocked(&self) -> bool {
         self.read.is_blocked
     }
 
-    /// `blocked_captcha` or `blocked_403` when it is a block.
+    /// `blocked_captcha` or `blocked_403` for a block, else null.
     #[napi(catch_unwind, getter)]
     pub fn block_type(&self) -> Option<&'static str> {
         self.read.block_type.map(|kind| kind.name())
     }
 
-    /// Whether it is a waiting room.
+    /// Whether the response is a waiting room.
     #[napi(catch_unwind, getter)]
     pub fn is_queued(&self) -> bool {
         self.read.is_queued
     }
 
-    /// Whether it is HTML with next to nothing to read.
+    /// Whether the response is HTML with almost nothing to read.
     #[napi(catch_unwind, getter)]
     pub fn is_empty(&self) -> bool {
         self.read.is_empty
     }
 
-    /// Whether it is an application's shell, whose content comes by script.
+    /// Whether the response is the shell of an application, whose content comes by script.
     #[napi(catch_unwind, getter)]
     pub fn is_shell(&self) -> bool {
         self.read.has_spa
     }
 
-    /// Whose block or waiting room it is, when known.
+    /// The vendor of the block or waiting room, when known.
     #[napi(catch_unwind, getter)]
     pub fn vendor(&self) -> Option<&str> {
         self.read.vendor.as_deref()
     }
 
-    /// The id of the rule that decided, if one did.
+    /// The id of the deciding rule, if there is one.
     #[napi(catch_unwind, getter)]
     pub fn rule(&self) -> Option<&str> {
         self.read.rule.as_deref()
     }
 
-    /// The framework that the page is made with, when it has a name.
+    /// The framework of the page, when it is known.
     #[napi(catch_unwind, getter)]
     pub fn framework(&self) -> Option<&str> {
         self.read.framework.as_deref()
     }
 
-    /// How sure it is, from 0 to 1; 0 when nothing was found.
+    /// The confidence, from 0 to 1; 0 when nothing was found.
     #[napi(catch_unwind, getter)]
     pub fn confidence(&self) -> f64 {
         f64::from(self.read.confidence)
     }
 
-    /// Visible characters; at least so many unless `textComplete`.
+    /// The number of visible characters; a lower bound unless `textComplete`.
     #[napi(catch_unwind, getter)]
     pub fn text_chars(&self) -> u32 {
         self.read.text_chars
     }
 
-    /// Whether `textChars` is all.
+    /// Whether `textChars` counts all of the text.
     #[napi(catch_unwind, getter)]
     pub fn text_complete(&self) -> bool {
         self.read.text_complete
@@ -298,63 +300,63 @@ impl Verdict {
         self.read.is_html
     }
 
-    /// Whether the text goes on for subscribers.
+    /// Whether the text continues for subscribers only.
     #[napi(catch_unwind, getter)]
     pub fn has_paywall(&self) -> bool {
         self.read.has_paywall
     }
 
-    /// Whether a form for a password came where something else was asked for.
+    /// Whether the response is a password form although something else was requested.
     #[napi(catch_unwind, getter)]
     pub fn has_login_wall(&self) -> bool {
         self.read.has_login_wall
     }
 
-    /// Whether it is a page of success that says that there is nothing.
+    /// Whether the page has a success status but says that the content does not exist.
     #[napi(catch_unwind, getter, js_name = "isSoft404")]
     pub fn is_soft_404(&self) -> bool {
         self.read.soft_404
     }
 
-    /// Vendors that are there, which is evidence of nothing.
+    /// Vendors that are present, which is not evidence of a block.
     #[napi(catch_unwind, getter)]
     pub fn vendors_present(&self) -> Vec<String> {
         self.read.waf.iter().map(|vendor| vendor.to_string()).collect()
     }
 
-    /// Where a page that does nothing else sends its reader, as it is written there.
+    /// The target of a page that only redirects its reader, as it is written there.
     #[napi(catch_unwind, getter)]
     pub fn redirect(&self) -> Option<&str> {
         self.read.redirect.as_deref()
     }
 
-    /// The status that it was read with.
+    /// The status that was passed to the detector.
     #[napi(catch_unwind, getter)]
     pub fn status(&self) -> u32 {
         u32::from(self.status)
     }
 
-    /// What the request came to, for which the status counts, too: `content`, `blocked`, `shell`, `empty`, `redirect`, `queued` or
-    /// `http`.
+    /// The outcome of the request, which takes the status into account: `content`, `blocked`, `shell`, `empty`,
+    /// `redirect`, `queued` or `http`.
     #[napi(catch_unwind, getter)]
     pub fn outcome(&self) -> String {
         name(&self.read.outcome(&self.page())).to_owned()
     }
 
-    /// Why, in one sentence for a person.
+    /// The reason, in one sentence for people.
     #[napi(catch_unwind, getter)]
     pub fn reason(&self) -> String {
         self.read.reason()
     }
 
-    /// What it counts as when this fetcher made the request: an `ErrorKind`, or null for content. `renders` says whether the fetcher
-    /// runs scripts where its name does not.
+    /// Returns the failure that this counts as when `fetcher` made the request: an `ErrorKind`, or null for content.
+    /// `renders` says whether the fetcher runs scripts if its name does not imply it.
     #[napi(catch_unwind, ts_return_type = "ErrorKind | null")]
     pub fn error_for(&self, fetcher: String, renders: Option<bool>) -> Option<String> {
         error_for(&self.read.outcome(&self.page()), &fetcher, renders)
     }
 
-    /// The same as a plain object.
+    /// Returns the same as a plain object.
     #[napi(catch_unwind, js_name = "toJSON", ts_return_type = "Record<string, unknown>")]
     pub fn to_json(&self) -> Value {
         json!({

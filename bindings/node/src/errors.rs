@@ -1,4 +1,4 @@
-//! Failures as JavaScript's errors: one mapping, so that the same failure has the same `code` everywhere, thrown or rejected.
+//! Failures as JavaScript errors: one mapping, so that one failure always has one `code`, thrown or rejected.
 
 use std::fmt::Display;
 
@@ -8,22 +8,22 @@ use napi::bindgen_prelude::{JsObjectValue, JsValue};
 use napi::{Env, JsError};
 use napi_derive::napi;
 
-/// What `error.code` says.
+/// The values of `error.code`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// Not a URL that can be fetched.
+    /// The URL cannot be fetched.
     Url,
-    /// Settings, names or rules that cannot be used.
+    /// Settings, names or rules cannot be used.
     Config,
-    /// The log says no, or cannot be written.
+    /// The log refuses, or cannot be written.
     Log,
-    /// Another writer has the directory.
+    /// Another writer has locked the directory.
     Locked,
     /// The journal is closed.
     Closed,
-    /// A value that is out of range.
+    /// A value is out of range.
     Value,
-    /// A call that makes no sense here.
+    /// A call is not allowed in this state.
     Misuse,
 }
 
@@ -41,12 +41,12 @@ impl AsRef<str> for Code {
     }
 }
 
-/// Why something could not be done, before there is an error of JavaScript for it.
+/// The reason of a failure, before it becomes a JavaScript error.
 #[derive(Clone, Debug)]
 pub struct Failure {
     code: Code,
     message: String,
-    /// The process that has the directory.
+    /// The process that has locked the directory.
     pid: Option<u32>,
 }
 
@@ -79,14 +79,14 @@ impl Failure {
         Self::new(Code::Closed, "the journal is closed")
     }
 
-    /// As an error of JavaScript, with `code`, and `pid` where there is one.
+    /// Returns a JavaScript error with `code`, and `pid` if there is one.
     pub fn into_js(self, env: &Env) -> napi::Error {
         let pid = self.pid;
         let made = JsError::from(napi::Error::from(self)).into_unknown(Env::from_raw(env.raw()));
         if let Some(pid) = pid
             && let Ok(mut object) = made.coerce_to_object()
         {
-            // It stays what it is when that fails.
+            // The error is unchanged when this fails.
             let _ = object.set_named_property("pid", pid);
             return napi::Error::from(object.to_unknown());
         }
@@ -100,7 +100,7 @@ impl Display for Failure {
     }
 }
 
-/// For what is thrown at once. `pid` is in the message then.
+/// For errors that are thrown at once. Their message contains `pid`.
 impl From<Failure> for napi::Error<Code> {
     fn from(failure: Failure) -> Self {
         Self::new(failure.code, failure.message)
@@ -144,7 +144,8 @@ impl From<fetchwise::Error> for Failure {
     }
 }
 
-/// Panics. By it a test sees that a defect in a call that waits is an error in JavaScript, and not the end of the process.
+/// Panics. A test uses it to check that a defect in an asynchronous call becomes a JavaScript error and does not end
+/// the process.
 #[napi(catch_unwind, skip_typescript, js_name = "_panic")]
 pub fn panic_for_a_test() {
     panic!("asked for by a test");

@@ -1,4 +1,4 @@
-//! Explanations: the object is what `fetchwise explain --json` prints, the text is for people.
+//! Explanations: the object has the fields of `fetchwise explain --json`, the text is for people.
 
 use fetchwise::selector::{Explanation as Kept, Selector};
 use napi_derive::napi;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use fetchwise_bindings_core::explain_json::{text, value};
 
-/// Why a decision is what it is.
+/// An explanation of a decision.
 #[napi]
 pub struct Explanation {
     value: Value,
@@ -21,19 +21,20 @@ impl Explanation {
 
 #[napi]
 impl Explanation {
-    /// The fetcher that would be used, or null.
+    /// The fetcher that `select` would choose, or null.
     #[napi(catch_unwind, getter)]
     pub fn fetcher(&self) -> Option<&str> {
         self.value["fetcher"].as_str()
     }
 
-    /// The fields of `fetchwise explain --json` that need no program: decision, heuristics, candidates, steps, counterfactuals.
+    /// Returns the fields of `fetchwise explain --json` that do not depend on the program: decision, heuristics,
+    /// candidates, steps, counterfactuals.
     #[napi(catch_unwind, js_name = "toJSON", ts_return_type = "Record<string, any>")]
     pub fn to_json(&self) -> Value {
         self.value.clone()
     }
 
-    /// The same for people, in columns.
+    /// The explanation for people, in columns.
     #[napi(catch_unwind, js_name = "toString")]
     pub fn text(&self) -> &str {
         &self.text

@@ -1,4 +1,4 @@
-//! What one request came to: what a visit wants to hear, and the names of failures.
+//! The result of one request, as a visit takes it, and the names of failures.
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch_result::{FetchResult as CoreFetchResult, Outcome};
@@ -14,7 +14,7 @@ use crate::errors::Code;
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
 
-/// What else is known of an answer. Spans are milliseconds.
+/// What else is known about a result. Durations are in milliseconds.
 #[napi(object, object_to_js = false)]
 #[derive(Default)]
 pub struct AnswerOptions<'a> {
@@ -23,25 +23,25 @@ pub struct AnswerOptions<'a> {
     /// The response's headers.
     #[napi(ts_type = "HeadersLike")]
     pub headers: Option<Object<'a>>,
-    /// How long it is asked to be left alone.
+    /// The time for which the site asks for no further requests.
     pub retry_after: Option<f64>,
-    /// How long the request took.
+    /// The duration of the request.
     pub duration: Option<f64>,
-    /// What happened, for a person.
+    /// An explanation for people.
     pub message: Option<String>,
-    /// Whose block it is.
+    /// The vendor of the block.
     pub vendor: Option<String>,
 }
 
-/// What one request came to, with all that an attempt records of it. `Detector.judge` makes one of a response; `new FetchResult(kind)` is one
-/// that brought none.
+/// The result of one request, with everything that an attempt records of it. `Detector.judge` returns it for a
+/// response; `new FetchResult(kind)` is a result without one.
 #[napi]
 pub struct FetchResult {
     pub(crate) kept: CoreFetchResult,
 }
 
 impl FetchResult {
-    /// From the name of an outcome, or of an `ErrorKind`.
+    /// Returns the result for the name of an outcome, or of an `ErrorKind`.
     pub fn named(kind: &str) -> Self {
         let outcome = match (kind, ErrorKind::from_name(kind)) {
             ("content", _) => Outcome::Content,
@@ -54,7 +54,8 @@ impl FetchResult {
 
 #[napi]
 impl FetchResult {
-    /// An answer without a page: `content`, an `ErrorKind`, or a name of one's own, which counts as the fetcher's failure.
+    /// Creates a result without a page: `content`, an `ErrorKind`, or a custom name, which counts as the fetcher's
+    /// failure.
     #[napi(catch_unwind, constructor)]
     pub fn new(
         env: &Env,
@@ -74,25 +75,25 @@ impl FetchResult {
         Ok(Self { kept })
     }
 
-    /// What it came to: a name as `Verdict.outcome` has it, or that of a failure on the way.
+    /// The outcome: a name like `Verdict.outcome`, or that of a failure before the response.
     #[napi(catch_unwind, getter)]
     pub fn outcome(&self) -> &str {
         name(&self.kept.outcome)
     }
 
-    /// Whether content came.
+    /// Whether the request delivered content.
     #[napi(catch_unwind, getter)]
     pub fn is_content(&self) -> bool {
         matches!(self.kept.outcome, Outcome::Content)
     }
 
-    /// Whether a challenge or a refusal came.
+    /// Whether the response was a challenge or a refusal.
     #[napi(catch_unwind, getter)]
     pub fn is_blocked(&self) -> bool {
         matches!(self.kept.outcome, Outcome::Blocked(_))
     }
 
-    /// Whose block it is, when known.
+    /// The vendor of the block, when known.
     #[napi(catch_unwind, getter)]
     pub fn vendor(&self) -> Option<&str> {
         match &self.kept.outcome {
@@ -107,26 +108,26 @@ impl FetchResult {
         self.kept.status.map(u32::from)
     }
 
-    /// What happened, for a person.
+    /// An explanation for people.
     #[napi(catch_unwind, getter)]
     pub fn message(&self) -> String {
         self.kept.message.clone().unwrap_or_else(|| self.kept.outcome.to_string())
     }
 
-    /// As `Verdict.errorFor`.
+    /// Returns the same as `Verdict.errorFor`.
     #[napi(catch_unwind, ts_return_type = "ErrorKind | null")]
     pub fn error_for(&self, fetcher: String, renders: Option<bool>) -> Option<String> {
         error_for(&self.kept.outcome, &fetcher, renders)
     }
 
-    /// The same as a plain object.
+    /// Returns the same as a plain object.
     #[napi(catch_unwind, js_name = "toJSON", ts_return_type = "Record<string, unknown>")]
     pub fn to_json(&self) -> Value {
         json!({"outcome": self.outcome(), "status": self.kept.status, "vendor": self.vendor(), "message": self.message()})
     }
 }
 
-/// The names of failures, which `index.js` makes `ErrorKind` of.
+/// Returns the names of failures, from which `index.js` makes `ErrorKind`.
 #[napi(catch_unwind, skip_typescript, js_name = "_errorKinds")]
 pub fn error_kinds() -> Vec<String> {
     ErrorKind::ALL.iter().map(|kind| kind.name().to_owned()).collect()

@@ -1,7 +1,7 @@
-//! The journal: what was learned survives the process. One writer a directory.
+//! The journal: learned evidence survives the process. A directory has one writer.
 //!
-//! Invariants: what waits for the disk waits on another thread, but for `append` in a full queue and for the end of the process; when that
-//! has begun, each record is waited for, since no later moment is certain to come.
+//! Invariants: waits for the disk run on another thread, except `append` on a full queue and the end of the process.
+//! Once the process is ending, each record is waited for, because no later moment is certain.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,7 @@ pub struct Shared {
 
 impl Shared {
     pub fn open(dir: &Path, options: Options) -> std::result::Result<Arc<Self>, Failure> {
-        // What is read in full right after is not read twice; `verify` is there for those who want to know.
+        // Records that are replayed right afterwards are not checked twice. `verify` checks all of them on request.
         let (log, _) = Log::open(dir, options.check(OpenCheck::Tail))?;
         let shared = Arc::new(Self { dir: dir.to_owned(), log: RwLock::new(Some(log)) });
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,12 +54,12 @@ impl Shared {
         log.as_ref().map(work).ok_or_else(Failure::closed)
     }
 
-    /// Whether it can be used.
+    /// Checks that the log can be used.
     pub fn check(&self) -> std::result::Result<(), Failure> {
         self.with(|_| ())
     }
 
-    /// Ends when what `asked` for is acknowledged.
+    /// Waits until `asked` is acknowledged.
     pub fn wait(&self, asked: impl FnOnce(&Log) -> Acknowledgement) -> std::result::Result<(), Failure> {
         self.with(asked)?.wait().map_err(Failure::log)
     }
@@ -69,16 +69,16 @@ impl Shared {
         Ok(log.map_or(Ok(()), Log::close)?)
     }
 
-    /// What was recorded last must not stay in the queue when nobody will come to empty it.
+    /// Writes the last records when the process ends, because nothing else would empty the queue.
     pub fn settle_if_ending(&self) {
         if ENDING.load(Ordering::Relaxed) {
-            // What cannot be written then cannot be told to anybody either.
+            // A failure to write can no longer be reported here.
             let _ = self.wait(Log::settled);
         }
     }
 }
 
-/// Why a log did not take something, as the selector hands it on.
+/// The reason why a log did not accept a record, as the selector passes it on.
 #[derive(Debug)]
 pub struct Shut;
 
@@ -98,7 +98,7 @@ impl SharedJournal for Shared {
     }
 }
 
-/// Has every open journal write and sync what it was given. `index.js` calls it when the process, or a worker thread, ends.
+/// Makes every open journal write and sync its records. `index.js` calls it when the process, or a worker thread, ends.
 #[napi(catch_unwind, skip_typescript, js_name = "_settleAll")]
 pub fn settle_all(process_ends: bool) {
     if process_ends {
@@ -106,23 +106,23 @@ pub fn settle_all(process_ends: bool) {
     }
     let open: Vec<_> = OPEN.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
     for shared in open {
-        // What cannot be written then cannot be told to anybody either.
+        // A failure to write can no longer be reported here.
         let _ = shared.wait(Log::flush);
     }
 }
 
-/// How a journal is written.
+/// Options of a journal.
 #[napi(object, object_to_js = false)]
 #[derive(Default)]
 pub struct JournalOptions {
     /// `memory`, `os` (survives `kill -9`; the default), `interval:250ms` or `sync`.
     pub durability: Option<String>,
-    /// What a full queue does to who records: `block` (the default), `error` or `shed`.
+    /// The effect of a full queue on the caller: `block` (the default), `error` or `shed`.
     #[napi(ts_type = "'block' | 'error' | 'shed'")]
     pub on_full: Option<String>,
-    /// How long the writer waits for company before it writes, in milliseconds.
+    /// The time for which the writer collects records before it writes, in milliseconds.
     pub linger: Option<f64>,
-    /// How large a file of the log becomes.
+    /// The maximum size of a log file.
     pub segment_bytes: Option<f64>,
 }
 
@@ -146,7 +146,7 @@ impl JournalOptions {
     }
 }
 
-/// What a compaction did.
+/// The result of a compaction.
 #[napi(object)]
 pub struct Compacted {
     /// Attempts before and after.
@@ -155,90 +155,92 @@ pub struct Compacted {
     pub bytes: Vec<f64>,
 }
 
-/// What a look at everything on disk has found.
+/// The result of a check of everything on disk.
 #[napi(object)]
 pub struct Verified {
-    /// Whether it is sound.
+    /// Whether the log is sound.
     pub sound: bool,
-    /// The attempts that are there.
+    /// The number of attempts found.
     pub attempts: f64,
 }
 
-/// How compaction goes.
+/// Options of a compaction.
 #[napi(object, object_to_js = false)]
 #[derive(Default)]
 pub struct CompactionOptions {
-    /// Attempts that are older are dropped from the log; what they taught stays.
+    /// Older attempts are dropped from the log; their evidence stays.
     pub retain_days: Option<f64>,
-    /// Whether it only says what it would do.
+    /// Whether to report only, without changes.
     pub dry_run: Option<bool>,
 }
 
 /// Counts and gauges of a log since it was opened.
 #[napi(object)]
 pub struct JournalMetrics {
-    /// Records that were taken.
+    /// Accepted records.
     pub appended: f64,
-    /// Records that a full queue did not take.
+    /// Records dropped because the queue was full.
     pub shed: f64,
-    /// Records that were refused.
+    /// Rejected records.
     pub refused: f64,
-    /// Times that somebody waited for a full queue.
+    /// Times that a caller waited for a full queue.
     pub blocked: f64,
     /// Records in the queue.
     pub queued: f64,
-    /// Bytes that were written.
+    /// Bytes written.
     pub bytes: f64,
-    /// Times that the disk was waited for.
+    /// Syncs of the disk.
     pub syncs: f64,
-    /// Times that writing failed.
+    /// Failed writes.
     pub failures: f64,
 }
 
-/// A directory in which attempts, pauses and paces are kept, opened for writing.
+/// A directory of attempts, pauses and paces, open for writing.
 ///
-/// Give it to a `Selector`, which learns what is in it and records into it. One writer a directory: another one gets
-/// `ERR_FETCHWISE_LOCKED`, with the `pid` of the holder.
+/// Pass it to a `Selector`, which replays its attempts and records into it. A directory has one writer: a second one
+/// gets `ERR_FETCHWISE_LOCKED`, with the `pid` of the holder.
 #[napi]
 pub struct Journal {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// A selector that keeps everything it learns, for maintenance.
+/// Returns a selector that keeps all evidence, for maintenance.
 fn blank() -> std::result::Result<Selector, Failure> {
     Ok(Selector::builder().max_keys(None).build()?)
 }
 
 #[napi]
 impl Journal {
-    /// Opens the journal in `dir`, which is made when there is none.
+    /// Opens the journal in `dir`, and creates the directory if it is missing.
     #[napi(catch_unwind, constructor)]
     pub fn new(env: &Env, dir: String, options: Option<JournalOptions>) -> napi::Result<Self> {
         let opened = options.unwrap_or_default().options().and_then(|options| Shared::open(Path::new(&dir), options));
         opened.map(|shared| Self { shared }).map_err(|failure| failure.into_js(env))
     }
 
-    /// Ends when everything recorded so far is on disk.
+    /// Resolves when everything recorded so far is on disk.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn flush(&self) -> AsyncTask<Work<(), ()>> {
         let shared = Arc::clone(&self.shared);
         promise(move || shared.wait(Log::flush), |()| ())
     }
 
-    /// Ends when everything recorded so far is acknowledged at the journal's durability: by default it then survives `kill -9`.
+    /// Resolves when everything recorded so far is acknowledged at the journal's durability. By default it then
+    /// survives `kill -9`.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn settled(&self) -> AsyncTask<Work<(), ()>> {
         let shared = Arc::clone(&self.shared);
         promise(move || shared.wait(Log::settled), |()| ())
     }
 
-    /// `flush` for where nothing can be awaited: it blocks until the disk has it.
+    /// The synchronous `flush`: blocks until everything is on disk.
     #[napi(catch_unwind)]
     pub fn flush_sync(&self) -> Result<()> {
         Ok(self.shared.wait(Log::flush)?)
     }
 
-    /// Writes down what everything so far has taught, so that the next start reads less. The number of records that it covers.
+    /// Writes a snapshot of all evidence so far, so that the next start reads less. Resolves to the number of records
+    /// that it covers.
     #[napi(catch_unwind, ts_return_type = "Promise<number>")]
     pub fn snapshot(&self) -> AsyncTask<Work<f64, f64>> {
         let shared = Arc::clone(&self.shared);
@@ -250,7 +252,7 @@ impl Journal {
         promise(work, |records| records)
     }
 
-    /// Drops old attempts from the log; what they taught stays, in a snapshot. Works beside the writer.
+    /// Drops old attempts from the log. Their evidence stays, in a snapshot. Works alongside the writer.
     #[napi(catch_unwind, ts_return_type = "Promise<Compacted>")]
     pub fn compact(&self, options: Option<CompactionOptions>) -> Result<AsyncTask<Work<Compacted, Compacted>>> {
         let (shared, given) = (Arc::clone(&self.shared), options.unwrap_or_default());
@@ -271,7 +273,7 @@ impl Journal {
         Ok(promise(work, |done| done))
     }
 
-    /// Reads everything that is on disk, and says whether it is sound.
+    /// Reads everything on disk and checks whether it is sound.
     #[napi(catch_unwind, ts_return_type = "Promise<Verified>")]
     pub fn verify(&self) -> AsyncTask<Work<Verified, Verified>> {
         let shared = Arc::clone(&self.shared);
@@ -283,7 +285,7 @@ impl Journal {
         promise(work, |verified| verified)
     }
 
-    /// Counts and gauges of the log since it was opened.
+    /// Returns the counts and gauges of the log since it was opened.
     #[napi(catch_unwind)]
     pub fn metrics(&self) -> Result<JournalMetrics> {
         let of = self.shared.with(Log::metrics)?;
@@ -299,7 +301,7 @@ impl Journal {
         })
     }
 
-    /// `good`, `closed`, or why attempts do not reach the disk.
+    /// Returns `good`, `closed`, or the reason why attempts do not reach the disk.
     #[napi(catch_unwind, getter)]
     pub fn health(&self) -> String {
         match self.shared.with(Log::health) {
@@ -315,14 +317,14 @@ impl Journal {
         self.shared.dir.to_string_lossy().into_owned()
     }
 
-    /// Writes and syncs what is left, and gives the directory free. A second call does nothing.
+    /// Writes and syncs the remaining records, and unlocks the directory. A second call does nothing.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close(&self) -> AsyncTask<Work<(), ()>> {
         let shared = Arc::clone(&self.shared);
         promise(move || shared.close(), |()| ())
     }
 
-    /// `close` for where nothing can be awaited.
+    /// The synchronous `close`.
     #[napi(catch_unwind)]
     pub fn close_sync(&self) -> Result<()> {
         Ok(self.shared.close()?)

@@ -1,7 +1,9 @@
 //! The addon of the package `fetchwise`: fetchwise's selector, visits, detector and journal for Node.
 //!
-//! Everything is decided in the library; here arguments are taken, results are wrapped, and what takes long is moved off the event loop.
-//! `index.js` exports it, with what is easier said in JavaScript. It must not panic because of what it is given.
+//! Owns: converting arguments, wrapping results, and moving long work off the event loop. `index.js` exports it, with
+//! the parts that are simpler in JavaScript.
+//! Invariants: no argument makes it panic.
+//! Must not know: how anything is decided; the library decides.
 
 mod attempt;
 mod build_selector;

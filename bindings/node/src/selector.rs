@@ -1,5 +1,5 @@
-//! The selector: `select` and `record` at once, since a microsecond is less than a turn of the event loop; everything that takes long as a
-//! promise.
+//! The selector. `select` and `record` are synchronous, because a microsecond is less than a turn of the event loop;
+//! long work returns a promise.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,39 +27,39 @@ use crate::visit::Visit;
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
 
-/// What a caller wishes of a decision.
+/// Options of a decision.
 #[napi(object, object_to_js = false)]
 #[derive(Default)]
 pub struct SelectOptions<'a> {
-    /// What its last failure looked like.
+    /// A hint at the last failure.
     #[napi(ts_type = "Hint")]
     pub hint: Option<String>,
-    /// The fetcher that the caller wants.
+    /// The fetcher that the caller prefers.
     pub wanted: Option<String>,
-    /// Those that were tried or are not to be had.
+    /// The fetchers that were tried or are unavailable.
     pub excluded: Option<Vec<String>>,
-    /// How many attempts were made; as many as are excluded unless said.
+    /// The number of attempts so far; defaults to the number of excluded fetchers.
     pub attempts: Option<f64>,
-    /// What the caller knows beside the URL.
+    /// What the caller knows besides the URL.
     #[napi(ts_type = "Record<string, string> | Array<[string, string]>")]
     pub heuristics: Option<Object<'a>>,
     /// The caller's name for the URL.
     pub link: Option<String>,
-    /// The time of the decision, in milliseconds since 1970; now unless said.
+    /// The time of the decision, in milliseconds since 1970; defaults to now.
     pub at: Option<f64>,
 }
 
-/// How a visit begins.
+/// Options of a visit.
 #[napi(object, object_to_js = false)]
 #[derive(Default)]
 pub struct VisitOptions<'a> {
-    /// The fetchers at hand; all candidates unless said.
+    /// The available fetchers; defaults to all candidates.
     pub fetchers: Option<Vec<String>>,
-    /// The one that the first attempt shall be made with.
+    /// The fetcher of the first attempt.
     pub prefer: Option<String>,
     /// The caller's name for the URL.
     pub link: Option<String>,
-    /// What the caller knows beside the URL.
+    /// What the caller knows besides the URL.
     #[napi(ts_type = "Record<string, string> | Array<[string, string]>")]
     pub heuristics: Option<Object<'a>>,
 }
@@ -67,49 +67,49 @@ pub struct VisitOptions<'a> {
 /// Decayed weights of one heuristic and fetcher; `attempts` do not decay.
 #[napi(object)]
 pub struct Masses {
-    /// Of successes.
+    /// Weight of successes.
     pub success: f64,
-    /// Of all attempts.
+    /// Weight of all attempts.
     pub total: f64,
-    /// Of blocks.
+    /// Weight of blocks.
     pub blocked: f64,
-    /// Attempts.
+    /// Number of attempts.
     pub attempts: f64,
 }
 
-/// Counts of what was recorded.
+/// Counts of recorded attempts.
 #[napi(object)]
 pub struct StatsRow {
-    /// What the row is about: a domain, a fetcher, a day.
+    /// The subject of the row: a domain, a fetcher, a day.
     pub key: String,
     /// Requests.
     pub attempts: f64,
-    /// Those that delivered content.
+    /// Requests that delivered content.
     pub delivered: f64,
-    /// Those that the site blocked.
+    /// Requests that the site blocked.
     pub banned: f64,
-    /// The share that delivered, if there is any.
+    /// The share that delivered, if there are requests.
     pub success_rate: Option<f64>,
-    /// The share that was blocked, if there is any.
+    /// The share that was blocked, if there are requests.
     pub ban_rate: Option<f64>,
-    /// Requests for each page.
+    /// Requests per page.
     pub requests_per_page: Option<f64>,
-    /// Those whose decision is known.
+    /// Requests whose decision is known.
     pub decided: f64,
-    /// Decided by evidence that is enough to rely on.
+    /// Requests decided by sufficient evidence.
     pub learned: f64,
-    /// Decided without such evidence.
+    /// Requests decided without such evidence.
     pub inferred: f64,
-    /// Decided to probe.
+    /// Requests decided as probes.
     pub probed: f64,
-    /// Decided to explore.
+    /// Requests decided as exploration.
     pub explored: f64,
 }
 
-/// What is to be forgotten: one of them.
+/// The object to forget: one of the two.
 #[napi(object, object_to_js = false)]
 pub struct ForgetOptions {
-    /// A domain, with all that it has taught.
+    /// A domain, with all its evidence.
     pub domain: Option<String>,
     /// A link, with its pauses.
     pub link: Option<String>,
@@ -124,7 +124,7 @@ pub struct Selector {
 
 #[napi]
 impl Selector {
-    /// Reads its journal, if it has one, before it returns; `Selector.open` does that on another thread.
+    /// Replays its journal, if it has one, before it returns; `Selector.open` does that on another thread.
     #[napi(catch_unwind, constructor)]
     pub fn new(env: &Env, options: Option<SelectorOptions<'_>>) -> napi::Result<Self> {
         let mut options = options.unwrap_or_default();
@@ -143,7 +143,8 @@ impl Selector {
         made().map_err(|failure: Failure| failure.into_js(env))
     }
 
-    /// A selector over the journal in `dir`, which is made when there is none: opened, and what is in it learned, on another thread.
+    /// Opens the journal in `dir`, and creates the directory if it is missing. Replays it on another thread and
+    /// resolves to a selector over it.
     #[napi(
         catch_unwind,
         ts_args_type = "dir: string, options?: Omit<SelectorOptions, 'journal'> | undefined | null",
@@ -160,7 +161,7 @@ impl Selector {
         Ok(promise(work, |core| Self { core, owns_journal: true }))
     }
 
-    /// Decides about `url`: about a microsecond, no lock, no system call.
+    /// Decides about `url`. Takes about a microsecond, no lock and no system call.
     #[napi(catch_unwind)]
     pub fn select(
         &self,
@@ -176,7 +177,7 @@ impl Selector {
         Ok(Decision::new(&self.core.kept, &decided, situation.hint))
     }
 
-    /// Why `select` would answer what it answers.
+    /// Explains the decision that `select` would make.
     #[napi(catch_unwind)]
     pub fn explain(
         &self,
@@ -192,7 +193,8 @@ impl Selector {
         Ok(Explanation::new(&self.core.kept, url.as_str(), &explained))
     }
 
-    /// Records an attempt: memory first, then the journal. When it throws, the attempt will not survive the process.
+    /// Records an attempt, first in memory and then in the journal. When it throws, the attempt will not survive the
+    /// process.
     #[napi(catch_unwind)]
     pub fn record(&self, attempt: &Attempt) -> Result<()> {
         self.core.check()?;
@@ -201,7 +203,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Records many, in order. When it throws, those after the first that could not be recorded were not looked at.
+    /// Records many attempts, in order. When it throws, it has ignored all attempts after the first failed one.
     #[napi(catch_unwind)]
     pub fn record_batch(&self, attempts: Vec<ClassInstance<'_, Attempt>>) -> Result<()> {
         self.core.check()?;
@@ -212,7 +214,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Begins a visit of `url`: the whole way from the decision to the last attempt, driven by whoever has the network.
+    /// Begins a visit of `url`: all steps from the decision to the last attempt, driven by the caller's network code.
     #[napi(catch_unwind)]
     pub fn visit(
         &self,
@@ -237,7 +239,7 @@ impl Selector {
         Ok(Visit::begin(Handle(Arc::clone(&self.core)), url, (prefer.as_deref(), link.as_deref()), without, known)?)
     }
 
-    /// The exact decayed weights of one heuristic and fetcher, over pages or, with `files`, over files.
+    /// Returns the exact decayed weights of one heuristic and fetcher, over pages or, with `files`, over files.
     #[napi(catch_unwind)]
     pub fn masses(
         &self,
@@ -257,7 +259,7 @@ impl Selector {
         })
     }
 
-    /// Counts of all that its journal has, by `all`, `domain`, `fetcher`, `day` or `week`.
+    /// Returns counts of everything in its journal, by `all`, `domain`, `fetcher`, `day` or `week`.
     #[napi(catch_unwind, ts_return_type = "Promise<Array<StatsRow>>")]
     pub fn stats(
         &self,
@@ -278,21 +280,23 @@ impl Selector {
         Ok(promise(work, |rows| rows))
     }
 
-    /// Until when the host of a URL or domain is paused, in milliseconds since 1970; null when it is not.
+    /// Returns the end of the pause of a URL's host or of a domain, in milliseconds since 1970; null when it is not
+    /// paused.
     #[napi(catch_unwind)]
     pub fn host_pause(&self, host: String) -> Option<f64> {
         let until = self.core.kept.host_pause(&domain(&host))?;
         (until > Timestamp::now()).then(|| convert::ms(until))
     }
 
-    /// Ends the pause of a host now, as if it had never been paused. Returns until when it would have been, or null.
+    /// Ends the pause of a host now, as if it had never been paused. Returns the time at which it would have ended, or
+    /// null.
     #[napi(catch_unwind)]
     pub fn unpause_host(&self, host: String) -> Result<Option<f64>> {
         self.core.check()?;
         Ok(self.core.kept.unpause_host(&domain(&host), Timestamp::now()).map(convert::ms))
     }
 
-    /// Ends the pause of a link now; it stays at risk. Returns until when it would have been, or null.
+    /// Ends the pause of a link now; the link stays at risk. Returns the time at which it would have ended, or null.
     #[napi(catch_unwind)]
     pub fn unpause_link(&self, link: String) -> Result<Option<f64>> {
         self.core.check()?;
@@ -326,27 +330,27 @@ impl Selector {
         self.core.kept.candidates().map(|(_, spec)| Fetcher::of(spec)).collect()
     }
 
-    /// The journal that it records into, or null.
+    /// The journal that the selector records into, or null.
     #[napi(catch_unwind, getter)]
     pub fn journal(&self) -> Option<Journal> {
         self.core.log.as_ref().map(|log| Journal { shared: Arc::clone(log) })
     }
 
-    /// Ends when everything recorded so far is on disk; at once without a journal.
+    /// Resolves when everything recorded so far is on disk; at once without a journal.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn flush(&self) -> AsyncTask<Work<(), ()>> {
         let log = self.core.log.clone();
         promise(move || log.map_or(Ok(()), |log| log.wait(Log::flush)), |()| ())
     }
 
-    /// Ends when everything recorded so far is acknowledged: by default it then survives `kill -9`.
+    /// Resolves when everything recorded so far is acknowledged. By default it then survives `kill -9`.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn settled(&self) -> AsyncTask<Work<(), ()>> {
         let log = self.core.log.clone();
         promise(move || log.map_or(Ok(()), |log| log.wait(Log::settled)), |()| ())
     }
 
-    /// Hands what was learned of paces to the journal, and closes that if it was opened here.
+    /// Writes the learned paces to the journal, and closes the journal if the selector opened it.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close(&self) -> AsyncTask<Work<(), ()>> {
         let (core, owns_journal) = (Arc::clone(&self.core), self.owns_journal);
@@ -410,7 +414,7 @@ fn counts(key: String, row: &Row) -> StatsRow {
     }
 }
 
-/// The domain that evidence knows a host, or the host of a URL, by.
+/// Returns the domain under which evidence stores a host, or the host of a URL.
 fn domain(host: &str) -> String {
     let name = Url::parse(host).ok().and_then(|url| url.host_str().map(str::to_owned));
     domain_of(&name.unwrap_or_else(|| host.to_ascii_lowercase())).to_owned()

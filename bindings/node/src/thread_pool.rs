@@ -1,6 +1,6 @@
-//! What takes long, on libuv's threads: a closure there, its result as a promise here.
+//! Long work on libuv's threads: a closure runs there, and its result becomes a promise here.
 //!
-//! Invariants: nothing of JavaScript is touched on another thread; a panic there is a rejection, and never the end of the process.
+//! Invariants: other threads never touch JavaScript; a panic there is a rejection and never ends the process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,13 +9,13 @@ use napi::{Env, Task};
 
 use crate::errors::Failure;
 
-/// Work for another thread, and what is made of its result in this one.
+/// Work for another thread, and the conversion of its result on this thread.
 pub struct Work<T, R> {
     work: Option<Box<dyn FnOnce() -> Result<T, Failure> + Send>>,
     made: fn(T) -> R,
 }
 
-/// The promise of it.
+/// Returns the promise of the work.
 pub fn promise<T: Send + 'static, R: ToNapiValue + TypeName + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     made: fn(T) -> R,

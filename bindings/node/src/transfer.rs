@@ -1,6 +1,7 @@
-//! Attempts as JSON lines, in and out, in batches, each on another thread. `transfer.js` makes of it what the package exports.
+//! Import and export of attempts as JSON lines, in batches, each on another thread. `transfer.js` builds the package's
+//! exports on it.
 //!
-//! Invariant: what was read and not yet taken is bounded, in both directions.
+//! Invariants: the amount of data that was read and not yet taken is bounded, in both directions.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -18,34 +19,34 @@ use crate::selector::Selector;
 use crate::thread_pool::{Work, promise};
 use fetchwise_bindings_core::jsonl::{self, Import as Lines, Item, Summary};
 
-/// Pieces of text that wait to be written.
+/// Pieces of text that may wait to be written.
 const AHEAD: usize = 4;
 
 /// A line that could not be imported.
 #[napi(object)]
 pub struct ImportError {
-    /// Its number, from 1.
+    /// The line number, from 1.
     pub line: f64,
-    /// Why.
+    /// The reason.
     pub error: String,
 }
 
-/// What became of lines that were imported.
+/// The result of an import.
 #[napi(object)]
 pub struct Imported {
     /// Lines that were not blank.
     pub lines: f64,
-    /// Those that are in the journal now.
+    /// Attempts that were added to the journal.
     pub imported: f64,
-    /// Those that were there already.
+    /// Attempts that the journal already had.
     pub duplicates: f64,
-    /// Those that could not be taken.
+    /// Lines that could not be imported.
     pub failed: f64,
-    /// Those whose time lay in the future, and became now.
+    /// Attempts whose time was in the future and was set to now.
     pub clamped: f64,
-    /// Fields that mean nothing here.
+    /// Names of unknown fields.
     pub unknown_fields: Vec<String>,
-    /// The first thousand of those that could not be taken.
+    /// The first thousand lines that could not be imported.
     pub errors: Vec<ImportError>,
 }
 
@@ -64,7 +65,7 @@ impl From<Summary> for Imported {
     }
 }
 
-/// An import that is under way.
+/// An import in progress.
 pub struct Import {
     log: Arc<Shared>,
     core: Option<Arc<Core>>,
@@ -78,7 +79,7 @@ pub fn import_into(journal: &Journal, selector: Option<ClassInstance<'_, Selecto
     External::new(Import { log: Arc::clone(&journal.shared), core, state: Arc::default() })
 }
 
-/// Takes the next items; ends with what became of all so far.
+/// Imports the next items; resolves to the result of all items so far.
 #[napi(catch_unwind, skip_typescript, js_name = "_importNext")]
 pub fn import_next(
     import: &External<Import>,
@@ -105,13 +106,13 @@ pub fn import_next(
     promise(work, Imported::from)
 }
 
-/// What an export says next.
+/// The next output of an export.
 enum Piece {
     Text(String),
     End(Result<u64, Failure>),
 }
 
-/// An export that is under way, on a thread of its own, which waits for whoever reads.
+/// An export in progress, on a separate thread, which waits for its reader.
 pub struct Export {
     pieces: Arc<Mutex<Receiver<Piece>>>,
 }
@@ -124,7 +125,7 @@ pub fn export_from(journal: Either<ClassInstance<'_, Journal>, String>) -> Exter
         Either::B(dir) => (None, PathBuf::from(dir)),
     };
     let (told, pieces) = sync_channel(AHEAD);
-    // It ends when nobody reads any more: then nothing can be sent.
+    // The thread ends when the reader is gone, because then it cannot send anything.
     std::thread::spawn(move || {
         let export = || -> Result<u64, Failure> {
             log.map_or(Ok(()), |log| log.wait(Log::settled))?;
@@ -137,7 +138,7 @@ pub fn export_from(journal: Either<ClassInstance<'_, Journal>, String>) -> Exter
     External::new(Export { pieces: Arc::new(Mutex::new(pieces)) })
 }
 
-/// Ends with the next lines, or, when there are none, with how many there were.
+/// Resolves to the next lines or, at the end, to their number.
 #[napi(catch_unwind, skip_typescript, js_name = "_exportNext")]
 pub fn export_next(export: &External<Export>) -> AsyncTask<Work<Either<String, f64>, Either<String, f64>>> {
     let pieces = Arc::clone(&export.pieces);
@@ -146,7 +147,7 @@ pub fn export_next(export: &External<Export>) -> AsyncTask<Work<Either<String, f
         match pieces.recv() {
             Ok(Piece::Text(text)) => Ok(Either::A(text)),
             Ok(Piece::End(count)) => Ok(Either::B(count? as f64)),
-            // The thread has gone without a word.
+            // The thread ended without a result.
             Err(_) => Err(Failure::log("a defect of fetchwise: it panicked")),
         }
     };

@@ -1,4 +1,5 @@
-//! Visits: the library's state machine, stepped from JavaScript. Nothing is decided here.
+//! Visits: the library's state machine, stepped from JavaScript.
+//! Must not know: how anything is decided.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,17 +29,18 @@ type Result<T> = std::result::Result<T, napi::Error<Code>>;
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// One URL on its way, from the decision to the last recorded attempt: retries, other fetchers, pauses and paces included.
+/// The visit of one URL, from the decision to the last recorded attempt, including retries, other fetchers, pauses and
+/// paces.
 ///
-/// `next()` says what to do: fetch, wait, or nothing more; `report()` says what came of it. `close()` gives back whatever it held; so does
-/// the collection of garbage, later.
+/// `next()` returns the next step: fetch, wait, or null; `report()` takes the result. `close()` releases everything
+/// that the visit holds; so does garbage collection, later.
 #[napi]
 pub struct Visit {
     kept: Mutex<Option<Kept<Handle, Url>>>,
     core: Handle,
     number: u64,
     end: OnceLock<KeptEnd>,
-    /// What the last step holds: a step that somebody keeps must not hold it for longer than the visit.
+    /// The contents of the last step: a step that the caller keeps must not hold them longer than the visit does.
     out: Mutex<Slot>,
 }
 
@@ -59,7 +61,7 @@ impl Visit {
             Some(name) => visit.prefer(name)?,
             None => visit,
         };
-        // Relaxed: it only has to be another one each time.
+        // Relaxed: each number only has to be unique.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Ok(Self { kept: Mutex::new(Some(visit)), core, number, end: OnceLock::new(), out: Mutex::default() })
     }
@@ -71,8 +73,8 @@ impl Visit {
 
 #[napi]
 impl Visit {
-    /// What to do next, or null when the visit has ended (`end` says how). Report a fetch before asking again: one that was not reported is
-    /// as if it had never been handed out.
+    /// Returns the next step, or null when the visit has ended (`end` says how). Report a fetch before the next call:
+    /// an unreported one has no effect.
     #[napi(catch_unwind)]
     pub fn next(&self) -> Result<Option<Step>> {
         self.core.0.check()?;
@@ -95,8 +97,9 @@ impl Visit {
         Ok(step)
     }
 
-    /// Says what came of a fetch: a `FetchResult`, a `Verdict`, `content` or an `ErrorKind`, or the error that the client threw. The attempt
-    /// is recorded before this returns. Without a duration, in milliseconds, the time since the step counts.
+    /// Reports the result of a fetch: a `FetchResult`, a `Verdict`, `content` or an `ErrorKind`, or the error that the
+    /// client threw. Records the attempt before it returns. `duration` is in milliseconds; the default is the time
+    /// since the step.
     #[napi(catch_unwind)]
     pub fn report(
         &self,
@@ -134,7 +137,7 @@ impl Visit {
         Ok(())
     }
 
-    /// Does not wait for `step`: the visit ends, with the failure that it has, or as paused until then.
+    /// Declines to wait for `step`. The visit ends with its last failure, or as paused until then.
     #[napi(catch_unwind)]
     pub fn give_up(&self, step: &Step) -> Result<()> {
         let wait = step.take_wait()?;
@@ -146,26 +149,26 @@ impl Visit {
         Ok(())
     }
 
-    /// Gives back what it and its last step held. Nothing more is handed out; what was recorded stays.
+    /// Releases everything that the visit and its last step hold. It returns no further steps; recorded attempts stay.
     #[napi(catch_unwind)]
     pub fn close(&self) {
         take(&self.out.lock().unwrap_or_else(PoisonError::into_inner));
         *self.lock() = None;
     }
 
-    /// How it ended, once `next()` has returned null.
+    /// The end of the visit, once `next()` has returned null.
     #[napi(catch_unwind, getter)]
     pub fn end(&self) -> Option<End> {
         self.end.get().map(|end| End::of(&self.core, end))
     }
 
-    /// The address to ask for: the URL, or where a redirect that was written in HTML has led.
+    /// The address to request: the URL, or the target of a redirect that was written in HTML.
     #[napi(catch_unwind, getter)]
     pub fn url(&self) -> Option<String> {
         self.lock().as_ref().map(|visit| visit.url().as_str().to_owned())
     }
 
-    /// How many attempts it has recorded.
+    /// The number of attempts that the visit has recorded.
     #[napi(catch_unwind, getter)]
     pub fn requests(&self) -> u32 {
         match self.end.get() {
@@ -175,7 +178,7 @@ impl Visit {
     }
 }
 
-/// What a step holds, shared with its visit.
+/// The contents of a step, shared with its visit.
 type Slot = Arc<Mutex<Option<Held>>>;
 
 fn take(slot: &Slot) -> Option<Held> {
@@ -183,14 +186,14 @@ fn take(slot: &Slot) -> Option<Held> {
 }
 
 enum Held {
-    // In a box: it is ten times as large as the other.
+    // Boxed: it is ten times as large as the other variant.
     Fetch(Box<Fetch<Handle>>),
     Wait(Wait),
-    /// A wait that somebody is waiting for: dropping it lets go.
+    /// A wait with a listener; dropping it cancels the listener.
     Listening(#[allow(dead_code, reason = "it is held, and dropped")] Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
-/// Tells JavaScript, from whichever thread brings what is waited for.
+/// Notifies JavaScript, from the thread on which the event happens.
 struct Bell(Box<dyn Fn() + Send + Sync>);
 
 impl Wake for Bell {
@@ -199,15 +202,15 @@ impl Wake for Bell {
     }
 }
 
-/// What to do next in a visit: make one request with `fetcher`, within `deadline` milliseconds, for `url`; or, when `wait` is true, come
-/// back in `delay` milliseconds.
+/// The next step of a visit: either one request with `fetcher` for `url`, within `deadline` milliseconds, or, when
+/// `wait` is true, a wait of `delay` milliseconds.
 #[napi]
 pub struct Step {
     visit: u64,
     url: String,
-    /// What is only there for a request.
+    /// Only for a request.
     fetch: Option<Request>,
-    /// What is only there for a wait: until when, and why.
+    /// Only for a wait: its end, and the reason.
     wait: Option<(Timestamp, String)>,
     held: Slot,
 }
@@ -243,7 +246,7 @@ impl Step {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match held.take() {
             Some(Held::Wait(wait)) => Ok(wait),
-            // A mistake must not cost the request.
+            // A mistake by the caller must not cost the request.
             Some(fetch @ Held::Fetch(_)) => {
                 *held = Some(fetch);
                 Err(Failure::misuse("this step does not wait: it is a request to be made"))
@@ -255,19 +258,19 @@ impl Step {
 
 #[napi]
 impl Step {
-    /// Whether to wait and ask again.
+    /// Whether to wait and then call `next()` again.
     #[napi(catch_unwind, getter)]
     pub fn wait(&self) -> bool {
         self.wait.is_some()
     }
 
-    /// How long to wait at most, in milliseconds from now; 0 for a request. Coming back earlier is right, too.
+    /// The longest time to wait, in milliseconds from now; 0 for a request. An earlier call is also fine.
     #[napi(catch_unwind, getter)]
     pub fn delay(&self) -> f64 {
         self.wait.as_ref().map_or(0.0, |(until, _)| until.since(Timestamp::now()).as_secs_f64() * 1000.0)
     }
 
-    /// What is waited for: `probe`, `trial`, `local_fault`, `pace` or `doubt`; null for a request.
+    /// The reason of the wait: `probe`, `trial`, `local_fault`, `pace` or `doubt`; null for a request.
     #[napi(catch_unwind, getter)]
     pub fn reason(&self) -> Option<&str> {
         self.wait.as_ref().map(|(_, why)| why.as_str())
@@ -279,7 +282,7 @@ impl Step {
         self.fetch.as_ref().map(|fetch| fetch.fetcher.as_str())
     }
 
-    /// The address to ask for.
+    /// The address to request.
     #[napi(catch_unwind, getter)]
     pub fn url(&self) -> &str {
         &self.url
@@ -291,13 +294,13 @@ impl Step {
         self.fetch.as_ref().map(|fetch| fetch.deadline.as_secs_f64() * 1000.0)
     }
 
-    /// Whether it is a probe: short, because a longer request can follow.
+    /// Whether the request is a probe: short, because a longer request can follow.
     #[napi(catch_unwind, getter)]
     pub fn is_probe(&self) -> bool {
         self.fetch.as_ref().is_some_and(|fetch| fetch.is_probe)
     }
 
-    /// How many redirects may be followed.
+    /// The maximum number of redirects.
     #[napi(catch_unwind, getter)]
     pub fn max_redirects(&self) -> u32 {
         self.fetch.as_ref().map_or(0, |fetch| fetch.max_redirects)
@@ -309,15 +312,15 @@ impl Step {
         self.fetch.as_ref().map(|fetch| fetch.decision.clone())
     }
 
-    /// Has `come` called when what is waited for has come; it may come never, since some waits only time ends. True when it has come
-    /// already. `ready()` is made of it.
+    /// Calls `come` when the event that is waited for happens; never if only time can end the wait. Returns true if it
+    /// has happened already. `ready()` is built on it.
     #[napi(catch_unwind, skip_typescript, js_name = "_listen")]
     pub fn listen(&self, come: Function<'_, (), ()>) -> napi::Result<bool> {
         let mut wait = match self.take_wait() {
             Ok(wait) => wait,
             Err(failure) => return Err(napi::Error::from_reason(failure.to_string())),
         };
-        // It does not keep the process running: the timer beside it does.
+        // This does not keep the process running; the timer alongside it does.
         let call = come.build_threadsafe_function::<()>().weak::<true>().build()?;
         let ring = move || {
             call.call((), ThreadsafeFunctionCallMode::NonBlocking);
@@ -331,43 +334,43 @@ impl Step {
         Ok(false)
     }
 
-    /// Lets go of what `_listen` waits for.
+    /// Cancels the listener of `_listen`.
     #[napi(catch_unwind, skip_typescript, js_name = "_letGo")]
     pub fn let_go(&self) {
         take(&self.held);
     }
 }
 
-/// How a visit ended.
+/// The end of a visit.
 #[napi(object)]
 #[derive(Clone, Debug)]
 pub struct End {
-    /// What it came to.
+    /// How the visit ended.
     #[napi(ts_type = "'delivered' | 'failed' | 'paused' | 'no_viable_fetcher' | 'no_route' | 'no_fetcher'")]
     pub kind: String,
-    /// Whether content came.
+    /// Whether the visit delivered content.
     pub is_delivered: bool,
-    /// Why it failed: an `ErrorKind`, or a name of one's own.
+    /// The reason of the failure: an `ErrorKind`, or a custom name.
     pub error_type: Option<String>,
-    /// The vendor that nobody gets past.
+    /// The vendor that no fetcher gets past.
     pub vendor: Option<String>,
-    /// The fetcher that delivered, or made the last attempt.
+    /// The fetcher that delivered, or that made the last attempt.
     pub fetcher: Option<String>,
-    /// The label of the decision that delivered, or ended it.
+    /// The label of the decision that delivered, or that ended the visit.
     pub source: Option<String>,
-    /// The fetcher's confidence when it was chosen.
+    /// The fetcher's confidence at the time of the decision.
     pub confidence: f64,
     /// The last HTTP status.
     pub status: Option<u32>,
     /// Whether any attempt was blocked.
     pub is_banned: bool,
-    /// Attempts that were recorded.
+    /// The number of recorded attempts.
     pub requests: u32,
-    /// Until when it is paused, in milliseconds since 1970.
+    /// The end of the pause, in milliseconds since 1970.
     pub paused_until: Option<f64>,
-    /// What is paused: `link`, `host` or `pace`.
+    /// The paused object: `link`, `host` or `pace`.
     pub paused: Option<String>,
-    /// What happened, for a person; empty when content came.
+    /// An explanation for people; empty when content was delivered.
     pub message: String,
 }
 

@@ -91,7 +91,7 @@ test('each request is a visit: shells go to the browser, walls pause, handlers t
   assert.deepEqual(first.failed.map(([path, ours]) => [path, ours]), [['/wall/1', true]])
   const count = (path) => asked.filter((one) => one === path).length
   assert.equal(count('/one'), 1)
-  // Crawlee's own predictor has it asked eight times: both ways, and in three retries.
+  // Crawlee's own predictor makes eight requests: both ways, and in three retries.
   assert.ok(count('/wall/1') <= 3, `a wall was asked ${count('/wall/1')} times`)
   const selector = new Selector({ journal: dir, fetchers: ['direct_access', 'playwright'] })
   const rows = await selector.stats('fetcher')
@@ -118,7 +118,8 @@ test('fewer renders and fewer wrong pages than with Crawlee’s own predictor', 
   ]) {
     assert.ok(ours.wrong < theirs.wrong, `${ours.wrong} wrong pages, not fewer than ${theirs.wrong}`)
     for (const [kind, { good }] of Object.entries(theirs.kinds)) {
-      // A visit does not believe a short page whose text came for another address, too; Crawlee's own believes everything.
+      // A visit does not trust a short page whose text also came for another address; Crawlee's predictor trusts
+      // everything.
       if (kind !== 'short') assert.ok(ours.kinds[kind].good >= good, `${kind}: ${ours.kinds[kind].good} good pages, fewer than ${good}`)
     }
     assert.ok(ours.renders < theirs.renders, `${ours.renders} renders, not fewer than ${theirs.renders}`)

@@ -1,4 +1,4 @@
-// The page docs/guides/node.md: its snippets run, as they stand there, against a site on loopback; and it names what there is.
+// The page docs/guides/node.md: its snippets run as printed, against a site on loopback, and it names the whole API.
 
 import assert from 'node:assert/strict'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -48,7 +48,7 @@ for (const [n, code] of snippets.entries()) {
 
 test('every public name is on the page, with an example', () => {
   const code = snippets.join('\n')
-  // Those that are made by others show in their makers' examples.
+  // Classes without a constructor appear in the examples of the calls that return them.
   const made = { Explanation: 'explain(', Step: 'step.fetcher', Verdict: 'verdict.isBlocked', Visit: 'visit.next()' }
   for (const name of Object.keys(fetchwise).filter((name) => name !== 'default' && name !== 'module.exports')) {
     assert.ok(page.includes(`\`${name}\``), `${name} is not on the page`)

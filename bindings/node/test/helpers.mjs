@@ -1,4 +1,4 @@
-// What tests share: directories that go away, processes, a small site.
+// Helpers of the tests: temporary directories, processes, a small site.
 
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -9,14 +9,14 @@ import { fileURLToPath } from 'node:url'
 
 export const HERE = dirname(fileURLToPath(import.meta.url))
 
-/** A directory for one test. */
+/** Returns a directory for one test. */
 export function folder(t) {
   const path = mkdtempSync(join(tmpdir(), 'fetchwise-test-'))
   t.after(() => rmSync(path, { recursive: true, force: true }))
   return path
 }
 
-/** Runs a program; what it printed and how it ended. */
+/** Runs a program; returns its output and exit status. */
 export function run(command, args, { timeout = 120_000, onLine, ...options } = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, { cwd: HERE, ...options, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -36,7 +36,7 @@ export function run(command, args, { timeout = 120_000, onLine, ...options } = {
   })
 }
 
-/** Runs code as a module of its own process, beside the tests, so that it finds the same package. */
+/** Runs code as a module in a separate process, in the directory of the tests, so that it finds the same package. */
 export function node(code, args = [], options = {}) {
   return run(process.execPath, ['--input-type=module', '-e', code, ...args], options)
 }
@@ -45,7 +45,7 @@ export const ARTICLE = `<html><head><title>Ferries</title></head><body><h1>Ferri
 export const SHELL = '<html><body><div id="root"></div><script src="/app.js"></script></body></html>'
 export const WALL = '<title>Just a moment...</title><script>window._cf_chl_opt={}</script>'
 
-/** A site on loopback: articles, an application under `/app`, a wall under `/wall`; it counts what it is asked for. */
+/** A site on loopback: articles, an application under `/app`, blocks under `/wall`; it counts the requests. */
 export async function site(t) {
   const asked = []
   const server = createServer((request, response) => {
@@ -59,7 +59,7 @@ export async function site(t) {
     } else if (request.url.startsWith('/wall')) {
       response.writeHead(403, html).end(WALL)
     } else if (request.url.startsWith('/hang')) {
-      // Never.
+      // No response at all.
     } else if (request.url.startsWith('/reset')) {
       request.socket.destroy()
     } else {

@@ -1,4 +1,4 @@
-// Whatever is handed in, it throws or works: the process never ends by it.
+// Any argument throws or works: none ends the process.
 
 import assert from 'node:assert/strict'
 import { readFileSync, readdirSync } from 'node:fs'
@@ -32,7 +32,7 @@ const call = async (work) => {
     if (!(error instanceof Error)) throw new Error('thrown: ' + String(error))
   }
 }
-// A directory that is named by chance must not be made.
+// A random name must not create a directory.
 const skipped = new Set(['constructor'])
 for (let round = 0; round < 40; round++) {
   for (const object of make()) {
@@ -100,7 +100,7 @@ test('every function that JavaScript can call catches panics', () => {
   let functions = 0
   for (const name of readdirSync(sources)) {
     const lines = readFileSync(join(sources, name), 'utf8').split('\n')
-    // What stands above a function, from the attribute that exports it on.
+    // The lines above a function, from the attribute that exports it on.
     let above = null
     for (const line of lines) {
       if (/^ {0,4}#\[napi/.test(line)) above = ''

@@ -1,4 +1,4 @@
-// Processes that end or are killed: what was acknowledged is there afterwards.
+// Processes that end or are killed: acknowledged records are on disk afterwards.
 
 import assert from 'node:assert/strict'
 import test from 'node:test'

@@ -1,4 +1,4 @@
-// The program reads what Node has written, and says the same of it.
+// The program reads the attempts that Node has written, and reports the same.
 
 import assert from 'node:assert/strict'
 import { createReadStream, readFileSync } from 'node:fs'
@@ -36,7 +36,7 @@ test('export and explain', { skip: !program && 'FETCHWISE_PROGRAM is not set' },
     const { recorded_at: _, ...line } = byId.get(attempt.id)
     const { recorded_at: __, ...own } = attempt.toJSON()
     for (const [name, value] of Object.entries(own)) {
-      // What the selector adds when it records: the heuristics of the URL.
+      // The selector adds the heuristics of the URL when it records.
       if (name !== 'heuristics') assert.deepEqual(line[name], value, name)
     }
   }
@@ -48,7 +48,7 @@ test('export and explain', { skip: !program && 'FETCHWISE_PROGRAM is not set' },
   assert.deepEqual(theirs.heuristics, ours.heuristics)
   const ofProgram = Object.fromEntries(theirs.candidates.map((candidate) => [candidate.fetcher, candidate]))
   for (const candidate of ours.candidates) {
-    // Evidence has faded by a moment's worth in between.
+    // Evidence has decayed a little in between.
     for (const figure of ['confidence', 'p', 'b', 'domain_attempts']) {
       assert.ok(Math.abs(candidate[figure] - ofProgram[candidate.fetcher][figure]) < 1e-3, `${candidate.fetcher} ${figure}`)
     }
@@ -57,7 +57,7 @@ test('export and explain', { skip: !program && 'FETCHWISE_PROGRAM is not set' },
   assert.equal(await exportAttempts(dir, own), 1000)
   assert.equal(readFileSync(own, 'utf8'), exported.stdout)
   await selector.close()
-  // The same lines by the program's import and by the package's are the same log.
+  // The program's import and the package's import of the same lines give the same log.
   const [by, other] = [folder(t), folder(t)]
   const imported = await run(program, ['import', '--data-dir', by, own])
   assert.equal(imported.code, 0, imported.stderr)

@@ -1,4 +1,4 @@
-// Attempts as JSON lines: whatever lines come from, each attempt is taken once; what goes out comes back the same.
+// Attempts as JSON lines: each attempt is imported once, whatever its source, and exports are unchanged when imported.
 
 import assert from 'node:assert/strict'
 import { createReadStream, createWriteStream, readFileSync, writeFileSync } from 'node:fs'
@@ -61,7 +61,7 @@ test('out to a file and to a stream, and in again by every way', async (t) => {
   assert.equal(await exportAttempts(journal, file), count)
   const text = readFileSync(file, 'utf8')
   assert.equal(text.split('\n').length, count + 1)
-  // A stream is not ended: the caller may have more to say.
+  // The stream is not ended: the caller may write more.
   const stream = createWriteStream(other)
   assert.equal(await exportAttempts(join(dir, 'from'), stream), count)
   stream.end('\n')

@@ -1,9 +1,9 @@
-//! Futures of Rust as futures of `asyncio`, without a runtime: one thread takes what was woken and completes it on its loop by
-//! `call_soon_threadsafe`.
+//! A bridge from Rust futures to `asyncio` futures, without a runtime. One thread takes woken tasks and completes them
+//! on their event loop with `call_soon_threadsafe`.
 //!
-//! Invariants: whoever wakes (the log's writer, a thread that reports an attempt) never waits for the interpreter's lock, since waking
-//! only sends to that thread; a future that is cancelled lets go of what it waited for; a loop that is closed, or an interpreter that
-//! ends, is no error.
+//! Invariants: a waker (the log's writer, or a thread that reports an attempt) never waits for the interpreter's lock,
+//! because waking only sends to that thread; a cancelled future releases what it waited for; a closed loop or an ending
+//! interpreter is not an error.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,11 +16,11 @@ use pyo3::types::PyDict;
 
 use crate::fork;
 
-/// What a future comes to, made once the interpreter is at hand.
+/// The result of a future, built when the interpreter is attached.
 pub(crate) type Made = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 type Pending = Pin<Box<dyn Future<Output = Made> + Send>>;
 
-/// A future of Rust and the future of `asyncio` that it completes.
+/// A Rust future and the `asyncio` future that it completes.
 struct Task {
     pending: Mutex<Option<Pending>>,
     event_loop: Py<PyAny>,
@@ -34,7 +34,7 @@ impl Wake for Task {
 }
 
 impl Task {
-    /// What it came to, if it has.
+    /// Returns the result, if it is ready.
     fn poll(self: &Arc<Self>) -> Option<Made> {
         let waker = Waker::from(Arc::clone(self));
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,16 +49,16 @@ impl Task {
     }
 
     fn deliver(&self, made: Made) {
-        // None when the interpreter is ending: nobody is left to be told.
+        // None when the interpreter is ending: no one is left to notify.
         let _ = Python::try_attach(|py| {
             let complete = Complete { made: Mutex::new(Some(made)) };
-            // A loop that was closed meanwhile raises, and has nobody to tell either.
+            // A loop that has been closed meanwhile raises, and has no one to notify either.
             let _ = self.event_loop.call_method1(py, "call_soon_threadsafe", (complete, self.future.clone_ref(py)));
         });
     }
 }
 
-/// Completes a future, on its loop.
+/// Completes a future on its loop.
 #[pyclass(frozen)]
 struct Complete {
     made: Mutex<Option<Made>>,
@@ -86,7 +86,7 @@ fn complete(py: Python<'_>, future: &Bound<'_, PyAny>, made: Made) -> PyResult<(
     Ok(())
 }
 
-/// Lets go of what a future waited for, once it is done or cancelled.
+/// Releases what a future waited for, when it is done or cancelled.
 #[pyclass(frozen)]
 struct LetGo {
     task: Weak<Task>,
@@ -101,12 +101,12 @@ impl LetGo {
     }
 }
 
-/// Hands a woken task to the thread that completes it.
+/// Passes a woken task to the thread that completes it.
 fn courier(task: Arc<Task>) {
     static COURIER: Mutex<Option<(u64, Sender<Arc<Task>>)>> = Mutex::new(None);
     let mut courier = COURIER.lock().unwrap_or_else(PoisonError::into_inner);
     let generation = fork::generation();
-    // The thread of the process that this one was forked from is not here.
+    // A fork does not copy the thread of the parent process.
     if courier.as_ref().is_none_or(|(of, _)| *of != generation) {
         let (sender, receiver) = channel::<Arc<Task>>();
         let work = move || {
@@ -126,14 +126,14 @@ fn courier(task: Arc<Task>) {
     }
 }
 
-/// A future of the running loop.
+/// Returns a future of the running loop.
 fn new_future(py: Python<'_>) -> PyResult<(Py<PyAny>, Bound<'_, PyAny>)> {
     let event_loop = py.import("asyncio")?.call_method0("get_running_loop")?;
     let future = event_loop.call_method0("create_future")?;
     Ok((event_loop.unbind(), future))
 }
 
-/// The `asyncio` future that ends when `pending` does.
+/// Returns the `asyncio` future that ends when `pending` does.
 pub(crate) fn future(
     py: Python<'_>,
     pending: impl Future<Output = Made> + Send + 'static,
@@ -150,7 +150,8 @@ pub(crate) fn future(
     Ok(future)
 }
 
-/// The `asyncio` future of work that blocks, done in a thread of its own. Cancelling it stops the waiting, not the work.
+/// Returns the `asyncio` future of blocking work, which runs in a separate thread. Cancelling it stops the wait, not
+/// the work.
 pub(crate) fn blocking(py: Python<'_>, work: impl FnOnce() -> Made + Send + 'static) -> PyResult<Bound<'_, PyAny>> {
     let (event_loop, future) = new_future(py)?;
     let task = Task { pending: Mutex::new(None), event_loop, future: future.clone().unbind() };
@@ -158,7 +159,7 @@ pub(crate) fn blocking(py: Python<'_>, work: impl FnOnce() -> Made + Send + 'sta
     Ok(future)
 }
 
-/// Figures as a dict.
+/// Returns figures as a dict.
 pub(crate) fn figures(py: Python<'_>, figures: &[(&str, u64)]) -> PyResult<Py<PyAny>> {
     let out = PyDict::new(py);
     for (name, value) in figures {

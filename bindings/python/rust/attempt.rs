@@ -1,4 +1,5 @@
-//! Attempts as Python makes and reads them. What may stand in one is the library's affair: JSON goes through its one reader.
+//! Attempts, as Python makes and reads them.
+//! Must not know: what is valid in an attempt; JSON goes through the library's only reader.
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::json::{from_json_line, to_json_line};
@@ -14,9 +15,10 @@ use crate::decision::Decision;
 use crate::detector::Verdict;
 use crate::{convert, errors, json};
 
-/// One request by one fetcher for one URL, and how it ended.
+/// One request by one fetcher for one URL, and its result.
 ///
-/// Frozen: `delivered()` and `failed(kind)` return another one. Durations are milliseconds, times seconds since 1970 (`time.time()`).
+/// Frozen: `delivered()` and `failed(kind)` return a new attempt. Durations are in milliseconds, times in seconds since
+/// 1970 (`time.time()`).
 ///
 /// >>> attempt = fetchwise.Attempt("https://example.org/a", "direct_access", status=503, duration_ms=120)
 /// >>> attempt = attempt.failed(fetchwise.ErrorKind.SERVER_ERROR)
@@ -29,7 +31,7 @@ pub(crate) struct Attempt {
 
 #[pymethods]
 impl Attempt {
-    /// A new attempt that has not ended yet. It raises `UrlError` for what cannot be fetched.
+    /// Creates an attempt that has not ended yet. Raises `UrlError` for a URL that cannot be fetched.
     #[new]
     #[pyo3(signature = (url, fetcher, *, link=None, status=None, headers=None, duration_ms=0, at=None, source=None, rule=None,
                         confidence=None, propensity=None, hint=None, try_no=1, heuristics=None))]
@@ -72,8 +74,8 @@ impl Attempt {
         Ok(Self { kept })
     }
 
-    /// The attempt of a response that was classified: outcome, headers and heuristics come from the verdict, and what led to it from
-    /// the decision.
+    /// Creates the attempt of a classified response. The outcome, headers and heuristics come from the verdict, the
+    /// reasons for the request from the decision.
     ///
     /// >>> decision = fetchwise.Selector().select("https://example.org/")
     /// >>> verdict = fetchwise.Detector().classify(b"<h1>Forbidden</h1>", status=403)
@@ -112,13 +114,13 @@ impl Attempt {
         Ok(Self { kept: with_result(kept, &verdict.answer(), &by) })
     }
 
-    /// The same, ended with content.
+    /// Returns the attempt as ended with content.
     fn delivered(&self) -> Self {
         Self { kept: self.kept.clone().delivered() }
     }
 
-    /// The same, failed for good with an `ErrorKind` (or its name): it counts by the kind's weight, which is 0 for what no fetcher is
-    /// to blame for. Another name is kept as it is, and counts in full.
+    /// Returns the attempt as failed for good with an `ErrorKind` (or its name). It counts by the kind's weight, which
+    /// is 0 for failures that no fetcher caused. Any other name is kept and counts in full.
     fn failed(&self, kind: &str) -> Self {
         let kept = self.kept.clone();
         Self {
@@ -132,7 +134,7 @@ impl Attempt {
         }
     }
 
-    /// The same with another weight: 0 while a retry may still succeed.
+    /// Returns the attempt with another weight: 0 while a retry may still succeed.
     fn weighing(&self, weight: f64) -> PyResult<Self> {
         if ![0.0, 0.5, 1.0].contains(&weight) {
             return Err(PyValueError::new_err(format!("a weight is 0, 0.5 or 1, not {weight}")));
@@ -140,13 +142,13 @@ impl Attempt {
         Ok(Self { kept: Kept { weight, ..self.kept.clone() } })
     }
 
-    /// All fields, as the JSON lines of `fetchwise import` and `export` have them.
+    /// Returns all fields, as in the JSON lines of `fetchwise import` and `export`.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json::loads(py, &to_json_line(&self.kept))
     }
 
-    /// The attempt that such a dict describes: `url`, `fetcher`, `success` and `attempted_at` have to be there. A time after now becomes
-    /// now.
+    /// Creates the attempt that such a dict describes. `url`, `fetcher`, `success` and `attempted_at` are required. A
+    /// time in the future becomes now.
     ///
     /// >>> line = {"url": "https://example.org/", "fetcher": "playwright", "success": True, "attempted_at": 1763650000123}
     /// >>> fetchwise.Attempt.from_dict(line).to_dict()["attempted_at"]
@@ -156,36 +158,36 @@ impl Attempt {
         Self::from_json_text(&json::dumps(py, fields)?)
     }
 
-    /// The same as one line of JSON.
+    /// Creates the attempt that one line of JSON describes.
     #[classmethod]
     fn from_json(_class: &Bound<'_, PyType>, line: &str) -> PyResult<Self> {
         Self::from_json_text(line)
     }
 
-    /// One line of JSON, without a line break.
+    /// Returns one line of JSON, without a line break.
     fn to_json(&self) -> String {
         to_json_line(&self.kept)
     }
 
-    /// Its UUID.
+    /// The UUID of the attempt.
     #[getter]
     fn id(&self) -> String {
         self.kept.id.hyphenated().to_string()
     }
 
-    /// The caller's name for what was fetched; the URL unless it has another.
+    /// The caller's name for the link; the URL unless another name is set.
     #[getter]
     fn link(&self) -> &str {
         &self.kept.link
     }
 
-    /// What was asked for, without user info and fragment.
+    /// The requested URL, without user info and fragment.
     #[getter]
     fn url(&self) -> &str {
         &self.kept.url
     }
 
-    /// Who asked.
+    /// The fetcher that made the request.
     #[getter]
     fn fetcher(&self) -> &str {
         &self.kept.fetcher
@@ -197,13 +199,13 @@ impl Attempt {
         self.kept.success
     }
 
-    /// Whether the site blocked it.
+    /// Whether the site blocked the request.
     #[getter]
     fn is_banned(&self) -> bool {
         self.kept.is_banned
     }
 
-    /// Why it failed, as the name of an `ErrorKind`, or None.
+    /// The reason of the failure, as the name of an `ErrorKind`, or None.
     #[getter]
     fn error_type(&self) -> Option<&str> {
         self.kept.error_type.as_ref().map(ErrorType::name)
@@ -215,25 +217,25 @@ impl Attempt {
         self.kept.http_status
     }
 
-    /// How long it took, in milliseconds.
+    /// The duration in milliseconds.
     #[getter]
     fn duration_ms(&self) -> u64 {
         self.kept.duration_ms
     }
 
-    /// When it was made, in seconds since 1970.
+    /// The time of the request, in seconds since 1970.
     #[getter]
     fn attempted_at(&self) -> f64 {
         convert::seconds(self.kept.attempted_at)
     }
 
-    /// How much it counts as evidence: 0, 0.5 or 1.
+    /// The weight as evidence: 0, 0.5 or 1.
     #[getter]
     fn weight(&self) -> f64 {
         self.kept.weight
     }
 
-    /// What it is tagged with: pairs of type and value.
+    /// The heuristics of the attempt: pairs of type and value.
     #[getter]
     fn heuristics(&self) -> Vec<(&str, &str)> {
         self.kept.heuristics.iter().map(|tag| (tag.heuristic.kind.as_ref(), tag.heuristic.value.as_ref())).collect()

@@ -1,4 +1,4 @@
-//! The same work as Python asks for, in loops of Rust, for `benches/python.py` to compare with. Not in any wheel.
+//! The work of Python's calls in Rust loops, for comparison in `benches/python.py`. Not in any wheel.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::detector::Detector;
 use crate::selector::Selector;
 use crate::{convert, errors};
 
-/// Nanoseconds of one `select` of a URL that is parsed already.
+/// Returns the nanoseconds of one `select` of a parsed URL.
 #[pyfunction]
 fn _bench_select(selector: &Selector, url: &Bound<'_, PyAny>, times: u32) -> PyResult<f64> {
     let url = convert::url(url)?;
@@ -26,7 +26,7 @@ fn _bench_select(selector: &Selector, url: &Bound<'_, PyAny>, times: u32) -> PyR
     Ok(begun.elapsed().as_nanos() as f64 / f64::from(times))
 }
 
-/// Nanoseconds of one `record` of an attempt that is there already, its copy included.
+/// Returns the nanoseconds of one `record` of an existing attempt, including its copy.
 #[pyfunction]
 fn _bench_record(py: Python<'_>, selector: &Selector, attempt: &Attempt, times: u32) -> PyResult<f64> {
     let begun = Instant::now();
@@ -36,7 +36,7 @@ fn _bench_record(py: Python<'_>, selector: &Selector, attempt: &Attempt, times: 
     Ok(begun.elapsed().as_nanos() as f64 / f64::from(times))
 }
 
-/// Bytes a second that so many threads read.
+/// Returns the bytes per second that this number of threads reads.
 #[pyfunction]
 fn _bench_classify(py: Python<'_>, detector: &Detector, body: &[u8], times: u32, threads: u32) -> f64 {
     py.detach(|| {

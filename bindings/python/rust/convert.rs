@@ -1,4 +1,5 @@
-//! What Python hands in, as Rust has it: URLs, headers, bodies, times. Nothing here decides what any of it means.
+//! Conversion of Python arguments: URLs, headers, bodies, times.
+//! Must not know: what any of them means.
 
 use fetchwise::attempt::Hint;
 use fetchwise::heuristic::Heuristic;
@@ -12,7 +13,7 @@ use url::Url;
 
 use crate::errors;
 
-/// A URL: a `str`, or anything whose `str()` is one (`yarl.URL`, `httpx.URL`).
+/// Converts a URL: a `str`, or anything whose `str()` is one (`yarl.URL`, `httpx.URL`).
 pub(crate) fn url(given: &Bound<'_, PyAny>) -> PyResult<Url> {
     let parse = |text: &str| fetchwise::heuristic::url::parse(text).map_err(|error| errors::url(&error));
     match given.cast::<PyString>() {
@@ -21,34 +22,34 @@ pub(crate) fn url(given: &Bound<'_, PyAny>) -> PyResult<Url> {
     }
 }
 
-/// A moment in seconds since 1970, as `time.time()` has it; now when none is given.
+/// Converts a time in seconds since 1970, as `time.time()` returns it; now when none is given.
 pub(crate) fn at(seconds: Option<f64>) -> PyResult<Timestamp> {
     let Some(seconds) = seconds else { return Ok(Timestamp::now()) };
     let ms = (seconds * 1000.0).round();
-    // Beyond this, milliseconds are no whole numbers any more.
+    // Above this, milliseconds are not whole numbers any more.
     if !(0.0..9e15).contains(&ms) {
         return Err(PyValueError::new_err(format!("{seconds} is no time in seconds since 1970")));
     }
     Ok(Timestamp::from_millis(ms as i64))
 }
 
-/// The same the other way round.
+/// Returns a time in seconds since 1970.
 pub(crate) fn seconds(at: Timestamp) -> f64 {
     at.as_millis() as f64 / 1000.0
 }
 
-/// A span in seconds.
+/// Converts a duration in seconds.
 pub(crate) fn span(name: &str, seconds: f64) -> PyResult<std::time::Duration> {
     std::time::Duration::try_from_secs_f64(seconds)
         .map_err(|_| PyValueError::new_err(format!("{name} must be a number of seconds, not {seconds}")))
 }
 
-/// What the last failure looked like.
+/// Converts a hint at the last failure.
 pub(crate) fn hint(name: Option<&str>) -> PyResult<Option<Hint>> {
     name.map(|name| name.parse::<Hint>().map_err(|error| PyValueError::new_err(error.to_string()))).transpose()
 }
 
-/// What a caller knows beside the URL: pairs of type and value, or a mapping.
+/// Converts the caller's heuristics: pairs of type and value, or a mapping.
 pub(crate) fn known(given: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Heuristic>> {
     let Some(given) = given else { return Ok(Vec::new()) };
     let own = |(kind, value): (String, String)| {
@@ -57,7 +58,7 @@ pub(crate) fn known(given: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Heuristic>
     pairs(given)?.into_iter().map(own).collect()
 }
 
-/// Headers: a mapping, or pairs, of `str` or `bytes`; a value may be a list of them, as Scrapy has it.
+/// Converts headers: a mapping, or pairs, of `str` or `bytes`. A value may be a list, as in Scrapy.
 pub(crate) fn headers(given: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Header>> {
     let Some(given) = given else { return Ok(Vec::new()) };
     Ok(pairs(given)?.into_iter().map(|(name, value)| Header::new(name, value)).collect())
@@ -74,12 +75,12 @@ fn pairs(given: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
         }
         return Ok(out);
     }
-    // A list is the commonest, and to ask it for what it has not costs as much as to read a small page.
+    // A list is the most common case. Looking up a missing attribute costs as much as reading a small page.
     if given.is_exact_instance_of::<PyList>() || given.is_exact_instance_of::<PyTuple>() {
         return items_of(given, out);
     }
     let items = match given.hasattr("items")? {
-        // A header that comes twice is two headers where a mapping can say so.
+        // A repeated header is two headers if the mapping can represent that.
         true if given.hasattr("multi_items")? => given.call_method0("multi_items")?,
         true => given.call_method0("items")?,
         false => given.clone(),
@@ -114,7 +115,7 @@ fn pair(name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, out: &mut Vec<(String
     Ok(())
 }
 
-/// Text, or bytes that are text; what is no UTF-8 in them is replaced. Numbers and flags are taken as they print.
+/// Converts text, or bytes that contain text. Invalid UTF-8 is replaced. Numbers and flags are taken as printed.
 fn text(given: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(text) = given.cast::<PyString>() {
         return Ok(text.to_string_lossy().into_owned());
@@ -125,7 +126,8 @@ fn text(given: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(given.str()?.to_string_lossy().into_owned())
 }
 
-/// A body. `bytes` are borrowed, also while other threads run: they cannot change. A `bytearray` or a `memoryview` is copied.
+/// Converts a body. `bytes` are borrowed, even while other threads run, because they cannot change. A `bytearray` or a
+/// `memoryview` is copied.
 pub(crate) fn body(given: &Bound<'_, PyAny>) -> PyResult<PyBackedBytes> {
     if given.is_instance_of::<PyMemoryView>() {
         let bytes = given.py().get_type::<PyBytes>().call1((given,))?;

@@ -1,4 +1,4 @@
-//! A decision as Python sees it: frozen, `match`-able by its kind, with the fetcher's name as a `str` that is shared.
+//! Decisions as Python objects: frozen, usable in `match` by their kind, with the fetcher's name as a shared `str`.
 
 use fetchwise::attempt::Hint;
 use fetchwise::decision::{Decision as Decided, Rule, Source};
@@ -8,10 +8,10 @@ use pyo3::types::{PyString, PyTuple};
 
 use crate::convert;
 
-/// What a selector answers: use this fetcher, or why none.
+/// The decision of a selector: the fetcher to use, or the reason why there is none.
 ///
-/// Truthy when something may be fetched. `kind` is `"take"`, `"paused"` (`paused_until` says until when), `"give_up"` (no further
-/// attempt is worth its cost) or `"no_viable_fetcher"` (nobody gets past the wall that the host has shown).
+/// Truthy when there is a fetcher to use. `kind` is `"take"`, `"paused"` (until `paused_until`), `"give_up"` (no
+/// further attempt is worth its cost) or `"no_viable_fetcher"` (no fetcher gets past the host's vendor).
 ///
 /// >>> decision = fetchwise.Selector().select("https://example.org/")
 /// >>> decision.fetcher, decision.source, bool(decision)
@@ -70,7 +70,8 @@ impl Decision {
         self.name.as_ref().map(|name| name.clone_ref(py))
     }
 
-    /// The label: `"learned"`, `"inferred"`, `"explore"`, `"probe"`, `"hinted"`, `"paused"`, or `"none"`.
+    /// The label of the decision: `"learned"`, `"inferred"`, `"explore"`, `"probe"`, `"hinted"`, `"paused"`, or
+    /// `"none"`.
     #[getter]
     fn source(&self) -> &'static str {
         match (&self.decided, self.take()) {
@@ -91,37 +92,37 @@ impl Decision {
         }
     }
 
-    /// The fetcher's confidence here, from 0 to 1; None without one.
+    /// The fetcher's confidence for this URL, from 0 to 1; None without a fetcher.
     #[getter]
     fn confidence(&self) -> Option<f64> {
         self.take().map(|take| take.confidence)
     }
 
-    /// The decayed attempts that confidence rests on; None without a fetcher.
+    /// The decayed number of attempts behind the confidence; None without a fetcher.
     #[getter]
     fn sample_size(&self) -> Option<f64> {
         self.take().map(|take| take.sample_size)
     }
 
-    /// The chance that the policy gave to this choice; None without a fetcher.
+    /// The probability with which the policy made this choice; None without a fetcher.
     #[getter]
     fn propensity(&self) -> Option<f64> {
         self.take().map(|take| take.propensity)
     }
 
-    /// Whether the fetcher's breaker on this domain is open, and was ignored.
+    /// Whether the fetcher's breaker on this domain is open and was ignored.
     #[getter]
     fn breaker_ignored(&self) -> bool {
         self.take().is_some_and(|take| take.breaker_ignored)
     }
 
-    /// Until when nothing is to be fetched, in seconds since 1970; None when it is not paused.
+    /// The end of the pause, in seconds since 1970; None when there is no pause.
     #[getter]
     fn paused_until(&self) -> Option<f64> {
         self.until().map(convert::seconds)
     }
 
-    /// Whether it is the whole host that is paused.
+    /// Whether the whole host is paused.
     #[getter]
     fn is_host_paused(&self) -> bool {
         matches!(self.decided, Decided::Paused { host: true, .. })

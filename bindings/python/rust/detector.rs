@@ -1,4 +1,5 @@
-//! The detector, its verdicts and whole answers. Bodies are borrowed, and read without the interpreter's lock where that pays.
+//! The detector, its verdicts and fetch results. Bodies are borrowed, and read without the interpreter's lock where
+//! that pays.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -12,17 +13,17 @@ use pyo3::types::PyDict;
 
 use crate::{convert, errors};
 
-/// Bodies up to here are read with the interpreter's lock held: to give it away and to take it again costs about as much.
+/// Bodies up to this size are read with the interpreter's lock held: releasing and retaking it costs about as much.
 const SMALL: usize = 4 << 10;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Tells content from a block or captcha, a client-rendered shell, an empty page, a waiting room.
+/// Distinguishes content from a block or captcha, a client-rendered shell, an empty page, and a waiting room.
 ///
-/// Compiled once and shared by all threads; its rules can be exchanged while pages are read. It never raises because of what a page
-/// says.
+/// A detector is compiled once and shared by all threads. Its rules can be replaced while pages are read. No page makes
+/// it raise.
 ///
 /// >>> detector = fetchwise.Detector()
 /// >>> verdict = detector.classify(b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>", status=403)
@@ -30,7 +31,7 @@ thread_local! {
 /// (True, 'cloudflare', 'blocked')
 #[pyclass(frozen, module = "fetchwise", name = "Detector")]
 pub(crate) struct Detector {
-    // In a box: Python's allocator aligns objects to 16 bytes, and the reader's tables want 32.
+    // Boxed: Python's allocator aligns objects to 16 bytes, and the reader's tables need 32.
     pub(crate) reader: Box<Reader>,
     rules: Option<PathBuf>,
 }
@@ -44,10 +45,11 @@ impl Detector {
 
 #[pymethods]
 impl Detector {
-    /// The shipped rules, and those of a TOML file of one's own. `ConfigError` names line and field of what is wrong in it.
+    /// Loads the shipped rules, and those of a TOML file. Raises `ConfigError`, which names the line and field of an
+    /// error in the file.
     ///
-    /// `max_bytes` of a body are looked at (1 MiB unless set); evidence of a wall has to be as sure as `block_threshold` (0.5);
-    /// `count_all` counts visible text to the end.
+    /// `max_bytes` is the part of a body that is read (default 1 MiB). `block_threshold` is the confidence that
+    /// evidence of a block needs (default 0.5). `count_all` counts visible text to the end.
     #[new]
     #[pyo3(signature = (*, rules=None, max_bytes=None, block_threshold=None, count_all=false))]
     fn new(
@@ -73,9 +75,9 @@ impl Detector {
         Ok(Self { reader: Box::new(reader.with_options(options)), rules })
     }
 
-    /// Reads one response: its decoded body (`bytes` are not copied), and what else is known of it.
+    /// Classifies one response: its decoded body (`bytes` are not copied), and whatever else is known about it.
     ///
-    /// `headers` is a mapping or pairs, of `str` or `bytes`. Takes a time that is linear in the bytes looked at.
+    /// `headers` is a mapping or pairs, of `str` or `bytes`. The time is linear in the bytes read.
     #[pyo3(signature = (body, *, url=None, final_url=None, status=200, headers=None))]
     fn classify(
         &self,
@@ -92,7 +94,8 @@ impl Detector {
         Ok(Verdict { read, status, headers })
     }
 
-    /// Judges a whole response: what it came to, with all that an attempt records of it. `Visit.report` takes it.
+    /// Judges a whole response and returns the fetch result, with everything that an attempt records of it.
+    /// `Visit.report` accepts it.
     ///
     /// >>> answer = fetchwise.Detector().judge(403, {"Retry-After": "120"}, b"<h1>Forbidden</h1>")
     /// >>> answer.outcome, answer.error_for("direct_access")
@@ -114,7 +117,7 @@ impl Detector {
         Ok(FetchResult { kept: if body.len() <= SMALL { judge() } else { py.detach(judge) } })
     }
 
-    /// As `classify`, with all that matched: a dict with `verdict`, `matches` and `cues`.
+    /// Classifies like `classify`, and returns everything that matched: a dict with `verdict`, `matches` and `cues`.
     ///
     /// >>> explained = fetchwise.Detector().explain(b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>")
     /// >>> any(match["counted"] for match in explained["matches"])
@@ -161,8 +164,8 @@ impl Detector {
         Ok(out)
     }
 
-    /// Reads the rules again, from the file that it was made with or another one, while other threads go on reading. The old ones stay
-    /// in force when `ConfigError` is raised.
+    /// Reloads the rules, from the file of the constructor or another one, while other threads continue to read. When
+    /// it raises `ConfigError`, the old rules stay in force.
     ///
     /// >>> detector = fetchwise.Detector()
     /// >>> detector.reload(rules="no-such-file.toml")
@@ -187,7 +190,7 @@ impl Detector {
     }
 }
 
-/// What a response turned out to be. Frozen; `reason` says why in one sentence.
+/// The classification of a response. Frozen; `reason` explains it in one sentence.
 ///
 /// >>> verdict = fetchwise.Detector().classify(b"<html><body><div id=root></div><script src=/app.js></script></body></html>")
 /// >>> verdict.is_content, verdict.outcome, verdict.error_for("direct_access"), verdict.error_for("playwright")
@@ -204,81 +207,81 @@ impl Verdict {
         Page { status: self.status, headers: &self.headers, ..Page::default() }
     }
 
-    /// All that an attempt records of it.
+    /// Returns everything that an attempt records of the response.
     pub(crate) fn answer(&self) -> CoreFetchResult {
-        self.read.answer(&self.page())
+        self.read.fetch_result(&self.page())
     }
 }
 
 #[pymethods]
 impl Verdict {
-    /// Whether there is enough to read, and no block or waiting room. The status is not looked at: see `outcome`.
+    /// Whether there is enough to read, and no block or waiting room. Ignores the status: see `outcome`.
     #[getter]
     fn is_content(&self) -> bool {
         self.read.is_content()
     }
 
-    /// Whether a challenge or a refusal came.
+    /// Whether the response is a challenge or a refusal.
     #[getter]
     fn is_blocked(&self) -> bool {
         self.read.is_blocked
     }
 
-    /// `"blocked_captcha"` or `"blocked_403"` when it is a block.
+    /// `"blocked_captcha"` or `"blocked_403"` for a block, else None.
     #[getter]
     fn block_type(&self) -> Option<&'static str> {
         self.read.block_type.map(|kind| kind.name())
     }
 
-    /// Whether it is a waiting room.
+    /// Whether the response is a waiting room.
     #[getter]
     fn is_queued(&self) -> bool {
         self.read.is_queued
     }
 
-    /// Whether it is HTML with next to nothing to read.
+    /// Whether the response is HTML with almost nothing to read.
     #[getter]
     fn is_empty(&self) -> bool {
         self.read.is_empty
     }
 
-    /// Whether it is an application's shell, whose content comes by script.
+    /// Whether the response is the shell of an application, whose content comes by script.
     #[getter]
     fn is_shell(&self) -> bool {
         self.read.has_spa
     }
 
-    /// Whose block or waiting room it is, when known.
+    /// The vendor of the block or waiting room, when known.
     #[getter]
     fn vendor(&self) -> Option<&str> {
         self.read.vendor.as_deref()
     }
 
-    /// The id of the rule that decided, if one did.
+    /// The id of the deciding rule, if there is one.
     #[getter]
     fn rule(&self) -> Option<&str> {
         self.read.rule.as_deref()
     }
 
-    /// The framework that the page is made with, when it has a name.
+    /// The framework of the page, when it is known.
     #[getter]
     fn framework(&self) -> Option<&str> {
         self.read.framework.as_deref()
     }
 
-    /// How sure it is, from 0 to 1; 0 when nothing was found.
+    /// The confidence, from 0 to 1; 0 when nothing was found.
     #[getter]
     fn confidence(&self) -> f32 {
         self.read.confidence
     }
 
-    /// Visible characters; at least so many unless `text_complete`.
+    /// The number of visible characters; a lower bound unless `text_complete`.
     #[getter]
     fn text_chars(&self) -> u32 {
         self.read.text_chars
     }
 
-    /// Whether `text_chars` is all.
+    /// Whether `text_chars` counts all of the text.
     #[getter]
     fn text_complete(&self) -> bool {
         self.read.text_complete
@@ -290,57 +293,57 @@ impl Verdict {
         self.read.is_html
     }
 
-    /// Whether the text goes on for subscribers.
+    /// Whether the text continues for subscribers only.
     #[getter]
     fn has_paywall(&self) -> bool {
         self.read.has_paywall
     }
 
-    /// Whether a form for a password came where something else was asked for.
+    /// Whether the response is a password form although something else was requested.
     #[getter]
     fn has_login_wall(&self) -> bool {
         self.read.has_login_wall
     }
 
-    /// Whether it is a page of success that says that there is nothing.
+    /// Whether the page has a success status but says that the content does not exist.
     #[getter]
     fn is_soft_404(&self) -> bool {
         self.read.soft_404
     }
 
-    /// Vendors that are there, which is evidence of nothing.
+    /// Vendors that are present, which is not evidence of a block.
     #[getter]
     fn vendors_present(&self) -> Vec<&str> {
         self.read.waf.iter().collect()
     }
 
-    /// Where a page that does nothing else sends its reader, as it is written there.
+    /// The target of a page that only redirects its reader, as it is written there.
     #[getter]
     fn redirect(&self) -> Option<&str> {
         self.read.redirect.as_deref()
     }
 
-    /// The status that it was read with.
+    /// The status that was passed to the detector.
     #[getter]
     fn status(&self) -> u16 {
         self.status
     }
 
-    /// What the request came to, for which the status counts, too: `"content"`, `"blocked"`, `"shell"`, `"empty"`, `"redirect"`,
-    /// `"queued"` or `"http"`.
+    /// The outcome of the request, which takes the status into account: `"content"`, `"blocked"`, `"shell"`, `"empty"`,
+    /// `"redirect"`, `"queued"` or `"http"`.
     #[getter]
     fn outcome(&self) -> String {
         name(&self.read.outcome(&self.page())).to_owned()
     }
 
-    /// Why, in one sentence for a person.
+    /// The reason, in one sentence for people.
     #[getter]
     fn reason(&self) -> String {
         self.read.reason()
     }
 
-    /// What it counts as when this fetcher made the request: the name of an `ErrorKind`, or None for content. `renders` says whether
-    /// the fetcher runs scripts where its name does not.
+    /// Returns the failure that this counts as when `fetcher` made the request: the name of an `ErrorKind`, or None for
+    /// content. `renders` says whether the fetcher runs scripts if its name does not imply it.
     #[pyo3(signature = (fetcher, *, renders=None))]
     fn error_for(&self, fetcher: &str, renders: Option<bool>) -> Option<String> {
         error_for(&self.read.outcome(&self.page()), fetcher, renders)
@@ -351,8 +354,8 @@ impl Verdict {
     }
 }
 
-/// What one request came to, with all that an attempt records of it. `Detector.judge` makes one of a response; `FetchResult(kind)` is one
-/// that brought none.
+/// The result of one request, with everything that an attempt records of it. `Detector.judge` returns it for a
+/// response; `FetchResult(kind)` is a result without one.
 ///
 /// >>> fetchwise.FetchResult("timeout", message="no byte in 30 s").error_for("direct_access")
 /// 'timeout'
@@ -362,7 +365,7 @@ pub(crate) struct FetchResult {
 }
 
 impl FetchResult {
-    /// From the name of an outcome, or of an `ErrorKind`.
+    /// Returns the result for the name of an outcome, or of an `ErrorKind`.
     pub(crate) fn named(kind: &str) -> Self {
         use fetchwise::attempt::error_kind::ErrorKind;
         let outcome = match (kind, ErrorKind::from_name(kind)) {
@@ -376,8 +379,8 @@ impl FetchResult {
 
 #[pymethods]
 impl FetchResult {
-    /// An answer without a page: `"content"`, an `ErrorKind` or its name, or a name of one's own, which counts as the fetcher's failure.
-    /// `retry_after` and `duration` are seconds.
+    /// Creates a result without a page: `"content"`, an `ErrorKind` or its name, or a custom name, which counts as the
+    /// fetcher's failure. `retry_after` and `duration` are in seconds.
     #[new]
     #[pyo3(signature = (kind, *, status=None, headers=None, retry_after=None, duration=None, message=None, vendor=None))]
     fn new(
@@ -401,30 +404,30 @@ impl FetchResult {
         Ok(Self { kept })
     }
 
-    /// The same with the time that the request took, in seconds.
+    /// Returns the result with the duration of the request, in seconds.
     fn with_duration(&self, seconds: f64) -> PyResult<Self> {
         Ok(Self { kept: self.kept.clone().with_duration(convert::span("duration", seconds)?) })
     }
 
-    /// What it came to: a name as `Verdict.outcome` has it, or that of a failure on the way.
+    /// The outcome: a name like `Verdict.outcome`, or that of a failure before the response.
     #[getter]
     fn outcome(&self) -> &str {
         name(&self.kept.outcome)
     }
 
-    /// Whether content came.
+    /// Whether the request delivered content.
     #[getter]
     fn is_content(&self) -> bool {
         matches!(self.kept.outcome, Outcome::Content)
     }
 
-    /// Whether a challenge or a refusal came.
+    /// Whether the response was a challenge or a refusal.
     #[getter]
     fn is_blocked(&self) -> bool {
         matches!(self.kept.outcome, Outcome::Blocked(_))
     }
 
-    /// Whose block it is, when known.
+    /// The vendor of the block, when known.
     #[getter]
     fn vendor(&self) -> Option<&str> {
         match &self.kept.outcome {
@@ -439,13 +442,13 @@ impl FetchResult {
         self.kept.status
     }
 
-    /// What happened, for a person.
+    /// An explanation for people.
     #[getter]
     fn message(&self) -> String {
         self.kept.message.clone().unwrap_or_else(|| self.kept.outcome.to_string())
     }
 
-    /// As `Verdict.error_for`.
+    /// Returns the same as `Verdict.error_for`.
     #[pyo3(signature = (fetcher, *, renders=None))]
     fn error_for(&self, fetcher: &str, renders: Option<bool>) -> Option<String> {
         error_for(&self.kept.outcome, fetcher, renders)

@@ -1,4 +1,4 @@
-//! Errors of Rust as the exceptions of `fetchwise._errors`: one mapping, so that the same failure is the same class everywhere.
+//! Rust errors as the exceptions of `fetchwise._errors`: one mapping, so that one failure always has one class.
 
 use std::fmt::Display;
 
@@ -16,27 +16,27 @@ mod classes {
     pyo3::import_exception!(fetchwise._errors, ForkedError);
 }
 
-/// A misuse that no other class names.
+/// Returns the error of a misuse that has no class of its own.
 pub(crate) fn misuse(what: impl Display) -> PyErr {
     classes::Error::new_err(what.to_string())
 }
 
-/// Settings, names, rules or a table that cannot be used.
+/// Returns the error of unusable settings, names, rules or tables.
 pub(crate) fn config(what: impl Display) -> PyErr {
     classes::ConfigError::new_err(what.to_string())
 }
 
-/// Not a URL that can be fetched.
+/// Returns the error of a URL that cannot be fetched.
 pub(crate) fn url(error: &BadUrl) -> PyErr {
     classes::UrlError::new_err(error.to_string())
 }
 
-/// The log says no, without being asked to do something about it.
+/// Returns the error of a log that refuses without being asked to do anything.
 pub(crate) fn log(what: impl Display) -> PyErr {
     classes::LogError::new_err(what.to_string())
 }
 
-/// A journal of the process that this one was forked from.
+/// Returns the error of a journal that belongs to the parent process.
 pub(crate) fn forked() -> PyErr {
     classes::ForkedError::new_err(
         "this journal belongs to the process that this one was forked from; open it after the fork, in one process, or start \
@@ -44,12 +44,13 @@ pub(crate) fn forked() -> PyErr {
     )
 }
 
-/// A journal that was closed.
+/// Returns the error of a closed journal.
 pub(crate) fn closed() -> PyErr {
     log("the journal is closed")
 }
 
-/// The journal's errors: [`LockedError`](classes::LockedError) with the holder's pid, or `LogError` with `is_refusal`.
+/// Returns the journal's errors: [`LockedError`](classes::LockedError) with the holder's pid, or `LogError` with
+/// `is_refusal`.
 pub(crate) fn journal(py: Python<'_>, error: &JournalError) -> PyErr {
     if let JournalError::Log(BadLog::Locked { holder, .. }) = error {
         let exception = classes::LockedError::new_err(format!(
@@ -62,12 +63,12 @@ pub(crate) fn journal(py: Python<'_>, error: &JournalError) -> PyErr {
     if error.is_refusal() { with(py, exception, "is_refusal", true) } else { exception }
 }
 
-/// What came of waiting for an acknowledgement.
+/// Returns the error of waiting for an acknowledgement.
 pub(crate) fn wait(error: &WaitError) -> PyErr {
     log(error)
 }
 
-/// The sink of a selector did not take an attempt.
+/// Returns the error of a sink that did not accept an attempt.
 pub(crate) fn sink(py: Python<'_>, error: &SinkError) -> PyErr {
     match error.0.downcast_ref::<JournalError>() {
         Some(JournalError::Append(AppendError::Closed)) => closed(),
@@ -76,7 +77,7 @@ pub(crate) fn sink(py: Python<'_>, error: &SinkError) -> PyErr {
     }
 }
 
-/// The crate's one error.
+/// Returns the exception for the crate's error type.
 pub(crate) fn any(py: Python<'_>, error: &fetchwise::Error) -> PyErr {
     match error {
         fetchwise::Error::Url(error) => url(error),
@@ -88,7 +89,7 @@ pub(crate) fn any(py: Python<'_>, error: &fetchwise::Error) -> PyErr {
     }
 }
 
-/// Sets an attribute of an exception. It stays what it is when that fails.
+/// Sets an attribute of an exception, which is returned unchanged when that fails.
 fn with<'py>(py: Python<'py>, exception: PyErr, name: &str, value: impl IntoPyObject<'py>) -> PyErr {
     match exception.value(py).setattr(name, value) {
         Ok(()) => exception,

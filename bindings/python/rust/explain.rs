@@ -1,4 +1,4 @@
-//! Explanations: the object is what `fetchwise explain --json` prints, the text is for people.
+//! Explanations: the object has the fields of `fetchwise explain --json`, the text is for people.
 
 use fetchwise::selector::{Explanation as Kept, Selector};
 use pyo3::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use fetchwise_bindings_core::explain_json::{text, value};
 
-/// Why a decision is what it is. `str()` is for people, `to_dict()` for programs.
+/// An explanation of a decision. `str()` is for people, `to_dict()` for programs.
 ///
 /// >>> explanation = fetchwise.Selector().explain("https://example.org/a.pdf")
 /// >>> explanation.fetcher, explanation.to_dict()["heuristics"][0]
@@ -26,13 +26,14 @@ impl Explanation {
 
 #[pymethods]
 impl Explanation {
-    /// The fetcher that would be used, or None.
+    /// The fetcher that `select` would choose, or None.
     #[getter]
     fn fetcher(&self) -> Option<&str> {
         self.value["fetcher"].as_str()
     }
 
-    /// The fields of `fetchwise explain --json` that need no program: decision, heuristics, candidates, steps, counterfactuals.
+    /// Returns the fields of `fetchwise explain --json` that do not depend on the program: decision, heuristics,
+    /// candidates, steps, counterfactuals.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         crate::json::loads(py, &self.value.to_string())
     }

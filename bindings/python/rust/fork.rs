@@ -1,7 +1,8 @@
-//! Which process this is, as seen from within: how often it was forked since the module was loaded.
+//! The fork generation of a process: the number of forks since the module was loaded.
 //!
-//! A journal has a writer thread, which does not survive a fork. Whatever holds one remembers the generation that it was made in, and
-//! refuses to work, or to wait for threads that are not there, in another one. The look costs one atomic load.
+//! A journal has a writer thread, which does not survive a fork. Each owner of a journal remembers the generation that
+//! it was made in. In any other generation it refuses to work, and does not wait for threads that do not exist. The
+//! check costs one atomic load.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,19 +10,19 @@ use pyo3::prelude::*;
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// The generation of this process.
+/// Returns the generation of this process.
 pub(crate) fn generation() -> u64 {
     // Relaxed: it changes while a process has one thread.
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Python calls it in the child of a fork.
+/// Python calls this in the child of a fork.
 #[pyfunction]
 fn _forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Has Python say when the process was forked.
+/// Registers the function that Python calls after a fork.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let os = py.import("os")?;

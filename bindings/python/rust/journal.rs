@@ -1,7 +1,7 @@
-//! The journal: what was learned survives the process. One writer a directory, one process a writer.
+//! The journal: learned evidence survives the process. A directory has one writer, in one process.
 //!
-//! Invariants: nothing here waits for another thread with the interpreter's lock held, but for `append` in a full queue, whose writer
-//! needs no such lock; in a forked child every use is refused, and dropping waits for nobody.
+//! Invariants: nothing here waits for another thread while it holds the interpreter's lock, except `append` on a full
+//! queue, whose writer does not need that lock. In a forked child every use is refused, and dropping does not wait.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     log: RwLock<Option<Log>>,
 }
 
-/// Why a log cannot be used.
+/// The reason why a log cannot be used.
 #[derive(Debug)]
 pub(crate) enum Shut {
     Closed,
@@ -64,7 +64,7 @@ impl Shared {
         self.generation != fork::generation()
     }
 
-    /// Whether it can be used.
+    /// Checks that the log can be used.
     pub(crate) fn check(&self) -> Result<(), Shut> {
         self.with(|_| ())
     }
@@ -89,7 +89,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if self.is_forked() {
-            // Closing would wait for a thread that was not forked.
+            // Closing would wait for a thread that a fork does not copy.
             std::mem::forget(self.log.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         }
     }
@@ -105,14 +105,14 @@ impl SharedJournal for Shared {
 
 static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
-/// Has every open journal write and sync what it was given: Python calls it when the interpreter ends, where objects of modules may
-/// never be dropped.
+/// Makes every open journal write and sync its records. Python calls it when the interpreter ends, because module
+/// objects may never be dropped.
 #[pyfunction]
 fn _settle_all(py: Python<'_>) {
     let open: Vec<_> = OPEN.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
     py.detach(|| {
         for shared in open {
-            // What cannot be written then cannot be told to anybody either.
+            // A failure to write can no longer be reported here.
             let _ = shared.with(Log::flush).map(Acknowledgement::wait);
         }
     });
@@ -123,12 +123,12 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// A directory in which attempts, pauses and paces are kept, opened for writing.
+/// A directory of attempts, pauses and paces, open for writing.
 ///
-/// Give it to a `Selector`, which learns what is in it and records into it. One writer a directory: another one raises `LockedError`
-/// with the holder's pid. After a fork, the child may not use it (`ForkedError`). A context manager, which closes it: what was recorded
-/// is then on disk. `durability` is `"memory"`, `"os"` (survives `kill -9`; the default), `"interval:250ms"` or `"sync"`; `on_full` is
-/// `"block"`, `"error"` or `"shed"`.
+/// Pass it to a `Selector`, which replays its attempts and records into it. A directory has one writer: a second one
+/// raises `LockedError` with the holder's pid. After a fork, the child must not use it (`ForkedError`). As a context
+/// manager it closes itself, and everything recorded is then on disk. `durability` is `"memory"`, `"os"` (survives
+/// `kill -9`; the default), `"interval:250ms"` or `"sync"`; `on_full` is `"block"`, `"error"` or `"shed"`.
 ///
 /// >>> import tempfile
 /// >>> with tempfile.TemporaryDirectory() as folder:
@@ -144,7 +144,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     pub(crate) fn open_in(py: Python<'_>, dir: &Path, options: JournalOptions) -> PyResult<Self> {
-        // What is read in full right after is not read twice; `verify` is there for those who want to know.
+        // Records that are replayed right afterwards are not checked twice. `verify` checks all of them on request.
         let opened = py.detach(|| Log::open(dir, options.check(OpenCheck::Tail)));
         let (log, _) = opened.map_err(|error| errors::journal(py, &error))?;
         let log = RwLock::new(Some(log));
@@ -159,7 +159,7 @@ impl Journal {
         py.detach(|| self.shared.close()).map_err(|error| errors::journal(py, &error))
     }
 
-    /// Ends when `asked` is acknowledged.
+    /// Waits until `asked` is acknowledged.
     fn wait(&self, py: Python<'_>, asked: impl FnOnce(&Log) -> Acknowledgement) -> PyResult<()> {
         let acknowledgement = self.shared.with(asked)?;
         py.detach(|| acknowledgement.wait()).map_err(|error| errors::wait(&error))
@@ -182,7 +182,7 @@ impl Journal {
     }
 }
 
-/// A selector that keeps everything it learns, for maintenance.
+/// Returns a selector that keeps all evidence, for maintenance.
 fn blank(config: Option<&Path>) -> Result<Selector, String> {
     let builder = match config {
         Some(path) => Config::load(path).map_err(|error| error.to_string())?.selector(),
@@ -207,7 +207,7 @@ fn snapshot(dir: &Path, config: Option<&Path>) -> Made {
 
 #[pymethods]
 impl Journal {
-    /// Opens the journal in `dir`, which is made when there is none.
+    /// Opens the journal in `dir`, and creates the directory if it is missing.
     #[new]
     #[pyo3(signature = (dir, *, durability="os", on_full="block", linger_ms=None, segment_bytes=None))]
     fn new(
@@ -231,7 +231,7 @@ impl Journal {
         Self::open_in(py, &dir, options)
     }
 
-    /// The same as `Journal(dir)`.
+    /// Opens a journal, like `Journal(dir)`.
     #[classmethod]
     fn open(_class: &Bound<'_, PyType>, py: Python<'_>, dir: PathBuf) -> PyResult<Self> {
         Self::open_in(py, &dir, JournalOptions::default())
@@ -242,23 +242,24 @@ impl Journal {
         self.wait(py, Log::flush)
     }
 
-    /// Waits until everything recorded so far is acknowledged at the journal's durability: by default it then survives `kill -9`.
+    /// Waits until everything recorded so far is acknowledged at the journal's durability. By default it then survives
+    /// `kill -9`.
     fn settled(&self, py: Python<'_>) -> PyResult<()> {
         self.wait(py, Log::settled)
     }
 
-    /// `flush` for `await`. Cancelling it loses nothing.
+    /// Returns an awaitable `flush`. Cancelling it loses nothing.
     fn flush_async<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.wait_async(py, Log::flush)
     }
 
-    /// `settled` for `await`. Cancelling it loses nothing.
+    /// Returns an awaitable `settled`. Cancelling it loses nothing.
     fn settled_async<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.wait_async(py, Log::settled)
     }
 
-    /// Writes down what everything so far has taught, so that the next start reads less. `config` is the file that the selectors use,
-    /// if they use one. Returns figures: `covers_seq`, `records`, `bytes`, `entries`.
+    /// Writes a snapshot of all evidence so far, so that the next start reads less. `config` is the file of the
+    /// selectors, if they use one. Returns figures: `covers_seq`, `records`, `bytes`, `entries`.
     #[pyo3(signature = (*, config=None))]
     fn snapshot(&self, py: Python<'_>, config: Option<PathBuf>) -> PyResult<Py<PyAny>> {
         self.flush(py)?;
@@ -266,7 +267,7 @@ impl Journal {
         py.detach(|| snapshot(dir, config.as_deref()))(py)
     }
 
-    /// `snapshot` for `await`, in a thread of its own.
+    /// Returns an awaitable `snapshot`, which runs in a separate thread.
     #[pyo3(signature = (*, config=None))]
     fn snapshot_async<'py>(&self, py: Python<'py>, config: Option<PathBuf>) -> PyResult<Bound<'py, PyAny>> {
         let flushed = self.shared.with(Log::flush)?;
@@ -277,8 +278,8 @@ impl Journal {
         })
     }
 
-    /// Drops attempts older than `retain_days` from the log; what they taught stays, in a snapshot. Works beside the writer. Returns
-    /// figures: attempts and bytes before and after.
+    /// Drops attempts older than `retain_days` from the log. Their evidence stays, in a snapshot. Works alongside the
+    /// writer. Returns figures: attempts and bytes before and after.
     #[pyo3(signature = (*, retain_days=None, dry_run=false, config=None))]
     fn compact<'py>(
         &self,
@@ -307,7 +308,7 @@ impl Journal {
         Ok(out)
     }
 
-    /// Reads everything that is on disk and says whether it is sound: `sound`, and `attempts`.
+    /// Reads everything on disk and checks whether it is sound. Returns `sound` and `attempts`.
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.flush(py)?;
         let dir = &self.shared.dir;
@@ -319,7 +320,7 @@ impl Journal {
         Ok(out)
     }
 
-    /// Counts and gauges of the log since it was opened, by name.
+    /// Returns the counts and gauges of the log since it was opened, by name.
     fn metrics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let of = self.shared.with(Log::metrics)?;
         let figures = [
@@ -342,7 +343,7 @@ impl Journal {
         asyncio_bridge::figures(py, &figures)
     }
 
-    /// `"good"`, `"closed"`, or why attempts do not reach the disk.
+    /// Returns `"good"`, `"closed"`, or the reason why attempts do not reach the disk.
     #[getter]
     fn health(&self) -> PyResult<String> {
         Ok(match self.shared.with(Log::health) {
@@ -359,7 +360,7 @@ impl Journal {
         self.shared.dir.clone()
     }
 
-    /// Writes and syncs what is left, and gives the directory free. A second call does nothing.
+    /// Writes and syncs the remaining records, and unlocks the directory. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.close_now(py)
     }

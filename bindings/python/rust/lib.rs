@@ -1,7 +1,8 @@
 //! The extension module `fetchwise._fetchwise`: fetchwise's selector, visits, detector and journal for Python.
 //!
-//! Everything is decided in the library; here arguments are taken, results are wrapped, and the interpreter's lock is given away where
-//! something takes long. Nothing of Python is called while a lock of the library is held, and nothing on the way of `select`.
+//! Owns: converting arguments, wrapping results, and releasing the interpreter's lock for long work.
+//! Invariants: no call into Python while a lock of the library is held, and none during `select`.
+//! Must not know: how anything is decided; the library decides.
 
 use std::sync::OnceLock;
 
@@ -24,10 +25,10 @@ mod selector;
 mod transfer;
 mod visit;
 
-/// Python's allocator aligns what it gives to this many bytes. PyO3 puts a class's fields there, whatever they want.
+/// The alignment in bytes of Python's allocator. PyO3 puts the fields of a class there, whatever their alignment.
 const ALIGNED: usize = 2 * size_of::<usize>();
 
-/// What wants more has to be in a box.
+/// Checks that the type needs no larger alignment. Types that do have to be boxed.
 const fn assert_aligned<T>() {
     assert!(align_of::<T>() <= ALIGNED);
 }
@@ -47,8 +48,8 @@ const _: () = {
     assert_aligned::<visit::End>();
 };
 
-/// Refuses the second interpreter of a process: objects, locks and the log's writer would be shared between two that share nothing. Each
-/// interpreter has a module `sys` of its own.
+/// Refuses the second interpreter of a process, which would share objects, locks and the log's writer with the first.
+/// Each interpreter has a separate module `sys`.
 fn only_interpreter(py: Python<'_>) -> PyResult<()> {
     static FIRST: OnceLock<usize> = OnceLock::new();
     let this = py.import("sys")?.as_ptr() as usize;
@@ -60,7 +61,7 @@ fn only_interpreter(py: Python<'_>) -> PyResult<()> {
     ))
 }
 
-/// fetchwise in Rust. Import `fetchwise`, not this.
+/// The Rust part of fetchwise. Import `fetchwise` instead.
 #[pymodule(gil_used = false)]
 fn _fetchwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     only_interpreter(module.py())?;

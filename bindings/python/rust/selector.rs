@@ -1,5 +1,5 @@
-//! The selector: `select` and `record` under the interpreter's lock, which costs less than giving it away; everything that takes long
-//! without it.
+//! The selector. `select` and `record` run with the interpreter's lock, because releasing it would cost more; long work
+//! runs without it.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -31,11 +31,11 @@ use fetchwise_bindings_core::journal_sink::JournalSink;
 pub(crate) struct Core {
     pub(crate) kept: Kept,
     pub(crate) log: Option<Arc<Shared>>,
-    /// The names of the candidates by id, so that a decision makes no new text.
+    /// The names of the candidates by id, so that a decision creates no new text.
     names: Vec<Py<PyString>>,
 }
 
-/// How visits hold their selector.
+/// The handle by which visits hold their selector.
 #[derive(Clone)]
 pub(crate) struct Handle(pub(crate) Arc<Core>);
 
@@ -48,7 +48,7 @@ impl Deref for Handle {
 }
 
 impl Core {
-    /// Refuses to record in a process that the log does not belong to, before memory has learned what the log will not.
+    /// Refuses to record in a process that does not own the log, before memory observes what the log will not have.
     pub(crate) fn check(&self) -> PyResult<()> {
         match &self.log {
             Some(log) => Ok(log.check()?),
@@ -74,7 +74,7 @@ impl Core {
         Decision { decided, name: id.map(|id| self.name(py, id)), renders, hint }
     }
 
-    /// The candidates called so.
+    /// Returns the candidates with these names.
     pub(crate) fn set(&self, names: &[String]) -> PyResult<FetcherSet> {
         let mut set = FetcherSet::EMPTY;
         for name in names {
@@ -91,10 +91,11 @@ impl Core {
     }
 }
 
-/// A fetcher as decisions see it: a name, what a request costs, and whether it runs scripts.
+/// A fetcher in decisions: its name, the cost of a request, and whether it runs scripts.
 ///
-/// `kind` is `"plain"`, `"rendering"`, `"stealth"`, `"archive"`, `"special"` or `"unknown"`, and sets the defaults of the rest; `cost` is in
-/// plain requests. The names `direct_access`, `playwright` and `playwright_stealth` have kinds of their own.
+/// `kind` is `"plain"`, `"rendering"`, `"stealth"`, `"archive"`, `"special"` or `"unknown"`, and sets the defaults of
+/// the other arguments. `cost` is in plain requests. The names `direct_access`, `playwright` and `playwright_stealth`
+/// imply their kinds.
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access", fetchwise.Fetcher("my_browser", kind="rendering", cost=30)])
 /// >>> [fetcher.name for fetcher in selector.fetchers]
@@ -128,13 +129,13 @@ impl Fetcher {
         Ok(Self { spec })
     }
 
-    /// The name that attempts are logged under.
+    /// The name of the fetcher in logged attempts.
     #[getter]
     fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// Its kind.
+    /// The kind of the fetcher.
     #[getter]
     fn kind(&self) -> &'static str {
         self.spec.class.name()
@@ -146,7 +147,7 @@ impl Fetcher {
         self.spec.cost
     }
 
-    /// Whether it runs a page's scripts.
+    /// Whether the fetcher runs the scripts of a page.
     #[getter]
     fn renders(&self) -> bool {
         self.spec.renders
@@ -167,12 +168,12 @@ impl Fetcher {
     }
 }
 
-/// Learns which fetcher works for which URL. Shared by all threads.
+/// Learns which fetcher works for which URL. All threads can share it.
 ///
-/// `fetchers` are names or `Fetcher`s; without any, the built-in names are the candidates. `journal` is a `Journal`, or a directory, which
-/// is opened then: what is in it is learned at once, and what is recorded is kept there. `config` is a TOML file as the program reads
-/// it, in the place of the other settings. `pace=True` has visits keep to a pace of each host, which is learned. A context manager when
-/// it opened its journal itself.
+/// `fetchers` are names or `Fetcher`s; the default is the built-in names. `journal` is a `Journal`, or a directory,
+/// which it then opens. The selector replays its attempts at once and records into it. `config` is a TOML file in the
+/// program's format, and replaces the other settings. With `pace=True`, visits keep a learned pace for each host. A
+/// context manager if it opened its journal itself.
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
 /// >>> for n in range(10):
@@ -186,7 +187,7 @@ pub(crate) struct Selector {
     owns_journal: bool,
 }
 
-/// What a caller wishes of a decision.
+/// The options of a decision.
 struct Wish<'w> {
     hint: Option<&'w str>,
     wanted: Option<&'w str>,
@@ -223,7 +224,7 @@ fn builder(
     Ok((builder, settings))
 }
 
-/// The journal that was given: itself, or opened in the directory that was named.
+/// Returns the given journal, or opens the journal in the given directory.
 fn journal_of<'py>(given: Option<&Bound<'py, PyAny>>, py: Python<'py>) -> PyResult<(Option<Py<Journal>>, bool)> {
     let Some(given) = given else { return Ok((None, false)) };
     if let Ok(journal) = given.cast::<Journal>() {
@@ -269,11 +270,12 @@ impl Selector {
         Ok(Self { core: Arc::new(Core { kept, log, names }), journal, owns_journal })
     }
 
-    /// Decides about `url`: about a microsecond, no lock, no system call.
+    /// Decides about `url`. Takes about a microsecond, no lock and no system call.
     ///
-    /// `hint` says what its last failure looked like (`"blocked"`, `"empty"`, `"timeout"`, `"unknown"`); `wanted` names the fetcher that the
-    /// caller wants; `excluded` those that were tried or are not to be had; `attempts` how many were made (as many as are excluded unless
-    /// said); `heuristics` what the caller knows beside the URL; `link` its name for it, `at` the time.
+    /// `hint` describes the last failure (`"blocked"`, `"empty"`, `"timeout"`, `"unknown"`). `wanted` names the fetcher
+    /// that the caller prefers, and `excluded` those that were tried or are unavailable. `attempts` is the number of
+    /// attempts so far (default: the number of excluded fetchers). `heuristics` is what the caller knows besides the
+    /// URL, `link` its name for the URL, and `at` the time.
     ///
     /// >>> fetchwise.Selector().select("https://example.org/", excluded=["direct_access"], hint="empty").fetcher
     /// 'playwright'
@@ -299,7 +301,7 @@ impl Selector {
         Ok(self.core.decision(py, decided, situation.hint))
     }
 
-    /// Why `select` would answer what it answers.
+    /// Explains the decision that `select` would make.
     #[pyo3(signature = (url, *, hint=None, wanted=None, excluded=None, attempts=None, heuristics=None, link=None, at=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn explain(
@@ -322,17 +324,17 @@ impl Selector {
         Ok(Explanation::new(&self.core.kept, &asked.to_string_lossy(), &explained))
     }
 
-    /// Records an attempt: memory first, then the journal. It raises `LogError` when the attempt will not survive the process (memory
-    /// has it all the same), and `ForkedError` in a forked child, where nothing is recorded.
+    /// Records an attempt, first in memory and then in the journal. Raises `LogError` when the attempt will not survive
+    /// the process (memory has it anyway), and `ForkedError` in a forked child, where nothing is recorded.
     fn record(&self, py: Python<'_>, attempt: &Attempt) -> PyResult<()> {
         self.core.check()?;
         self.learn(py, attempt.kept.clone())
     }
 
-    /// Begins a visit of `url`: the whole way from the decision to the last attempt, driven by whoever has the network.
+    /// Begins a visit of `url`: all steps from the decision to the last attempt, driven by the caller's network code.
     ///
-    /// `fetchers` are those that the caller has at hand (all candidates unless said); `prefer` is the one that the first attempt shall be
-    /// made with; `link` the caller's name for the URL; `heuristics` what it knows beside it.
+    /// `fetchers` are those that the caller has (default: all candidates). `prefer` is the fetcher of the first
+    /// attempt, `link` the caller's name for the URL, and `heuristics` what it knows besides the URL.
     ///
     /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
     /// >>> visit = selector.visit("https://example.org/app")
@@ -364,7 +366,8 @@ impl Selector {
         Visit::new(Handle(Arc::clone(&self.core)), url, (prefer, link), without, convert::known(heuristics)?)
     }
 
-    /// Drives a visit of `url` with coroutine functions: `async with selector.fetch(url, fetchers) as visited`. See `fetchwise.Fetching`.
+    /// Drives a visit of `url` with coroutine functions: `async with selector.fetch(url, fetchers) as visited`. See
+    /// `fetchwise.Fetching`.
     #[pyo3(signature = (url, fetchers, *, detector=None, prefer=None, link=None, heuristics=None))]
     fn fetch<'py>(
         slf: &Bound<'py, Self>,
@@ -384,8 +387,8 @@ impl Selector {
         py.import("fetchwise._fetching")?.getattr("Fetching")?.call((slf, url, fetchers), Some(&kwargs))
     }
 
-    /// The exact decayed weights of one heuristic and fetcher, over pages or, with `files`, over files: `success`, `total`, `blocked`,
-    /// and `attempts`, which do not decay.
+    /// Returns the exact decayed weights of one heuristic and fetcher, over pages or, with `files`, over files:
+    /// `success`, `total`, `blocked`, and `attempts`, which do not decay.
     ///
     /// >>> selector = fetchwise.Selector()
     /// >>> selector.record(fetchwise.Attempt("https://example.org/", "direct_access").delivered())
@@ -411,19 +414,20 @@ impl Selector {
         Ok(out)
     }
 
-    /// Until when the host of a URL or domain is paused, in seconds since 1970; None when it is not.
+    /// Returns the end of the pause of a URL's host or of a domain, in seconds since 1970; None when it is not paused.
     fn host_pause(&self, host: &str) -> Option<f64> {
         let until = self.core.kept.host_pause(&domain(host))?;
         (until > Timestamp::now()).then(|| convert::seconds(until))
     }
 
-    /// Ends the pause of a host now, as if it had never been paused. Returns until when it would have been, or None.
+    /// Ends the pause of a host now, as if it had never been paused. Returns the time at which it would have ended, or
+    /// None.
     fn unpause_host(&self, host: &str) -> PyResult<Option<f64>> {
         self.core.check()?;
         Ok(self.core.kept.unpause_host(&domain(host), Timestamp::now()).map(convert::seconds))
     }
 
-    /// Ends the pause of a link now; it stays at risk. Returns until when it would have been, or None.
+    /// Ends the pause of a link now; the link stays at risk. Returns the time at which it would have ended, or None.
     fn unpause_link(&self, link: &str) -> PyResult<Option<f64>> {
         self.core.check()?;
         Ok(self.core.kept.unpause_link(link, Timestamp::now()).map(convert::seconds))
@@ -449,8 +453,8 @@ impl Selector {
         log.with(|log| log.append_tombstone(&tombstone))?.map(|_| ()).map_err(|error| errors::journal(py, &error))
     }
 
-    /// Says how much a heuristic tells about success, from 0 to 1, as analytics have worked it out; about a whole type without a value.
-    /// It moves something only where the config says so (`[importance]`).
+    /// Sets how much a heuristic tells about success, from 0 to 1, as computed by the analytics. Without a value it
+    /// applies to the whole type. It only has an effect where the config enables it (`[importance]`).
     ///
     /// >>> fetchwise.Selector().importance("path_depth", None, 0.02)
     #[pyo3(signature = (kind, value, importance))]
@@ -464,13 +468,13 @@ impl Selector {
         self.core.kept.candidates().map(|(_, spec)| Fetcher { spec: spec.clone() }).collect()
     }
 
-    /// The journal that it records into, or None.
+    /// The journal that the selector records into, or None.
     #[getter]
     fn journal(&self, py: Python<'_>) -> Option<Py<Journal>> {
         self.journal.as_ref().map(|journal| journal.clone_ref(py))
     }
 
-    /// Hands what was learned of paces to the journal, and closes that if it was opened here.
+    /// Writes the learned paces to the journal, and closes the journal if the selector opened it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if let Some(pace) = self.core.kept.pace() {
             pace.close(Timestamp::now());
@@ -517,13 +521,13 @@ impl Selector {
         })
     }
 
-    /// Records without asking whose process this is.
+    /// Records without a check of the process.
     pub(crate) fn learn(&self, py: Python<'_>, attempt: KeptAttempt) -> PyResult<()> {
         self.core.kept.record(attempt, Timestamp::now()).map_err(|error| errors::sink(py, &error))
     }
 }
 
-/// The domain that evidence knows a host, or the host of a URL, by.
+/// Returns the domain under which evidence stores a host, or the host of a URL.
 fn domain(host: &str) -> String {
     let name = Url::parse(host).ok().and_then(|url| url.host_str().map(str::to_owned));
     domain_of(&name.unwrap_or_else(|| host.to_ascii_lowercase())).to_owned()

@@ -1,4 +1,5 @@
-//! Attempts as JSON lines, in and out, in batches: the interpreter's lock is held for a batch's text, not for its meaning.
+//! Import and export of attempts as JSON lines, in batches. The interpreter's lock is held while a batch's text is
+//! copied, not while it is parsed.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,7 +16,7 @@ use crate::{errors, json};
 use fetchwise_bindings_core::jsonl;
 use fetchwise_bindings_core::jsonl::{Import, Item};
 
-/// Lines that are read at a time.
+/// Lines per batch.
 const BATCH: usize = 4096;
 
 fn read(py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<Item> {
@@ -31,10 +32,12 @@ fn read(py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<Item> {
     json::dumps(py, item).map(Item::Text)
 }
 
-/// Takes attempts into a journal, each once: JSON lines (`str` or `bytes`), dicts or `Attempt`s, from any iterable, such as an open file.
+/// Imports attempts into a journal, each once: JSON lines (`str` or `bytes`), dicts or `Attempt`s, from any iterable,
+/// such as an open file.
 ///
-/// With `selector`, it learns from them at once, too; others do when they are made. Returns what became of the lines: `lines`, `imported`,
-/// `duplicates`, `failed`, `clamped`, `unknown_fields`, and `errors` as pairs of line and reason, the first thousand of them.
+/// `selector` observes them at once; selectors made later replay them from the journal. Returns the result: `lines`,
+/// `imported`, `duplicates`, `failed`, `clamped`, `unknown_fields`, and `errors` as pairs of line and reason, for the
+/// first thousand of them.
 ///
 /// >>> import tempfile
 /// >>> line = {"url": "https://example.org/", "fetcher": "playwright", "success": True, "attempted_at": 1763650000123}
@@ -77,7 +80,7 @@ pub(crate) fn import_attempts<'py>(
     Ok(out)
 }
 
-/// Where exported lines go.
+/// The destination of exported lines.
 enum Out {
     File(BufWriter<File>),
     Object(Py<PyAny>),
@@ -93,9 +96,10 @@ impl Out {
     }
 }
 
-/// Writes the attempts of a journal, or of a directory, as JSON lines to a path or to anything that has `write(str)`. Returns how many.
+/// Exports the attempts of a journal, or of a directory, as JSON lines to a path or to anything that has `write(str)`.
+/// Returns their number.
 ///
-/// A directory needs no writer: it can be read beside a running crawler.
+/// A directory needs no writer, so it can be read alongside a running crawler.
 ///
 /// >>> import io, tempfile
 /// >>> out = io.StringIO()

@@ -1,4 +1,5 @@
-//! Visits: the library's state machine, stepped from Python. Nothing is decided here.
+//! Visits: the library's state machine, stepped from Python.
+//! Must not know: how anything is decided.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,17 +23,18 @@ use crate::{convert as given, errors};
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// One URL on its way, from the decision to the last recorded attempt: retries, other fetchers, pauses and paces included.
+/// The visit of one URL, from the decision to the last recorded attempt, including retries, other fetchers, pauses and
+/// paces.
 ///
-/// `next()` says what to do: fetch, wait, or nothing more; `report()` says what came of it. Dropping it, or leaving its `with`, gives back
-/// whatever it held, so that cancelling is always safe.
+/// `next()` returns the next step: fetch, wait, or None; `report()` takes the result. Dropping the visit, or leaving
+/// its `with`, releases everything that it holds, so cancelling is always safe.
 #[pyclass(frozen, module = "fetchwise", name = "Visit")]
 pub(crate) struct Visit {
     kept: Mutex<Option<Kept<Handle, Url>>>,
     core: Handle,
     number: u64,
     end: OnceLock<KeptEnd>,
-    /// What the last step holds: somebody's traceback may keep the step alive for long after the visit was given up.
+    /// The contents of the last step: a traceback may keep the step alive long after the visit was abandoned.
     out: Mutex<Slot>,
 }
 
@@ -56,7 +58,7 @@ impl Visit {
             }
         });
         let visit = visit.map_err(errors::config)?;
-        // Relaxed: it only has to be another one each time.
+        // Relaxed: each number only has to be unique.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Ok(Self { kept: Mutex::new(Some(visit)), core, number, end: OnceLock::new(), out: Mutex::default() })
     }
@@ -66,7 +68,7 @@ impl Visit {
     }
 }
 
-/// What an object that was reported says.
+/// Converts a reported object.
 fn answer(given: &Bound<'_, PyAny>) -> PyResult<CoreFetchResult> {
     if let Ok(answer) = given.cast::<FetchResult>() {
         return Ok(answer.get().kept.clone());
@@ -83,7 +85,8 @@ fn answer(given: &Bound<'_, PyAny>) -> PyResult<CoreFetchResult> {
 
 #[pymethods]
 impl Visit {
-    /// What to do next: a `Step`, or None when the visit has ended (`end` says how). Report a fetch, or drop it, before asking again.
+    /// Returns the next `Step`, or None when the visit has ended (`end` says how). Report a fetch, or drop it, before
+    /// the next call.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Step>> {
         self.core.0.check()?;
         let mut kept = self.lock();
@@ -104,8 +107,9 @@ impl Visit {
         Ok(step)
     }
 
-    /// Says what came of a fetch: a `FetchResult`, a `Verdict`, an `ErrorKind` or `"content"`, or the exception that the client raised. The
-    /// attempt is recorded before this returns. `duration` is seconds; without it the time since the step counts.
+    /// Reports the result of a fetch: a `FetchResult`, a `Verdict`, an `ErrorKind` or `"content"`, or the exception
+    /// that the client raised. Records the attempt before it returns. `duration` is in seconds; the default is the time
+    /// since the step.
     #[pyo3(signature = (step, outcome, *, duration=None))]
     fn report(&self, step: &Step, outcome: &Bound<'_, PyAny>, duration: Option<f64>) -> PyResult<()> {
         self.core.0.check()?;
@@ -130,7 +134,7 @@ impl Visit {
         Ok(())
     }
 
-    /// Does not wait for `step`: the visit ends, with the failure that it has, or as paused until then.
+    /// Declines to wait for `step`. The visit ends with its last failure, or as paused until then.
     fn give_up(&self, step: &Step) -> PyResult<()> {
         let wait = step.take_wait()?;
         let mut kept = self.lock();
@@ -141,13 +145,13 @@ impl Visit {
         Ok(())
     }
 
-    /// Gives back what it and its last step held. Nothing more is handed out; what was recorded stays.
+    /// Releases everything that the visit and its last step hold. It returns no further steps; recorded attempts stay.
     fn close(&self) {
         take(&self.out.lock().unwrap_or_else(PoisonError::into_inner));
         *self.lock() = None;
     }
 
-    /// How it ended, once `next()` has returned None.
+    /// The end of the visit, once `next()` has returned None.
     #[getter]
     fn end(&self, py: Python<'_>) -> Option<End> {
         let end = self.end.get()?;
@@ -155,13 +159,13 @@ impl Visit {
         Some(End { kept: end.clone(), fetcher })
     }
 
-    /// The address to ask for: the URL, or where a redirect that was written in HTML has led.
+    /// The address to request: the URL, or the target of a redirect that was written in HTML.
     #[getter]
     fn url(&self) -> Option<String> {
         self.lock().as_ref().map(|visit| visit.url().as_str().to_owned())
     }
 
-    /// How many attempts it has recorded.
+    /// The number of attempts that the visit has recorded.
     #[getter]
     fn requests(&self) -> u32 {
         match self.end.get() {
@@ -187,7 +191,7 @@ impl Visit {
     }
 }
 
-/// What a step holds, shared with its visit.
+/// The contents of a step, shared with its visit.
 type Slot = Arc<Mutex<Option<Held>>>;
 
 fn take(slot: &Slot) -> Option<Held> {
@@ -195,13 +199,13 @@ fn take(slot: &Slot) -> Option<Held> {
 }
 
 enum Held {
-    // In a box: it is ten times as large as the other.
+    // Boxed: it is ten times as large as the other variant.
     Fetch(Box<Fetch<Handle>>),
     Wait(Wait),
 }
 
-/// What to do next in a visit: make one request with `fetcher`, within `deadline` seconds, for `url`; or, when `wait` is true, come back
-/// in `seconds`. Dropped without a report, it is as if it had never been handed out.
+/// The next step of a visit: either one request with `fetcher` for `url`, within `deadline` seconds, or, when `wait` is
+/// true, a wait of `seconds`. A step that is dropped without a report has no effect.
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
 /// >>> with selector.visit("https://example.org/") as visit:
@@ -212,9 +216,9 @@ enum Held {
 pub(crate) struct Step {
     visit: u64,
     url: String,
-    /// What is only there for a request.
+    /// Only for a request.
     fetch: Option<Request>,
-    /// What is only there for a wait: until when, and why.
+    /// Only for a wait: its end, and the reason.
     wait: Option<(Timestamp, String)>,
     held: Slot,
 }
@@ -257,7 +261,7 @@ impl Step {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match held.take() {
             Some(Held::Wait(wait)) => Ok(wait),
-            // A mistake must not cost the request.
+            // A mistake by the caller must not cost the request.
             Some(fetch) => {
                 *held = Some(fetch);
                 Err(errors::misuse("this step does not wait: it is a request to be made"))
@@ -269,19 +273,19 @@ impl Step {
 
 #[pymethods]
 impl Step {
-    /// Whether to wait and ask again.
+    /// Whether to wait and then call `next()` again.
     #[getter]
     fn wait(&self) -> bool {
         self.wait.is_some()
     }
 
-    /// How long to wait at most, in seconds from now; 0 for a request. Coming back earlier is right, too.
+    /// The longest time to wait, in seconds from now; 0 for a request. An earlier call is also fine.
     #[getter]
     fn seconds(&self) -> f64 {
         self.wait.as_ref().map_or(0.0, |(until, _)| until.since(Timestamp::now()).as_secs_f64())
     }
 
-    /// What is waited for: `"probe"`, `"trial"`, `"local_fault"`, `"pace"` or `"doubt"`; None for a request.
+    /// The reason of the wait: `"probe"`, `"trial"`, `"local_fault"`, `"pace"` or `"doubt"`; None for a request.
     #[getter]
     fn reason(&self) -> Option<&str> {
         self.wait.as_ref().map(|(_, why)| why.as_str())
@@ -293,7 +297,7 @@ impl Step {
         self.fetch.as_ref().map(|fetch| fetch.fetcher.clone_ref(py))
     }
 
-    /// The address to ask for.
+    /// The address to request.
     #[getter]
     fn url(&self) -> &str {
         &self.url
@@ -305,13 +309,13 @@ impl Step {
         self.fetch.as_ref().map(|fetch| fetch.deadline.as_secs_f64())
     }
 
-    /// Whether it is a probe: short, because a longer request can follow.
+    /// Whether the request is a probe: short, because a longer request can follow.
     #[getter]
     fn is_probe(&self) -> bool {
         self.fetch.as_ref().is_some_and(|fetch| fetch.is_probe)
     }
 
-    /// How many redirects may be followed.
+    /// The maximum number of redirects.
     #[getter]
     fn max_redirects(&self) -> u32 {
         self.fetch.as_ref().map_or(0, |fetch| fetch.max_redirects)
@@ -323,7 +327,7 @@ impl Step {
         self.fetch.as_ref().map(|fetch| fetch.decision.clone_ref(py))
     }
 
-    /// Blocks until what is waited for has come, for `seconds` at most (until it is due unless said). Other threads run meanwhile.
+    /// Blocks until the wait is over, for at most `seconds` (default: until it is due). Other threads run meanwhile.
     #[pyo3(signature = (seconds=None))]
     fn block(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<()> {
         let at_most = given::span("seconds", seconds.unwrap_or_else(|| self.seconds()))?;
@@ -332,7 +336,7 @@ impl Step {
         Ok(())
     }
 
-    /// An `asyncio` future that ends when what is waited for has come; never when only time can bring it.
+    /// An `asyncio` future that ends when the event that is waited for happens; never if only time can end the wait.
     fn _notified<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let mut wait = self.take_wait()?;
         asyncio_bridge::future(py, async move {
@@ -342,7 +346,7 @@ impl Step {
         })
     }
 
-    /// Waits, for `await`: until what is waited for has come, or until it is due.
+    /// Returns an awaitable of the wait: it ends with the event that is waited for, or when the wait is due.
     fn ready<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("fetchwise._fetching")?.call_method1("ready", (slf,))
     }
@@ -368,7 +372,7 @@ fn kind(how: &VisitOutcome) -> &'static str {
     }
 }
 
-/// How a visit ended. Truthy when content came.
+/// The end of a visit. Truthy when it delivered content.
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access"])
 /// >>> visit = selector.visit("https://example.org/gone")
@@ -395,13 +399,13 @@ impl End {
         kind(&self.kept.how)
     }
 
-    /// Whether content came.
+    /// Whether the visit delivered content.
     #[getter]
     fn is_delivered(&self) -> bool {
         self.kept.is_delivered()
     }
 
-    /// Why it failed, as the name of an `ErrorKind`; None unless it failed.
+    /// The reason of the failure, as the name of an `ErrorKind`; None unless it failed.
     #[getter]
     fn error_type(&self) -> Option<&str> {
         match &self.kept.how {
@@ -410,7 +414,7 @@ impl End {
         }
     }
 
-    /// The vendor that nobody gets past; None unless that is why.
+    /// The vendor that no fetcher gets past; None unless that is the reason.
     #[getter]
     fn vendor(&self) -> Option<&str> {
         match &self.kept.how {
@@ -419,19 +423,19 @@ impl End {
         }
     }
 
-    /// The fetcher that delivered, or made the last attempt.
+    /// The fetcher that delivered, or that made the last attempt.
     #[getter]
     fn fetcher(&self, py: Python<'_>) -> Option<Py<PyString>> {
         self.fetcher.as_ref().map(|name| name.clone_ref(py))
     }
 
-    /// The label of the decision that delivered, or ended it.
+    /// The label of the decision that delivered, or that ended the visit.
     #[getter]
     fn source(&self) -> Option<&'static str> {
         self.kept.source.map(fetchwise::decision::Source::name)
     }
 
-    /// The fetcher's confidence when it was chosen.
+    /// The fetcher's confidence at the time of the decision.
     #[getter]
     fn confidence(&self) -> f64 {
         self.kept.confidence
@@ -449,13 +453,13 @@ impl End {
         self.kept.is_banned
     }
 
-    /// Attempts that were recorded.
+    /// The number of recorded attempts.
     #[getter]
     fn requests(&self) -> u32 {
         self.kept.requests
     }
 
-    /// Until when it is paused, in seconds since 1970; None when it is not.
+    /// The end of the pause, in seconds since 1970; None when there is no pause.
     #[getter]
     fn paused_until(&self) -> Option<f64> {
         match &self.kept.how {
@@ -464,7 +468,7 @@ impl End {
         }
     }
 
-    /// What is paused: `"link"`, `"host"` or `"pace"`; None unless it ended as paused.
+    /// The paused object: `"link"`, `"host"` or `"pace"`; None unless the visit ended as paused.
     #[getter]
     fn paused(&self) -> Option<String> {
         match &self.kept.how {
@@ -473,7 +477,7 @@ impl End {
         }
     }
 
-    /// What happened, for a person; empty when content came.
+    /// An explanation for people; empty when content was delivered.
     #[getter]
     fn message(&self) -> &str {
         &self.kept.message
