@@ -109,11 +109,14 @@ fn read_folder(folder: &Path, module: &mut Module, texts: &mut BTreeMap<Module, 
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if is_test(&stem) {
+            continue;
+        }
         if path.is_dir() {
             module.push(stem);
             read_folder(&path, module, texts);
             module.pop();
-        } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test(&stem) {
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
             let own = !matches!(stem.as_str(), "mod" | "lib" | "main");
             let name = [&module[..], if own { std::slice::from_ref(&stem) } else { &[] }].concat();
             texts.insert(name, bare(&fs::read_to_string(&path).unwrap()));
@@ -123,7 +126,7 @@ fn read_folder(folder: &Path, module: &mut Module, texts: &mut BTreeMap<Module, 
 
 /// Returns whether a file is compiled for tests only.
 fn is_test(stem: &str) -> bool {
-    matches!(stem, "tests" | "properties")
+    matches!(stem, "tests" | "proptests")
 }
 
 /// Returns all paths that a source names, each with whether it is re-exported.

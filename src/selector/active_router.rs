@@ -20,7 +20,7 @@ use crate::router::{Fallback, Mode, RouteError, Routed, Router, RouterError};
 use crate::trace;
 
 /// The router of a selector that can be exchanged while other threads decide.
-pub(super) struct ActiveRouter {
+pub(crate) struct ActiveRouter {
     state: ArcSwap<RouterState>,
     /// Whether only learning serves; nearly every decision reads it. Written after `state`. A reader of an old `true`
     /// decides as if it had come a moment earlier; a reader of an old `false` finds the truth in `state`.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::{Selector, Sink, VisitSettings};
+use super::{ActiveRouter, Selector, Sink, VisitSettings};
 use crate::backoff::BackoffSettings;
 use crate::error::Error;
 use crate::evidence::Evidence;
@@ -15,7 +15,6 @@ use crate::router::Router;
 use crate::score::Settings;
 use crate::score::estimate::{Prior, Priors};
 use crate::score::importance::Importances;
-use crate::selector::active_router::ActiveRouter;
 use crate::state::State;
 use fetchwise_pace::{Pace, PaceMode};
 use fetchwise_types::heuristic::UrlExtractor;

@@ -51,7 +51,7 @@ pub use crate::explain::{
     CandidateView, Counterfactual, EvidenceStep, Explanation, HostSignalFetcher, HostSignalView, MeasuredCost,
 };
 pub use crate::score::estimate::Prior;
-use crate::selector::active_router::ActiveRouter;
+pub(crate) use crate::selector::active_router::ActiveRouter;
 pub use crate::selector::admin::{LinkAtRisk, PausedHost, RiskReason};
 pub use builder::SelectorBuilder;
 pub use sink::{Released, Sink, SinkError};

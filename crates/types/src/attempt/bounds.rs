@@ -162,7 +162,7 @@ impl Attempt {
 /// Returns the name under which a link is recorded, borrowed if it is `link` itself.
 ///
 /// A URL loses its user info and fragment, as the URL of an attempt does. Any other name is the caller's: NUL
-/// characters are replaced, and a name beyond [`LINK_MAX_BYTES`] keeps its beginning and a hash.
+/// characters are replaced, and a name beyond [`MAX_LINK_BYTES`] keeps its beginning and a hash.
 ///
 /// ```
 /// use fetchwise_types::attempt::bounds::link_name; assert_eq!(link_name("https://me:secret@example.org/a#top"),
