@@ -29,8 +29,7 @@ const LEARNING: &str = "LEARNING_MODE_ENABLED";
 const BROWSERS: [&str; 2] = ["FETCHWISE_CHROMIUM", "CHROME"];
 /// Variables with our prefix that are not keys of the config: those above, the token of a server, the brokers of a
 /// fleet, and the folder that a command fetcher gives its program.
-const NO_KEYS: [&str; 5] =
-    [CONFIG, BROWSERS[0], "FETCHWISE_TOKEN", "FETCHWISE_FLEET", "FETCHWISE_SCRATCH"];
+const NO_KEYS: [&str; 5] = [CONFIG, BROWSERS[0], "FETCHWISE_TOKEN", "FETCHWISE_FLEET", "FETCHWISE_SCRATCH"];
 
 /// The default share of domains for which `split` lets evidence decide.
 pub(crate) const SPLIT_SHARE: f64 = 0.5;

@@ -1,0 +1,241 @@
+//! The data directory of a command, and selectors built from it.
+//!
+//! Owns: which candidates a selector has, what is loaded into it, and which snapshots a command takes.
+//!
+//! Must not know: where settings come from.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::settings::Settings;
+use crate::terminal::exit::Failure;
+use crate::terminal::output::{note, plain};
+use crate::terminal::progress::ByteBar;
+use crate::terminal::warnings::{warn_rejected_snapshots, warn_torn_tail};
+use fetchwise::config::built_in_fetchers;
+use fetchwise::detect::Detector;
+use fetchwise::evidence::decay::{DEFAULT_HALF_LIFE_DAYS, Decay};
+use fetchwise::journal::{self, LoadReport};
+use fetchwise::pace::{Pace, PaceMode, PaceSettings};
+use fetchwise::policy::Policy;
+use fetchwise::registry::{FetcherSpec, MAX_CANDIDATES, canonical};
+use fetchwise::rollout::{Event, RolloutState, RolloutStateError};
+use fetchwise::router::TableError;
+use fetchwise::selector::{Selector, SelectorBuilder};
+use fetchwise::unknown_name::UnknownName;
+
+/// A command that wrote takes a snapshot if the log has this many records since the last one: a start reads that many
+/// in well under a second.
+const SNAPSHOT_AFTER: u64 = 100_000;
+
+impl Settings {
+    /// Applies the router to `selector`, and a rollback to the table that is in force, as a crawler does.
+    pub(crate) fn put_in_force(&self, selector: &Selector) -> Result<(), Failure> {
+        selector.set_router(self.router()?.clone()).map_err(|error| self.about_table(error))?;
+        let fallen = self.rollout()?.and_then(|kept| kept.fallen_back).filter(|_| self.config.guard().is_on);
+        if let Some(fallen) = fallen {
+            let event = Event::StillFallen(fallen.why());
+            if !self.router.table.is_empty() {
+                note(format_args!("warning: {}", plain(&event.to_string())));
+            }
+            selector.fall_back(fallen.why());
+        }
+        Ok(())
+    }
+
+    /// Returns the state of the rollout in the data directory.
+    pub(crate) fn rollout(&self) -> Result<Option<RolloutState>, Failure> {
+        let dir = self.data_dir()?;
+        match RolloutState::read(&dir) {
+            Err(error @ RolloutStateError::Content { .. }) => Err(Failure::usage(error)),
+            kept => kept.map_err(Failure::failed),
+        }
+    }
+
+    /// Returns a detector with the built-in rules and those of `--rules`.
+    pub(crate) fn detector(&self) -> Result<Detector, Failure> {
+        let detector = match &self.rules {
+            None => Detector::new(),
+            Some(path) => Detector::from_file(path).map_err(Failure::usage)?,
+        };
+        Ok(detector.with_options(self.detector_options()))
+    }
+
+    /// Returns the data directory, which must exist. Commands that only read or maintain it do not create it: a
+    /// misspelt name would otherwise look like an empty directory.
+    pub(crate) fn existing_dir(&self) -> Result<PathBuf, Failure> {
+        let dir = self.data_dir()?;
+        if dir.is_dir() {
+            return Ok(dir);
+        }
+        Err(Failure::usage(no_dir(&dir)).advise("choose the directory that fetch or import wrote, with --data-dir"))
+    }
+
+    /// Warns on stderr if the named data directory does not exist. This is not an error, because a decision without
+    /// evidence is useful too.
+    pub(crate) fn warn_if_no_dir(&self) {
+        if let Some(dir) = self.data_dir.as_ref().filter(|dir| !dir.exists()) {
+            note(format_args!("warning: {}: deciding without evidence", no_dir(dir)));
+        }
+    }
+
+    /// Returns a selector with all evidence of the log, and the states of links. Its candidates are those of the
+    /// config. If the config has none, they are the built-in names and those in the log.
+    pub(crate) fn learned(&self) -> Result<(Selector, LoadReport), Failure> {
+        self.learned_with(|builder| builder.pace(self.seen_pace()))
+    }
+
+    /// Returns a pace for reading: it learns even if the pace of crawls is turned off.
+    pub(crate) fn seen_pace(&self) -> Pace {
+        Pace::new(PaceSettings { mode: PaceMode::Learn, ..self.config.pace() })
+    }
+
+    /// Does the same as [`Settings::learned`], with additions to the builder.
+    pub(crate) fn learned_with(
+        &self,
+        more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
+    ) -> Result<(Selector, LoadReport), Failure> {
+        let (dir, mut bar) = (self.data_dir()?, ByteBar::new());
+        let mut tell = |progress| bar.tell("reading the attempt log", progress);
+        let (selector, loaded) = if let Some(moment) = self.moment {
+            let seen = if self.config.fetchers.is_empty() { journal::survey(&dir)?.fetchers } else { Vec::new() };
+            let candidates = if self.config.fetchers.is_empty() { self.candidates(&seen) } else { Vec::new() };
+            let selector = self.selector(candidates, more)?;
+            let loaded = journal::load_at(&dir, &selector, moment, self.clock.now(), &mut tell)?;
+            (selector, loaded)
+        } else if self.config.fetchers.is_empty() {
+            let survey = journal::inspect_with_progress(&dir, &mut tell)?;
+            let selector = self.selector(self.candidates(&survey.fetchers), more)?;
+            let loaded = survey.load(&dir, &selector, self.clock.now(), &mut tell)?;
+            (selector, loaded)
+        } else {
+            let selector = self.selector(Vec::new(), more)?;
+            let loaded = journal::load_with_progress(&dir, &selector, self.clock.now(), &mut tell)?;
+            (selector, loaded)
+        };
+        drop(bar);
+        warn_torn_tail(loaded.replayed.torn_tail.as_ref());
+        warn_rejected_snapshots(&loaded);
+        self.check_names(&selector)?;
+        Ok((selector, loaded))
+    }
+
+    /// Checks that the router table and the config's priors name candidates only; other names would have no effect.
+    fn check_names(&self, selector: &Selector) -> Result<(), Failure> {
+        let known: Vec<&str> = selector.candidates().map(|(_, spec)| &*spec.name).collect();
+        self.router.table.check(known.iter().copied()).map_err(|error| self.of_table(error))?;
+        self.unknown_in_priors(&known).next().map_or(Ok(()), Err)
+    }
+
+    /// Returns the failures for fetchers in the router table and the priors that are not in `known`.
+    pub(crate) fn unknown_names(&self, known: &[&str]) -> Vec<Failure> {
+        let routes = self.router.table.check(known.iter().copied()).map_err(|error| self.of_table(error));
+        routes.err().into_iter().chain(self.unknown_in_priors(known)).collect()
+    }
+
+    fn unknown_in_priors(&self, known: &[&str]) -> impl Iterator<Item = Failure> {
+        let unknown = |name: &str| !known.contains(&canonical(name));
+        self.config.priors.iter().filter(move |prior| unknown(&prior.fetcher)).map(|prior| {
+            let name = UnknownName::new("fetcher", &prior.fetcher, known.iter().copied());
+            Failure::usage(format_args!("the config's prior for {}={}: {name}", prior.kind, prior.value))
+        })
+    }
+
+    fn of_table(&self, error: TableError) -> Failure {
+        match &self.table {
+            Some(path) => Failure::usage(format_args!("{}, {error}", path.display())),
+            None => Failure::usage(error),
+        }
+    }
+
+    /// Takes a snapshot if many records follow the last one, so that the next start is fast. Reports a failure on
+    /// stderr and goes on, because nothing is lost.
+    pub(crate) fn snapshot_if_due(&self, dir: &Path) {
+        let due = journal::maintenance::unsnapshotted_records(dir).is_ok_and(|records| records >= SNAPSHOT_AFTER)
+            || journal::maintenance::needs_snapshot(dir).is_ok_and(|needs_snapshot| needs_snapshot);
+        if !due {
+            return;
+        }
+        let mut bar = ByteBar::new();
+        let mut tell = |_, progress| bar.tell("taking a snapshot", progress);
+        let taken = self
+            .blank()
+            .and_then(|blank| Ok(journal::maintenance::snapshot(dir, &blank, self.clock.now(), &mut tell)?));
+        drop(bar);
+        if let Err(failure) = taken {
+            note(format_args!("fetchwise: warning: cannot take a snapshot: {failure}"));
+        }
+    }
+
+    /// Returns a selector without evidence, for maintenance. It keeps every key, because its evidence goes into a
+    /// snapshot.
+    pub(crate) fn blank(&self) -> Result<Selector, Failure> {
+        let builder = self.config.selector().around(self.clock.now()).max_keys(None);
+        builder.build().map_err(Failure::usage)
+    }
+
+    /// Returns a function that does the same as [`Settings::blank`], for later use in another thread.
+    pub(crate) fn blank_maker(&self) -> impl Fn() -> Result<Selector, fetchwise::error::Error> + Send + use<> {
+        let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
+        move || config.selector().around(clock.now()).max_keys(None).build()
+    }
+
+    /// Does the same as [`Settings::blank`], with the paces of hosts.
+    pub(crate) fn blank_with_pace(&self) -> Result<Selector, Failure> {
+        let builder = self.config.selector().around(self.clock.now()).max_keys(None).pace(self.seen_pace());
+        builder.build().map_err(Failure::usage)
+    }
+
+    /// Returns a selector without evidence that decides by `policy`, with the candidates of [`Settings::learned`].
+    pub(crate) fn unlearned(&self, policy: Box<dyn Policy>) -> Result<Selector, Failure> {
+        let mut candidates = Vec::new();
+        if self.config.fetchers.is_empty() {
+            candidates = self.candidates(&journal::survey(&self.existing_dir()?)?.fetchers);
+        }
+        let builder = self.config.selector().around(self.clock.now()).policy(policy);
+        candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
+    }
+
+    /// Returns the half-life by which evidence decays.
+    pub(crate) fn decay(&self) -> Result<Decay, Failure> {
+        let days = self.config.half_life_days.unwrap_or(DEFAULT_HALF_LIFE_DAYS);
+        Decay::new(days, self.clock.now()).map_err(Failure::usage)
+    }
+
+    /// Returns the candidates for a config without any: the built-in names, those in `seen` that the router table
+    /// names, and the rest of `seen`.
+    fn candidates(&self, seen: &[String]) -> Vec<FetcherSpec> {
+        let mut candidates = built_in_fetchers();
+        let routed: Vec<&str> = self.router.table.fetchers().collect();
+        let (first, rest): (Vec<&String>, Vec<&String>) = seen.iter().partition(|name| routed.contains(&name.as_str()));
+        for name in first.into_iter().chain(rest) {
+            if !candidates.iter().any(|known| *known.name == *canonical(name)) {
+                candidates.push(FetcherSpec::by_name(name));
+            }
+        }
+        if let Some(first) = candidates.get(MAX_CANDIDATES) {
+            let more = candidates.len() - MAX_CANDIDATES;
+            note(format_args!(
+                "warning: {more} of the fetchers in the log cannot be candidates, such as {}: the limit is \
+                 {MAX_CANDIDATES}; list the ones in use as [[fetcher]] in a config",
+                plain(&first.name)
+            ));
+            candidates.truncate(MAX_CANDIDATES);
+        }
+        candidates
+    }
+
+    /// Returns a selector without evidence. Its candidates are those of the config, then `candidates`.
+    fn selector(
+        &self,
+        candidates: Vec<FetcherSpec>,
+        more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
+    ) -> Result<Selector, Failure> {
+        let builder = more(self.config.selector().around(self.clock.now()));
+        candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
+    }
+}
+
+fn no_dir(dir: &Path) -> String {
+    format!("data directory {} does not exist", dir.display())
+}
