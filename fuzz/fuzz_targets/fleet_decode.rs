@@ -1,4 +1,5 @@
-//! Any bytes as a message, a share, a general image, or a node's state: nothing panics, memory stays in bounds, and what is read is written to the same.
+//! Any bytes as a message, an evidence snapshot, a global snapshot, or a node state: nothing panics, memory stays in bounds, and what
+//! is read is written to the same bytes.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use fetchwise::journal::replication::RemoteLinkState;
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::NodeId;
-use fetchwise_fleet::model::peer_state::PeerStates;
-use fetchwise_fleet::model::codec::{MAX_BODY, Batch, Builder, peek};
-use fetchwise_fleet::model::global_evidence as general;
+use fetchwise_fleet::model::codec::{Batch, Builder, MAX_BODY, peek};
 use fetchwise_fleet::model::evidence_snapshot;
+use fetchwise_fleet::model::global_evidence;
+use fetchwise_fleet::model::peer_state::PeerStates;
 use fetchwise_fleet::peer_store::node_state;
 use libfuzzer_sys::fuzz_target;
 
-/// A message whose checksum fits these columns, so that the fuzzer gets behind it.
+/// A message of these columns with a matching checksum, so that the fuzzer gets past it.
 fn message(data: &[u8]) -> Option<Vec<u8>> {
     let (head, raw) = data.split_at_checked(26)?;
     let mut body = b"FWf\x1a\x01\0\0\0\x01\0\0\0".to_vec();
@@ -38,14 +39,14 @@ fn read(body: &[u8]) {
         let _ = states.links.state(link, batch.egress());
     }
     assert!(states.links.len() <= batch.links());
-    // A position has a fact or a link's state.
-    let mut facts = BTreeSet::new();
+    // A position has an attempt or a link state.
+    let mut attempts = BTreeSet::new();
     batch.each(|position, _, _| {
-        facts.insert(position);
+        attempts.insert(position);
     });
     let mut links = BTreeMap::new();
     batch.each_link(|position, link| {
-        if !facts.contains(&position) {
+        if !attempts.contains(&position) {
             links.insert(position, (link.domain.to_owned(), RemoteLinkState { domain: "", ..*link }));
         }
     });
@@ -85,7 +86,7 @@ fuzz_target!(|data: &[u8]| {
             let _ = (evidence_snapshot::unpack(rest), evidence_snapshot::unpack(&bytes));
             let half_life_ms = 30 * 86_400_000;
             let at = Timestamp::from_millis(1_800_000_000_000);
-            if let Ok((_, share)) = general::unpack(&bytes, half_life_ms, at) {
+            if let Ok((_, share)) = global_evidence::unpack(&bytes, half_life_ms, at) {
                 assert!(share.is_global());
             }
         }

@@ -184,7 +184,7 @@ impl World {
         let Some(live) = &mut self.nodes[n].live else { return };
         let _ = live.consumer.check_tables().await;
         let _ = live.consumer.repair_gaps().await;
-        assert_eq!(live.consumer.counts.rejected, 0, "what an honest node says is believed");
+        assert_eq!(live.consumer.counts.rejected, 0, "a snapshot of an honest node is accepted");
         live.publisher.forgot = live.consumer.tombstones();
         live.publisher.is_excluded = live.consumer.is_excluded;
     }
@@ -586,7 +586,7 @@ async fn gone(safeguards: Safeguards) -> u64 {
     for _ in 0..4 {
         world.repair_gaps(1).await;
     }
-    assert!(wants(&world) > 0, "it is asked for at first");
+    assert!(wants(&world) > 0, "it is requested at first");
     world.clock.set(later(31 * 86_400_000));
     // A node seen a minute ago counts as present, whatever the calendar says, so another process checks now.
     world.crash(1).await;
@@ -643,28 +643,28 @@ fn each_safeguard_is_needed() {
         assert!(learned < 30 && far <= 1e-9, "{learned} at once, {far} apart later");
         let (learned, far) = flooded(all, fewer).await;
         assert!(learned < 30 && far <= 1e-9, "{learned} at once, {far} apart later, what did not fit in is asked for");
-        assert!(flooded(Safeguards { floods: false, ..all }, few).await.0 > 100, "without a limit of facts");
+        assert!(flooded(Safeguards { floods: false, ..all }, few).await.0 > 100, "without a limit of attempts");
         let few = |limits: &mut Limits| (limits.new_key_burst, limits.new_keys_per_s) = (5.0, 0.005);
         let (learned, far) = flooded(all, few).await;
         assert!(learned < 30 && far <= 1e-9, "{learned} at once, {far} apart later");
         assert!(flooded(Safeguards { keys: false, ..all }, few).await.0 > 100, "without a limit of new keys");
         assert_eq!(gone(all).await, 0);
-        assert!(gone(Safeguards { close: false, ..all }).await > 0, "without an end of asking");
+        assert!(gone(Safeguards { close: false, ..all }).await > 0, "without closing nodes");
         assert!(mixed(all).await <= 1e-9);
-        assert!(mixed(Safeguards { apart: false, ..all }).await > 0.1, "without taking mixed images apart");
+        assert!(mixed(Safeguards { apart: false, ..all }).await > 0.1, "without discarding mixed evidence");
         assert!(doubled(all).await <= 1e-9);
         assert!(doubled(Safeguards { intervals: false, ..all }).await > 0.1, "without intervals");
         assert!(lost(all).await <= 1e-9);
-        assert!(lost(Safeguards { want: false, ..all }).await > 0.1, "without asking for what is missing");
+        assert!(lost(Safeguards { want: false, ..all }).await > 0.1, "without requesting missing positions");
         // A requested node publishes wiped messages again, so both safeguards are tested separately.
         let alone = Safeguards { want: false, ..all };
         assert!(wiped(alone).await <= 1e-9);
         assert!(wiped(Safeguards { rewind: false, ..alone }).await > 0.1, "with a cursor alone");
         assert!(!published_unsynced(all).await);
-        assert!(published_unsynced(Safeguards { sync: false, ..all }).await, "without waiting for the disk");
+        assert!(published_unsynced(Safeguards { sync: false, ..all }).await, "without waiting for a sync");
         assert!(ahead(all).await <= 1e-9);
-        assert!(ahead(Safeguards { withhold: false, ..all }).await > 0.1, "without withholding the future");
+        assert!(ahead(Safeguards { withhold: false, ..all }).await > 0.1, "without withholding future times");
         assert!(startled(all).await <= 1e-9);
-        assert!(startled(Safeguards { late: false, ..all }).await > 0.1, "with yesterday's news");
+        assert!(startled(Safeguards { late: false, ..all }).await > 0.1, "with late attempts as the last ones");
     });
 }

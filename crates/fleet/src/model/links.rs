@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(links.apply(heard(2, 2), &fact(7, 1, Some(21)), "", None), [7]);
         assert!(links.apply(heard(2, 3), &fact(7, 0, Some(99)), "", None).is_empty(), "it comes late");
         assert_eq!(pause(&links, 7), Some(21));
-        assert_eq!(links.state(7, "eu"), None, "it holds for those behind the same addresses");
+        assert_eq!(links.state(7, "eu"), None, "it applies to its egress group");
         assert_eq!(links.drop_node(node_id(2)), [7]);
         assert_eq!(pause(&links, 7), Some(10));
         assert!(links.is_newer(heard(3, 5), &fact(7, 5, None)));
@@ -378,7 +378,7 @@ mod tests {
         let gone = links.apply(heard(1, 6), &fact(1 << 41, 6, Some(60)), "", None);
         assert_eq!(gone.len(), MAX_PER_NODE / 10 + 1);
         assert!(gone[..MAX_PER_NODE / 10].iter().all(|link| link % 2 == 0), "what had ended");
-        assert_eq!(pause(&links, 1 << 40), Some(1), "one node does not take another's room");
+        assert_eq!(pause(&links, 1 << 40), Some(1), "one node does not evict rows of another");
         for n in 3..30 {
             (0..MAX_PER_NODE as u64).for_each(|link| drop(links.apply(heard(n, 6), &fact(link, 6, Some(9)), "", None)));
         }

@@ -303,7 +303,7 @@ impl PeerStates {
     pub(crate) fn matches_scope(&self, scope: Scope) -> bool {
         match scope {
             Scope::All => self.global_snapshots.is_empty() && !self.peers.values().any(|peer| peer.is_part),
-            // A node may know lost epochs of its own log from before.
+            // A node may already know lost epochs of this log.
             Scope::Own => {
                 let own = self.own.as_ref().map(|(own, _)| *own);
                 self.peers.iter().all(|(node_id, peer)| Some(*node_id) == own || peer.is_part || peer.seen.is_empty())

@@ -335,14 +335,14 @@ mod tests {
     fn a_node_that_is_cut_off_tries_a_host_once() {
         let (own, other) = (NodeId::random(), NodeId::random());
         let mut view = PauseView::new(own);
-        assert_eq!(view.request_trial("e.org", after(600), after(600)), TrialReply::Now, "nobody else has paused it");
+        assert_eq!(view.request_trial("e.org", after(600), after(600)), TrialReply::Now, "no other node has paused it");
         view.apply_change("e.org", seen(other, 600, 1), NOW);
         assert_eq!(view.request_trial("e.org", after(600), after(599)), TrialReply::NotBefore(after(600)));
         assert_eq!(view.request_trial("e.org", after(600), after(600)), TrialReply::Asking(true));
         assert_eq!(
             view.request_trial("e.org", after(600), after(600)),
             TrialReply::Asking(false),
-            "one question for all who ask"
+            "one claim for all visits"
         );
         lose_response(&mut view, "e.org", after(600));
         let TrialReply::NotBefore(moment) = view.request_trial("e.org", after(600), after(600)) else {
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(
             view.request_trial("e.org", after(600), after(601)),
             TrialReply::NotBefore(moment),
-            "one moment for all who ask"
+            "one time for all visits"
         );
         lose_response(&mut view, "e.org", moment);
         assert_eq!(view.request_trial("e.org", after(600), moment), TrialReply::Now);
@@ -365,7 +365,7 @@ mod tests {
             panic!("not at once")
         };
         lose_response(&mut view, "e.org", moment);
-        assert_eq!(view.request_trial("e.org", after(9000), moment), TrialReply::Now, "another pause, another trial");
+        assert_eq!(view.request_trial("e.org", after(9000), moment), TrialReply::Now, "each pause has a trial");
     }
 
     #[test]

@@ -219,20 +219,20 @@ mod tests {
         let (a, b) = (nobody(1), nobody(2));
         let first = paused(None, after(600), NOW, a).unwrap();
         let seen = |state, revision| CellVersion { state, stored: NOW, revision };
-        assert_eq!(paused(Some(&seen(first, 1)), after(600), NOW, b), None, "the same, by another");
+        assert_eq!(paused(Some(&seen(first, 1)), after(600), NOW, b), None, "the same pause by another node");
         assert_eq!(
             paused(Some(&seen(first, 1)), after(900), NOW, b).unwrap().level,
             1,
-            "a longer one of the same event"
+            "a longer pause of the same event"
         );
         assert_eq!(claim(&seen(first, 1), after(599), b), Claim::NotBefore(after(600)));
         let Claim::Swap(trial) = claim(&seen(first, 1), after(600), b) else { panic!("it is over") };
         let trial = CellVersion { state: trial, stored: after(600), revision: 2 };
         assert_eq!(claim(&trial, after(601), b), Claim::Mine);
         assert_eq!(claim(&trial, after(601), a), Claim::NotBefore(after(1200)));
-        assert_eq!(paused(Some(&trial), after(1800), after(602), a), None, "whoever tries it out decides");
+        assert_eq!(paused(Some(&trial), after(1800), after(602), a), None, "the node that tries it decides");
         assert_eq!(paused(Some(&trial), after(1800), after(602), b).unwrap().level, 2);
-        assert!(matches!(claim(&trial, after(1200), a), Claim::Swap(_)), "a trial that nobody heard of again");
+        assert!(matches!(claim(&trial, after(1200), a), Claim::Swap(_)), "a trial without a result");
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
         let mut quota = PauseQuota::default();
         let believed = (0..1000).filter(|second| quota.spend(nobody(1), after(*second))).count();
         assert_eq!(believed, MAX_PAUSES_PER_HOUR);
-        assert!(quota.spend(nobody(2), after(1000)), "another one is another matter");
+        assert!(quota.spend(nobody(2), after(1000)), "each node has a separate quota");
         assert!(!quota.spend(nobody(1), after(3599)));
         assert!(quota.spend(nobody(1), after(3600)));
     }
@@ -291,7 +291,7 @@ mod tests {
                             prop_assert_eq!(state.level > was.state.level, is_new && was.state.level < MAX_RISK_LEVEL);
                         }
                         if let Some((tries, until)) = trial_until && until > now {
-                            prop_assert!(state.is_none() || tries == who, "another decided about a trial");
+                            prop_assert!(state.is_none() || tries == who, "another node decided about a trial");
                         }
                         if state.is_some() {
                             trial_until = None;

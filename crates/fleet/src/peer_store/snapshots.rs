@@ -284,7 +284,7 @@ pub fn load_peers(data: &Path, selector: &Selector) -> Result<usize, FleetError>
     Ok(states.peers.values().filter(|peer| !peer.seen.is_empty()).count() + states.global_snapshots.len())
 }
 
-/// Adds the lost epochs of this node that `peers/` has to the evidence of its own log.
+/// Adds the lost epochs of this node that `peers/` has to the evidence of the node's log.
 pub(crate) fn with_own_past(
     data: &Path,
     state: &crate::peer_store::node_state::NodeState,

@@ -30,7 +30,7 @@ pub(crate) struct BuiltMessages {
 }
 
 /// Builds messages from a range of the log.
-#[allow(clippy::too_many_arguments, reason = "what a turn of the publisher knows, handed to a thread")]
+#[allow(clippy::too_many_arguments, reason = "the values of a publisher's turn, passed to a thread")]
 pub(crate) fn build_messages(
     dir: &std::path::Path,
     selector: &Selector,

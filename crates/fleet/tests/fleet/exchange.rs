@@ -125,7 +125,7 @@ async fn lost_duplicated_and_reordered_messages_are_repaired() {
     settle(&nodes, WITHIN).await;
     expect_all(&nodes, &clock);
     let wants: u64 = nodes.iter().map(|node| node.up().fleet.status().counts.retransmit_requests).sum();
-    assert!(wants > 0, "nothing was asked for, so nothing was lost");
+    assert!(wants > 0, "no request was sent, so no message was lost");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,7 +165,7 @@ async fn a_liar_is_excluded_and_included_again() {
     nodes[0].crash().await;
     nodes[0].start(options.clone()).await.unwrap();
     settle(&nodes[..2], WITHIN).await;
-    assert_same("without the liar, begun again", &nodes[0].evidence(), &expected);
+    assert_same("without the liar, after a restart", &nodes[0].evidence(), &expected);
     operator.delete(Table::Excluded, &liar.to_string(), None).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     settle(&nodes, WITHIN).await;
@@ -273,7 +273,7 @@ async fn a_copied_directory_may_not_join_alongside_the_original() {
     // Once the original has been gone for the length of a lease, the copy may join.
     nodes[0].crash().await;
     twin.start(options()).await.unwrap();
-    assert!(nodes[0].start(options()).await.is_err(), "now the original is the second");
+    assert!(nodes[0].start(options()).await.is_err(), "now the original comes second");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -372,7 +372,7 @@ async fn a_node_with_future_times_is_set_aside_until_readmitted() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(
         nodes[0].up().fleet.status().peers.iter().any(|peer| peer.set_aside_reason.is_some()),
-        "it says the same again"
+        "it is set aside again"
     );
 }
 

@@ -12,7 +12,7 @@ use fetchwise::selector::Selector;
 use fetchwise_fleet::NodeId;
 use fetchwise_fleet::model::codec::{Batch, Builder};
 use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, pack, unpack};
-use fetchwise_fleet::model::global_evidence as general;
+use fetchwise_fleet::model::global_evidence;
 use fetchwise_fleet::model::intervals::Intervals;
 use fetchwise_fleet::model::peer_state::PeerStates;
 use fetchwise_fleet::peer_store::node_state::NodeState;
@@ -97,8 +97,8 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
             }
         }
     }
-    assert!(read > 100, "none was read, so that nothing was tried: {read}");
-    assert!(states.links.len() > 20, "no state of a link was read: {}", states.links.len());
+    assert!(read > 100, "none decoded, so nothing was tested: {read}");
+    assert!(states.links.len() > 20, "no link state decoded: {}", states.links.len());
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn changed_snapshots_are_refused_or_applied_without_a_panic() {
             let _ = share.weight();
         }
     }
-    assert!(read > 50, "none was read, so that nothing was tried: {read}");
+    assert!(read > 50, "none decoded, so nothing was tested: {read}");
     for _ in 0..3_000 {
         let _ = unpack(&changed(&packed, &mut rng));
     }
@@ -149,7 +149,7 @@ fn changed_global_snapshots_are_refused_or_applied_without_a_panic() {
     let half_life_ms = own.half_life_ms();
     let covers = [(1, Intervals::of(1, 60))].into();
     let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
-    let packed = general::pack(&head, &own.evidence_snapshot(NOW, 0.0)).unwrap();
+    let packed = global_evidence::pack(&head, &own.evidence_snapshot(NOW, 0.0)).unwrap();
     let head_len = u32::from_le_bytes(packed[8..12].try_into().unwrap()) as usize;
     let raw_len = u64::from_le_bytes(packed[12..20].try_into().unwrap()) as usize;
     let raw = zstd::bulk::decompress(&packed[20 + head_len..packed.len() - 4], raw_len).unwrap();
@@ -167,7 +167,7 @@ fn changed_global_snapshots_are_refused_or_applied_without_a_panic() {
         bytes.extend_from_slice(&zstd::bulk::compress(&raw, 1).unwrap());
         let crc = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
-        if let Ok((_, share)) = general::unpack(&bytes, half_life_ms, at) {
+        if let Ok((_, share)) = global_evidence::unpack(&bytes, half_life_ms, at) {
             read += 1;
             assert!(share.is_global());
             selector.add_snapshot(&share);
@@ -176,13 +176,13 @@ fn changed_global_snapshots_are_refused_or_applied_without_a_panic() {
             selector.retract_snapshot(&share);
         }
     }
-    assert!(read > 50, "none was read, so that nothing was tried: {read}");
+    assert!(read > 50, "none decoded, so nothing was tested: {read}");
     // A decompression bomb.
     let mut bomb = packed[..20 + head_len].to_vec();
     bomb[12..20].copy_from_slice(&(64u64 << 20).to_le_bytes());
     bomb.extend_from_slice(&zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap());
     bomb.extend_from_slice(&crc32c::crc32c(&bomb).to_le_bytes());
-    assert!(general::unpack(&bomb, half_life_ms, at).is_err());
+    assert!(global_evidence::unpack(&bomb, half_life_ms, at).is_err());
 }
 
 #[test]

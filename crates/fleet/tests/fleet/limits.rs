@@ -144,7 +144,7 @@ async fn a_node_is_closed_after_a_long_absence_and_reopened() {
     expect_all(&nodes, &clock);
 }
 
-/// Floods a node that keeps few keys with another node's keys. Returns how many of its own 150 domains are left.
+/// Floods a node that keeps few keys with another node's keys. Returns how many of the first node's 150 domains are left.
 async fn flooded_with_keys(is_doubted: bool) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let (clock, mut nodes) = town(2, dir.path());
@@ -170,9 +170,9 @@ async fn flooded_with_keys(is_doubted: bool) -> usize {
         }
     }
     let all_came = |peer: PeerStatus| peer.limited.is_some() && peer.position + peer.waiting >= 3000;
-    until("it is limited, and all has come", || peer(&nodes[1], &nodes[0]).is_some_and(all_came)).await;
+    until("it is limited, and everything has arrived", || peer(&nodes[1], &nodes[0]).is_some_and(all_came)).await;
     go_on(&clock, 200).await;
-    until("all is learned", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.position >= 3000)).await;
+    until("everything is learned", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.position >= 3000)).await;
     let selector = &nodes[1].up().selector;
     assert!(selector.key_count() <= 600 && selector.evicted_keys() > 2000, "{} keys", selector.key_count());
     let is_there = |n: &usize| {
@@ -186,7 +186,7 @@ async fn flooded_with_keys(is_doubted: bool) -> usize {
 async fn keys_over_a_nodes_limit_are_evicted_first() {
     assert_eq!(flooded_with_keys(true).await, 150);
     let left = flooded_with_keys(false).await;
-    assert!(left < 50, "without that the least attempted go, whoever brought them: {left}");
+    assert!(left < 50, "without marks the least attempted keys are evicted: {left}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -204,7 +204,7 @@ async fn the_snapshot_of_a_closed_node_is_deleted_once_it_has_faded() {
     settle(&nodes, WITHIN).await;
     let (gone, operator) = (nodes[0].name(), broker.node(fetchwise_fleet::NodeId::random()));
     let names = async || operator.list().await.unwrap().into_iter().map(|info| info.name).collect::<Vec<_>>();
-    until("it has a share", || nodes[0].up().fleet.status().snapshot_position > 0).await;
+    until("it has a snapshot", || nodes[0].up().fleet.status().snapshot_position > 0).await;
     let weight = |node: &Node| {
         let selector = &node.up().selector;
         selector.weights(("global", ""), ContentKind::Page, "direct_access", clock.now()).total
@@ -220,7 +220,7 @@ async fn the_snapshot_of_a_closed_node_is_deleted_once_it_has_faded() {
         let begun = std::time::Instant::now();
         let mut told = 0;
         while (is_left && told < 40) || (!is_left && names().await.contains(&gone.to_string())) {
-            assert!(begun.elapsed() < WITHIN, "its share is still there");
+            assert!(begun.elapsed() < WITHIN, "its snapshot is still stored");
             let url = url::Url::parse("https://other.example/").unwrap();
             nodes[2].record(&Attempt::new(&url, "direct_access", clock.now()).unwrap().delivered());
             tokio::time::sleep(Duration::from_millis(30)).await;

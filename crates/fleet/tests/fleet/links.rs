@@ -51,7 +51,7 @@ async fn a_restarted_node_knows_paused_links() {
     until("the pause at the other", || b.pause(link) == pause).await;
     b.stop().await;
     let b = node(&there, &broker, &clock, "").await;
-    assert_eq!(b.pause(link), pause, "out of the messages in `peers/`");
+    assert_eq!(b.pause(link), pause, "from the messages in `peers/`");
     // Snapshots replace messages.
     let snapshots = || {
         let all = std::fs::read_dir(there.join("peers")).unwrap();
@@ -67,10 +67,10 @@ async fn a_restarted_node_knows_paused_links() {
     }
     b.stop().await;
     let b = node(&there, &broker, &clock, "").await;
-    assert_eq!(b.pause(link), pause, "out of a snapshot");
+    assert_eq!(b.pause(link), pause, "from a snapshot");
     // Its owner lifts the pause.
     assert!(a.selector.unpause_link(link, clock.now()).is_some());
-    until("the release at the other", || b.pause(link).is_none()).await;
+    until("the lifted pause at the other", || b.pause(link).is_none()).await;
     assert_eq!(b.ask(link, Outcome::Content).await, None);
 }
 
@@ -118,7 +118,7 @@ async fn a_new_node_knows_paused_links_from_a_snapshot() {
     let b = node(&there, &broker, &clock, "").await;
     until("the share", || b.fleet.status().counts.snapshots_applied == 1).await;
     until("the pause", || b.pause(one) == pause).await;
-    assert_eq!((b.pause(two), b.pause(gone)), (None, None), "one was let go, one forgotten");
+    assert_eq!((b.pause(two), b.pause(gone)), (None, None), "one was lifted, one forgotten");
     until("the count", || b.fleet.status().links_waiting == 1).await;
     assert_eq!(b.fleet.status().links, 2);
     let elsewhere = node(&dir.path().join("c"), &broker, &clock, "eu").await;
@@ -127,7 +127,7 @@ async fn a_new_node_knows_paused_links_from_a_snapshot() {
     assert_eq!((elsewhere.fleet.status().links_waiting, elsewhere.fleet.status().counts.rejected), (0, 0));
     b.stop().await;
     let b = node(&there, &broker, &clock, "").await;
-    assert_eq!(b.pause(one), pause, "out of the share in `peers/`");
+    assert_eq!(b.pause(one), pause, "from the snapshot in `peers/`");
     clock.set(pause.unwrap());
     assert_eq!(b.pause(one), None);
     until("the count", || b.fleet.status().links_waiting == 0).await;

@@ -1,5 +1,5 @@
 //! Whole nodes over the in-process broker, and the parts of a fleet that need no broker.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+#![allow(clippy::unwrap_used, reason = "an error fails the test")]
 
 mod common;
 mod exchange;

@@ -40,7 +40,7 @@ async fn goes_at_last(node: &Sharer, host: &str) -> (Own, Fetch<Arc<Selector>>) 
         let mut trial = visit(node, host, 9);
         match goes(&mut trial).await {
             Ok(fetch) => return (trial, fetch),
-            Err(end) => assert!(begun.elapsed() < LONG, "it never goes: {end:?}"),
+            Err(end) => assert!(begun.elapsed() < LONG, "the fetch never starts: {end:?}"),
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -111,7 +111,7 @@ async fn a_node_cut_off_during_a_trial_learns_its_end() {
     broker.cut(nodes[1].0, true);
     clock.set(clock.now().saturating_add(PAUSE));
     let end = goes(&mut visit(&nodes[1].1, "e.org", 8)).await.err();
-    assert!(matches!(end, Some(VisitOutcome::Paused { .. })), "nobody answers it: {end:?}");
+    assert!(matches!(end, Some(VisitOutcome::Paused { .. })), "no response: {end:?}");
     let mut trial = visit(&nodes[0].1, "e.org", 9);
     let fetch = goes(&mut trial).await.unwrap();
     ends(&mut trial, fetch, true).await;

@@ -51,7 +51,7 @@ fn record(node: &Node, seed: u64, count: i64) {
     (0..count).for_each(|n| node.record(&attempt(&mut rng, 30, n * 50 - 100_000)));
 }
 
-/// Returns what a node must know: all of its own, and the global evidence of the others, folded attempt by attempt.
+/// Returns what a node must know: all that it recorded, and the global evidence of the others, folded attempt by attempt.
 fn expected(own: &Path, others: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&Attempt) -> bool) -> EvidenceSnapshot {
     let oracle = selector(clock);
     for dir in others.iter().copied().chain([own]) {
@@ -103,7 +103,7 @@ async fn all_nodes_know_global_evidence_and_only_owners_know_sites() {
     for node in &nodes {
         assert_same("what belongs to all", &node.evidence().global_part(), &all.global_part());
         let status = node.up().fleet.status();
-        assert_eq!((status.scope.as_str(), status.counts.received), ("own", 0), "facts are nobody's to read");
+        assert_eq!((status.scope.as_str(), status.counts.received), ("own", 0), "no attempts are read");
         assert!(
             status.counts.global_snapshots_applied >= 3 && status.counts.global_snapshots_published >= 1,
             "{:?}",
@@ -306,13 +306,13 @@ fn an_oversized_global_snapshot_drops_the_lightest_keys() {
     let packed = pack(&head, &share).unwrap();
     let (_, read) = unpack(&packed, own.half_life_ms(), NOW).unwrap();
     assert!(read.keys() > 1000 && read.keys() < 99_000, "{}", read.keys());
-    assert_eq!(read.fetcher_totals(), share.fetcher_totals(), "what all attempts have shown stays");
+    assert_eq!(read.fetcher_totals(), share.fetcher_totals(), "the totals of all attempts stay");
 }
 
 async fn wait(mut until: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !until() {
-        assert!(begun.elapsed() < SOON, "it has not come to that");
+        assert!(begun.elapsed() < SOON, "the directory was not restored");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

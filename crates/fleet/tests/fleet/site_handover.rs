@@ -239,7 +239,7 @@ async fn a_broker_outage_does_not_make_nodes_look_gone() {
 async fn wait(mut until: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !until() {
-        assert!(begun.elapsed() < SOON, "it has not come to that");
+        assert!(begun.elapsed() < SOON, "the directory was not restored");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -258,5 +258,5 @@ async fn handed_over_evidence_counts_as_peer_evidence_offline() {
     let foreign = selector(&pool.clock);
     fetchwise_fleet::peer_store::load_peers(&own, &foreign).unwrap();
     assert_same("all of it", &foreign.evidence_snapshot(NOW, 0.0), &found);
-    assert!(!found.is_global(), "sites of its own are in it");
+    assert!(!found.is_global(), "it has sites");
 }

@@ -153,7 +153,7 @@ fn impossible_evidence_is_rejected() {
     assert_eq!(told(300, -1000, 300), Ok(()));
     assert_eq!(told(300, 1_800_000, 300), Ok(()), "its clock is half an hour ahead");
     assert_eq!(told(300, -1000, 200), Err("more weight than its attempts allow"));
-    assert_eq!(told(300, 40 * DAY_MS, 300), Err("more weight than its attempts allow"), "of days to come");
+    assert_eq!(told(300, 40 * DAY_MS, 300), Err("more weight than its attempts allow"), "of future days");
     let head = SnapshotHead { half_life_ms, ..SnapshotHead::default() };
     assert_eq!(validate(&head, &EvidenceSnapshot::default(), half_life_ms, None), Err("invalid coverage"));
     assert_eq!(validate(&head, &EvidenceSnapshot::default(), 1, None), Err("different half-life"));
@@ -195,7 +195,7 @@ async fn an_overweight_snapshot_is_rejected_and_published_messages_are_learned()
     nodes[1].start(options()).await.unwrap();
     settle(&nodes[1..], SOON).await;
     let what = "evidence snapshot: more weight than its attempts allow";
-    assert_eq!(refused(&nodes[1], &nodes[0]).as_deref(), Some(what), "good messages do not wipe it out");
+    assert_eq!(refused(&nodes[1], &nodes[0]).as_deref(), Some(what), "later messages do not clear it");
     assert_eq!(
         (nodes[1].up().fleet.status().counts.rejected, nodes[1].up().fleet.status().counts.snapshots_applied),
         (1, 0)
@@ -227,5 +227,5 @@ async fn an_overweight_snapshot_is_not_used_for_site_handover() {
         refused(&nodes[1], &nodes[0]).as_deref(),
         Some("evidence snapshot: more weight than its attempts allow")
     );
-    assert!(!nodes[1].evidence().has_domain("site0.example"), "none of its sites was taken");
+    assert!(!nodes[1].evidence().has_domain("site0.example"), "none of its sites was applied");
 }

@@ -156,7 +156,7 @@ async fn refused(settings: NatsSettings) -> TransportError {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("nobody refuses it: {last:?}");
+    panic!("not refused: {last:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -82,7 +82,7 @@ async fn ten_nodes_of_a_million_sites_each() {
         let note = serde_json::to_string(&SnapshotNote { epoch: 1, position }).unwrap();
         let (begun, len) = (Instant::now(), bytes.len());
         nats.blobs().put(&NodeId::from_bytes([number; 16]).to_string(), &note, bytes).await.unwrap();
-        println!("a share of {keys} keys is {} MiB, put in {:.1} s", len >> 20, begun.elapsed().as_secs_f64());
+        println!("a snapshot of {keys} keys is {} MiB, stored in {:.1} s", len >> 20, begun.elapsed().as_secs_f64());
         put += len;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -84,7 +84,7 @@ async fn nothing_acknowledged_is_missed(mut servers: Servers, mut faults: impl F
     sleep(Duration::from_secs(6)).await;
     is_over.store(true, Ordering::SeqCst);
     let (seen, places) = timeout(LONG, reading).await.unwrap().unwrap();
-    assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "places rise: {places:?}");
+    assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "positions increase: {places:?}");
     let missing: Vec<u32> = (0..all).filter(|n| !seen.contains(n)).collect();
     assert_eq!(missing, [0; 0], "of {all}");
 }
@@ -171,7 +171,7 @@ async fn a_wiped_broker_gets_a_recreated_stream() {
     servers.revive(0);
     let position = timeout(LONG, insist(&nats, node_id, 6)).await.unwrap();
     assert_eq!(position.seq, 1);
-    assert_ne!(position.incarnation, begin.incarnation, "what is acknowledged is of the new stream");
+    assert_ne!(position.incarnation, begin.incarnation, "acknowledgements are of the new stream");
     match timeout(LONG, read.next()).await.unwrap().unwrap().unwrap() {
         Delivery::Wiped(bounds) => assert_eq!(bounds.incarnation, position.incarnation),
         other => panic!("{other:?}"),
@@ -181,6 +181,6 @@ async fn a_wiped_broker_gets_a_recreated_stream() {
         other => panic!("{other:?}"),
     }
     let ended = timeout(LONG, async { while let Some(Ok(_)) = watch.next().await {} }).await;
-    assert!(ended.is_ok(), "who watches a table that is gone watches anew");
+    assert!(ended.is_ok(), "a watcher of a lost table watches again");
     assert_eq!(nats.cells().get(Table::Hosts, "e.org").await.unwrap(), None);
 }

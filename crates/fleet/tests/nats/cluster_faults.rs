@@ -218,7 +218,7 @@ fn row_14_a_backup_is_restored_and_a_copy_is_turned_away() {
             }
             wait(200);
         }
-        let refusal = nodes.was_refused(copied).expect("a second process with one origin is refused");
+        let refusal = nodes.was_refused(copied).expect("a second process with the same node id is refused");
         assert!(refusal.contains("already in the fleet"), "{refusal}");
         nodes.all[copied].kill();
         // The original goes on, is lost, and is restored.
@@ -233,7 +233,7 @@ fn row_14_a_backup_is_restored_and_a_copy_is_turned_away() {
         nodes.all[0].start(600, 200);
         nodes.settle();
         let said = nodes.all[0].said().unwrap();
-        assert_eq!(said.status.epoch, 2, "another history of the same node");
+        assert_eq!(said.status.epoch, 2, "another epoch of the same node");
         // Attempts of the lost directory count: its log is one of all.
         nodes.check_with(&[kept]);
     }

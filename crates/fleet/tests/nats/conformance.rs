@@ -25,7 +25,7 @@ fn text(n: usize) -> Bytes {
 async fn message(read: &mut Deliveries<'_>) -> (NodeId, Position, Bytes) {
     match timeout(LONG, read.next()).await.expect("a message comes").unwrap().unwrap() {
         Delivery::Message { node_id, position, body, .. } => (node_id, position, body),
-        Delivery::Wiped(bounds) => panic!("the stream is another one: {bounds:?}"),
+        Delivery::Wiped(bounds) => panic!("the stream is a different one: {bounds:?}"),
     }
 }
 
@@ -63,7 +63,7 @@ async fn stream(transport: &dyn Transport) {
     assert_eq!((after.incarnation, after.last), (before.incarnation, stored[99].1.seq));
     assert!(after.first_at.is_some());
     for expected in &stored {
-        assert_eq!(message(&mut live).await, *expected, "as it was published, in order, by whom the subject says");
+        assert_eq!(message(&mut live).await, *expected, "as published, in order, with the node of the subject");
     }
     let newest = |of| stored.iter().rev().find(|(node_id, ..)| *node_id == of).map(|(.., body)| body.clone());
     assert_eq!(transport.newest(a).await.unwrap(), newest(a));
@@ -89,7 +89,7 @@ async fn stream(transport: &dyn Transport) {
     assert_eq!(message(&mut other).await, stored[0]);
     // The last message, when it arrives.
     let mut next = transport.read(Position { incarnation: before.incarnation, seq: after.last + 1 });
-    assert!(timeout(Duration::from_millis(300), next.next()).await.is_err(), "there is nothing");
+    assert!(timeout(Duration::from_millis(300), next.next()).await.is_err(), "nothing is stored");
     let position = transport.publish(a, "later", text(7)).await.unwrap();
     assert_eq!(message(&mut next).await, (a, position, text(7)));
     assert_eq!(message(&mut live).await, (a, position, text(7)));
@@ -140,7 +140,7 @@ async fn cells(transport: &dyn Transport) {
     assert_eq!(listed.len(), keys.len());
     assert!(listed.iter().all(|(key, cell)| cell.value == key.as_bytes()));
     assert!(cells.put(table, &"k".repeat(513), Bytes::new()).await.is_err());
-    assert_eq!(cells.list(Table::Excluded).await.unwrap(), [], "another table is another matter");
+    assert_eq!(cells.list(Table::Excluded).await.unwrap(), [], "tables are separate");
 }
 
 /// Of many concurrent swaps one wins, and the others see which.
@@ -159,7 +159,7 @@ async fn races(transport: &dyn Transport) {
         assert_eq!(winners.len(), 1, "{ends:?}");
         for (_, end) in ends {
             if let SwapOutcome::Lost(cell) = end {
-                assert_eq!(cell.unwrap().value, winners, "who loses is told what is there");
+                assert_eq!(cell.unwrap().value, winners, "a losing swap returns the current cell");
             }
         }
     }
@@ -236,5 +236,5 @@ async fn signals(transport: &dyn Transport) {
             never = says => never,
         }
     });
-    assert_eq!(got.await.expect("a want comes"), want);
+    assert_eq!(got.await.expect("a request arrives"), want);
 }

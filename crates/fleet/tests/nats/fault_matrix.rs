@@ -67,7 +67,7 @@ fn row_03_a_node_is_killed_inside_its_steps() {
             lives += 1;
         }
     }
-    println!("a process ended in the middle of a step {lives} times");
+    println!("a process ended inside a step {lives} times");
     nodes.all[0].unset("POINT");
     nodes.all[0].start(1_000_000, 60);
     nodes.wait_until(&[0], "the node comes back", |said| said.status.broker);
@@ -186,7 +186,7 @@ fn row_12_a_nodes_clock_jumps() {
                 let says = |said: &crate::node_control::NodeReport| {
                     said.status.stopped.as_ref().is_some_and(|why| why.contains("clock"))
                 };
-                nodes.wait_until(&[0], "it says that its clock is wrong", says);
+                nodes.wait_until(&[0], "it reports a wrong clock", says);
             }
             if (n + round) % 2 == 0 {
                 // It may restart with a wrong clock, too.
@@ -203,7 +203,7 @@ fn row_12_a_nodes_clock_jumps() {
         let now = Timestamp::now().as_millis();
         nodes.settle();
         let withheld = nodes.all[0].said().unwrap().status.withheld;
-        assert!(withheld > 0, "some of it bore a time to come");
+        assert!(withheld > 0, "some attempts had a future time");
         // Attempts with a time far ahead count where they were recorded only.
         let oracle = |nodes: &Nodes| Oracle { latest: Some(now + 5 * MINUTE), ..nodes.oracle() };
         let expected = oracle(&nodes);
@@ -264,9 +264,9 @@ fn row_13_other_releases_are_in_the_pool() {
             said.status.counts.rejected >= 3
                 && of.is_some_and(|peer| peer.rejected.as_ref().is_some_and(|why| why.contains("newer release")))
         };
-        nodes.wait_until(&[0, 1, 2], "who is too new is named", named);
+        nodes.wait_until(&[0, 1, 2], "a node that is too new is reported", named);
         nodes.exact_for_late_comers_too(&servers.urls());
-        nodes.wait_until(&[3], "who is too new is named to late comers", named);
+        nodes.wait_until(&[3], "a node that is too new is reported to late nodes", named);
         (0..3).for_each(|broker| servers.kill(broker));
     }
 }
@@ -292,7 +292,7 @@ fn row_15_a_domain_is_forgotten_while_nodes_are_cut_off() {
         wait(1500);
         proxy.cut(true);
         // It knows more of the domain than it has published, and publishes it late.
-        nodes.wait_until(&[0, 1, 2], "all is recorded", |said| said.is_done);
+        nodes.wait_until(&[0, 1, 2], "everything is recorded", |said| said.is_done);
         if round % 2 == 1 {
             nodes.all[2].kill();
         }

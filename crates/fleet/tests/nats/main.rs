@@ -2,7 +2,7 @@
 //!
 //! The tests need the nats-server that `.ci/nats-server` installs. Without it they print `SKIPPED` and pass, unless
 //! `FETCHWISE_SYSTEM_TESTS` is set.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+#![allow(clippy::unwrap_used, reason = "an error fails the test")]
 #![allow(unreachable_pub, reason = "the tests of other crates use its modules")]
 
 mod authentication;

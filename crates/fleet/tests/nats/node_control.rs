@@ -141,7 +141,7 @@ impl Node {
             if let Some(ended) = self.process.as_mut().unwrap().try_wait().unwrap() {
                 break ended;
             }
-            assert!(begun.elapsed() < QUIET, "it goes on without end ({why}): {}", self.log());
+            assert!(begun.elapsed() < QUIET, "it does not end ({why}): {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         };
         assert_eq!(ended.signal(), Some(SIGABRT), "it was not ended by {why}: {}", self.log());
@@ -215,7 +215,7 @@ impl Nodes {
                 let refused = |node: &Node| fs::read_to_string(beside(&node.dir, REFUSED)).unwrap_or_default();
                 let how = |node: &Node| format!("{:#?}\n{}\n{}", node.said(), refused(node), node.log());
                 let all: Vec<String> = self.all.iter().filter(|node| node.is_up()).map(how).collect();
-                panic!("a node does not begin: {}", all.join("\n----\n"));
+                panic!("a node does not start: {}", all.join("\n----\n"));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -250,7 +250,7 @@ impl Nodes {
             calm = if is_calm { calm + 1 } else { 0 };
             if begun.elapsed() > QUIET {
                 let logs: Vec<String> = up.iter().map(|node| node.log()).collect();
-                panic!("not quiet: {said:#?}\n{}", logs.join("\n----\n"));
+                panic!("not converged: {said:#?}\n{}", logs.join("\n----\n"));
             }
         }
     }
@@ -306,14 +306,14 @@ impl Nodes {
                 if let Some(("\n", rest)) = answer.strip_prefix(&number.to_string()).map(|rest| rest.split_at(1)) {
                     break rest.to_owned();
                 }
-                assert!(begun.elapsed() < QUIET, "no answer: {}", node.log());
+                assert!(begun.elapsed() < QUIET, "no response: {}", node.log());
                 std::thread::sleep(Duration::from_millis(20));
             };
             let words: Vec<&str> = answer.split(' ').collect();
             let (far, keys): (f64, usize) = (words[0].parse().unwrap(), words[1].parse().unwrap());
             assert!(far <= 1e-9, "node {} is {far} off, of {keys} keys", node.number);
-            assert!(keys > 100, "the comparison has something to compare: {keys}");
-            assert_eq!(words[2], "clean", "node {} knows of what was forgotten", node.number);
+            assert!(keys > 100, "nothing to compare: {keys} keys");
+            assert_eq!(words[2], "clean", "node {} has evidence of a forgotten domain", node.number);
         }
     }
 

@@ -61,7 +61,7 @@ fn put(path: &Path, text: &[u8]) {
 }
 
 #[test]
-#[ignore = "a node that other tests start as a process of its own"]
+#[ignore = "a node that other tests start as a separate process"]
 fn node() {
     let Some(dir) = setting::<PathBuf>("NODE") else { return };
     if setting::<String>("POINT").is_some() {
@@ -206,7 +206,7 @@ async fn live(dir: PathBuf) {
     }
 }
 
-/// Returns the expected evidence of a node of scope `own`: all of its own, what it has applied of the others, and
+/// Returns the expected evidence of a node of scope `own`: all that it recorded, what it has applied of the others, and
 /// global evidence of the rest.
 fn of_divided(own: &Path, oracle: &Oracle, divided: &Handovers, clock: &Arc<Clock>) -> EvidenceSnapshot {
     let (all, name) = (selector(clock), divided.names[own].parse::<NodeId>().unwrap());

@@ -107,10 +107,10 @@ async fn all_tried_out(
 ) -> BTreeMap<String, (usize, Own, Fetch<Arc<fetchwise::Selector>>)> {
     let (mut winners, begun) = (BTreeMap::<String, (usize, Own, Fetch<_>)>::new(), Instant::now());
     while winners.len() < names.len() {
-        assert!(begun.elapsed() < LONG * 2, "every host is tried out, and not {} of {}", winners.len(), names.len());
+        assert!(begun.elapsed() < LONG * 2, "only {} of {} hosts were tried", winners.len(), names.len());
         let mut coming = Vec::new();
         for (number, node) in nodes.iter().enumerate() {
-            // A node would wait for the end of its own trial.
+            // A node would wait for the end of a trial that it makes itself.
             let has_it = |host: &&String| winners.get(*host).is_some_and(|(by, ..)| *by == number);
             for host in names.iter().filter(|host| !has_it(host)) {
                 let (mut visit, host) = (visit(node, host, 99), host.clone());
@@ -125,7 +125,7 @@ async fn all_tried_out(
             match gone {
                 Ok(fetch) => {
                     let before = winners.insert(host.clone(), (number, visit, fetch));
-                    assert!(before.is_none(), "two try {host} out");
+                    assert!(before.is_none(), "two nodes try {host}");
                 }
                 Err(end) => assert!(matches!(end, VisitOutcome::Paused { .. }), "{end:?}"),
             }
@@ -207,10 +207,10 @@ async fn blocks_at_three_nodes_pause_a_host_everywhere() {
     until("a pause at the other", || b.selector.host_pause("e.org").is_some()).await;
     assert_eq!(b.selector.host_pause("e.org"), a.selector.host_pause("e.org"));
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(elsewhere.selector.host_pause("e.org"), None, "another address is another matter");
+    assert_eq!(elsewhere.selector.host_pause("e.org"), None, "other egress groups are not affected");
     // An operator lifts it at one node.
     b.selector.unpause_host("e.org", clock.now()).unwrap();
-    until("the release at the other", || a.selector.host_pause("e.org").is_none()).await;
+    until("the lifted pause at the other", || a.selector.host_pause("e.org").is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -69,7 +69,7 @@ async fn init_creates_everything_once_and_reports_differences() {
     let found = day.init(false).await.unwrap();
     assert_eq!(found[0].state, StreamState::Differs(words.clone()));
     assert!(found[1..].iter().all(|made| made.state == StreamState::Exists), "{found:?}");
-    assert_eq!(nats.init(false).await.unwrap()[0].state, StreamState::Exists, "looking changed nothing");
+    assert_eq!(nats.init(false).await.unwrap()[0].state, StreamState::Exists, "a check changed nothing");
     assert_eq!(day.init(true).await.unwrap()[0].state, StreamState::Changed(words));
     assert!(day.init(false).await.unwrap().iter().all(|made| made.state == StreamState::Exists));
 }

@@ -44,7 +44,7 @@ fn one_goes(nodes: &mut Nodes, oracle: &mut Oracle, gone: usize) {
     let before: Vec<u64> = left.iter().map(|n| nodes.all[*n].said().unwrap().status.counts.snapshots_applied).collect();
     nodes.all[gone].kill();
     for (n, before) in left.iter().zip(before) {
-        nodes.wait_until(&[*n], "its sites are taken over", |said| said.status.counts.snapshots_applied > before);
+        nodes.wait_until(&[*n], "its sites have new owners", |said| said.status.counts.snapshots_applied > before);
         let (by, of) = (all[*n].0.clone(), all[gone].0.clone());
         let taken = Handover { by, of, among: among.clone(), attempts: all[gone].2 };
         oracle.divided.as_mut().unwrap().taken.push(taken);

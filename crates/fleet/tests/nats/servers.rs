@@ -82,7 +82,7 @@ pub fn free_port() -> u16 {
     }
 }
 
-#[allow(dead_code, reason = "each test uses some of it")]
+#[allow(dead_code, reason = "each test uses a part of it")]
 impl Servers {
     /// Starts `n` brokers, and waits until they accept connections.
     pub fn start(n: usize) -> Self {

@@ -55,7 +55,7 @@ fn delays(nodes: &Nodes, (begin, end): (i64, i64)) -> Vec<i64> {
 fn say(what: &str, delays: &[i64]) {
     let at = |part: usize| delays[(delays.len() * part / 1000).min(delays.len() - 1)];
     println!(
-        "{what}: recorded to applied p50 {} ms, p99 {} ms, max {} ms, of {} facts at others",
+        "{what}: recorded to applied p50 {} ms, p99 {} ms, max {} ms, of {} attempts at the other nodes",
         at(500),
         at(990),
         delays.last().unwrap(),
@@ -101,7 +101,7 @@ fn eight_nodes_with_200_attempts_per_second() {
     }
     let (end, calm) = (Timestamp::now().as_millis(), Instant::now());
     nodes.settle();
-    println!("quiet after {:.1} s", calm.elapsed().as_secs_f64());
+    println!("converged after {:.1} s", calm.elapsed().as_secs_f64());
     say("with faults", &delays(&nodes, (begin, end)));
     nodes.check();
     let joins = Instant::now();
@@ -109,7 +109,7 @@ fn eight_nodes_with_200_attempts_per_second() {
     nodes.all[ninth].set("REAL", 1);
     nodes.all[ninth].start(0, 1);
     nodes.settle();
-    println!("a ninth node knows all {:.1} s after it began", joins.elapsed().as_secs_f64());
+    println!("a ninth node knows everything {:.1} s after its start", joins.elapsed().as_secs_f64());
     nodes.check();
     let all: usize = nodes.all.iter().map(|node| node.said().unwrap().recorded).sum();
     println!("{all} attempts of {NODES} nodes, equal to one fold of all logs at all nine");

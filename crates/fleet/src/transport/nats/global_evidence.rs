@@ -2,40 +2,17 @@
 //!
 //! Must not know: the content of a snapshot.
 
-use std::time::Duration;
-
 use async_nats::header::{HeaderMap, NATS_EXPECTED_STREAM};
-use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 
 use super::error::StoreError;
-use super::names::Names;
 use super::{Nats, RETRY_INTERVAL};
 use crate::model::node_id::NodeId;
 use crate::transport::nats::connection::Connection;
 use crate::transport::nats::stream_reader::{StreamEvent, StreamReader};
 use crate::transport::{GlobalDelivery, TransportError};
-
-/// The time for which the snapshot of a node that has gone is kept: the same as for attempts.
-const MAX_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
-
-/// Returns the configuration of the stream; the rest is `common`.
-pub(super) fn wanted(names: &Names, max_message: i32, common: &Config) -> Config {
-    Config {
-        name: names.global_stream(),
-        description: Some("What belongs to no one site, of each node of a fetchwise pool of scope own".to_owned()),
-        subjects: vec![names.global_subjects()],
-        discard: DiscardPolicy::Old,
-        max_age: MAX_AGE,
-        max_messages_per_subject: 1,
-        max_message_size: max_message,
-        duplicate_window: Duration::from_secs(120),
-        deny_delete: true,
-        ..common.clone()
-    }
-}
 
 impl Nats {
     /// Replaces the global snapshot of a node.

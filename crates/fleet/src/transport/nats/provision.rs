@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use super::error::{ApiError, api_error};
 use crate::transport::nats::connection::Connection;
-use crate::transport::nats::global_evidence;
 use crate::transport::nats::stream_info::StreamInfo;
 use crate::transport::{Table, TransportError};
 
@@ -22,6 +21,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 const MAX_MESSAGE: i32 = 1 << 20;
 /// The maximum size of a cell in bytes.
 const MAX_CELL: i32 = 64 << 10;
+/// The time for which the global snapshot of a node that has gone is kept: the same as for attempts.
+const GLOBAL_MAX_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// The number of replicas in a cluster.
 const REPLICAS: usize = 3;
@@ -63,7 +64,7 @@ pub(super) fn max_age(table: Table) -> Option<Duration> {
 fn wanted(connection: &Connection, replicas: usize) -> Vec<Config> {
     let (names, settings) = (&connection.names, &connection.settings);
     let common = Config { storage: StorageType::File, num_replicas: replicas, allow_direct: true, ..Config::default() };
-    let facts = Config {
+    let messages = Config {
         name: names.stream(),
         description: Some("What the nodes of a fetchwise pool have learned".to_owned()),
         subjects: vec![names.message_subjects()],
@@ -88,7 +89,7 @@ fn wanted(connection: &Connection, replicas: usize) -> Vec<Config> {
         deny_delete: true,
         ..common.clone()
     };
-    let shares = Config {
+    let snapshots = Config {
         name: names.snapshot_store_stream(),
         description: Some("The shares of a fetchwise pool's nodes".to_owned()),
         subjects: vec![format!("$O.{}.C.>", names.snapshot_store()), format!("$O.{}.M.>", names.snapshot_store())],
@@ -97,8 +98,19 @@ fn wanted(connection: &Connection, replicas: usize) -> Vec<Config> {
         allow_rollup: true,
         ..common.clone()
     };
-    let general = global_evidence::wanted(names, MAX_MESSAGE, &common);
-    let mut all = vec![facts, general, shares];
+    let global = Config {
+        name: names.global_stream(),
+        description: Some("What belongs to no one site, of each node of a fetchwise pool of scope own".to_owned()),
+        subjects: vec![names.global_subjects()],
+        discard: DiscardPolicy::Old,
+        max_age: GLOBAL_MAX_AGE,
+        max_messages_per_subject: 1,
+        max_message_size: MAX_MESSAGE,
+        duplicate_window: DUPLICATE_WINDOW,
+        deny_delete: true,
+        ..common.clone()
+    };
+    let mut all = vec![messages, global, snapshots];
     all.extend(Table::ALL.map(table));
     all
 }

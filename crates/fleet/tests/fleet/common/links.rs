@@ -78,7 +78,7 @@ pub(crate) fn blocked() -> Outcome {
 /// Waits until a node has read everything that another one has published.
 pub(crate) async fn heard(reader: &CrawlingNode, of: &CrawlingNode) {
     of.journal.flush().await.unwrap();
-    until("all is published and read", || {
+    until("everything is published and read", || {
         let (name, top) = (of.fleet.node_id().to_string(), of.journal.durable_seq());
         reader.fleet.status().peers.iter().any(|peer| peer.node == name && peer.position >= top)
     })
@@ -97,16 +97,16 @@ pub(crate) async fn fails_here_and_waits_there(
     assert_eq!(a.ask(link, blocked()).await, None);
     let first = a.pause(link).unwrap();
     until("the pause at the other", || b.pause(link) == Some(first)).await;
-    assert_eq!(b.ask(link, Outcome::Content).await, Some(first), "it is not asked there");
+    assert_eq!(b.ask(link, Outcome::Content).await, Some(first), "it is not fetched there");
     assert_eq!(b.ask(other, Outcome::Content).await, None, "another link is");
     heard(elsewhere, a).await;
-    assert_eq!(elsewhere.pause(link), None, "another address is another matter");
-    assert!(b.selector.links_at_risk().is_empty(), "what others said is not this node's own");
+    assert_eq!(elsewhere.pause(link), None, "other egress groups are not affected");
+    assert!(b.selector.links_at_risk().is_empty(), "states of peers are not this node's own");
     clock.set(Timestamp::from_millis(first.as_millis() - 1));
     assert_eq!(b.ask(link, blocked()).await, Some(first));
     // The pause is over: the next visit fetches, is blocked again, and pauses for twice as long.
     clock.set(first);
-    assert_eq!(b.ask(link, blocked()).await, None, "it is asked again");
+    assert_eq!(b.ask(link, blocked()).await, None, "it is fetched again");
     let second = b.pause(link).unwrap();
     assert_eq!(second.since(first), FIRST * 2, "as after the second failure at one node");
     until("the next pause at the first", || a.pause(link) == Some(second)).await;

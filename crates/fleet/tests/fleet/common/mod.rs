@@ -1,5 +1,5 @@
 //! Nodes over the in-process broker, synthetic attempts, and the naive fold that every result is compared with.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test uses some of it, and one that meets an error has failed")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part of it; an error fails the test")]
 
 use fetchwise::selector::replication::Replication;
 use std::path::{Path, PathBuf};
@@ -214,7 +214,7 @@ pub(crate) async fn settle(nodes: &[Node], within: Duration) {
         };
         let is_calm = all.iter().all(|status| status.converged && knows(status));
         calm = if is_calm { calm + 1 } else { 0 };
-        assert!(begun.elapsed() < within, "not quiet: {all:#?}");
+        assert!(begun.elapsed() < within, "not converged: {all:#?}");
     }
 }
 
