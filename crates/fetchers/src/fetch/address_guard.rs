@@ -1,8 +1,11 @@
-//! Which addresses may be dialled. Owns the table of special-purpose ranges and the exceptions that a user opened.
+//! The rules for which addresses may be dialled.
 //!
-//! Invariant: an address that no rule knows to be public unicast is refused; an IPv6 address that carries an IPv4 address
-//! is as good as the worst of what it carries. It knows addresses only: no names, no URLs, no sockets. Whoever dials
-//! resolves first, checks, and dials what was checked.
+//! Owns: the table of special-purpose ranges and the exceptions that a user opened.
+//!
+//! Invariants: an address that is not known to be public unicast is refused. An IPv6 address that embeds IPv4 addresses
+//! is treated like the worst of them.
+//!
+//! Must not know: names, URLs and sockets. The dialler resolves first, checks, and dials exactly the checked addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,14 +15,14 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Decides which addresses may be dialled.
 ///
-/// By default only public unicast addresses may. [`AddressGuard::allow_private`] opens loopback and private ranges,
-/// [`AddressGuard::allow_network`] opens one network.
+/// By default only public unicast addresses are allowed. [`AddressGuard::allow_private`] opens loopback and private
+/// ranges. [`AddressGuard::allow_network`] opens one network.
 ///
-/// Link-local addresses and the addresses of cloud metadata services hand out credentials to whoever asks. They stay shut
-/// under `allow_private`, and a network opens them only when it lies within such a range itself, so that `0.0.0.0/0` or
-/// `10.0.0.0/8` never opens them by the way.
+/// Link-local addresses and cloud metadata services hand out credentials to any client. They stay closed under
+/// `allow_private`. A network opens them only if it lies within such a range itself, so `0.0.0.0/0` or `10.0.0.0/8`
+/// never opens them by accident.
 ///
-/// A check is a walk over about forty ranges in memory.
+/// Cost of a check: a scan of about forty ranges in memory.
 ///
 /// ```
 /// use fetchwise_fetchers::fetch::address_guard::{AddressGuard, parse_network};
@@ -42,7 +45,7 @@ pub struct AddressGuard {
 }
 
 impl AddressGuard {
-    /// A guard that opens `networks`, and loopback and private ranges when `allow_private` is set.
+    /// Returns a guard that opens `networks`, and loopback and private ranges if `allow_private` is set.
     pub fn new(networks: impl IntoIterator<Item = IpNet>, allow_private: bool) -> Self {
         Self { allow_networks: networks.into_iter().collect(), allow_private }
     }
@@ -52,12 +55,12 @@ impl AddressGuard {
         self.allow_networks.push(network);
     }
 
-    /// Opens (or shuts) loopback and private ranges: RFC 1918, shared address space (100.64.0.0/10), unique local IPv6.
+    /// Opens or closes loopback and private ranges: RFC 1918, shared address space (100.64.0.0/10), unique local IPv6.
     pub fn allow_private(&mut self, allow: bool) {
         self.allow_private = allow;
     }
 
-    /// Says whether `address` may be dialled, and if not, what it is.
+    /// Checks whether `address` may be dialled. The error holds the class of a refused address.
     pub fn check(&self, address: IpAddr) -> Result<(), AddressRefused> {
         let refuse = |class| AddressRefused { address, class };
         // A mapped address is the IPv4 address: the socket dials the same host.
@@ -67,7 +70,7 @@ impl AddressGuard {
                 None => self.open(v6.into(), class_of_v6(v6)).map_err(refuse),
                 Some(inner) => inner.into_iter().flatten().try_for_each(|v4| {
                     let class = class_of_v4(v4);
-                    // Whoever opens a translator's or tunnel's IPv6 network opens what is behind it, too.
+                    // Opening the IPv6 network of a translator or tunnel also opens the addresses behind it.
                     self.open(v4.into(), class).or_else(|class| self.open(v6.into(), class)).map_err(refuse)
                 }),
             },
@@ -94,10 +97,10 @@ impl AddressGuard {
     }
 }
 
-/// A network in CIDR notation, or one address, which stands for itself alone.
+/// Parses a network in CIDR notation, or a single address, which stands for itself only.
 ///
 /// # Errors
-/// [`InvalidNetwork`] names the text that is neither.
+/// [`InvalidNetwork`] for any other text, which it names.
 pub fn parse_network(text: &str) -> Result<IpNet, InvalidNetwork> {
     let text = text.trim();
     IpNet::from_str(text)
@@ -105,7 +108,7 @@ pub fn parse_network(text: &str) -> Result<IpNet, InvalidNetwork> {
         .map_err(|_| InvalidNetwork { text: text.chars().take(100).collect() })
 }
 
-/// Text that is no network.
+/// Text that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not a network: expected CIDR notation such as 10.0.0.0/8 or fd00::/8, or one address")]
 pub struct InvalidNetwork {
@@ -116,17 +119,17 @@ pub struct InvalidNetwork {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{address} is {class} and may not be dialled")]
 pub struct AddressRefused {
-    /// The address as it was asked for, with its IPv6 wrapping.
+    /// Requested address, with its IPv6 wrapping.
     pub address: IpAddr,
-    /// What it (or the address within it) is.
+    /// Class of the address, or of the address embedded in it.
     pub class: AddressClass,
 }
 
-/// What an address is for.
+/// Purpose of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddressClass {
-    /// Public unicast: may be dialled.
+    /// Public unicast, which may be dialled.
     Public,
     /// This machine.
     Loopback,
@@ -134,13 +137,13 @@ pub enum AddressClass {
     Private,
     /// Valid on one link only.
     LinkLocal,
-    /// A cloud's metadata service.
+    /// Metadata service of a cloud.
     Metadata,
-    /// "This host": dials loopback on most systems.
+    /// "This host", which dials loopback on most systems.
     Unspecified,
-    /// Many hosts, or all of them.
+    /// Multicast or broadcast.
     Multicast,
-    /// Set aside for documentation, benchmarks, protocols or the future.
+    /// Reserved for documentation, benchmarks, protocols or the future.
     Reserved,
 }
 
@@ -191,7 +194,7 @@ const V4_TABLE: &[(Ipv4Net, AddressClass)] = &[
     (v4(240, 0, 0, 0, 4), AddressClass::Reserved),
 ];
 
-/// The same for IPv6. What ends without a match is reserved: only 2000::/3 is handed out for the internet.
+/// The same for IPv6. An address without a match is reserved: only 2000::/3 is assigned to the internet.
 const V6_TABLE: &[(Ipv6Net, AddressClass)] = &[
     (v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254], 128), AddressClass::Metadata), // AWS
     (v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128), AddressClass::Metadata),   // Google Cloud
@@ -217,7 +220,7 @@ fn class_of_v6(address: Ipv6Addr) -> AddressClass {
     found.map_or(AddressClass::Reserved, |&(_, class)| class)
 }
 
-/// Whether a network that a user named is part of a range that only such a name opens.
+/// Returns whether a network that a user named lies in a range that only such a network opens.
 fn lies_in_guarded_range(network: &IpNet) -> bool {
     let guarded = |class| matches!(class, AddressClass::LinkLocal | AddressClass::Metadata);
     match network {
@@ -226,7 +229,7 @@ fn lies_in_guarded_range(network: &IpNet) -> bool {
     }
 }
 
-/// The IPv4 addresses that an IPv6 address carries and that a translator or tunnel on the way would dial.
+/// Returns the IPv4 addresses that an IPv6 address embeds and that a translator or tunnel would dial.
 fn embedded(address: Ipv6Addr) -> Option<[Option<Ipv4Addr>; 2]> {
     let s = address.segments();
     let at = |i: usize| {
@@ -234,7 +237,7 @@ fn embedded(address: Ipv6Addr) -> Option<[Option<Ipv4Addr>; 2]> {
         Ipv4Addr::new(a, b, c, d)
     };
     match s {
-        // :: and ::1 are themselves, not IPv4-compatible addresses.
+        // :: and ::1 stand for themselves; they are not IPv4-compatible addresses.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
         // IPv4-compatible, and translated (RFC 2765).
         [0, 0, 0, 0, 0, 0, _, _] | [0, 0, 0, 0, 0xffff, 0, _, _] => Some([Some(at(6)), None]),
@@ -242,9 +245,9 @@ fn embedded(address: Ipv6Addr) -> Option<[Option<Ipv4Addr>; 2]> {
         [0x64, 0xff9b, 0, 0, 0, 0, _, _] => Some([Some(at(6)), None]),
         // 6to4.
         [0x2002, ..] => Some([Some(at(1)), None]),
-        // Teredo: its server, and the client's address with every bit inverted.
+        // Teredo: the server, and the client's address with every bit inverted.
         [0x2001, 0, ..] => Some([Some(at(2)), Some(Ipv4Addr::from_bits(!at(6).to_bits()))]),
-        // ISATAP's interface identifier, whatever the prefix of a global address; local prefixes stand for themselves.
+        // ISATAP's interface identifier, with any global prefix; local prefixes stand for themselves.
         [0x2000..=0x3fff, _, _, _, 0 | 0x200, 0x5efe, _, _] if class_of_v6(address) == AddressClass::Public => {
             Some([Some(at(6)), None])
         }
@@ -259,7 +262,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the standard library knows to be not public, as an oracle of its own.
+    /// Returns what the standard library knows to be non-public, as an independent oracle.
     fn std_refuses(address: IpAddr) -> bool {
         match address {
             IpAddr::V4(a) => {
@@ -282,7 +285,7 @@ mod tests {
         }
     }
 
-    /// Any address, those near the special ranges more often.
+    /// Any address, more often one near the special ranges.
     fn addresses() -> impl Strategy<Value = IpAddr> {
         let edges = V4_TABLE.iter().flat_map(|(n, _)| [u32::from(n.network()), u32::from(n.broadcast())]);
         let edges: Vec<u32> = edges.flat_map(|a| [a.wrapping_sub(1), a, a.wrapping_add(1)]).collect();
@@ -297,7 +300,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_the_standard_library_knows_to_be_special_is_refused(address in addresses()) {
+        fn addresses_that_the_standard_library_knows_as_special_are_refused(address in addresses()) {
             prop_assert!(!std_refuses(address) || AddressGuard::default().check(address).is_err());
         }
 
@@ -306,7 +309,7 @@ mod tests {
             let (v4, guard) = (Ipv4Addr::from(address), AddressGuard::new([], private));
             let prefix = [0, 0xffff_u128 << 32, 0x64_ff9b << 96][prefix];
             let wrapped = Ipv6Addr::from(prefix | u128::from(address));
-            // ::0.0.0.0 and ::0.0.0.1 are addresses of their own.
+            // ::0.0.0.0 and ::0.0.0.1 are the unspecified and the loopback address.
             if address > 1 {
                 prop_assert_eq!(guard.check(wrapped.into()).is_ok(), guard.check(v4.into()).is_ok());
             }
@@ -482,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn link_local_opens_only_when_it_is_named() {
+    fn link_local_opens_only_by_its_own_network() {
         for wide in [guard(&["0.0.0.0/0", "::/0"], true), guard(&["169.0.0.0/8", "100.0.0.0/8", "fd00::/8"], false)] {
             for text in ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "fd00:ec2::254", "100.100.100.200"] {
                 assert!(class(&wide, text).is_some(), "{text}");
@@ -496,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_network_is_named() {
+    fn the_error_names_text_that_is_not_a_network() {
         for text in ["", "10.0.0.0/33", "10.0.0/8", "example.com", "fe80::1%eth0"] {
             let error = parse_network(text).unwrap_err().to_string();
             assert!(error.contains(text) && error.contains("10.0.0.0/8"), "{error}");

@@ -1,7 +1,9 @@
-//! A response's body: bounded in length, and in memory only as far as its reader asked for.
+//! A response body, bounded in length, and kept in memory only up to a limit.
 //!
-//! Invariant: [`BodyCollector`] never holds more than `max_in_memory` bytes plus one chunk of 256 KiB; what is longer is in a
-//! temporary file without a name, which is gone with the [`Body`], and with the process however that ends. It must not know where the bytes come from, nor how they were encoded.
+//! Invariants: [`BodyCollector`] never holds more than `max_in_memory` bytes plus one chunk of 256 KiB. The rest is in
+//! an unnamed temporary file, which disappears with the [`Body`], and with the process however it ends.
+//!
+//! Must not know: where the bytes come from, and how they were encoded.
 
 use std::fmt;
 use std::fs::File;
@@ -13,10 +15,10 @@ use tokio::task::spawn_blocking;
 
 use super::Limits;
 
-/// Bytes that are gathered before they are written to the temporary file.
+/// Bytes that are buffered before a write to the temporary file.
 const SPILL_CHUNK: usize = 256 << 10;
 
-/// A body: its beginning in memory, and all of it in a temporary file when it is longer than that.
+/// A body: its beginning in memory, and all of it in a temporary file if it is longer.
 #[derive(Debug)]
 pub struct Body {
     head: Bytes,
@@ -25,40 +27,40 @@ pub struct Body {
 }
 
 impl Body {
-    /// A body that is in memory as a whole.
+    /// Returns a body that is entirely in memory.
     pub fn in_memory(bytes: impl Into<Bytes>) -> Self {
         let head = bytes.into();
         Self { len: head.len() as u64, head, spill: None }
     }
 
-    /// A body of `len` bytes that is in `file` as a whole, with its beginning in memory too.
+    /// Returns a body of `len` bytes that is entirely in `file`, with its beginning in memory too.
     pub fn spilled(head: impl Into<Bytes>, len: u64, file: File) -> Self {
         Self { head: head.into(), len, spill: Some(file) }
     }
 
-    /// Its beginning: all of it unless [`Body::spill`] says otherwise. This is what is classified.
+    /// Returns the beginning of the body: all of it unless [`Body::spill`] returns a file. This part is classified.
     pub fn head(&self) -> &Bytes {
         &self.head
     }
 
-    /// Its whole length in bytes.
+    /// Returns the total length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there is no byte in it.
+    /// Returns whether the body has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The file that holds the whole body, when it is longer than what is in memory. It has no name, and one position that
-    /// all who read it share: read it with [`Body::reader`].
+    /// Returns the file with the whole body, if the body is longer than the part in memory. The file has no name, and a
+    /// single position that all readers share: read it with [`Body::reader`].
     pub fn spill(&self) -> Option<&File> {
         self.spill.as_ref()
     }
 
-    /// Reads the whole body from its first byte, from wherever it is. Blocks when it is in a file. Readers do not disturb each
-    /// other.
+    /// Returns a reader of the whole body from its first byte. Reading blocks if the body is in a file. Readers are
+    /// independent.
     pub fn reader(&self) -> BodyReader<'_> {
         BodyReader(match &self.spill {
             Some(file) => Source::File { file, at: 0 },
@@ -67,7 +69,7 @@ impl Body {
     }
 }
 
-/// Reads a [`Body`] from its first byte on.
+/// A reader of a [`Body`], from its first byte on.
 #[derive(Debug)]
 pub struct BodyReader<'a>(Source<'a>);
 
@@ -100,7 +102,7 @@ fn read_at(file: &File, buf: &mut [u8], at: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buf, at)
 }
 
-/// Takes a body in chunk by chunk and keeps it within its limits.
+/// Collects a body chunk by chunk and enforces its limits.
 ///
 /// ```
 /// use fetchwise_fetchers::fetch::Limits;
@@ -137,12 +139,12 @@ enum Spill {
         file: File,
         pending: Vec<u8>,
     },
-    /// A write failed, or was under way when its future was dropped.
+    /// A write failed, or its future was dropped before it ended.
     Lost,
 }
 
 impl BodyCollector {
-    /// A collector that keeps to `max_body` and `max_in_memory` of `limits`, with the system's folder for temporary files.
+    /// Returns a collector with `max_body` and `max_in_memory` of `limits`, and the system's temporary folder.
     pub fn new(limits: &Limits) -> Self {
         Self {
             head: BytesMut::new(),
@@ -154,33 +156,34 @@ impl BodyCollector {
         }
     }
 
-    /// The folder that long bodies go to.
+    /// Sets the folder for long bodies.
     #[must_use]
     pub fn in_dir(mut self, dir: Option<PathBuf>) -> Self {
         self.temp_dir = dir;
         self
     }
 
-    /// Makes room for a body that is said to be so long; whoever says so gets 256 KiB of room at most.
+    /// Reserves memory for an announced length, at most 256 KiB.
     pub fn reserve(&mut self, len: u64) {
         let len = usize::try_from(len).unwrap_or(usize::MAX).min(self.max_in_memory).min(SPILL_CHUNK);
         self.head.reserve(len);
     }
 
-    /// The bytes taken in so far.
+    /// Returns the number of collected bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether no byte was taken in yet.
+    /// Returns whether no byte was collected yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Takes in the next bytes. After an error, or when its future is dropped before it ends, the collector is of no use.
+    /// Collects the next bytes. After an error or a dropped future, the collector is unusable.
     ///
     /// # Errors
-    /// [`BodyError::TooLarge`] when `max_body` is passed, [`BodyError::Io`] when the temporary file cannot be written.
+    /// [`BodyError::TooLarge`] if the body exceeds `max_body`, [`BodyError::Io`] if the temporary file cannot be
+    /// written.
     pub async fn push(&mut self, chunk: &[u8]) -> Result<(), BodyError> {
         let len = self.len.saturating_add(chunk.len() as u64);
         if len > self.max_body {
@@ -205,7 +208,7 @@ impl BodyCollector {
     /// Ends the body.
     ///
     /// # Errors
-    /// [`BodyError::Io`] when the temporary file cannot be written.
+    /// [`BodyError::Io`] if the temporary file cannot be written.
     pub async fn finish(mut self) -> Result<Body, BodyError> {
         self.flush().await?;
         match self.spill {
@@ -228,7 +231,7 @@ impl BodyCollector {
 
     async fn flush(&mut self) -> Result<(), BodyError> {
         let Spill::Yes { .. } = self.spill else { return Ok(()) };
-        // The blocking thread owns the file while it writes: a dropped future leaves nothing half open.
+        // The blocking thread owns the file while it writes, so a dropped future leaves no half-open state.
         let Spill::Yes { mut file, mut pending } = std::mem::replace(&mut self.spill, Spill::Lost) else {
             return Err(lost());
         };
@@ -257,19 +260,19 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
 }
 
 fn lost() -> BodyError {
-    BodyError::Io(io::Error::other("an earlier write of this body did not end"))
+    BodyError::Io(io::Error::other("an earlier write of this body failed"))
 }
 
-/// Why a body was not kept.
+/// The reason why a body was not kept.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// It is longer than its limit.
+    /// The body is longer than its limit.
     TooLarge {
         /// The limit in bytes.
         limit: u64,
     },
-    /// Its temporary file could not be written.
+    /// The temporary file could not be written.
     Io(io::Error),
 }
 
@@ -277,7 +280,7 @@ impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge { limit } => write!(f, "the body is longer than its limit of {limit} bytes"),
-            Self::Io(error) => write!(f, "the body could not be kept in a temporary file: {error}"),
+            Self::Io(error) => write!(f, "cannot write the body to a temporary file: {error}"),
         }
     }
 }
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_body_is_whole_in_a_file_that_has_no_name() {
+    async fn a_long_body_is_complete_in_an_unnamed_file() {
         let chunk: Vec<u8> = (0..=255).cycle().take(100_000).collect();
         let chunks: Vec<&[u8]> = std::iter::repeat_n(&chunk[..], 9).collect();
         let dir = tempfile::tempdir().unwrap();
@@ -345,7 +348,7 @@ mod tests {
             first.read_exact(&mut a).unwrap();
             second.read_exact(&mut b).unwrap();
             assert_eq!(a, b, "readers do not share a position");
-            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing that a kill could leave behind");
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "a kill leaves nothing behind");
         }
     }
 
@@ -368,11 +371,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_is_not_there_is_an_error() {
+    async fn a_missing_folder_is_an_error() {
         let limits = limits(100, 1);
         let mut collector = BodyCollector::new(&limits).in_dir(Some("/nonexistent/fetchwise".into()));
         assert!(matches!(collector.push(b"abc").await.unwrap_err(), BodyError::Io(_)));
-        assert!(collector.push(b"abc").await.is_err(), "a body with a hole is never handed out");
+        assert!(collector.push(b"abc").await.is_err(), "a body with a gap is never returned");
         assert!(collector.finish().await.is_err());
     }
 }

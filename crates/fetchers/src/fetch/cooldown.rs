@@ -1,23 +1,25 @@
-//! Leaving a source alone: an archive or a service that says "not now", or fails again and again, is not asked for a while.
+//! The cooldown of a source: an archive or a service that says "not now", or fails repeatedly, gets no requests for a
+//! while.
 //!
-//! Invariant: a source that answers is asked again at once, and no rest is longer than [`MAX_REST`]. Must not know what the source
-//! is, nor what it was asked for.
+//! Invariants: a successful response ends the cooldown, and no cooldown is longer than [`MAX_PAUSE`].
+//!
+//! Must not know: what the source is, and what was requested.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use fetchwise_types::response::{Header, header};
 
-/// The longest rest, whatever a source asks for.
+/// Maximum cooldown, whatever a source requests.
 const MAX_REST: Duration = Duration::from_secs(3600);
-/// The rest after a "not now" that does not say for how long.
+/// Cooldown after a "not now" without a duration.
 const UNSAID: Duration = Duration::from_secs(60);
-/// The rest after the second fault in a row, doubled with each further one.
+/// Cooldown after the second fault in a row; each further fault doubles it.
 const FAULT_BASE: Duration = Duration::from_secs(5);
-/// The longest rest after faults.
+/// Maximum cooldown after faults.
 const MAX_FAULT: Duration = Duration::from_secs(600);
 
-/// How a source is: rested, or to be left alone.
+/// State of a source: available, or in cooldown.
 #[derive(Debug, Default)]
 pub(super) struct Rest(Mutex<State>);
 
@@ -29,19 +31,20 @@ struct State {
 }
 
 impl Rest {
-    /// Why the source is not to be asked now; none when it may be.
+    /// Returns why the source gets no requests now, or `None` if it may get some.
     pub(super) fn why_not(&self) -> Option<String> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let left = state.until?.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-        Some(format!("it is left alone for another {} s: {}", left.as_secs().max(1), state.why))
+        Some(format!("paused for another {} s: {}", left.as_secs().max(1), state.why))
     }
 
-    /// The source answered.
+    /// Records a response of the source.
     pub(super) fn answered(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State::default();
     }
 
-    /// The source failed, and asked to be left alone for `asked`. A single fault without such a wish may be chance.
+    /// Records a failure of the source, which requested a pause of `requested`. A single fault without such a request
+    /// may be chance.
     pub(super) fn failed(&self, asked: Option<Duration>, why: &str) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.faults = state.faults.saturating_add(1);
@@ -55,7 +58,7 @@ impl Rest {
     }
 }
 
-/// How long a source that answered with `status` asks to be left alone; none when it does not.
+/// Returns the pause that a source requests by a response with `status`, or `None`.
 pub(super) fn asked_rest(status: u16, headers: &[Header]) -> Option<Duration> {
     let said = header(headers, "retry-after").and_then(|value| {
         let value = value.trim();
@@ -76,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_fault_may_be_chance_and_two_are_not() {
+    fn the_second_fault_in_a_row_starts_a_cooldown() {
         let rest = Rest::default();
         rest.failed(None, "it broke");
         assert_eq!(rest.why_not(), None);
@@ -87,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_is_kept_to_at_once_and_not_for_ever() {
+    fn a_requested_pause_starts_at_once_and_is_bounded() {
         let rest = Rest::default();
         rest.failed(asked_rest(429, &[Header::new("Retry-After", "999999999")]), "429");
         let why = rest.why_not().unwrap();
@@ -95,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_429_always_asks_for_a_rest_and_a_503_where_it_says_so() {
+    fn a_429_always_requests_a_pause_and_a_503_only_with_retry_after() {
         assert_eq!(asked_rest(429, &[]), Some(UNSAID));
         assert_eq!(asked_rest(503, &[]), None);
         assert_eq!(asked_rest(503, &[Header::new("retry-after", " 7 ")]), Some(Duration::from_secs(7)));

@@ -1,9 +1,9 @@
-//! Name look-up and dialling under the address guard: the one place from which `direct_access` and the filtering proxy
-//! open connections.
+//! Name lookup and dialling under the address guard, for `direct_access` and the filtering proxy.
 //!
-//! Invariant: a socket address is dialled only after [`AddressGuard::check`] let exactly that address pass; a name is never
-//! looked up a second time between the check and the dialling, so an answer that changes (DNS rebinding) gains nothing.
-//! It knows nothing of HTTP or TLS.
+//! Invariants: a socket address is dialled only after [`AddressGuard::check`] allowed exactly that address. A name is
+//! never looked up again between the check and the dialling, so a changing DNS answer (DNS rebinding) gains nothing.
+//!
+//! Must not know: HTTP and TLS.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -23,23 +23,23 @@ use crate::fetch::address_guard::{AddressGuard, AddressRefused};
 use crate::fetch::local_faults;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 
-/// How long one address is waited for before the next is tried beside it (RFC 8305).
+/// Time to wait for one address before the next one is tried alongside it (RFC 8305).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Addresses of one name that are tried at most.
+/// Maximum number of addresses to try per name.
 const MAX_CANDIDATES: usize = 8;
 
-/// What a [`Resolve`] returns.
+/// The future that a [`Resolve`] returns.
 pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
-/// Looks names up. The default is [`SystemResolver`]; a crawler with its own DNS cache plugs it in here.
+/// A resolver of names. The default is [`SystemResolver`]; a crawler with its own DNS cache plugs it in here.
 pub trait Resolve: Send + Sync {
-    /// The addresses of `host`, best first. An empty answer counts as a name that does not resolve; so does an error, unless it
-    /// is one of this machine's ([`local_faults::is_local_fault`]).
+    /// Returns the addresses of `host`, best first. An empty result counts as a name that does not resolve. So does an
+    /// error, unless it is a fault of this machine ([`local_faults::is_local_fault`]).
     fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a>;
 }
 
-/// The system's own resolver (`getaddrinfo`), on tokio's threads for blocking work.
+/// The system's resolver (`getaddrinfo`), on tokio's threads for blocking work.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
@@ -48,21 +48,21 @@ impl Resolve for SystemResolver {
         Box::pin(async move {
             match tokio::net::lookup_host((host, 0)).await {
                 Ok(found) => Ok(found.map(|address| address.ip()).collect()),
-                // Without a network, or a descriptor to ask with, every name is "unknown".
+                // Without a network, or without a descriptor for the query, every name is "unknown".
                 Err(error) => Err(local_faults::why_no_lookup().unwrap_or(error)),
             }
         })
     }
 }
 
-/// Why nothing was dialled, or nobody answered.
+/// The reason why no connection was made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DialError {
-    /// Every address of the host is one that may not be dialled; none was.
+    /// The guard refused every address of the host; none was dialled.
     #[error("{}{refused}", if is_literal(host) { String::new() } else { format!("{host}: ") })]
     Refused {
-        /// The host as it was asked for.
+        /// Requested host.
         host: String,
         /// The first of its addresses.
         #[source]
@@ -71,51 +71,51 @@ pub enum DialError {
     /// The name does not resolve.
     #[error("{host} does not resolve: {reason}")]
     Dns {
-        /// The host as it was asked for.
+        /// Requested host.
         host: String,
-        /// What the resolver said.
+        /// Message of the resolver.
         reason: String,
     },
     /// No address accepted a connection.
     #[error("cannot connect to {host} ({address}): {error}")]
     Connect {
-        /// The host as it was asked for.
+        /// Requested host.
         host: String,
-        /// The last address that was tried.
+        /// Last address that was tried.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         error: io::Error,
     },
-    /// The proxy that the connection was to go through did not make it.
+    /// The proxy failed to make the connection.
     #[error("{reason}")]
     Proxy {
-        /// The host as it was asked for.
+        /// Requested host.
         host: String,
-        /// What the proxy said, and which one it is.
+        /// Message of the proxy, with its name.
         reason: String,
     },
-    /// The proxy that the connection was to go through could not reach the host.
+    /// The proxy could not reach the host.
     #[error("{reason}")]
     Behind {
-        /// The host as it was asked for.
+        /// Requested host.
         host: String,
-        /// What the proxy said, and which one it is.
+        /// Message of the proxy, with its name.
         reason: String,
     },
-    /// This machine had no descriptor, port or network to do it with: nobody was asked for anything.
-    #[error("cannot connect to {host} from here: {error}")]
+    /// This machine lacked a descriptor, a port or a network: no request was made.
+    #[error("cannot connect to {host}: local fault: {error}")]
     Local {
-        /// The host as it was asked for.
+        /// Requested host.
         host: String,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         error: io::Error,
     },
 }
 
 impl DialError {
-    /// What an attempt that ended with this error counts as.
+    /// Returns the kind of an attempt that ended with this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Refused { .. } => ErrorKind::RefusedAddress,
@@ -125,13 +125,13 @@ impl DialError {
         }
     }
 
-    /// Whether the fault is this machine's, so that it says nothing about the host.
+    /// Returns whether this machine caused the fault, so it is not attributed to the host.
     pub fn is_local(&self) -> bool {
         matches!(self, Self::Local { .. })
     }
 }
 
-/// Opens TCP connections to hosts whose addresses the guard lets pass.
+/// Opens TCP connections to hosts whose addresses the guard allows.
 #[derive(Clone)]
 pub struct Dialer {
     guard: Arc<AddressGuard>,
@@ -140,33 +140,34 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// A dialer under `guard`, with the system's resolver.
+    /// Returns a dialer under `guard`, with the system's resolver.
     pub fn new(guard: AddressGuard) -> Self {
         Self::with_resolver(guard, Arc::new(SystemResolver))
     }
 
-    /// A dialer under `guard` that asks `resolver`.
+    /// Returns a dialer under `guard` that uses `resolver`.
     pub fn with_resolver(guard: AddressGuard, resolver: Arc<dyn Resolve>) -> Self {
         Self { guard: Arc::new(guard), resolver, upstream: None }
     }
 
-    /// The same, going through `upstream`. Whoever names a proxy wants it dialled, wherever it is: the guard is asked about
-    /// destinations only. A name that is known here is let pass when all of its addresses are; one that is not known here is left to
-    /// the proxy, which looks all of them up again.
+    /// Routes connections through `upstream`. A user who names a proxy wants it dialled, wherever it is, so the guard
+    /// checks destinations only. A name that resolves here passes if all of its addresses pass. A name that does not
+    /// resolve here is left to the proxy, which looks up all names again.
     #[must_use]
     pub fn through(self, upstream: Upstream) -> Self {
         Self { upstream: Some(Arc::new(upstream)), ..self }
     }
 
-    /// The proxy that it goes through, if any.
+    /// Returns the upstream proxy, if any.
     pub(super) fn upstream(&self) -> Option<&Upstream> {
         self.upstream.as_deref()
     }
 
     /// Connects to `host`: a name, or an address (an IPv6 address with or without brackets).
     ///
-    /// Addresses that the guard refuses are left out; the others are tried in the resolver's order, families in turn, the
-    /// next one as soon as one fails or does not answer within 250 ms. Takes as long as the system lets it: bound it from outside.
+    /// The guard's refused addresses are skipped. The others are tried in the resolver's order, alternating between
+    /// address families; the next one starts as soon as one fails or does not respond within 250 ms. There is no
+    /// timeout besides the system's: the caller bounds it.
     ///
     /// # Errors
     /// See [`DialError`].
@@ -182,7 +183,7 @@ impl Dialer {
         self.race(host, addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()).await
     }
 
-    /// Connects to the proxy, for the sake of `host`, which must be one that may be dialled.
+    /// Connects to the proxy for a request to `host`, which must be allowed.
     pub(super) async fn dial_proxy(&self, upstream: &Upstream, host: &str) -> Result<TcpStream, DialError> {
         match self.check(host).await {
             Ok(()) | Err(DialError::Dns { .. }) => {}
@@ -203,16 +204,16 @@ impl Dialer {
         })
     }
 
-    /// Looks `host` up and says whether all of its addresses may be dialled, without dialling any: for a fetcher that dials by itself,
-    /// and may take whichever it likes.
+    /// Looks `host` up and checks that all of its addresses are allowed, without dialling any. For fetchers that dial
+    /// themselves and may use any of the addresses.
     ///
     /// # Errors
-    /// [`DialError::Refused`] when one of them may not be dialled, [`DialError::Dns`] when there is none.
+    /// [`DialError::Refused`] if one of them is not allowed, [`DialError::Dns`] if there is none.
     pub async fn check(&self, host: &str) -> Result<(), DialError> {
         let candidates = self.addresses(host).await?;
         match candidates.iter().find_map(|&address| self.guard.check(address).err()) {
             Some(refused) => Err(DialError::Refused { host: host.to_owned(), refused }),
-            None if candidates.is_empty() => Err(dns(host, "it has no address".to_owned())),
+            None if candidates.is_empty() => Err(dns(host, "no addresses".to_owned())),
             None => Ok(()),
         }
     }
@@ -244,7 +245,7 @@ impl Dialer {
         match (open.is_empty(), refused) {
             (false, _) => Ok(in_turn(open)),
             (true, Some(refused)) => Err(DialError::Refused { host: host.to_owned(), refused }),
-            (true, None) => Err(dns(host, "it has no address".to_owned())),
+            (true, None) => Err(dns(host, "no addresses".to_owned())),
         }
     }
 
@@ -262,13 +263,13 @@ impl Dialer {
             };
             match ended {
                 Some((_, Ok(stream))) => {
-                    // Requests are small and wait for their answer; a failure costs latency only.
+                    // Requests are small and wait for their response; a failure only costs latency.
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
                 Some((_, Err(error))) if last_error.as_ref().is_some_and(DialError::is_local) => drop(error),
                 Some((address, Err(error))) if local_faults::is_local_dial_fault(&error, address) => {
-                    // One address that could not be tried is enough: it may have been the one that answers.
+                    // One address that could not be tried is enough: it may be the one that works.
                     last_error = Some(DialError::Local { host: host.to_owned(), error });
                 }
                 Some((address, Err(error))) => {
@@ -277,7 +278,7 @@ impl Dialer {
                 None => {}
             }
             if running.is_empty() && left.len() == 0 {
-                return Err(last_error.unwrap_or_else(|| dns(host, "it has no address".to_owned())));
+                return Err(last_error.unwrap_or_else(|| dns(host, "no addresses".to_owned())));
             }
         }
     }
@@ -293,7 +294,7 @@ fn is_literal(host: &str) -> bool {
     without_brackets(host).parse::<IpAddr>().is_ok()
 }
 
-/// An IPv6 address as such, out of its brackets in a URL.
+/// Returns an IPv6 address without the brackets that it has in a URL.
 pub(super) fn without_brackets(host: &str) -> &str {
     host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
 }
@@ -302,7 +303,8 @@ fn dns(host: &str, reason: String) -> DialError {
     DialError::Dns { host: host.to_owned(), reason }
 }
 
-/// Each address once, the family of the first one and the other in turn, at most [`MAX_CANDIDATES`].
+/// Returns each address once, alternating between the family of the first one and the other, at most
+/// [`MAX_CANDIDATES`].
 fn in_turn(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let mut seen = HashSet::new();
     let first_is_v4 = addresses.first().is_some_and(IpAddr::is_ipv4);

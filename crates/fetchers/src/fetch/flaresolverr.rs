@@ -1,8 +1,11 @@
-//! A service that fetches with a browser of its own, spoken to as FlareSolverr is: one POST for each page, the page in a JSON answer.
+//! A fetcher that uses a service with its own browser, by the protocol of FlareSolverr: one POST per page, the page in
+//! a JSON response.
 //!
-//! Invariant: a page's host is looked up and checked before the service hears of it, and again where the service says it ended up;
-//! the service itself is dialled wherever it is, since somebody named it. What the service does wrong is `proxy_error`; a page that
-//! it could not get is what its answer says. Must not judge the page.
+//! Invariants: a page's host is looked up and checked before the service gets the URL, and the final host that the
+//! service reports is checked again. The service itself is dialled wherever it is, because a user named it. A fault of
+//! the service is `proxy_error`; a page that it could not get is what its response says.
+//!
+//! Must not know: how a page is judged.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,34 +32,34 @@ use crate::fetch::cooldown::Rest;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 
-/// The service is told to be done so much before nobody waits any more.
+/// Time between the service's deadline and ours.
 const MARGIN: Duration = Duration::from_secs(1);
-/// An answer may be so many times as long as the page in it: JSON escapes what it has to.
+/// Maximum ratio of a response's length to the page in it: JSON escapes characters.
 const ESCAPED: u64 = 6;
-/// Bytes of an answer that are read at most: it has to be in memory as a whole.
+/// Maximum bytes of a response, which has to be in memory entirely.
 const MAX_ANSWER: u64 = 64 << 20;
 
-/// How a [`SolverFetcher`] is set up.
+/// Settings of a [`SolverFetcher`].
 #[derive(Clone)]
 pub struct SolverOptions {
-    /// The name that attempts are logged under.
+    /// Name under which attempts are logged.
     pub name: String,
-    /// The service's address, e.g. `http://127.0.0.1:8191/v1`.
+    /// Address of the service, e.g. `http://127.0.0.1:8191/v1`.
     pub address: Url,
-    /// Pages that it is asked for at a time.
+    /// Maximum number of concurrent requests to it.
     pub max_in_flight: usize,
-    /// The time that a page may take, where that is more than other requests get: a challenge takes its time.
+    /// Minimum deadline of a page, because a challenge takes time.
     pub max_time: Duration,
 }
 
 impl SolverOptions {
-    /// The service at `address` under `name`, asked for two pages at a time.
+    /// Returns the options for the service at `address` under `name`, with two concurrent pages.
     pub fn new(name: impl Into<String>, address: Url) -> Self {
         Self { name: name.into(), address, max_in_flight: 2, max_time: Duration::from_secs(60) }
     }
 }
 
-/// Without the address, which may hold a key.
+/// Omits the address, which may contain a key.
 impl fmt::Debug for SolverOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, max_in_flight, max_time, .. } = self;
@@ -66,7 +69,7 @@ impl fmt::Debug for SolverOptions {
     }
 }
 
-/// Gets pages from a service with a browser. See the [module](self).
+/// A fetcher of pages from a service with a browser. See the [module](self).
 pub struct SolverFetcher {
     options: SolverOptions,
     client: Client<HttpsConnector<Connector>, Full<Bytes>>,
@@ -74,9 +77,9 @@ pub struct SolverFetcher {
     rest: Rest,
 }
 
-/// Why there is no such fetcher.
+/// The reason why the fetcher could not be built.
 #[derive(Debug, thiserror::Error)]
-#[error("TLS cannot be set up: {0}")]
+#[error("cannot set up TLS: {0}")]
 pub struct SolverError(#[source] rustls::Error);
 
 #[derive(Serialize)]
@@ -106,10 +109,10 @@ struct Solution {
 }
 
 impl SolverFetcher {
-    /// A fetcher that asks the service of `options` for what `dialer`'s guard lets pass.
+    /// Returns a fetcher that uses the service of `options` for the hosts that `dialer`'s guard allows.
     ///
     /// # Errors
-    /// [`SolverError`] when TLS cannot be set up.
+    /// [`SolverError`] if TLS cannot be set up.
     pub fn new(options: SolverOptions, dialer: Dialer) -> Result<Self, SolverError> {
         let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -122,7 +125,7 @@ impl SolverFetcher {
             .https_or_http()
             .enable_http1()
             .wrap_connector(Connector::new(Dialer::new(AddressGuard::new([], true))));
-        // A connection that was kept may turn out to be dead when a page is asked for, which cannot be repeated.
+        // A kept connection may turn out to be dead when a page is requested, and that request cannot be repeated.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
         Ok(Self { options, client, dialer, rest: Rest::default() })
     }
@@ -145,7 +148,7 @@ impl SolverFetcher {
                 Err(FetchError { duration: started.elapsed(), ..error })
             }
             Err(_) => {
-                let message = format!("the service gave no answer within {} s", deadline.as_secs_f64());
+                let message = format!("no response from the service within {} s", deadline.as_secs_f64());
                 let error = FetchError::new(ErrorKind::Timeout, message, started.elapsed());
                 Err(FetchError { limit: Some(LimitMet::Deadline(deadline)), ..error })
             }
@@ -165,7 +168,7 @@ impl SolverFetcher {
         posted.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let response = self.client.request(posted).await.map_err(|why| {
             let (_, message, local) = super::http::request_failure(&why);
-            FetchError { local, ..error(ErrorKind::ProxyError, format!("the service cannot be asked: {message}")) }
+            FetchError { local, ..error(ErrorKind::ProxyError, format!("request to the service failed: {message}")) }
         })?;
         let status = response.status();
         let most = usize::try_from(limits.max_body.saturating_mul(ESCAPED).min(MAX_ANSWER)).unwrap_or(usize::MAX);
@@ -174,13 +177,13 @@ impl SolverFetcher {
             Err(why) if why.is::<http_body_util::LengthLimitError>() => return Err(too_large(limits)),
             Err(why) => return Err(broken(&why)),
         };
-        // What it could not get is a 500 of its own, with a message.
+        // A page that the service could not get is a status 500 of its own, with a message.
         match serde_json::from_slice::<Answer>(&body) {
             Ok(Answer { status, solution: Some(solution), .. }) if status == "ok" => {
                 self.solved(request, solution).await
             }
             Ok(answer) => Err(failure(&answer.message, limits)),
-            Err(_) if status == StatusCode::OK => Err(broken(&"its answer is none of the kind")),
+            Err(_) if status == StatusCode::OK => Err(broken(&"unexpected JSON")),
             Err(_) => Err(broken(&format_args!("status {status}"))),
         }
     }
@@ -194,13 +197,13 @@ impl SolverFetcher {
                 }
                 url
             }
-            Some(Err(why)) => return Err(broken(&format_args!("it names a URL that is none ({why})"))),
+            Some(Err(why)) => return Err(broken(&format_args!("invalid URL ({why})"))),
         };
         let mut headers: Vec<Header> = Vec::with_capacity(solution.headers.len());
         for (name, value) in &solution.headers {
             let Some(value) = value.as_str() else { continue };
             let fits = http::HeaderName::from_bytes(name.as_bytes()).is_ok() && HeaderValue::from_str(value).is_ok();
-            // The text is decoded, and in UTF-8 whatever the server said of its bytes.
+            // The text is decoded, and in UTF-8 whatever the server declared.
             if fits && !name.eq_ignore_ascii_case("content-encoding") && !name.eq_ignore_ascii_case("content-length") {
                 headers.push(Header::new(name.as_str(), value));
             }
@@ -217,7 +220,7 @@ impl SolverFetcher {
             super::body::BodyError::TooLarge { .. } => too_large(request.limits),
             super::body::BodyError::Io(why) => FetchError::local(why.to_string(), Duration::ZERO),
         })?;
-        // Older services do not say.
+        // Older services omit the status.
         let status = solution.status.filter(|status| (100..600).contains(status)).unwrap_or(200);
         Ok(Response::new(status, headers, body, final_url))
     }
@@ -260,7 +263,7 @@ impl Fetcher for SolverFetcher {
     }
 }
 
-/// What the service's own message means, which names a browser's error at times.
+/// Classifies the service's message, which sometimes names a browser's error.
 fn failure(message: &str, limits: &Limits) -> FetchError {
     let text: String = message.chars().take(300).collect();
     let lower = text.to_lowercase();
@@ -280,7 +283,7 @@ fn failure(message: &str, limits: &Limits) -> FetchError {
     } else {
         ErrorKind::ProxyError
     };
-    error(kind, format!("the service says: {text}"))
+    error(kind, format!("the service reported: {text}"))
 }
 
 fn too_large(limits: &Limits) -> FetchError {
@@ -289,10 +292,10 @@ fn too_large(limits: &Limits) -> FetchError {
 }
 
 fn broken(why: &dyn fmt::Display) -> FetchError {
-    error(ErrorKind::ProxyError, format!("the service does not answer as it should: {why}"))
+    error(ErrorKind::ProxyError, format!("invalid response from the service: {why}"))
 }
 
-/// Its duration is filled in by the one who measures it.
+/// The caller fills in the duration.
 fn error(kind: ErrorKind, message: String) -> FetchError {
     FetchError::new(kind, message, Duration::ZERO)
 }

@@ -1,30 +1,34 @@
-//! What this machine runs out of: file descriptors, ports, disk, routes. The one place that tells such a local fault from a
-//! fault of the site.
+//! Shortages of this machine: file descriptors, ports, disk, routes.
 //!
-//! Invariant: a fault is called local only when the system says so itself (an error number of its own resources, or no route
-//! to anywhere); whatever a server can bring about is never local. It must not know what is fetched.
+//! Owns: the distinction between a local fault and a fault of the site.
+//!
+//! Invariants: a fault is local only if the system itself reports it (an error number for its own resources, or no
+//! route to any network). A server can never cause a local fault.
+//!
+//! Must not know: what is fetched.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// Descriptors that are asked for at most. Children inherit the limit, and some programs go through all descriptors up to it.
+/// Maximum number of descriptors to request. Children inherit the limit, and some programs iterate over all descriptors
+/// up to it.
 const WANTED: u64 = 65_536;
 
-/// Descriptors that a process uses beside its connections: the log, the runtime, pipes of children.
+/// Descriptors that a process needs besides its connections: the log, the runtime, pipes of children.
 const RESERVED: u64 = 64;
 
-/// Connections that are kept open for the next request at most.
+/// Maximum number of idle connections to keep open.
 const KEPT: u64 = 256;
 
-/// Descriptors that one fetch may hold at a time: its connection, a second one that is being tried, a file for its body.
+/// Descriptors that one fetch can hold: its connection, a second one that is being tried, and a file for its body.
 const PER_FETCH: u64 = 3;
 
-/// So near to the limit the next descriptor may not be had.
+/// Distance from the limit below which the next descriptor may be unavailable.
 const SCARCE: u64 = 16;
 
-/// Raises this process's soft limit of open files as far as the hard limit (and good sense) allows, and says what it is now.
+/// Raises this process's soft limit of open files up to the hard limit (at most 65,536), and returns the new limit.
 ///
-/// A crawler calls it once, before its first fetch. Where there is no such limit the answer is [`u64::MAX`].
+/// A crawler calls it once, before its first fetch. Returns [`u64::MAX`] on systems without such a limit.
 pub fn raise_descriptor_limit() -> u64 {
     #[cfg(unix)]
     {
@@ -41,7 +45,7 @@ pub fn raise_descriptor_limit() -> u64 {
     u64::MAX
 }
 
-/// How many fetches at a time fit into so many descriptors; 1 at least.
+/// Returns how many concurrent fetches fit into `descriptors`, at least 1.
 ///
 /// ```
 /// use fetchwise_fetchers::fetch::local_faults::fetches_within;
@@ -53,7 +57,7 @@ pub fn fetches_within(descriptors: u64) -> usize {
     usize::try_from(left / PER_FETCH).unwrap_or(usize::MAX).max(1)
 }
 
-/// How many idle connections may be kept, in a process with this one's limit of descriptors.
+/// Returns how many idle connections this process may keep, given its descriptor limit.
 pub(super) fn connections_kept() -> usize {
     #[cfg(unix)]
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -66,9 +70,9 @@ fn kept_within(descriptors: u64) -> u64 {
     KEPT.min(descriptors / 4)
 }
 
-/// Whether `error` says that this machine has run out of something, or was not allowed to have it.
+/// Returns whether `error` reports a shortage on this machine, or a resource that it may not use.
 ///
-/// An error of a connection attempt needs its address, too: see [`is_local_dial_fault`].
+/// An error of a connection attempt needs its address too: see [`is_local_dial_fault`].
 pub fn is_local_fault(error: &io::Error) -> bool {
     #[cfg(unix)]
     {
@@ -96,30 +100,30 @@ pub fn is_local_fault(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a connection to `address` failed for want of something here: of what [`is_local_fault`] knows, of a free port, or of
-/// any network at all.
+/// Returns whether a connection to `address` failed for a local reason: one of [`is_local_fault`], no free port, or no
+/// network at all.
 pub fn is_local_dial_fault(error: &io::Error, address: SocketAddr) -> bool {
     if is_local_fault(error) {
         return true;
     }
     match error.kind() {
-        // Where there is a route, it is the ports that are used up. Without one it is an address of a family that is not
-        // spoken here, which is no reason to hold up everything else.
+        // With a route, the ports are exhausted. Without one, this machine does not support the address family, which
+        // must not hold up other fetches.
         io::ErrorKind::AddrNotAvailable => has_route_to(address) || !has_network(),
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => !has_network(),
         _ => false,
     }
 }
 
-/// Whether a program did not start for want of something here, and not because it is not there or may not be run.
+/// Returns whether a program failed to start for a local shortage, rather than because it is missing or not executable.
 pub(super) fn is_local_spawn_fault(error: &io::Error) -> bool {
     // Too many processes are EAGAIN.
     is_local_fault(error) || error.kind() == io::ErrorKind::WouldBlock
 }
 
-/// Why no name can be looked up here, whatever the name; none when the fault is not to be found on this machine.
+/// Returns the local reason why no name can be looked up, or `None` if the cause is not on this machine.
 ///
-/// Resolvers call a name unknown when they could not ask for it.
+/// Resolvers call a name unknown if they could not send the query.
 pub(super) fn why_no_lookup() -> Option<io::Error> {
     match UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) {
         Err(error) if is_local_fault(&error) => return Some(error),
@@ -131,22 +135,22 @@ pub(super) fn why_no_lookup() -> Option<io::Error> {
     (!has_network()).then(|| io::Error::new(io::ErrorKind::NetworkDown, "this machine has no route to any network"))
 }
 
-/// Whether there is a route to `address`. Asks the system's table; nothing is sent.
+/// Returns whether there is a route to `address`, according to the system's routing table; sends nothing.
 fn has_route_to(address: SocketAddr) -> bool {
     let unspecified: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     UdpSocket::bind((unspecified, 0)).and_then(|socket| socket.connect(address)).is_ok()
 }
 
-/// Whether this machine has a way to anywhere but itself.
+/// Returns whether this machine can reach any other machine.
 fn has_network() -> bool {
-    // Any two addresses of the internet do; nothing is sent to them.
+    // Any two internet addresses work; nothing is sent to them.
     let public: [IpAddr; 2] =
         [Ipv4Addr::new(1, 1, 1, 1).into(), Ipv6Addr::new(0x2606, 0x4700, 0, 0, 0, 0, 0, 1).into()];
     public.into_iter().any(|ip| has_route_to(SocketAddr::new(ip, 53))) || has_local_network()
 }
 
-/// Whether a network is attached though nothing leads on from it to the internet.
+/// Returns whether a network is attached, even if it does not lead to the internet.
 fn has_local_network() -> bool {
     let names_an_interface = |path: &str, column: usize, skip: &[&str]| {
         std::fs::read_to_string(path).unwrap_or_default().lines().any(|line| {
@@ -158,7 +162,7 @@ fn has_local_network() -> bool {
     names_an_interface("/proc/net/route", 0, &[]) || names_an_interface("/proc/net/ipv6_route", 9, &["fe80", "ff00"])
 }
 
-/// Looking a name up takes a few descriptors for a moment: whether there were likely none.
+/// Returns an error if descriptors are nearly exhausted: a name lookup needs a few for a moment.
 #[cfg(unix)]
 fn scarce_descriptors() -> Option<io::Error> {
     use rustix::process::{Resource, getrlimit};
@@ -187,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_out_here_is_local_and_what_a_server_does_is_not() {
+    fn shortages_are_local_and_server_errors_are_not() {
         for local in [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT] {
             assert!(is_local_fault(&error(local)), "{local:?}");
         }
@@ -197,7 +201,10 @@ mod tests {
             assert!(!is_local_fault(&error(remote)), "{remote:?}");
             assert!(!is_local_dial_fault(&error(remote), loopback), "{remote:?}");
         }
-        assert!(is_local_dial_fault(&error(Errno::ADDRNOTAVAIL), loopback), "there is a route: the ports are used up");
+        assert!(
+            is_local_dial_fault(&error(Errno::ADDRNOTAVAIL), loopback),
+            "there is a route: the ports are exhausted"
+        );
     }
 
     #[test]

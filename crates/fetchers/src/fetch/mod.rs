@@ -1,7 +1,9 @@
-//! Fetchers: named ways to get a page, and what each must keep to.
+//! The fetcher trait, its requests and responses, and the fetchers.
 //!
-//! [`Fetcher`] is the trait that a crawler's own fetchers implement. What a fetcher owns is transport: it dials, follows
-//! redirects, decodes and bounds the body, and says how long it took. It does not judge the page: that is [`fetchwise_detect`].
+//! [`Fetcher`] is the trait that a crawler's own fetchers implement. A fetcher owns transport: it dials, follows
+//! redirects, decodes and bounds the body, and measures the duration.
+//!
+//! Must not know: how a page is judged. That is the part of [`fetchwise_detect`].
 
 pub mod address_guard;
 pub mod archive;
@@ -34,20 +36,20 @@ use fetchwise_types::response::{Header, Page};
 
 pub use body::Body;
 
-/// What a request may cost at most.
+/// Limits of a request.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Time for the whole request: connecting, redirects and body.
     pub deadline: Duration,
-    /// Bytes of body, after content decoding.
+    /// Bytes of the body, after content decoding.
     pub max_body: u64,
-    /// Bytes of body kept in memory; what is longer goes on to a temporary file.
+    /// Bytes of the body that are kept in memory; a longer body continues in a temporary file.
     pub max_in_memory: usize,
-    /// Bytes of response headers.
+    /// Bytes of the response headers.
     pub max_headers: usize,
-    /// Redirects followed.
+    /// Number of redirects to follow.
     pub max_redirects: u32,
-    /// Decoded bytes for each encoded one, from 1 MiB decoded on: a gzip bomb ends as `too_large`.
+    /// Decoded bytes per encoded byte, checked from 1 MiB of decoded bytes on: a gzip bomb ends as `too_large`.
     pub max_decompression_ratio: u64,
 }
 
@@ -64,55 +66,56 @@ impl Default for Limits {
     }
 }
 
-/// One request to be made.
+/// A request to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What to get: http or https, without user info.
+    /// URL to get: http or https, without user info.
     pub url: &'a Url,
-    /// What it may cost.
+    /// Limits of the request.
     pub limits: &'a Limits,
 }
 
-/// A response that arrived, whatever its status.
+/// A received response, whatever its status.
 #[derive(Debug)]
 pub struct Response {
     /// HTTP status.
     pub status: u16,
     /// All response headers, in order.
     pub headers: Vec<Header>,
-    /// The body, content-decoded.
+    /// Content-decoded body.
     pub body: Body,
-    /// The URL that answered, after redirects.
+    /// URL that responded, after redirects.
     pub final_url: Url,
-    /// The URLs that redirected to it, the one that was asked for first; as far as the fetcher has seen them.
+    /// URLs that redirected to it, the requested one first, as far as the fetcher knows them.
     pub chain: Vec<Url>,
-    /// From the first byte sent (or the name look-up) to the last byte received.
+    /// Time from the first byte sent (or the name lookup) to the last byte received.
     pub duration: Duration,
-    /// The server ended the body before its announced length. What came is in `body`.
+    /// The server ended the body before its announced length; `body` holds the received part.
     pub truncated: bool,
-    /// The requests that were made for it, in order, the one that it answers last; empty unless the fetcher was asked to keep them.
+    /// Requests that led to the response, in order; the response belongs to the last one. Empty unless the fetcher was
+    /// told to keep them.
     pub exchange: Vec<Exchange>,
-    /// Who answered in the site's place, where the site was not asked.
+    /// Who served the response instead of the site, if the site itself was not contacted.
     pub provenance: Option<Provenance>,
-    /// How many requests to the host of `final_url` it took in all, for a fetcher that knows: one that renders asks for more than the
-    /// page. Without it the page and its redirects count.
+    /// Number of requests to the host of `final_url`, for a fetcher that knows it: one that renders makes further
+    /// requests for a page. If unknown, the page and its redirects count.
     pub requests: Option<u16>,
 }
 
-/// One request as it went out, for those who keep archives.
+/// A request as it was sent, for web archives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// What was asked for.
+    /// Requested URL.
     pub url: Url,
-    /// The headers of the request.
+    /// Headers of the request.
     pub request: Vec<Header>,
-    /// The address that answered.
+    /// Address that responded.
     pub peer: Option<IpAddr>,
-    /// The answer, when it was a redirect; that of the last request is the [`Response`] itself.
+    /// The response if it was a redirect; the response to the last request is the [`Response`] itself.
     pub redirect: Option<Redirect>,
 }
 
-/// An answer that led elsewhere.
+/// A redirect response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// HTTP status.
@@ -122,7 +125,7 @@ pub struct Redirect {
 }
 
 impl Response {
-    /// An answer of `final_url`, with nothing else known of how it came.
+    /// Returns a response of `final_url`, with everything else unknown.
     pub fn new(status: u16, headers: Vec<Header>, body: Body, final_url: Url) -> Self {
         Self {
             status,
@@ -138,7 +141,7 @@ impl Response {
         }
     }
 
-    /// The response as the detector reads it.
+    /// Returns the response as the detector reads it.
     pub fn page<'a>(&'a self, url: &'a Url) -> Page<'a> {
         Page {
             url: Some(url.as_str()),
@@ -150,30 +153,29 @@ impl Response {
     }
 }
 
-/// A request that brought no response.
+/// A request without a response.
 #[derive(Debug)]
 pub struct FetchError {
-    /// What it counts as.
+    /// Kind of the error.
     pub kind: ErrorKind,
-    /// What happened, for a person.
+    /// Message for a person.
     pub message: String,
-    /// How long it took.
+    /// Duration of the attempt.
     pub duration: Duration,
-    /// Status and headers, when they came before it went wrong.
+    /// Status of the response, if it arrived before the failure.
     pub status: Option<u16>,
-    /// The headers that came before it went wrong.
+    /// Headers of the response, if they arrived before the failure.
     pub headers: Vec<Header>,
-    /// The fetcher itself is not to be had (its program does not start): nobody was asked for anything, and nothing is
-    /// recorded.
+    /// The fetcher itself is unavailable (its program does not start). No request was made, and nothing is recorded.
     pub unavailable: bool,
-    /// This machine lacked something (file descriptors, ports, disk, a network, a browser that starts): it says nothing
-    /// about the host or the fetcher, so nothing is to be recorded against either. See [`limits`].
+    /// This machine lacked a resource (file descriptors, ports, disk, a network, a browser that starts). The error is
+    /// not attributed to the host or the fetcher, so nothing is recorded against either. See [`local_faults`].
     pub local: bool,
-    /// The limit of the request that ended it, when one did: with a higher one it may go on.
+    /// Limit of the request that ended it, if one did: a higher limit may let it complete.
     pub limit: Option<LimitMet>,
 }
 
-/// A limit of a request that its answer passed, with the value that it had.
+/// A limit of a request that its response exceeded, with the value of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitMet {
@@ -190,7 +192,7 @@ pub enum LimitMet {
 }
 
 impl LimitMet {
-    /// Whether `limits` allow more than the limit that was met.
+    /// Returns whether `limits` allow more than the exceeded limit.
     ///
     /// ```
     /// use fetchwise_fetchers::fetch::{LimitMet, Limits};
@@ -210,7 +212,7 @@ impl LimitMet {
 }
 
 impl FetchError {
-    /// An error of `kind`, before any response.
+    /// Returns an error of `kind`, before any response.
     pub fn new(kind: ErrorKind, message: impl Into<String>, duration: Duration) -> Self {
         Self {
             kind,
@@ -224,12 +226,12 @@ impl FetchError {
         }
     }
 
-    /// This machine lacked something, so that the request could not be made or its answer not be kept.
+    /// Returns an error for a missing local resource: the request could not be made, or its response could not be kept.
     pub fn local(message: impl Into<String>, duration: Duration) -> Self {
         Self { local: true, ..Self::new(ErrorKind::LocalFault, message, duration) }
     }
 
-    /// The fetcher cannot work at all.
+    /// Returns an error for a fetcher that cannot work at all.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self { unavailable: true, ..Self::new(ErrorKind::NetworkError, message, Duration::ZERO) }
     }
@@ -243,26 +245,26 @@ impl fmt::Display for FetchError {
 
 impl std::error::Error for FetchError {}
 
-/// A future that a [`Fetcher`] returns.
+/// The future that a [`Fetcher`] returns.
 pub type FetchFuture<'a> = Pin<Box<dyn Future<Output = Result<Response, FetchError>> + Send + 'a>>;
 
 /// A named way to get a page.
 ///
-/// One call is one attempt. An implementation keeps to `request.limits` itself (the pipeline cuts it off a little later),
-/// refuses addresses that may not be dialled, and is cancelled by dropping the future.
+/// One call is one attempt. An implementation enforces `request.limits` itself (the pipeline cancels it a little later)
+/// and refuses addresses that may not be dialled. Dropping the future cancels it.
 pub trait Fetcher: Send + Sync {
-    /// The name that attempts are logged under, e.g. `direct_access`.
+    /// Returns the name under which attempts are logged, e.g. `direct_access`.
     fn name(&self) -> &str;
 
-    /// Whether scripts run before the body is read: decides between `wrong_tool` and `empty_content`.
+    /// Returns whether scripts run before the body is read. This decides between `wrong_tool` and `empty_content`.
     fn renders(&self) -> bool;
 
-    /// How many fetches it can have under way at once. The pipeline waits for a free place before the deadline starts.
+    /// Returns the maximum number of concurrent fetches. The pipeline waits for a free slot before the deadline starts.
     fn max_in_flight(&self) -> usize {
         usize::MAX
     }
 
-    /// The time that one request may take, where `asked` is what requests get. A download takes longer than a page.
+    /// Returns the deadline of one request, given the default deadline `asked`. A download takes longer than a page.
     fn deadline(&self, asked: Duration) -> Duration {
         asked
     }

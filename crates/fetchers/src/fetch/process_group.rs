@@ -1,10 +1,12 @@
-//! Child processes that end when we end.
+//! Child processes that end with this process.
 //!
-//! Invariant: no child outlives us. Each child leads a process group of its own (Ctrl-C in a terminal is for us, and
-//! its whole family can be ended at once); a drop kills the group; and when this process is itself killed, a watcher (a
-//! `sh` at the other end of a pipe) sees the pipe close and kills the group. A watcher that ends before its time is replaced.
-//! What a child leaves on disk is in its scratch folder, which goes with it; one that nobody was left to remove is removed at
-//! the next start. It must not know what the child is for.
+//! Invariants: no child outlives this process. Each child leads its own process group, so Ctrl-C in a terminal reaches
+//! only this process, and all of the child's descendants can be ended at once. Dropping the group kills it. If this
+//! process is killed, a watcher (a `sh` at the other end of a pipe) sees the pipe close and kills the group. A watcher
+//! that ends early is replaced. A child's files on disk are in its scratch folder, which is removed with it, or at the
+//! next start if no process was left to remove it.
+//!
+//! Must not know: the purpose of the child.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -20,29 +22,29 @@ use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// How long the watcher may take to go home.
+/// Maximum time for the watcher to end.
 const MAX_WATCHER: Duration = Duration::from_secs(3);
 /// Lines of standard error that are kept for messages.
 const TAIL_LINES: usize = 20;
-/// Bytes of one such line that are kept.
+/// Bytes per such line that are kept.
 pub(super) const MAX_TAIL_LINE: usize = 2000;
 
-/// The file in a scratch folder that is locked for as long as its owner lives.
+/// The file in a scratch folder that is locked as long as its owner lives.
 const LOCK: &str = ".fetchwise-lock";
-/// A scratch folder that is younger may not be locked yet.
+/// A scratch folder younger than this may not be locked yet.
 const STALE_AFTER: Duration = Duration::from_secs(60);
-/// The pause before a watcher that ended is replaced.
+/// Pause before a watcher that ended is replaced.
 const WATCHER_PAUSE: Duration = Duration::from_millis(100);
 
-/// A folder for one child, gone with it.
+/// A temporary folder for one child, removed with it.
 pub(super) struct Scratch {
     dir: TempDir,
     _lock: File,
 }
 
 impl Scratch {
-    /// Makes a folder whose name begins with `prefix` in the system's folder for temporary files, and removes those of dead
-    /// owners there.
+    /// Creates a folder whose name begins with `prefix` in the system's temporary folder, and removes the folders of
+    /// dead owners there.
     pub(super) fn new(prefix: &str) -> io::Result<Self> {
         let parent = std::env::temp_dir();
         sweep(&parent, prefix);
@@ -52,7 +54,7 @@ impl Scratch {
     fn within(parent: &Path, prefix: &str) -> io::Result<Self> {
         let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
         let lock = File::create(dir.path().join(LOCK))?;
-        // Where there are no locks nobody can take it for a dead owner's either.
+        // Without file locks, other processes cannot mistake it for a dead owner's either.
         let _ = lock.try_lock();
         Ok(Self { dir, _lock: lock })
     }
@@ -61,8 +63,8 @@ impl Scratch {
         self.dir.path()
     }
 
-    /// Removes it; processes that are being killed may still write to it for a moment. Blocks.
-    #[cfg_attr(not(feature = "browser"), allow(dead_code, reason = "only a browser has a profile to remove"))]
+    /// Removes the folder; processes that are being killed may still write to it for a moment. Blocks.
+    #[cfg_attr(not(feature = "browser"), allow(dead_code, reason = "only the browser fetcher removes a profile"))]
     pub(super) fn remove(self) {
         let path = self.dir.keep();
         for _ in 0..20 {
@@ -74,7 +76,7 @@ impl Scratch {
     }
 }
 
-/// Removes the scratch folders in `parent` that have a lock which nobody holds.
+/// Removes the scratch folders in `parent` whose lock is free.
 fn sweep(parent: &Path, prefix: &str) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -98,14 +100,15 @@ pub(super) struct ChildGroup {
     watch: Option<Watch>,
 }
 
-/// Those who look after a group when we are gone. When this is dropped they do what they are there for.
+/// The watcher of a group and the task that replaces it. Dropping this triggers the kill.
 struct Watch {
     go_home: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl ChildGroup {
-    /// Starts `command` as the leader of a group. When we are killed, the watcher also removes the folder `scratch`.
+    /// Starts `command` as the leader of a group. The watcher also removes the folder `scratch` when this process is
+    /// killed.
     pub(super) fn spawn(mut command: Command, scratch: Option<&Path>) -> io::Result<Self> {
         command.kill_on_drop(true);
         #[cfg(unix)]
@@ -115,22 +118,23 @@ impl ChildGroup {
         Ok(Self { child, pid, watch: watch(pid, scratch) })
     }
 
-    /// The process id of the child.
+    /// Returns the process id of the child.
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The child's pipes.
+    /// Returns the child, for its pipes.
     pub(super) fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Waits for the child's end, for `max` at most.
+    /// Waits for the end of the child, at most `max`.
     pub(super) async fn wait(&mut self, max: Duration) -> Option<ExitStatus> {
         tokio::time::timeout(max, self.child.wait()).await.ok()?.ok()
     }
 
-    /// Waits for the end of a child that was told to end; kills it, and what is left of its family, after `max`.
+    /// Waits for the end of a child that was told to end. Kills it after `max`, together with its remaining
+    /// descendants.
     pub(super) async fn finish(mut self, max: Duration) {
         if self.wait(max).await.is_none() {
             kill_group(self.pid);
@@ -164,14 +168,14 @@ fn kill_group(pid: u32) {
 #[cfg(not(unix))]
 fn kill_group(_pid: u32) {}
 
-/// Has group `pid` watched; none when there is nobody to do it.
+/// Starts watching group `pid`; `None` if no watcher can be started.
 fn watch(pid: u32, scratch: Option<&Path>) -> Option<Watch> {
     let mut watcher = start_watcher(pid, scratch)?;
     let scratch = scratch.map(Path::to_owned);
     let (go_home, mut homeward) = oneshot::channel();
     let task = tokio::spawn(async move {
         loop {
-            // Its pipe, which closes with us.
+            // The pipe to the watcher, which closes with this process.
             let Some(mut stdin) = watcher.stdin.take() else { return };
             tokio::select! {
                 _ = watcher.wait() => {}
@@ -194,9 +198,9 @@ fn watch(pid: u32, scratch: Option<&Path>) -> Option<Watch> {
     Some(Watch { go_home, task })
 }
 
-/// Starts the watcher of group `pid`. Its standard input is a pipe whose other end only we hold: a line `done` sends it
-/// home, an end of file means that we are gone. Without `/bin/sh` there is no watcher, and a kill -9 of ourselves may
-/// leave the child behind.
+/// Starts the watcher of group `pid`. Its standard input is a pipe whose other end only this process holds. The line
+/// `done` dismisses it; an end of file means that this process is gone. Without `/bin/sh` there is no watcher, and a
+/// kill -9 of this process may leave the child behind.
 #[cfg(unix)]
 fn start_watcher(pid: u32, scratch: Option<&Path>) -> Option<Child> {
     use std::process::Stdio;
@@ -228,7 +232,7 @@ fn start_watcher(_pid: u32, _scratch: Option<&Path>) -> Option<Child> {
 pub(super) struct Tail(Arc<Mutex<VecDeque<String>>>);
 
 impl Tail {
-    /// Keeps `line`, unless there is nothing on it.
+    /// Keeps `line`, unless it is blank.
     pub(super) fn push(&self, line: &str) {
         if line.trim().is_empty() {
             return;
@@ -240,16 +244,16 @@ impl Tail {
         lines.push_back(line.trim().to_owned());
     }
 
-    /// `; last words: ...` for the end of a message, or nothing when it said nothing.
+    /// Returns `; stderr: ...` for the end of a message, or nothing if there was no output.
     pub(super) fn last_words(&self, lines: usize) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last: Vec<&str> = kept.iter().skip(kept.len().saturating_sub(lines)).map(String::as_str).collect();
-        if last.is_empty() { String::new() } else { format!("; last words: {}", last.join(" | ")) }
+        if last.is_empty() { String::new() } else { format!("; stderr: {}", last.join(" | ")) }
     }
 }
 
-/// The next line of `from` without its end, in `line`, and how long it really was; `line` holds `max` bytes of it at
-/// most. `None` at the end of the stream. Memory stays bounded however long the line is.
+/// Reads the next line of `from` into `line`, without its line end. Returns the actual length; `line` holds at most
+/// `max` bytes of it. `None` at the end of the stream. Memory is bounded, whatever the length of the line.
 pub(super) async fn read_line(
     from: &mut (impl AsyncBufRead + Unpin),
     line: &mut Vec<u8>,
@@ -296,18 +300,18 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_the_last_lines_only() {
+    fn the_summary_has_the_last_lines_only() {
         let tail = Tail::default();
         assert_eq!(tail.last_words(3), "");
         for n in 0..30 {
             tail.push(&format!("line {n}\n"));
         }
         tail.push("   ");
-        assert_eq!(tail.last_words(2), "; last words: line 28 | line 29");
+        assert_eq!(tail.last_words(2), "; stderr: line 28 | line 29");
     }
 
     #[test]
-    fn folders_of_dead_owners_are_swept_and_those_of_living_ones_are_not() {
+    fn folders_of_dead_owners_are_removed_and_those_of_living_ones_stay() {
         let parent = tempfile::tempdir().unwrap();
         let old = std::time::SystemTime::now() - 2 * STALE_AFTER;
         let make = |old_lock: bool| {

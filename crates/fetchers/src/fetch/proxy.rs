@@ -1,12 +1,14 @@
-//! The filtering forward proxy: Chromium resolves names itself, so it is made to go through here, where every destination is
-//! resolved, checked and dialled by the same [`Dialer`] that the plain fetcher uses.
+//! The filtering forward proxy for programs that resolve names themselves, such as Chromium. The same [`Dialer`] as in
+//! the plain fetcher resolves, checks and dials every destination.
 //!
-//! Invariant: no byte reaches a destination whose address the guard did not let pass. It carries plain HTTP in absolute form
-//! and anything at all through CONNECT (HTTPS, WebSockets); it reads nothing inside a tunnel, keeps nothing, and knows neither
-//! browsers nor pages.
+//! Invariants: no byte reaches a destination whose address the guard did not allow. The proxy carries plain HTTP in
+//! absolute form, and any protocol through CONNECT (HTTPS, WebSockets). It reads nothing inside a tunnel and keeps
+//! nothing.
 //!
-//! It listens on 127.0.0.1, on a port that the system chooses, and serves only who knows its password, which is made at random
-//! for each proxy: another process of this machine that finds the port cannot use it.
+//! Must not know: browsers and pages.
+//!
+//! It listens on 127.0.0.1, on a port that the system chooses. Clients need its password, which is random for each
+//! proxy, so another process of this machine that finds the port cannot use it.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -43,32 +45,33 @@ use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::local_faults;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 
-/// The header of the proxy's own answers to plain HTTP requests: the [`ErrorKind`] by its name, and a secret, without which it
-/// is not the proxy's. [`FilteringProxy::own_failure`] reads it. A server's header of this name is dropped on its way through;
-/// what comes through a tunnel is not looked at, and may say anything.
+/// The header of the proxy's own responses to plain HTTP requests: the name of the [`ErrorKind`], and a secret that
+/// proves that the proxy wrote it. [`FilteringProxy::own_failure`] reads it. A server's header of this name is dropped
+/// on its way through. Tunnelled bytes are not inspected and may contain anything.
 pub const ERROR_HEADER: &str = "x-fetchwise-error";
 
-/// The header that says `1` when the proxy refused to dial. Dropped from a server's answer, too.
+/// The header with the value `1` when the proxy refused to dial. It is dropped from a server's response, too.
 pub const REFUSED_HEADER: &str = "x-fetchwise-refused";
 
-/// Connections from browsers at a time, tunnels included; more wait in the listener's queue. One Chromium opens 32 to a proxy.
+/// Maximum number of concurrent connections from browsers, including tunnels; more wait in the listener's queue. One
+/// Chromium opens 32 to a proxy.
 const MAX_CONNECTIONS: usize = 128;
 
-/// Destinations whose last failure is remembered.
+/// Number of destinations whose last failure is remembered.
 const MAX_FAILURES: usize = 256;
 
-/// The user name in [`FilteringProxy::credentials`].
+/// User name in [`FilteringProxy::credentials`].
 const USER: &str = "fetchwise";
 
 const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A forward proxy on loopback that dials only what an [`AddressGuard`] lets pass. It ends when it is dropped, and its tunnels
-/// with it.
+/// A forward proxy on loopback that dials only what an [`AddressGuard`] allows. It ends with its tunnels when it is
+/// dropped.
 ///
-/// A browser is told to use it with `--proxy-server=http://ADDR` and `--proxy-bypass-list=<-loopback>` (without the second,
-/// Chromium dials loopback by itself), is given [`FilteringProxy::credentials`] when it asks for them, and is told to use no transport that passes it by: `--disable-quic` and
-/// `--force-webrtc-ip-handling-policy=disable_non_proxied_udp`.
+/// A browser needs `--proxy-server=http://ADDR` and `--proxy-bypass-list=<-loopback>` (without the second flag,
+/// Chromium dials loopback itself), and [`FilteringProxy::credentials`] when it asks for them. It must not use a
+/// transport that bypasses the proxy: `--disable-quic` and `--force-webrtc-ip-handling-policy=disable_non_proxied_udp`.
 ///
 /// ```no_run
 /// use fetchwise_fetchers::fetch::address_guard::AddressGuard;
@@ -93,23 +96,23 @@ pub struct FilteringProxy {
     _stop: DropGuard,
 }
 
-/// What only the proxy and who started it know.
+/// Secrets that only the proxy and its owner know.
 struct Secrets {
-    /// What a client has to send: `Basic ...`.
+    /// Required `Proxy-Authorization` of a client: `Basic ...`.
     authorization: String,
     password: String,
-    /// Stands in the proxy's own answers. It is not the password: a page's scripts may get to see such an answer.
+    /// Mark in the proxy's own responses. It is not the password, because scripts of a page may see such a response.
     mark: String,
 }
 
-/// Why a destination was not reached.
+/// The reason why a destination was not reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyFailure {
-    /// What an attempt counts as that failed for this reason: `refused_address`, `dns_error`, `network_error` or `timeout`.
+    /// Kind of an attempt that failed for this reason: `refused_address`, `dns_error`, `network_error` or `timeout`.
     pub kind: ErrorKind,
-    /// What happened, for a person.
+    /// Message for a person.
     pub message: String,
-    /// Whether the fault is this machine's ([`crate::fetch::local_faults`]).
+    /// Whether this machine caused the fault ([`crate::fetch::local_faults`]).
     pub local: bool,
 }
 
@@ -117,7 +120,7 @@ impl FilteringProxy {
     /// Starts a proxy under `guard` on 127.0.0.1, with the system's resolver.
     ///
     /// # Errors
-    /// When no port can be listened on.
+    /// Fails if no port can be bound.
     pub async fn start(guard: AddressGuard) -> io::Result<Self> {
         Self::start_with(Dialer::new(guard)).await
     }
@@ -125,7 +128,7 @@ impl FilteringProxy {
     /// Starts a proxy that dials through `dialer`.
     ///
     /// # Errors
-    /// When no port can be listened on.
+    /// Fails if no port can be bound.
     pub async fn start_with(dialer: Dialer) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let addr = listener.local_addr()?;
@@ -135,7 +138,7 @@ impl FilteringProxy {
         let stop = CancellationToken::new();
         let relay = Arc::new(Relay {
             client: Client::builder(TokioExecutor::new())
-                // A kept connection may turn out to be dead only when its request cannot be repeated any more.
+                // A kept connection may turn out to be dead when its request can no longer be repeated.
                 .pool_max_idle_per_host(0)
                 .http1_max_buf_size(MAX_HEAD)
                 .http1_preserve_header_case(true)
@@ -151,47 +154,48 @@ impl FilteringProxy {
         Ok(Self { addr, failures, secrets, local_faults, _stop: stop.drop_guard() })
     }
 
-    /// The user and the password that it asks for (`Basic`, RFC 7617).
+    /// Returns the user and the password that the proxy requires (`Basic`, RFC 7617).
     pub fn credentials(&self) -> (&str, &str) {
         (USER, &self.secrets.password)
     }
 
-    /// The value of the `Proxy-Authorization` header that says the same.
+    /// Returns the value of a matching `Proxy-Authorization` header.
     pub fn authorization(&self) -> &str {
         &self.secrets.authorization
     }
 
-    /// What the value of an [`ERROR_HEADER`] says, when this proxy wrote it. Ask only about answers to plain `http` requests:
-    /// the others come from servers.
+    /// Returns the error kind in the value of an [`ERROR_HEADER`] if this proxy wrote it. Use it only for responses to
+    /// plain `http` requests: the others come from servers.
     pub fn own_failure(&self, header: &str) -> Option<ErrorKind> {
         own_failure(header, &self.secrets.mark)
     }
 
-    /// What stands in its own answers.
+    /// Returns the mark in the proxy's own responses.
     #[cfg(feature = "browser")]
     pub(super) fn mark(&self) -> &str {
         &self.secrets.mark
     }
 
-    /// How often it has found that this machine lacks something: descriptors, ports, a network. What fails while this
-    /// grows may have failed for that.
+    /// Returns how often this machine lacked a resource: descriptors, ports, a network. A request that fails while this
+    /// number grows may have failed for that reason.
     pub fn local_faults(&self) -> u64 {
-        // Relaxed, here and where it is counted: a hint, which orders nothing.
+        // Relaxed, here and at the counting: a hint that orders nothing.
         self.local_faults.load(Ordering::Relaxed)
     }
 
-    /// Where it listens.
+    /// Returns the address that the proxy listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Why the last connection to `host` and `port` was not made, unless a later one was. `host` as in a URL: with or without
-    /// the brackets of an IPv6 address, in any case. The last 256 destinations that failed are remembered.
+    /// Returns why the last connection to `host` and `port` failed, unless a later one succeeded. `host` is as in a
+    /// URL: with or without the brackets of an IPv6 address, in any case. The last 256 failed destinations are
+    /// remembered.
     pub fn failure(&self, host: &str, port: u16) -> Option<ProxyFailure> {
         self.failures.get(host, port)
     }
 
-    /// Whether the last connection to `host` and `port` was refused because of its address.
+    /// Returns whether the last connection to `host` and `port` was refused because of its address.
     pub fn refused(&self, host: &str, port: u16) -> bool {
         self.failure(host, port).is_some_and(|failure| failure.kind == ErrorKind::RefusedAddress)
     }
@@ -221,7 +225,8 @@ impl Secrets {
         Ok(Self { authorization, password, mark: random_text()? })
     }
 
-    /// Whether a client that sends these headers may use the proxy. Takes as long for a password that is nearly right.
+    /// Returns whether a client with these headers may use the proxy. Takes constant time for passwords of the right
+    /// length.
     fn let_pass(&self, headers: &HeaderMap) -> bool {
         let Some(sent) = headers.get(PROXY_AUTHORIZATION).map(HeaderValue::as_bytes) else { return false };
         let wanted = self.authorization.as_bytes();
@@ -229,11 +234,11 @@ impl Secrets {
     }
 }
 
-/// 128 bits from the system, as text.
+/// Returns 128 random bits from the system, as text.
 fn random_text() -> io::Result<String> {
     let mut bytes = [0; 16];
     let random = rustls::crypto::ring::default_provider().secure_random;
-    random.fill(&mut bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
+    random.fill(&mut bytes).map_err(|_| io::Error::other("no random numbers from the system"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -245,14 +250,14 @@ pub(super) fn own_failure(header: &str, mark: &str) -> Option<ErrorKind> {
 
 async fn accept(listener: TcpListener, relay: Arc<Relay>) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    // Nobody closes the semaphore: this goes on until the proxy is dropped.
+    // The semaphore is never closed: the loop runs until the proxy is dropped.
     while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let connection = serve(stream, Arc::clone(&relay), Arc::new(slot));
                 tokio::spawn(relay.stop.clone().run_until_cancelled_owned(connection));
             }
-            // Out of file descriptors, most likely: they come back when connections end.
+            // Most likely out of file descriptors: they come back when connections end.
             Err(error) => {
                 if local_faults::is_local_fault(&error) {
                     relay.local_faults.fetch_add(1, Ordering::Relaxed);
@@ -274,15 +279,17 @@ async fn serve(stream: TcpStream, relay: Arc<Relay>, slot: Arc<OwnedSemaphorePer
         .preserve_header_case(true)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
-    // A connection that breaks is the browser's to notice.
+    // The browser notices a broken connection itself.
     let _ = connection.await;
 }
 
 impl Relay {
     async fn answer(&self, request: Request<Incoming>, slot: Arc<OwnedSemaphorePermit>) -> Answer {
         if !self.secrets.let_pass(request.headers()) {
-            let mut answer =
-                own_answer(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "this proxy serves the process that started it");
+            let mut answer = own_answer(
+                StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+                "this proxy serves only the process that started it",
+            );
             answer.headers_mut().insert(PROXY_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"fetchwise\""));
             return answer;
         }
@@ -291,14 +298,14 @@ impl Relay {
         }
         match (request.uri().scheme_str(), request.uri().authority().cloned()) {
             (Some("http"), Some(authority)) => self.forward(request, &authority).await,
-            _ => own_answer(StatusCode::BAD_REQUEST, "a forward proxy takes absolute http URLs and CONNECT only"),
+            _ => own_answer(StatusCode::BAD_REQUEST, "expected an absolute http URL or CONNECT"),
         }
     }
 
     async fn tunnel(&self, request: Request<Incoming>, slot: Arc<OwnedSemaphorePermit>) -> Answer {
         let target = request.uri().authority().and_then(|a| Some((a.host().to_owned(), a.port_u16()?)));
         let Some((host, port)) = target else {
-            return own_answer(StatusCode::BAD_REQUEST, "CONNECT needs a host and a port");
+            return own_answer(StatusCode::BAD_REQUEST, "missing host or port of CONNECT");
         };
         let dialled = match timeout(DIAL_TIMEOUT, self.dialer.dial(&host, port)).await {
             Ok(dialled) => dialled.map_err(|error| ProxyFailure {
@@ -307,7 +314,7 @@ impl Relay {
                 local: error.is_local(),
             }),
             Err(_) => {
-                let message = format!("no answer from {host}");
+                let message = format!("no response from {host}");
                 Err(ProxyFailure { kind: ErrorKind::Timeout, message, local: false })
             }
         };
@@ -317,7 +324,7 @@ impl Relay {
         };
         self.failures.forget(&host, port);
         let tunnel = async move {
-            // The slot is held for as long as the tunnel is open.
+            // The slot is held as long as the tunnel is open.
             let _slot = slot;
             if let Ok(upgraded) = hyper::upgrade::on(request).await {
                 let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(upgraded), &mut upstream).await;
@@ -330,7 +337,7 @@ impl Relay {
     async fn forward(&self, mut request: Request<Incoming>, authority: &Authority) -> Answer {
         let (host, port) = (authority.host(), authority.port_u16().unwrap_or(80));
         drop_hop_by_hop(request.headers_mut());
-        // The URL says where the request goes; a Host header that says otherwise is not passed on.
+        // The URL determines the destination; a conflicting Host header is not passed on.
         request.headers_mut().remove(HOST);
         let beyond = self.dialer.upstream().filter(|upstream| upstream.takes_requests());
         if let Some(authorization) = beyond.and_then(super::upstream::Upstream::authorization) {
@@ -338,7 +345,7 @@ impl Relay {
         }
         match self.client.request(request).await {
             Ok(response) if beyond.is_some() && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
-                let message = "the proxy asks for a user and a password".to_owned();
+                let message = "the proxy requires a user and a password".to_owned();
                 self.failed(host, port, ProxyFailure { kind: ErrorKind::ProxyError, message, local: false })
             }
             Ok(mut response) => {
@@ -364,7 +371,7 @@ impl Relay {
         };
         let mut answer = own_answer(status, &failure.message);
         let headers = answer.headers_mut();
-        // Letters, digits and a space: there is no such text that is no header value.
+        // Letters, digits and a space always form a valid header value.
         if let Ok(value) = HeaderValue::try_from(format!("{} {}", failure.kind, self.secrets.mark)) {
             headers.insert(ERROR_HEADER, value);
         }
@@ -387,7 +394,8 @@ fn own_answer(status: StatusCode, text: &str) -> Answer {
     answer
 }
 
-/// Takes away what is meant for this connection only (RFC 9110, 7.6.1), what `Connection` names included.
+/// Removes the headers that are meant for this connection only (RFC 9110, 7.6.1), including those that `Connection`
+/// names.
 fn drop_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
@@ -438,7 +446,7 @@ impl Failures {
     }
 
     fn locked(&self) -> MutexGuard<'_, VecDeque<(String, u16, ProxyFailure)>> {
-        // Each change is one step; what a panicking thread left is whole.
+        // Each change is one step, so the data is consistent after a panic.
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -456,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_knows_the_password_is_let_pass() {
+    fn only_clients_with_the_password_are_authorized() {
         let secrets = Secrets::random().expect("random numbers");
         let headers = |value: &str| {
             let value = HeaderValue::try_from(value).expect("a header value");
@@ -470,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_without_the_proxys_mark_is_nobodys() {
+    fn a_failure_without_the_proxys_mark_is_ignored() {
         assert_eq!(own_failure("dns_error 1234", "1234"), Some(ErrorKind::DnsError));
         for forged in ["dns_error", "dns_error ", "dns_error 1235", "dns_error 12345", "gremlins 1234", ""] {
             assert_eq!(own_failure(forged, "1234"), None, "{forged}");

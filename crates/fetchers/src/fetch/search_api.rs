@@ -1,9 +1,9 @@
-//! `nytime_searcher` and its like: asks a search interface with a key for an article's record, by configuration.
+//! A fetcher that gets an article's record from a search API with a key, such as `nytime_searcher`.
 //!
-//! Invariant: the key goes to the interface and nowhere else: it is in no message, no address, no attempt, and no redirect is
-//! followed with it. What comes back is the record of the very page that was asked for, as JSON, and says who gave it
-//! ([`Response::elsewhere`]); what the interface does wrong is `proxy_error`, that it has no record is `not_held`. Requests go
-//! out by the plain fetcher and so under its guard and limits.
+//! Invariants: the key goes to the API and nowhere else: it is in no message, address or attempt, and no redirect is
+//! followed with it. A response is the record of exactly the requested page, as JSON, with its provenance
+//! ([`Response::elsewhere`]). A fault of the API is `proxy_error`; a missing record is `not_held`. Requests go through
+//! the plain fetcher, and so under its guard and limits.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,40 +21,40 @@ use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::provenance::Provenance;
 use fetchwise_types::response::Header;
 
-/// An interface that refuses the key is left alone so long: it will not like it better at the next page.
+/// Pause after the API refuses the key: the next page would not change that.
 const KEY_REFUSED: Duration = Duration::from_secs(600);
 
-/// How a [`SearchFetcher`] is set up. Places in an answer are JSON pointers (RFC 6901).
+/// Settings of a [`SearchFetcher`]. Locations in a response are JSON pointers (RFC 6901).
 #[derive(Clone)]
 pub struct SearchOptions {
-    /// The name that attempts are logged under.
+    /// Name under which attempts are logged.
     pub name: String,
-    /// The address that is asked: `{url}` stands for the page's address, `{key}` for the key, both escaped as a query needs it.
+    /// Address of the API: `{url}` stands for the page's address, `{key}` for the key, both escaped for a query.
     pub url: String,
-    /// The key, for interfaces that want one.
+    /// Key, for APIs that need one.
     pub key: Option<String>,
-    /// The header that the key goes into, where it is none of the address.
+    /// Header for the key, if it is not in the address.
     pub key_header: Option<String>,
-    /// The sites that it knows, by registrable domain or host; every site where it is empty.
+    /// Sites that the API covers, by registrable domain or host; empty for every site.
     pub hosts: Vec<String>,
-    /// Where the records are in an answer: a list, or a single one.
+    /// Pointer to the records in a response: a list, or a single record.
     pub records: String,
-    /// Where the address of its page is in a record; a record of another page is none. Without it the first record is taken.
+    /// Pointer to the page's address in a record; a record of another page is skipped. `None` takes the first record.
     pub address: Option<String>,
-    /// Where the title is in a record. A record without one is none.
+    /// Pointer to the title in a record. A record without one is skipped.
     pub title: String,
-    /// Where the abstract is.
+    /// Pointer to the abstract.
     pub summary: Option<String>,
-    /// Where the text is.
+    /// Pointer to the text.
     pub body: Option<String>,
-    /// Where the date is.
+    /// Pointer to the date.
     pub date: Option<String>,
-    /// Requests under way at a time.
+    /// Maximum number of concurrent requests.
     pub max_in_flight: usize,
 }
 
 impl SearchOptions {
-    /// The New York Times' Article Search, with the user's key.
+    /// Returns the options of the New York Times' Article Search, with the user's key.
     pub fn new_york_times(key: Option<String>) -> Self {
         Self {
             name: "nytime_searcher".to_owned(),
@@ -76,19 +76,19 @@ impl SearchOptions {
 
 impl fmt::Debug for SearchOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Neither the key nor an address that somebody may have written it into.
+        // Omits the key, and the address, which may contain a key.
         f.debug_struct("SearchOptions").field("name", &self.name).field("hosts", &self.hosts).finish_non_exhaustive()
     }
 }
 
-/// Gets the records of articles from a search interface. See the [module](self).
+/// A fetcher of article records from a search API. See the [module](self).
 pub struct SearchFetcher {
     options: SearchOptions,
     http: HttpFetcher,
     rest: Rest,
 }
 
-/// What is delivered.
+/// The delivered JSON.
 #[derive(Serialize)]
 struct RecordJson<'a> {
     url: &'a str,
@@ -100,7 +100,7 @@ struct RecordJson<'a> {
     record: &'a Value,
 }
 
-/// Why there is no record.
+/// The reason why there is no record.
 enum Trouble {
     NotHeld(String),
     Fault { why: String, asked: Option<Duration> },
@@ -108,7 +108,7 @@ enum Trouble {
 }
 
 impl SearchFetcher {
-    /// A fetcher that asks the interface of `options` by requests as `http` makes them.
+    /// Returns a fetcher that sends requests to the API of `options` with the settings of `http`.
     ///
     /// # Errors
     /// See [`HttpFetcherBuilder::build`].
@@ -123,7 +123,7 @@ impl SearchFetcher {
     async fn search(&self, request: Request<'_>) -> Result<Response, FetchError> {
         if !self.knows(request.url) {
             let hosts = self.options.hosts.join(", ");
-            return Err(FetchError::unavailable(format!("it knows pages of {hosts} only")));
+            return Err(FetchError::unavailable(format!("not a page of {hosts}")));
         }
         if let Some(why) = self.rest.why_not() {
             return Err(FetchError::unavailable(why));
@@ -149,7 +149,7 @@ impl SearchFetcher {
         Err(FetchError { duration: started.elapsed(), message, ..error })
     }
 
-    /// Whether the interface knows the site.
+    /// Returns whether the API covers the site.
     fn knows(&self, url: &Url) -> bool {
         let host = url.host_str().unwrap_or_default();
         let is_of = |known: &String| {
@@ -160,48 +160,47 @@ impl SearchFetcher {
 
     async fn ask(&self, request: Request<'_>) -> Result<Response, Trouble> {
         let address = self.address(request.url)?;
-        // A redirect would take the key along.
+        // A redirect would carry the key along.
         let limits = Limits { max_redirects: 0, ..request.limits.clone() };
         let response =
             self.http.fetch(Request { url: &address, limits: &limits }).await.map_err(|error| match error.local {
                 true => Trouble::Ours(Box::new(error)),
-                false => Trouble::Fault { why: format!("it cannot be asked ({})", error.message), asked: None },
+                false => Trouble::Fault { why: format!("request failed: {}", error.message), asked: None },
             })?;
         match response.status {
             200..=299 => {}
-            404 | 410 => return Err(Trouble::NotHeld("it has no record of the page".to_owned())),
+            404 | 410 => return Err(Trouble::NotHeld("no record of the page".to_owned())),
             401 | 403 => {
-                let why = format!("it refuses the key (status {})", response.status);
+                let why = format!("the API refused the key (status {})", response.status);
                 return Err(Trouble::Fault { why, asked: Some(KEY_REFUSED) });
             }
             status => {
                 let asked = asked_rest(status, &response.headers);
-                return Err(Trouble::Fault { why: format!("it answered with status {status}"), asked });
+                return Err(Trouble::Fault { why: format!("unexpected status {status}"), asked });
             }
         }
         if response.body.spill().is_some() || response.truncated {
-            return Err(Trouble::Fault { why: "its answer is too long or was cut".to_owned(), asked: None });
+            return Err(Trouble::Fault { why: "response too long or truncated".to_owned(), asked: None });
         }
         let answer: Value = serde_json::from_slice(response.body.head())
-            .map_err(|error| Trouble::Fault { why: format!("its answer is no JSON: {error}"), asked: None })?;
+            .map_err(|error| Trouble::Fault { why: format!("invalid JSON: {error}"), asked: None })?;
         let record = self.record(&answer, request.url)?;
         self.delivered(request.url, record, &address)
     }
 
-    /// The address that is asked for `page`.
+    /// Returns the address of the API request for `page`.
     fn address(&self, page: &Url) -> Result<Url, Trouble> {
         let escaped = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-        // The key comes last, so that a page's address cannot ask for it.
+        // The key is inserted last, so a page's address cannot contain its placeholder.
         let (page, key) = (escaped(page.as_str()), escaped(self.options.key.as_deref().unwrap_or_default()));
         let parts: Vec<String> = self.options.url.split("{url}").map(|part| part.replace("{key}", &key)).collect();
         let address = parts.join(&page);
-        Url::parse(&address)
-            .map_err(|error| Trouble::Fault { why: format!("its address is no URL: {error}"), asked: None })
+        Url::parse(&address).map_err(|error| Trouble::Fault { why: format!("invalid API URL: {error}"), asked: None })
     }
 
-    /// The record of `page` in an answer.
+    /// Returns the record of `page` in a response.
     fn record<'a>(&self, answer: &'a Value, page: &Url) -> Result<&'a Value, Trouble> {
-        let none = || Trouble::NotHeld("it has no record of the page".to_owned());
+        let none = || Trouble::NotHeld("no record of the page".to_owned());
         let records = match answer.pointer(&self.options.records) {
             None | Some(Value::Null) => return Err(none()),
             Some(Value::Array(records)) => records.as_slice(),
@@ -224,7 +223,7 @@ impl SearchFetcher {
             _ => None,
         };
         let title = text(&self.options.title)
-            .ok_or_else(|| Trouble::NotHeld("its record of the page has no title".to_owned()))?;
+            .ok_or_else(|| Trouble::NotHeld("the record of the page has no title".to_owned()))?;
         let some = |place: &Option<String>| place.as_deref().and_then(text);
         let (summary, body, date) = (some(&self.options.summary), some(&self.options.body), some(&self.options.date));
         let json = RecordJson { url: page.as_str(), title, summary, body, date, record };
@@ -235,7 +234,7 @@ impl SearchFetcher {
         Ok(Response { provenance, ..Response::new(200, headers, Body::in_memory(bytes), page.clone()) })
     }
 
-    /// `text` without the key, should something have put it there.
+    /// Returns `text` with every occurrence of the key removed.
     fn without_key(&self, text: &str) -> String {
         let Some(key) = self.options.key.as_deref().filter(|key| !key.is_empty()) else { return text.to_owned() };
         let escaped: String = form_urlencoded::byte_serialize(key.as_bytes()).collect();
@@ -243,7 +242,7 @@ impl SearchFetcher {
     }
 }
 
-/// Whether two addresses are those of one page: scheme, `www.`, query and fragment aside.
+/// Returns whether two addresses denote the same page, ignoring scheme, `www.`, query and fragment.
 fn is_same_page(a: &Url, b: &Url) -> bool {
     let host = |url: &Url| url.host_str().map(|host| host.strip_prefix("www.").unwrap_or(host).to_owned());
     host(a) == host(b) && a.path().trim_end_matches('/') == b.path().trim_end_matches('/')

@@ -1,8 +1,12 @@
-//! An upstream proxy, HTTP or SOCKS5: the connection to a page's host goes through it.
+//! An upstream proxy, HTTP or SOCKS5, through which connections to a page's host go.
 //!
-//! Owns what the proxy is told and what its refusals mean. Invariant: what the proxy itself does wrong is told apart from what the
-//! host behind it does, and its password stands in no message. Must not know what is sent through the connection, nor which
-//! destinations are allowed: the [`Dialer`](super::dial::Dialer) asks the guard first.
+//! Owns: the handshake with the proxy and the meaning of its refusals.
+//!
+//! Invariants: failures of the proxy are distinguished from failures of the host behind it. The proxy's password is in
+//! no message.
+//!
+//! Must not know: what is sent through the connection, and which destinations are allowed. The
+//! [`Dialer`](super::dial::Dialer) asks the guard first.
 
 use std::fmt;
 use std::future::{Ready, ready};
@@ -21,7 +25,7 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 use url::Url;
 
-/// A proxy that connections go through.
+/// A proxy for connections.
 #[derive(Clone)]
 pub struct Upstream {
     kind: Kind,
@@ -36,26 +40,26 @@ enum Kind {
     Socks5,
 }
 
-/// An address that is none of a proxy.
+/// An invalid address of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}; a proxy is named as in http://host:3128 or socks5://host:1080")]
+#[error("{0}: expected a proxy address such as http://host:3128 or socks5://host:1080")]
 pub struct UpstreamError(String);
 
-/// Why a proxy did not let a connection through.
+/// The reason why a proxy did not make a connection.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// It failed, or does not want to.
+    /// The proxy failed or refused.
     Proxy(String),
-    /// It could not reach the host either.
+    /// The proxy could not reach the host.
     Host(String),
 }
 
 impl Upstream {
-    /// Reads `http://host:port` or `socks5://host:port` (`socks5h` is the same: names are looked up by the proxy), with a user and
-    /// a password in it or in `user`, as `user:password`.
+    /// Parses `http://host:port` or `socks5://host:port` (`socks5h` is the same: the proxy looks names up). The user
+    /// and the password are in the address, or in `user` as `user:password`.
     ///
     /// # Errors
-    /// [`UpstreamError`] says what is wrong with it, without the password.
+    /// [`UpstreamError`] with what is wrong, without the password.
     ///
     /// ```
     /// use fetchwise_fetchers::fetch::upstream::Upstream;
@@ -65,30 +69,29 @@ impl Upstream {
     /// ```
     pub fn parse(address: &str, user: Option<&str>) -> Result<Self, UpstreamError> {
         let wrong = |what: &str| UpstreamError(what.to_owned());
-        let url =
-            Url::parse(address).map_err(|error| wrong(&format!("the address of the proxy is no URL ({error})")))?;
+        let url = Url::parse(address).map_err(|error| wrong(&format!("invalid proxy URL ({error})")))?;
         let (kind, default_port) = match url.scheme() {
             "http" => (Kind::Http, 80),
             "socks5" | "socks5h" => (Kind::Socks5, 1080),
-            _ => return Err(wrong("its scheme is neither http nor socks5")),
+            _ => return Err(wrong("invalid proxy scheme")),
         };
-        let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong("the address names no host"))?;
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong("missing proxy host"))?;
         let decoded = |text: &str| percent_decoded(text);
         let user = match user {
             Some(text) => {
-                let (name, password) = text.split_once(':').ok_or_else(|| wrong("its user is not user:password"))?;
+                let (name, password) = text.split_once(':').ok_or_else(|| wrong("invalid proxy user"))?;
                 Some((name.to_owned(), password.to_owned()))
             }
             None if url.username().is_empty() => None,
             None => Some((decoded(url.username()), decoded(url.password().unwrap_or_default()))),
         };
         if user.as_ref().is_some_and(|(name, password)| name.len().max(password.len()) > 255) {
-            return Err(wrong("its user or password is longer than 255 bytes"));
+            return Err(wrong("proxy user or password longer than 255 bytes"));
         }
         Ok(Self { kind, host: host.to_owned(), port: url.port().unwrap_or(default_port), user })
     }
 
-    /// The proxy's host, as in its address.
+    /// Returns the proxy's host, as in its address.
     pub(super) fn host(&self) -> &str {
         &self.host
     }
@@ -97,12 +100,12 @@ impl Upstream {
         self.port
     }
 
-    /// Whether it takes plain requests itself, with the whole address in them, instead of a tunnel.
+    /// Returns whether the proxy takes plain requests with the absolute URL, instead of a tunnel.
     pub(super) fn takes_requests(&self) -> bool {
         self.kind == Kind::Http
     }
 
-    /// What it has to be told with each request or tunnel (`Basic`).
+    /// Returns the credentials for each request or tunnel (`Basic`).
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
         let (name, password) = self.user.as_ref().filter(|_| self.kind == Kind::Http)?;
         let mut value =
@@ -111,7 +114,7 @@ impl Upstream {
         Some(value)
     }
 
-    /// Makes `stream`, a connection to the proxy, one to `host` and `port`.
+    /// Turns `stream`, a connection to the proxy, into one to `host` and `port`.
     pub(super) async fn through(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, Refusal> {
         match self.kind {
             Kind::Http => self.connect(stream, host, port).await,
@@ -121,7 +124,7 @@ impl Upstream {
 
     async fn connect(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, Refusal> {
         let failed =
-            |what: &dyn fmt::Display| Refusal::Proxy(format!("{self} does not answer as a proxy does: {what}"));
+            |what: &dyn fmt::Display| Refusal::Proxy(format!("invalid response from the proxy {self}: {what}"));
         let target = format!("{host}:{port}");
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
@@ -140,20 +143,24 @@ impl Upstream {
         };
         if !response.status().is_success() {
             connection.abort();
-            return Err(Refusal::Proxy(format!("{self} makes no tunnel to {target} (status {})", response.status())));
+            return Err(Refusal::Proxy(format!(
+                "the proxy {self} refused a tunnel to {target} (status {})",
+                response.status()
+            )));
         }
         let upgraded = hyper::upgrade::on(response).await.map_err(|error| failed(&error))?;
-        let parts = upgraded.downcast::<TokioIo<TcpStream>>().map_err(|_| failed(&"no tunnel"))?;
+        let parts = upgraded.downcast::<TokioIo<TcpStream>>().map_err(|_| failed(&"missing tunnel"))?;
         if !parts.read_buf.is_empty() {
-            // Nobody has asked the host anything yet.
-            return Err(failed(&"it sends more than its answer"));
+            // The host has not received a request yet.
+            return Err(failed(&"unexpected bytes after its response"));
         }
         Ok(parts.io.into_inner())
     }
 
     async fn socks(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, Refusal> {
         let there = |text: String| {
-            text.parse::<Uri>().map_err(|error| Refusal::Proxy(format!("{self} cannot be asked for {text}: {error}")))
+            text.parse::<Uri>()
+                .map_err(|error| Refusal::Proxy(format!("invalid target {text} for the proxy {self}: {error}")))
         };
         let mut socks = SocksV5::new(
             there(format!("socks5://{}:{}", self.host, self.port))?,
@@ -165,10 +172,10 @@ impl Upstream {
         match socks.call(there(format!("tcp://{host}:{port}"))?).await {
             Ok(stream) => Ok(stream.into_inner()),
             Err(error) => {
-                // The reply codes of RFC 1928 that speak of the destination and not of the proxy.
+                // The reply codes of RFC 1928 that concern the destination and not the proxy.
                 let code = format!("{error:?}");
                 let of_host = ["HostUnreachable", "NetworkUnreachable", "ConnectionRefused", "TtlExpired"];
-                let text = format!("{self}, asked for {host}:{port}: {error}");
+                let text = format!("the proxy {self} failed to connect to {host}:{port}: {error}");
                 Err(if of_host.iter().any(|name| code.contains(name)) {
                     Refusal::Host(text)
                 } else {
@@ -195,7 +202,7 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// A connection that is there already, where a connector is asked for.
+/// A connector that returns an existing connection.
 struct Connected(Option<TokioIo<TcpStream>>);
 
 impl Service<Uri> for Connected {
@@ -212,7 +219,7 @@ impl Service<Uri> for Connected {
     }
 }
 
-/// `text` with its `%41` and the like decoded.
+/// Returns `text` with its percent escapes (`%41`) decoded.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -237,10 +244,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_read_from_either_place_and_shown_in_none() {
+    fn a_password_is_read_from_either_place_and_never_printed() {
         let inside = Upstream::parse("http://me:p%40ss%3a@proxy.example:3128", None).unwrap();
-        let beside = Upstream::parse("http://proxy.example:3128/", Some("me:p@ss:")).unwrap();
-        for proxy in [&inside, &beside] {
+        let separate = Upstream::parse("http://proxy.example:3128/", Some("me:p@ss:")).unwrap();
+        for proxy in [&inside, &separate] {
             assert_eq!(proxy.authorization().unwrap(), "Basic bWU6cEBzczo=");
             assert_eq!(format!("{proxy} {proxy:?}"), "http://proxy.example:3128 Upstream(http://proxy.example:3128)");
             assert!(!format!("{:?}", proxy.authorization()).contains("bWU6"));
@@ -249,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_proxy_is_said_without_the_password() {
+    fn errors_of_invalid_addresses_do_not_contain_the_password() {
         for (address, user) in
             [("https://me:secret@h", None), ("nonsense", None), ("socks5://", None), ("http://h", Some("secret"))]
         {

@@ -1,7 +1,8 @@
-//! The rules of each origin, for how long they hold and for how many origins they are kept.
+//! The robots.txt rules of each origin, with their lifetime and a bound on their number.
 //!
-//! Invariant: of all who want the rules of one origin at the same time, one asks for them. Must not know how a request is made, nor
-//! who obeys the rules.
+//! Invariants: of all concurrent callers that need the rules of one origin, one requests them.
+//!
+//! Must not know: how a request is made, and who obeys the rules.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,44 +17,44 @@ use crate::fetch::{FetchError, Fetcher, Response};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::time::Timestamp;
 
-/// Redirects of a robots.txt that are followed.
+/// Maximum number of redirects for a robots.txt.
 pub const MAX_REDIRECTS: u32 = 5;
-/// The longest robots.txt that is downloaded; of it the parser reads the first 500 KiB. A longer one counts as unreachable.
+/// Maximum size of a robots.txt download; the parser reads the first 500 KiB of it. A longer one counts as unreachable.
 pub const MAX_BODY: u64 = 8 << 20;
-/// How much of it is kept in memory while it is read.
+/// Bytes that are kept in memory while it is read.
 pub const MAX_READ: usize = robotxt::BYTE_LIMIT + 1;
-/// The name under which robots.txt knows this crawler, unless the caller has another one.
+/// Default name of this crawler in robots.txt.
 pub const DEFAULT_AGENT: &str = "fetchwise";
 
-/// Rules hold for so long.
+/// Lifetime of the rules.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// A host whose robots.txt cannot be had is asked for it again after this.
+/// Pause before an unreachable robots.txt is requested again.
 const UNREACHABLE: Duration = Duration::from_secs(5 * 60);
-/// The rules of so many origins are kept; with more, those that were used the longest time ago go.
+/// Maximum number of origins with rules; beyond it, the least recently used ones are evicted.
 const MAX_ORIGINS: usize = 10_000;
-/// So many bytes of rules are kept in all.
+/// Maximum bytes of all rules.
 const MAX_BYTES: usize = 64 << 20;
 
-/// What the robots.txt of one origin says to one crawler.
+/// The rules of one origin's robots.txt for one crawler.
 #[derive(Clone, Debug)]
 pub struct Rules {
     robots: Robots,
     until: Timestamp,
-    /// Why nothing can be known of the origin's wishes.
+    /// Why the rules are unknown.
     unknown: Option<Unknown>,
 }
 
-/// Why a robots.txt could not be had.
+/// The reason why a robots.txt is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
-    /// What came of the request for it.
+    /// Outcome of the request for it.
     pub kind: ErrorKind,
-    /// The same for a person.
+    /// Message for a person.
     pub message: String,
 }
 
 impl Rules {
-    /// The rules of a robots.txt for the crawler called `agent`, read at `now`.
+    /// Parses a robots.txt for the crawler called `agent`, read at `now`.
     ///
     /// ```
     /// use fetchwise_fetchers::robots::Rules;
@@ -69,7 +70,7 @@ impl Rules {
         Self { robots: Robots::parse(text, Agent::Exact(agent)), until: now.saturating_add(KEPT), unknown: None }
     }
 
-    /// The rule that forbids `url`, as it stands in the file, with the group it is in; none when the crawler may fetch it.
+    /// Returns the rule that forbids `url`, as written in the file, with its group; `None` if the crawler may fetch it.
     pub fn forbids(&self, url: &Url) -> Option<String> {
         if self.robots.is_url_allowed(url) {
             return None;
@@ -79,23 +80,23 @@ impl Rules {
         Some(format!("Disallow: {rule} (User-agent: {})", self.robots.user_agent()))
     }
 
-    /// The least time between two requests that the host asks for.
+    /// Returns the minimum time between two requests that the host asks for.
     pub fn crawl_delay(&self) -> Option<Duration> {
         self.robots.crawl_delay().filter(|delay| !delay.is_zero())
     }
 
-    /// Until when they hold.
+    /// Returns the time at which the rules expire.
     pub fn until(&self) -> Timestamp {
         self.until
     }
 
-    /// Why they could not be had: then nothing of the origin may be fetched.
+    /// Returns why the rules are unavailable; then no page of the origin may be fetched.
     pub fn unknown(&self) -> Option<&Unknown> {
         self.unknown.as_ref()
     }
 
-    /// What an answer to the request for a robots.txt comes to. A 4xx says that there is none; a 5xx, a 429 and no answer at all leave
-    /// it open, and then nothing may be fetched for a while.
+    /// Converts the response to a robots.txt request. A 4xx means that there are no rules. A 5xx, a 429 or no response
+    /// leaves the rules unknown, and then no page may be fetched for a while.
     pub fn from_answer(answer: &Result<Response, FetchError>, agent: &str, now: Timestamp) -> Self {
         let unreachable = |kind, message| Self {
             robots: Robots::from_access(AccessResult::Unreachable, agent),
@@ -105,12 +106,12 @@ impl Rules {
         let access = match answer {
             Ok(response) => match response.status {
                 200..=299 => return Self::read(response.body.head(), agent, now),
-                // "Not now" is no word about the file.
+                // "Not now" says nothing about the file.
                 429 => return unreachable(ErrorKind::RateLimited, "status 429".to_owned()),
                 status @ (0..=199 | 500..) => return unreachable(ErrorKind::ServerError, format!("status {status}")),
                 300..=499 => AccessResult::Unavailable,
             },
-            // More than five, or one that leads nowhere: as if there were none.
+            // More than five redirects, or an invalid one: as if there were no file.
             Err(error) if error.kind == ErrorKind::RedirectLoop => AccessResult::TooManyRedirects,
             Err(error) => return unreachable(error.kind, error.message.clone()),
         };
@@ -125,9 +126,9 @@ impl Rules {
     }
 }
 
-/// The rules of the origins that a pipeline has met.
+/// A cache of the rules of origins.
 ///
-/// Rules are kept for a day in memory, for ten thousand origins and 64 MiB at most. Give one to
+/// Rules are kept in memory for one day, for at most 10,000 origins and 64 MiB. Pass one to
 /// [`PipelineBuilder::robots`](fetchwise::pipeline::PipelineBuilder::robots).
 pub struct RobotsTxt {
     fetcher: Arc<dyn Fetcher>,
@@ -139,11 +140,11 @@ pub struct RobotsTxt {
 struct Kept {
     origins: HashMap<Box<str>, Slot>,
     bytes: usize,
-    /// Counts uses, so that the oldest can be told.
+    /// Counts uses, to find the least recently used origins.
     uses: u64,
 }
 
-/// One origin. Whoever holds its turn asks for the file, the others wait.
+/// One origin. The holder of its turn requests the file; the others wait.
 struct Slot {
     turn: Arc<Turn<()>>,
     rules: Option<Arc<Rules>>,
@@ -157,22 +158,23 @@ impl fmt::Debug for RobotsTxt {
 }
 
 impl RobotsTxt {
-    /// Asks with `fetcher`, which should be a plain one, for what is said to the crawler called `agent`, such as [`DEFAULT_AGENT`].
+    /// Returns a cache that requests files with `fetcher`, which should be a plain one, and reads the rules for the
+    /// crawler called `agent`, such as [`DEFAULT_AGENT`].
     pub fn new(fetcher: Arc<dyn Fetcher>, agent: impl Into<String>) -> Self {
         Self { fetcher, agent: agent.into(), kept: Mutex::default() }
     }
 
-    /// The name that groups of rules are looked for by.
+    /// Returns the name by which groups of rules are selected.
     pub fn agent(&self) -> &str {
         &self.agent
     }
 
-    /// The fetcher that requests robots.txt.
+    /// Returns the fetcher that requests robots.txt.
     pub fn fetcher(&self) -> &dyn Fetcher {
         &*self.fetcher
     }
 
-    /// The rules of `origin` where they are known and hold at `now`.
+    /// Returns the rules of `origin` if they are known and valid at `now`.
     pub fn known(&self, origin: &str, now: Timestamp) -> Option<Arc<Rules>> {
         let mut kept = self.kept();
         kept.uses += 1;
@@ -182,7 +184,8 @@ impl RobotsTxt {
         slot.rules.clone().filter(|rules| rules.until > now)
     }
 
-    /// The right to ask `origin`: whoever waits for it looks at [`known`](Self::known) again before it asks.
+    /// Returns the lock for requests to `origin`: after waiting for it, a caller checks [`known`](Self::known) again
+    /// before its request.
     pub fn turn(&self, origin: &str) -> Arc<Turn<()>> {
         let mut kept = self.kept();
         kept.uses += 1;
@@ -192,7 +195,7 @@ impl RobotsTxt {
         Arc::clone(&slot.turn)
     }
 
-    /// Keeps the rules of `origin`.
+    /// Stores the rules of `origin`.
     pub fn keep(&self, origin: &str, rules: Rules) -> Arc<Rules> {
         let rules = Arc::new(rules);
         let mut kept = self.kept();
@@ -207,13 +210,13 @@ impl RobotsTxt {
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        // Whoever panicked with it left a map that is whole.
+        // The map is consistent even if a thread panicked with it.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Kept {
-    /// Drops the half that was used the longest time ago once there are too many.
+    /// Evicts the least recently used half if there are too many.
     fn make_room(&mut self) {
         if self.origins.len() <= MAX_ORIGINS && self.bytes <= MAX_BYTES {
             return;
@@ -221,19 +224,19 @@ impl Kept {
         let mut used: Vec<u64> = self.origins.values().map(|slot| slot.used).collect();
         let half = used.len() / 2;
         let (_, &mut median, _) = used.select_nth_unstable(half);
-        // An origin that is being asked for the first time goes, too: whoever asks holds its turn, and keeps what came.
+        // An origin whose first request is pending is evicted too: its caller holds the turn, and stores the result.
         self.origins.retain(|_, slot| slot.used > median);
         self.bytes = self.origins.values().filter_map(|slot| slot.rules.as_ref()).map(|rules| rules.bytes()).sum();
     }
 }
 
-/// The origin of `url` as it is kept, and where its robots.txt is.
+/// Returns the origin of `url` as it is stored, and the URL of its robots.txt.
 pub fn location(url: &Url) -> Option<(String, Url)> {
     let origin = url.origin().ascii_serialization();
     let mut location = url.join("/robots.txt").ok()?;
     location.set_query(None);
     location.set_fragment(None);
-    // The URL of a link has neither; they fail only where there is no host.
+    // A link's URL has neither; these fail only without a host.
     let _ = location.set_username("");
     let _ = location.set_password(None);
     Some((origin, location))

@@ -1,7 +1,7 @@
-//! One file a page, in a folder a host. Names can be read by a person, and no two URLs share one.
+//! A store with one file per page, in one folder per host. File names are readable, and no two URLs share one.
 //!
-//! Invariant: whatever a URL or a header says, the file is inside the folder, and appears under its name only when it is
-//! whole. Until then it has no name at all where the system knows such files, so that a kill leaves nothing behind.
+//! Invariants: whatever a URL or a header contains, the file is inside the folder, and gets its name only when it is
+//! complete. Before that it has no name at all if the system supports unnamed files, so a kill leaves nothing behind.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};
@@ -14,10 +14,10 @@ use super::{Delivered, Store};
 use fetchwise_types::heuristic::url::{UrlFeatures, identity};
 use fetchwise_types::response::header;
 
-/// The readable part of a name is not longer than this.
+/// Maximum length of the readable part of a name.
 const MAX_STEM: usize = 80;
 
-/// What is copied at a time.
+/// Bytes per copy.
 const COPY_CHUNK: usize = 256 << 10;
 
 /// A folder of pages.
@@ -27,17 +27,17 @@ pub struct Files {
 }
 
 impl Files {
-    /// Keeps pages in `dir`, which is made if it is not there.
+    /// Opens a store in the folder `dir`, which is created if it is missing.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// Fails if the folder cannot be created.
     pub fn new(dir: impl Into<PathBuf>) -> io::Result<Self> {
         let dir = dir.into();
         fs::create_dir_all(&dir)?;
         Ok(Self { dir })
     }
 
-    /// Where the page of `url` goes, below the folder.
+    /// Returns the path of `url`'s page below the folder.
     fn name(url: &Url, content_type: Option<&str>) -> PathBuf {
         let host = clean(url.host_str().unwrap_or("unknown"));
         let path = url.path().trim_matches('/');
@@ -53,7 +53,7 @@ impl Files {
             Some(suffix) => suffix.as_str().to_owned(),
             None => extension_of(content_type).to_owned(),
         };
-        // The hash tells apart what cleaning has made alike: case, queries, ports, long paths.
+        // The hash distinguishes URLs that cleaning made equal: case, queries, ports, long paths.
         let hash = xxh3_64(identity(url).as_bytes());
         Path::new(&host).join(format!("{stem}{query}-{hash:016x}{extension}"))
     }
@@ -78,15 +78,15 @@ impl Store for Files {
     }
 }
 
-/// The name of a file that is not under its own name yet.
+/// Returns a builder of names for files that do not have their final name yet.
 fn part() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".part-");
     builder
 }
 
-/// Gives a file without a name the name `path`, in place of what has it. False where that is not to be had: the file system
-/// knows no such files, or there is no `/proc`.
+/// Names an unnamed file `path`, replacing an existing file. Returns false if that is not possible: the file system has
+/// no unnamed files, or there is no `/proc`.
 #[cfg(target_os = "linux")]
 fn give_name(file: &File, folder: &Path, path: &Path) -> bool {
     use std::os::fd::AsRawFd as _;
@@ -95,7 +95,7 @@ fn give_name(file: &File, folder: &Path, path: &Path) -> bool {
 
     let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
     let link = |to: &Path| linkat(CWD, &nameless, CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from);
-    // A link replaces nothing; a name of its own first, and then a renaming, does.
+    // A link cannot replace a file, so the file first gets a temporary name and is then renamed.
     part().make_in(folder, link).is_ok_and(|linked| linked.persist(path).is_ok())
 }
 
@@ -104,7 +104,7 @@ fn give_name(_file: &File, _folder: &Path, _path: &Path) -> bool {
     false
 }
 
-/// Temporary files are the owner's alone; a stored page is an ordinary file.
+/// Makes the file readable for others: temporary files are private, stored pages are ordinary files.
 #[cfg(unix)]
 fn readable(file: &File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -116,8 +116,8 @@ fn readable(_: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Letters, digits, dots, dashes; all else becomes `_`. Never empty in a way that leaves the folder, never long, and never
-/// what a program that is given the name would take for an option.
+/// Replaces everything but letters, digits, dots and dashes by `_`. The result never leaves the folder, is never long,
+/// and never looks like an option to a program.
 fn clean(text: &str) -> String {
     let kept: String = text
         .chars()
@@ -128,7 +128,7 @@ fn clean(text: &str) -> String {
     if kept.starts_with('-') { kept.replacen('-', "_", 1) } else { kept }
 }
 
-/// The suffix for a content type.
+/// Returns the file extension for a content type.
 fn extension_of(content_type: Option<&str>) -> &'static str {
     let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match essence.as_str() {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn names_can_be_read_and_stay_inside() {
+    fn names_are_readable_and_stay_inside() {
         let plain = name("http://e.org/wiki/Rust", "text/html; charset=utf-8");
         assert!(plain.starts_with("e.org/wiki_Rust-") && plain.ends_with(".html"), "{plain}");
         assert!(name("http://e.org/a/b.PDF", "text/html").ends_with(".pdf"));

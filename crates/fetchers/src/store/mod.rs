@@ -1,5 +1,5 @@
-//! Stores: where delivered bodies go. [`files`] keeps one file a page, [`warc`] one archive for all; a crawler that keeps
-//! bodies itself uses none.
+//! Stores for delivered bodies. [`files`] writes one file per page, [`warc`] one archive for all. A crawler that keeps
+//! bodies itself needs none.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,24 +10,24 @@ use fetchwise_types::time::Timestamp;
 pub mod files;
 pub mod warc;
 
-/// One delivered page, to be kept.
+/// A delivered page to store.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivered<'a> {
-    /// The URL that was asked for.
+    /// Requested URL.
     pub url: &'a url::Url,
-    /// What came.
+    /// Response.
     pub response: &'a Response,
-    /// The fetcher that brought it.
+    /// Fetcher that delivered it.
     pub fetcher: &'a str,
-    /// When it was asked for.
+    /// Time of the request.
     pub at: Timestamp,
 }
 
-/// Keeps delivered pages.
+/// A store of delivered pages.
 pub trait Store: Send + Sync {
-    /// Keeps one and says where. Blocking: the pipeline calls it off its own threads.
+    /// Stores a page and returns its path. Blocks: the pipeline calls it on a separate thread.
     ///
     /// # Errors
-    /// When it could not be kept; nothing is left behind under the final name.
+    /// Fails if the page could not be stored; then no file with the final name exists.
     fn put(&self, page: &Delivered<'_>) -> io::Result<PathBuf>;
 }

@@ -1,5 +1,4 @@
-//! `BrowserFetcher` against real servers on loopback, with the real Chromium. Each test is bounded in time; one that
-//! needs Chromium fails with the message that says how to install it.
+//! `BrowserFetcher` against real servers on loopback, with the real Chromium. Each test is bounded in time.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -25,21 +24,23 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use url::Url;
 
+use crate::chromium;
+
 type Reply = hyper::Response<BoxBody<Bytes, Infallible>>;
 
-/// A path, and the headers it was asked for with.
-type Asked = (String, HashMap<String, String>);
+/// A requested path, and the headers of the request.
+type SeenRequest = (String, HashMap<String, String>);
 
-/// A web site on loopback that counts its connections and remembers what was asked for.
+/// A web site on loopback that counts its connections and records its requests.
 struct Site {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    requests: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<SeenRequest>>>,
 }
 
 impl Site {
-    /// Serves `answer(path)` on a free port of `ip`.
-    async fn on(ip: &str, answer: impl Fn(String) -> Reply + Clone + Send + Sync + 'static) -> Self {
+    /// Serves `respond(path)` on a free port of `ip`.
+    async fn on(ip: &str, respond: impl Fn(String) -> Reply + Clone + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
@@ -48,7 +49,7 @@ impl Site {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
-                let (answer, log) = (answer.clone(), Arc::clone(&log));
+                let (respond, log) = (respond.clone(), Arc::clone(&log));
                 let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
                     let path = request.uri().path().to_owned();
                     let headers = request
@@ -57,12 +58,12 @@ impl Site {
                         .map(|(k, v)| (k.to_string(), v.to_str().unwrap_or("").to_owned()))
                         .collect();
                     log.lock().unwrap().push((path.clone(), headers));
-                    let answer = answer.clone();
+                    let respond = respond.clone();
                     async move {
                         if let Some(ms) = path.strip_prefix("/slow/") {
                             tokio::time::sleep(Duration::from_millis(ms.parse().unwrap())).await;
                         }
-                        Ok::<_, Infallible>(answer(path))
+                        Ok::<_, Infallible>(respond(path))
                     }
                 });
                 tokio::spawn(
@@ -73,15 +74,15 @@ impl Site {
         Self { address, connections, requests }
     }
 
-    async fn new(answer: impl Fn(String) -> Reply + Clone + Send + Sync + 'static) -> Self {
-        Self::on("127.0.0.1", answer).await
+    async fn new(respond: impl Fn(String) -> Reply + Clone + Send + Sync + 'static) -> Self {
+        Self::on("127.0.0.1", respond).await
     }
 
     fn url(&self, path: &str) -> Url {
         Url::parse(&format!("http://{}{path}", self.address)).unwrap()
     }
 
-    fn asked(&self, path: &str) -> usize {
+    fn requests_of(&self, path: &str) -> usize {
         self.requests.lock().unwrap().iter().filter(|(p, _)| p == path).count()
     }
 }
@@ -98,7 +99,7 @@ fn html(body: impl Into<Bytes>) -> Reply {
     reply(200, &[("content-type", "text/html; charset=utf-8")], body)
 }
 
-/// The bytes of a body that is in a file.
+/// Returns the bytes of a body in a file.
 fn whole(response: &Response) -> Vec<u8> {
     assert!(response.body.spill().is_some());
     let mut bytes = Vec::new();
@@ -106,27 +107,27 @@ fn whole(response: &Response) -> Vec<u8> {
     bytes
 }
 
-/// A browser that may reach 127.0.0.0/24, and nothing else.
-fn browser() -> BrowserFetcher {
+/// Returns a browser that may reach only 127.0.0.0/24, or `None` without a Chromium.
+fn browser() -> Option<BrowserFetcher> {
     browser_with(BrowserOptions::default())
 }
 
-fn browser_with(options: BrowserOptions) -> BrowserFetcher {
-    let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
+fn browser_with(options: BrowserOptions) -> Option<BrowserFetcher> {
+    let program = chromium()?;
     let guard = AddressGuard::new([parse_network("127.0.0.0/24").unwrap()], false);
-    BrowserFetcher::new(program, options, Dialer::with_resolver(guard, Arc::new(Names))).unwrap()
+    Some(BrowserFetcher::new(program, options, Dialer::with_resolver(guard, Arc::new(Names))).unwrap())
 }
 
-/// Names of our own, and no look-up that leaves the machine.
+/// A resolver with fixed names, without lookups over the network.
 struct Names;
 
-/// Every name that a browser of this process asked for and that is none of the tests'.
-static STRANGERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Names that a browser of this process looked up and that no test uses.
+static UNKNOWN_NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 impl Resolve for Names {
     fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a> {
         if !host.ends_with(".test") && host != "no-such-host.invalid" {
-            STRANGERS.lock().unwrap().push(host.to_owned());
+            UNKNOWN_NAMES.lock().unwrap().push(host.to_owned());
         }
         Box::pin(async move {
             match host {
@@ -138,7 +139,7 @@ impl Resolve for Names {
     }
 }
 
-/// A TLS server whose certificate nobody knows.
+/// Starts a TLS server with an unknown certificate.
 async fn self_signed_server() -> SocketAddr {
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -163,7 +164,7 @@ async fn self_signed_server() -> SocketAddr {
 async fn get(browser: &BrowserFetcher, url: &Url, limits: &Limits) -> Result<Response, FetchError> {
     let bound = limits.deadline + Duration::from_secs(5);
     let fetch = browser.fetch(Request { url, limits });
-    tokio::time::timeout(bound, fetch).await.expect("the fetcher passed its own deadline by 5 s")
+    tokio::time::timeout(bound, fetch).await.expect("the fetcher exceeded its deadline by 5 s")
 }
 
 fn seconds(deadline: u64) -> Limits {
@@ -174,17 +175,17 @@ fn text(response: &Response) -> String {
     String::from_utf8(response.body.head().to_vec()).unwrap()
 }
 
-/// Runs a test with a bound in time, and closes the browser at its end.
+/// Runs a test with a timeout, and closes the browser at its end.
 ///
-/// No test's browser asks for a host that the test does not know: Chromium makes no request of its own.
+/// Fails if a browser looked up a name that no test uses: Chromium must not make requests itself.
 async fn bounded<F: Future<Output = ()>>(browser: &BrowserFetcher, test: F) {
     tokio::time::timeout(Duration::from_secs(240), test).await.expect("the test hangs");
     browser.close().await;
-    assert!(STRANGERS.lock().unwrap().is_empty(), "{STRANGERS:?}");
+    assert!(UNKNOWN_NAMES.lock().unwrap().is_empty(), "{UNKNOWN_NAMES:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_comes_as_its_scripts_left_it() {
+async fn a_page_has_the_text_after_its_scripts_ran() {
     let site = Site::new(|path| match path.as_str() {
         "/" => html(
             "<!DOCTYPE html><title>shell</title><div id=app></div><script>\
@@ -194,7 +195,7 @@ async fn a_page_comes_as_its_scripts_left_it() {
         _ => reply(404, &[], ""),
     })
     .await;
-    let browser = browser();
+    let Some(browser) = browser() else { return };
     bounded(&browser, async {
         let response = get(&browser, &site.url("/"), &seconds(30)).await.unwrap();
         assert_eq!(response.status, 200);
@@ -211,7 +212,7 @@ async fn a_page_comes_as_its_scripts_left_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_web_components_show_is_in_the_text() {
+async fn content_of_web_components_is_in_the_text() {
     let site = Site::new(|_| {
         html(
             "<!DOCTYPE html><html lang=en><x-outer>light</x-outer><script>for (const [name, inside] of [\
@@ -221,7 +222,7 @@ async fn what_web_components_show_is_in_the_text() {
         )
     })
     .await;
-    let browser = browser();
+    let Some(browser) = browser() else { return };
     bounded(&browser, async {
         let text = text(&get(&browser, &site.url("/"), &seconds(30)).await.unwrap());
         let outer = "<x-outer><template shadowrootmode=\"open\"><p>outer <slot></slot></p><x-inner>\
@@ -249,7 +250,7 @@ async fn status_headers_and_final_url_are_the_main_documents() {
         _ => reply(404, &[("content-type", "text/html")], "<p>no such page</p>"),
     })
     .await;
-    let browser = browser();
+    let Some(browser) = browser() else { return };
     bounded(&browser, async {
         for from in ["/old", "/js"] {
             let response = get(&browser, &site.url(from), &seconds(20)).await.unwrap();
@@ -257,7 +258,7 @@ async fn status_headers_and_final_url_are_the_main_documents() {
             assert_eq!(header(&response.headers, "x-which"), Some("main"));
             let cookies: Vec<_> =
                 response.headers.iter().filter(|h| h.name.eq_ignore_ascii_case("set-cookie")).collect();
-            assert_eq!(cookies.len(), 2, "repeated headers stay apart");
+            assert_eq!(cookies.len(), 2, "repeated headers stay separate");
             assert!(text(&response).contains("<p>arrived</p>"));
         }
         for (path, status, part) in [
@@ -273,13 +274,13 @@ async fn status_headers_and_final_url_are_the_main_documents() {
         let nothing = get(&browser, &site.url("/nothing"), &seconds(20)).await.unwrap();
         assert_eq!((nothing.status, nothing.body.len()), (204, 0));
         assert_eq!(header(&nothing.headers, "x-which"), Some("nothing"));
-        assert_eq!(site.asked("/favicon.ico"), 0, "a request that no page made");
+        assert_eq!(site.requests_of("/favicon.ico"), 0, "a request that no page made");
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_html_comes_as_the_bytes_that_were_sent() {
+async fn responses_other_than_html_are_the_sent_bytes() {
     let pdf: Vec<u8> = b"%PDF-1.4\n".iter().copied().chain((0..=255).cycle().take(700_000)).collect();
     let sent = pdf.clone();
     let site = Site::new(move |path| match path.as_str() {
@@ -298,7 +299,7 @@ async fn what_is_no_html_comes_as_the_bytes_that_were_sent() {
         _ => reply(404, &[], ""),
     })
     .await;
-    let browser = browser();
+    let Some(browser) = browser() else { return };
     bounded(&browser, async {
         let limits = Limits { max_in_memory: 1000, ..seconds(20) };
         let response = get(&browser, &site.url("/a.pdf"), &limits).await.unwrap();
@@ -318,14 +319,14 @@ async fn what_is_no_html_comes_as_the_bytes_that_were_sent() {
             let response = get(&browser, &site.url(path), &seconds(20)).await.unwrap();
             assert_eq!(response.status, status, "{path}");
             assert_eq!(response.body.head()[..], *body, "{path}");
-            assert_eq!(site.asked(path), 1, "{path} was asked for once");
+            assert_eq!(site.requests_of(path), 1, "{path} was requested once");
         }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_that_never_rest_are_taken_as_they_are() {
+async fn pages_that_are_never_quiet_are_read_as_they_are() {
     let site = Site::new(|path| match path.as_str() {
         "/polls" => html("<p id=x>polling</p><script>setInterval(() => fetch('/tick'), 50)</script>"),
         "/long-poll" => html("<p>waiting</p><script>fetch('/slow/60000')</script>"),
@@ -356,9 +357,9 @@ async fn pages_that_never_rest_are_taken_as_they_are() {
     .await;
     let options =
         BrowserOptions { max_settle: Duration::from_millis(1500), give_in_percent: 10, ..BrowserOptions::default() };
-    let browser = browser_with(options);
+    let Some(browser) = browser_with(options) else { return };
     bounded(&browser, async {
-        // Nearly all of the deadline is there for a machine that is busy with other things.
+        // Most of the deadline is a reserve for a busy machine.
         for (path, part) in [
             ("/polls", ">polling</p>"),
             ("/long-poll", "<p>waiting</p>"),
@@ -382,13 +383,13 @@ async fn pages_that_never_rest_are_taken_as_they_are() {
             assert!(text(&response).contains(part), "{path}: {}", text(&response));
         }
         let left = get(&browser, &site.url("/unload"), &seconds(40)).await.unwrap();
-        assert_eq!(&left.body.head()[..], b"ok", "a page cannot keep us from leaving it");
+        assert_eq!(&left.body.head()[..], b"ok", "a page cannot prevent its own end");
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_end_a_fetch_as_what_they_are() {
+async fn limits_end_a_fetch_with_their_own_error() {
     let endless = || {
         let chunks = futures_util::stream::iter(std::iter::repeat_with(|| {
             Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b'x'; 10_000])))
@@ -417,7 +418,7 @@ async fn limits_end_a_fetch_as_what_they_are() {
         _ => html("<p>home</p>"),
     })
     .await;
-    let browser = browser();
+    let Some(browser) = browser() else { return };
     bounded(&browser, async {
         let limits = Limits { max_body: 100_000, max_redirects: 3, ..seconds(30) };
         for (path, kind) in [
@@ -441,7 +442,7 @@ async fn limits_end_a_fetch_as_what_they_are() {
             assert_eq!(error.kind, kind, "{path}: {error}");
         }
         assert_eq!(get(&browser, &site.url("/three"), &limits).await.unwrap().final_url, site.url("/"));
-        // And the tabs are as good as new.
+        // The tabs still work.
         assert!(text(&get(&browser, &site.url("/"), &seconds(30)).await.unwrap()).contains("home"));
     })
     .await;
@@ -449,7 +450,7 @@ async fn limits_end_a_fetch_as_what_they_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_addresses_are_never_dialled() {
-    // 127.0.1.x is loopback, too, and outside the one network that is open.
+    // 127.0.1.x is loopback too, but outside the allowed network.
     let shut = Site::on("127.0.1.7", |_| html("<p>inside</p>")).await;
     let secret = shut.url("/secret");
     let ws = format!("ws://{}/ws", shut.address);
@@ -472,7 +473,7 @@ async fn refused_addresses_are_never_dialled() {
         _ => reply(404, &[], ""),
     })
     .await;
-    let browser = browser();
+    let Some(browser) = browser() else { return };
     bounded(&browser, async {
         let response = get(&browser, &site.url("/page"), &seconds(30)).await.unwrap();
         assert!(text(&response).contains("<p>outside</p>"));
@@ -493,17 +494,17 @@ async fn refused_addresses_are_never_dialled() {
             assert_eq!(error.kind, ErrorKind::RefusedAddress, "{url}: {error}");
         }
         let by_name = Url::parse(&format!("http://outside.test:{}/nowhere", site.address.port())).unwrap();
-        assert_eq!(get(&browser, &by_name, &seconds(20)).await.unwrap().status, 404, "another name is let through");
+        assert_eq!(get(&browser, &by_name, &seconds(20)).await.unwrap().status, 404, "another name is allowed");
         assert_eq!(shut.connections.load(Ordering::SeqCst), 0, "a refused address was dialled");
         let mut buffer = [0; 1500];
         let datagram = tokio::time::timeout(Duration::from_millis(300), udp.recv_from(&mut buffer)).await;
-        assert!(datagram.is_err(), "WebRTC went past the proxy");
+        assert!(datagram.is_err(), "WebRTC bypassed the proxy");
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn navigations_that_fail_say_what_failed() {
+async fn failed_navigations_have_their_own_error_kinds() {
     let broken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let broken_address = broken.local_addr().unwrap();
     tokio::spawn(async move {
@@ -526,7 +527,7 @@ async fn navigations_that_fail_say_what_failed() {
     let no_tls = Site::new(|_| html("plain")).await;
     let self_signed = self_signed_server().await;
     let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let browser = browser();
+    let Some(browser) = browser() else { return };
     bounded(&browser, async {
         for (url, kind) in [
             (format!("http://{unused}/"), ErrorKind::NetworkError),
@@ -550,7 +551,7 @@ async fn navigations_that_fail_say_what_failed() {
             let url = Url::parse(&format!("http://{broken_address}/{path}")).unwrap();
             let response = get(&browser, &url, &seconds(20)).await.unwrap();
             assert!(response.truncated, "{path}");
-            // Of so short a beginning Chromium makes no document at all.
+            // Chromium makes no document from such a short beginning.
             assert!(path == "cut.html" || text(&response) == "half", "{path}");
         }
     })
@@ -558,7 +559,7 @@ async fn navigations_that_fail_say_what_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fetches_share_nothing_and_run_side_by_side() {
+async fn fetches_share_nothing_and_run_concurrently() {
     let site = Site::new(|path| match path.as_str() {
         "/set" => reply(
             200,
@@ -571,12 +572,12 @@ async fn fetches_share_nothing_and_run_side_by_side() {
         _ => html("<p></p><script>setTimeout(() => document.querySelector('p').textContent = 'done', 200)</script>"),
     })
     .await;
-    let browser = browser();
+    let Some(browser) = browser() else { return };
     bounded(&browser, async {
         get(&browser, &site.url("/set"), &seconds(20)).await.unwrap();
         let second = get(&browser, &site.url("/set"), &seconds(20)).await.unwrap();
         assert_eq!(header(&second.headers, "set-cookie"), Some("who=me"));
-        assert_eq!(site.asked("/set"), 2, "nothing comes from another fetch's cache");
+        assert_eq!(site.requests_of("/set"), 2, "another fetch's cache is not used");
         let read = get(&browser, &site.url("/read"), &seconds(20)).await.unwrap();
         assert!(text(&read).contains("<p>undefined</p>"), "{}", text(&read));
         let with_cookie = site.requests.lock().unwrap().iter().filter(|(_, h)| h.contains_key("cookie")).count();
@@ -593,13 +594,13 @@ async fn fetches_share_nothing_and_run_side_by_side() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_in_another_encoding_comes_in_utf8_and_says_so() {
+async fn a_page_in_another_encoding_is_returned_in_utf8_with_its_charset() {
     let site = Site::new(|path| match path.as_str() {
         "/header" => reply(200, &[("content-type", "text/html; charset=windows-1251")], &b"<p>\xcf\xf0\xe8</p>"[..]),
         _ => reply(200, &[("content-type", "text/html")], &b"<meta charset=windows-1251><p>\xcf\xf0\xe8</p>"[..]),
     })
     .await;
-    let browser = browser();
+    let Some(browser) = browser() else { return };
     bounded(&browser, async {
         for path in ["/header", "/meta"] {
             let response = get(&browser, &site.url(path), &seconds(20)).await.unwrap();
@@ -611,8 +612,8 @@ async fn a_page_in_another_encoding_comes_in_utf8_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn documents_longer_than_a_slice_come_whole() {
-    // Clobbered properties, a lone surrogate, pairs across the borders of slices, and several megabytes.
+async fn documents_longer_than_a_slice_are_complete() {
+    // Clobbered properties, a lone surrogate, pairs across slice boundaries, and several megabytes.
     let site = Site::new(|_| {
         html(
             "<!DOCTYPE html PUBLIC \"-//W3C//DTD HTML 4.01//EN\" \"http://www.w3.org/TR/html4/strict.dtd\"><body>\
@@ -622,7 +623,7 @@ async fn documents_longer_than_a_slice_come_whole() {
         )
     })
     .await;
-    let browser = browser();
+    let Some(browser) = browser() else { return };
     bounded(&browser, async {
         let limits = Limits { max_in_memory: 1 << 20, ..seconds(40) };
         let response = get(&browser, &site.url("/"), &limits).await.unwrap();
@@ -631,14 +632,14 @@ async fn documents_longer_than_a_slice_come_whole() {
         assert!(whole.starts_with(
             "<!DOCTYPE html PUBLIC \"-//W3C//DTD HTML 4.01//EN\" \"http://www.w3.org/TR/html4/strict.dtd\"><html>"
         ));
-        // And once in the script that made them.
+        // One more is in the script that made them.
         assert_eq!(whole.matches('🦊').count(), 1_000_001);
         assert!(whole.contains("\u{fffd}end") && whole.ends_with("</html>"));
     })
     .await;
 }
 
-/// Whether a process lives, and is not only waiting to be buried.
+/// Returns whether a process runs, rather than being a zombie.
 fn lives(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
@@ -658,8 +659,8 @@ fn kill(pid: u32) {
     assert!(status.success());
 }
 
-/// The processes below `pid` whose command line has `part`.
-fn below(pid: u32, part: &str) -> Vec<u32> {
+/// Returns the descendants of `pid` whose command line contains `part`.
+fn descendants(pid: u32, part: &str) -> Vec<u32> {
     let mut parents = HashMap::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(child) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
@@ -689,9 +690,9 @@ fn below(pid: u32, part: &str) -> Vec<u32> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_ends_one_fetch_and_the_next_one_starts_a_new_browser() {
     let site = Site::new(|_| html("<p>here</p>")).await;
-    let browser = browser();
+    let Some(browser) = browser() else { return };
     bounded(&browser, async {
-        assert_eq!(browser.pid().await, None, "nothing runs before the first fetch");
+        assert_eq!(browser.pid().await, None, "no process before the first fetch");
         get(&browser, &site.url("/"), &seconds(30)).await.unwrap();
         let first = browser.pid().await.unwrap();
 
@@ -700,13 +701,13 @@ async fn a_crash_ends_one_fetch_and_the_next_one_starts_a_new_browser() {
         let slow = site.url("/slow/50000");
         let fetch = get(&browser, &slow, &limits);
         let killer = async {
-            until("the request never came", || site.asked("/slow/50000") == 1).await;
+            until("no request arrived", || site.requests_of("/slow/50000") == 1).await;
             kill(first);
         };
         let (result, ()) = tokio::join!(fetch, killer);
         let error = result.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NetworkError);
-        assert!(error.message.contains("Chromium went away") && error.message.contains("signal: 9"), "{error}");
+        assert!(error.message.contains("Chromium ended") && error.message.contains("signal: 9"), "{error}");
         assert!(text(&get(&browser, &site.url("/"), &seconds(30)).await.unwrap()).contains("here"));
         let second = browser.pid().await.unwrap();
         assert_ne!(first, second);
@@ -714,8 +715,8 @@ async fn a_crash_ends_one_fetch_and_the_next_one_starts_a_new_browser() {
         // Its tabs only.
         let fetch = get(&browser, &slow, &limits);
         let killer = async {
-            until("the request never came", || site.asked("/slow/50000") == 2).await;
-            let tabs = below(second, "--type=renderer");
+            until("no request arrived", || site.requests_of("/slow/50000") == 2).await;
+            let tabs = descendants(second, "--type=renderer");
             assert!(!tabs.is_empty());
             tabs.into_iter().for_each(kill);
         };
@@ -725,12 +726,12 @@ async fn a_crash_ends_one_fetch_and_the_next_one_starts_a_new_browser() {
         assert!(text(&get(&browser, &site.url("/"), &seconds(30)).await.unwrap()).contains("here"));
         assert_eq!(browser.pid().await, Some(second), "a crashed tab costs no browser");
 
-        // A browser that hangs as a whole, before a tab is open.
+        // A browser that hangs completely, before a tab is open.
         let stopped = std::process::Command::new("kill").args(["-STOP", &second.to_string()]).status().unwrap();
         assert!(stopped.success());
         let error = get(&browser, &site.url("/"), &seconds(1)).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout);
-        until("a hung browser is left to hang", || !lives(second)).await;
+        until("the hung browser still runs", || !lives(second)).await;
         assert!(text(&get(&browser, &site.url("/"), &seconds(30)).await.unwrap()).contains("here"));
     })
     .await;
@@ -738,7 +739,7 @@ async fn a_crash_ends_one_fetch_and_the_next_one_starts_a_new_browser() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_behind_when_it_closes_is_dropped_or_gives_up_a_fetch() {
+async fn nothing_is_left_behind_after_close_drop_or_a_cancelled_fetch() {
     let site = Site::new(|_| html("<p>here</p>")).await;
     let profile_of = |pid: u32| {
         let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
@@ -747,12 +748,12 @@ async fn nothing_is_left_behind_when_it_closes_is_dropped_or_gives_up_a_fetch() 
         std::path::PathBuf::from(flag)
     };
 
-    let closed = browser();
+    let Some(closed) = browser() else { return };
     get(&closed, &site.url("/"), &seconds(30)).await.unwrap();
     let pid = closed.pid().await.unwrap();
-    let (profile, family) = (profile_of(pid), below(pid, ""));
+    let (profile, family) = (profile_of(pid), descendants(pid, ""));
     assert!(profile.is_dir() && family.len() > 1);
-    // A fetch that nobody waits for any more leaves no tab.
+    // A dropped fetch leaves no tab.
     let url = site.url("/slow/60000");
     let limits = seconds(60);
     let given_up = tokio::time::timeout(Duration::from_secs(3), closed.fetch(Request { url: &url, limits: &limits }));
@@ -764,21 +765,21 @@ async fn nothing_is_left_behind_when_it_closes_is_dropped_or_gives_up_a_fetch() 
     let error = get(&closed, &site.url("/"), &seconds(30)).await.unwrap_err();
     assert!(error.message.contains("closed"), "{error}");
 
-    let dropped = browser();
+    let Some(dropped) = browser() else { return };
     get(&dropped, &site.url("/"), &seconds(30)).await.unwrap();
     let pid = dropped.pid().await.unwrap();
-    let (profile, family) = (profile_of(pid), below(pid, ""));
+    let (profile, family) = (profile_of(pid), descendants(pid, ""));
     drop(dropped);
     until("a process is left", || !lives(pid) && !family.iter().any(|&pid| lives(pid))).await;
     until("the profile is left", || !profile.exists()).await;
 }
 
-/// Not a test of its own: what the next one runs in a process of its own, and kills.
+/// A helper of the next test, which runs it in a separate process and kills it.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn helper_that_runs_a_browser_and_waits() {
     if std::env::var_os("FETCHWISE_TEST_HELPER").is_some() {
-        let browser = browser();
+        let Some(browser) = browser() else { return };
         browser.start().await.unwrap();
         println!("pid={}", browser.pid().await.unwrap());
         tokio::time::sleep(Duration::from_secs(120)).await;
@@ -787,10 +788,13 @@ async fn helper_that_runs_a_browser_and_waits() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn no_browser_outlives_a_process_that_is_killed() {
+async fn no_browser_outlives_a_killed_process() {
     use tokio::io::{AsyncBufReadExt, BufReader};
+    if chromium().is_none() {
+        return;
+    }
     let mut helper = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .args(["helper_that_runs_a_browser_and_waits", "--exact", "--nocapture"])
+        .args(["browser_fetcher::helper_that_runs_a_browser_and_waits", "--exact", "--nocapture"])
         .env("FETCHWISE_TEST_HELPER", "1")
         .stdout(std::process::Stdio::piped())
         .kill_on_drop(true)
@@ -813,11 +817,11 @@ async fn no_browser_outlives_a_process_that_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stealth_browser_says_nothing_of_being_driven() {
+async fn a_stealth_browser_does_not_reveal_that_it_is_automated() {
     let site =
         Site::new(|_| html("<p></p><script>document.querySelector('p').textContent = navigator.webdriver</script>"))
             .await;
-    let browser = browser_with(BrowserOptions::stealth());
+    let Some(browser) = browser_with(BrowserOptions::stealth()) else { return };
     bounded(&browser, async {
         assert_eq!(browser.name(), "playwright_stealth");
         let response = get(&browser, &site.url("/"), &seconds(30)).await.unwrap();
@@ -830,7 +834,7 @@ async fn a_stealth_browser_says_nothing_of_being_driven() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_no_browser_is_a_clear_error() {
+async fn a_program_that_is_not_a_browser_is_a_clear_error() {
     let url = Url::parse("http://127.0.0.1:9/").unwrap();
     for (program, part) in [("/nonexistent/chromium", "/nonexistent/chromium"), ("/bin/false", "exit status: 1")] {
         let browser = BrowserFetcher::new(program.into(), BrowserOptions::default(), {

@@ -1,4 +1,4 @@
-//! The pipeline with a real Chromium: a shell is taken to the browser, and the site is remembered for it.
+//! The pipeline with a real Chromium: a shell goes to the browser, and the site is remembered for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,13 @@ use fetchwise::registry::FetcherSpec;
 use fetchwise::selector::{Selector, VisitSettings};
 use fetchwise_testsite::origin::{Origin, Site};
 
+use crate::chromium;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_react_shell_is_rendered_and_the_site_is_remembered_for_the_browser() {
     let origin = Origin::start([("127.0.0.1", Site::ReactShell)]).unwrap();
     let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
-    let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
+    let Some(program) = chromium() else { return };
     let browser =
         Arc::new(BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone())).unwrap());
     let selector = Selector::builder()
@@ -49,14 +51,14 @@ async fn a_react_shell_is_rendered_and_the_site_is_remembered_for_the_browser() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_short_page_costs_one_render_and_the_sites_others_one_request_each() {
+async fn a_short_page_costs_one_render_and_other_pages_of_the_site_one_request_each() {
     let page = |n: u32| {
         Site::Html(format!("<!doctype html><title>Note {n}</title><p>Note {n}: the ferry leaves at {n} o'clock."))
     };
     let notes: Vec<(String, Site)> = (1..9).map(|n| (format!("/notes/{n}"), page(n))).collect();
     let origin = Origin::start([("127.0.0.1", Site::Mixed(notes))]).unwrap();
     let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
-    let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
+    let Some(program) = chromium() else { return };
     let browser =
         Arc::new(BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone())).unwrap());
     let selector = ["direct_access", "playwright"].map(FetcherSpec::by_name);
@@ -77,12 +79,12 @@ async fn a_short_page_costs_one_render_and_the_sites_others_one_request_each() {
     browser.close().await;
 }
 
-/// The shell as a plain request gets it.
+/// Returns the shell as a plain request gets it.
 async fn shell_of(origin: &Origin) -> Vec<u8> {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", origin.port())).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").await.unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
-    answer
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await.unwrap();
+    response
 }

@@ -1,6 +1,8 @@
-//! A Chromium that runs already, spoken to by its DevTools socket: pages come from it, the guard holds, and it is left running.
+//! The browser fetcher with a running Chromium, by its DevTools socket: it delivers pages, the guard applies, and it is left
+//! running.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -11,19 +13,21 @@ use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
 use fetchwise_testsite::origin::{Origin, Site};
 
+use crate::chromium;
+
 const SITE: &str = "127.0.0.61";
 
-/// Somebody else's browser, and its socket.
-struct Running {
+/// A browser of another program, and its socket.
+struct ForeignBrowser {
     child: Child,
     socket: String,
     _profile: tempfile::TempDir,
 }
 
-impl Running {
-    fn start() -> Self {
+impl ForeignBrowser {
+    fn start(program: &Path) -> Self {
         let profile = tempfile::tempdir().unwrap();
-        let mut child = Command::new(BrowserFetcher::find(None).unwrap())
+        let mut child = Command::new(program)
             .args(["--headless=new", "--no-sandbox", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu"])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
@@ -35,14 +39,14 @@ impl Running {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let socket = lines
             .find_map(|line| line.ok()?.strip_prefix("DevTools listening on ").map(str::to_owned))
-            .expect("it says where its socket is");
-        // What it says from now on has to be taken from it.
+            .expect("Chromium prints its socket");
+        // Its further output must be read, so that it never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, socket, _profile: profile }
     }
 }
 
-impl Drop for Running {
+impl Drop for ForeignBrowser {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -61,11 +65,12 @@ async fn get(fetcher: &BrowserFetcher, url: &str) -> Result<Response, FetchError
 }
 
 #[tokio::test]
-async fn a_browser_that_runs_already_renders_pages_under_the_guard_and_is_left_running() {
+async fn a_running_browser_renders_pages_under_the_guard_and_is_left_running() {
+    let Some(program) = chromium() else { return };
     let origin = Origin::start([(SITE, Site::ReactShell)]).unwrap();
-    let mut running = Running::start();
+    let mut browser = ForeignBrowser::start(&program);
     for _ in 0..2 {
-        let one = fetcher(&running.socket);
+        let one = fetcher(&browser.socket);
         let response = get(&one, &origin.url(SITE, "/a")).await.unwrap();
         let text = String::from_utf8_lossy(response.body.head()).into_owned();
         assert!(response.status == 200 && text.contains("<article"), "{text}");
@@ -73,12 +78,12 @@ async fn a_browser_that_runs_already_renders_pages_under_the_guard_and_is_left_r
         assert_eq!(error.kind, ErrorKind::RefusedAddress, "{error}");
         assert_eq!(one.pid().await, None);
         one.close().await;
-        assert!(running.child.try_wait().unwrap().is_none(), "it is somebody else's");
+        assert!(browser.child.try_wait().unwrap().is_none(), "the browser is left running");
     }
 }
 
 #[tokio::test]
-async fn a_browser_that_is_not_there_is_not_to_be_had() {
+async fn a_missing_browser_is_unavailable() {
     let error = get(&fetcher("ws://127.0.0.1:9/devtools/browser/x"), "http://127.0.0.61:9/").await.unwrap_err();
     assert!(error.unavailable, "{error:?}");
     for address in ["http://127.0.0.1:9/", "nonsense", "ws://"] {

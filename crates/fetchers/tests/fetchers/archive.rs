@@ -1,5 +1,4 @@
-//! `archive_proxy` on a stand-in of the Wayback Machine: which copy it brings, what it says of it, and that an archive's own
-//! troubles are nobody else's.
+//! `archive_proxy` with a stand-in of the Wayback Machine: its copies, their provenance, and the attribution of an archive's faults.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
@@ -18,10 +17,10 @@ use fetchwise::selector::{Selector, Sink, SinkError};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_testsite::origin::{Origin, Site};
 use fetchwise_testsite::services::Reply;
-use fetchwise_testsite::services::archive::{Capture, ArchiveFaults, WebArchive};
+use fetchwise_testsite::services::archive::{ArchiveFaults, Capture, WebArchive};
 
 const PAGE: &str = "https://example.org/news?id=7";
-/// The archive has an address of its own: what is learned and paused goes by hosts.
+/// The archive has a separate address, because evidence and pauses are kept per host.
 const ARCHIVE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
 
 fn story(of: &str) -> String {
@@ -40,7 +39,7 @@ fn captures() -> Vec<Capture> {
         Capture::redirect("20240601080000", "https://example.org/old", PAGE),
         Capture::page(
             "20240601080000",
-            "https://example.org/walled",
+            "https://example.org/blocked",
             "<html><head><title>Just a moment...</title></head><body><div id=\"challenge-running\"></div>\
              <script src=\"/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1\"></script></body></html>",
         ),
@@ -72,7 +71,7 @@ fn text(response: &Response) -> String {
 }
 
 #[tokio::test]
-async fn the_newest_copy_comes_raw_and_says_whose_and_from_when_it_is() {
+async fn the_newest_copy_is_raw_and_has_its_provenance() {
     let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
     let copy = get(&fetcher(vec![wayback(&archive)], None), PAGE).await.unwrap();
     assert!(text(&copy).contains("of 2024") && !text(&copy).contains("banner"), "{}", text(&copy));
@@ -86,7 +85,7 @@ async fn the_newest_copy_comes_raw_and_says_whose_and_from_when_it_is() {
 }
 
 #[tokio::test]
-async fn a_wanted_date_brings_the_copy_that_is_nearest_to_it_by_each_interface() {
+async fn a_wanted_date_selects_the_nearest_copy_with_each_api() {
     let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
     let gate = Archive::TimeGate(archive.service().url("/timegate/").parse().unwrap());
     let knows_nothing = ArchiveFaults { availability_is_empty: true, ..ArchiveFaults::default() };
@@ -107,7 +106,7 @@ async fn a_wanted_date_brings_the_copy_that_is_nearest_to_it_by_each_interface()
 }
 
 #[tokio::test]
-async fn a_captured_redirect_leads_to_the_copy_of_where_it_led_and_never_to_the_live_site() {
+async fn a_captured_redirect_leads_to_the_copy_of_its_target_and_never_to_the_live_site() {
     let live = Origin::start([("127.0.0.1", Site::Static)]).unwrap();
     let (old, new) = (live.url("127.0.0.1", "/old"), live.url("127.0.0.1", "/new"));
     let captures =
@@ -124,7 +123,7 @@ async fn a_captured_redirect_leads_to_the_copy_of_where_it_led_and_never_to_the_
 }
 
 #[tokio::test]
-async fn no_copy_is_not_held_and_an_archive_that_fails_is_a_go_between_that_fails() {
+async fn a_missing_copy_is_not_held_and_a_failed_archive_is_a_proxy_error() {
     let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
     let one = fetcher(vec![wayback(&archive)], None);
     let error = get(&one, "https://example.org/nobody").await.unwrap_err();
@@ -135,39 +134,41 @@ async fn no_copy_is_not_held_and_an_archive_that_fails_is_a_go_between_that_fail
         assert_eq!((error.kind, error.status), (ErrorKind::ProxyError, None), "{status}: {error}");
         assert!(error.headers.is_empty() && !error.unavailable, "{error:?}");
     }
-    archive
-        .set(ArchiveFaults { override_reply: Some(Reply::status(200).body("text/html", "<h1>Maintenance</h1>")), ..ArchiveFaults::default() });
+    archive.set_faults(ArchiveFaults {
+        override_reply: Some(Reply::status(200).body("text/html", "<h1>Maintenance</h1>")),
+        ..ArchiveFaults::default()
+    });
     let error = get(&fetcher(vec![wayback(&archive)], None), PAGE).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::ProxyError, "a page that is no copy: {error}");
+    assert_eq!(error.kind, ErrorKind::ProxyError, "a page that is not a copy: {error}");
 }
 
 #[tokio::test]
-async fn a_second_archive_is_asked_where_the_first_one_has_nothing_or_fails() {
+async fn the_second_archive_is_used_if_the_first_one_has_no_copy_or_fails() {
     let (empty, full) = (WebArchive::start(ARCHIVE, vec![]).unwrap(), WebArchive::start(ARCHIVE, captures()).unwrap());
     let both = fetcher(vec![wayback(&empty), wayback(&full)], None);
     assert!(text(&get(&both, PAGE).await.unwrap()).contains("of 2024"));
-    empty.set(ArchiveFaults { override_reply: Some(Reply::status(500)), ..ArchiveFaults::default() });
+    empty.set_faults(ArchiveFaults { override_reply: Some(Reply::status(500)), ..ArchiveFaults::default() });
     assert!(text(&get(&both, PAGE).await.unwrap()).contains("of 2024"));
     let error = get(&both, "https://example.org/nobody").await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::ProxyError, "the one that failed might have had it: {error}");
+    assert_eq!(error.kind, ErrorKind::ProxyError, "the failed archive may have a copy: {error}");
 }
 
 #[tokio::test]
-async fn an_archive_that_says_not_now_is_left_alone_and_nobody_else_is_blamed() {
+async fn an_archive_with_retry_after_is_paused_and_not_attributed_to_the_site() {
     let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
     let slow_down = Reply::status(429).header("Retry-After", "600");
     archive.set_faults(ArchiveFaults { override_reply: Some(slow_down), ..ArchiveFaults::default() });
     let one = fetcher(vec![wayback(&archive)], None);
     let error = get(&one, PAGE).await.unwrap_err();
     assert_eq!((error.kind, error.status), (ErrorKind::ProxyError, None), "{error}");
-    let asked = archive.service().requests().len();
+    let before = archive.service().requests().len();
     let error = get(&one, PAGE).await.unwrap_err();
     assert!(error.unavailable, "{error:?}");
-    assert_eq!(archive.service().requests().len(), asked, "it was asked to be left alone");
+    assert_eq!(archive.service().requests().len(), before, "the archive requested a pause");
 }
 
 #[tokio::test]
-async fn limits_and_the_guard_hold_for_copies() {
+async fn limits_and_the_guard_apply_to_copies() {
     let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
     let one = fetcher(vec![wayback(&archive)], None);
     let limits = Limits { max_body: 1000, ..Limits::default() };
@@ -175,22 +176,22 @@ async fn limits_and_the_guard_hold_for_copies() {
     assert_eq!(error.kind, ErrorKind::TooLarge, "{error}");
     let options = ArchiveOptions { archives: vec![wayback(&archive)], ..ArchiveOptions::default() };
     let shut = ArchiveFetcher::new(options, HttpFetcher::builder()).unwrap();
-    let asked = archive.service().requests().len();
+    let before = archive.service().requests().len();
     let error = get(&shut, PAGE).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::ProxyError, "{error}");
-    assert_eq!(archive.service().requests().len(), asked);
+    assert_eq!(archive.service().requests().len(), before);
 }
 
-/// A domain, and until when it is paused.
+/// A domain, and the end of its pause.
 type HostPause = (String, Option<Timestamp>);
 
 #[derive(Clone, Default)]
-struct Kept {
+struct RecordedEvents {
     attempts: Arc<Mutex<Vec<Attempt>>>,
     pauses: Arc<Mutex<Vec<HostPause>>>,
 }
 
-impl Sink for Kept {
+impl Sink for RecordedEvents {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         self.attempts.lock().unwrap().push(attempt.clone());
         Ok(())
@@ -201,11 +202,11 @@ impl Sink for Kept {
     }
 }
 
-/// A site that refuses everybody, and what a pipeline with the plain fetcher and the archive makes of it.
+/// A site, and a pipeline with the plain fetcher and the archive.
 struct World {
     origin: Origin,
     archive: WebArchive,
-    kept: Kept,
+    events: RecordedEvents,
     pipeline: Pipeline,
 }
 
@@ -215,9 +216,9 @@ impl World {
         let url = origin.url("127.0.0.1", path);
         let captures = capture.map(|body| Capture::page("20240601080000", &url, body));
         let archive = WebArchive::start(ARCHIVE, captures.into_iter().collect()).unwrap();
-        let (kept, clock) = (Kept::default(), Arc::new(Clock::fixed(Timestamp::now())));
+        let (events, clock) = (RecordedEvents::default(), Arc::new(Clock::fixed(Timestamp::now())));
         let selector = Selector::builder()
-            .sink(kept.clone())
+            .sink(events.clone())
             .clock(clock)
             .fetcher(FetcherSpec::by_name("direct_access"))
             .fetcher(FetcherSpec { prior: 0.9, ..FetcherSpec::by_name("archive_proxy") });
@@ -226,7 +227,7 @@ impl World {
             .fetcher(Arc::new(fetcher(vec![wayback(&archive)], None)))
             .build()
             .unwrap();
-        Self { origin, archive, kept, pipeline }
+        Self { origin, archive, events, pipeline }
     }
 
     async fn get(&self, path: &str) -> Report {
@@ -238,12 +239,12 @@ impl World {
             let error = attempt.error_type.as_ref().map(|error| error.name().to_owned());
             (attempt.fetcher.clone(), error, attempt.weight, attempt.is_banned)
         };
-        self.kept.attempts.lock().unwrap().iter().map(of).collect()
+        self.events.attempts.lock().unwrap().iter().map(of).collect()
     }
 }
 
 #[tokio::test]
-async fn a_live_page_is_preferred_and_a_blocked_one_comes_from_the_archive_with_its_date() {
+async fn a_live_page_is_preferred_and_a_blocked_one_is_replaced_by_a_dated_copy() {
     let world = World::new(Site::Static, "/a", Some(&story("of then")));
     assert_eq!(world.get("/a").await.fetcher.as_deref(), Some("direct_access"));
     assert!(world.archive.service().requests().is_empty());
@@ -254,7 +255,7 @@ async fn a_live_page_is_preferred_and_a_blocked_one_comes_from_the_archive_with_
     assert_eq!((report.fetcher.as_deref(), report.requests), (Some("archive_proxy"), 2));
     let provenance = report.provenance.unwrap();
     assert_eq!((&*provenance.by, provenance.day().as_deref()), ("127.0.0.9", Some("2024-06-01")));
-    let attempts = world.kept.attempts.lock().unwrap().clone();
+    let attempts = world.events.attempts.lock().unwrap().clone();
     let tags: Vec<(&str, &str)> =
         attempts[1].heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
     assert!(tags.contains(&("served_by", "127.0.0.9")), "{tags:?}");
@@ -264,7 +265,7 @@ async fn a_live_page_is_preferred_and_a_blocked_one_comes_from_the_archive_with_
 }
 
 #[tokio::test]
-async fn what_an_archive_does_wrong_moves_no_evidence_and_no_pause_of_the_site() {
+async fn faults_of_an_archive_change_no_evidence_and_no_pause_of_the_site() {
     for (reply, weight) in [
         (Reply::status(429).header("Retry-After", "600"), 0.0),
         (Reply::status(503).header("Retry-After", "600"), 0.0),
@@ -281,28 +282,28 @@ async fn what_an_archive_does_wrong_moves_no_evidence_and_no_pause_of_the_site()
             ("archive_proxy".to_owned(), Some("proxy_error".to_owned()), weight, false),
             "{status}"
         );
-        assert!(world.kept.pauses.lock().unwrap().is_empty(), "{status}");
-        // The site's own answer stays the last word.
+        assert!(world.events.pauses.lock().unwrap().is_empty(), "{status}");
+        // The site's own response remains the result.
         assert_eq!((report.error_type, report.is_banned), (Some("wrong_tool"), false), "{status}: {report:?}");
     }
 }
 
 #[tokio::test]
-async fn that_there_is_no_copy_is_learned_of_the_archive_and_does_not_undo_a_block() {
+async fn a_missing_copy_is_attributed_to_the_archive_and_does_not_undo_a_block() {
     let world = World::new(Site::FORBIDDEN, "/a", None);
     let report = world.get("/a").await;
     assert_eq!((report.error_type, report.is_banned), (Some("blocked_403"), true), "{report:?}");
-    assert_eq!(report.fetcher.as_deref(), Some("direct_access"), "whose answer it is");
+    assert_eq!(report.fetcher.as_deref(), Some("direct_access"), "the response is the site's");
     assert_eq!(world.attempts()[1], ("archive_proxy".to_owned(), Some("not_held".to_owned()), 1.0, false));
 }
 
 #[tokio::test]
-async fn a_copy_of_a_wall_is_no_block_of_today() {
+async fn a_copy_of_a_block_page_is_not_a_current_block() {
     let captures = captures();
-    let wall = captures.iter().find(|capture| capture.url.ends_with("/walled")).unwrap();
-    let world = World::new(Site::ReactShell, "/a", Some(&wall.body));
+    let blocked = captures.iter().find(|capture| capture.url.ends_with("/blocked")).unwrap();
+    let world = World::new(Site::ReactShell, "/a", Some(&blocked.body));
     let report = world.get("/a").await;
     assert!(!report.success && !report.is_banned, "{report:?}");
     assert_eq!(world.attempts()[1], ("archive_proxy".to_owned(), Some("not_held".to_owned()), 1.0, false));
-    assert!(world.kept.pauses.lock().unwrap().is_empty());
+    assert!(world.events.pauses.lock().unwrap().is_empty());
 }

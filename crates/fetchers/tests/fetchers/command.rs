@@ -1,5 +1,4 @@
-//! `CommandFetcher` with real children: the Python example against a real server, and shell scripts that misbehave in
-//! every way they can.
+//! `CommandFetcher` with real children: the Python example against a real server, and shell scripts that misbehave in many ways.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,7 +20,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use url::Url;
 
-/// Reads a request in shell: `$line`, and its `$id`.
+/// Shell function that reads a request: `$line`, and its `$id`.
 const ASK: &str = r#"ask() { IFS= read -r line || exit 0; case $line in *'"cancel"'*) ask ;; esac; id=${line#*'"id":'}; id=${id%%,*}; }; "#;
 
 fn dialer() -> Dialer {
@@ -59,14 +58,14 @@ async fn get_with(fetcher: &CommandFetcher, url: &str, limits: &Limits) -> Resul
     let fetch = fetcher.fetch(Request { url: &url, limits });
     tokio::time::timeout(limits.deadline + Duration::from_secs(5), fetch)
         .await
-        .expect("it passed its own deadline by 5 s")
+        .expect("the fetcher exceeded its deadline by 5 s")
 }
 
 async fn get(fetcher: &CommandFetcher, url: &str) -> Result<Response, FetchError> {
     get_with(fetcher, url, &Limits { deadline: Duration::from_secs(20), ..Limits::default() }).await
 }
 
-/// The error of one fetch by a child that runs `script`.
+/// Returns the error of one fetch by a child that runs `script`.
 async fn error_of(script: &str) -> FetchError {
     let fetcher = fetcher(shell(script));
     let error = get(&fetcher, "http://open.test/").await.map(|r| r.body).unwrap_err();
@@ -75,7 +74,7 @@ async fn error_of(script: &str) -> FetchError {
 }
 
 #[tokio::test]
-async fn an_answer_becomes_a_response() {
+async fn a_reply_becomes_a_response() {
     let script = r#"while :; do ask; printf '{"id":%s,"status":203,"headers":[["X-Line","a"],["X-Line","b"]],
         "final_url":"http://open.test/end","body":"h\u00e9"}' "$id" | tr -d '\n'; echo; done"#;
     let fetcher = fetcher(CommandOptions { renders: true, ..shell(script) });
@@ -91,8 +90,8 @@ async fn an_answer_becomes_a_response() {
 }
 
 #[tokio::test]
-async fn answers_come_in_any_order_from_one_child() {
-    // Answers two at a time, the second first, each with its own URL and the child's process id.
+async fn one_child_replies_in_any_order() {
+    // Replies to two requests at a time, the second first, each with its own URL and the child's process id.
     let script = r#"while :; do ask; one=$id; l1=$line; ask; for r in "$id" "$one"; do
         printf '{"id":%s,"status":200,"body":"%s"}\n' "$r" "$$ $r"; done; done"#;
     let fetcher = fetcher(shell(script));
@@ -108,19 +107,19 @@ async fn answers_come_in_any_order_from_one_child() {
 }
 
 #[tokio::test]
-async fn no_more_requests_are_under_way_than_allowed() {
-    // Answers only once three requests have come: with two in flight at most, it never does.
+async fn no_more_requests_are_in_flight_than_allowed() {
+    // Replies only after three requests: with at most two in flight, it never does.
     let script = r#"ask; ask; ask; printf '{"id":%s,"status":200}\n' "$id"; sleep 60"#;
     let fetcher = fetcher(CommandOptions { max_in_flight: 2, ..shell(script) });
     let limits = Limits { deadline: Duration::from_millis(500), ..Limits::default() };
     let first = futures_util::future::join_all((0..2).map(|_| get_with(&fetcher, "http://open.test/", &limits))).await;
     assert!(first.iter().all(|r| r.as_ref().is_err_and(|e| e.kind == ErrorKind::Timeout)));
-    // Their places are free again.
+    // Their slots are free again.
     assert_eq!(get(&fetcher, "http://open.test/").await.unwrap().status, 200);
 }
 
 #[tokio::test]
-async fn a_child_that_dies_fails_its_requests_with_its_last_words_and_is_started_again() {
+async fn a_dead_child_fails_its_requests_with_its_stderr_and_is_restarted() {
     let dir = tempfile::tempdir().unwrap();
     let script = format!(
         r#"echo x >> '{0}/starts'; ask; if [ "$(wc -l < '{0}/starts')" -lt 3 ]; then echo 'out of cheese' >&2; exit 3; fi
@@ -136,7 +135,7 @@ async fn a_child_that_dies_fails_its_requests_with_its_last_words_and_is_started
     assert_eq!(get(&fetcher, "http://open.test/").await.unwrap().status, 200);
     let pid = fetcher.pid().await.unwrap();
     assert_eq!(fetcher.pid().await, Some(pid));
-    // Killed from outside, between two requests.
+    // Killed by another process, between two requests.
     assert!(std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
     for _ in 0..100 {
         if fetcher.pid().await.is_none() {
@@ -148,7 +147,7 @@ async fn a_child_that_dies_fails_its_requests_with_its_last_words_and_is_started
 }
 
 #[tokio::test]
-async fn a_child_that_keeps_dying_is_started_less_and_less() {
+async fn a_child_that_keeps_dying_is_restarted_less_and_less_often() {
     let dir = tempfile::tempdir().unwrap();
     let script = format!("echo x >> '{}/starts'; exit 1", dir.path().display());
     let fetcher = fetcher(CommandOptions { backoff: Duration::from_millis(400), ..shell(&script) });
@@ -157,7 +156,7 @@ async fn a_child_that_keeps_dying_is_started_less_and_less() {
     let mut resting = 0;
     while Instant::now() < until {
         let error = get_with(&fetcher, "http://open.test/", &limits).await.unwrap_err();
-        resting += usize::from(error.message.contains("started again in"));
+        resting += usize::from(error.message.contains("restarts in"));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let starts = std::fs::read_to_string(dir.path().join("starts")).unwrap().lines().count();
@@ -167,13 +166,13 @@ async fn a_child_that_keeps_dying_is_started_less_and_less() {
 }
 
 #[tokio::test]
-async fn a_line_against_the_protocol_is_an_error_that_shows_it() {
+async fn an_invalid_line_is_an_error_that_quotes_it() {
     for (script, parts) in [
-        ("ask; echo 'Downloading 42 %'; sleep 60", &["no message of the protocol", "Downloading 42 %"][..]),
+        ("ask; echo 'Downloading 42 %'; sleep 60", &["not a valid message", "Downloading 42 %"][..]),
         ("ask; echo '{\"status\":200}'; sleep 60", &["missing field `id`"]),
-        ("ask; printf '\\377\\376\\000\\n'; sleep 60", &["no message of the protocol"]),
-        ("ask; printf '{\"id\":%s,\"status\":\"fine\"}\\n' $id; sleep 60", &["nonsense", "invalid type"]),
-        ("ask; printf '{\"id\":%s}\\n' $id; sleep 60", &["neither a status nor an error"]),
+        ("ask; printf '\\377\\376\\000\\n'; sleep 60", &["not a valid message"]),
+        ("ask; printf '{\"id\":%s,\"status\":\"fine\"}\\n' $id; sleep 60", &["invalid response", "invalid type"]),
+        ("ask; printf '{\"id\":%s}\\n' $id; sleep 60", &["missing status or error"]),
         (
             "ask; printf '{\"id\":%s,\"status\":200,\"final_url\":\"nowhere\"}\\n' $id; sleep 60",
             &["final URL", "nowhere"],
@@ -193,7 +192,7 @@ async fn a_line_against_the_protocol_is_an_error_that_shows_it() {
 }
 
 #[tokio::test]
-async fn a_line_longer_than_allowed_costs_its_request_only_and_no_memory() {
+async fn a_line_over_the_limit_fails_its_request_only_and_costs_no_memory() {
     let long =
         r#"ask; printf '{"id":%s,"status":200,"body":"' "$id"; head -c 50000000 /dev/zero | tr '\0' x; echo '"}'; "#;
     let script = format!(r#"{long} ask; printf '{{"id":%s,"status":200}}\n' "$id"; ask"#);
@@ -205,11 +204,11 @@ async fn a_line_longer_than_allowed_costs_its_request_only_and_no_memory() {
     let nameless = "ask; head -c 50000000 /dev/zero | tr '\\0' x; echo; sleep 60";
     let fetcher = self::fetcher(CommandOptions { max_line: 100_000, ..shell(nameless) });
     let error = get(&fetcher, "http://open.test/").await.map(|r| r.body.len()).unwrap_err();
-    assert!(error.message.contains("does not begin with its id"), "{error}");
+    assert!(error.message.contains("without an id at its beginning"), "{error}");
 }
 
 #[tokio::test]
-async fn limits_hold_whatever_the_child_sends() {
+async fn limits_apply_whatever_the_child_sends() {
     let limits = Limits { deadline: Duration::from_secs(20), max_body: 100, max_headers: 50, ..Limits::default() };
     for script in [
         r#"ask; printf '{"id":%s,"status":200,"body":"%0200d"}\n' "$id" 0; ask"#,
@@ -222,8 +221,8 @@ async fn limits_hold_whatever_the_child_sends() {
 }
 
 #[tokio::test]
-async fn the_deadline_is_kept_and_a_late_answer_reaches_nobody() {
-    // Answers the first request when the second comes, then the second.
+async fn the_deadline_is_enforced_and_a_late_reply_is_dropped() {
+    // Replies to the first request when the second arrives, then to the second.
     let script = r#"ask; one=$id; ask; printf '{"id":%s,"status":200,"body":"late"}\n' "$one"
         printf '{"id":%s,"status":200,"body":"in time"}\n' "$id"; ask; ask"#;
     let fetcher = fetcher(shell(script));
@@ -236,7 +235,7 @@ async fn the_deadline_is_kept_and_a_late_answer_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_waits_for_is_cancelled() {
+async fn a_dropped_request_is_cancelled() {
     let dir = tempfile::tempdir().unwrap();
     let script =
         format!("IFS= read -r a; IFS= read -r b; printf '%s' \"$b\" > '{}/second'; sleep 60", dir.path().display());
@@ -254,7 +253,7 @@ async fn a_request_that_nobody_waits_for_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_body_in_the_scratch_folder_is_taken_and_removed_and_no_other_file_is() {
+async fn a_body_in_the_scratch_folder_is_read_and_removed_and_no_other_file_is() {
     let dir = tempfile::tempdir().unwrap();
     let secret = dir.path().join("secret");
     std::fs::write(&secret, "secret").unwrap();
@@ -275,11 +274,11 @@ async fn a_body_in_the_scratch_folder_is_taken_and_removed_and_no_other_file_is(
     }
     assert_eq!(std::fs::read_to_string(&secret).unwrap(), "secret");
     let left = get(&fetcher, "http://open.test/").await.unwrap();
-    assert_eq!(&left.body.head()[..], b"l", "the body that was read is gone");
+    assert_eq!(&left.body.head()[..], b"l", "the read body was removed");
 }
 
 #[tokio::test]
-async fn refused_addresses_are_not_handed_to_the_child() {
+async fn refused_addresses_are_not_sent_to_the_child() {
     let dir = tempfile::tempdir().unwrap();
     let script = format!(
         r#"while :; do ask; echo "$line" >> '{}/seen'; case $line in *ends-shut*) end=http://shut.test/ ;; *) end=http://open.test/x ;;
@@ -292,7 +291,7 @@ async fn refused_addresses_are_not_handed_to_the_child() {
         "http://[::1]/",
         "http://169.254.169.254/",
         "http://shut.test/",
-        // The child may take whichever address it likes.
+        // The child may use any of the addresses.
         "http://mixed.test/",
     ] {
         assert_eq!(get(&fetcher, url).await.unwrap_err().kind, ErrorKind::RefusedAddress, "{url}");
@@ -307,7 +306,7 @@ async fn refused_addresses_are_not_handed_to_the_child() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_childs_keeps_its_kind() {
+async fn an_error_of_the_child_keeps_its_kind() {
     let script = r#"ask; printf '{"id":%s,"error":{"kind":"tls_error","message":"bad certificate"},"status":495}\n' "$id"
         ask; printf '{"id":%s,"error":{"kind":"gremlins","message":"in the works"}}\n' "$id"; ask"#;
     let fetcher = fetcher(shell(script));
@@ -319,19 +318,19 @@ async fn an_error_of_the_childs_keeps_its_kind() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_a_clear_error() {
+async fn a_missing_program_is_a_clear_error() {
     let missing = fetcher(CommandOptions::new("special", ["no-such-program-anywhere", "--flag"]));
     let text = missing.start().await.unwrap_err().to_string();
     assert!(text.contains("no-such-program-anywhere") && text.contains("PATH"), "{text}");
     let error = get(&missing, "http://open.test/").await.unwrap_err();
     assert!(error.kind == ErrorKind::NetworkError && error.message == text, "{error}");
     let nothing = fetcher(CommandOptions::new("special", [] as [&str; 0]));
-    assert_eq!(nothing.start().await.unwrap_err().to_string(), "no program is named");
+    assert_eq!(nothing.start().await.unwrap_err().to_string(), "missing program");
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_child_that_does_not_listen_is_gone_when_the_fetcher_is() {
+async fn a_child_that_ignores_signals_ends_with_the_fetcher() {
     let lives =
         |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
     for close in [true, false] {
@@ -348,13 +347,13 @@ async fn a_child_that_does_not_listen_is_gone_when_the_fetcher_is() {
         drop(fetcher);
         let until = Instant::now() + Duration::from_secs(20);
         while lives(pid) {
-            assert!(Instant::now() < until, "{pid} still lives");
+            assert!(Instant::now() < until, "{pid} still runs");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }
 
-/// A web site on loopback, and how many requests it saw.
+/// Starts a web site on loopback that counts its requests.
 async fn site() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -385,9 +384,9 @@ async fn site() -> (SocketAddr, Arc<AtomicUsize>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_example_gets_real_pages() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/command_fetcher.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/command_fetcher.py");
     if std::process::Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no python3 here");
+        eprintln!("SKIPPED: no python3");
         return;
     }
     let (address, count) = site().await;

@@ -1,5 +1,4 @@
-//! The filtering proxy, spoken to by bare sockets as a browser speaks to it. What it refuses is judged by listeners that see
-//! no connection.
+//! The filtering proxy, used by bare sockets as a browser uses it. Listeners without a connection prove what it refuses.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,7 +24,7 @@ async fn bounded<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), test).await.expect("the test hangs")
 }
 
-/// A listener that counts its connections and hands them to `serve`.
+/// Starts a listener that counts its connections and passes them to `serve`.
 async fn listen<F>(ip: [u8; 4], serve: impl Fn(TcpStream) -> F + Send + 'static) -> (SocketAddr, Arc<AtomicUsize>)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -43,9 +42,9 @@ where
     (addr, connections)
 }
 
-/// An origin that answers with what it was asked: target, headers, body.
+/// Starts an origin that responds with the request: target, headers, body.
 async fn mirror() -> (SocketAddr, Arc<AtomicUsize>) {
-    async fn answer(request: http::Request<Incoming>) -> Result<http::Response<Full<Bytes>>, Infallible> {
+    async fn reflect(request: http::Request<Incoming>) -> Result<http::Response<Full<Bytes>>, Infallible> {
         let mut text = format!("{} {}\n", request.method(), request.uri());
         for (name, value) in request.headers() {
             text.push_str(&format!("{name}: {}\n", value.to_str().unwrap()));
@@ -61,7 +60,7 @@ async fn mirror() -> (SocketAddr, Arc<AtomicUsize>) {
     }
     listen([127, 0, 0, 1], |stream| async move {
         let http = hyper::server::conn::http1::Builder::new();
-        let _ = http.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+        let _ = http.serve_connection(TokioIo::new(stream), service_fn(reflect)).await;
     })
     .await
 }
@@ -95,18 +94,18 @@ async fn proxy_with(guard: AddressGuard, names: &[(&'static str, &'static str)])
     FilteringProxy::start_with(dialer).await.unwrap()
 }
 
-/// A proxy that may dial 127.0.0.1 and, of this machine, nothing else.
+/// Returns a proxy that may dial only 127.0.0.1 on this machine.
 async fn proxy() -> FilteringProxy {
     FilteringProxy::start(opened(&["127.0.0.1"])).await.unwrap()
 }
 
-/// Sends `request` and reads to the end.
+/// Sends `request` and reads the response to its end.
 async fn ask(proxy: &FilteringProxy, request: &str) -> String {
     let mut stream = TcpStream::connect(proxy.addr()).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
-    String::from_utf8_lossy(&answer).into_owned()
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await.unwrap();
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 async fn get(proxy: &FilteringProxy, url: &str) -> String {
@@ -115,7 +114,7 @@ async fn get(proxy: &FilteringProxy, url: &str) -> String {
         .await
 }
 
-/// The answer to a CONNECT, up to the end of its head.
+/// Returns the response to a CONNECT, up to the end of its head.
 async fn connect(proxy: &FilteringProxy, target: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(proxy.addr()).await.unwrap();
     let known = proxy.authorization();
@@ -129,12 +128,12 @@ async fn connect(proxy: &FilteringProxy, target: &str) -> (TcpStream, String) {
 }
 
 #[tokio::test]
-async fn plain_http_is_passed_on_without_what_is_meant_for_the_proxy() {
+async fn plain_http_is_forwarded_without_the_headers_for_the_proxy() {
     bounded(async {
         let (origin, _) = mirror().await;
         let proxy = proxy().await;
         let known = proxy.authorization();
-        let answer = ask(
+        let response = ask(
             &proxy,
             &format!(
                 "POST http://{origin}/path?q HTTP/1.1\r\nHost: elsewhere.example\r\nX-Kept: a\r\nX-Named: b\r\n\
@@ -143,21 +142,21 @@ async fn plain_http_is_passed_on_without_what_is_meant_for_the_proxy() {
             ),
         )
         .await;
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(body.starts_with("POST /path?q\n") && body.ends_with("body"), "{body}");
         assert!(body.contains("x-kept: a\n") && body.contains(&format!("host: {origin}\n")), "{body}");
         for gone in ["x-named", "proxy-", "connection", "elsewhere"] {
             assert!(!body.contains(gone), "{gone}: {body}");
         }
         assert!(head.contains("x-origin: yes") && !head.contains("keep-alive"), "{head}");
-        assert!(!head.contains("x-fetchwise"), "an origin cannot speak for the proxy: {head}");
+        assert!(!head.contains("x-fetchwise"), "an origin cannot imitate the proxy: {head}");
     })
     .await;
 }
 
 #[tokio::test]
-async fn who_does_not_know_the_password_gets_nowhere() {
+async fn clients_without_the_password_are_refused() {
     bounded(async {
         let (origin, connections) = mirror().await;
         let (proxy, other) = (proxy().await, proxy().await);
@@ -167,10 +166,10 @@ async fn who_does_not_know_the_password_gets_nowhere() {
         for sent in ["", "Proxy-Authorization: Basic\r\n", &wrong, &plain] {
             for request in [format!("GET http://{origin}/"), format!("CONNECT {origin}"), "GET /".to_owned()] {
                 let request = format!("{request} HTTP/1.1\r\nHost: x\r\n{sent}Connection: close\r\n\r\n");
-                let answer = ask(&proxy, &request).await;
-                assert!(answer.starts_with("HTTP/1.1 407 "), "{request}{answer}");
-                assert!(answer.contains("proxy-authenticate: Basic"), "{answer}");
-                assert!(!answer.contains("x-fetchwise"), "the secrets stay secret: {answer}");
+                let response = ask(&proxy, &request).await;
+                assert!(response.starts_with("HTTP/1.1 407 "), "{request}{response}");
+                assert!(response.contains("proxy-authenticate: Basic"), "{response}");
+                assert!(!response.contains("x-fetchwise"), "no secrets are sent: {response}");
             }
         }
         assert_eq!(connections.load(Ordering::SeqCst), 0);
@@ -179,11 +178,11 @@ async fn who_does_not_know_the_password_gets_nowhere() {
 }
 
 #[tokio::test]
-async fn its_own_answers_are_known_by_their_mark() {
+async fn the_proxys_own_responses_have_its_mark() {
     bounded(async {
         let (proxy, other) = (proxy().await, proxy().await);
-        let answer = get(&proxy, "http://127.0.0.2:9/").await;
-        let (_, rest) = answer.split_once("x-fetchwise-error: ").unwrap();
+        let response = get(&proxy, "http://127.0.0.2:9/").await;
+        let (_, rest) = response.split_once("x-fetchwise-error: ").unwrap();
         let value = rest.lines().next().unwrap();
         assert_eq!(proxy.own_failure(value), Some(ErrorKind::RefusedAddress));
         assert_eq!(other.own_failure(value), None);
@@ -216,7 +215,7 @@ async fn one_connection_carries_many_requests() {
 }
 
 #[tokio::test]
-async fn tunnels_carry_anything_both_ways() {
+async fn tunnels_carry_bytes_in_both_directions() {
     bounded(async {
         let (origin, _) = echo().await;
         let proxy = proxy().await;
@@ -255,10 +254,10 @@ async fn a_refused_address_is_never_dialled() {
             "[fd00:ec2::254]",
         ] {
             assert!(!proxy.refused(host, port));
-            let answer = get(&proxy, &format!("http://{host}:{port}/")).await;
-            assert!(answer.starts_with("HTTP/1.1 403 "), "{host}: {answer}");
-            assert!(answer.contains("x-fetchwise-refused: 1"), "{answer}");
-            assert!(answer.contains("x-fetchwise-error: refused_address"), "{answer}");
+            let response = get(&proxy, &format!("http://{host}:{port}/")).await;
+            assert!(response.starts_with("HTTP/1.1 403 "), "{host}: {response}");
+            assert!(response.contains("x-fetchwise-refused: 1"), "{response}");
+            assert!(response.contains("x-fetchwise-error: refused_address"), "{response}");
             assert!(proxy.refused(host, port) && !proxy.refused(host, port + 1), "{host}");
 
             let (_, head) = connect(&proxy, &format!("{host}:443")).await;
@@ -286,18 +285,18 @@ async fn numbers_that_the_systems_resolver_takes_for_addresses_are_refused_too()
 }
 
 #[tokio::test]
-async fn other_failures_are_told_apart_and_forgotten_when_they_are_over() {
+async fn other_failures_have_their_own_kinds_and_end_with_a_success() {
     bounded(async {
         let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = gone.local_addr().unwrap().port();
         drop(gone);
         let proxy = proxy_with(opened(&["127.0.0.1"]), &[("there.example", "127.0.0.1")]).await;
         for (host, kind) in [("there.example", ErrorKind::NetworkError), ("gone.example", ErrorKind::DnsError)] {
-            let answer = get(&proxy, &format!("http://{host}:{port}/")).await;
-            assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+            let response = get(&proxy, &format!("http://{host}:{port}/")).await;
+            assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
             assert!(
-                answer.contains(&format!("x-fetchwise-error: {kind}")) && !answer.contains("refused: 1"),
-                "{answer}"
+                response.contains(&format!("x-fetchwise-error: {kind}")) && !response.contains("refused: 1"),
+                "{response}"
             );
             assert_eq!(proxy.failure(host, port).unwrap().kind, kind);
             let (_, head) = connect(&proxy, &format!("{host}:{port}")).await;
@@ -306,7 +305,7 @@ async fn other_failures_are_told_apart_and_forgotten_when_they_are_over() {
         }
         let back = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let (_, head) = connect(&proxy, &format!("There.Example:{port}")).await;
-        // The name is looked up as it was written; Names knows it in lower case only.
+        // The name is looked up as written; `Names` has it in lower case only.
         assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
         let (_, head) = connect(&proxy, &format!("there.example:{port}")).await;
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
@@ -317,21 +316,24 @@ async fn other_failures_are_told_apart_and_forgotten_when_they_are_over() {
 }
 
 #[tokio::test]
-async fn an_origin_that_speaks_no_http_is_a_network_error() {
+async fn an_origin_without_http_is_a_network_error() {
     bounded(async {
         let (origin, _) = listen([127, 0, 0, 1], |mut stream| async move {
             let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").await;
         })
         .await;
         let proxy = proxy().await;
-        let answer = get(&proxy, &format!("http://{origin}/")).await;
-        assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("x-fetchwise-error: network_error"), "{answer}");
+        let response = get(&proxy, &format!("http://{origin}/")).await;
+        assert!(
+            response.starts_with("HTTP/1.1 502 ") && response.contains("x-fetchwise-error: network_error"),
+            "{response}"
+        );
     })
     .await;
 }
 
 #[tokio::test]
-async fn what_is_no_proxy_request_is_turned_down() {
+async fn requests_that_are_not_for_a_proxy_are_refused() {
     bounded(async {
         let proxy = proxy().await;
         let known = format!("Proxy-Authorization: {}\r\nConnection: close", proxy.authorization());
@@ -343,8 +345,8 @@ async fn what_is_no_proxy_request_is_turned_down() {
             "nonsense\r\n\r\n".to_owned(),
         ] {
             let request = request.replace("Connection: close", &known);
-            let answer = ask(&proxy, &request).await;
-            assert!(answer.starts_with("HTTP/1.1 400 "), "{request}{answer}");
+            let response = ask(&proxy, &request).await;
+            assert!(response.starts_with("HTTP/1.1 400 "), "{request}{response}");
         }
     })
     .await;
@@ -369,7 +371,7 @@ async fn dropping_the_proxy_ends_its_tunnels_and_frees_its_port() {
 }
 
 #[tokio::test]
-async fn more_connections_than_it_takes_wait_for_their_turn() {
+async fn connections_over_the_limit_wait() {
     bounded(async {
         let (origin, connections) = echo().await;
         let proxy = proxy().await;

@@ -1,4 +1,4 @@
-//! A service with a browser of its own, as FlareSolverr is one, on loopback: its pages, its troubles, and what it is never asked.
+//! The FlareSolverr fetcher with a stand-in service on loopback: its pages, its faults, and the guard.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::flaresolverr::{SolverFetcher, SolverOptions};
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
-use fetchwise_testsite::services::{ServiceRequest, Reply, Service};
+use fetchwise_testsite::services::{Reply, Service, ServiceRequest};
 use serde_json::{Value, json};
 
-/// Answers as the service does: the page in a solution, or a 500 with a message.
-fn solve(asked: &ServiceRequest) -> Reply {
-    let ask: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
-    let url = ask["url"].as_str().unwrap_or_default();
+/// Responds as the service does: the page in a solution, or a 500 with a message.
+fn solve(request: &ServiceRequest) -> Reply {
+    let message: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let url = message["url"].as_str().unwrap_or_default();
     let solved = |status: u16, url: &str, body: &str| {
         let headers = json!({"content-type": "text/html; charset=latin1", "content-encoding": "gzip", "server": "nginx", "x y": "1"});
         let solution = json!({"url": url, "status": status, "headers": headers, "response": body, "cookies": [], "userAgent": "x"});
@@ -30,7 +30,9 @@ fn solve(asked: &ServiceRequest) -> Reply {
         "inside" => solved(200, "http://10.1.2.3/", "<h1>secret</h1>"),
         "long" => solved(200, url, &"x".repeat(5000)),
         "slow" => failed("Error: Error solving the challenge. Timeout after 60.0 seconds."),
-        "wall" => failed("Error: Error solving the challenge. Captcha detected but no automatic solver is configured."),
+        "captcha" => {
+            failed("Error: Error solving the challenge. Captcha detected but no automatic solver is configured.")
+        }
         "nowhere" => failed("Error: net::ERR_NAME_NOT_RESOLVED at http://x/"),
         "nonsense" => Reply::status(200).body("text/html", "<h1>hello</h1>"),
         "silent" => {
@@ -45,7 +47,7 @@ fn service() -> Service {
     Service::start(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 51)), solve).unwrap()
 }
 
-/// Pages may be on one public address only; the service itself is on loopback.
+/// Returns a fetcher whose pages may be on one public address only; the service is on loopback.
 fn fetcher(service: &Service) -> SolverFetcher {
     let options = SolverOptions::new("solver", service.url("/v1").parse().unwrap());
     let options = SolverOptions { max_time: Duration::ZERO, ..options };
@@ -53,13 +55,13 @@ fn fetcher(service: &Service) -> SolverFetcher {
 }
 
 async fn get(fetcher: &SolverFetcher, path: &str, limits: &Limits) -> Result<Response, FetchError> {
-    // A public address, which is never dialled from here.
+    // A public address, which this machine never dials.
     let url = format!("http://93.184.215.14/{path}").parse().unwrap();
     fetcher.fetch(Request { url: &url, limits }).await
 }
 
 #[tokio::test]
-async fn a_page_comes_with_its_status_and_headers_as_text() {
+async fn a_page_has_its_status_headers_and_text() {
     let service = service();
     let one = fetcher(&service);
     assert!(one.renders());
@@ -69,19 +71,19 @@ async fn a_page_comes_with_its_status_and_headers_as_text() {
     names.sort_unstable();
     assert_eq!(names, ["content-type", "server"]);
     assert_eq!(get(&one, "gone", &Limits::default()).await.unwrap().status, 404);
-    let asked = service.requests();
-    let ask: Value = serde_json::from_slice(&asked[0].body).unwrap();
-    assert_eq!((&asked[0].method, &asked[0].target), (&"POST".to_owned(), &"/v1".to_owned()));
-    assert_eq!((&ask["cmd"], &ask["url"]), (&json!("request.get"), &json!("http://93.184.215.14/page")));
-    assert!((15_000..30_000).contains(&ask["maxTimeout"].as_u64().unwrap()), "{ask}");
+    let requests = service.requests();
+    let message: Value = serde_json::from_slice(&requests[0].body).unwrap();
+    assert_eq!((&requests[0].method, &requests[0].target), (&"POST".to_owned(), &"/v1".to_owned()));
+    assert_eq!((&message["cmd"], &message["url"]), (&json!("request.get"), &json!("http://93.184.215.14/page")));
+    assert!((15_000..30_000).contains(&message["maxTimeout"].as_u64().unwrap()), "{message}");
 }
 
 #[tokio::test]
-async fn what_it_could_not_get_is_told_from_what_it_does_wrong() {
+async fn failures_of_pages_are_distinguished_from_faults_of_the_service() {
     let service = service();
     for (path, kind) in [
         ("slow", ErrorKind::Timeout),
-        ("wall", ErrorKind::BlockedCaptcha),
+        ("captcha", ErrorKind::BlockedCaptcha),
         ("nowhere", ErrorKind::DnsError),
         ("nonsense", ErrorKind::ProxyError),
         ("else", ErrorKind::ProxyError),
@@ -96,7 +98,7 @@ async fn what_it_could_not_get_is_told_from_what_it_does_wrong() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_gone_is_left_alone_after_a_while() {
+async fn an_unreachable_service_is_paused_after_a_while() {
     let service = service();
     let one = fetcher(&service);
     drop(service);
@@ -108,7 +110,7 @@ async fn a_service_that_is_gone_is_left_alone_after_a_while() {
 }
 
 #[tokio::test]
-async fn the_guard_holds_for_what_it_is_asked_and_for_where_it_went() {
+async fn the_guard_applies_to_requested_and_final_urls() {
     let service = service();
     let one = fetcher(&service);
     let url = "http://127.0.0.1:9/page".parse().unwrap();

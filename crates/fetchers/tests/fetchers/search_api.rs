@@ -1,4 +1,4 @@
-//! A search interface on loopback: whose record is brought, where the key goes, and whose fault a refusal is.
+//! The search API fetcher with a stand-in on loopback: its records, the secrecy of the key, and the attribution of faults.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,18 +9,18 @@ use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::fetch::search_api::{SearchFetcher, SearchOptions};
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
 use fetchwise::fetch_result::Outcome;
-use fetchwise_testsite::services::{ServiceRequest, Reply, Service};
+use fetchwise_testsite::services::{Reply, Service, ServiceRequest};
 use serde_json::{Value, json};
 
 const PAGE: &str = "https://www.nytimes.com/2024/11/06/us/harbour.html?smid=url-share";
 const KEY: &str = "s3cret/+key";
 
-/// As the New York Times' interface answers: a list of documents, null where there is none.
-fn article_search(asked: &ServiceRequest) -> Reply {
-    if asked.parameter("api-key").as_deref() != Some(KEY) {
+/// Responds like the New York Times' API: a list of documents, or null if there is none.
+fn article_search(request: &ServiceRequest) -> Reply {
+    if request.parameter("api-key").as_deref() != Some(KEY) {
         return Reply::status(401).body("application/json", r#"{"fault":{"faultstring":"Invalid ApiKey"}}"#);
     }
-    let filter = asked.parameter("fq").unwrap_or_default();
+    let filter = request.parameter("fq").unwrap_or_default();
     let docs = if filter.contains("harbour") {
         json!([
             {"web_url": "https://www.nytimes.com/2024/11/05/us/other.html", "headline": {"main": "Another one"}},
@@ -33,11 +33,11 @@ fn article_search(asked: &ServiceRequest) -> Reply {
     Reply::status(200).body("application/json", json!({"status": "OK", "response": {"docs": docs}}).to_string())
 }
 
-fn service(answer: impl Fn(&ServiceRequest) -> Reply + Send + Sync + 'static) -> Service {
-    Service::start(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 10)), answer).unwrap()
+fn service(respond: impl Fn(&ServiceRequest) -> Reply + Send + Sync + 'static) -> Service {
+    Service::start(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 10)), respond).unwrap()
 }
 
-/// The shipped configuration, at a stand-in's address.
+/// Returns a fetcher with the shipped configuration and the stand-in's address.
 fn fetcher(service: &Service, key: &str) -> SearchFetcher {
     let shipped = SearchOptions::new_york_times(Some(key.to_owned()));
     let url = shipped.url.replace("https://api.nytimes.com", service.url("").trim_end_matches('/'));
@@ -50,7 +50,7 @@ async fn get(fetcher: &SearchFetcher, url: &str) -> Result<Response, FetchError>
 }
 
 #[tokio::test]
-async fn the_record_of_the_very_page_is_brought_and_is_content() {
+async fn the_record_of_the_requested_page_is_content() {
     let service = service(article_search);
     let response = get(&fetcher(&service, KEY), PAGE).await.unwrap();
     let record: Value = serde_json::from_slice(response.body.head()).unwrap();
@@ -59,20 +59,20 @@ async fn the_record_of_the_very_page_is_brought_and_is_content() {
     assert_eq!(record["date"], "2024-11-06T05:00:00+0000");
     assert_eq!(record["record"]["headline"]["main"], "The Harbour");
     assert_eq!(&*response.provenance.as_ref().unwrap().by, "127.0.0.10");
-    let answer = Detector::new().judge_page(&response.page(&PAGE.parse().unwrap()));
-    assert_eq!(answer.outcome, Outcome::Content);
+    let verdict = Detector::new().judge_page(&response.page(&PAGE.parse().unwrap()));
+    assert_eq!(verdict.outcome, Outcome::Content);
 }
 
 #[tokio::test]
-async fn the_key_is_sent_and_said_to_nobody_else() {
+async fn the_key_is_sent_to_the_api_only() {
     let service = service(article_search);
     let one = fetcher(&service, KEY);
     let response = get(&one, PAGE).await.unwrap();
     assert_eq!(service.requests()[0].parameter("api-key").as_deref(), Some(KEY));
     assert!(service.requests()[0].parameter("fq").unwrap().contains(PAGE), "{:?}", service.requests());
-    let told = format!("{one:?} {response:?} {}", response.final_url);
-    assert!(!told.contains("s3cret"), "{told}");
-    // A server that answers nonsense, and one that is gone, bring messages with what was asked for.
+    let printed = format!("{one:?} {response:?} {}", response.final_url);
+    assert!(!printed.contains("s3cret"), "{printed}");
+    // Errors of an invalid response and of a stopped server contain the requested address.
     let address = service.address();
     drop(service);
     let error = get(&one, PAGE).await.unwrap_err();
@@ -81,7 +81,7 @@ async fn the_key_is_sent_and_said_to_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_redirect_does_not_take_the_key_along() {
+async fn a_redirect_does_not_carry_the_key() {
     let other = service(|_| Reply::status(200));
     let to = other.url("/elsewhere");
     let first = service(move |_| Reply::status(302).header("Location", to.clone()));
@@ -91,33 +91,33 @@ async fn a_redirect_does_not_take_the_key_along() {
 }
 
 #[tokio::test]
-async fn what_it_does_not_have_is_not_held_and_what_it_does_not_know_is_not_asked() {
+async fn a_missing_record_is_not_held_and_other_sites_are_not_requested() {
     let service = service(article_search);
     let one = fetcher(&service, KEY);
     let error = get(&one, "https://www.nytimes.com/2020/01/01/nothing.html").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotHeld, "{error}");
-    let asked = service.requests().len();
+    let before = service.requests().len();
     for other in ["https://example.org/harbour", "https://notnytimes.com/harbour"] {
         let error = get(&one, other).await.unwrap_err();
         assert!(error.unavailable, "{error:?}");
     }
-    assert_eq!(service.requests().len(), asked);
+    assert_eq!(service.requests().len(), before);
 }
 
 #[tokio::test]
-async fn a_key_that_is_refused_is_not_tried_on_the_next_page() {
+async fn a_refused_key_is_not_tried_for_the_next_page() {
     let service = service(article_search);
     let one = fetcher(&service, "wrong");
     let error = get(&one, PAGE).await.unwrap_err();
     assert_eq!((error.kind, error.status), (ErrorKind::ProxyError, None));
-    assert!(error.message.contains("refuses the key"), "{error}");
+    assert!(error.message.contains("refused the key"), "{error}");
     assert!(get(&one, PAGE).await.unwrap_err().unavailable);
     assert_eq!(service.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn another_publisher_is_a_configuration() {
-    let service = service(|asked| match asked.header("x-key") {
+async fn another_publisher_only_needs_configuration() {
+    let service = service(|request| match request.header("x-key") {
         Some("k") => Reply::status(200).body("application/json", r#"{"article":{"t":"A title","n":7}}"#),
         _ => Reply::status(403),
     });

@@ -1,4 +1,4 @@
-//! Upstream proxies, HTTP and SOCKS5, on loopback: pages come through them, and their own failures are told from the site's.
+//! Upstream proxies, HTTP and SOCKS5, on loopback: pages through them, and the distinction of their failures from the site's.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const WORLD: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 21));
 const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 22));
 const SCHEMES: [&str; 2] = ["http", "socks5"];
 
-/// Knows no name at all.
+/// A resolver without any name.
 struct NoNames;
 
 impl Resolve for NoNames {
@@ -46,14 +46,15 @@ fn open() -> AddressGuard {
 }
 
 #[tokio::test]
-async fn a_page_comes_through_the_proxy_which_alone_knows_the_name() {
-    // A named site is served on 127.0.0.1: the world of this proxy is there.
+async fn only_the_proxy_needs_to_resolve_the_name() {
+    // A named site is served on 127.0.0.1, so this proxy's upstream address is that.
     let origin = Origin::start([("pages.example", Site::Static)]).unwrap();
     let world = IpAddr::V4(Ipv4Addr::LOCALHOST);
     for scheme in SCHEMES {
         let user = Some(("me".to_owned(), "secret".to_owned()));
-        let proxy = ForwardProxy::start(PROXY, ProxyOptions { upstream: world, credentials: user, refuses: false }).unwrap();
-        // The guard lets public addresses pass only: neither the proxy's own nor an unknown name is for it to judge.
+        let proxy =
+            ForwardProxy::start(PROXY, ProxyOptions { upstream: world, credentials: user, refuses: false }).unwrap();
+        // The guard allows public addresses only. It checks neither the proxy's own address nor an unknown name.
         let one = through(scheme, &proxy, Some("me:secret"), AddressGuard::default());
         let url = origin.url("pages.example", "/a");
         for _ in 0..2 {
@@ -80,7 +81,7 @@ async fn a_refused_destination_never_reaches_the_proxy() {
 }
 
 #[tokio::test]
-async fn what_a_proxy_does_wrong_is_the_proxys_fault() {
+async fn faults_of_the_proxy_are_proxy_errors() {
     for scheme in SCHEMES {
         for (user, sent) in [(Some(("me", "secret")), Some("me:wrong-secret")), (Some(("me", "secret")), None)] {
             let proxy = proxy(user, false);
@@ -101,14 +102,14 @@ async fn what_a_proxy_does_wrong_is_the_proxys_fault() {
 }
 
 #[tokio::test]
-async fn what_the_proxy_cannot_reach_either_is_the_hosts_fault() {
+async fn an_unreachable_host_behind_the_proxy_is_the_hosts_fault() {
     let proxy = proxy(None, false);
     let error = get(&through("socks5", &proxy, None, open()), "http://127.0.0.21:9/").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::NetworkError, "{error}");
 }
 
 #[tokio::test]
-async fn a_browsers_proxy_goes_through_it_too() {
+async fn the_browsers_proxy_uses_it_too() {
     let origin = Origin::start([("127.0.0.21", Site::Static)]).unwrap();
     let url = origin.url("127.0.0.21", "/a");
     for scheme in SCHEMES {

@@ -1,4 +1,4 @@
-//! WARC archives that a crash has cut: at every byte of a record, plain and compressed, with bodies that look like records.
+//! WARC archives that a crash truncated: at every byte of a record, plain and compressed, with bodies that look like records.
 
 use std::fs;
 use std::io::{BufReader, Cursor, Read, Write};
@@ -13,7 +13,7 @@ use flate2::read::MultiGzDecoder;
 use url::Url;
 use warc::{WarcHeader, WarcReader};
 
-/// An archive with one record a page, so that pages and records end at the same bytes.
+/// Opens an archive with one record per page, so that pages and records end at the same bytes.
 fn open(path: &Path) -> Result<Warc, WarcError> {
     Warc::with(path, WarcOptions::default().metadata(false).revisits(false))
 }
@@ -32,7 +32,7 @@ fn put(archive: &Warc, path: &str, body: &[u8]) {
     archive.put(&page).unwrap();
 }
 
-/// The URLs in an archive, in order, as a reader that knows nothing of fetchwise finds them; `-` for what has none.
+/// Returns the URLs in an archive, in order, as an independent reader finds them; `-` for a record without one.
 fn urls(path: &Path) -> Vec<String> {
     let mut bytes = fs::read(path).unwrap();
     if path.extension().unwrap() == "gz" {
@@ -48,7 +48,7 @@ fn urls(path: &Path) -> Vec<String> {
         .collect()
 }
 
-/// An archive of the records `/0`, `/1` ... with these bodies, as bytes, and where each record ends, the first one included.
+/// Returns an archive of the records `/0`, `/1` ... with these bodies, as bytes, and the end of each record, including the first.
 fn archive(name: &str, bodies: &[&[u8]]) -> (Vec<u8>, Vec<usize>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(name);
@@ -62,13 +62,13 @@ fn archive(name: &str, bodies: &[&[u8]]) -> (Vec<u8>, Vec<usize>) {
     (fs::read(&path).unwrap(), ends)
 }
 
-struct Place {
+struct ArchiveFolder {
     dir: tempfile::TempDir,
     path: PathBuf,
 }
 
-impl Place {
-    /// A folder with one archive in it.
+impl ArchiveFolder {
+    /// Creates a folder with one archive in it.
     fn with(name: &str, bytes: &[u8]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-/// Bytes without a pattern, which no compression makes shorter.
+/// Returns bytes without a pattern, which cannot be compressed.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {
@@ -92,19 +92,19 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn half_a_record_is_kept_beside_the_archive_and_no_whole_one_is_lost() {
+fn an_incomplete_record_is_moved_to_a_file_and_no_complete_one_is_lost() {
     let tricky = b"HTTP/1.1\r\n\r\nWARC/1.0\r\ncontent-length: 9999\r\n\r\n\x1f\x8b\x08\0 no record";
     for name in NAMES {
         let (bytes, ends) = archive(name, &[b"first", tricky, &[&noise(300), &tricky[..]].concat()]);
         let (whole, all) = (ends[ends.len() - 2], bytes.len());
         for cut in whole..=all {
-            let place = Place::with(name, &bytes[..cut]);
-            let archive = open(&place.path).unwrap();
+            let folder = ArchiveFolder::with(name, &bytes[..cut]);
+            let archive = open(&folder.path).unwrap();
             let mut expected = vec!["-", "http://e.org/0", "http://e.org/1"];
             match archive.torn() {
                 None => {
                     assert!(cut == whole || cut == all, "{name} cut at {cut}");
-                    assert_eq!(place.files(), 1);
+                    assert_eq!(folder.files(), 1);
                     if cut == all {
                         expected.push("http://e.org/2");
                     }
@@ -112,25 +112,25 @@ fn half_a_record_is_kept_beside_the_archive_and_no_whole_one_is_lost() {
                 Some(torn) => {
                     assert_eq!((torn.at as usize, torn.bytes as usize), (whole, cut - whole), "{name} cut at {cut}");
                     assert_eq!(fs::read(&torn.kept).unwrap(), &bytes[whole..cut]);
-                    assert_eq!(fs::read(&place.path).unwrap(), &bytes[..whole]);
+                    assert_eq!(fs::read(&folder.path).unwrap(), &bytes[..whole]);
                 }
             }
             put(&archive, "new", b"after the crash");
             expected.push("http://e.org/new");
-            assert_eq!(urls(&place.path), expected, "{name} cut at {cut}");
+            assert_eq!(urls(&folder.path), expected, "{name} cut at {cut}");
         }
     }
 }
 
 #[test]
-fn an_archive_that_was_cut_in_its_first_record_begins_anew() {
+fn an_archive_that_was_cut_in_its_first_record_starts_again() {
     for name in NAMES {
         let (bytes, _) = archive(name, &[]);
         for cut in 0..bytes.len() {
-            let place = Place::with(name, &bytes[..cut]);
-            let archive = open(&place.path).unwrap();
+            let folder = ArchiveFolder::with(name, &bytes[..cut]);
+            let archive = open(&folder.path).unwrap();
             assert_eq!(archive.torn().map(|torn| torn.bytes as usize), (cut > 0).then_some(cut), "{name}");
-            assert_eq!(urls(&place.path), ["-"], "{name} cut at {cut}");
+            assert_eq!(urls(&folder.path), ["-"], "{name} cut at {cut}");
         }
     }
 }
@@ -138,10 +138,10 @@ fn an_archive_that_was_cut_in_its_first_record_begins_anew() {
 #[test]
 fn a_second_torn_tail_at_the_same_byte_does_not_overwrite_the_first() {
     let (bytes, ends) = archive(NAMES[0], &[b"first", b"second"]);
-    let place = Place::with(NAMES[0], &bytes[..ends[1] + 20]);
+    let folder = ArchiveFolder::with(NAMES[0], &bytes[..ends[1] + 20]);
     let kept = |bytes: &[u8]| {
-        fs::write(&place.path, bytes).unwrap();
-        let archive = open(&place.path).unwrap();
+        fs::write(&folder.path, bytes).unwrap();
+        let archive = open(&folder.path).unwrap();
         let torn = archive.torn().unwrap();
         assert!(torn.to_string().contains(&format!("its last {} bytes", torn.bytes)), "{torn}");
         torn.kept.clone()
@@ -152,15 +152,15 @@ fn a_second_torn_tail_at_the_same_byte_does_not_overwrite_the_first() {
 
 #[test]
 fn an_archive_has_one_writer_at_a_time() {
-    let place = Place::with(NAMES[0], b"");
-    let first = open(&place.path).unwrap();
-    assert!(matches!(open(&place.path), Err(WarcError::Busy { .. })));
+    let folder = ArchiveFolder::with(NAMES[0], b"");
+    let first = open(&folder.path).unwrap();
+    assert!(matches!(open(&folder.path), Err(WarcError::Busy { .. })));
     drop(first);
-    assert!(open(&place.path).is_ok());
+    assert!(open(&folder.path).is_ok());
 }
 
 #[test]
-fn what_is_damaged_elsewhere_is_refused_and_left_as_it_is() {
+fn other_damage_is_refused_and_changes_nothing() {
     for name in NAMES {
         let (bytes, ends) = archive(name, &[&noise(300), b"second", b"third"]);
         let cut = bytes.len() - 7;
@@ -173,43 +173,43 @@ fn what_is_damaged_elsewhere_is_refused_and_left_as_it_is() {
             ("a damaged head, and a torn tail", flipped(ends[0], cut), ends[0]),
             ("a damaged last head", flipped(ends[2], bytes.len()), ends[2]),
             ("a damaged end", flipped(bytes.len() - 1, bytes.len()), ends[2]),
-            ("something after the last record", [&bytes[..], b"\0\0x\0"].concat(), bytes.len()),
-            ("no archive at all", b"<!doctype html><p>a page that has the wrong name".to_vec(), 0),
+            ("bytes after the last record", [&bytes[..], b"\0\0x\0"].concat(), bytes.len()),
+            ("not an archive", b"<!doctype html><p>a page that has the wrong name".to_vec(), 0),
         ];
         for (what, bytes, from) in cases {
-            let place = Place::with(name, &bytes);
-            match open(&place.path) {
+            let folder = ArchiveFolder::with(name, &bytes);
+            match open(&folder.path) {
                 Err(WarcError::Damaged { at, len, .. }) => assert_eq!((at as usize, len as usize), (from, bytes.len())),
                 other => panic!("{what}: {name}: {other:?}"),
             }
-            assert_eq!((fs::read(&place.path).unwrap(), place.files()), (bytes, 1), "{what}");
+            assert_eq!((fs::read(&folder.path).unwrap(), folder.files()), (bytes, 1), "{what}");
         }
     }
 }
 
 #[test]
-fn zeros_that_a_power_cut_left_are_a_torn_tail() {
+fn zeros_after_a_power_failure_are_a_torn_tail() {
     for name in NAMES {
         let (bytes, _) = archive(name, &[b"first", b"second"]);
-        let place = Place::with(name, &[&bytes[..], &[0; 100_000]].concat());
-        let opened = open(&place.path).unwrap();
+        let folder = ArchiveFolder::with(name, &[&bytes[..], &[0; 100_000]].concat());
+        let opened = open(&folder.path).unwrap();
         let torn = opened.torn().unwrap();
-        assert_eq!((torn.at as usize, torn.bytes, place.files()), (bytes.len(), 100_000, 2), "{name}");
-        assert_eq!(fs::read(&place.path).unwrap(), bytes, "{name}");
+        assert_eq!((torn.at as usize, torn.bytes, folder.files()), (bytes.len(), 100_000, 2), "{name}");
+        assert_eq!(fs::read(&folder.path).unwrap(), bytes, "{name}");
     }
 }
 
 #[test]
-fn a_wrong_length_in_the_middle_does_not_make_all_that_follows_a_torn_tail() {
+fn a_wrong_length_in_the_middle_is_not_a_torn_tail() {
     let (bytes, ends) = archive(NAMES[0], &[&noise(300), b"second", b"third"]);
     let text = bytes.iter().map(|&byte| char::from(byte.to_ascii_lowercase())).collect::<String>();
     let digits = ends[0] + text[ends[0]..].find("content-length: ").unwrap() + "content-length: ".len();
     let mut bytes = bytes[..bytes.len() - 7].to_vec();
     bytes[digits] = b'9';
     bytes.insert(digits, b'9');
-    let place = Place::with(NAMES[0], &bytes);
-    assert!(matches!(open(&place.path), Err(WarcError::Damaged { at, .. }) if at as usize == ends[0]));
-    assert_eq!(fs::read(&place.path).unwrap(), bytes);
+    let folder = ArchiveFolder::with(NAMES[0], &bytes);
+    assert!(matches!(open(&folder.path), Err(WarcError::Damaged { at, .. }) if at as usize == ends[0]));
+    assert_eq!(fs::read(&folder.path).unwrap(), bytes);
 }
 
 #[test]
@@ -217,16 +217,16 @@ fn a_page_that_is_an_archive_itself_is_one_record() {
     for name in NAMES {
         let (inner, inner_ends) = archive(name, &[&noise(100), b"inner"]);
         let (bytes, ends) = archive(name, &[b"first", &inner]);
-        let place = Place::with(name, &bytes);
-        let reopened = open(&place.path).unwrap();
+        let folder = ArchiveFolder::with(name, &bytes);
+        let reopened = open(&folder.path).unwrap();
         assert!(reopened.torn().is_none());
         let whole = ends[1];
         let inner_at = bytes.windows(inner.len()).position(|window| window == inner);
         for cut in whole + 1..bytes.len() {
-            let place = Place::with(name, &bytes[..cut]);
-            match open(&place.path) {
+            let folder = ArchiveFolder::with(name, &bytes[..cut]);
+            match open(&folder.path) {
                 Ok(archive) if archive.torn().is_none() => {
-                    // The one thing that is not promised.
+                    // The documented exception.
                     let of_inner = inner_at.map(|at| cut - at);
                     assert!(of_inner.is_some_and(|end| inner_ends.contains(&end)), "{name} cut at {cut}");
                 }
@@ -239,27 +239,27 @@ fn a_page_that_is_an_archive_itself_is_one_record() {
 }
 
 #[test]
-fn an_archive_that_is_compressed_as_a_whole_is_appended_to() {
+fn an_archive_in_one_gzip_member_is_appended_to() {
     let (plain, _) = archive(NAMES[0], &[&noise(3000), b"second"]);
-    // All records in one member, with a name and a time in its head.
+    // All records in one gzip member, with a name and a time in its head.
     let mut encoder =
         flate2::GzBuilder::new().filename("crawl.warc").mtime(7).write(Vec::new(), flate2::Compression::fast());
     encoder.write_all(&plain).unwrap();
     let compressed = encoder.finish().unwrap();
-    let place = Place::with(NAMES[1], &compressed);
-    let archive = open(&place.path).unwrap();
+    let folder = ArchiveFolder::with(NAMES[1], &compressed);
+    let archive = open(&folder.path).unwrap();
     assert!(archive.torn().is_none());
     put(&archive, "new", b"more");
-    assert_eq!(urls(&place.path), ["-", "http://e.org/0", "http://e.org/1", "http://e.org/new"]);
+    assert_eq!(urls(&folder.path), ["-", "http://e.org/0", "http://e.org/1", "http://e.org/new"]);
 }
 
 #[test]
-fn a_record_longer_than_what_is_searched_at_a_time_is_found() {
+fn a_record_longer_than_a_search_step_is_found() {
     for name in NAMES {
         let (bytes, ends) = archive(name, &[b"first", &noise(900_000)]);
-        let place = Place::with(name, &bytes);
-        assert!(open(&place.path).unwrap().torn().is_none());
-        let place = Place::with(name, &bytes[..bytes.len() - 1]);
-        assert_eq!(open(&place.path).unwrap().torn().map(|torn| torn.at as usize), Some(ends[1]));
+        let folder = ArchiveFolder::with(name, &bytes);
+        assert!(open(&folder.path).unwrap().torn().is_none());
+        let folder = ArchiveFolder::with(name, &bytes[..bytes.len() - 1]);
+        assert_eq!(open(&folder.path).unwrap().torn().map(|torn| torn.at as usize), Some(ends[1]));
     }
 }

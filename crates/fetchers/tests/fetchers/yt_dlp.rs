@@ -1,5 +1,5 @@
-//! yt-dlp itself, by its generic extractor, on pages and media of loopback. Skipped, loudly, where there is no yt-dlp:
-//! `make test` installs one, `FETCHWISE_YT_DLP` names one.
+//! The real yt-dlp, with its generic extractor, on pages and media on loopback. Without yt-dlp the tests print that they are
+//! skipped: `make test` installs it, `FETCHWISE_YT_DLP` names a program.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::yt_dlp::{DownloadFetcher, DownloadOptions, Progress};
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
 use fetchwise::fetch_result::Outcome;
-use fetchwise_testsite::services::{ServiceRequest, Reply, Service};
+use fetchwise_testsite::services::{Reply, Service, ServiceRequest};
 
 const CLIP_BYTES: usize = 300_000;
 
-/// The program, or none with a word about it.
+/// Returns the program, or prints that the test is skipped.
 fn yt_dlp() -> Option<PathBuf> {
     let named = std::env::var_os("FETCHWISE_YT_DLP").map(PathBuf::from);
     let on_path = || {
@@ -31,7 +31,7 @@ fn yt_dlp() -> Option<PathBuf> {
     };
     let found = named.or_else(on_path).or_else(installed);
     if found.is_none() {
-        eprintln!("SKIPPED: there is no yt-dlp; .ci/yt-dlp installs one, FETCHWISE_YT_DLP names one");
+        eprintln!("SKIPPED: no yt-dlp; .ci/yt-dlp installs it, FETCHWISE_YT_DLP names a program");
     }
     found
 }
@@ -40,10 +40,10 @@ fn clip() -> Vec<u8> {
     (0..CLIP_BYTES).map(|n| u8::try_from(n * 31 % 251).unwrap()).collect()
 }
 
-fn site(asked: &ServiceRequest) -> Reply {
+fn site(request: &ServiceRequest) -> Reply {
     let page = "<html><head><title>A clip about the harbour</title></head><body><h1>Harbour</h1>\
                 <video controls src=\"/clip.mp4\"><track kind=\"subtitles\" src=\"/clip.vtt\" srclang=\"en\"></video></body></html>";
-    match asked.target.split('?').next().unwrap_or_default() {
+    match request.target.split('?').next().unwrap_or_default() {
         "/clip.mp4" => Reply::status(200).body("video/mp4", clip()),
         "/page" => Reply::status(200).body("text/html", page),
         "/clip.vtt" => Reply::status(200).body("text/vtt", "WEBVTT\n\n00:00.000 --> 00:02.000\nThe harbour.\n"),
@@ -65,7 +65,7 @@ fn serve() -> Service {
     Service::start(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 41)), site).unwrap()
 }
 
-/// Only the site's own address may be dialled.
+/// Returns a fetcher that may dial only the site's address.
 fn fetcher(options: DownloadOptions) -> DownloadFetcher {
     let guard = AddressGuard::new(["127.0.0.41/32".parse().unwrap()], false);
     DownloadFetcher::new(options, Dialer::new(guard))
@@ -84,27 +84,27 @@ fn a_minute() -> Limits {
 }
 
 #[tokio::test]
-async fn a_media_file_comes_whole_and_its_progress_is_told() {
+async fn a_media_file_is_complete_and_its_progress_is_reported() {
     let Some(program) = yt_dlp() else { return };
     let service = serve();
-    let told: Arc<Mutex<Vec<Progress>>> = Arc::default();
-    let keep = Arc::clone(&told);
-    let on_progress = Some(Arc::new(move |progress: &Progress| keep.lock().unwrap().push(progress.clone())) as _);
+    let reported: Arc<Mutex<Vec<Progress>>> = Arc::default();
+    let sink = Arc::clone(&reported);
+    let on_progress = Some(Arc::new(move |progress: &Progress| sink.lock().unwrap().push(progress.clone())) as _);
     let one = fetcher(DownloadOptions { on_progress, ..options(&program) });
     let url = service.url("/clip.mp4");
     let response = get(&one, &url, a_minute()).await.unwrap();
     assert_eq!((response.status, response.body.len()), (200, CLIP_BYTES as u64));
-    assert_eq!(response.body.head().as_ref(), clip(), "it is in memory as a whole");
+    assert_eq!(response.body.head().as_ref(), clip(), "it is entirely in memory");
     assert_eq!(response.headers[0].value.as_str(), "video/mp4");
-    let answer = Detector::new().judge_page(&response.page(&url.parse().unwrap()));
-    assert_eq!(answer.outcome, Outcome::Content);
-    let told = told.lock().unwrap();
-    let last = told.last().unwrap();
+    let verdict = Detector::new().judge_page(&response.page(&url.parse().unwrap()));
+    assert_eq!(verdict.outcome, Outcome::Content);
+    let reported = reported.lock().unwrap();
+    let last = reported.last().unwrap();
     assert_eq!((last.bytes, last.total, last.url.as_str()), (CLIP_BYTES as u64, Some(CLIP_BYTES as u64), url.as_str()));
 }
 
 #[tokio::test]
-async fn a_pages_video_is_kept_with_what_is_known_of_it_and_its_subtitles() {
+async fn a_pages_video_is_stored_with_its_metadata_and_subtitles() {
     let Some(program) = yt_dlp() else { return };
     let (service, dir) = (serve(), tempfile::tempdir().unwrap());
     let one = fetcher(DownloadOptions {
@@ -127,7 +127,7 @@ async fn a_pages_video_is_kept_with_what_is_known_of_it_and_its_subtitles() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_called_what_it_is() {
+async fn failures_have_their_own_error_kinds() {
     let Some(program) = yt_dlp() else { return };
     let service = serve();
     let one = fetcher(options(&program));
@@ -146,7 +146,7 @@ async fn what_goes_wrong_is_called_what_it_is() {
 }
 
 #[tokio::test]
-async fn the_guard_holds_for_the_page_and_for_where_it_leads() {
+async fn the_guard_applies_to_the_page_and_its_links() {
     let Some(program) = yt_dlp() else { return };
     let service = serve();
     let one = fetcher(options(&program));
@@ -154,11 +154,11 @@ async fn the_guard_holds_for_the_page_and_for_where_it_leads() {
     assert_eq!(error.kind, ErrorKind::RefusedAddress, "{error}");
     assert!(service.requests().is_empty());
     let error = get(&one, &service.url("/inside"), a_minute()).await.unwrap_err();
-    assert!(error.message.contains("403"), "the proxy refuses to go there: {error}");
+    assert!(error.message.contains("403"), "the proxy refuses the address: {error}");
 }
 
 #[tokio::test]
-async fn a_run_ends_by_its_deadline_and_a_program_that_is_not_there_is_not_to_be_had() {
+async fn a_run_ends_by_its_deadline_and_a_missing_program_is_unavailable() {
     let Some(program) = yt_dlp() else { return };
     let service = serve();
     let one = fetcher(DownloadOptions { max_time: Duration::ZERO, ..options(&program) });

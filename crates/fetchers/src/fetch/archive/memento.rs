@@ -1,4 +1,5 @@
-//! How archives write addresses and times: `.../20240229120000id_/https://example.org/`, `Memento-Datetime`, `Link`. No I/O.
+//! The formats that archives use for addresses and times: `.../20240229120000id_/https://example.org/`,
+//! `Memento-Datetime`, `Link`. No I/O.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -8,23 +9,23 @@ use url::Url;
 use fetchwise_types::response::{Header, header};
 use fetchwise_types::time::Timestamp;
 
-/// The digits of an archive's point in time: year, month, day, hour, minute, second.
+/// Number of digits in an archive's timestamp: year, month, day, hour, minute, second.
 const DIGITS: usize = 14;
 
-/// `at` in an archive's digits.
+/// Returns `at` in an archive's digits.
 pub(super) fn digits_of(at: Timestamp) -> String {
     let time = DateTime::<Utc>::from_timestamp_millis(at.as_millis()).unwrap_or_default();
     time.format("%Y%m%d%H%M%S").to_string()
 }
 
-/// When the copy was made that a response with these headers is; none when it is no copy.
+/// Returns the capture time of a response with these headers, or `None` if it is not a copy.
 pub(super) fn memento_time(headers: &[Header]) -> Option<Timestamp> {
     let time = httpdate::parse_http_date(header(headers, "memento-datetime")?.trim()).ok()?;
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     Some(Timestamp::from_millis(i64::try_from(since.as_millis()).ok()?))
 }
 
-/// `at` as a header has it (RFC 7089: the format of HTTP dates).
+/// Returns `at` in the format of HTTP dates (RFC 7089).
 pub(super) fn http_date(at: Timestamp) -> String {
     let since = Duration::from_millis(u64::try_from(at.as_millis()).unwrap_or(0));
     httpdate::fmt_http_date(UNIX_EPOCH + since)
@@ -33,15 +34,15 @@ pub(super) fn http_date(at: Timestamp) -> String {
 /// The parts of a copy's address.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CopyAddress<'a> {
-    /// Everything before the digits.
+    /// Text before the digits.
     pub(super) before: &'a str,
     pub(super) digits: &'a str,
-    /// The address of the page.
+    /// Address of the page.
     pub(super) original: &'a str,
 }
 
 impl<'a> CopyAddress<'a> {
-    /// Reads an address such as `https://web.archive.org/web/20240229120000id_/https://example.org/`.
+    /// Parses an address such as `https://web.archive.org/web/20240229120000id_/https://example.org/`.
     pub(super) fn read(address: &'a str) -> Option<Self> {
         let mut from = 0;
         while let Some(slash) = address[from..].find('/') {
@@ -51,7 +52,7 @@ impl<'a> CopyAddress<'a> {
             let Some(digits) = rest.get(..DIGITS).filter(|text| text.bytes().all(|b| b.is_ascii_digit())) else {
                 continue;
             };
-            // What may stand between the digits and the slash says in which form the copy is wanted, as `id_` does.
+            // Letters between the digits and the slash select the form of the copy, as `id_` does.
             let Some((form, original)) = rest[DIGITS..].split_once('/') else { continue };
             if form.len() <= 4 && form.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') && is_web(original) {
                 return Some(Self { before: &address[..start], digits, original });
@@ -60,12 +61,12 @@ impl<'a> CopyAddress<'a> {
         None
     }
 
-    /// The address of the copy as it was captured: without an archive's banner, its links not rewritten.
+    /// Returns the address of the raw copy: without the archive's banner, and with its original links.
     pub(super) fn raw(&self) -> Option<Url> {
         self.raw_of(self.original)
     }
 
-    /// The same of another page, from about the same time.
+    /// Returns the address of a raw copy of another page, from about the same time.
     pub(super) fn raw_of(&self, original: &str) -> Option<Url> {
         Url::parse(&format!("{}{}id_/{original}", self.before, self.digits)).ok()
     }
@@ -75,7 +76,7 @@ fn is_web(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }
 
-/// The address that a `Link` header calls the original of a copy.
+/// Returns the address that a `Link` header names as the original of a copy.
 pub(super) fn original_link(headers: &[Header]) -> Option<&str> {
     let links = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("link"));
     links.flat_map(|header| header.value.split('<').skip(1)).find_map(|link| {
@@ -86,10 +87,11 @@ pub(super) fn original_link(headers: &[Header]) -> Option<&str> {
     })
 }
 
-/// The headers that a copy had when it was captured, of which an archive tells under names of its own, and which copy it is.
+/// Returns the captured headers of a copy, which an archive sends under its own names, and the headers that identify
+/// the copy.
 pub(super) fn captured_headers(headers: &[Header]) -> Vec<Header> {
     const KEPT: [&str; 2] = ["content-type", "memento-datetime"];
-    // The body is decoded, and whole or not as the archive sent it; a session of then is nobody's of today.
+    // The body is decoded, and as complete as the archive sent it; a captured session has no meaning today.
     const GONE: [&str; 5] = ["content-encoding", "transfer-encoding", "content-length", "connection", "set-cookie"];
     let prefix = "x-archive-orig-";
     let mut captured: Vec<Header> = headers
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_archive_says_of_itself_is_no_header_of_the_page() {
+    fn headers_of_the_archive_are_not_headers_of_the_page() {
         let headers = [
             ("server", "archive"),
             ("content-type", "text/html"),

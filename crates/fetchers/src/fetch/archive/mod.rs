@@ -1,10 +1,12 @@
-//! `archive_proxy`: brings a web archive's copy of a page, the newest one or the one nearest to a wanted date.
+//! `archive_proxy`: a fetcher of a web archive's copy of a page, the newest one or the one nearest to a given date.
 //!
-//! Archives are asked in their order: the Wayback Machine by its availability and CDX interfaces and its raw captures, any other
-//! one by its time gate (RFC 7089). Invariant: what comes back is a copy that says from when it is ([`Response::elsewhere`]),
-//! never an answer of the live site; what an archive itself does wrong (429, 5xx, no answer) is `proxy_error` without a status, so
-//! that neither the site's evidence nor its pauses move; that it has no copy is `not_held`. Requests go out by the plain fetcher
-//! and so under its guard and limits.
+//! Archives are tried in order: the Wayback Machine by its availability and CDX APIs and its raw captures, any other
+//! one by its time gate (RFC 7089).
+//!
+//! Invariants: a response is a copy with its capture time ([`Response::elsewhere`]), never a response of the live site.
+//! A fault of the archive itself (429, 5xx, no response) is `proxy_error` without a status, so neither the site's
+//! evidence nor its pauses change. A missing copy is `not_held`. Requests go through the plain fetcher, and so under
+//! its guard and limits.
 
 mod memento;
 mod wayback;
@@ -23,29 +25,29 @@ use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
 use memento::CopyAddress;
 
-/// The name under which attempts are logged unless another one is given.
+/// Default name under which attempts are logged.
 pub const DEFAULT_NAME: &str = "archive_proxy";
 
-/// Bytes of an answer that says where a copy is.
+/// Maximum bytes of a response that locates a copy.
 const MAX_LOOKUP: u64 = 1 << 20;
 
-/// One archive, and how it is asked.
+/// An archive and its protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Archive {
-    /// The Wayback Machine, or one that works as it does.
+    /// The Wayback Machine, or a compatible archive.
     Wayback {
-        /// Where its captures are: `<base>/web/20240229120000id_/<url>` and `<base>/cdx/search/cdx`.
+        /// Base of its captures: `<base>/web/20240229120000id_/<url>` and `<base>/cdx/search/cdx`.
         base: Url,
-        /// Its availability interface, which is asked first; without one the CDX interface is asked at once.
+        /// Its availability API, which gets the first request; `None` starts with the CDX API.
         availability: Option<Url>,
     },
-    /// Any archive with a Memento time gate: the page's address is appended to this one.
+    /// Any archive with a Memento time gate; the page's address is appended to this one.
     TimeGate(Url),
 }
 
 impl Archive {
-    /// The Internet Archive's Wayback Machine.
+    /// Returns the Internet Archive's Wayback Machine.
     pub fn internet_archive() -> Self {
         let url = |text| Url::parse(text).expect("a constant URL parses");
         Self::Wayback {
@@ -61,16 +63,16 @@ impl Archive {
     }
 }
 
-/// How an [`ArchiveFetcher`] is set up.
+/// Settings of an [`ArchiveFetcher`].
 #[derive(Clone, Debug)]
 pub struct ArchiveOptions {
-    /// The name that attempts are logged under.
+    /// Name under which attempts are logged.
     pub name: String,
-    /// The archives, in the order in which they are asked.
+    /// Archives, in the order in which they are tried.
     pub archives: Vec<Archive>,
-    /// The date that the copy should be near to; none: the newest one.
+    /// Date that the copy should be near to; `None` for the newest one.
     pub wanted: Option<Timestamp>,
-    /// Pages that are asked for at a time: archives are shared by everybody.
+    /// Maximum number of concurrent pages: archives are a shared resource.
     pub max_in_flight: usize,
 }
 
@@ -85,7 +87,7 @@ impl Default for ArchiveOptions {
     }
 }
 
-/// Gets pages from web archives. See the [module](self).
+/// A fetcher of copies from web archives. See the [module](self).
 pub struct ArchiveFetcher {
     name: String,
     archives: Vec<(Archive, Rest)>,
@@ -95,13 +97,13 @@ pub struct ArchiveFetcher {
 }
 
 impl ArchiveFetcher {
-    /// A fetcher that asks the archives of `options` by requests as `http` makes them.
+    /// Returns a fetcher that sends requests to the archives of `options` with the settings of `http`.
     ///
     /// # Errors
     /// See [`HttpFetcherBuilder::build`].
     pub fn new(options: ArchiveOptions, http: HttpFetcherBuilder) -> Result<Self, BuildError> {
         let http = match options.wanted {
-            // A time gate chooses by it; other requests name the copy that they want.
+            // A time gate selects by it; other requests name the copy.
             Some(wanted) => http.header("accept-datetime", memento::http_date(wanted)),
             None => http,
         };
@@ -124,7 +126,7 @@ impl ArchiveFetcher {
                 continue;
             }
             let left = request.limits.deadline.saturating_sub(started.elapsed());
-            // The archives that are still to be asked share the time that is left.
+            // The remaining archives share the remaining time.
             let share = left / u32::try_from(self.archives.len() - place).unwrap_or(1);
             let errand = Errand {
                 http: &self.http,
@@ -150,10 +152,10 @@ impl ArchiveFetcher {
             }
         }
         if not_held.is_empty() && faults.is_empty() {
-            let why = if resting.is_empty() { "no archive is configured".to_owned() } else { resting.join("; ") };
+            let why = if resting.is_empty() { "no archives configured".to_owned() } else { resting.join("; ") };
             return Err(FetchError::unavailable(why));
         }
-        // While one of them could not say, nobody knows that there is no copy.
+        // While one archive could not respond, it is unknown whether there is a copy.
         let kind = if faults.is_empty() && resting.is_empty() { ErrorKind::NotHeld } else { ErrorKind::ProxyError };
         let all: Vec<String> = faults.into_iter().chain(resting).chain(not_held).collect();
         Err(FetchError::new(kind, all.join("; "), started.elapsed()))
@@ -184,17 +186,17 @@ impl Fetcher for ArchiveFetcher {
     }
 }
 
-/// Why an archive brought nothing.
+/// The reason why an archive delivered no copy.
 enum Trouble {
-    /// It has no copy, or shows none.
+    /// It has no copy, or does not show it.
     NotHeld(String),
-    /// It failed, and perhaps asked to be left alone.
+    /// It failed, and may have requested a pause.
     Fault { why: String, asked: Option<Duration> },
-    /// Neither it nor the site is to blame: this machine's fault, or a limit of the request that the copy passes.
+    /// Neither the archive nor the site is responsible: a local fault, or a limit of the request that the copy exceeds.
     Ours(Box<FetchError>),
 }
 
-/// One page that one archive is asked for.
+/// A request for one page to one archive.
 struct Errand<'a> {
     http: &'a HttpFetcher,
     url: &'a Url,
@@ -211,15 +213,14 @@ impl Errand<'_> {
                 self.copy(address).await
             }
             Archive::TimeGate(gate) => {
-                let address = Url::parse(&format!("{gate}{}", self.url)).map_err(|error| {
-                    Trouble::NotHeld(format!("its time gate cannot be asked for this URL: {error}"))
-                })?;
+                let address = Url::parse(&format!("{gate}{}", self.url))
+                    .map_err(|error| Trouble::NotHeld(format!("invalid URL for its time gate: {error}")))?;
                 self.copy(address).await
             }
         }
     }
 
-    /// Asks for what says where a copy is: the whole answer, which is text.
+    /// Requests the text that locates a copy.
     async fn look_up(&self, address: &Url) -> Result<String, Trouble> {
         let limits = Limits { deadline: self.left(), max_body: MAX_LOOKUP, ..self.limits.clone() };
         let request = Request { url: address, limits: &limits };
@@ -228,7 +229,7 @@ impl Errand<'_> {
         Ok(String::from_utf8_lossy(response.body.head()).into_owned())
     }
 
-    /// Goes to a copy, or to what leads to it, and never off the archive: a captured redirect leads to the copy of where it led.
+    /// Follows redirects to a copy, never off the archive: a captured redirect leads to the copy of its target.
     async fn copy(&self, mut address: Url) -> Result<Response, Trouble> {
         let mut plain_form = None;
         for _ in 0..=self.limits.max_redirects {
@@ -240,14 +241,14 @@ impl Errand<'_> {
                         return Ok(self.found(response, captured));
                     }
                     match (judge_status(&response), plain_form.take()) {
-                        // The archive does not give its captures in the raw form.
+                        // The archive does not offer raw captures.
                         (Err(Trouble::NotHeld(_)), Some(plain)) => {
                             address = plain;
                             continue;
                         }
                         (Err(trouble), _) => return Err(trouble),
                         (Ok(()), _) => {
-                            let why = format!("{address} does not say that it is a copy (no Memento-Datetime)");
+                            let why = format!("{address} is not a copy (missing Memento-Datetime)");
                             return Err(Trouble::Fault { why, asked: None });
                         }
                     }
@@ -258,14 +259,14 @@ impl Errand<'_> {
                 _ => return Err(fault_of(error, true)),
             };
             let Some(next) = location else {
-                return Err(Trouble::NotHeld("its copy is a redirect to nowhere".to_owned()));
+                return Err(Trouble::NotHeld("the copy is a redirect with an invalid location".to_owned()));
             };
             (address, plain_form) = self.follow(&address, next)?;
         }
-        Err(Trouble::NotHeld(format!("its copy goes on past {} redirects", self.limits.max_redirects)))
+        Err(Trouble::NotHeld(format!("the copy has more than {} redirects", self.limits.max_redirects)))
     }
 
-    /// Where `next`, which `here` leads to, is in the archive, raw; and the same in the archive's own form.
+    /// Returns the raw address in the archive of `next`, which `here` leads to, and the archive's own form of it.
     fn follow(&self, here: &Url, next: Url) -> Result<(Url, Option<Url>), Trouble> {
         if next.host_str() == here.host_str() && next.port() == here.port() {
             let raw = CopyAddress::read(next.as_str()).and_then(|copy| copy.raw()).filter(|raw| *raw != next);
@@ -278,12 +279,14 @@ impl Errand<'_> {
             // The archive's copies are on another host than its time gate.
             return Ok((raw, Some(next)));
         }
-        // A captured redirect as it was: it leads to the live site.
+        // A captured redirect, which leads to the live site.
         let there = CopyAddress::read(here.as_str()).and_then(|copy| copy.raw_of(next.as_str()));
-        there.map(|there| (there, None)).ok_or_else(|| Trouble::NotHeld(format!("it leads away, to {next}")))
+        there
+            .map(|there| (there, None))
+            .ok_or_else(|| Trouble::NotHeld(format!("the archive redirects away, to {next}")))
     }
 
-    /// The response that a copy is.
+    /// Converts a copy to a response.
     fn found(&self, copy: Response, captured: Timestamp) -> Response {
         let by = copy.final_url.host_str().unwrap_or_default().to_owned();
         let original = memento::original_link(&copy.headers)
@@ -304,23 +307,24 @@ impl Errand<'_> {
     }
 }
 
-/// What an archive's answer comes to that is no copy.
+/// Checks the status of an archive's response.
 fn judge_status(response: &Response) -> Result<(), Trouble> {
     match response.status {
         200..=299 => Ok(()),
-        // Not captured, or shut by its owner's wish.
-        status @ (403 | 404 | 406 | 410 | 451) => Err(Trouble::NotHeld(format!("it has no copy (status {status})"))),
+        // Not captured, or closed at the owner's request.
+        status @ (403 | 404 | 406 | 410 | 451) => Err(Trouble::NotHeld(format!("no copy (status {status})"))),
         status => {
             let asked = asked_rest(status, &response.headers);
-            Err(Trouble::Fault { why: format!("it answered with status {status}"), asked })
+            Err(Trouble::Fault { why: format!("unexpected status {status}"), asked })
         }
     }
 }
 
-/// What it means that no answer came. Whether the answer would have been the copy decides who passed a limit.
+/// Converts a failed request. `of_copy` says whether the response would have been the copy, and so who exceeded a
+/// limit.
 fn fault_of(error: FetchError, of_copy: bool) -> Trouble {
     if error.local || of_copy && error.kind == ErrorKind::TooLarge {
         return Trouble::Ours(Box::new(error));
     }
-    Trouble::Fault { why: format!("it cannot be asked ({})", error.message), asked: None }
+    Trouble::Fault { why: format!("request failed: {}", error.message), asked: None }
 }

@@ -1,5 +1,5 @@
-//! Where the Wayback Machine has a copy: its availability interface first, which is quick and often has nothing to say, then its
-//! CDX interface, which is slow and knows all captures.
+//! The location of a copy in the Wayback Machine: from its availability API first, which is fast but often has no
+//! result, then from its CDX API, which is slow and knows all captures.
 
 use serde::Deserialize;
 use url::Url;
@@ -7,7 +7,7 @@ use url::Url;
 use super::memento::{CopyAddress, digits_of};
 use super::{Errand, Trouble};
 
-/// What the availability interface says.
+/// A response of the availability API.
 #[derive(Deserialize)]
 struct Available {
     #[serde(default)]
@@ -29,12 +29,12 @@ struct Snapshot {
     status: serde_json::Value,
 }
 
-/// The address of the raw capture that is wanted.
+/// Returns the address of the wanted raw capture.
 pub(super) async fn locate(errand: &Errand<'_>, base: &Url, availability: Option<&Url>) -> Result<Url, Trouble> {
     if let Some(interface) = availability {
         match available(errand, interface).await {
             Ok(Some((digits, original))) => return capture(base, &digits, &original),
-            // Having nothing and being out of order look alike there: the index knows.
+            // An empty result and a fault look alike there; the index knows.
             Ok(None) | Err(Trouble::NotHeld(_) | Trouble::Fault { asked: None, .. }) => {}
             Err(other) => return Err(other),
         }
@@ -43,7 +43,7 @@ pub(super) async fn locate(errand: &Errand<'_>, base: &Url, availability: Option
     capture(base, &digits, &original)
 }
 
-/// Digits and address of the nearest capture that the availability interface knows of.
+/// Returns digits and address of the nearest capture that the availability API knows.
 async fn available(errand: &Errand<'_>, interface: &Url) -> Result<Option<(String, String)>, Trouble> {
     let mut address = interface.clone();
     address.query_pairs_mut().append_pair("url", errand.url.as_str());
@@ -59,20 +59,20 @@ async fn available(errand: &Errand<'_>, interface: &Url) -> Result<Option<(Strin
 }
 
 impl Snapshot {
-    /// Whether it is a capture of a page, and not of an error or a redirect.
+    /// Returns whether it is a capture of a page, rather than of an error or a redirect.
     fn is_page(&self) -> bool {
         match &self.status {
             serde_json::Value::String(status) => status == "200",
             serde_json::Value::Number(status) => status.as_u64() == Some(200),
-            // An older interface does not say.
+            // An older API omits the status.
             _ => true,
         }
     }
 }
 
-/// Digits and address of the capture in the index: the nearest to the wanted date, or the newest.
+/// Returns digits and address of the capture in the index: the nearest to the wanted date, or the newest.
 async fn indexed(errand: &Errand<'_>, base: &Url) -> Result<(String, String), Trouble> {
-    let broken = |what: &str| Trouble::Fault { why: format!("its index cannot be read: {what}"), asked: None };
+    let broken = |what: &str| Trouble::Fault { why: format!("cannot read its index: {what}"), asked: None };
     let mut address = base.join("/cdx/search/cdx").map_err(|error| broken(&error.to_string()))?;
     {
         let mut query = address.query_pairs_mut();
@@ -91,20 +91,21 @@ async fn indexed(errand: &Errand<'_>, base: &Url) -> Result<(String, String), Tr
     }
     let text = errand.look_up(&address).await?;
     if text.trim().is_empty() {
-        return Err(Trouble::NotHeld("it has no copy".to_owned()));
+        return Err(Trouble::NotHeld("no copy".to_owned()));
     }
     let rows: Vec<Vec<String>> = serde_json::from_str(&text).map_err(|error| broken(&error.to_string()))?;
     // The first row names the columns.
     match rows.get(1).map(Vec::as_slice) {
         Some([digits, original]) => Ok((digits.clone(), original.clone())),
-        Some(_) => Err(broken("a row has other columns than were asked for")),
-        None => Err(Trouble::NotHeld("it has no copy".to_owned())),
+        Some(_) => Err(broken("unexpected columns")),
+        None => Err(Trouble::NotHeld("no copy".to_owned())),
     }
 }
 
-/// The address of a capture as it was captured.
+/// Returns the address of a raw capture.
 fn capture(base: &Url, digits: &str, original: &str) -> Result<Url, Trouble> {
     let base = base.as_str().trim_end_matches('/');
     let address = format!("{base}/web/{digits}id_/{original}");
-    Url::parse(&address).map_err(|error| Trouble::Fault { why: format!("it names {address}: {error}"), asked: None })
+    Url::parse(&address)
+        .map_err(|error| Trouble::Fault { why: format!("invalid capture address {address}: {error}"), asked: None })
 }

@@ -1,9 +1,11 @@
-//! The conversation with Chromium: commands out, replies and events in, over one web socket.
+//! The DevTools connection to Chromium: commands out, replies and events in, over one web socket.
 //!
-//! chromiumoxide owns the socket and the types of the DevTools protocol. What this file adds is order: one task drives
-//! the connection and hands each session its events in the order in which they came, which the tab's state machine
-//! relies on. Events are kept as loose JSON, so that a newer Chromium with events or values that nobody has heard of is
-//! no error: a message that does not parse is dropped and the conversation goes on. It must not know what a page is.
+//! chromiumoxide owns the socket and the types of the DevTools protocol. This file adds order: one task drives the
+//! connection and passes each session its events in the order of arrival, which the page load state machine needs.
+//! Events are untyped JSON, so unknown events or values of a newer Chromium are not an error: a message that does not
+//! parse is dropped.
+//!
+//! Must not know: what a page is.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,14 +17,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-/// An event, as loose as it came.
+/// An untyped event.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Event {
-    /// E.g. `Network.requestWillBeSent`.
+    /// Name, e.g. `Network.requestWillBeSent`.
     pub(super) method: String,
     #[serde(rename = "sessionId")]
     session: Option<String>,
-    /// What it says.
+    /// Parameters.
     #[serde(default)]
     pub(super) params: Value,
 }
@@ -39,26 +41,26 @@ impl EventMessage for Event {
     }
 }
 
-/// Why a command brought no answer.
+/// The reason why a command has no result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
-    /// The browser is gone, or the connection to it.
+    /// The browser, or the connection to it, is gone.
     #[error("the browser is gone")]
     Closed,
-    /// The browser said no.
+    /// The browser refused the command.
     #[error("{method}: {message}")]
     Refused {
-        /// The command.
+        /// Command.
         method: Cow<'static, str>,
-        /// The browser's words.
+        /// Message of the browser.
         message: String,
     },
-    /// The answer is not what the protocol says.
-    #[error("{method}: an answer that makes no sense: {source}")]
+    /// The reply violates the protocol.
+    #[error("{method}: invalid reply: {source}")]
     Garbled {
-        /// The command.
+        /// Command.
         method: Cow<'static, str>,
-        /// What does not fit.
+        /// Parse error.
         source: serde_json::Error,
     },
 }
@@ -69,14 +71,15 @@ enum Op {
     Forget { session: String },
 }
 
-/// A handle on the conversation; clones share it. It ends when the last clone is dropped, or the browser goes.
+/// A handle on the connection; clones share it. The connection ends when the last clone is dropped, or the browser
+/// ends.
 #[derive(Clone)]
 pub(super) struct Cdp {
     ops: mpsc::UnboundedSender<Op>,
 }
 
 impl Cdp {
-    /// Connects to the DevTools socket and starts the task that drives it. Events of no session go to `root`.
+    /// Connects to the DevTools socket and starts the task that drives it. Events without a session go to `root`.
     pub(super) async fn connect(socket: &str, root: mpsc::UnboundedSender<Event>) -> Result<Self, CdpError> {
         let connection = Connection::<Event>::connect(socket).await?;
         let (ops, receiver) = mpsc::unbounded_channel();
@@ -84,17 +87,17 @@ impl Cdp {
         Ok(Self { ops })
     }
 
-    /// Whether the conversation is over.
+    /// Returns whether the connection has ended.
     pub(super) fn is_closed(&self) -> bool {
         self.ops.is_closed()
     }
 
-    /// Waits until it is.
+    /// Waits until the connection has ended.
     pub(super) async fn closed(&self) {
         self.ops.closed().await;
     }
 
-    /// Sends a command and waits for its answer. It never ends by itself when the other side hangs: bound it.
+    /// Sends a command and waits for its reply. It never returns if the other side hangs: the caller bounds it.
     pub(super) async fn call<C: Command>(&self, session: Option<&str>, command: C) -> Result<C::Response, CallError> {
         let method = command.identifier();
         let params = match serde_json::to_value(command) {
@@ -112,7 +115,7 @@ impl Cdp {
             .map_err(|source| CallError::Garbled { method, source })
     }
 
-    /// Sends a command whose answer does not matter.
+    /// Sends a command without waiting for its reply.
     pub(super) fn send<C: Command>(&self, session: Option<&str>, command: C) {
         let method = command.identifier();
         if let Ok(params) = serde_json::to_value(command) {
@@ -120,21 +123,20 @@ impl Cdp {
         }
     }
 
-    /// Events of `session`, in the order in which they come from now on; the stream ends with the conversation.
+    /// Returns the events of `session` from now on, in order of arrival; the stream ends with the connection.
     pub(super) fn listen(&self, session: &str) -> mpsc::UnboundedReceiver<Event> {
         let (events, receiver) = mpsc::unbounded_channel();
         let _ = self.ops.send(Op::Listen { session: session.to_owned(), events });
         receiver
     }
 
-    /// Forgets the listener of `session`.
+    /// Removes the listener of `session`.
     pub(super) fn forget(&self, session: &str) {
         let _ = self.ops.send(Op::Forget { session: session.to_owned() });
     }
 }
 
-/// Runs until the browser goes or nobody holds a handle any more. Who still waits for an answer then finds the
-/// conversation closed.
+/// Runs until the browser ends or no handle is left. Pending calls then find the connection closed.
 async fn drive(
     mut connection: Connection<Event>,
     mut ops: mpsc::UnboundedReceiver<Op>,
@@ -147,7 +149,7 @@ async fn drive(
             op = ops.recv() => match op {
                 None => break,
                 Some(Op::Call { method, session, params, reply }) => {
-                    // Queues only: the next poll of the connection below sends it.
+                    // Queues only; the next poll of the connection below sends it.
                     if let Ok(id) = connection.submit_command(method, session.map(Into::into), params)
                         && let Some(reply) = reply
                     {

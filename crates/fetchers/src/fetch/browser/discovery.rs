@@ -1,14 +1,14 @@
-//! Where Chromium is on this machine: a path that was given, the environment, `PATH`, or where macOS keeps it.
+//! The search for Chromium on this machine: a given path, the environment, `PATH`, or the place where macOS keeps it.
 
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Environment variables that name the program, in the order in which they are read.
+/// Environment variables that name the program, in order of precedence.
 pub const ENVIRONMENT: [&str; 2] = ["FETCHWISE_CHROMIUM", "CHROME"];
 
-/// Names looked for in `PATH`, in this order.
+/// Names to look for in `PATH`, in this order.
 pub const NAMES: [&str; 5] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
 
 #[cfg(target_os = "macos")]
@@ -19,11 +19,11 @@ const APPLICATIONS: [&str; 2] = [
 #[cfg(not(target_os = "macos"))]
 const APPLICATIONS: [&str; 0] = [];
 
-/// There is no Chromium where it was looked for. Its text says where that was, and how to install one.
+/// Chromium was not found. The text says where it was searched and how to install it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BrowserMissing {
-    /// The path that was named (and by what), when one was: nothing else was tried then.
+    /// The path that was given, and its source; if set, nothing else was tried.
     pub named: Option<(String, PathBuf)>,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for BrowserMissing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.named {
             Some((by, path)) => {
-                write!(f, "no Chromium: {by} names {}, which is no program that can be run", path.display())?;
+                write!(f, "no Chromium: {by} names {}, which is not executable", path.display())?;
             }
             None => write!(f, "no Chromium: none of {} is in PATH", NAMES.join(", "))?,
         }
@@ -45,9 +45,9 @@ impl fmt::Display for BrowserMissing {
 
 impl std::error::Error for BrowserMissing {}
 
-/// The Chromium to run: `explicit` when given, else `FETCHWISE_CHROMIUM`, else `CHROME`, else what is in `PATH`, else
-/// where macOS keeps applications. A path that is named and does not hold is an error: it is never passed over in
-/// silence.
+/// Returns the Chromium to run: `explicit` if given, else `FETCHWISE_CHROMIUM`, else `CHROME`, else the first match in
+/// `PATH`, else the place where macOS keeps applications. A given path that is not executable is an error and never
+/// skipped.
 pub(super) fn find(explicit: Option<&Path>) -> Result<PathBuf, BrowserMissing> {
     find_in(explicit, |name| env::var_os(name))
 }
@@ -68,7 +68,7 @@ fn find_in(explicit: Option<&Path>, var: impl Fn(&str) -> Option<OsString>) -> R
         .ok_or(BrowserMissing { named: None })
 }
 
-/// A path as it stands, or a bare name that is in `PATH`.
+/// Returns a path as it is, or looks up a bare name in `PATH`.
 fn named(by: &str, path: &Path, var: &impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, BrowserMissing> {
     let bare = path.components().count() == 1 && !path.is_absolute();
     let found = if runs(path) {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_path_comes_before_the_environment_and_that_before_path() {
+    fn a_given_path_precedes_the_environment_which_precedes_path() {
         let dir = tempfile::tempdir().unwrap();
         let [a, b, c, d] = ["a", "b", "c", "google-chrome"].map(|n| program(dir.path(), n, 0o755));
         let var = environment(&[("FETCHWISE_CHROMIUM", &b), ("CHROME", &c), ("PATH", dir.path())]);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_path_that_does_not_hold_is_an_error_that_names_it_and_says_how_to_install() {
+    fn an_invalid_given_path_is_an_error_that_says_how_to_install() {
         let dir = tempfile::tempdir().unwrap();
         program(dir.path(), "chromium", 0o755);
         let missing = find_in(Some(&dir.path().join("gone")), environment(&[("PATH", dir.path())])).unwrap_err();
@@ -145,7 +145,7 @@ mod tests {
 
     #[cfg(not(target_os = "macos"))]
     #[test]
-    fn a_file_that_cannot_be_run_is_no_browser() {
+    fn a_file_that_is_not_executable_is_not_a_browser() {
         let dir = tempfile::tempdir().unwrap();
         program(dir.path(), "chromium", 0o644);
         assert_eq!(find_in(None, environment(&[("PATH", dir.path())])), Err(BrowserMissing { named: None }));

@@ -1,8 +1,8 @@
-//! Chromium's network errors (`net::ERR_...`) as fetchwise counts them.
+//! The classification of Chromium's network errors (`net::ERR_...`).
 
 use fetchwise_types::attempt::error_kind::ErrorKind;
 
-/// What each error counts as: the longest prefix that fits decides. What is not listed is a `network_error`.
+/// Error name prefixes and their kinds: the longest match counts. Other errors are a `network_error`.
 const KINDS: &[(&str, ErrorKind)] = &[
     ("ERR_NAME_", ErrorKind::DnsError),
     ("ERR_DNS_", ErrorKind::DnsError),
@@ -35,7 +35,7 @@ const KINDS: &[(&str, ErrorKind)] = &[
     ("ERR_UNSAFE_PORT", ErrorKind::InvalidUrl),
 ];
 
-/// What Chromium itself, or this machine, lacked. Its one proxy is ours and on this machine.
+/// Errors of Chromium itself, or of this machine. Chromium's only proxy is ours and on this machine.
 const LOCAL: &[&str] = &[
     "ERR_INSUFFICIENT_RESOURCES",
     "ERR_OUT_OF_MEMORY",
@@ -45,12 +45,12 @@ const LOCAL: &[&str] = &[
     "ERR_PROXY_CONNECTION_FAILED",
 ];
 
-/// Whether the error is this machine's fault.
+/// Returns whether this machine caused the error.
 pub(super) fn is_local(error_text: &str) -> bool {
     LOCAL.contains(&error_text.trim().trim_start_matches("net::"))
 }
 
-/// What the error text of a failed navigation counts as, e.g. `net::ERR_NAME_NOT_RESOLVED` as `dns_error`.
+/// Returns the kind of a failed navigation's error text, e.g. `dns_error` for `net::ERR_NAME_NOT_RESOLVED`.
 pub(super) fn kind_of(error_text: &str) -> ErrorKind {
     let name = error_text.trim().trim_start_matches("net::");
     KINDS
@@ -60,12 +60,12 @@ pub(super) fn kind_of(error_text: &str) -> ErrorKind {
         .map_or(ErrorKind::NetworkError, |&(_, kind)| kind)
 }
 
-/// Whether the navigation was given up rather than failed: another one took its place, or it brought nothing to show.
+/// Returns whether the navigation was cancelled rather than failed: another one replaced it, or it had nothing to show.
 pub(super) fn is_abort(error_text: &str) -> bool {
     error_text.contains("ERR_ABORTED")
 }
 
-/// Whether the error is the proxy's way of saying no, so that the proxy knows the reason.
+/// Returns whether the error is a refusal of the proxy, which then knows the reason.
 pub(super) fn is_from_proxy(error_text: &str) -> bool {
     kind_of(error_text) == ErrorKind::ProxyError
 }
@@ -75,13 +75,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_browser_lacks_is_no_fault_of_the_sites() {
+    fn shortages_of_the_browser_are_local_faults() {
         assert!(is_local("net::ERR_INSUFFICIENT_RESOURCES") && is_local("net::ERR_PROXY_CONNECTION_FAILED"));
         assert!(!is_local("net::ERR_CONNECTION_REFUSED") && !is_local("net::ERR_TUNNEL_CONNECTION_FAILED"));
     }
 
     #[test]
-    fn network_errors_count_as_the_table_of_outcomes_says() {
+    fn network_errors_are_classified() {
         for (text, kind) in [
             ("net::ERR_NAME_NOT_RESOLVED", ErrorKind::DnsError),
             ("net::ERR_CERT_AUTHORITY_INVALID", ErrorKind::TlsError),

@@ -1,9 +1,12 @@
-//! [`BrowserFetcher`]: pages as Chromium renders them, over the DevTools protocol.
+//! [`BrowserFetcher`]: a fetcher of pages as Chromium renders them, over the DevTools protocol.
 //!
-//! It owns one Chromium, started at the first fetch and again after a crash, and the tabs in it. Each fetch has a
-//! browser context of its own, so no cookie, cache entry or storage passes from one fetch to the next. Invariant: the
-//! browser dials nothing itself; all its traffic goes through the filtering proxy, which refuses what the address guard
-//! refuses. It does not judge the page.
+//! Owns: one Chromium, started at the first fetch and again after a crash, and its tabs. Each fetch has its own browser
+//! context, so no cookie, cache entry or storage passes from one fetch to the next.
+//!
+//! Invariants: the browser dials nothing itself. All its traffic goes through the filtering proxy, which enforces the
+//! address guard.
+//!
+//! Must not know: how a page is judged.
 
 mod cdp;
 mod discovery;
@@ -38,42 +41,42 @@ use fetchwise_types::response::Header;
 use process::Process;
 use tab::{Disguise, Loaded, Tab};
 
-/// A browser that answers nothing for so long hangs.
+/// A browser that does not respond for this long hangs.
 const HUNG_AFTER: Duration = Duration::from_secs(5);
 
-/// The end of a conversation with a dead browser may take so long to show.
+/// Maximum time until the connection to a dead browser ends.
 const DEATH_SHOWS: Duration = Duration::from_secs(1);
 
-/// A start that takes more than this part of the deadline leaves the page too little of it.
+/// A start that takes more than this fraction of the deadline leaves the page too little time.
 const LAUNCH_SHARE: u32 = 10;
 
-/// Which browser there is.
+/// The browser to use.
 #[derive(Debug)]
 enum Place {
-    /// A program that is started, and ended.
+    /// A program, which is started and ended.
     Program(PathBuf),
-    /// One that runs already, and is left running.
+    /// A running browser, which is left running.
     Remote {
         /// Its DevTools socket.
         address: String,
-        /// Whether it is on this machine, and so can go through the filtering proxy, which listens on loopback.
+        /// Whether it is on this machine, and so can use the filtering proxy, which listens on loopback.
         is_here: bool,
     },
 }
 
-/// Gets pages with Chromium. See the [module](self).
+/// A fetcher of pages with Chromium. See the [module](self).
 ///
-/// * Chromium starts at the first fetch and is started anew after it died; the fetch it died in ends as
-///   `network_error`.
-/// * What is no HTML (PDF, JSON, an image, an attachment) comes as the bytes that the server sent.
-/// * HTML comes as the document's text after its scripts ran, in UTF-8. `Content-Type` is set to say so when the server
-///   said otherwise, and a byte order mark overrules a `<meta charset>` that does.
-/// * Open shadow roots are in that text as `<template shadowrootmode="open">`; what frames show is not.
-/// * Status, headers and final URL are the main document's. Requests of the page that go to refused addresses are
-///   blocked, and the page still comes.
+/// * Chromium starts at the first fetch, and again after it died; the fetch during which it died ends as
+/// `network_error`.
+/// * A response other than HTML (PDF, JSON, an image, an attachment) is returned as the bytes that the server sent.
+/// * HTML is returned as the document's text after its scripts ran, in UTF-8. `Content-Type` is changed to UTF-8 if the
+/// server declared another encoding, and a byte order mark overrides a conflicting `<meta charset>`.
+/// * Open shadow roots are in that text as `<template shadowrootmode="open">`; the content of frames is not.
+/// * Status, headers and final URL are the main document's. Requests of the page to refused addresses are blocked, and
+/// the page is still returned.
 ///
-/// Dropping it kills the browser; [`BrowserFetcher::close`] is the polite way. The sandbox is off when running as root
-/// (Chromium refuses otherwise), and on for everybody else.
+/// Dropping it kills the browser; [`BrowserFetcher::close`] ends it cleanly. The sandbox is off when running as root
+/// (Chromium refuses otherwise), and on for any other user.
 pub struct BrowserFetcher {
     inner: Arc<Inner>,
     slots: Semaphore,
@@ -85,14 +88,14 @@ struct Inner {
     dialer: Dialer,
     running: Mutex<Option<Arc<Running>>>,
     closed: AtomicBool,
-    /// Why it did not start, the last time it was to.
+    /// The reason why the last start failed.
     not_started: std::sync::Mutex<Option<String>>,
 }
 
-/// A Chromium that was started, and perhaps has died since.
+/// A Chromium that was started, and may have died since.
 struct Running {
     cdp: Cdp,
-    /// None for a browser that runs already.
+    /// `None` for a browser that was already running.
     pid: Option<u32>,
     process: Mutex<Option<Process>>,
     proxy: FilteringProxy,
@@ -100,8 +103,8 @@ struct Running {
 }
 
 impl BrowserFetcher {
-    /// The Chromium to run: `explicit` when given, else what `FETCHWISE_CHROMIUM` or `CHROME` name, else the first of
-    /// [`NAMES`] in `PATH`, else where macOS keeps applications.
+    /// Returns the Chromium to run: `explicit` if given, else `FETCHWISE_CHROMIUM` or `CHROME`, else the first of
+    /// [`NAMES`] in `PATH`, else the place where macOS keeps applications.
     ///
     /// # Errors
     /// [`BrowserMissing`], whose text says how to install one.
@@ -109,22 +112,23 @@ impl BrowserFetcher {
         crate::fetch::browser::discovery::find(explicit)
     }
 
-    /// A fetcher that runs `program` and lets it reach what `dialer` dials. Starts nothing yet.
+    /// Returns a fetcher that runs `program` and lets it reach what `dialer` dials. Starts nothing yet.
     ///
     /// # Errors
-    /// [`OptionsError`] when it could never fetch a page with these options.
+    /// [`OptionsError`] if no page could be fetched with these options.
     pub fn new(program: PathBuf, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
         Self::at(Place::Program(program), options, dialer)
     }
 
-    /// A fetcher that uses a Chromium which runs already, by its DevTools socket (`ws://127.0.0.1:9222/devtools/browser/...`). It gets
-    /// a context of its own for each page, and is left running. [`BrowserOptions::extra_args`] have no effect.
+    /// Returns a fetcher that uses a running Chromium, by its DevTools socket
+    /// (`ws://127.0.0.1:9222/devtools/browser/...`). Each page gets its own context, and the browser is left running.
+    /// [`BrowserOptions::extra_args`] have no effect.
     ///
-    /// A browser on this machine goes through the filtering proxy, as one that is started does. One elsewhere dials by itself: what
-    /// can be checked is a page's host before it hears of it, and where it ended up.
+    /// A browser on this machine uses the filtering proxy, as a started one does. A browser on another machine dials
+    /// itself: only a page's host before the browser gets the URL, and its final URL, can be checked.
     ///
     /// # Errors
-    /// [`OptionsError`] when the address is none of a socket, or it could never fetch a page with these options.
+    /// [`OptionsError`] if the address is not a socket, or if no page could be fetched with these options.
     pub fn remote(address: &str, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
         let socket = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "ws" | "wss"));
         let host = socket.as_ref().and_then(Url::host).ok_or(OptionsError::NoAddress)?;
@@ -152,32 +156,31 @@ impl BrowserFetcher {
         Ok(Self { inner: Arc::new(inner), slots })
     }
 
-    /// Pages open at a time.
+    /// Returns the maximum number of open pages.
     pub fn max_in_flight(&self) -> usize {
         self.inner.options.tabs
     }
 
-    /// Why the browser did not start when it was last to, for a person; none once it has.
+    /// Returns why the last start of the browser failed, as a message for a person; `None` after a success.
     pub fn why_not_started(&self) -> Option<String> {
         self.inner.not_started.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Starts the browser now, so that the first fetch need not wait for it.
+    /// Starts the browser now, so the first fetch does not wait for it.
     ///
     /// # Errors
-    /// [`LaunchError`] when it does not start.
+    /// [`LaunchError`] if it does not start.
     pub async fn start(&self) -> Result<(), LaunchError> {
         Inner::running(&self.inner).await.map(drop)
     }
 
-    /// The process id of the browser, while there is one.
+    /// Returns the process id of the browser, while there is one.
     pub async fn pid(&self) -> Option<u32> {
         let running = self.inner.running.lock().await;
         running.as_ref().filter(|r| !r.cdp.is_closed()).and_then(|r| r.pid)
     }
 
-    /// Ends the browser and waits until it is gone, its processes and its profile. Fetches under way and later ones
-    /// fail.
+    /// Ends the browser and waits until its processes and its profile are gone. Pending and later fetches fail.
     pub async fn close(&self) {
         self.inner.closed.store(true, Ordering::Release);
         self.slots.close();
@@ -195,7 +198,7 @@ impl BrowserFetcher {
         let closed = || FetchError::new(ErrorKind::NetworkError, "the browser was closed", Duration::ZERO);
         let _slot = self.slots.acquire().await.map_err(|_| closed())?;
         let started = Instant::now();
-        // A browser that does not start, or not in time, says nothing about the page.
+        // A browser that does not start, or not in time, is not attributed to the page.
         match tokio::time::timeout(request.limits.deadline, Inner::running(&self.inner)).await {
             Ok(Ok(_)) => {}
             Ok(Err(why)) => return Err(launch_error(&why, started.elapsed())),
@@ -233,7 +236,7 @@ impl BrowserFetcher {
         }
     }
 
-    /// What can be refused before the browser hears of it. A name is looked up where it is dialled, by the proxy.
+    /// Refuses what can be refused before the browser gets the URL. The proxy looks names up when it dials.
     async fn check_url(&self, url: &Url) -> Result<(), FetchError> {
         let error = |kind, message: String| Err(FetchError::new(kind, message, Duration::ZERO));
         match (url.scheme(), url.host()) {
@@ -274,14 +277,14 @@ impl BrowserFetcher {
         }
     }
 
-    /// A tab of the browser. One that turns out to have just died is replaced: nobody was asked for anything yet.
+    /// Opens a tab. A browser that turns out to be dead is replaced once: no request was made yet.
     async fn open_tab(&self) -> Result<(Arc<Running>, Result<Tab, Failure>), Failure> {
         let mut replaced = false;
         loop {
             let running = Inner::running(&self.inner)
                 .await
                 .map_err(|error| Failure { local: true, ..Failure::new(ErrorKind::NetworkError, error.to_string()) })?;
-            // Dropped before a tab is open: the deadline passed, and perhaps the whole browser hangs.
+            // Dropped before a tab is open: the deadline passed, and the whole browser may hang.
             let suspicion = Suspicion { running: Some(Arc::clone(&running)) };
             let is_filtered = self.inner.is_filtered();
             let opened = Tab::open(&running.cdp, &running.proxy, is_filtered, &running.disguise).await;
@@ -293,7 +296,7 @@ impl BrowserFetcher {
             if !died || replaced {
                 return Ok((running, opened));
             }
-            // Its death may show a moment later than the end of what was asked of it.
+            // The connection may end a moment after the failure of the command.
             let _ = tokio::time::timeout(DEATH_SHOWS, running.cdp.closed()).await;
             replaced = true;
         }
@@ -301,8 +304,8 @@ impl BrowserFetcher {
 }
 
 impl Inner {
-    /// The browser that runs, or a new one. A task of its own starts it, so that a fetch that gives up does not undo
-    /// the start.
+    /// Returns the running browser, or starts a new one. A separate task starts it, so a fetch that gives up does not
+    /// abort the start.
     async fn running(this: &Arc<Self>) -> Result<Arc<Running>, LaunchError> {
         let inner = Arc::clone(this);
         let task = tokio::spawn(async move {
@@ -326,7 +329,7 @@ impl Inner {
         task.await.map_err(|error| LaunchError::Socket(error.to_string())).flatten()
     }
 
-    /// Whether all that the browser dials goes through the filtering proxy.
+    /// Returns whether all connections of the browser go through the filtering proxy.
     fn is_filtered(&self) -> bool {
         !matches!(self.place, Place::Remote { is_here: false, .. })
     }
@@ -342,7 +345,7 @@ impl Inner {
                 tokio::spawn(close_popups(cdp.clone(), events));
                 (Some(process), cdp)
             }
-            // Its windows may be somebody else's; ours go with their contexts.
+            // Its windows may belong to another program; ours are closed with their contexts.
             Place::Remote { address, .. } => {
                 let cdp = Cdp::connect(address, root).await.map_err(|error| LaunchError::Remote(error.to_string()))?;
                 (None, cdp)
@@ -370,7 +373,7 @@ impl Running {
         }
     }
 
-    /// Kills a browser that does not even say its version; the next fetch starts a new one.
+    /// Kills a browser that does not even report its version; the next fetch starts a new one.
     async fn kill_if_hung(&self) {
         let answer = tokio::time::timeout(HUNG_AFTER, self.cdp.call(None, GetVersionParams {})).await;
         if answer.is_err() {
@@ -378,10 +381,10 @@ impl Running {
         }
     }
 
-    /// Chromium says of each tunnel that was not made that it was not made; the proxy knows why. `faults` is what it counted
-    /// of this machine's faults when the fetch began.
+    /// Replaces Chromium's error by the proxy's reason: Chromium only knows that the tunnel failed. `faults` is the
+    /// proxy's count of local faults when the fetch began.
     fn explain(&self, mut failure: Failure, faults: u64) -> Failure {
-        // What may pass by itself, and failed while this machine lacked something, most likely failed for that.
+        // A transient failure while this machine lacked a resource was most likely caused by that.
         failure.local |= failure.kind.is_transient() && self.proxy.local_faults() > faults;
         let url = failure.ask_proxy.as_deref().and_then(|url| Url::parse(url).ok());
         let known = url.and_then(|url| self.proxy.failure(url.host_str()?, url.port_or_known_default()?));
@@ -391,7 +394,7 @@ impl Running {
         }
     }
 
-    /// How it ended, for a message.
+    /// Returns how the browser ended, for a message.
     async fn death(&self) -> String {
         match self.process.lock().await.as_mut() {
             Some(process) => process.exit_text().await,
@@ -400,25 +403,25 @@ impl Running {
     }
 }
 
-/// What a browser that does not start counts as: nothing that a second try would mend, or a lack of something here.
+/// Converts a launch error: to an unavailable fetcher if a retry would not help, else to a local fault.
 fn launch_error(why: &LaunchError, took: Duration) -> FetchError {
     if why.is_local() { FetchError::local(why.to_string(), took) } else { FetchError::unavailable(why.to_string()) }
 }
 
-/// The deadline passed. A page that had to wait for the browser had less time than its limit says.
+/// Returns the failure of a passed deadline. A page that waited for the browser had less time than its limit says.
 fn timed_out(deadline: Duration, launched: Duration, asked: bool) -> Failure {
     let failure = |message| Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message);
     if !asked {
-        let message = format!("Chromium opened no tab within {} ms", deadline.as_millis());
+        let message = format!("Chromium did not open a tab within {} ms", deadline.as_millis());
         return Failure { local: true, ..failure(message) };
     }
     let local = launched > deadline / LAUNCH_SHARE;
     let wait =
         if local { format!(", {} ms of which Chromium took to start", launched.as_millis()) } else { String::new() };
-    Failure { local, ..failure(format!("the page was not there after {} ms{wait}", deadline.as_millis())) }
+    Failure { local, ..failure(format!("the page did not load within {} ms{wait}", deadline.as_millis())) }
 }
 
-/// A tab that is being opened. When that is given up, somebody looks after the browser.
+/// A check of the browser that runs if the opening of a tab is given up.
 struct Suspicion {
     running: Option<Arc<Running>>,
 }
@@ -437,7 +440,7 @@ impl Drop for Suspicion {
     }
 }
 
-/// A page opens further windows for advertisements; nobody looks at them.
+/// Closes the popup windows that pages open.
 async fn close_popups(cdp: Cdp, mut events: mpsc::UnboundedReceiver<Event>) {
     while let Some(event) = events.recv().await {
         if event.method != "Target.targetCreated" {
@@ -456,7 +459,7 @@ async fn close_popups(cdp: Cdp, mut events: mpsc::UnboundedReceiver<Event>) {
 fn respond(loaded: Loaded, asked: &Url, duration: Duration) -> Result<Response, FetchError> {
     let Loaded { document, body, was_in } = loaded;
     let Some(status) = document.status else {
-        return Err(FetchError::new(ErrorKind::NetworkError, "the page came without a response", duration));
+        return Err(FetchError::new(ErrorKind::NetworkError, "the page has no response", duration));
     };
     let mut headers = document.headers;
     if was_in.is_some() {
@@ -467,7 +470,7 @@ fn respond(loaded: Loaded, asked: &Url, duration: Duration) -> Result<Response, 
     Ok(Response { duration, truncated, requests, ..Response::new(status, headers, body, final_url) })
 }
 
-/// The document's text is in UTF-8, whatever the server's bytes were in.
+/// Declares UTF-8: the document's text is in UTF-8, whatever the server's bytes were in.
 fn say_utf8(headers: &mut Vec<Header>) {
     let said = headers.iter_mut().find(|h| h.name.eq_ignore_ascii_case("content-type"));
     match said {

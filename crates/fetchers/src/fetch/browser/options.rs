@@ -1,36 +1,37 @@
-//! How a [`BrowserFetcher`](super::BrowserFetcher) behaves: its tabs, its patience, and what the browser says it is.
+//! The settings of a [`BrowserFetcher`](super::BrowserFetcher): its tabs, its timeouts, and its user agent.
 
 use std::time::Duration;
 
-/// How a [`BrowserFetcher`](super::BrowserFetcher) behaves. Start from [`BrowserOptions::default`] or [`BrowserOptions::stealth`].
+/// Settings of a [`BrowserFetcher`](super::BrowserFetcher). Start from [`BrowserOptions::default`] or
+/// [`BrowserOptions::stealth`].
 #[derive(Clone, Debug)]
 pub struct BrowserOptions {
-    /// The name that attempts are logged under.
+    /// Name under which attempts are logged.
     pub name: String,
-    /// Pages open at a time; further fetches wait for their turn, and that wait is no part of their deadline.
+    /// Maximum number of open pages; further fetches wait, and that wait does not count against their deadline.
     pub tabs: usize,
-    /// A page is done when no request was in flight for so long after its load event.
+    /// A page is done when no request was in flight for this long after its load event.
     pub quiet: Duration,
-    /// A page that is never quiet (it polls) is taken as it is so long after its load event.
+    /// A page whose network is never quiet (it polls) is read as it is this long after its load event.
     pub max_settle: Duration,
-    /// The share of the deadline, in percent, after which a page whose load event never comes is taken as it is.
+    /// Share of the deadline, in percent, after which a page without a load event is read as it is.
     pub give_in_percent: u32,
     /// Further command line flags for Chromium.
     pub extra_args: Vec<String>,
-    /// What the browser says it is; none: what Chromium says of itself.
+    /// User agent of the browser.
     pub user_agent: UserAgent,
-    /// A script that runs in each document before the page's own.
+    /// Script that runs in each document before the page's own scripts.
     pub init_script: Option<String>,
 }
 
-/// What the browser says it is.
+/// The user agent of the browser.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UserAgent {
-    /// What a headless Chromium says.
+    /// The default of a headless Chromium.
     #[default]
     Chromium,
-    /// The same without the word that says that it is headless.
+    /// The default without the word that reveals that it is headless.
     NotHeadless,
     /// This text.
     Custom(String),
@@ -52,7 +53,7 @@ impl Default for BrowserOptions {
 }
 
 impl BrowserOptions {
-    /// The options of `playwright_stealth`: the browser does not announce that a program drives it.
+    /// Returns the options of `playwright_stealth`: the browser does not announce that a program controls it.
     pub fn stealth() -> Self {
         Self {
             name: "playwright_stealth".to_owned(),
@@ -71,9 +72,9 @@ impl BrowserOptions {
 #[non_exhaustive]
 pub enum OptionsError {
     /// [`BrowserOptions::tabs`] is 0.
-    #[error("a browser needs one tab at least: tabs is 0")]
+    #[error("invalid tabs 0: a browser needs at least one")]
     NoTabs,
-    /// The address of a browser that runs already is none.
-    #[error("the address of a browser is ws://host:port/... or wss://, as it says itself when it starts")]
+    /// The address of a running browser is not a valid socket address.
+    #[error("invalid browser address: expected ws://host:port/... or wss://, as Chromium prints it")]
     NoAddress,
 }

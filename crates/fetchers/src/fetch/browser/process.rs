@@ -1,8 +1,10 @@
 //! One running Chromium: its flags, its profile, its start and its end.
 //!
-//! The process group and its watcher are [`ChildGroup`]'s, so no Chromium outlives us; and it holds one end of a pipe whose
-//! closing ends it by itself, should the watcher be killed first. The profile is a temporary folder and goes with the browser,
-//! crash reports and caches included. It must not know what a page is.
+//! Invariants: no Chromium outlives this process. [`ChildGroup`] owns the process group and its watcher. Chromium also
+//! holds one end of a pipe and ends itself when the pipe closes, in case the watcher is killed first. The profile is a
+//! temporary folder that is removed with the browser, including crash reports and caches.
+//!
+//! Must not know: what a page is.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,27 +17,27 @@ use tokio::process::Command;
 use tokio::sync::oneshot;
 
 use crate::fetch::local_faults::is_local_spawn_fault;
-use crate::fetch::process_group::{ChildGroup, Scratch, MAX_TAIL_LINE, Tail, read_line};
+use crate::fetch::process_group::{ChildGroup, MAX_TAIL_LINE, Scratch, Tail, read_line};
 
-/// How long Chromium may take from its start to its DevTools socket.
+/// Maximum time from Chromium's start to its DevTools socket.
 const MAX_LAUNCH: Duration = Duration::from_secs(20);
-/// How long Chromium may take to end once it was asked to.
+/// Maximum time for Chromium to end after it was told to close.
 const MAX_CLOSE: Duration = Duration::from_secs(3);
-/// How long the end of a browser whose socket closed may take to show.
+/// Maximum time for the end of a browser whose socket closed.
 const MAX_EXIT: Duration = Duration::from_secs(1);
 
-/// What each browser is started with, whatever it is for. Chromium by itself looks up hosts, updates components and
-/// reports; a crawler's browser makes no request but those of the page.
+/// Flags of every browser. Chromium itself looks up hosts, updates components and sends reports; a crawler's browser
+/// makes only the requests of the page.
 const FLAGS: &[&str] = &[
     "--headless=new",
     "--remote-debugging-port=0",
-    // Nothing is said over the pipe: Chromium ends when it closes.
+    // Nothing is sent over the pipe: Chromium ends when it closes.
     #[cfg(unix)]
     "--remote-debugging-pipe",
     "--no-first-run",
     "--no-startup-window",
     "--no-default-browser-check",
-    // No request of its own.
+    // No requests of Chromium itself.
     "--disable-background-networking",
     "--disable-client-side-phishing-detection",
     "--disable-component-extensions-with-background-pages",
@@ -52,17 +54,17 @@ const FLAGS: &[&str] = &[
     "--no-service-autorun",
     "--disable-breakpad",
     "--disable-crash-reporter",
-    // HttpsUpgrades: a page asked for as http is fetched as http, as every other fetcher does.
+    // HttpsUpgrades: a page requested by http is fetched by http, as in every other fetcher.
     "--disable-features=AutofillServerCommunication,CertificateTransparencyComponentUpdater,DialMediaRouteProvider,\
      DnsOverHttps,HttpsFirstBalancedModeAutoEnable,HttpsUpgrades,InterestFeedContentSuggestions,LensOverlay,\
      MediaRouter,NetworkTimeServiceQuerying,OptimizationGuideModelDownloading,OptimizationHints,\
      OptimizationHintsFetching,OptimizationTargetPrediction,Prerender2,PreconnectToSearch,SafeBrowsing,\
      SegmentationPlatform,Translate",
-    // Nothing beside the proxy: no QUIC, and WebRTC only where the proxy can carry it (it cannot carry UDP).
+    // Nothing bypasses the proxy: no QUIC, and WebRTC only through the proxy (which cannot carry UDP).
     "--disable-quic",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
-    // Nothing that waits for a person.
+    // Nothing waits for a person.
     "--deny-permission-prompts",
     "--disable-hang-monitor",
     "--disable-notifications",
@@ -82,15 +84,15 @@ const FLAGS: &[&str] = &[
     "--disable-renderer-backgrounding",
 ];
 
-/// Settings for which there is no flag. Without an authentication scheme that it knows, Chromium takes a 401 as it
-/// comes; otherwise it asks a person for a password, and an image that needs one is waited for for ever. The one that may ask
-/// is the proxy, and the tab answers.
+/// Settings without a flag. Without a supported authentication scheme, Chromium treats a 401 as an ordinary response.
+/// Otherwise it asks a person for a password, and an image behind one never finishes. Only the proxy may require
+/// authentication, and the tab responds.
 fn local_state(proxy: SocketAddr) -> String {
     format!(r#"{{"auth":{{"schemes":"none","http_auth_allowed_for_origins":["http://{proxy}"]}}}}"#)
 }
 
-/// Settings of the profile, which the pages' contexts inherit. The first keeps Chromium from asking a host of Google's
-/// whether a certificate error is a hotel's doing; the others repeat flags that have come and gone.
+/// Settings of the profile, which the pages' contexts inherit. The first stops Chromium from asking a Google host
+/// whether a captive portal caused a certificate error; the others repeat flags that come and go between versions.
 const PREFERENCES: &str = r#"{
     "alternate_error_pages": {"enabled": false},
     "net": {"network_prediction_options": 2},
@@ -100,47 +102,48 @@ const PREFERENCES: &str = r#"{
     "webrtc": {"ip_handling_policy": "disable_non_proxied_udp"}
 }"#;
 
-/// Why Chromium did not start.
+/// The reason why Chromium did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// The program could not be run.
     #[error("cannot run {}: {source}", program.display())]
     Spawn {
-        /// The program.
+        /// Program.
         program: PathBuf,
-        /// Why not.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It ended, or said nothing, before it could be spoken to.
+    /// It ended, or printed no socket, before a connection was possible.
     #[error("Chromium {what}{last_words}")]
     NoSocket {
         /// What it did instead.
         what: String,
-        /// It still ran, and might have come up later.
+        /// Whether it still ran and might have started later.
         slow: bool,
-        /// The end of its standard error, ready to be added to a sentence.
+        /// Suffix with the end of its standard error.
         last_words: String,
     },
-    /// Its socket could not be spoken to.
-    #[error("cannot speak to Chromium: {0}")]
+    /// The connection to its socket failed.
+    #[error("cannot connect to Chromium: {0}")]
     Socket(String),
-    /// A browser that is to run already cannot be reached.
-    #[error("the browser that is to run already cannot be spoken to: {0}")]
+    /// The connection to a running browser failed.
+    #[error("cannot connect to the running browser: {0}")]
     Remote(String),
-    /// No folder for its profile.
-    #[error("cannot make a folder for Chromium's profile: {0}")]
+    /// The folder for its profile could not be created.
+    #[error("cannot create a folder for Chromium's profile: {0}")]
     Profile(io::Error),
     /// The fetcher was closed.
     #[error("the browser was closed")]
     Closed,
-    /// The proxy that it goes through did not start.
+    /// The filtering proxy did not start.
     #[error("cannot start the filtering proxy: {0}")]
     Proxy(io::Error),
 }
 
 impl LaunchError {
-    /// Whether it may start another time: it was slow, or this machine lacked something that comes back.
+    /// Returns whether a later start may succeed: it was slow, or this machine lacked a resource that becomes available
+    /// again.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Spawn { source, .. } => is_local_spawn_fault(source),
@@ -151,7 +154,7 @@ impl LaunchError {
     }
 }
 
-/// A Chromium that runs, and what has to go with it.
+/// A running Chromium and its resources.
 pub(super) struct Process {
     group: ChildGroup,
     profile: Option<Scratch>,
@@ -159,8 +162,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `program`, with no way to any network but the HTTP proxy `proxy`, which its browser contexts have to be
-    /// given. Returns it with the address of its DevTools socket.
+    /// Starts `program`. Its only network access is the HTTP proxy `proxy`, which its browser contexts must be given.
+    /// Returns it with the address of its DevTools socket.
     pub(super) async fn launch(
         program: &Path,
         proxy: SocketAddr,
@@ -179,18 +182,18 @@ impl Process {
         let mut process = Self { group, profile: Some(profile), tail };
         let (what, slow) = match tokio::time::timeout(MAX_LAUNCH, socket).await {
             Ok(Ok(socket)) => return Ok((process, socket)),
-            Ok(Err(_)) => (format!("ended at its start ({})", process.exit_text().await), false),
-            Err(_) => (format!("gave no DevTools socket within {} s", MAX_LAUNCH.as_secs()), true),
+            Ok(Err(_)) => (format!("ended during its start ({})", process.exit_text().await), false),
+            Err(_) => (format!("printed no DevTools socket within {} s", MAX_LAUNCH.as_secs()), true),
         };
         Err(LaunchError::NoSocket { what, slow, last_words: process.tail.last_words(5) })
     }
 
-    /// The process id of the browser.
+    /// Returns the process id of the browser.
     pub(super) fn pid(&self) -> u32 {
         self.group.pid()
     }
 
-    /// How it ended, for a message: it has ended, or is about to.
+    /// Returns how it ended, for a message; it has ended or is about to.
     pub(super) async fn exit_text(&mut self) -> String {
         match self.group.wait(MAX_EXIT).await {
             Some(status) => status.to_string(),
@@ -198,7 +201,7 @@ impl Process {
         }
     }
 
-    /// Waits for the end of a browser that was asked to close, kills it when that takes too long, removes the profile.
+    /// Waits for the end of a browser that was told to close, kills it after a timeout, and removes the profile.
     pub(super) async fn finish(mut self) {
         let profile = self.profile.take();
         self.group.finish(MAX_CLOSE).await;
@@ -213,14 +216,14 @@ fn command(program: &Path, proxy: SocketAddr, extra: &[String], profile: &Path) 
     command
         .args(FLAGS)
         .arg(format!("--user-data-dir={}", profile.display()))
-        // What the browser itself would like to ask (updates, accounts) goes to a proxy that is nowhere: no flag stops
-        // all of it. Only the pages' contexts get the proxy that is there.
+        // The browser's own requests (updates, accounts) go to a nonexistent proxy, because no flag stops all of them.
+        // Only the pages' contexts get the real proxy.
         .arg("--proxy-server=http://nowhere.invalid:9")
         .arg("--proxy-bypass-list=<-loopback>")
         // And without it no name resolves.
         .arg(format!("--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {}", proxy.ip()))
-        // Its sockets and shared memory files go with the profile; so do crash reports, which no flag stops, and whatever
-        // else it would put into its user's own folders.
+        // Its sockets and shared memory files are removed with the profile. So are crash reports, which no flag stops,
+        // and files that it would put into the user's folders.
         .env("TMPDIR", profile)
         .env("BREAKPAD_DUMP_LOCATION", profile.join("crashes"))
         .env("XDG_CONFIG_HOME", profile.join("config"))
@@ -234,10 +237,11 @@ fn command(program: &Path, proxy: SocketAddr, extra: &[String], profile: &Path) 
     command
 }
 
-/// The program with the two ends of `--remote-debugging-pipe` where it looks for them, at descriptors 3 and 4.
+/// Returns a command for the program with the two ends of `--remote-debugging-pipe` at descriptors 3 and 4, where it
+/// expects them.
 #[cfg(unix)]
 fn with_pipe(program: &Path) -> Command {
-    // The shell is the one way to descriptors of those numbers without unsafe code; it becomes the program.
+    // Without unsafe code, only a shell can set up descriptors with these numbers; it then becomes the program.
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"]).arg(program);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -251,7 +255,7 @@ fn with_pipe(program: &Path) -> Command {
     command
 }
 
-/// Puts the settings into a new profile.
+/// Writes the settings into a new profile.
 fn furnish(profile: &Path, proxy: SocketAddr) -> io::Result<()> {
     std::fs::write(profile.join("Local State"), local_state(proxy))?;
     std::fs::create_dir(profile.join("Default"))?;
@@ -268,7 +272,7 @@ fn is_root() -> bool {
     false
 }
 
-/// Reads standard error to its end, so that the browser never blocks on it, and hands on the address of the socket.
+/// Reads standard error to its end, so the browser never blocks on it, and sends the address of the socket.
 async fn read_stderr(mut stderr: impl AsyncBufRead + Unpin, tail: Tail, found: oneshot::Sender<String>) {
     let mut found = Some(found);
     let mut line = Vec::new();

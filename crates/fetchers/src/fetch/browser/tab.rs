@@ -1,8 +1,10 @@
-//! One fetch in one tab: a fresh incognito context, a navigation, a wait, the document's text (or the bytes that came),
-//! and the context is gone again, cookies and all.
+//! One fetch in one tab: a fresh incognito context, a navigation, a wait, the document's text (or the received bytes),
+//! and the disposal of the context with its cookies.
 //!
-//! What the events mean is [`Watch`]'s; this file carries out what it says and moves the bytes. Every wait in here ends
-//! with the browser or is cut off by the caller's deadline: dropping the future disposes of the tab.
+//! The page load state machine interprets the events; this file carries out its actions and moves the bytes.
+//!
+//! Invariants: every wait ends with the browser or is cut off by the caller's deadline. Dropping the future disposes of
+//! the tab.
 
 use std::time::{Duration, Instant};
 
@@ -39,51 +41,51 @@ use crate::fetch::proxy::FilteringProxy;
 use crate::fetch::{LimitMet, Limits};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 
-/// Puts the document's text together and says how long it is.
+/// Serializes the document's text and returns its length.
 const SERIALIZE: &str = include_str!("dom.js");
 /// Runs in each document before its own scripts.
 const INIT: &str = include_str!("init.js");
-/// UTF-16 units of the document's text that are fetched at a time.
+/// UTF-16 units of the document's text per read.
 const TEXT_CHUNK: usize = 1 << 19;
-/// Bytes of a raw body that are fetched at a time.
+/// Bytes of a raw body per read.
 const RAW_CHUNK: i64 = 1 << 18;
-/// How long a page may take to say that it is there before its script is stopped; doubled each time.
+/// Time for a page to respond before its script is stopped; doubled each time.
 const PATIENCE_TO_ANSWER: Duration = Duration::from_millis(400);
-/// How long it may take to put its document together; a large one needs its time.
+/// Time for a page to serialize its document; a large one needs more.
 const PATIENCE_TO_WORK: Duration = Duration::from_secs(5);
-/// Times the document may change under the hand that reads it.
+/// Maximum number of repeated reads when the document changes during a read.
 const MAX_READS: u32 = 4;
 
-/// What a tab does beside loading a page.
+/// Settings of a tab besides loading a page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disguise {
-    /// Sent as `User-Agent` and shown to scripts.
+    /// Sent as `User-Agent` and visible to scripts.
     pub(super) user_agent: Option<String>,
     /// Runs in each document before its own scripts.
     pub(super) init_script: Option<String>,
 }
 
-/// What came, before it is made a response.
+/// A loaded page, before it becomes a response.
 pub(super) struct Loaded {
     pub(super) document: Document,
     pub(super) body: Body,
-    /// The document's encoding when the body is the document's text and that encoding is not UTF-8, which the body is
-    /// in.
+    /// Original encoding, if the body is the document's text and that encoding is not UTF-8. The body is always in
+    /// UTF-8.
     pub(super) was_in: Option<String>,
 }
 
-/// A context with one tab. It goes when this is dropped.
+/// A context with one tab, disposed of when this is dropped.
 pub(super) struct Tab {
     cdp: Cdp,
     context: Context,
     session: String,
     target: String,
-    /// The user and the password that the proxy asks for.
+    /// User and password for the proxy.
     credentials: (String, String),
     events: mpsc::UnboundedReceiver<Event>,
 }
 
-/// Disposes of the browser context, whatever is open in it.
+/// A guard that disposes of the browser context with everything in it.
 struct Context {
     cdp: Cdp,
     id: BrowserContextId,
@@ -100,7 +102,7 @@ impl Drop for Context {
 }
 
 impl Tab {
-    /// Opens a tab in a context of its own, and sets it up. Its every request goes to `proxy` where `is_filtered`.
+    /// Opens a tab in its own context and configures it. All its requests go to `proxy` if `is_filtered`.
     pub(super) async fn open(
         cdp: &Cdp,
         proxy: &FilteringProxy,
@@ -110,7 +112,7 @@ impl Tab {
         let create = CreateBrowserContextParams {
             dispose_on_detach: Some(true),
             proxy_server: is_filtered.then(|| format!("http://{}", proxy.addr())),
-            // Without this Chromium dials loopback itself, past the proxy.
+            // Without this Chromium dials loopback itself, bypassing the proxy.
             proxy_bypass_list: is_filtered.then(|| "<-loopback>".to_owned()),
             ..Default::default()
         };
@@ -136,16 +138,16 @@ impl Tab {
         Ok(tab)
     }
 
-    /// Waits for each answer: the page's events come only once its process has heard of it, and processes answer in no
-    /// order.
+    /// Configures the tab and waits for each reply: a page sends events only after its process received the command,
+    /// and processes reply in any order.
     async fn set_up(&self, disguise: &Disguise) -> Result<(), CallError> {
         let documents = |stage| RequestPattern {
             resource_type: Some(ResourceType::Document),
             request_stage: Some(stage),
             ..Default::default()
         };
-        // Chromium tells us who asks for a password only where it also asks whether the request may go out. The first one of a
-        // context is for a document; for all others it remembers what the proxy was told.
+        // Chromium reports who requires a password only if it also pauses requests. The first request of a context is
+        // for a document; for all others it remembers the credentials for the proxy.
         let patterns = vec![documents(RequestStage::Request), documents(RequestStage::Response)];
         let intercept = fetch::EnableParams { patterns: Some(patterns), handle_auth_requests: Some(true) };
         let user_agent = async {
@@ -163,7 +165,7 @@ impl Tab {
         tokio::try_join!(
             self.set(page::EnableParams::default()),
             self.set(inspector::EnableParams {}),
-            // Post data would come along with each request event.
+            // Post data would be part of each request event.
             self.set(network::EnableParams { max_post_data_size: Some(0), ..Default::default() }),
             self.set(SetBypassServiceWorkerParams::new(true)),
             self.set(intercept),
@@ -171,7 +173,7 @@ impl Tab {
             user_agent,
             init_script,
         )?;
-        // The one request that Chromium makes by itself. A Chromium that knows no such pattern is no reason to fail.
+        // The only request that Chromium makes itself. A Chromium without such patterns is not a failure.
         let icon = BlockPattern { url_pattern: "*://*:*/favicon.ico".to_owned(), block: true };
         let _ = self.set(SetBlockedUrLsParams { url_patterns: Some(vec![icon]) }).await;
         Ok(())
@@ -181,13 +183,12 @@ impl Tab {
         self.cdp.call(Some(&self.session), command).await.map(drop)
     }
 
-    /// The top frame, which has the name of the tab.
+    /// Returns the top frame, which has the name of the tab.
     pub(super) fn main_frame(&self) -> String {
         self.target.clone()
     }
 
-    /// Navigates and waits until the page is done, or taken as it is. Never ends by itself when the server does not
-    /// answer.
+    /// Navigates and waits until the page is done, or is read as it is. Never returns if the server does not respond.
     pub(super) async fn load(&mut self, watch: &mut Watch, url: &str, limits: &Limits) -> Result<Loaded, Failure> {
         let cdp = self.cdp.clone();
         let session = self.session.clone();
@@ -200,12 +201,12 @@ impl Tab {
                 State::Raw(request) => return self.read_raw(watch, &request, limits).await,
                 State::Bodyless => return loaded(watch, Body::in_memory(Vec::new()), None),
                 State::Ready => match self.read_document(watch, limits).await {
-                    // The page went on to another document meanwhile: wait for that one.
+                    // The page moved on to another document: wait for that one.
                     Err(Reading::Again) if reads < MAX_READS => {
                         reads += 1;
                         continue;
                     }
-                    Err(Reading::Again) => return Err(failure(ErrorKind::Timeout, "the page never holds still")),
+                    Err(Reading::Again) => return Err(failure(ErrorKind::Timeout, "the page keeps changing")),
                     Err(Reading::Failed(failure)) => return Err(failure),
                     Ok((body, was_in)) => return loaded(watch, body, was_in),
                 },
@@ -235,7 +236,7 @@ impl Tab {
         }
     }
 
-    /// Takes an event in and does what it calls for. Waits for nothing.
+    /// Processes an event and starts the resulting action. Does not wait.
     fn act(&self, watch: &mut Watch, event: &Event) {
         match watch.on(event, Instant::now()) {
             Action::None => {}
@@ -256,7 +257,7 @@ impl Tab {
         }
     }
 
-    /// The bytes behind a paused request, as they come off the wire (content-decoded).
+    /// Reads the bytes behind a paused request (content-decoded).
     async fn read_raw(&mut self, watch: &mut Watch, request: &str, limits: &Limits) -> Result<Loaded, Failure> {
         let stream = self.ask(watch, TakeResponseBodyAsStreamParams::new(request.to_owned())).await;
         let stream = stream.map_err(|error| call_failure(&error))?.stream;
@@ -266,7 +267,7 @@ impl Tab {
             let read = ReadParams { size: Some(RAW_CHUNK), ..ReadParams::new(stream.clone()) };
             let chunk = match self.ask(watch, read).await {
                 Ok(chunk) => chunk,
-                // The body broke off: what came is kept.
+                // The body broke off: the received part is kept.
                 Err(CallError::Refused { .. }) => {
                     truncated = true;
                     break;
@@ -285,13 +286,13 @@ impl Tab {
         }
         let body = collector.finish().await.map_err(body_failure)?;
         let mut loaded = loaded(watch, body, None)?;
-        // Chromium hands a body that broke off over without a word.
+        // Chromium does not report that a body broke off.
         let short = loaded.document.announced().is_some_and(|announced| announced > loaded.body.len());
         loaded.document.truncated |= truncated || short;
         Ok(loaded)
     }
 
-    /// The document's text as the page's scripts left it.
+    /// Reads the document's text after the page's scripts ran.
     async fn read_document(&mut self, watch: &mut Watch, limits: &Limits) -> Result<(Body, Option<String>), Reading> {
         let world = CreateIsolatedWorldParams::new(FrameId::new(self.target.clone()));
         let world = self.ask_hung(watch, world, PATIENCE_TO_ANSWER).await?.execution_context_id;
@@ -312,12 +313,12 @@ impl Tab {
         let mut collector = BodyCollector::new(limits);
         let foreign = (!encoding.eq_ignore_ascii_case("utf-8")).then(|| encoding.to_owned());
         if foreign.is_some() {
-            // The text says that it is in another encoding than it now is in; a byte order mark overrules that.
+            // The text declares another encoding than it now has; a byte order mark overrides that.
             collector.push(b"\xef\xbb\xbf").await.map_err(|e| Reading::Failed(body_failure(e)))?;
         }
         let mut at = 0;
         while at < units {
-            // A slice that would end in the middle of a surrogate pair ends before it.
+            // A slice does not end in the middle of a surrogate pair.
             let slice = format!(
                 "(() => {{ const t = globalThis.fetchwiseText; let e = Math.min({at} + {TEXT_CHUNK}, t.length); \
                  const c = t.charCodeAt(e - 1); if (e < t.length && c >= 0xD800 && c < 0xDC00) e -= 1; \
@@ -335,8 +336,7 @@ impl Tab {
         Ok((body, foreign))
     }
 
-    /// Asks a page that may be busy with its own script for ever: after a while that script is stopped, so that we come
-    /// in.
+    /// Sends a command to a page that may be busy with its own script forever: after a while that script is stopped.
     async fn ask_hung<C: Command + Clone>(
         &mut self,
         watch: &mut Watch,
@@ -359,7 +359,7 @@ impl Tab {
         }
     }
 
-    /// Sends a command and takes events in until its answer comes: a dialog would otherwise keep it waiting.
+    /// Sends a command and processes events until its reply arrives: an open dialog would otherwise block it.
     async fn ask<C: Command>(&mut self, watch: &mut Watch, command: C) -> Result<C::Response, CallError> {
         let cdp = self.cdp.clone();
         let session = self.session.clone();
@@ -381,9 +381,9 @@ impl Tab {
     }
 }
 
-/// Why the document was not read.
+/// The reason why the document was not read.
 enum Reading {
-    /// It was replaced meanwhile.
+    /// The document was replaced meanwhile.
     Again,
     Failed(Failure),
 }
@@ -403,8 +403,8 @@ fn gone() -> Failure {
     failure(ErrorKind::NetworkError, GONE)
 }
 
-/// The message of a fetch whose browser went away; the fetcher, which holds the process, adds how it ended.
-pub(super) const GONE: &str = "Chromium went away during the fetch";
+/// Message of a fetch whose browser ended; the fetcher, which holds the process, adds how it ended.
+pub(super) const GONE: &str = "Chromium ended during the fetch";
 
 pub(super) fn call_failure(error: &CallError) -> Failure {
     match error {
@@ -416,7 +416,7 @@ pub(super) fn call_failure(error: &CallError) -> Failure {
 fn body_failure(error: BodyError) -> Failure {
     match error {
         BodyError::TooLarge { limit } => Failure::past(LimitMet::Body(limit), ErrorKind::TooLarge, error.to_string()),
-        // The disk is ours.
+        // The disk is local.
         BodyError::Io(_) => Failure { local: true, ..Failure::new(ErrorKind::NetworkError, error.to_string()) },
     }
 }

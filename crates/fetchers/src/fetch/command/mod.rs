@@ -1,9 +1,12 @@
-//! [`CommandFetcher`]: a fetcher that is another program, spoken to in JSON lines (`docs/guides/command-fetcher.md`).
+//! [`CommandFetcher`]: a fetcher that is another program, with JSON lines as its protocol
+//! (`docs/guides/command-fetcher.md`).
 //!
-//! One child serves many requests at a time, told apart by `id`; it is started at the first request and again after it
-//! died. Invariant: whatever the child says or does not say, a request ends by its deadline, in bounded memory, as a
-//! response or as an error that names the program. The child dials by itself: what we can check is the address before
-//! it hears of the URL, and the final URL it reports.
+//! One child serves concurrent requests, distinguished by `id`. It starts at the first request, and again after it
+//! died.
+//!
+//! Invariants: whatever the child writes, a request ends by its deadline, in bounded memory, with a response or with an
+//! error that names the program. The child dials itself, so only the address before it gets the URL and the final URL
+//! that it reports can be checked.
 
 mod options;
 mod process;
@@ -28,12 +31,12 @@ use wire::{Answer, Content, Reply};
 pub use crate::fetch::command::process::CommandError;
 pub use options::CommandOptions;
 
-/// What is read at a time of a body in a file.
+/// Bytes per read of a body in a file.
 const COPY_CHUNK: usize = 256 << 10;
 
-/// Gets pages by asking another program. See the [module](self) and `docs/guides/command-fetcher.md`.
+/// A fetcher that sends requests to another program. See the [module](self) and `docs/guides/command-fetcher.md`.
 ///
-/// Dropping it ends the child; [`CommandFetcher::close`] also waits for that.
+/// Dropping it ends the child; [`CommandFetcher::close`] also waits for the end.
 pub struct CommandFetcher {
     options: Arc<CommandOptions>,
     dialer: Dialer,
@@ -42,33 +45,34 @@ pub struct CommandFetcher {
 }
 
 impl CommandFetcher {
-    /// A fetcher that asks the program of `options` for what `dialer`'s guard lets pass. Starts nothing yet.
+    /// Returns a fetcher that uses the program of `options` for the hosts that `dialer`'s guard allows. Starts nothing
+    /// yet.
     pub fn new(options: CommandOptions, dialer: Dialer) -> Self {
         let options = Arc::new(options);
         let slots = Semaphore::new(options.max_in_flight.max(1));
         Self { link: Mutex::new(Link::new(Arc::clone(&options))), options, dialer, slots }
     }
 
-    /// Requests given to the child at a time.
+    /// Returns the maximum number of concurrent requests to the child.
     pub fn max_in_flight(&self) -> usize {
         self.options.max_in_flight.max(1)
     }
 
-    /// Starts the child now: a program that is not there is better known before the first fetch.
+    /// Starts the child now, so a missing program is reported before the first fetch.
     ///
     /// # Errors
-    /// [`CommandError`] when it cannot be run.
+    /// [`CommandError`] if it cannot be run.
     pub async fn start(&self) -> Result<(), CommandError> {
         self.link.lock().await.running().map(drop)
     }
 
-    /// The process id of the child, while there is one.
+    /// Returns the process id of the child, while there is one.
     pub async fn pid(&self) -> Option<u32> {
         self.link.lock().await.pid()
     }
 
-    /// Closes the child's standard input and waits for its end; kills it when that takes more than a moment. Fetches
-    /// under way and later ones fail.
+    /// Closes the child's standard input and waits for its end; kills it after a short time. Pending and later fetches
+    /// fail.
     pub async fn close(&self) {
         self.slots.close();
         let running = self.link.lock().await.close();
@@ -86,7 +90,7 @@ impl CommandFetcher {
             Ok(Ok(response)) => Ok(Response { duration: started.elapsed(), ..response }),
             Ok(Err(error)) => Err(FetchError { duration: started.elapsed(), ..error }),
             Err(_) => {
-                let message = format!("{} gave no answer within {} ms", self.program(), deadline.as_millis());
+                let message = format!("no response from {} within {} ms", self.program(), deadline.as_millis());
                 let error = FetchError::new(ErrorKind::Timeout, message, started.elapsed());
                 Err(FetchError { limit: Some(LimitMet::Deadline(deadline)), ..error })
             }
@@ -105,14 +109,11 @@ impl CommandFetcher {
                 return Err(FetchError { status, headers, ..self.told(&kind, &message, request.limits) });
             }
             Ok(Answer::Nonsense(why)) => {
-                return Err(error(
-                    ErrorKind::NetworkError,
-                    format!("{} answered with nonsense: {why}", self.program()),
-                ));
+                return Err(error(ErrorKind::NetworkError, format!("invalid response from {}: {why}", self.program())));
             }
             Err(Trouble::LineTooLong(len)) => {
                 let message = format!(
-                    "{} answered with a line of {len} bytes, and {} are allowed: a long body goes by body_path",
+                    "response line of {} too long: {len} bytes, limit {}; use body_path for a long body",
                     self.program(),
                     self.options.max_line
                 );
@@ -123,7 +124,7 @@ impl CommandFetcher {
         self.respond(request, reply, &running).await
     }
 
-    /// The child; after a death waits out the pause, when the deadline leaves room for it.
+    /// Returns the child. After a death, waits for the pause if it ends before the deadline.
     async fn running(&self, deadline: Instant) -> Result<Arc<Running>, FetchError> {
         loop {
             let wait = match self.link.lock().await.running() {
@@ -142,8 +143,8 @@ impl CommandFetcher {
         }
     }
 
-    /// Refuses what may not be dialled before the child hears of it. The child looks the name up again: a name whose
-    /// answers change gets past this, and only the child (or the network around it) can do anything about that.
+    /// Refuses addresses that may not be dialled before the child gets the URL. The child looks the name up again: a
+    /// changing DNS answer gets past this check, and only the child (or the network around it) can prevent that.
     async fn check(&self, url: &Url) -> Result<(), FetchError> {
         let host = match (url.scheme(), url.host_str()) {
             ("http" | "https", Some(host)) if !host.is_empty() => host,
@@ -175,14 +176,11 @@ impl CommandFetcher {
         }
     }
 
-    /// Where the child says it ended up: a redirect may lead into a network that is shut.
+    /// Checks the final URL that the child reports: a redirect may lead into a closed network.
     async fn final_url(&self, asked: &Url, text: &str) -> Result<Url, FetchError> {
         let url = Url::parse(text).map_err(|why| {
-            let message = format!(
-                "{} names a final URL that is none ({why}): {}",
-                self.program(),
-                wire::excerpt(text.as_bytes())
-            );
+            let message =
+                format!("invalid final URL from {} ({why}): {}", self.program(), wire::excerpt(text.as_bytes()));
             error(ErrorKind::NetworkError, message)
         })?;
         if url.host() != asked.host() || url.scheme() != asked.scheme() {
@@ -193,7 +191,8 @@ impl CommandFetcher {
 
     async fn read_file(&self, named: &str, running: &Running, limits: &Limits) -> Result<Body, FetchError> {
         let broken = |why: std::io::Error| {
-            let message = format!("{} names the body {}: {why}", self.program(), wire::excerpt(named.as_bytes()));
+            let message =
+                format!("cannot read the body of {} at {}: {why}", self.program(), wire::excerpt(named.as_bytes()));
             FetchError { local: is_local_fault(&why), ..error(ErrorKind::NetworkError, message) }
         };
         let (scratch, name) = (running.scratch().to_owned(), named.to_owned());
@@ -201,7 +200,7 @@ impl CommandFetcher {
             tokio::task::spawn_blocking(move || crate::fetch::command::process::in_scratch(&scratch, &name)).await;
         let path = found.map_err(std::io::Error::other).flatten().map_err(broken)?;
         let opened = tokio::fs::File::open(&path).await;
-        // It is ours now, read or not.
+        // The file is ours now, read or not.
         let _ = tokio::fs::remove_file(&path).await;
         let mut file = opened.map_err(broken)?;
         let mut collector = BodyCollector::new(limits);
@@ -214,7 +213,7 @@ impl CommandFetcher {
         }
     }
 
-    /// An error that the child told. It was told `limits`, and may have met one.
+    /// Converts an error that the child reports; the child knows `limits` and may have hit one.
     fn told(&self, kind: &str, message: &str, limits: &Limits) -> FetchError {
         let message: String = message.chars().take(1000).collect();
         match ErrorKind::from_name(kind) {
@@ -225,7 +224,7 @@ impl CommandFetcher {
             Some(known) => error(known, message),
             None => {
                 let kind: String = kind.chars().take(100).collect();
-                let text = format!("{} told an error of the unknown kind {kind:?}: {message}", self.program());
+                let text = format!("{} reported an error of the unknown kind {kind:?}: {message}", self.program());
                 error(ErrorKind::NetworkError, text)
             }
         }
@@ -245,17 +244,17 @@ async fn collect(bytes: &[u8], limits: &Limits) -> Result<Body, FetchError> {
 fn body_error(why: &BodyError) -> FetchError {
     match why {
         BodyError::TooLarge { limit } => past(LimitMet::Body(*limit), ErrorKind::TooLarge, why),
-        // The disk is ours.
+        // The disk is local.
         BodyError::Io(_) => FetchError::local(why.to_string(), Duration::ZERO),
     }
 }
 
-/// The answer went past `limit`.
+/// Returns an error for a response that exceeds `limit`.
 fn past(limit: LimitMet, kind: ErrorKind, message: impl ToString) -> FetchError {
     FetchError { limit: Some(limit), ..error(kind, message) }
 }
 
-/// Its duration is filled in by the one who measures it.
+/// The caller fills in the duration.
 fn error(kind: ErrorKind, message: impl ToString) -> FetchError {
     FetchError::new(kind, message.to_string(), Duration::ZERO)
 }

@@ -1,34 +1,35 @@
-//! How a command fetcher is set up. Must not know how its program is spoken to.
+//! The settings of a command fetcher.
+//!
+//! Must not know: the protocol of its program.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a [`CommandFetcher`](super::CommandFetcher) is run.
+/// Settings of a [`CommandFetcher`](super::CommandFetcher).
 #[derive(Clone, Debug)]
 pub struct CommandOptions {
-    /// The name that attempts are logged under.
+    /// Name under which attempts are logged.
     pub name: String,
-    /// The program and its arguments. No shell is involved.
+    /// Program and its arguments. No shell is involved.
     pub argv: Vec<OsString>,
     /// Whether the program runs a page's scripts.
     pub renders: bool,
-    /// Requests given to the child at a time; further ones wait for their turn, and that wait is no part of their
-    /// deadline.
+    /// Maximum number of concurrent requests to the child; further ones wait, and that wait does not count against
+    /// their deadline.
     pub max_in_flight: usize,
-    /// Bytes of one line of the child's. A body that does not fit comes as `body_path`.
+    /// Maximum bytes of one line of the child. A longer body uses `body_path`.
     pub max_line: usize,
-    /// The pause before a child that died is started again; doubled each time it dies without an answer, up to a
-    /// minute.
+    /// Pause before a dead child is started again; doubled each time it dies without a response, up to one minute.
     pub backoff: Duration,
-    /// Where the child runs; none: where we do.
+    /// Working directory of the child; `None` inherits ours.
     pub current_dir: Option<PathBuf>,
     /// Further environment variables for the child.
     pub env: Vec<(OsString, OsString)>,
 }
 
 impl CommandOptions {
-    /// A program under `name` that renders no pages and takes 8 requests at a time.
+    /// Returns the options for a program under `name` that does not render pages and takes 8 concurrent requests.
     pub fn new(name: impl Into<String>, argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self {
             name: name.into(),

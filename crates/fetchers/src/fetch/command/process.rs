@@ -1,7 +1,9 @@
-//! The child: started when it is needed, spoken to by two tasks, started again after it died.
+//! The child process: started on demand, served by two tasks, restarted after it died.
 //!
-//! One task writes requests, another reads answers and hands each to the request that waits for it; neither waits for
-//! the other, so that a child that writes before it reads blocks nobody. It must not know what a page is.
+//! One task writes requests; another reads replies and passes each one to the request that waits for it. Neither waits
+//! for the other, so a child that writes before it reads blocks nothing.
+//!
+//! Must not know: what a page is.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,54 +21,54 @@ use tokio_util::sync::CancellationToken;
 use super::options::CommandOptions;
 use super::wire::{self, Answer};
 use crate::fetch::local_faults::is_local_spawn_fault;
-use crate::fetch::process_group::{ChildGroup, Scratch, MAX_TAIL_LINE, Tail, read_line};
+use crate::fetch::process_group::{ChildGroup, MAX_TAIL_LINE, Scratch, Tail, read_line};
 
-/// How long a child may take to end once its standard input is closed.
+/// Maximum time for a child to end after its standard input is closed.
 const MAX_CLOSE: Duration = Duration::from_secs(2);
-/// The longest pause before a child is started again.
+/// Maximum pause before a child is restarted.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// Lines of its standard error that go into a message.
+/// Lines of standard error in a message.
 const LAST_WORDS: usize = 5;
 
-/// Why there is no child to speak to, or no answer from it.
+/// The reason why there is no child, or no reply from it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
-    /// No program was named.
-    #[error("no program is named")]
+    /// No program is configured.
+    #[error("missing program")]
     NoProgram,
     /// The program could not be run.
     #[error("cannot run '{program}': {reason}")]
     Spawn {
-        /// The program as it was named.
+        /// Configured program.
         program: String,
-        /// Why not.
+        /// Reason of the failure.
         reason: String,
     },
-    /// This machine lacked what the program needs: a process, a descriptor, a folder for bodies.
+    /// This machine lacked a resource that the program needs: a process, a descriptor, a folder for bodies.
     #[error("cannot start '{program}' now: {reason}")]
     Local {
-        /// The program as it was named.
+        /// Configured program.
         program: String,
-        /// What was missing.
+        /// Missing resource.
         reason: String,
     },
-    /// It died, or was ended because it broke the protocol.
+    /// The child died, or was ended because it broke the protocol.
     #[error("'{program}' {what}")]
     Died {
-        /// The program as it was named.
+        /// Configured program.
         program: String,
-        /// What it did, with its exit status and its last words.
+        /// What happened, with the exit status and the last lines of standard error.
         what: String,
     },
-    /// It died a moment ago and is not started again yet.
-    #[error("'{program}' died and is started again in {wait_ms} ms; before, it {what}")]
+    /// The child died a moment ago and is not restarted yet.
+    #[error("'{program}' restarts in {wait_ms} ms: it {what}")]
     Resting {
-        /// The program as it was named.
+        /// Configured program.
         program: String,
-        /// What it did.
+        /// What happened.
         what: String,
-        /// The rest of the pause.
+        /// Remaining pause.
         wait_ms: u64,
     },
     /// The fetcher was closed.
@@ -74,19 +76,19 @@ pub enum CommandError {
     Closed,
 }
 
-/// What a request waits for.
+/// The result that a request waits for.
 pub(super) type Outcome = Result<Answer, Trouble>;
 
-/// Why a request that was sent has no answer.
+/// The reason why a sent request has no reply.
 #[derive(Clone, Debug)]
 pub(super) enum Trouble {
-    /// The child is gone.
+    /// The child died.
     Gone(CommandError),
-    /// Its line was longer than a line may be.
+    /// The reply's line exceeded the maximum length.
     LineTooLong(u64),
 }
 
-/// The child that runs, and what is known of those before it.
+/// The running child, and the history of those before it.
 pub(super) struct Link {
     options: Arc<CommandOptions>,
     running: Option<Arc<Running>>,
@@ -95,13 +97,13 @@ pub(super) struct Link {
     closed: bool,
 }
 
-/// A child that was started, and perhaps has died since.
+/// A child that was started, and may have died since.
 pub(super) struct Running {
     lines: mpsc::UnboundedSender<Vec<u8>>,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Outcome>>>,
     next_id: AtomicU64,
     answered: AtomicBool,
-    /// How it died, once it has.
+    /// How it died, if it has.
     death: Mutex<Option<CommandError>>,
     stop: CancellationToken,
     over: CancellationToken,
@@ -114,7 +116,7 @@ impl Link {
         Self { options, running: None, deaths: 0, rest_until: None, closed: false }
     }
 
-    /// The child that runs, or a new one; [`CommandError::Resting`] while the pause after a death lasts.
+    /// Returns the running child, or starts a new one; [`CommandError::Resting`] during the pause after a death.
     pub(super) fn running(&mut self) -> Result<Arc<Running>, CommandError> {
         if self.closed {
             return Err(CommandError::Closed);
@@ -144,13 +146,13 @@ impl Link {
         Ok(running)
     }
 
-    /// No child is started any more; the one that runs is handed out, to be ended.
+    /// Stops starting children, and returns the running one so that the caller can end it.
     pub(super) fn close(&mut self) -> Option<Arc<Running>> {
         self.closed = true;
         self.running.take()
     }
 
-    /// The child's process id, while it runs.
+    /// Returns the child's process id, while it runs.
     pub(super) fn pid(&self) -> Option<u32> {
         self.running.as_ref().filter(|r| r.death().is_none()).map(|r| r.pid)
     }
@@ -171,7 +173,8 @@ impl Running {
             program: program(options),
             reason: format!("{what}: {error}"),
         };
-        let scratch = Scratch::new("fetchwise-command-").map_err(|error| local("no folder for its bodies", &error))?;
+        let scratch = Scratch::new("fetchwise-command-")
+            .map_err(|error| local("cannot create a folder for its bodies", &error))?;
         let mut command = Command::new(name);
         command
             .args(arguments)
@@ -185,7 +188,7 @@ impl Running {
         }
         let mut group = ChildGroup::spawn(command, Some(scratch.path())).map_err(|error| {
             if is_local_spawn_fault(&error) {
-                local("it does not start", &error)
+                local("it did not start", &error)
             } else {
                 CommandError::Spawn { program: program(options), reason: spawn_reason(&error) }
             }
@@ -222,36 +225,36 @@ impl Running {
         Ok(running)
     }
 
-    /// How it died, once it has.
+    /// Returns how it died, if it has.
     fn death(&self) -> Option<CommandError> {
         self.death.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The folder that the child puts bodies in.
+    /// Returns the folder for the child's bodies.
     pub(super) fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// Sends the line that `line_of` makes of a new id; the answer comes from what is returned, which cancels the
-    /// request when it is dropped.
+    /// Sends the line that `line_of` makes of a new id. The returned value waits for the reply, and cancels the request
+    /// when it is dropped.
     pub(super) fn ask(self: &Arc<Self>, line_of: impl FnOnce(u64) -> Vec<u8>) -> Result<Waiting, CommandError> {
         // Relaxed: ids only have to differ.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         {
-            // Under the lock, so that a child that dies now either sees this request or has said that it is dead.
+            // Under the lock, so a child that dies now either sees this request or has recorded its death.
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(death) = self.death() {
                 return Err(death);
             }
             waiting.insert(id, sender);
         }
-        // When the writer is gone the child is about to be, and its end answers.
+        // If the writer is gone, the child ends soon, and its end completes the request.
         let _ = self.lines.send(line_of(id));
         Ok(Waiting { running: Arc::clone(self), id, answer, answered: false })
     }
 
-    /// Ends the child: its standard input closes, and what is left after a moment is killed.
+    /// Ends the child: closes its standard input, and kills what is left after a short time.
     pub(super) async fn end(&self) {
         self.stop.cancel();
         self.over.cancelled().await;
@@ -259,14 +262,14 @@ impl Running {
 
     fn hand(&self, id: u64, outcome: Outcome) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        // Nobody waits: the deadline passed, and the answer is too late.
+        // If nothing waits, the deadline passed and the reply is too late.
         if let Some(waiting) = waiting {
             self.answered.store(true, Ordering::Relaxed);
             let _ = waiting.send(outcome);
         }
     }
 
-    /// Everybody who still waits hears how it ended; whoever asks later, too.
+    /// Completes all pending requests with the death of the child, and records it for later ones.
     fn bury(&self, death: &CommandError) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         *self.death.lock().unwrap_or_else(PoisonError::into_inner) = Some(death.clone());
@@ -285,7 +288,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Waits for the answer. Bound it.
+    /// Waits for the reply, without a timeout: the caller bounds it.
     pub(super) async fn answer(&mut self) -> Outcome {
         let outcome = (&mut self.answer).await;
         self.answered = true;
@@ -302,8 +305,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Writes until nobody has anything to say any more, or the child does not listen. Its end closes the child's standard
-/// input.
+/// Writes lines until all senders are gone or the child stops reading. Its end closes the child's standard input.
 async fn write(mut stdin: ChildStdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>>, stop: CancellationToken) {
     let work = async {
         while let Some(line) = lines.recv().await {
@@ -318,7 +320,7 @@ async fn write(mut stdin: ChildStdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>
     }
 }
 
-/// Reads until the child ends, breaks the protocol, or is to stop; then sees to its end.
+/// Reads until the child ends, breaks the protocol or is told to stop, and then ends it.
 async fn attend(
     running: Arc<Running>,
     mut group: ChildGroup,
@@ -331,10 +333,10 @@ async fn attend(
         () = running.stop.cancelled() => Some("was closed".to_owned()),
     };
     let what = match broke {
-        // It still runs, and is not to be trusted any more.
+        // It still runs, but is no longer trusted.
         Some(what) => format!("{what}{}", tail.last_words(LAST_WORDS)),
         None => {
-            // Its output ended; its exit status and its last words are on their way.
+            // Its output ended; its exit status and the end of its standard error are about to arrive.
             let status = group.wait(MAX_CLOSE).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
             let how = status.map_or("closed its standard output".to_owned(), |status| format!("ended ({status})"));
@@ -349,7 +351,7 @@ async fn attend(
     running.over.cancel();
 }
 
-/// What the child did against the protocol, or none when its output ended.
+/// Returns how the child broke the protocol, or `None` when its output ended.
 async fn read(running: &Running, stdout: ChildStdout, max_line: usize) -> Option<String> {
     let (mut from, mut line) = (BufReader::with_capacity(64 << 10, stdout), Vec::new());
     loop {
@@ -360,43 +362,43 @@ async fn read(running: &Running, stdout: ChildStdout, max_line: usize) -> Option
         if len > line.len() as u64 {
             match wire::id_of_beginning(&line) {
                 Some(id) => running.hand(id, Err(Trouble::LineTooLong(len))),
-                None => return Some(format!("wrote a line of {len} bytes that does not begin with its id")),
+                None => return Some(format!("wrote a line of {len} bytes without an id at its beginning")),
             }
         } else if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         } else {
             match wire::read(&line) {
                 Ok((id, answer)) => running.hand(id, Ok(answer)),
-                Err(bad) => return Some(format!("wrote a line that is {bad}")),
+                Err(bad) => return Some(format!("wrote an invalid line: {bad}")),
             }
         }
-        // A line as long as they come is not kept for the next short one.
+        // The buffer of a very long line is not kept for short ones.
         if line.capacity() > 1 << 20 {
             line = Vec::new();
         }
     }
 }
 
-/// The program, as a message names it.
+/// Returns the name of the program for messages.
 pub(super) fn program(options: &CommandOptions) -> String {
     options.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn spawn_reason(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "there is no such program, neither at that path nor in PATH".to_owned(),
-        io::ErrorKind::PermissionDenied => "it may not be executed".to_owned(),
+        io::ErrorKind::NotFound => "no such program at that path or in PATH".to_owned(),
+        io::ErrorKind::PermissionDenied => "not executable".to_owned(),
         _ => error.to_string(),
     }
 }
 
-/// The file that `named` stands for, when it is in `scratch`: a child (or a site that fools it) cannot have any other
-/// file read or removed.
+/// Returns the file at `named` if it is in `scratch`: a child (or a site that tricks it) cannot have any other file
+/// read or removed.
 pub(super) fn in_scratch(scratch: &Path, named: &str) -> io::Result<PathBuf> {
     let folder = scratch.canonicalize()?;
     let file = folder.join(named).canonicalize()?;
     if !file.starts_with(&folder) || !file.is_file() {
-        return Err(io::Error::other("it is no file in the folder that FETCHWISE_SCRATCH names"));
+        return Err(io::Error::other("not a file in the FETCHWISE_SCRATCH folder"));
     }
     Ok(file)
 }

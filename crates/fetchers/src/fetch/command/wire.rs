@@ -1,4 +1,4 @@
-//! The lines that go to a child and come back: `docs/guides/command-fetcher.md` as types. No I/O.
+//! The messages to and from a child: `docs/guides/command-fetcher.md` as types. No I/O.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::fetch::Limits;
 use fetchwise_types::response::Header;
 
-/// The version of the protocol; the child may refuse another one.
+/// Version of the protocol; the child may refuse another one.
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -29,7 +29,7 @@ struct Cancel {
     cancel: u64,
 }
 
-/// The line that asks for a page.
+/// Returns the line that requests a page.
 pub(super) fn ask(id: u64, url: &str, limits: &Limits) -> Vec<u8> {
     line(&Ask {
         v: VERSION,
@@ -42,30 +42,30 @@ pub(super) fn ask(id: u64, url: &str, limits: &Limits) -> Vec<u8> {
     })
 }
 
-/// The line that says that nobody waits for `id` any more.
+/// Returns the line that cancels request `id`.
 pub(super) fn cancel(id: u64) -> Vec<u8> {
     line(&Cancel { v: VERSION, cancel: id })
 }
 
 fn line(message: &impl Serialize) -> Vec<u8> {
-    // Numbers and strings: there is nothing in it that JSON cannot hold.
+    // Numbers and strings can always be written as JSON.
     let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     line
 }
 
-/// What a child answered to one request.
+/// The child's reply to one request.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// A response, whatever its status.
     Response(Reply),
-    /// It brought none.
+    /// An error instead of a response.
     Error { kind: String, message: String, status: Option<u16>, headers: Vec<Header> },
-    /// The line has the request's id, and nothing that makes sense beside it.
+    /// The line has the request's id but is otherwise invalid.
     Nonsense(String),
 }
 
-/// A response as the child tells it.
+/// A response as the child reports it.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -75,7 +75,7 @@ pub(super) struct Reply {
     pub(super) truncated: bool,
 }
 
-/// Where the body is.
+/// Location of the body.
 #[derive(Debug)]
 pub(super) enum Content {
     Bytes(Vec<u8>),
@@ -83,17 +83,17 @@ pub(super) enum Content {
     File(String),
 }
 
-/// A line that is no message, and why.
+/// A line that is not a message, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct BadLine(String);
 
-/// Reads one line of the child's: the request's id and its answer.
+/// Parses one line of the child: the request's id and the reply.
 pub(super) fn read(line: &[u8]) -> Result<(u64, Answer), BadLine> {
-    // The id first: with it, what is wrong with the rest is that request's failure and nobody else's.
+    // The id is parsed first: with it, an error in the rest concerns only that request.
     let id = match serde_json::from_slice::<Id>(line) {
         Ok(Id { id }) => id,
-        Err(error) => return Err(BadLine(format!("no message of the protocol ({error}): {}", excerpt(line)))),
+        Err(error) => return Err(BadLine(format!("not a valid message ({error}): {}", excerpt(line)))),
     };
     Ok((id, read_answer(line).unwrap_or_else(|why| Answer::Nonsense(format!("{why}: {}", excerpt(line))))))
 }
@@ -103,12 +103,12 @@ fn read_answer(line: &[u8]) -> Result<Answer, String> {
     let headers = message.headers.map(Headers::list).unwrap_or_default();
     check_headers(&headers)?;
     if let Some(status) = message.status.filter(|status| !(100..=599).contains(status)) {
-        return Err(format!("{status} is no HTTP status"));
+        return Err(format!("invalid HTTP status {status}"));
     }
     if let Some(error) = message.error {
         return Ok(Answer::Error { kind: error.kind, message: error.message, status: message.status, headers });
     }
-    let status = message.status.ok_or("neither a status nor an error")?;
+    let status = message.status.ok_or("missing status or error")?;
     let content = match (message.body, message.body_base64, message.body_path) {
         (None, None, None) => Content::Bytes(Vec::new()),
         (Some(text), None, None) => Content::Bytes(text.into_owned().into_bytes()),
@@ -121,20 +121,20 @@ fn read_answer(line: &[u8]) -> Result<Answer, String> {
     Ok(Answer::Response(Reply { status, headers, content, final_url: message.final_url, truncated: message.truncated }))
 }
 
-/// Refuses headers that HTTP could not have carried: an archive or a log that takes them in would read back something else.
+/// Refuses headers that HTTP could not have carried: an archive or a log would read back something else.
 fn check_headers(headers: &[Header]) -> Result<(), String> {
     for Header { name, value } in headers {
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-            return Err(format!("{} is no name of a header", excerpt(name.as_bytes())));
+            return Err(format!("invalid header name {}", excerpt(name.as_bytes())));
         }
         if value.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
-            return Err(format!("the header {name} has a line break or a NUL in its value"));
+            return Err(format!("invalid value of the header {name}: line break or NUL"));
         }
     }
     Ok(())
 }
 
-/// The id in the beginning of a line that is too long to be read as a whole: `{"id": 7, ...`.
+/// Returns the id at the beginning of a line that is too long to be parsed: `{"id": 7, ...`.
 pub(super) fn id_of_beginning(line: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(line.get(..64).unwrap_or(line)).ok()?;
     let after = text.trim_start().strip_prefix('{')?.trim_start().strip_prefix("\"id\"")?;
@@ -143,7 +143,7 @@ pub(super) fn id_of_beginning(line: &[u8]) -> Option<u64> {
     digits[..end].parse().ok()
 }
 
-/// The beginning of a line, for a message.
+/// Returns the beginning of a line, for a message.
 pub(super) fn excerpt(line: &[u8]) -> String {
     const MAX: usize = 120;
     let text = String::from_utf8_lossy(line.get(..MAX).unwrap_or(line));
@@ -203,7 +203,7 @@ fn values(name: &str, value: serde_json::Value) -> Vec<Header> {
     }
 }
 
-/// Browsers hand several `Set-Cookie` headers over as one, a line each.
+/// Browsers report several `Set-Cookie` headers as one, with one line each.
 fn lines(name: &str, value: &str) -> Vec<Header> {
     if name.eq_ignore_ascii_case("set-cookie") {
         value.split('\n').map(|line| Header::new(name, line)).collect()
@@ -262,10 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn a_line_with_an_id_blames_its_request_and_one_without_blames_the_child() {
+    fn an_invalid_line_with_an_id_concerns_its_request_only() {
         for (line, part) in [
-            (r#"{"id":7}"#, "neither a status nor an error"),
-            (r#"{"id":7,"status":1000}"#, "no HTTP status"),
+            (r#"{"id":7}"#, "missing status or error"),
+            (r#"{"id":7,"status":1000}"#, "invalid HTTP status"),
             (r#"{"id":7,"status":-1}"#, "invalid value"),
             (r#"{"id":7,"status":200,"body":"a","body_path":"b"}"#, "more than one of"),
             (r#"{"id":7,"status":200,"body_base64":"*"}"#, "body_base64"),
@@ -282,9 +282,9 @@ mod tests {
     #[test]
     fn headers_that_http_cannot_carry_are_refused() {
         for (headers, part) in [
-            (r#"[["x\r\ny: z","1"]]"#, "no name of a header"),
-            (r#"[["","1"]]"#, "no name of a header"),
-            (r#"{"a b":"1"}"#, "no name of a header"),
+            (r#"[["x\r\ny: z","1"]]"#, "invalid header name"),
+            (r#"[["","1"]]"#, "invalid header name"),
+            (r#"{"a b":"1"}"#, "invalid header name"),
             (r#"{"x":"1\r\ny: z"}"#, "line break"),
             (r#"[["x","\u0000"]]"#, "NUL"),
         ] {

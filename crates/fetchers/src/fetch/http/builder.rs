@@ -1,6 +1,9 @@
-//! How a [`HttpFetcher`] is set up: its name, whom it trusts, what it sends with each request, and its connection pool.
+//! The settings of a [`HttpFetcher`]: its name, its trusted certificates, its request headers, and its connection pool.
 //!
-//! It makes no request. Invariant: what cannot be sent or trusted is refused here, not at the first fetch.
+//! Invariants: headers that cannot be sent and certificates that cannot be trusted are refused here, not at the first
+//! fetch.
+//!
+//! Must not know: requests.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -28,29 +31,30 @@ use crate::fetch::dial::{Dialer, Resolve, SystemResolver};
 use crate::fetch::http::tracked_connection::Watching;
 use crate::fetch::upstream::Upstream;
 
-/// The name under which the plain fetcher's attempts are logged unless it is given another one.
+/// Default name under which the plain fetcher's attempts are logged.
 pub const DEFAULT_NAME: &str = "direct_access";
 
-/// What servers are told unless the builder says otherwise.
+/// Default `User-Agent`.
 pub const DEFAULT_USER_AGENT: &str =
     concat!("fetchwise/", env!("CARGO_PKG_VERSION"), " (+", env!("CARGO_PKG_REPOSITORY"), ")");
 
-/// Bytes of an HTTP/1 response head that are read at all; [`Limits::max_headers`](crate::fetch::Limits::max_headers) can ask for less, not for more.
+/// Maximum bytes of an HTTP/1 response head. [`Limits::max_headers`](crate::fetch::Limits::max_headers) can lower it
+/// but not raise it.
 pub const MAX_HEAD: usize = 512 << 10;
 
-/// For HTTP/2 so much more is read that a head past any limit is nearly always told from a protocol error.
+/// HTTP/2 reads more, so that a head over the limit is nearly always distinguished from a protocol error.
 const MAX_HEAD_H2: u32 = 4 << 20;
 
-/// Header lines of a response; more are `too_large`.
+/// Maximum header lines of a response; more are `too_large`.
 const MAX_HEADER_LINES: usize = 256;
 
-/// Connections to a host that are kept open without a request on them.
+/// Maximum idle connections per host.
 pub(super) const IDLE_PER_HOST: usize = 8;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 const H2_STREAM_WINDOW: u32 = 1 << 20;
 const H2_CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// Requests without a body, over TLS or not, on connections that come from a dialer.
+/// A client for requests without a body, over TLS or not, on connections of a dialer.
 pub(super) type HttpClient = Client<Watching<HttpsConnector<Connector>>, Empty<Bytes>>;
 
 /// Settings of a [`HttpFetcher`](super::HttpFetcher).
@@ -91,88 +95,89 @@ impl Default for HttpFetcherBuilder {
 }
 
 impl HttpFetcherBuilder {
-    /// The name that attempts are logged under. Default: `direct_access`.
+    /// Sets the name under which attempts are logged. Default: `direct_access`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Which addresses may be dialled. Default: public ones only.
+    /// Sets the addresses that may be dialled. Default: public ones only.
     #[must_use]
     pub fn guard(mut self, guard: AddressGuard) -> Self {
         self.guard = guard;
         self
     }
 
-    /// Who looks names up. Default: the system.
+    /// Sets the resolver of names. Default: the system's.
     #[must_use]
     pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
         self.resolver = resolver;
         self
     }
 
-    /// Goes through a proxy. Default: none.
+    /// Sets an upstream proxy. Default: none.
     #[must_use]
     pub fn upstream(mut self, upstream: Upstream) -> Self {
         self.upstream = Some(upstream);
         self
     }
 
-    /// Trusts a certificate authority (DER) beside Mozilla's.
+    /// Trusts a certificate authority (DER) besides Mozilla's.
     #[must_use]
     pub fn root_certificate(mut self, der: impl Into<Vec<u8>>) -> Self {
         self.roots.push(CertificateDer::from(der.into()));
         self
     }
 
-    /// Trusts the certificate authorities in a file (PEM, one or more) beside Mozilla's.
+    /// Trusts the certificate authorities in a file (PEM, one or more) besides Mozilla's.
     ///
     /// # Errors
-    /// [`BuildError::CaFile`] when it cannot be read, and when there is no certificate in it.
+    /// [`BuildError::CaFile`] if it cannot be read or contains no certificate.
     pub fn ca_file(mut self, path: impl AsRef<Path>) -> Result<Self, BuildError> {
         let path = path.as_ref();
         let failed = |reason: String| BuildError::CaFile { path: path.to_owned(), reason };
         let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let found = read.map_err(|error| failed(error.to_string()))?;
         if found.is_empty() {
-            return Err(failed("there is no certificate in it (PEM is expected)".to_owned()));
+            return Err(failed("no certificate in the file: expected PEM".to_owned()));
         }
         self.roots.extend(found);
         Ok(self)
     }
 
-    /// The `User-Agent` to send. Default: [`DEFAULT_USER_AGENT`].
+    /// Sets the `User-Agent`. Default: [`DEFAULT_USER_AGENT`].
     #[must_use]
     pub fn user_agent(self, value: impl Into<String>) -> Self {
         self.header("user-agent", value)
     }
 
-    /// A header to send with every request, in place of the default one of that name. `Authorization` and `Cookie` stay
-    /// with the origin that was asked first: a redirect elsewhere goes without them. Cookies that redirects set are sent
-    /// in addition, and in place of configured ones of the same name.
+    /// Sets a header of every request, replacing the default one of that name. `Authorization` and `Cookie` are sent
+    /// only to the first origin: a redirect to another origin omits them. Cookies that redirects set are added, and
+    /// replace configured ones of the same name.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// The folder for bodies that are longer than [`Limits::max_in_memory`](crate::fetch::Limits::max_in_memory). Default: the system's for temporary files.
+    /// Sets the folder for bodies longer than [`Limits::max_in_memory`](crate::fetch::Limits::max_in_memory). Default:
+    /// the system's temporary folder.
     #[must_use]
     pub fn temp_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.temp_dir = Some(dir.into());
         self
     }
 
-    /// Whether each response tells which requests were made for it ([`Response::exchange`](crate::fetch::Response::exchange)), as archives want to know. Default: no,
-    /// since it copies the headers of every request.
+    /// Sets whether each response includes its requests ([`Response::exchange`](crate::fetch::Response::exchange)), for
+    /// web archives. Default: no, since it copies the headers of every request.
     #[must_use]
     pub fn keep_exchange(mut self, keep: bool) -> Self {
         self.keeps_exchange = keep;
         self
     }
 
-    /// The client, with an empty connection pool.
+    /// Builds the client, with an empty connection pool.
     pub(super) fn client(&self) -> Result<HttpClient, BuildError> {
         let mut dialer = Dialer::with_resolver(self.guard.clone(), self.resolver.clone());
         if let Some(upstream) = self.upstream.clone() {
@@ -188,7 +193,7 @@ impl HttpFetcherBuilder {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_PER_HOST)
-            // As browsers write them: some servers, and some that look for robots, mind.
+            // As browsers write them: some servers, and some bot detectors, care.
             .http1_title_case_headers(true)
             .http1_max_buf_size(MAX_HEAD)
             .http1_max_headers(MAX_HEADER_LINES)
@@ -202,7 +207,7 @@ impl HttpFetcherBuilder {
         Ok(client)
     }
 
-    /// What each request says.
+    /// Returns the headers of each request.
     pub(super) fn request_headers(&self) -> Result<HeaderMap, BuildError> {
         request_headers(&self.headers)
     }
@@ -240,20 +245,20 @@ fn request_headers(configured: &[(String, String)]) -> Result<HeaderMap, BuildEr
     Ok(headers)
 }
 
-/// Why a [`HttpFetcher`](super::HttpFetcher) could not be built.
+/// The reason why a [`HttpFetcher`](super::HttpFetcher) could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// A configured header has a name or a value that HTTP does not allow.
-    #[error("the header '{name}' is none: its name or its value has characters that HTTP does not allow")]
+    #[error("invalid header '{name}': its name or value has characters that HTTP does not allow")]
     Header {
-        /// The name that was configured.
+        /// Configured name.
         name: String,
     },
-    /// A configured header is one that the transport sets itself.
-    #[error("the header '{name}' is set by the transport and cannot be configured")]
+    /// The transport sets the configured header itself.
+    #[error("invalid header '{name}': the transport sets it")]
     TransportHeader {
-        /// The name that was configured.
+        /// Configured name.
         name: String,
     },
     /// A file of certificate authorities cannot be read.
@@ -261,13 +266,13 @@ pub enum BuildError {
     CaFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason of the failure.
         reason: String,
     },
-    /// A root certificate cannot be read.
-    #[error("a root certificate cannot be read: {0}")]
+    /// A root certificate is invalid.
+    #[error("invalid root certificate: {0}")]
     Certificate(#[source] rustls::Error),
     /// TLS cannot be set up.
-    #[error("TLS cannot be set up: {0}")]
+    #[error("cannot set up TLS: {0}")]
     Tls(#[source] rustls::Error),
 }

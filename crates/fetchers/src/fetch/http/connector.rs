@@ -1,7 +1,8 @@
-//! How hyper's connection pool gets its connections: through the [`Dialer`], and so through the address guard.
+//! The connections of hyper's pool, which come from the [`Dialer`] and so passed the address guard.
 //!
-//! Invariant: the pool holds only connections that this connector dialled, so a reused connection was checked, too. It knows
-//! nothing of TLS (hyper-rustls wraps it) nor of requests.
+//! Invariants: the pool holds only connections that this connector dialled, so a reused connection was checked, too.
+//!
+//! Must not know: TLS (hyper-rustls wraps it) and requests.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,13 +21,13 @@ use tower_service::Service;
 use crate::fetch::dial::{DialError, Dialer};
 use crate::fetch::local_faults::connections_kept;
 
-/// Dials for hyper's pool.
+/// A connector for hyper's pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     dialer: Dialer,
     open: Arc<AtomicUsize>,
-    /// Connections, busy or idle, from which on a connection is closed after its answer instead of being kept. Without it a
-    /// crawl of many hosts would fill the process's table of open files with idle connections.
+    /// Number of connections, busy or idle, from which on a connection is closed after its response instead of kept.
+    /// Without it, a crawl of many hosts would fill the process's table of open files with idle connections.
     keep_at_most: usize,
 }
 
@@ -50,14 +51,14 @@ impl Service<Uri> for Connector {
         Box::pin(async move {
             let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
             let host = uri.host().unwrap_or_default();
-            // A proxy takes plain requests as they are, and makes a tunnel for everything else.
+            // A proxy takes plain requests directly, and makes a tunnel for everything else.
             let plain = dialer.upstream().filter(|proxy| proxy.takes_requests() && uri.scheme_str() == Some("http"));
             let stream = match plain {
                 Some(proxy) => dialer.dial_proxy(proxy, host).await?,
                 None => dialer.dial(host, uri.port_u16().unwrap_or(default_port)).await?,
             };
             let (to_proxy, is_direct) = (plain.is_some(), dialer.upstream().is_none());
-            // Relaxed: only a count; a connection more or less at the limit changes nothing.
+            // Relaxed: only a count; one connection more or less at the limit does not matter.
             let keep = open.fetch_add(1, Ordering::Relaxed) < keep_at_most;
             Ok(DialledStream { io: TokioIo::new(stream), keep, to_proxy, is_direct, _open: OpenCount(open) })
         })
@@ -69,9 +70,9 @@ impl Service<Uri> for Connector {
 pub(crate) struct DialledStream {
     io: TokioIo<TcpStream>,
     keep: bool,
-    /// What is at its other end is a proxy, which wants the whole address in a request.
+    /// Whether the peer is a proxy, which needs the absolute URL in a request.
     to_proxy: bool,
-    /// What is at its other end is the host itself.
+    /// Whether the peer is the host itself.
     is_direct: bool,
     _open: OpenCount,
 }
@@ -85,7 +86,7 @@ impl Drop for OpenCount {
     }
 }
 
-/// The address that a connection goes to, among the extensions of each answer that came over it.
+/// The peer address of a connection, in the extensions of each response over it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerAddress(pub(super) IpAddr);
 
@@ -98,7 +99,7 @@ impl Connection for DialledStream {
             None => connected,
         };
         if !self.keep {
-            // Serves the request that it was dialled for, and is closed then.
+            // Serves the request that it was dialled for, and is then closed.
             connected.poison();
         }
         connected

@@ -1,11 +1,13 @@
-//! The cookies of one chain of redirects: what its answers set goes along on its later requests, as in a browser that has
-//! just been started, and is forgotten with the chain. Many sites set a session or a consent cookie and send the client back
-//! to the same URL, where they look whether it came along.
+//! The cookies of one chain of redirects: cookies that its responses set are sent with its later requests, as in a
+//! freshly started browser, and are forgotten with the chain. Many sites set a session or consent cookie and redirect
+//! back to the same URL, where they check for it.
 //!
-//! Invariant: nothing outlives a fetch and nothing is shared between two; a chain that is set no cookie pays nothing. Which
-//! cookie goes where is RFC 6265 as `cookie_store` has it (domain, host-only, path, `Secure`, expiry) with what browsers have
-//! added since: public suffixes, the name prefixes, and that only a secure connection sets `Secure`. As there, loopback counts
-//! as secure. Must not know which redirect is followed.
+//! Invariants: no cookie outlives a fetch or is shared between two; a chain without cookies costs nothing.
+//! `cookie_store` decides by RFC 6265 which cookie goes where (domain, host-only, path, `Secure`, expiry), with later
+//! additions of browsers: public suffixes, the name prefixes, and `Secure` only from a secure connection. Loopback
+//! counts as secure, as there.
+//!
+//! Must not know: which redirect is followed.
 
 use std::cmp::Reverse;
 
@@ -15,25 +17,25 @@ use http::{HeaderMap, HeaderValue};
 use url::{Host, Url};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Cookies that one chain keeps; what is set beyond is ignored.
+/// Maximum number of cookies per chain; further ones are ignored.
 const MAX_COOKIES: usize = 64;
 
-/// Bytes of all cookies that one chain keeps: servers take no longer request heads than that.
+/// Maximum bytes of all cookies per chain: servers accept no longer request heads.
 const MAX_BYTES: usize = 16 << 10;
 
-/// Bytes of one cookie, its name and value: what browsers take.
+/// Maximum bytes of one cookie, name and value, as in browsers.
 const MAX_COOKIE_BYTES: usize = 4 << 10;
 
-/// What one chain of redirects has been set so far.
+/// The cookies that one chain of redirects has set so far.
 #[derive(Debug, Default)]
 pub(super) struct Cookies {
-    /// None until the first cookie.
+    /// `None` until the first cookie.
     jar: Option<Box<CookieStore>>,
 }
 
 impl Cookies {
-    /// Takes over what an answer of `url` sets and deletes. A line that is no cookie (or no UTF-8), or that `url` may not set,
-    /// or for which there is no room, is ignored.
+    /// Applies the cookies that a response of `url` sets and deletes. A line is ignored if it is not a cookie (or not
+    /// UTF-8), if `url` may not set it, or if there is no room for it.
     pub(super) fn keep(&mut self, headers: &HeaderMap, url: &Url) {
         for line in headers.get_all(SET_COOKIE) {
             if let Some(cookie) = std::str::from_utf8(line.as_bytes()).ok().and_then(|line| read(line, url)) {
@@ -42,15 +44,15 @@ impl Cookies {
         }
     }
 
-    /// The `Cookie` header of a request for `url`: the `configured` cookies and those that are kept for it. A configured one
-    /// whose name a kept one has is left out, since a server that sets a cookie means to replace it. None when nothing is
-    /// kept for `url`: the configured header is all there is.
+    /// Returns the `Cookie` header of a request for `url`: the `configured` cookies and the stored ones. A configured
+    /// cookie is omitted if a stored one has its name, since a server that sets a cookie means to replace it. `None` if
+    /// no cookie is stored for `url`: then only the configured header applies.
     pub(super) fn header(&self, url: &Url, configured: Option<&HeaderValue>) -> Option<HeaderValue> {
         let mut kept = self.jar.as_ref()?.matches(url);
         if kept.is_empty() {
             return None;
         }
-        // RFC 6265, 5.4: longer paths first, among equals what was set first.
+        // RFC 6265, 5.4: longer paths first, then the earlier cookie.
         kept.sort_by_key(|cookie| Reverse(cookie.path.len()));
         let mut pairs: Vec<&[u8]> = Vec::with_capacity(kept.len() + 1);
         for pair in configured.map(HeaderValue::as_bytes).unwrap_or_default().split(|&byte| byte == b';') {
@@ -68,7 +70,7 @@ impl Cookies {
         Some(header)
     }
 
-    /// The same number for the same cookies, whatever their order and expiry; 0 for none.
+    /// Returns the same number for the same cookies, whatever their order and expiry; 0 for none.
     pub(super) fn fingerprint(&self) -> u128 {
         let kept = self.jar.iter().flat_map(|jar| jar.iter_unexpired());
         // A sum does not depend on the order.
@@ -77,7 +79,7 @@ impl Cookies {
             let domain = cookie.domain.as_cow().unwrap_or_default();
             for part in [domain.as_ref(), cookie.path.as_ref(), cookie.name(), cookie.value()] {
                 hash.update(part.as_bytes());
-                // In none of the four.
+                // A byte that none of the four contains.
                 hash.update(b"\0");
             }
             sum.wrapping_add(hash.digest128())
@@ -85,7 +87,7 @@ impl Cookies {
     }
 }
 
-/// The cookie of a `Set-Cookie` line, when `url` may set it.
+/// Parses the cookie of a `Set-Cookie` line, if `url` may set it.
 fn read(line: &str, url: &Url) -> Option<Cookie<'static>> {
     let raw = RawCookie::parse(line).ok()?;
     let mut cookie = Cookie::try_from_raw_cookie(&raw, url).ok()?;
@@ -97,7 +99,8 @@ fn read(line: &str, url: &Url) -> Option<Cookie<'static>> {
     if let CookieDomain::Suffix(domain) = &cookie.domain
         && is_public_suffix(domain)
     {
-        // A cookie for all of `com`, or of `github.io`, would reach strangers. A host that is a public suffix keeps its own.
+        // A cookie for all of `com`, or of `github.io`, would reach other sites. A host that is a public suffix keeps
+        // its own.
         if url.host_str() != Some(domain) {
             return None;
         }
@@ -113,10 +116,10 @@ fn read(line: &str, url: &Url) -> Option<Cookie<'static>> {
     may_be_called_so.then(|| cookie.into_owned())
 }
 
-/// Puts `cookie` in the place of the one with its domain, path and name, or takes that one out when it has expired.
+/// Inserts `cookie`, replacing the one with its domain, path and name, or removes that one if `cookie` has expired.
 fn insert(jar: &mut CookieStore, cookie: Cookie<'static>, url: &Url) {
     let Some(domain) = cookie.domain.as_cow() else { return };
-    // What came over a secure connection is not changed over another one.
+    // A cookie from a secure connection is not changed over an insecure one.
     let guarded = |kept: &Cookie<'_>| {
         kept.secure() == Some(true) && kept.name() == cookie.name() && kept.domain.matches(url) && !is_secure(url)
     };
@@ -131,23 +134,23 @@ fn insert(jar: &mut CookieStore, cookie: Cookie<'static>, url: &Url) {
     let (count, bytes) = jar.iter_any().fold((0, 0), |(count, bytes), kept| (count + 1, bytes + size(kept)));
     let has_room = bytes - old.unwrap_or(0) + size(&cookie) <= MAX_BYTES && (old.is_some() || count < MAX_COOKIES);
     if has_room {
-        // Fails only for what `read` has refused already.
+        // Fails only for cookies that `read` has already refused.
         let _ = jar.insert(cookie, url);
     }
 }
 
-/// The bytes that a cookie takes, more or less.
+/// Returns the approximate bytes of a cookie.
 fn size(cookie: &Cookie<'_>) -> usize {
     let domain = cookie.domain.as_cow().map_or(0, |domain| domain.len());
     cookie.name().len() + cookie.value().len() + cookie.path.len() + domain
 }
 
-/// Whether `domain` is one under which anybody can have a name. An unknown top-level domain is one, too.
+/// Returns whether any party can register names under `domain`. True for an unknown top-level domain.
 fn is_public_suffix(domain: &str) -> bool {
     psl::suffix(domain.as_bytes()).is_some_and(|suffix| suffix.as_bytes() == domain.as_bytes())
 }
 
-/// Whether nobody on the way can read along, by the same rule by which the store sends `Secure` cookies.
+/// Returns whether the connection is private, by the same rule by which the store sends `Secure` cookies.
 fn is_secure(url: &Url) -> bool {
     match url.host() {
         _ if url.scheme() == "https" => true,
@@ -169,7 +172,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Takes over `lines` as an answer of `from`.
+    /// Applies `lines` as a response of `from`.
     fn set(cookies: &mut Cookies, from: &str, lines: &[&str]) {
         let mut headers = HeaderMap::new();
         for line in lines {
@@ -189,7 +192,7 @@ mod tests {
         header.map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap()).unwrap_or_default()
     }
 
-    /// What `to` gets of a cookie that `from` has set by `line`.
+    /// Returns the cookies sent to `to` after `from` has set one by `line`.
     fn from_to(from: &str, line: &str, to: &str) -> String {
         sent(&after(from, &[line]), to)
     }
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_where_a_cookie_goes_and_what_is_below() {
+    fn a_cookie_goes_to_its_path_and_below() {
         let from = "http://a.example/shop/cart?x";
         for (line, to, expected) in [
             ("a=b", "http://a.example/shop", "a=b"),
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_tells_cookies_apart_and_nothing_else() {
+    fn the_fingerprint_depends_on_the_cookies_only() {
         let print = |lines: &[&str]| after("http://a.example/", lines).fingerprint();
         let one = print(&["a=1", "b=2"]);
         for same in [&["b=2", "a=1"][..], &["a=0", "b=2; Max-Age=60", "a=1", "c=3", "c=; Max-Age=0"]] {
@@ -340,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_ignored_and_what_is_there_can_still_change() {
+    fn cookies_over_the_limits_are_ignored_and_stored_ones_can_change() {
         let from = "http://a.example/";
         let many: Vec<String> = (0..500).map(|n| format!("c{n}=x")).collect();
         let mut cookies = after(from, &many.iter().map(String::as_str).collect::<Vec<_>>());
@@ -358,7 +361,7 @@ mod tests {
         set(&mut cookies, from, &longer.iter().map(String::as_str).collect::<Vec<_>>());
         assert!(sent(&cookies, from).len() <= MAX_BYTES);
         set(&mut cookies, from, &[&format!("a={}", long.replace('x', "y"))]);
-        assert!(sent(&cookies, from).starts_with("a=y"), "what replaces another needs no more room");
+        assert!(sent(&cookies, from).starts_with("a=y"), "a replacement needs no more room");
         set(&mut cookies, from, &[&format!("small=1; Path=/{}", "x".repeat(MAX_BYTES))]);
         assert!(cookies.jar.unwrap().iter_any().map(size).sum::<usize>() <= MAX_BYTES);
     }

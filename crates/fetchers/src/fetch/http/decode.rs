@@ -1,11 +1,13 @@
-//! From the bytes on the wire to the bytes of the page: content codings undone as a stream, under every limit there is.
+//! The conversion of the bytes on the wire to the bytes of the page: content codings are undone as a stream, under all
+//! limits.
 //!
-//! Invariant: memory does not grow with the body. Counted are both the bytes that came in and the bytes that come out, so that
-//! neither an endless body nor a small one that unpacks to gigabytes gets past `max_body` or `max_decompression_ratio`.
+//! Invariants: memory does not grow with the body. Both the received and the decoded bytes are counted, so neither an
+//! endless body nor a small one that expands to gigabytes exceeds `max_body` or `max_decompression_ratio`.
 //!
-//! What servers do wrong is settled as browsers settle it: a coding that nobody knows leaves the body as it is; a body that is
-//! called gzip or zstd but does not begin like one is taken as it is; `deflate` is zlib or raw, by its first bytes; what follows
-//! the end of a gzip member is ignored. A coding that breaks off or is damaged midway gives what could be decoded, `truncated`.
+//! Errors of servers are handled as in browsers. An unknown coding leaves the body as it is. A body labelled gzip or
+//! zstd that does not begin like one is taken as it is. `deflate` is zlib or raw, by its first bytes. Bytes after the
+//! end of a gzip member are ignored. A coding that breaks off or is damaged yields the part that could be decoded, with
+//! `truncated`.
 
 use std::io::{self, Cursor};
 use std::pin::Pin;
@@ -28,41 +30,41 @@ use tokio_util::io::StreamReader;
 use crate::fetch::Limits;
 use crate::fetch::body::{Body, BodyCollector, BodyError};
 
-/// The codings that [`read`] can undo, as a request offers them.
+/// The codings that [`read`] can undo, as sent in a request.
 pub(super) const ACCEPT_ENCODING: &str = "gzip, deflate, br, zstd";
 
-/// Codings on top of each other that are undone. Two happen by mistake; more only on purpose.
+/// Maximum number of stacked codings to undo. Two happen by mistake; more only on purpose.
 const MAX_STACKED: usize = 3;
 
-/// Decoded bytes from which on the ratio is looked at: short texts of one letter are no bombs.
+/// Decoded bytes from which on the ratio is checked: short repetitive texts are not bombs.
 const RATIO_FROM: u64 = 1 << 20;
 
-/// The largest window that RFC 9659 allows in a zstd content coding, as a power of two: 8 MiB of memory.
+/// Maximum window that RFC 9659 allows in a zstd content coding, as a power of two: 8 MiB of memory.
 const MAX_ZSTD_WINDOW_LOG: u32 = 23;
 
 const READ_BUFFER: usize = 32 << 10;
 
 type Reader = Box<dyn AsyncBufRead + Send + Unpin>;
 
-/// A body that came, and whether it came as a whole.
+/// A received body, and whether it is complete.
 #[derive(Debug)]
 pub(super) struct Decoded {
     pub(super) body: Body,
     pub(super) truncated: bool,
 }
 
-/// Why a body was given up.
+/// The reason why a body was rejected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DecodeError {
     #[error(transparent)]
     Body(#[from] BodyError),
-    #[error("{raw} bytes unpacked to more than {decoded} bytes, past the limit of {ratio} to 1")]
+    #[error("decompression ratio over {ratio} to 1: {raw} bytes expand to over {decoded}")]
     Bomb { raw: u64, decoded: u64, ratio: u64 },
-    #[error("the body is encoded {codings} times over; {MAX_STACKED} codings are undone at most")]
+    #[error("too many content codings: {codings}, limit {MAX_STACKED}")]
     Stacked { codings: usize },
 }
 
-/// Reads `incoming` to its end, undoing the codings that `headers` name.
+/// Reads `incoming` to its end and undoes the codings that `headers` name.
 pub(super) async fn read(
     incoming: Incoming,
     headers: &HeaderMap,
@@ -70,7 +72,7 @@ pub(super) async fn read(
     mut collector: BodyCollector,
 ) -> Result<Decoded, DecodeError> {
     let too_large = || DecodeError::Body(BodyError::TooLarge { limit: limits.max_body });
-    // What the server announces is checked before a byte of it is read.
+    // The announced length is checked before a byte is read.
     if incoming.size_hint().lower() > limits.max_body {
         return Err(too_large());
     }
@@ -105,13 +107,13 @@ pub(super) async fn read(
         if decoded > RATIO_FROM && decoded > raw.saturating_mul(limits.max_decompression_ratio) {
             return Err(DecodeError::Bomb { raw, decoded, ratio: limits.max_decompression_ratio });
         }
-        // A few bytes can unpack for long: let the runtime's other tasks, and the deadline, have their turn.
+        // A few bytes can decompress for long: yield to the runtime's other tasks and to the deadline.
         consume_budget().await;
     }
     Ok(Decoded { body: collector.finish().await?, truncated: cut })
 }
 
-/// Reads `incoming` to its end where no coding has to be undone: each byte is copied once.
+/// Reads `incoming` to its end without any coding: each byte is copied once.
 async fn read_as_is(mut incoming: Incoming, mut collector: BodyCollector) -> Result<Decoded, DecodeError> {
     collector.reserve(incoming.size_hint().lower());
     let mut truncated = false;
@@ -138,7 +140,7 @@ enum Coding {
     Zstd,
 }
 
-/// The codings of a response in the order in which they are undone, up to the first one that nobody knows.
+/// Returns the codings of a response in the order in which they are undone, up to the first unknown one.
 fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, DecodeError> {
     let mut applied = Vec::new();
     for value in headers.get_all(CONTENT_ENCODING) {
@@ -155,14 +157,14 @@ fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, DecodeError> {
         }
     }
     let undone: Vec<Coding> = applied.into_iter().rev().map_while(|coding| coding).collect();
-    // What is left encoded must not pass for a page.
+    // A body that stays encoded must not pass for a page.
     if undone.len() > MAX_STACKED { Err(DecodeError::Stacked { codings: undone.len() }) } else { Ok(undone) }
 }
 
 async fn undo(coding: Coding, encoded: Reader) -> io::Result<Reader> {
     let (start, encoded) = peek(encoded).await?;
     Ok(match (coding, start.as_slice()) {
-        // No body at all, whatever it is called.
+        // An empty body, whatever its label.
         (_, []) => encoded,
         (Coding::Gzip, [0x1f, 0x8b, ..]) => decoder(GzipDecoder::new(encoded)),
         (Coding::Zstd, [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]) => {
@@ -182,12 +184,12 @@ fn decoder(reader: impl tokio::io::AsyncRead + Send + Unpin + 'static) -> Reader
     Box::new(BufReader::with_capacity(READ_BUFFER, reader))
 }
 
-/// Deflate with a window of at most 32 KiB, and a header checksum that fits (RFC 1950).
+/// Returns whether the header is deflate with a window of at most 32 KiB and a valid checksum (RFC 1950).
 fn is_zlib_header(cmf: u8, flags: u8) -> bool {
     cmf & 0x0f == 8 && cmf >> 4 <= 7 && (u16::from(cmf) << 8 | u16::from(flags)).is_multiple_of(31)
 }
 
-/// The first four bytes (fewer when there are no more), and a reader that still begins with them.
+/// Returns the first four bytes (fewer at the end), and a reader that still begins with them.
 async fn peek(mut reader: Reader) -> io::Result<(Vec<u8>, Reader)> {
     let mut start = Vec::with_capacity(4);
     while start.len() < 4 {
@@ -201,7 +203,8 @@ async fn peek(mut reader: Reader) -> io::Result<(Vec<u8>, Reader)> {
     Ok((start.clone(), Box::new(Cursor::new(start).chain(reader))))
 }
 
-/// The data frames of a response, counted, and cut off past the limit even where a decoder swallows them without any output.
+/// The data frames of a response, counted, and cut off over the limit even if a decoder consumes them without any
+/// output.
 struct RawBody {
     incoming: Incoming,
     len: Arc<AtomicU64>,
@@ -226,7 +229,7 @@ impl Stream for RawBody {
             let len = self.len.load(Ordering::Relaxed).saturating_add(data.len() as u64);
             self.len.store(len, Ordering::Relaxed);
             if len > self.max {
-                return Poll::Ready(Some(Err(io::Error::other("past max_body"))));
+                return Poll::Ready(Some(Err(io::Error::other("body over max_body"))));
             }
             return Poll::Ready(Some(Ok(data)));
         }
@@ -259,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_under_an_unknown_coding_stays_as_it_is() {
+    fn content_under_an_unknown_coding_stays_encoded() {
         use Coding::*;
         assert_eq!(codings_of(&["rot13"]), []);
         assert_eq!(codings_of(&["rot13, gzip"]), [Gzip]);
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zlib_header_is_told_from_raw_deflate() {
+    fn a_zlib_header_is_distinguished_from_raw_deflate() {
         for zlib in [[0x78, 0x9c], [0x78, 0x01], [0x78, 0xda], [0x58, 0x85]] {
             assert!(is_zlib_header(zlib[0], zlib[1]), "{zlib:x?}");
         }

@@ -1,4 +1,5 @@
-//! What went wrong, as an [`ErrorKind`]: the one place that looks into the error types of hyper, h2, rustls and the dialer.
+//! The conversion of failures to an [`ErrorKind`]: the only file that inspects the error types of hyper, h2, rustls and
+//! the dialer.
 
 use std::error::Error;
 use std::io;
@@ -15,14 +16,14 @@ use fetchwise_types::attempt::error_kind::ErrorKind;
 use super::decode::DecodeError;
 use super::redirect::RedirectError;
 
-/// A request that brought no response.
+/// A request without a response.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) kind: ErrorKind,
     pub(super) message: String,
-    /// This machine's fault.
+    /// Whether this machine caused the fault.
     pub(super) local: bool,
-    /// The limit of the request that ended it.
+    /// Limit of the request that ended it.
     pub(super) limit: Option<LimitMet>,
 }
 
@@ -31,17 +32,17 @@ impl Failure {
         Self { kind, message: message.into(), local: false, limit: None }
     }
 
-    /// The answer went past `limit`.
+    /// Returns the failure of a response that exceeds `limit`.
     pub(super) fn past(limit: LimitMet, kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { limit: Some(limit), ..Self::new(kind, message) }
     }
 
-    /// The error that the fetcher ends with.
+    /// Returns the error of the fetcher.
     pub(super) fn into_error(self, duration: Duration) -> FetchError {
         FetchError { local: self.local, limit: self.limit, ..FetchError::new(self.kind, self.message, duration) }
     }
 
-    /// No answer came, or none that is HTTP.
+    /// Returns the failure of a request without a valid HTTP response.
     pub(super) fn of_request(error: &(dyn Error + 'static)) -> Self {
         if let Some(dial) = find::<DialError>(error) {
             return Self { local: dial.is_local(), ..Self::new(dial.kind(), dial.to_string()) };
@@ -50,7 +51,7 @@ impl Failure {
             return Self::new(ErrorKind::TlsError, tls.to_string());
         }
         let too_large_1 = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
-        // What h2 says, of its own accord, when it gives up on a head that goes on and on.
+        // The error that h2 reports by itself when it gives up on an endless head.
         let too_large_2 = find::<h2::Error>(error)
             .is_some_and(|error| error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM));
         let kind = if too_large_1 || too_large_2 { ErrorKind::TooLarge } else { ErrorKind::NetworkError };
@@ -66,7 +67,7 @@ impl From<DecodeError> for Failure {
             DecodeError::Body(BodyError::TooLarge { limit }) => {
                 Self::past(LimitMet::Body(limit), ErrorKind::TooLarge, message)
             }
-            // The disk is ours, whatever it suffers from.
+            // The disk is local, whatever its fault.
             DecodeError::Body(BodyError::Io(_)) => Self { local: true, ..Self::new(ErrorKind::NetworkError, message) },
             DecodeError::Bomb { ratio, .. } => {
                 Self::past(LimitMet::DecompressionRatio(ratio), ErrorKind::TooLarge, message)
@@ -86,13 +87,13 @@ impl From<RedirectError> for Failure {
     }
 }
 
-/// Whether the server said, in HTTP/2, that it ends the connection and did not look at this request.
+/// Returns whether the server announced, in HTTP/2, that it closes the connection and did not process this request.
 pub(super) fn is_graceful_goodbye(error: &(dyn Error + 'static)) -> bool {
     find::<h2::Error>(error)
         .is_some_and(|error| error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR))
 }
 
-/// The first error of type `T` in the chain of causes, also when an `io::Error` hides it.
+/// Returns the first error of type `T` in the chain of causes, even inside an `io::Error`.
 fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let mut next = Some(error);
     while let Some(error) = next {

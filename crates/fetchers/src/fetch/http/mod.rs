@@ -1,15 +1,18 @@
-//! `direct_access`: the plain HTTP fetcher. HTTP/1.1 and HTTP/2 over pooled connections, redirects, content codings, limits.
+//! `direct_access`: the plain HTTP fetcher. HTTP/1.1 and HTTP/2 over pooled connections, redirects, content codings,
+//! limits.
 //!
-//! Invariant: every connection comes from the [`Dialer`](super::dial::Dialer) and so goes to an address that the guard let pass, at
-//! each redirect; a fetch ends by its deadline and keeps to its limits in memory, whatever the server sends. It does not judge the
-//! page: a 403 or an empty body is a [`Response`] like any other.
+//! Invariants: every connection comes from the [`Dialer`](super::dial::Dialer), and so goes to an address that the
+//! guard allowed, at each redirect. A fetch ends by its deadline and keeps its memory limits, whatever the server
+//! sends.
 //!
-//! Cookies that a redirect sets go along on the later requests of the same fetch, as in a browser, and are forgotten with it:
-//! none passes from one fetch to the next.
+//! Must not know: how a page is judged. A 403 or an empty body is a [`Response`] like any other.
 //!
-//! What it does not do: run scripts, read robots.txt, or repeat a request that failed. One exception to the last: when a
-//! pooled connection turns out to have been closed while it was idle, before a byte of an answer came back, the request goes
-//! out once more, since the server never answered the first.
+//! Cookies that a redirect sets are sent with the later requests of the same fetch, as in a browser, and are forgotten
+//! with it: none passes from one fetch to the next.
+//!
+//! It runs no scripts, reads no robots.txt, and does not retry failed requests, with one exception. If a pooled
+//! connection turns out to have been closed while it was idle, before a byte of a response arrived, the request is sent
+//! once more, since the server never responded to the first.
 
 mod builder;
 mod connector;
@@ -49,16 +52,16 @@ use cookies::Cookies;
 use failure::Failure;
 use redirect::{Chain, is_redirect};
 
-/// What `http::Uri` can hold.
+/// Maximum length of a URL in `http::Uri`.
 const MAX_URL: usize = u16::MAX as usize - 1;
 
-/// A redirect's body that is read to its end, so that its connection can be used again.
+/// Maximum bytes of a redirect's body that are read so that its connection can be reused.
 const DRAIN_AT_MOST: u64 = 16 << 10;
 const DRAIN_TIME: Duration = Duration::from_millis(100);
 
 /// The plain fetcher: one GET, with its redirects.
 ///
-/// A `HttpFetcher` has one connection pool: share it, and use it inside one tokio runtime, which its connections belong to.
+/// A `HttpFetcher` has one connection pool: share it, and use it inside one tokio runtime, which owns its connections.
 ///
 /// ```no_run
 /// use fetchwise_fetchers::fetch::address_guard::AddressGuard;
@@ -77,19 +80,19 @@ pub struct HttpFetcher {
     name: String,
     client: HttpClient,
     headers: HeaderMap,
-    /// Whether plain requests go to a proxy, and what it has to be told.
+    /// Whether plain requests go to a proxy, and the credentials for it.
     proxy: Option<ProxyAccess>,
     temp_dir: Option<PathBuf>,
     keeps_exchange: bool,
 }
 
-/// What a proxy that takes plain requests has to be told.
+/// Access to a proxy that takes plain requests.
 struct ProxyAccess {
     authorization: Option<HeaderValue>,
 }
 
 impl HttpFetcher {
-    /// A fetcher named `direct_access` under `guard`, with everything else at its default.
+    /// Returns a fetcher named `direct_access` under `guard`, with defaults otherwise.
     ///
     /// # Errors
     /// See [`HttpFetcherBuilder::build`].
@@ -97,17 +100,17 @@ impl HttpFetcher {
         Self::builder().guard(guard).build()
     }
 
-    /// A fetcher to be configured.
+    /// Returns a builder of a fetcher.
     pub fn builder() -> HttpFetcherBuilder {
         HttpFetcherBuilder::default()
     }
 }
 
 impl HttpFetcherBuilder {
-    /// The fetcher, with an empty connection pool.
+    /// Builds the fetcher, with an empty connection pool.
     ///
     /// # Errors
-    /// [`BuildError`] for a header that is no header or that belongs to the transport, and for a certificate that is none.
+    /// [`BuildError`] for a header that is invalid or set by the transport, and for an invalid certificate.
     pub fn build(self) -> Result<HttpFetcher, BuildError> {
         let proxy = self.upstream.as_ref().filter(|upstream| upstream.takes_requests());
         Ok(HttpFetcher {
@@ -146,7 +149,7 @@ impl Fetcher for HttpFetcher {
                 Ok(Err(failure)) => failure,
                 Err(_) => {
                     let deadline = request.limits.deadline;
-                    let message = format!("no end within {deadline:?}");
+                    let message = format!("the fetch did not end within {deadline:?}");
                     Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message)
                 }
             };
@@ -160,7 +163,7 @@ impl Fetcher for HttpFetcher {
     }
 }
 
-/// The head of the answer that is being read: kept outside the future, so that a failure later on can still tell of it.
+/// The head of the response that is being read, kept outside the future so that a later failure can report it.
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,
@@ -210,7 +213,7 @@ impl HttpFetcher {
                 continue;
             }
             if *status == StatusCode::SWITCHING_PROTOCOLS {
-                return Err(Failure::new(ErrorKind::NetworkError, "the server switched protocols unasked"));
+                return Err(Failure::new(ErrorKind::NetworkError, "the server switched protocols without a request"));
             }
             let collector = BodyCollector::new(limits).in_dir(self.temp_dir.clone());
             let decoded = decode::read(body, headers, limits, collector).await?;
@@ -219,8 +222,8 @@ impl HttpFetcher {
         }
     }
 
-    /// The head of the answer to one request, what says that the request is still under way while its body is read, and the headers
-    /// that were sent, where they are kept.
+    /// Sends one request. Returns the head of the response, a guard that marks the request as in flight while its body
+    /// is read, and the sent headers, if they are kept.
     async fn get(
         &self,
         url: &Url,
@@ -229,7 +232,7 @@ impl HttpFetcher {
     ) -> Result<(http::Response<Incoming>, Option<InFlight>, Option<Vec<Header>>), Failure> {
         let uri = uri_of(url)?;
         let cookies = cookies.header(url, self.headers.get(COOKIE).filter(|_| same_origin));
-        // All connections that the pool keeps to a host may have been closed by it.
+        // The host may have closed all of its pooled connections.
         let mut stale = 0;
         loop {
             let mut request = http::Request::new(Empty::new());
@@ -244,7 +247,7 @@ impl HttpFetcher {
                 request.headers_mut().insert(COOKIE, cookies.clone());
             }
             let sent = self.keeps_exchange.then(|| as_sent(url, request.headers()));
-            // After what is kept of the request: a proxy's password is nobody else's.
+            // After the copy of the request: a proxy's password is not part of it.
             let proxy = self.proxy.as_ref().filter(|_| url.scheme() == "http");
             if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.clone()) {
                 request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
@@ -252,7 +255,7 @@ impl HttpFetcher {
             let (ended, flight) = self.send(request).await;
             match ended {
                 Ok(response) if proxy.is_some() && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
-                    return Err(Failure::new(ErrorKind::ProxyError, "the proxy asks for a user and a password"));
+                    return Err(Failure::new(ErrorKind::ProxyError, "the proxy requires a user and a password"));
                 }
                 Ok(response) => {
                     Link::answered(&response);
@@ -264,7 +267,7 @@ impl HttpFetcher {
         }
     }
 
-    /// Sends one request, and watches the connection that it goes out on.
+    /// Sends one request, and tracks the connection that it uses.
     async fn send(
         &self,
         mut request: http::Request<Empty<Bytes>>,
@@ -284,13 +287,13 @@ impl HttpFetcher {
     }
 }
 
-/// Whether the server closed a kept connection instead of answering: its request was never looked at.
+/// Returns whether the server closed a kept connection instead of responding, without having read the request.
 fn never_seen(error: &Error, flight: Option<&InFlight>) -> bool {
     Link::of_error(error)
         .is_some_and(|link| link.went_stale(flight) || (link.has_served() && failure::is_graceful_goodbye(error)))
 }
 
-/// What a request that hyper's client gave up counts as, why it did, and whether that was this machine's fault.
+/// Returns the kind and the message of a request that hyper's client failed, and whether this machine caused the fault.
 pub(crate) fn request_failure(error: &hyper_util::client::legacy::Error) -> (ErrorKind, String, bool) {
     let Failure { kind, message, local, .. } = Failure::of_request(error);
     (kind, message, local)
@@ -300,21 +303,21 @@ fn uri_of(url: &Url) -> Result<Uri, Failure> {
     let invalid = |why: String| Failure::new(ErrorKind::InvalidUrl, why);
     if !matches!(url.scheme(), "http" | "https") {
         let scheme: String = url.scheme().chars().take(32).collect();
-        return Err(invalid(format!("the scheme '{scheme}' is neither http nor https")));
+        return Err(invalid(format!("invalid scheme '{scheme}': expected http or https")));
     }
     let text = url.as_str();
     let text = text.split_once('#').map_or(text, |(before, _)| before);
     if text.len() > MAX_URL {
-        return Err(invalid(format!("a URL of {} bytes; at most {MAX_URL} can be asked for", text.len())));
+        return Err(invalid(format!("URL too long: {} bytes, limit {MAX_URL}", text.len())));
     }
-    Uri::try_from(text).map_err(|error| invalid(format!("a URL that HTTP cannot carry: {error}")))
+    Uri::try_from(text).map_err(|error| invalid(format!("invalid URL for HTTP: {error}")))
 }
 
 fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), Failure> {
     // As on the wire in HTTP/1: name, colon, space, value, line end.
     let len: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     if len > limits.max_headers {
-        let message = format!("{len} bytes of headers, past the limit of {}", limits.max_headers);
+        let message = format!("headers too long: {len} bytes, limit {}", limits.max_headers);
         return Err(Failure::past(LimitMet::Headers(limits.max_headers), ErrorKind::TooLarge, message));
     }
     Ok(())
@@ -324,7 +327,7 @@ fn headers_as_text(headers: &HeaderMap) -> Vec<Header> {
     headers.iter().map(|(name, value)| Header::new(name.as_str(), String::from_utf8_lossy(value.as_bytes()))).collect()
 }
 
-/// The headers of a request with the one that the client adds, named as HTTP/1.1 writes them.
+/// Returns the headers of a request, including the one that the client adds, named as HTTP/1.1 writes them.
 fn as_sent(url: &Url, headers: &HeaderMap) -> Vec<Header> {
     let host = url.host_str().unwrap_or_default();
     let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
@@ -356,7 +359,8 @@ async fn drain(mut body: Incoming) {
             }
         }
     };
-    // Either way the redirect is followed; without its end the connection is closed instead of being kept.
+    // The redirect is followed in any case; if the body is not read to its end, the connection is closed instead of
+    // kept.
     let _ = tokio::time::timeout(DRAIN_TIME, read).await;
 }
 
@@ -367,7 +371,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_url_is_asked_for_or_invalid(text in "(http|https|ftp|x)://[^ ]{1,30}(/\\PC{0,40})?") {
+        fn any_url_is_requested_or_invalid(text in "(http|https|ftp|x)://[^ ]{1,30}(/\\PC{0,40})?") {
             if let Ok(url) = Url::parse(&text) {
                 let url = Chain::new(url, 0).current().clone();
                 match uri_of(&url) {

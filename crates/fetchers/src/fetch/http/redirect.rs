@@ -1,4 +1,4 @@
-//! Which URL a redirect leads to, and when a chain of them has gone on for long enough. Pure: no I/O, no clock.
+//! The URL that a redirect leads to, and the end of a chain of redirects. Pure: no I/O, no clock.
 
 use std::collections::HashSet;
 
@@ -9,25 +9,26 @@ use url::Url;
 #[derive(Debug)]
 pub(super) struct Chain {
     current: Url,
-    /// What was asked, and with which cookies: the same again would be answered in the same way. Empty until the first
-    /// redirect.
+    /// Requests so far, with the cookies they carried: an identical request would get the same response. Empty until
+    /// the first redirect.
     seen: HashSet<(Url, u128)>,
-    /// The URLs that were asked before the current one, in order.
+    /// URLs before the current one, in order.
     before: Vec<Url>,
     left: u32,
     max: u32,
 }
 
-/// A redirect that is not followed. All of these count as `redirect_loop`: "too many redirects, or one that goes nowhere".
+/// A redirect that is not followed. All of these count as `redirect_loop`: "too many redirects, or one without a valid
+/// target".
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RedirectError {
     #[error("redirect without a Location")]
     NoLocation,
-    #[error("redirect to something that is no URL: {0}")]
+    #[error("redirect to an invalid URL: {0}")]
     BadLocation(url::ParseError),
-    #[error("redirect to the scheme '{0}', which is neither http nor https")]
+    #[error("redirect to the invalid scheme '{0}': expected http or https")]
     BadScheme(String),
-    #[error("redirect back to a URL that was asked already, with the same cookies")]
+    #[error("redirect loop: same URL and cookies as before")]
     Loop,
     #[error("more than {0} redirects")]
     TooMany(u32),
@@ -44,18 +45,18 @@ impl Chain {
         }
     }
 
-    /// Whether no redirect has been followed yet.
+    /// Returns whether no redirect has been followed yet.
     pub(super) fn is_at_start(&self) -> bool {
         self.seen.is_empty()
     }
 
-    /// The URL to ask now.
+    /// Returns the URL to request now.
     pub(super) fn current(&self) -> &Url {
         &self.current
     }
 
-    /// Goes on to where the answer of [`Chain::current`] points, with `cookies` by their fingerprint: all that the chain has
-    /// been set so far, 0 for none.
+    /// Follows the redirect of [`Chain::current`]. `cookies` is the fingerprint of all cookies that the chain has set
+    /// so far, 0 for none.
     pub(super) fn follow(&mut self, location: Option<&[u8]>, cookies: u128) -> Result<(), RedirectError> {
         let next = self.resolve(location.ok_or(RedirectError::NoLocation)?)?;
         if self.seen.is_empty() {
@@ -69,13 +70,13 @@ impl Chain {
         Ok(())
     }
 
-    /// The URL that answered, and those that redirected to it.
+    /// Returns the final URL, and those that redirected to it.
     pub(super) fn into_urls(self) -> (Url, Vec<Url>) {
         (self.current, self.before)
     }
 
     fn resolve(&self, location: &[u8]) -> Result<Url, RedirectError> {
-        // Servers send UTF-8 though they must not; what is not even that is the old Latin-1.
+        // Servers send UTF-8 although they must not; other bytes are Latin-1.
         let text = match std::str::from_utf8(location) {
             Ok(text) => text.to_owned(),
             Err(_) => location.iter().map(|&byte| char::from(byte)).collect(),
@@ -84,7 +85,7 @@ impl Chain {
         if !matches!(next.scheme(), "http" | "https") {
             return Err(RedirectError::BadScheme(next.scheme().chars().take(32).collect()));
         }
-        // RFC 9110, 10.2.2: the fragment goes along unless the new URL has one.
+        // RFC 9110, 10.2.2: the fragment is kept unless the new URL has one.
         if next.fragment().is_none() {
             next.set_fragment(self.current.fragment());
         }
@@ -92,7 +93,7 @@ impl Chain {
     }
 }
 
-/// Whether `status` sends a GET elsewhere.
+/// Returns whether `status` redirects a GET.
 pub(super) fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
@@ -104,7 +105,7 @@ fn same_request(url: &Url) -> Url {
 }
 
 fn without_user_info(mut url: Url) -> Url {
-    // These fail only for URLs that have no host, and those have no user info either.
+    // These fail only for URLs without a host, which have no user info either.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url
@@ -119,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_location_leads_to_an_http_url_without_user_info_or_nowhere(
+        fn any_location_resolves_to_an_http_url_without_user_info_or_fails(
             location in prop_oneof![
                 proptest::collection::vec(any::<u8>(), 0..60),
                 "(https?:|ftp:)?//(\\PC{0,5}@)?\\PC{1,20}".prop_map(String::into_bytes),
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_go_along_and_user_info_does_not() {
+    fn fragments_are_kept_and_user_info_is_dropped() {
         assert_eq!(follow("http://a.example/#top", b"/x").unwrap(), "http://a.example/x#top");
         assert_eq!(follow("http://a.example/#top", b"/x#end").unwrap(), "http://a.example/x#end");
         assert_eq!(follow("http://a.example/", b"http://me:secret@b.example/").unwrap(), "http://b.example/");
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_to_nowhere_is_not_followed() {
+    fn a_redirect_without_a_valid_target_is_not_followed() {
         let start = "http://a.example/";
         assert_eq!(chain(start).follow(None, 0), Err(RedirectError::NoLocation));
         assert!(matches!(follow(start, b"http://[::1/"), Err(RedirectError::BadLocation(_))));
@@ -186,9 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_ends_when_it_comes_back_or_goes_on_for_too_long() {
+    fn a_chain_ends_when_it_loops_or_gets_too_long() {
         assert_eq!(follow("http://a.example/", b""), Err(RedirectError::Loop));
-        assert_eq!(follow("http://a.example/x", b"/x#y"), Err(RedirectError::Loop), "a fragment is no other request");
+        assert_eq!(
+            follow("http://a.example/x", b"/x#y"),
+            Err(RedirectError::Loop),
+            "a fragment does not make another request"
+        );
         let mut chain = chain("http://a.example/0");
         for step in ["/1", "/2", "/3"] {
             chain.follow(Some(step.as_bytes()), 0).unwrap();
@@ -204,10 +209,10 @@ mod tests {
         there_and_back.follow(Some(b"/"), 1).unwrap();
         assert_eq!(there_and_back.follow(Some(b"/"), 1), Err(RedirectError::Loop));
         assert_eq!(there_and_back.follow(Some(b"/"), 0), Err(RedirectError::Loop), "that is how it began");
-        let mut ever_new = chain("http://a.example/");
+        let mut always_new = chain("http://a.example/");
         for cookies in 1..=3 {
-            ever_new.follow(Some(b"/"), cookies).unwrap();
+            always_new.follow(Some(b"/"), cookies).unwrap();
         }
-        assert_eq!(ever_new.follow(Some(b"/"), 4), Err(RedirectError::TooMany(3)));
+        assert_eq!(always_new.follow(Some(b"/"), 4), Err(RedirectError::TooMany(3)));
     }
 }

@@ -1,8 +1,13 @@
-//! What is known of a connection beside what hyper knows: how much came back over it, and whether anybody had asked.
+//! Facts about a connection that hyper does not track: how many bytes arrived on it, and whether a request was in
+//! flight.
 //!
-//! Two things hang on it. A request on a kept connection is sent again only when not one byte came back since it was sent: else
-//! the server has seen it, and it is an attempt. And a connection on which a server goes on sending though nothing is asked of it
-//! is closed. Invariant: bytes are counted above TLS, so that the end of a TLS session is no answer. It knows nothing of HTTP.
+//! They serve two purposes. A request on a kept connection is repeated only if not one byte arrived after it was sent;
+//! otherwise the server has seen it, and it is an attempt. A connection whose server continues to send without a
+//! request is closed.
+//!
+//! Invariants: bytes are counted above TLS, so the end of a TLS session does not look like a response.
+//!
+//! Must not know: HTTP.
 
 use std::future::Future;
 use std::io;
@@ -19,10 +24,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
-/// Bytes that a server may still send when the last request on its connection is over: what was under way when it was given up.
+/// Bytes that a server may still send after the last request on its connection ended: the rest of a cancelled response.
 const MAX_UNASKED: u64 = 1 << 20;
 
-/// A connector whose connections are watched.
+/// A connector whose connections are tracked.
 #[derive(Clone, Debug)]
 pub(super) struct Watching<C>(pub(super) C);
 
@@ -48,12 +53,12 @@ where
     }
 }
 
-/// What is known of the connection that serves a request. Clones share it.
+/// Counters of the connection that serves a request. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link(Arc<Counts>);
 
-/// All relaxed: one task reads and writes the stream, and what others see a moment later decides about a repeated request or a
-/// connection that is closed, never about what a page is.
+/// All accesses are relaxed: one task reads and writes the stream. A value that other tasks see a moment later only
+/// affects a repeated request or a closed connection, never the content of a page.
 #[derive(Debug, Default)]
 struct Counts {
     served: AtomicBool,
@@ -64,7 +69,7 @@ struct Counts {
 }
 
 impl Link {
-    /// The link of the connection that failed so, when there was one.
+    /// Returns the counters of the connection that failed with `error`, if there was one.
     pub(super) fn of_error(error: &Error) -> Option<Self> {
         Self::of(error.connect_info()?)
     }
@@ -75,29 +80,29 @@ impl Link {
         extras.remove()
     }
 
-    /// Whether it has brought an answer, and then ended before a byte of the one to `flight`: most likely it had been idle for
-    /// long enough, and the server never saw the request.
+    /// Returns whether the connection served a response, and then ended before a byte of the response to `flight`
+    /// arrived. Most likely it was idle for too long, and the server never saw the request.
     pub(super) fn went_stale(&self, flight: Option<&InFlight>) -> bool {
         let Counts { read, read_when_written, .. } = &*self.0;
         let Some(flight) = flight.filter(|flight| Arc::ptr_eq(&flight.counts, &self.0)) else { return false };
-        // HTTP/2 writes answers of its own (to pings, to settings), which are no beginning of a request.
+        // HTTP/2 writes its own replies (to pings, to settings), which do not begin a request.
         let asked_at = if flight.is_h2 { flight.read_at_begin } else { read_when_written.load(Ordering::Relaxed) };
         self.has_served() && read.load(Ordering::Relaxed) == asked_at
     }
 
-    /// Whether an answer came over it.
+    /// Returns whether the connection served a response.
     pub(super) fn has_served(&self) -> bool {
         self.0.served.load(Ordering::Relaxed)
     }
 
-    /// Notes that this answer came over its connection.
+    /// Records that this response arrived over its connection.
     pub(super) fn answered(response: &Response<Incoming>) {
         if let Some(Self(counts)) = response.extensions().get() {
             counts.served.store(true, Ordering::Relaxed);
         }
     }
 
-    /// A request is under way on it, until what is returned is dropped.
+    /// Marks a request as in flight until the returned guard is dropped.
     fn begin(self, is_h2: bool) -> InFlight {
         self.0.in_flight.fetch_add(1, Ordering::Relaxed);
         self.0.unasked.store(0, Ordering::Relaxed);
@@ -105,7 +110,7 @@ impl Link {
     }
 }
 
-/// A request that is under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(super) struct InFlight {
     counts: Arc<Counts>,
@@ -114,7 +119,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Begins on the connection that `captured` tells of, once it does.
+    /// Starts tracking on the connection of `captured`, as soon as it is known.
     pub(super) fn on(captured: &CaptureConnection) -> Option<Self> {
         let connected = captured.connection_metadata();
         let connected = connected.as_ref()?;
@@ -149,7 +154,7 @@ impl<T: hyper::rt::Read + Unpin> AsyncRead for WatchedStream<T> {
         let Counts { read, in_flight, unasked, .. } = &*self.link.0;
         read.fetch_add(came, Ordering::Relaxed);
         if in_flight.load(Ordering::Relaxed) == 0 && unasked.fetch_add(came, Ordering::Relaxed) > MAX_UNASKED {
-            return Poll::Ready(Err(io::Error::other("the server goes on sending though nothing is asked of it")));
+            return Poll::Ready(Err(io::Error::other("the server sends data without a request")));
         }
         Poll::Ready(Ok(()))
     }
@@ -184,7 +189,7 @@ impl<T: hyper::rt::Write + Unpin> AsyncWrite for WatchedStream<T> {
 }
 
 impl Link {
-    /// What came so far came before what is being written now.
+    /// Records that the bytes so far arrived before the current write.
     fn wrote(&self) {
         self.0.read_when_written.store(self.0.read.load(Ordering::Relaxed), Ordering::Relaxed);
     }

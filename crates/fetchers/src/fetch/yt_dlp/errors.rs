@@ -1,11 +1,11 @@
-//! What yt-dlp's last words mean: its message as an [`ErrorKind`], and the status where it names one. No I/O.
+//! The classification of yt-dlp's error messages: an [`ErrorKind`], and the status if the message names one. No I/O.
 //!
-//! The message is text for people and changes with the site; what is not recognised is a failure of the connection, which blames
-//! nobody for long.
+//! The message is text for people and changes with the site. An unknown message is a network error, which affects
+//! evidence only briefly.
 
 use fetchwise_types::attempt::error_kind::ErrorKind;
 
-/// Words that a message has, in lower case, and what it then means; the first that fits counts.
+/// Phrases in lower case and their kinds; the first match counts.
 const MEANINGS: &[(&str, ErrorKind)] = &[
     ("sign in to confirm your age", ErrorKind::AuthRequired),
     ("sign in to confirm", ErrorKind::BlockedCaptcha),
@@ -37,7 +37,7 @@ const MEANINGS: &[(&str, ErrorKind)] = &[
     ("certificate verify failed", ErrorKind::TlsError),
 ];
 
-/// What `message` means, and the status of the answer that it speaks of.
+/// Returns the kind of `message`, and the status that it names.
 pub(super) fn meaning(message: &str) -> (ErrorKind, Option<u16>) {
     let message = message.to_lowercase();
     let status = status_in(&message);
@@ -55,7 +55,7 @@ pub(super) fn meaning(message: &str) -> (ErrorKind, Option<u16>) {
     (kind, status)
 }
 
-/// The status in `http error 403: forbidden`.
+/// Returns the status in `http error 403: forbidden`.
 fn status_in(message: &str) -> Option<u16> {
     let (_, after) = message.split_once("http error ")?;
     let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_of_yt_dlp_mean_what_their_sites_say() {
+    fn messages_of_yt_dlp_are_classified() {
         for (message, kind, status) in [
             ("[youtube] abc: Video unavailable", ErrorKind::NotFound, None),
             (
@@ -98,7 +98,7 @@ mod tests {
             ("Unsupported URL: http://e.org/", ErrorKind::WrongTool, None),
             ("[generic] a: Unable to download webpage: The read operation timed out", ErrorKind::Timeout, None),
             ("unable to write data: [Errno 28] No space left on device", ErrorKind::LocalFault, None),
-            ("[x] something that nobody has seen", ErrorKind::NetworkError, None),
+            ("[x] something unknown", ErrorKind::NetworkError, None),
         ] {
             assert_eq!(meaning(message), (kind, status), "{message}");
         }

@@ -1,9 +1,9 @@
-//! `youtube_downloader`: yt-dlp as a supervised program, one run for each page, for what is behind a player.
+//! `youtube_downloader`: a fetcher that runs yt-dlp as a supervised program, once per page, for media behind a player.
 //!
-//! Invariant: a run ends by its deadline with its whole process group, whatever it does; every connection that it makes goes through
-//! the [`FilteringProxy`] and so to addresses that the guard let pass; what is delivered is one media file within the limits. What is
-//! known of it (title, length, formats), and its subtitles, are kept beside it where a folder is named. Its messages become error
-//! kinds in `errors`.
+//! Invariants: a run ends by its deadline with its whole process group. Every connection of it goes through the
+//! [`FilteringProxy`], and so to addresses that the guard allows. A response is one media file within the limits. Its
+//! metadata (title, length, formats) and its subtitles are kept next to it if a folder is configured. `errors`
+//! classifies its messages.
 
 mod errors;
 
@@ -26,59 +26,59 @@ use super::dial::Dialer;
 use super::proxy::FilteringProxy;
 use super::{FetchError, FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
 use crate::fetch::local_faults::{is_local_fault, is_local_spawn_fault};
-use crate::fetch::process_group::{ChildGroup, Scratch, MAX_TAIL_LINE, Tail, read_line};
+use crate::fetch::process_group::{ChildGroup, MAX_TAIL_LINE, Scratch, Tail, read_line};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 
-/// The name under which attempts are logged unless another one is given.
+/// Default name under which attempts are logged.
 pub const DEFAULT_NAME: &str = "youtube_downloader";
 
-/// What stands before a line of progress, and before the name of the file that came.
+/// Prefixes of a progress line and of the line with the downloaded file's name.
 const PROGRESS: &str = "fetchwise-progress ";
 const FILE: &str = "fetchwise-file ";
 
-/// How long a program that said all it had to say may take to end.
+/// Maximum time for the program to end after the end of its output.
 const MAX_END: Duration = Duration::from_secs(2);
-/// What is read at a time of the file that came.
+/// Bytes per read of the downloaded file.
 const COPY_CHUNK: usize = 256 << 10;
-/// Bytes of one line of the program's that are read.
+/// Maximum bytes of one output line.
 const MAX_LINE: usize = 64 << 10;
 
-/// How far a download is.
+/// Progress of a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The page.
+    /// URL of the page.
     pub url: Url,
-    /// Bytes that have come, of the file that is coming now.
+    /// Received bytes of the current file.
     pub bytes: u64,
-    /// Its length, as far as it is known.
+    /// Length of the file, if known.
     pub total: Option<u64>,
 }
 
-/// Who is told how far downloads are.
+/// Callback that gets the progress of downloads.
 pub type OnProgress = Arc<dyn Fn(&Progress) + Send + Sync>;
 
-/// How a [`DownloadFetcher`] is set up.
+/// Settings of a [`DownloadFetcher`].
 #[derive(Clone)]
 pub struct DownloadOptions {
-    /// The name that attempts are logged under.
+    /// Name under which attempts are logged.
     pub name: String,
-    /// yt-dlp: its path, or its name on the PATH.
+    /// yt-dlp: its path, or its name in `PATH`.
     pub program: PathBuf,
-    /// Which format is wanted, as yt-dlp's `--format` has it; its best one without.
+    /// Format, as in yt-dlp's `--format`; `None` for its best one.
     pub format: Option<String>,
-    /// The languages of subtitles that are wanted, as yt-dlp's `--sub-langs` has them; none without any.
+    /// Languages of subtitles, as in yt-dlp's `--sub-langs`; empty for no subtitles.
     pub subtitles: Vec<String>,
-    /// The time that a download may take, where that is more than other requests get.
+    /// Minimum deadline of a download.
     pub max_time: Duration,
-    /// Where media, what is known of them (`.info.json`) and subtitles are kept; nowhere without.
+    /// Folder for media, their metadata (`.info.json`) and subtitles; `None` keeps nothing.
     pub dir: Option<PathBuf>,
     /// Further arguments for the program.
     pub arguments: Vec<OsString>,
-    /// Downloads under way at a time.
+    /// Maximum number of concurrent downloads.
     pub max_in_flight: usize,
-    /// Who is told how far they are.
+    /// Callback that gets the progress.
     pub on_progress: Option<OnProgress>,
 }
 
@@ -107,16 +107,17 @@ impl fmt::Debug for DownloadOptions {
     }
 }
 
-/// Gets media by yt-dlp. See the [module](self).
+/// A fetcher of media by yt-dlp. See the [module](self).
 pub struct DownloadFetcher {
     options: DownloadOptions,
     dialer: Dialer,
-    /// What all of the program's connections go through; started with the first download.
+    /// Proxy for all of the program's connections, started with the first download.
     proxy: OnceCell<FilteringProxy>,
 }
 
 impl DownloadFetcher {
-    /// A fetcher that runs the program of `options`, for what `dialer`'s guard lets pass. Starts nothing yet.
+    /// Returns a fetcher that runs the program of `options` for the hosts that `dialer`'s guard allows. Starts nothing
+    /// yet.
     pub fn new(options: DownloadOptions, dialer: Dialer) -> Self {
         Self { options, dialer, proxy: OnceCell::new() }
     }
@@ -127,7 +128,7 @@ impl DownloadFetcher {
             Ok(Ok(response)) => Ok(Response { duration: started.elapsed(), ..response }),
             Ok(Err(error)) => Err(FetchError { duration: started.elapsed(), ..error }),
             Err(_) => {
-                let message = format!("no end of the download within {} s", deadline.as_secs_f64());
+                let message = format!("the download did not end within {} s", deadline.as_secs_f64());
                 let error = FetchError::new(ErrorKind::Timeout, message, started.elapsed());
                 Err(FetchError { limit: Some(LimitMet::Deadline(deadline)), ..error })
             }
@@ -142,12 +143,13 @@ impl DownloadFetcher {
             .await
             .map_err(|why| FetchError { local: why.is_local(), ..error(why.kind(), why.to_string()) })?;
         let proxy = self.proxy.get_or_try_init(|| FilteringProxy::start_with(self.dialer.clone())).await;
-        let proxy = proxy.map_err(|why| local("no port for the proxy", &why))?;
-        let scratch = Scratch::new("fetchwise-download-").map_err(|why| local("no folder for the download", &why))?;
+        let proxy = proxy.map_err(|why| local("cannot start the proxy", &why))?;
+        let scratch = Scratch::new("fetchwise-download-")
+            .map_err(|why| local("cannot create a folder for the download", &why))?;
         let mut group =
             ChildGroup::spawn(self.command(request, &scratch, proxy), Some(scratch.path())).map_err(|why| {
                 match is_local_spawn_fault(&why) {
-                    true => local("yt-dlp does not start", &why),
+                    true => local("cannot start yt-dlp", &why),
                     false => FetchError::unavailable(format!("cannot run {}: {why}", self.options.program.display())),
                 }
             })?;
@@ -201,7 +203,7 @@ impl DownloadFetcher {
         command
     }
 
-    /// Reads what the program says until it has said all: the file that came, and its last words.
+    /// Reads the program's output to its end. Returns the downloaded file and the last lines of standard error.
     async fn attend(&self, group: &mut ChildGroup, url: &Url) -> (Option<PathBuf>, Tail) {
         let tail = Tail::default();
         let (stdout, stderr) = (group.child().stdout.take(), group.child().stderr.take());
@@ -233,7 +235,7 @@ impl DownloadFetcher {
     fn tell(&self, url: &Url, numbers: &str) {
         let Some(on_progress) = &self.options.on_progress else { return };
         let mut numbers = numbers.split_ascii_whitespace();
-        // An estimate has a fraction, and what is not known is "NA".
+        // An estimate has a fraction, and an unknown value is "NA".
         let mut next = || numbers.next().and_then(|text| text.split('.').next()?.parse().ok());
         if let Some(bytes) = next() {
             on_progress(&Progress { url: url.clone(), bytes, total: next() });
@@ -243,14 +245,14 @@ impl DownloadFetcher {
     async fn delivered(&self, request: Request<'_>, file: &Path, scratch: &Scratch) -> Result<Response, FetchError> {
         let broken = |why: &io::Error| FetchError {
             local: is_local_fault(why),
-            ..error(ErrorKind::NetworkError, format!("the file of the download cannot be read: {why}"))
+            ..error(ErrorKind::NetworkError, format!("cannot read the downloaded file: {why}"))
         };
         let file = in_folder(scratch.path(), file).map_err(|why| broken(&why))?;
         let body = read(&file, request.limits).await?;
         if let Some(dir) = self.options.dir.clone() {
             let from = scratch.path().to_owned();
             let kept = tokio::task::spawn_blocking(move || keep(&from, &dir)).await.map_err(io::Error::other).flatten();
-            kept.map_err(|why| FetchError::local(format!("the download cannot be kept: {why}"), Duration::ZERO))?;
+            kept.map_err(|why| FetchError::local(format!("cannot store the download: {why}"), Duration::ZERO))?;
         }
         let extension =
             file.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -287,19 +289,19 @@ impl Fetcher for DownloadFetcher {
     }
 }
 
-/// Why nothing came.
+/// Returns the reason why there is no file.
 fn failure(request: Request<'_>, is_fine: bool, tail: &Tail, proxy: &FilteringProxy) -> FetchError {
     if is_fine {
-        // What is too long is left out, and that is no error of the program's.
+        // The program skips a file that is too long, without an error.
         let limit = request.limits.max_body;
         let error = error(ErrorKind::TooLarge, format!("the file is longer than {limit} bytes"));
         return FetchError { limit: Some(LimitMet::Body(limit)), ..error };
     }
     let words = tail.last_words(3);
-    let words = words.trim_start_matches("; last words: ");
+    let words = words.trim_start_matches("; stderr: ");
     let words = words.rsplit_once("ERROR: ").map_or(words, |(_, message)| message);
     let (host, port) = (request.url.host_str().unwrap_or_default(), request.url.port_or_known_default().unwrap_or(80));
-    // What the proxy knows of the connection is more than the program was told.
+    // The proxy knows more about the connection than the program does.
     if let Some(failure) = proxy.failure(host, port) {
         return FetchError { local: failure.local, ..error(failure.kind, failure.message) };
     }
@@ -309,12 +311,12 @@ fn failure(request: Request<'_>, is_fine: bool, tail: &Tail, proxy: &FilteringPr
     }
 }
 
-/// The file that `named` stands for, when it is in `folder`.
+/// Returns the file at `named` if it is in `folder`.
 fn in_folder(folder: &Path, named: &Path) -> io::Result<PathBuf> {
     let (folder, file) = (fs::canonicalize(folder)?, fs::canonicalize(named)?);
     match file.starts_with(&folder) {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not in the folder of downloads")),
+        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, "not in the download folder")),
     }
 }
 
@@ -335,7 +337,7 @@ async fn read(file: &Path, limits: &Limits) -> Result<Body, FetchError> {
     }
 }
 
-/// Copies what the program left in `from` to `dir`: the media, what is known of it, subtitles.
+/// Copies the program's files in `from` to `dir`: the media, their metadata, subtitles.
 fn keep(from: &Path, dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     for entry in fs::read_dir(from)? {
@@ -348,7 +350,7 @@ fn keep(from: &Path, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The type of a file with this extension.
+/// Returns the media type of a file with this extension.
 fn media_type(extension: &str) -> &'static str {
     match extension {
         "mp4" | "m4v" => "video/mp4",

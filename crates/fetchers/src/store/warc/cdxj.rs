@@ -1,8 +1,9 @@
-//! A CDXJ index of an archive: a line for each page in it, sorted by URL and time, as pywb and its kin look pages up by.
+//! A CDXJ index of an archive: one line per page, sorted by URL and time, for lookups by pywb and similar tools.
 //!
-//! Owns: the lines, and the form of a URL by which they are sorted (SURT). An index is made from the archive itself, from the end of
-//! what it has already, so that a crawl that was killed leaves nothing out of it. Invariant: the index is there as a whole, sorted,
-//! before or after, never in between.
+//! Owns: the lines, and the form of a URL by which they are sorted (SURT). An index is built from the archive itself,
+//! from the end of the part that it already covers, so a killed crawl omits nothing.
+//!
+//! Invariants: an update replaces the index atomically by another sorted one.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -16,7 +17,7 @@ use url::Url;
 
 use super::tail::Records;
 
-/// What a line tells beside URL and time. Numbers are texts, as the tools that read such files expect.
+/// The fields of a line besides URL and time. Numbers are strings, as the tools for such files expect.
 #[derive(Debug, Serialize, Deserialize)]
 struct Fields {
     url: String,
@@ -30,11 +31,11 @@ struct Fields {
     filename: String,
 }
 
-/// Brings the index at `index` up to date with the files of an archive. Says how many lines are new. Cost: reading what is new of the
-/// archive, all of it where it is compressed; memory for the new lines.
+/// Updates the index at `index` from the files of an archive. Returns the number of new lines. Cost: reading the new
+/// part of the archive, or all of it if it is compressed; memory for the new lines.
 ///
 /// # Errors
-/// When a file cannot be read or written, and when `index` is no CDXJ file.
+/// Fails if a file cannot be read or written, or if `index` is not a CDXJ file.
 pub fn update(archive: &[PathBuf], index: &Path) -> io::Result<usize> {
     let old = match File::open(index) {
         Ok(file) => Some(file),
@@ -56,7 +57,7 @@ pub fn update(archive: &[PathBuf], index: &Path) -> io::Result<usize> {
     fs::create_dir_all(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     merge(old.map(|_| File::open(index)).transpose()?, &lines, &mut BufWriter::new(file.as_file_mut()))?;
-    // Temporary files are the owner's alone; an index is an ordinary file.
+    // Temporary files are private; an index is an ordinary file.
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
@@ -66,7 +67,7 @@ pub fn update(archive: &[PathBuf], index: &Path) -> io::Result<usize> {
     Ok(lines.len())
 }
 
-/// How far the index goes in each file.
+/// Returns the end of the indexed part of each file.
 fn ends(file: &File) -> io::Result<HashMap<String, u64>> {
     let mut ends = HashMap::new();
     for line in BufReader::new(file).lines() {
@@ -77,7 +78,7 @@ fn ends(file: &File) -> io::Result<HashMap<String, u64>> {
             Some((fields.filename, end))
         });
         let Some((name, end)) = end else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("no line of a CDXJ file: {line:.80}")));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("invalid CDXJ line: {line:.80}")));
         };
         let known = ends.entry(name).or_insert(0);
         *known = end.max(*known);
@@ -85,7 +86,7 @@ fn ends(file: &File) -> io::Result<HashMap<String, u64>> {
     Ok(ends)
 }
 
-/// The lines for what the file at `path` holds from byte `from` on.
+/// Collects the lines of the file at `path` from byte `from` on.
 fn collect(path: &Path, name: &str, from: u64, lines: &mut Vec<String>) -> io::Result<()> {
     let file = File::open(path)?;
     let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
@@ -114,7 +115,7 @@ fn collect(path: &Path, name: &str, from: u64, lines: &mut Vec<String>) -> io::R
     Ok(())
 }
 
-/// The heads of a record: its own, and that of the answer in it.
+/// The heads of a record: its own, and that of the response in it.
 struct Heads<'h> {
     warc: Vec<(&'h str, &'h str)>,
     status: Option<&'h str>,
@@ -123,7 +124,7 @@ struct Heads<'h> {
 
 impl<'h> Heads<'h> {
     fn of(bytes: &'h [u8]) -> Self {
-        // A head that is cut off, or that is no text, is read as far as it can be.
+        // A head that is truncated or not text is parsed as far as possible.
         let text = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
         let (warc, http) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
         let http = http.split_once("\r\n\r\n").map_or(http, |(head, _)| head);
@@ -152,7 +153,7 @@ fn field<'h>(fields: &[(&str, &'h str)], name: &str) -> Option<&'h str> {
     fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
 }
 
-/// Writes the old lines and the new ones, sorted.
+/// Writes the old and the new lines, sorted.
 fn merge(old: Option<File>, new: &[String], out: &mut impl io::Write) -> io::Result<()> {
     let mut new = new.iter().peekable();
     if let Some(old) = old {
@@ -170,8 +171,9 @@ fn merge(old: Option<File>, new: &[String], out: &mut impl io::Write) -> io::Res
     out.flush()
 }
 
-/// The form of a URL that sorts by its host from the right: `http://www.example.com/a?b` is `com,example)/a?b`. As in other tools,
-/// `www.`, letter case, the order of the query's parts, and the usual ids of sessions in it make no difference.
+/// Returns the form of a URL that sorts by its host from the right: `http://www.example.com/a?b` becomes
+/// `com,example)/a?b`. As in other tools, `www.`, letter case, the order of the query's parts, and the usual session
+/// ids in it make no difference.
 ///
 /// ```
 /// use fetchwise_fetchers::store::warc::cdxj::surt;
@@ -203,13 +205,13 @@ pub fn surt(url: &Url) -> String {
     surt.replace(' ', "%20")
 }
 
-/// The host without `www.`, `www2.` and the like.
+/// Returns the host without `www.`, `www2.` and the like.
 fn without_www(host: &str) -> &str {
     let rest = host.strip_prefix("www").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
     rest.and_then(|rest| rest.strip_prefix('.')).filter(|rest| !rest.is_empty()).unwrap_or(host)
 }
 
-/// Whether a part of a query is the id of a session, which differs from visit to visit.
+/// Returns whether a part of a query is a session id, which differs from visit to visit.
 fn is_session(part: &str) -> bool {
     let Some((name, value)) = part.split_once('=') else { return false };
     matches!(name, "jsessionid" | "phpsessid" | "sid")
@@ -217,8 +219,8 @@ fn is_session(part: &str) -> bool {
         && value.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
-/// The text with those escapes resolved that stand for a printable character of ASCII with no meaning in a URL; the others in lower
-/// case come out of [`surt`] as they are.
+/// Resolves the escapes of printable ASCII characters without a meaning in a URL. [`surt`] keeps the others, in lower
+/// case.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -247,7 +249,7 @@ mod tests {
 
     #[test]
     fn urls_sort_by_their_hosts_from_the_right() {
-        // What the Python package `surt` gives, but for the path parameters that it takes for sessions.
+        // The results of the Python package `surt`, except for path parameters that it takes for sessions.
         for (url, want) in [
             ("http://127.0.0.1:8080/a/b.html", "1,0,0,127:8080)/a/b.html"),
             ("http://www.Example.com/A/?b=2&a=1&C", "com,example)/a?a=1&b=2&c"),

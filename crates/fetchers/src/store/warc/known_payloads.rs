@@ -1,30 +1,30 @@
-//! Payloads that an archive has already, so that the same page is kept once.
+//! The payloads that an archive already contains, so that the same page is stored once.
 //!
-//! Invariant: memory is bounded; of more payloads than that the oldest are forgotten, and kept once more when they come again. What an
-//! earlier process wrote is not known.
+//! Invariants: memory is bounded. Beyond the maximum, the oldest payloads are forgotten and stored again when they
+//! reappear. Payloads of an earlier process are not known.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::record::{Digest, Original};
 
-/// So many payloads are remembered: some 30 MB with URLs of ordinary length.
+/// Maximum number of remembered payloads: about 30 MB with URLs of ordinary length.
 const MAX_SEEN: usize = 100_000;
 
-/// The payloads of late.
+/// The recent payloads.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     originals: HashMap<Digest, Original>,
-    /// The digests in `originals`, the oldest first.
+    /// Digests in `originals`, oldest first.
     order: VecDeque<Digest>,
 }
 
 impl Seen {
-    /// The record that has this payload.
+    /// Returns the record with this payload.
     pub(super) fn get(&self, payload: &Digest) -> Option<&Original> {
         self.originals.get(payload)
     }
 
-    /// Remembers that `original` has this payload; the first one that had it stays.
+    /// Remembers that `original` has this payload; an earlier record with it stays.
     pub(super) fn add(&mut self, payload: Digest, original: Original) {
         if self.originals.contains_key(&payload) {
             return;
@@ -45,7 +45,7 @@ mod tests {
     use fetchwise_types::time::Timestamp;
 
     #[test]
-    fn the_oldest_payload_makes_room_and_a_known_one_takes_none() {
+    fn the_oldest_payload_is_evicted_and_a_known_one_takes_no_room() {
         let url: url::Url = "http://e.org/".parse().unwrap();
         let original = |n: i64| Original { id: uuid::Uuid::nil(), url: url.clone(), at: Timestamp::from_millis(n) };
         let digest = |n: usize| {

@@ -1,15 +1,18 @@
-//! An archive of all pages in WARC 1.1: what was asked for, what came, and how it was brought; one gzip member a record when the name
-//! ends in `.gz`.
+//! An archive of all pages in WARC 1.1: requests, responses, and fetchers; one gzip member per record if the name ends
+//! in `.gz`.
 //!
-//! `record` owns how records are written, `seen` which payloads are there already, `tail` how an archive ends, [`cdxj`] its index.
+//! `record` owns the format of records, `known_payloads` the payloads that are already stored, `tail` the end of an
+//! archive, [`cdxj`] its index.
 //!
-//! The block of a `response` is what fetchwise has: status line, headers and the decoded body, so `Content-Encoding` and
-//! `Transfer-Encoding` are left out and `Content-Length` is the decoded length. A payload that is there already is a `revisit`. Where
-//! the fetcher kept its requests ([`Response::exchange`](crate::fetch::Response::exchange)), each is a `request`, and each redirect a
-//! `response` of its own. A `metadata` record names the fetcher. One record is appended at a time, and what could not be appended as a
-//! whole is taken back, so that a crash can only cut the last one. Memory does not grow with the page: a long body goes from its
-//! temporary file to the archive piece by piece. [`Warc::open`] cuts what is left of a torn record off and keeps it beside the archive:
-//! no record that is whole is ever lost, and nothing is appended to half a record.
+//! The block of a `response` is what fetchwise has: status line, headers and the decoded body, so `Content-Encoding`
+//! and `Transfer-Encoding` are omitted and `Content-Length` is the decoded length. A payload that is already stored
+//! becomes a `revisit`. If the fetcher kept its requests ([`Response::exchange`](crate::fetch::Response::exchange)),
+//! each is a `request`, and each redirect a separate `response`. A `metadata` record names the fetcher.
+//!
+//! Invariants: one record is appended at a time, and an incomplete one is removed again, so a crash can only truncate
+//! the last one. Memory does not grow with the page: a long body is copied from its temporary file in pieces.
+//! [`Warc::open`] cuts off a torn record and keeps it in a file next to the archive: no complete record is ever lost,
+//! and nothing is appended to an incomplete one.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -32,13 +35,13 @@ mod known_payloads;
 mod record;
 mod tail;
 
-/// Of a long body so much is in memory at a time.
+/// Bytes of a long body in memory at a time.
 const CHUNK: usize = 256 << 10;
 
-/// Records whose block is not longer are made in memory and appended in one write.
+/// Maximum block length of a record that is built in memory and appended in one write.
 const IN_MEMORY: u64 = 4 << 20;
 
-/// How an archive is written.
+/// Settings of an archive.
 #[derive(Clone, Debug)]
 pub struct WarcOptions {
     rotate_at: Option<u64>,
@@ -53,21 +56,23 @@ impl Default for WarcOptions {
 }
 
 impl WarcOptions {
-    /// Begins a new file once one has so many bytes: `crawl.warc.gz` goes on in `crawl-00001.warc.gz`. Default: one file.
+    /// Starts a new file once one has `bytes` bytes: `crawl.warc.gz` continues in `crawl-00001.warc.gz`. Default: one
+    /// file.
     #[must_use]
     pub fn rotate_at(mut self, bytes: u64) -> Self {
         self.rotate_at = Some(bytes.max(1));
         self
     }
 
-    /// Whether each page has a `metadata` record that names the fetcher, its time and the URL that was asked for. Default: yes.
+    /// Sets whether each page has a `metadata` record with the fetcher, the duration and the requested URL. Default:
+    /// yes.
     #[must_use]
     pub fn metadata(mut self, write: bool) -> Self {
         self.metadata = write;
         self
     }
 
-    /// Whether a payload that was written before is left out, by a `revisit` record. Default: yes.
+    /// Sets whether a repeated payload becomes a `revisit` record. Default: yes.
     #[must_use]
     pub fn revisits(mut self, write: bool) -> Self {
         self.revisits = write;
@@ -75,10 +80,10 @@ impl WarcOptions {
     }
 }
 
-/// An archive that is appended to.
+/// An archive to append to.
 #[derive(Debug)]
 pub struct Warc {
-    /// The name that was asked for; files after the first are called after it.
+    /// Requested path; later files are named after it.
     path: PathBuf,
     gzip: bool,
     options: WarcOptions,
@@ -87,7 +92,7 @@ pub struct Warc {
     torn: Option<Torn>,
 }
 
-/// The file that is written.
+/// The file that is being written.
 #[derive(Debug)]
 struct Current {
     number: u32,
@@ -95,16 +100,16 @@ struct Current {
     file: File,
 }
 
-/// Half a record that a crash had left at the end of an archive, and where it is now.
+/// The incomplete record that a crash left at the end of an archive, and where it was moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torn {
-    /// The archive.
+    /// Path of the archive.
     pub archive: PathBuf,
-    /// Where it began: the length of the archive since.
+    /// Where it began, which is the new length of the archive.
     pub at: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// The file that it was moved to.
+    /// File that it was moved to.
     pub kept: PathBuf,
 }
 
@@ -116,42 +121,42 @@ impl fmt::Display for Torn {
             f,
             "{archive} ended in the middle of a record, as after a crash: its last {bytes} bytes, from byte {at} on, "
         )?;
-        write!(f, "were moved to {kept}; every whole record is still there")
+        write!(f, "were moved to {kept}; every complete record is still there")
     }
 }
 
-/// Why an archive could not be opened. Nothing in it was changed.
+/// The reason why an archive could not be opened. The archive was not changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WarcError {
-    /// It cannot be opened, read or written, or there is no room to keep half a record beside it.
+    /// It cannot be opened, read or written, or an incomplete record cannot be moved to a separate file.
     #[error("cannot write {}: {source}", path.display())]
     Io {
-        /// The archive.
+        /// Path of the archive.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// Another process, or another [`Warc`], writes it.
-    #[error("{} is being written by somebody else", path.display())]
+    #[error("{} is locked: another process writes it", path.display())]
     Busy {
-        /// The archive.
+        /// Path of the archive.
         path: PathBuf,
     },
-    /// It has something in it that is neither a record nor the beginning of one.
-    #[error("{} is damaged, or no such archive: there is no record at byte {at} of {len}", path.display())]
+    /// It contains bytes that are neither a record nor the beginning of one.
+    #[error("{} is damaged or not a WARC file: no record at byte {at} of {len}", path.display())]
     Damaged {
-        /// The archive.
+        /// Path of the archive.
         path: PathBuf,
-        /// Where the last record ends that is whole, and has whole ones only before it.
+        /// End of the last record that is complete and has only complete ones before it.
         at: u64,
-        /// The length of the archive.
+        /// Length of the archive.
         len: u64,
     },
 }
 
 impl Warc {
-    /// Opens the archive at `path`, as [`Warc::with`] does with the defaults.
+    /// Opens the archive at `path` with the default options; see [`Warc::with`].
     ///
     /// # Errors
     /// See [`WarcError`].
@@ -159,12 +164,12 @@ impl Warc {
         Self::with(path, WarcOptions::default())
     }
 
-    /// Opens the archive at `path`, which gets a `warcinfo` record when it is new, and is nobody else's until it is closed. One that was
-    /// rotated goes on in its last file.
+    /// Opens the archive at `path` and locks it until it is closed. A new archive gets a `warcinfo` record. A rotated
+    /// one continues in its last file.
     ///
-    /// An archive that ends with half a record is cut there; the half is kept in a file beside it, and [`Warc::torn`] tells of
-    /// it. Cost: reading the last record. Only when the archive does not end with a whole record is more of it read: the heads
-    /// of all records, or all of it when it is compressed.
+    /// An archive that ends with an incomplete record is cut there; that record is kept in a separate file, and
+    /// [`Warc::torn`] describes it. Cost: reading the last record. Only if the archive does not end with a complete
+    /// record is more of it read: the heads of all records, or all of it if it is compressed.
     ///
     /// # Errors
     /// See [`WarcError`].
@@ -178,7 +183,7 @@ impl Warc {
         }
         let current = name_of(path, number);
         let failed = |source| WarcError::Io { path: current.clone(), source };
-        // A pipe has no end to be looked at; opened for reading, too, it would be its own reader.
+        // A pipe has no end to inspect; opened for reading too, it would be its own reader.
         let is_pipe = fs::metadata(&current).is_ok_and(|about| !about.is_file());
         let file = open_alone(&current, !is_pipe)?;
         let len = |file: &File| file.metadata().map(|about| about.len()).map_err(failed);
@@ -200,17 +205,17 @@ impl Warc {
         Ok(archive)
     }
 
-    /// Half a record that was found at the end when the archive was opened, and moved out of the way.
+    /// Returns the incomplete record that was found at the end when the archive was opened, and moved away.
     pub fn torn(&self) -> Option<&Torn> {
         self.torn.as_ref()
     }
 
-    /// The files that the archive at `path` has, in order: itself, and those that it went on in.
+    /// Returns the files of the archive at `path`, in order: the first one and its continuations.
     pub fn files(path: &Path) -> Vec<PathBuf> {
         (0..).map(|number| name_of(path, number)).take_while(|file| file.exists()).collect()
     }
 
-    /// The first record of the file at `path`.
+    /// Returns the first record of the file at `path`.
     fn info(&self, path: &Path) -> io::Result<Vec<u8>> {
         let info = format!("software: fetchwise/{}\r\nformat: WARC File Format 1.1\r\n", env!("CARGO_PKG_VERSION"));
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -218,7 +223,7 @@ impl Warc {
         self.in_memory(&head, info.as_bytes())
     }
 
-    /// A record whose block is in memory.
+    /// Encodes a record whose block is in memory.
     fn in_memory(&self, head: &Head, block: &[u8]) -> io::Result<Vec<u8>> {
         let len = block.len() as u64;
         self.made(&head.to_bytes(record::digest(block), len), len, &mut &*block)
@@ -233,9 +238,9 @@ impl Warc {
         Ok(bytes)
     }
 
-    /// Appends one record whose block is the `len` bytes of `block`. Says in which file it is.
+    /// Appends one record whose block is the `len` bytes of `block`. Returns the file that it is in.
     fn append(&self, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<PathBuf> {
-        // Compressing takes its time: not while others wait for the file.
+        // Compression is slow, so it runs without the lock on the file.
         if len <= IN_MEMORY {
             let bytes = self.made(head, len, block)?;
             self.take_in(|file| file.write_all(&bytes))
@@ -248,12 +253,12 @@ impl Warc {
         }
     }
 
-    /// A file without a name, beside the archive: where the record must find room anyway.
+    /// Returns an unnamed file in the archive's folder, where there must be room for the record in any case.
     fn scratch_file(&self) -> io::Result<File> {
         tempfile::tempfile_in(folder_of(&self.path))
     }
 
-    /// Has the file for `write` alone; takes back what it wrote when it fails.
+    /// Calls `write` with exclusive access to the file; removes what it wrote if it fails.
     fn take_in(&self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<PathBuf> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(max) = self.options.rotate_at
@@ -275,16 +280,16 @@ impl Warc {
         Ok(Current { number, path, file })
     }
 
-    /// The record that has this payload already.
+    /// Returns the record that already has this payload.
     fn original(&self, payload: &Digest, is_empty: bool) -> Option<Original> {
-        // An empty payload is no less than a reference to one.
+        // A reference to an empty payload would save nothing.
         if !self.options.revisits || is_empty {
             return None;
         }
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(payload).cloned()
     }
 
-    /// The redirects on the way to a page, each with its request, and the request for the page itself.
+    /// Writes the redirects before a page, each with its request, and the request for the page itself.
     fn put_requests(&self, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
         for exchange in &page.response.exchange {
             let mut answered = response;
@@ -311,7 +316,7 @@ impl Warc {
         Ok(())
     }
 
-    /// What brought a page, and how long that took.
+    /// Writes the fetcher of a page, and the duration of the fetch.
     fn put_metadata(&self, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
         if !self.options.metadata {
             return Ok(());
@@ -331,7 +336,8 @@ impl Warc {
     }
 }
 
-/// The `number`th file of the archive at `path`: its number stands before all that follows the first dot of its name.
+/// Returns the path of the `number`th file of the archive at `path`: the number precedes everything after the first dot
+/// of its name.
 fn name_of(path: &Path, number: u32) -> PathBuf {
     if number == 0 {
         return path.to_owned();
@@ -344,31 +350,32 @@ fn name_of(path: &Path, number: u32) -> PathBuf {
     path.with_file_name(format!("{stem}-{number:05}{rest}"))
 }
 
-/// Opens a file to append to that nobody else writes.
+/// Opens a file for appending that no other process writes.
 fn open_alone(path: &Path, readable: bool) -> Result<File, WarcError> {
     let failed = |source| WarcError::Io { path: path.to_owned(), source };
     let file = OpenOptions::new().read(readable).create(true).append(true).open(path).map_err(failed)?;
-    // Where there are no locks, there is none.
+    // On systems without locks, the file is not locked.
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(WarcError::Busy { path: path.to_owned() }),
         _ => Ok(file),
     }
 }
 
-/// Has `write` append to the file, and takes back what it wrote when it fails: half a record would swallow the next one.
+/// Calls `write` to append to the file, and removes what it wrote if it fails: an incomplete record would swallow the
+/// next one.
 fn append(file: &mut File, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let whole = file.metadata()?.len();
     write(file).inspect_err(|_| drop(file.set_len(whole)))
 }
 
-/// The record as one gzip member, in `out`.
+/// Writes the record as one gzip member to `out`.
 fn compress<W: Write>(out: W, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<W> {
     let mut encoder = GzEncoder::new(out, Compression::default());
     record::write(&mut encoder, head, len, block)?;
     encoder.finish()
 }
 
-/// Cuts off half a record at the end of `file`, after it has been put aside.
+/// Cuts off an incomplete record at the end of `file`, after it was copied to a separate file.
 fn mend(path: &Path, mut file: &File, gzip: bool) -> Result<Option<Torn>, WarcError> {
     let failed = |source| WarcError::Io { path: path.to_owned(), source };
     let len = file.metadata().map_err(failed)?.len();
@@ -383,7 +390,7 @@ fn mend(path: &Path, mut file: &File, gzip: bool) -> Result<Option<Torn>, WarcEr
     }
 }
 
-/// Writes the rest of `torn` to a new file beside `path`, named after the byte where it began.
+/// Writes the rest of `torn` to a new file next to `path`, named after the byte where it began.
 fn put_aside(mut torn: &File, path: &Path, at: u64) -> io::Result<PathBuf> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".torn-{at}"));
@@ -391,7 +398,7 @@ fn put_aside(mut torn: &File, path: &Path, at: u64) -> io::Result<PathBuf> {
     for number in 2_u32.. {
         match OpenOptions::new().write(true).create_new(true).open(&kept) {
             Ok(mut file) => {
-                // It must be there, and under its name, before it is cut off here.
+                // The copy must be durable under its name before the record is cut off here.
                 let copied = io::copy(&mut torn, &mut file).and_then(|_| file.sync_all()).and_then(|()| sync_dir(path));
                 if let Err(error) = copied {
                     drop(fs::remove_file(&kept));
@@ -410,7 +417,7 @@ fn put_aside(mut torn: &File, path: &Path, at: u64) -> io::Result<PathBuf> {
     Ok(kept)
 }
 
-/// Makes new names in the folder of `path` last. Windows has no such call and needs none.
+/// Makes new names in the folder of `path` durable. Windows has no such call and needs none.
 fn sync_dir(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder_of(path))?.sync_all() } else { Ok(()) }
 }
@@ -434,7 +441,7 @@ impl Store for Warc {
             url: Some(response.final_url.clone()),
             peer: response.exchange.last().and_then(|exchange| exchange.peer),
             payload: Some(of_payload),
-            // The server closed the connection before the length that it had announced.
+            // The server closed the connection before the announced length.
             truncated: response.truncated.then_some("disconnect"),
             ..Head::new(original.map_or(Kind::Response, Kind::Revisit), page.at)
         };

@@ -1,7 +1,11 @@
-//! Records of WARC 1.1: their heads, and the digests in them.
+//! The records of WARC 1.1: their heads, and the digests in them.
 //!
-//! Owns which fields a record has, how they are spelled, and in which order they come: the same page gives the same fields, those of
-//! the standard first. Invariant: nothing that came from outside ends a line of a head. Must not know about files.
+//! Owns: the fields of a record, their names and their order. The same page gives the same fields, those of the
+//! standard first.
+//!
+//! Invariants: no external text ends a line of a head.
+//!
+//! Must not know: files.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -17,29 +21,29 @@ use fetchwise_types::attempt::id;
 use fetchwise_types::response::Header;
 use fetchwise_types::time::Timestamp;
 
-/// What a record ends with.
+/// End of a record.
 pub(super) const RECORD_END: &[u8] = b"\r\n\r\n";
-/// What a `revisit` record says of how it knows that it is one.
+/// Profile of a `revisit` record that is based on the payload's digest.
 const SAME_PAYLOAD: &str = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest";
-/// What is read of a body at a time.
+/// Bytes of a body per read.
 const CHUNK: usize = 64 << 10;
 
-/// Headers that speak of the transfer, which the stored block no longer has.
+/// Headers that describe the transfer and do not apply to the stored block.
 const TRANSFER_HEADERS: [&str; 5] =
     ["content-encoding", "transfer-encoding", "content-length", "connection", "keep-alive"];
 
-/// What kind of record it is.
+/// The kind of a record.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     Info,
     Request,
     Response,
-    /// A response whose payload is in the archive already.
+    /// A response whose payload the archive already contains.
     Revisit(Original),
     Metadata,
 }
 
-/// The record that has a payload already.
+/// The earlier record with a payload.
 #[derive(Clone, Debug)]
 pub(super) struct Original {
     pub(super) id: Uuid,
@@ -47,10 +51,10 @@ pub(super) struct Original {
     pub(super) at: Timestamp,
 }
 
-/// A SHA-1 digest: what archives compare payloads by. It tells copies apart, and guards against nobody.
+/// A SHA-1 digest, by which archives compare payloads. It identifies copies and is not a protection against forgery.
 pub(super) type Digest = [u8; 20];
 
-/// The head of a record but for its length.
+/// The head of a record, without its length.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) kind: Kind,
@@ -61,14 +65,14 @@ pub(super) struct Head {
     pub(super) concurrent_to: Option<Uuid>,
     pub(super) peer: Option<IpAddr>,
     pub(super) payload: Option<Digest>,
-    /// Why the payload is not whole.
+    /// Why the payload is incomplete.
     pub(super) truncated: Option<&'static str>,
-    /// The name of the file, in its `warcinfo`.
+    /// Name of the file, in its `warcinfo`.
     pub(super) file: Option<String>,
 }
 
 impl Head {
-    /// A head that says nothing beside its kind and time.
+    /// Returns a head with only kind and time.
     pub(super) fn new(kind: Kind, at: Timestamp) -> Self {
         Self {
             kind,
@@ -83,7 +87,7 @@ impl Head {
         }
     }
 
-    /// The head as it is written, with the empty line at its end.
+    /// Returns the encoded head, with the empty line at its end.
     pub(super) fn to_bytes(&self, block: Digest, len: u64) -> Vec<u8> {
         let mut text = String::from("WARC/1.1\r\n");
         let mut field = |name: &str, value: &str| {
@@ -133,12 +137,12 @@ impl Head {
     }
 }
 
-/// A digest as archives write it.
+/// Returns a digest as archives write it.
 pub(super) fn shown(digest: Digest) -> String {
     format!("sha1:{}", BASE32.encode(&digest))
 }
 
-/// The digests of what `block` holds after the first `head` bytes, and of all of it, with how long it is.
+/// Returns the digests of the whole block and of its payload after `head`, and the length of the block.
 pub(super) fn digests(head: &[u8], payload: &mut dyn Read) -> io::Result<(Digest, Digest, u64)> {
     let (mut of_block, mut of_payload) = (Sha1::new_with_prefix(head), Sha1::new());
     let (mut chunk, mut len) = (vec![0; CHUNK], head.len() as u64);
@@ -157,7 +161,7 @@ pub(super) fn digests(head: &[u8], payload: &mut dyn Read) -> io::Result<(Digest
     Ok((of_block.finalize().into(), of_payload.finalize().into(), len))
 }
 
-/// The digest of a block that is in memory.
+/// Returns the digest of a block in memory.
 pub(super) fn digest(block: &[u8]) -> Digest {
     Sha1::digest(block).into()
 }
@@ -172,12 +176,12 @@ pub(super) fn write(out: &mut impl Write, head: &[u8], len: u64, block: &mut dyn
     out.write_all(RECORD_END)
 }
 
-/// A body has fewer bytes than when it came: its file was cut.
+/// Returns the error of a body with fewer bytes than at its arrival: its file was truncated.
 pub(super) fn cut_short() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the page is shorter than it was when it came")
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the page is shorter than at its arrival")
 }
 
-/// The head of an HTTP answer as it is stored: without what speaks of a transfer that is over, and with the length of what is.
+/// Returns the stored head of an HTTP response: without the headers of the transfer, and with the actual length.
 pub(super) fn answer_head(status: u16, headers: &[Header], len: u64) -> Vec<u8> {
     let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let mut head = format!("HTTP/1.1 {status} {}\r\n", reason.unwrap_or_default()).into_bytes();
@@ -187,11 +191,11 @@ pub(super) fn answer_head(status: u16, headers: &[Header], len: u64) -> Vec<u8> 
     head
 }
 
-/// A request as it went out.
+/// Returns the head of a request as it was sent.
 pub(super) fn request_head(url: &Url, headers: &[Header]) -> Vec<u8> {
     let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut head = format!("GET {}{query} HTTP/1.1\r\n", url.path()).into_bytes();
-    // What unlocks somebody's account has no place in an archive that others read.
+    // Credentials do not belong in an archive that others read.
     let secrets = ["authorization", "cookie", "proxy-authorization"];
     push_headers(&mut head, headers.iter().filter(|h| !secrets.iter().any(|name| h.name.eq_ignore_ascii_case(name))));
     head.extend_from_slice(b"\r\n");
@@ -200,7 +204,7 @@ pub(super) fn request_head(url: &Url, headers: &[Header]) -> Vec<u8> {
 
 fn push_headers<'a>(head: &mut Vec<u8>, headers: impl Iterator<Item = &'a Header>) {
     for header in headers {
-        // A header with a line break in it would be two; it cannot come from a parser, and must not go into an archive.
+        // A header with a line break would become two; no parser produces one, and none may get into an archive.
         if http::HeaderName::from_bytes(header.name.as_bytes()).is_err() {
             continue;
         }

@@ -1,13 +1,15 @@
-//! How an archive ends: with a whole record, in the middle of one, or in something that is none.
+//! The end of an archive: a complete record, a torn one, or other bytes.
 //!
-//! A crash in the middle of a write leaves the beginning of a record; what is appended to that is lost to every reader, so it
-//! must be cut off first. Whether it must is seen by looking back from the end for a record that ends just there, which costs
-//! as much as reading the last record. Only when there is none are all records gone through from the first one on: a plain
-//! archive by their lengths, a compressed one by reading it all.
+//! A crash in the middle of a write leaves the beginning of a record. Readers would lose a record that is appended to
+//! it, so it must be cut off first. The check searches backwards from the end for a record that ends exactly there,
+//! which costs as much as reading the last record. Only if there is none are all records read from the first one on: a
+//! plain archive by their lengths, a compressed one entirely.
 //!
-//! Invariant: what is called torn is the beginning of one record and nothing else. Where that is not certain it is called
-//! damaged, and it is up to a person. Must not change a file. Not promised: a page that is an archive itself, and was cut off
-//! at the very byte where one of the records in it ends, looks like a whole record.
+//! Invariants: a torn tail is the beginning of one record and nothing else. In doubt it is reported as damaged and left
+//! to a person. No file is changed.
+//!
+//! Not promised: a page that is itself an archive, and was cut off exactly at the end of one of its records, looks like
+//! a complete record.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -15,21 +17,21 @@ use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, Se
 use flate2::bufread::GzDecoder;
 use memchr::memmem;
 
-/// How an archive ends.
+/// The end of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
-    /// With a whole record, or there is none at all.
+    /// A complete record, or no record at all.
     Whole,
-    /// From this byte on there is the beginning of a record.
+    /// The beginning of a record starts at this byte.
     Torn(u64),
-    /// From this byte on it is not what it should be.
+    /// Invalid bytes start at this byte.
     Damaged(u64),
 }
 
-/// Looks at the end of `file`, which is not being written, and has a gzip member for each record if `gzip`.
+/// Inspects the end of `file`, which is not being written, and has one gzip member per record if `gzip`.
 ///
 /// # Errors
-/// When it cannot be read.
+/// Fails if the file cannot be read.
 pub(super) fn inspect(file: &File, gzip: bool) -> io::Result<Tail> {
     let archive = Archive { file, len: file.metadata()?.len(), gzip };
     if archive.ends_with_a_record()? {
@@ -38,43 +40,43 @@ pub(super) fn inspect(file: &File, gzip: bool) -> io::Result<Tail> {
     archive.walk()
 }
 
-/// The longest head of a record; those that fetchwise writes hold two URLs and little more.
+/// Maximum length of a record's head; those of fetchwise contain two URLs and little more.
 const MAX_HEAD: u64 = 1 << 20;
 
-/// What is searched at a time.
+/// Bytes per search step.
 const CHUNK: u64 = 256 << 10;
 
-/// What a gzip member begins with.
+/// Beginning of a gzip member.
 const MEMBER: &[u8] = b"\x1f\x8b\x08";
 
-/// What a record begins with, and what it ends with.
+/// Beginning and end of a record.
 const RECORD: &[u8] = b"WARC/";
 const END: &[u8; 4] = b"\r\n\r\n";
 
-/// The whole records of an archive, from some byte on.
+/// The complete records of an archive, from some byte on.
 pub(super) struct Records<'f> {
     archive: Archive<'f>,
     at: u64,
 }
 
-/// Where a record is, and how it begins.
+/// The location of a record, and its beginning.
 pub(super) struct Record {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Its head and the beginning of its block, decompressed.
+    /// Head and the beginning of the block, decompressed.
     pub(super) head: Vec<u8>,
 }
 
-/// So much of each record is shown.
+/// Maximum bytes of a record in [`Record::head`].
 const SHOWN: u64 = 64 << 10;
 
 impl<'f> Records<'f> {
-    /// The records of `file` that begin at `from` or later; a record begins there.
+    /// Returns the records of `file` from `from` on, where a record begins.
     pub(super) fn of(file: &'f File, gzip: bool, from: u64) -> io::Result<Self> {
         Ok(Self { archive: Archive { file, len: file.metadata()?.len(), gzip }, at: from })
     }
 
-    /// The next one; none at the end, or where no whole record begins.
+    /// Returns the next record; `None` at the end, or if no complete record follows.
     pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
         let start = self.at;
         if start >= self.archive.len {
@@ -98,33 +100,33 @@ struct Archive<'f> {
     gzip: bool,
 }
 
-/// What begins at some byte of an archive.
+/// The bytes at some position of an archive.
 enum Found {
-    /// A record, which ends before this byte.
+    /// A record that ends before this byte.
     Whole(u64),
-    /// A record that goes on past the end of the file.
+    /// A record that continues beyond the end of the file.
     Cut,
     /// No record.
     Nothing,
 }
 
 impl Archive<'_> {
-    /// Whether a record ends with the file. No for certain, or not known, is false.
+    /// Returns whether a record ends with the file; false if unknown.
     fn ends_with_a_record(&self) -> io::Result<bool> {
         let mut starts = self.starts(0);
         while let Some(start) = starts.next()? {
             match self.record_at(start)? {
                 Found::Whole(end) if end == self.len => return Ok(true),
-                // Only looked like a beginning.
+                // It only looked like a beginning.
                 Found::Nothing => {}
-                // Something comes after the last record, or a body has records in it.
+                // Bytes follow the last record, or a body contains records.
                 Found::Whole(_) | Found::Cut => return Ok(false),
             }
         }
         Ok(false)
     }
 
-    /// Goes through all records.
+    /// Reads all records.
     fn walk(&self) -> io::Result<Tail> {
         let mut at = 0;
         while at < self.len {
@@ -132,7 +134,7 @@ impl Archive<'_> {
                 Found::Whole(end) => at = end,
                 Found::Cut if self.holds_a_record_after(at)? => return Ok(Tail::Damaged(at)),
                 Found::Cut => return Ok(Tail::Torn(at)),
-                // Where the power went, space that was given and never written may be left.
+                // After a power failure, allocated but unwritten space may remain.
                 Found::Nothing if self.is_zero_from(at)? => return Ok(Tail::Torn(at)),
                 Found::Nothing => return Ok(Tail::Damaged(at)),
             }
@@ -152,8 +154,8 @@ impl Archive<'_> {
         }
     }
 
-    /// Whether the record that is cut off at `start` may just have a wrong length, so that others follow. What is compressed
-    /// has a checksum, and was read to the end of the file.
+    /// Returns whether the record that is cut off at `start` may just have a wrong length, so that others follow. A
+    /// compressed record has a checksum, and was read to the end of the file.
     fn holds_a_record_after(&self, start: u64) -> io::Result<bool> {
         if self.gzip {
             return Ok(false);
@@ -173,7 +175,7 @@ impl Archive<'_> {
 
     fn member_at(&self, start: u64) -> io::Result<Found> {
         let mut reader = self.reader_at(start)?;
-        // The decoder calls a head that is cut off just that, whatever it begins with.
+        // The decoder reports any truncated head as truncated, whatever its first bytes.
         let head = reader.fill_buf()?;
         if !head.starts_with(MEMBER) && !MEMBER.starts_with(head) {
             return Ok(Found::Nothing);
@@ -183,7 +185,7 @@ impl Archive<'_> {
             Ok(_) => Ok(Found::Whole(decoder.into_inner().stream_position()?)),
             Err(error) => match error.kind() {
                 ErrorKind::UnexpectedEof => Ok(Found::Cut),
-                // As flate2 calls what is no gzip, no deflate, or has another checksum.
+                // As flate2 reports invalid gzip, invalid deflate or a wrong checksum.
                 ErrorKind::InvalidInput | ErrorKind::InvalidData => Ok(Found::Nothing),
                 _ => Err(error),
             },
@@ -227,7 +229,7 @@ impl Archive<'_> {
         Ok(BufReader::new(file))
     }
 
-    /// Where records may begin, the last one first, down to `from`.
+    /// Returns the positions where records may begin, last one first, down to `from`.
     fn starts(&self, from: u64) -> Starts<'_> {
         let (needle, skip) = if self.gzip { (MEMBER.to_vec(), 0) } else { ([END, RECORD].concat(), END.len() as u64) };
         Starts { archive: self, needle, skip, from, searched: self.len, found: Vec::new() }
@@ -237,12 +239,12 @@ impl Archive<'_> {
 struct Starts<'a> {
     archive: &'a Archive<'a>,
     needle: Vec<u8>,
-    /// Bytes of the needle that belong to the record before.
+    /// Bytes of the needle that belong to the previous record.
     skip: u64,
     from: u64,
-    /// From here on it has been searched.
+    /// Position down to which the search is done.
     searched: u64,
-    /// What was found in the last chunk.
+    /// Matches in the last chunk.
     found: Vec<u64>,
 }
 
@@ -256,7 +258,7 @@ impl Starts<'_> {
                 return Ok(None);
             }
             let low = self.searched.saturating_sub(CHUNK).max(self.from);
-            // A needle may lie across the border.
+            // A needle may lie across the boundary.
             let len = self.searched - low + self.needle.len() as u64 - 1;
             let mut chunk = Vec::new();
             self.archive.reader_at(low)?.take(len).read_to_end(&mut chunk)?;
@@ -266,7 +268,7 @@ impl Starts<'_> {
     }
 }
 
-/// The length in a line of a record's head, when it is that line.
+/// Returns the length in a `Content-Length` line of a record's head.
 fn content_length(line: &[u8]) -> Option<u64> {
     let (name, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
     name.trim().eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?

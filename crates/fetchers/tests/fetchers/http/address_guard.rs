@@ -1,4 +1,4 @@
-//! The address guard, judged by the listeners that see no connection.
+//! The address guard, proved by listeners without a connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use tokio::net::{TcpSocket, TcpStream};
 use super::harness::*;
 
 #[tokio::test]
-async fn loopback_is_not_dialled_unless_it_is_opened() {
+async fn loopback_is_not_dialled_unless_it_is_allowed() {
     bounded(async {
-        let server = Server::http(|_| answer(200, "inside")).await;
+        let server = Server::http(|_| response(200, "inside")).await;
         let port = server.addr.port();
         let names =
             Names::of(&[("inside.example", &[&["127.0.0.1"]]), ("v6.example", &[&["::1", "::ffff:127.0.0.1"]])]);
@@ -53,7 +53,7 @@ async fn loopback_is_not_dialled_unless_it_is_opened() {
         let url = format!("http://localhost:{port}/").parse().unwrap();
         assert_eq!(get_with(&system, &url, &limits()).await.unwrap_err().kind, ErrorKind::RefusedAddress);
         assert_eq!(server.connections(), 0);
-        assert_eq!(body(&get(&server.url("/")).await.unwrap()), b"inside", "the server was there all the time");
+        assert_eq!(body(&get(&server.url("/")).await.unwrap()), b"inside", "the server was running all the time");
     })
     .await;
 }
@@ -61,7 +61,7 @@ async fn loopback_is_not_dialled_unless_it_is_opened() {
 #[tokio::test]
 async fn each_hop_of_a_redirect_is_checked() {
     bounded(async {
-        // 127.0.0.1 is opened, 127.0.0.2 is not: a listener waits there.
+        // 127.0.0.1 is allowed, 127.0.0.2 is not: a listener waits there.
         let forbidden = Server::silent([127, 0, 0, 2]).await;
         let port = forbidden.addr.port();
         let server = Server::http(move |request| {
@@ -93,11 +93,11 @@ async fn each_hop_of_a_redirect_is_checked() {
 }
 
 #[tokio::test]
-async fn only_the_addresses_that_were_checked_are_dialled() {
+async fn only_checked_addresses_are_dialled() {
     bounded(async {
         let forbidden = Server::silent([127, 0, 0, 2]).await;
         let port = forbidden.addr.port();
-        // Nobody listens at this port of 127.0.0.1, so every address that may be tried is tried.
+        // Nothing listens on this port of 127.0.0.1, so every allowed address is tried.
         let names = Names::of(&[
             ("mixed.example", &[&["127.0.0.2", "127.0.0.1", "10.0.0.1"]]),
             ("rebound.example", &[&["127.0.0.1"], &["127.0.0.2"]]),
@@ -105,7 +105,7 @@ async fn only_the_addresses_that_were_checked_are_dialled() {
         let fetcher = builder().resolver(Arc::clone(&names) as Arc<dyn Resolve>).build().unwrap();
         for (host, kinds) in [
             ("mixed.example", [ErrorKind::NetworkError, ErrorKind::NetworkError]),
-            // An answer that changes between check and dialling gains nothing: there is one look-up a connection.
+            // A changing answer gains nothing between check and dialling: there is one lookup per connection.
             ("rebound.example", [ErrorKind::NetworkError, ErrorKind::RefusedAddress]),
         ] {
             for kind in kinds {
@@ -114,7 +114,7 @@ async fn only_the_addresses_that_were_checked_are_dialled() {
             }
         }
         assert_eq!(forbidden.connections(), 0);
-        assert_eq!(names.asked(), 4);
+        assert_eq!(names.lookups(), 4);
     })
     .await;
 }
@@ -122,7 +122,7 @@ async fn only_the_addresses_that_were_checked_are_dialled() {
 #[tokio::test]
 async fn the_next_address_is_tried_when_one_fails() {
     bounded(async {
-        let server = Server::http(|request| answer(200, request.headers()["host"].as_bytes().to_vec())).await;
+        let server = Server::http(|request| response(200, request.headers()["host"].as_bytes().to_vec())).await;
         let port = server.addr.port();
         let names = Names::of(&[("many.example", &[&["127.0.0.3", "127.0.0.4", "127.0.0.1", "127.0.0.1"]])]);
         let fetcher = HttpFetcher::builder().guard(opened(&["127.0.0.0/8"])).resolver(names).build().unwrap();
@@ -134,11 +134,11 @@ async fn the_next_address_is_tried_when_one_fails() {
 }
 
 #[tokio::test]
-async fn the_next_address_is_tried_when_one_does_not_answer() {
+async fn the_next_address_is_tried_when_one_does_not_respond() {
     bounded(async {
-        let server = Server::http(|_| answer(200, "second")).await;
+        let server = Server::http(|_| response(200, "second")).await;
         let port = server.addr.port();
-        // A listener whose queue is full drops what comes next: a connection to it just hangs.
+        // A listener with a full queue drops further connections: they hang.
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::from(([127, 0, 0, 2], port))).unwrap();
         let full = socket.listen(1).unwrap();

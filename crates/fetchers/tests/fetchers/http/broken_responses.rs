@@ -1,4 +1,4 @@
-//! Answers that break off, that are no HTTP, and URLs that cannot be asked for.
+//! Responses that break off or are not HTTP, and URLs that cannot be requested.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use url::Url;
 use super::harness::*;
 
 #[tokio::test]
-async fn a_body_that_is_cut_comes_as_far_as_it_goes() {
+async fn a_truncated_body_is_returned_as_far_as_it_arrived() {
     bounded(async {
         for wire in [
             &b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf"[..],
@@ -37,7 +37,7 @@ async fn a_body_that_is_cut_comes_as_far_as_it_goes() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_a_network_error() {
+async fn a_response_that_is_not_http_is_a_network_error() {
     bounded(async {
         for wire in [
             &b""[..],
@@ -64,7 +64,7 @@ async fn what_is_no_http_is_a_network_error() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_for_is_an_invalid_url() {
+async fn a_url_that_cannot_be_requested_is_an_invalid_url() {
     bounded(async {
         for text in ["ftp://127.0.0.1/", "file:///etc/passwd", "data:text/plain,x", "mailto:a@b.example"] {
             assert_eq!(error_kind(&text.parse().unwrap()).await, ErrorKind::InvalidUrl, "{text}");
@@ -74,9 +74,9 @@ async fn what_cannot_be_asked_for_is_an_invalid_url() {
         assert_eq!(error.kind, ErrorKind::InvalidUrl);
         assert!(error.message.len() < 200, "the message does not repeat the URL");
 
-        let server = Server::http(|request| answer(200, request.uri().path().to_owned())).await;
+        let server = Server::http(|request| response(200, request.uri().path().to_owned())).await;
         assert_eq!(body(&get(&server.url("/a\0b")).await.unwrap()), b"/a%00b", "a NUL byte is escaped in a path");
-        assert!("http://a\0b.example/".parse::<Url>().is_err(), "and cannot be in a host");
+        assert!("http://a\0b.example/".parse::<Url>().is_err(), "but invalid in a host");
     })
     .await;
 }

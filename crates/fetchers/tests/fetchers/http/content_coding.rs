@@ -1,4 +1,4 @@
-//! Content codings: undone, bombs, and codings that lie or break off.
+//! Content codings: decoding, bombs, and codings that are wrong or break off.
 
 use async_compression::Level;
 use async_compression::tokio::write::{BrotliEncoder, DeflateEncoder, GzipEncoder, ZlibEncoder, ZstdEncoder};
@@ -49,7 +49,7 @@ async fn bodies_are_decoded() {
             ("deflate", encode("raw", &page).await),
             ("br, gzip", gzip_of_br),
             ("gzip", gzip_and_junk),
-            // Called gzip or zstd, but plain; and a coding that nobody knows.
+            // Labelled gzip or zstd, but plain; and an unknown coding.
             ("gzip", page.clone()),
             ("zstd", page.clone()),
             ("rot13", page.clone()),
@@ -94,9 +94,9 @@ async fn a_bomb_ends_as_too_large_and_a_small_repetitive_page_does_not() {
 }
 
 #[tokio::test]
-async fn a_zstd_window_past_what_the_web_allows_is_not_given_memory() {
+async fn a_zstd_window_over_the_limit_of_the_web_gets_no_memory() {
     bounded(async {
-        // A frame whose header asks for a window of 2^(10 + exponent) bytes, with one raw block "abc" in it.
+        // A frame whose header requests a window of 2^(10 + exponent) bytes, with one raw block "abc" in it.
         let frame = |exponent: u8| {
             [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, exponent << 3][..], &[0x19, 0x00, 0x00, b'a', b'b', b'c']].concat()
         };
@@ -110,7 +110,7 @@ async fn a_zstd_window_past_what_the_web_allows_is_not_given_memory() {
 }
 
 #[tokio::test]
-async fn a_coding_that_breaks_off_gives_what_there_was() {
+async fn a_coding_that_breaks_off_yields_the_part_before() {
     bounded(async {
         let page = text(200_000);
         let cases = [("gzip", "gzip"), ("br", "br"), ("zstd", "zstd"), ("deflate", "zlib"), ("deflate", "raw")];

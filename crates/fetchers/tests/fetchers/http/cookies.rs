@@ -1,4 +1,4 @@
-//! Cookies that redirects set: where they go within one fetch, and that they go no further.
+//! Cookies that redirects set: where they are sent within one fetch, and that they do not leave it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,29 +12,29 @@ use url::Url;
 
 use super::harness::*;
 
-type Answer = http::Response<Full<Bytes>>;
+type TestResponse = http::Response<Full<Bytes>>;
 
-/// The `Cookie` header of `request`.
+/// Returns the `Cookie` header of `request`.
 fn cookie(request: &http::Request<Incoming>) -> String {
     assert!(request.headers().get_all("cookie").iter().count() <= 1);
     request.headers().get("cookie").map_or("", |value| value.to_str().unwrap()).to_owned()
 }
 
-/// A redirect that sets `cookies`.
-fn redirect_with(location: &str, cookies: &[&str]) -> Answer {
-    let mut answer = redirect(302, location);
+/// Returns a redirect that sets `cookies`.
+fn redirect_with(location: &str, cookies: &[&str]) -> TestResponse {
+    let mut response = redirect(302, location);
     for cookie in cookies {
-        answer.headers_mut().append("set-cookie", cookie.parse().unwrap());
+        response.headers_mut().append("set-cookie", cookie.parse().unwrap());
     }
-    answer
+    response
 }
 
-/// What the server saw: one line a request, its path and its cookies.
+/// The requests of a server: one line per request, with its path and its cookies.
 #[derive(Clone, Default)]
 struct Ledger(Arc<Mutex<Vec<String>>>);
 
 impl Ledger {
-    fn note(&self, request: &http::Request<Incoming>) {
+    fn record(&self, request: &http::Request<Incoming>) {
         self.0.lock().unwrap().push(format!("{} {}", request.uri().path(), cookie(request)));
     }
 
@@ -43,22 +43,24 @@ impl Ledger {
     }
 }
 
-/// A server that notes each request and answers by `answer`.
-async fn noting(answer: impl Fn(http::Request<Incoming>) -> Answer + Send + Sync + 'static) -> (Server, Ledger) {
+/// Starts a server that records each request and responds by `respond`.
+async fn recording(
+    respond: impl Fn(http::Request<Incoming>) -> TestResponse + Send + Sync + 'static,
+) -> (Server, Ledger) {
     let ledger = Ledger::default();
     let notes = ledger.clone();
     let server = Server::http(move |request| {
-        notes.note(&request);
-        answer(request)
+        notes.record(&request);
+        respond(request)
     })
     .await;
     (server, ledger)
 }
 
-/// A site that shows its page to those who bring the cookie it has set.
-fn gate(request: http::Request<Incoming>) -> Answer {
+/// Responds with the page to clients that send the cookie, and sets it for the others.
+fn gate(request: http::Request<Incoming>) -> TestResponse {
     match cookie(&request).contains("consent=yes") {
-        true => answer(200, "page"),
+        true => response(200, "page"),
         false => redirect_with(request.uri().path(), &["consent=yes; Path=/; HttpOnly"]),
     }
 }
@@ -68,9 +70,9 @@ fn port_of(text: &str, server: &Server) -> Url {
 }
 
 #[tokio::test]
-async fn a_site_that_sets_a_cookie_and_comes_back_is_fetched_and_the_next_fetch_knows_nothing_of_it() {
+async fn a_site_that_sets_a_cookie_and_redirects_is_fetched_and_the_next_fetch_has_no_cookie() {
     bounded(async {
-        let (server, ledger) = noting(gate).await;
+        let (server, ledger) = recording(gate).await;
         let fetcher = fetcher();
         for path in ["/a", "/a", "/b"] {
             let response = get_with(&fetcher, &server.url(path), &limits()).await.unwrap();
@@ -79,7 +81,7 @@ async fn a_site_that_sets_a_cookie_and_comes_back_is_fetched_and_the_next_fetch_
             assert_eq!(ledger.take(), [format!("{path} "), format!("{path} consent=yes")]);
         }
         assert_eq!(server.connections(), 1, "and all over one connection");
-        // Nor do fetches that are under way at the same time.
+        // Concurrent fetches do not share cookies either.
         let urls: Vec<_> = (0..20).map(|n| server.url(&format!("/{n}"))).collect();
         let limits = limits();
         for response in futures_util::future::join_all(urls.iter().map(|url| get_with(&fetcher, url, &limits))).await {
@@ -94,7 +96,7 @@ async fn a_site_that_sets_a_cookie_and_comes_back_is_fetched_and_the_next_fetch_
 #[tokio::test]
 async fn a_redirect_with_one_redirect_allowed_may_be_the_one_that_sets_the_cookie() {
     bounded(async {
-        let (server, _) = noting(gate).await;
+        let (server, _) = recording(gate).await;
         for (max_redirects, kind) in [(1, None), (0, Some(ErrorKind::RedirectLoop))] {
             let limits = Limits { max_redirects, ..limits() };
             let ended = get_with(&fetcher(), &server.url("/"), &limits).await;
@@ -107,12 +109,12 @@ async fn a_redirect_with_one_redirect_allowed_may_be_the_one_that_sets_the_cooki
 #[tokio::test]
 async fn the_same_url_with_the_same_cookies_is_a_loop() {
     bounded(async {
-        let (stubborn, ledger) = noting(|_| redirect_with("/", &["seen=1"])).await;
+        let (stubborn, ledger) = recording(|_| redirect_with("/", &["seen=1"])).await;
         let error = get(&stubborn.url("/")).await.unwrap_err();
         assert_eq!((error.kind, error.status), (ErrorKind::RedirectLoop, Some(302)));
-        assert_eq!(ledger.take(), ["/ ", "/ seen=1"], "the third request would be the second again");
+        assert_eq!(ledger.take(), ["/ ", "/ seen=1"], "the third request would repeat the second");
 
-        let (indifferent, ledger) = noting(|request| match request.uri().path() {
+        let (indifferent, ledger) = recording(|request| match request.uri().path() {
             "/a" => redirect_with("/b", &["a=1; Max-Age=60"]),
             _ => redirect_with("/a", &["b=2"]),
         })
@@ -120,9 +122,9 @@ async fn the_same_url_with_the_same_cookies_is_a_loop() {
         assert_eq!(error_kind(&indifferent.url("/a")).await, ErrorKind::RedirectLoop);
         assert_eq!(ledger.take(), ["/a ", "/b a=1", "/a a=1; b=2", "/b a=1; b=2"]);
 
-        // Which cookie a path sends may change on the way through another one.
-        let (detour, _) = noting(|request| match (request.uri().path(), cookie(&request).as_str()) {
-            ("/page", "seen=1") => answer(200, "page"),
+        // The cookie for a path may change on the way through another one.
+        let (detour, _) = recording(|request| match (request.uri().path(), cookie(&request).as_str()) {
+            ("/page", "seen=1") => response(200, "page"),
             ("/page", _) => redirect_with("/check", &["seen=1; Path=/page"]),
             _ => redirect(302, "/page"),
         })
@@ -136,7 +138,7 @@ async fn the_same_url_with_the_same_cookies_is_a_loop() {
 async fn a_cookie_that_changes_each_time_ends_with_the_last_redirect_allowed() {
     bounded(async {
         let n = AtomicUsize::new(0);
-        let (server, ledger) = noting(move |_| {
+        let (server, ledger) = recording(move |_| {
             let fresh = format!("id={}", n.fetch_add(1, Ordering::SeqCst));
             redirect_with("/", &[&fresh])
         })
@@ -153,13 +155,13 @@ async fn a_cookie_that_changes_each_time_ends_with_the_last_redirect_allowed() {
 #[tokio::test]
 async fn a_cookie_stays_with_its_host_unless_it_names_a_domain() {
     bounded(async {
-        let (server, ledger) = noting(|request| match request.uri().query() {
+        let (server, ledger) = recording(|request| match request.uri().query() {
             Some(next) => {
                 let cookies =
                     ["own=1", "site=2; Domain=shop.example", "all=3; Domain=example", "foreign=4; Domain=other.test"];
                 redirect_with(next, &cookies)
             }
-            None => answer(200, ""),
+            None => response(200, ""),
         })
         .await;
         let hosts = ["www.shop.example", "cdn.shop.example", "shop.example", "myshop.example", "other.test"];
@@ -183,16 +185,16 @@ async fn a_cookie_stays_with_its_host_unless_it_names_a_domain() {
 }
 
 #[tokio::test]
-async fn paths_and_expiry_are_kept_to() {
+async fn paths_and_expiry_are_respected() {
     bounded(async {
-        let (server, ledger) = noting(|request| match request.uri().path() {
+        let (server, ledger) = recording(|request| match request.uri().path() {
             "/shop/in" => redirect_with(
                 "/shop/next",
                 &["here=1", "root=2; Path=/", "away=3; Path=/other", "old=4; Expires=Wed, 21 Oct 2015 07:28:00 GMT"],
             ),
             "/shop/next" => redirect_with("/other/x", &["root=; Path=/; Max-Age=0"]),
             "/other/x" => redirect_with("/shop/page", &["here=; Path=/shop; Expires=Thu, 01 Jan 1970 00:00:00 GMT"]),
-            _ => answer(200, ""),
+            _ => response(200, ""),
         })
         .await;
         get(&server.url("/shop/in")).await.unwrap();
@@ -204,18 +206,18 @@ async fn paths_and_expiry_are_kept_to() {
 #[tokio::test]
 async fn configured_cookies_are_sent_in_addition_and_stay_with_their_origin() {
     bounded(async {
-        let (other, at_other) = noting(|_| answer(200, "")).await;
+        let (other, at_other) = recording(|_| response(200, "")).await;
         let away = other.url("/away").to_string();
-        let (server, ledger) = noting(move |request| match request.uri().path() {
+        let (server, ledger) = recording(move |request| match request.uri().path() {
             "/start" => redirect_with("/next", &["set=1", "renewed=2"]),
             "/next" => redirect(302, &away),
-            _ => answer(200, ""),
+            _ => response(200, ""),
         })
         .await;
         let fetcher = builder().header("Cookie", "mine=0; renewed=old").build().unwrap();
         get_with(&fetcher, &server.url("/start"), &limits()).await.unwrap();
         assert_eq!(ledger.take(), ["/start mine=0; renewed=old", "/next mine=0; set=1; renewed=2"]);
-        // Another port is another origin, though the same host to the cookies that were set.
+        // Another port is another origin, but the same host for cookies that were set.
         assert_eq!(at_other.take(), ["/away set=1; renewed=2"]);
         get_with(&fetcher, &server.url("/plain"), &limits()).await.unwrap();
         assert_eq!(ledger.take(), ["/plain mine=0; renewed=old"]);
@@ -224,13 +226,13 @@ async fn configured_cookies_are_sent_in_addition_and_stay_with_their_origin() {
 }
 
 #[tokio::test]
-async fn a_flood_of_cookies_does_not_come_back_as_one() {
+async fn a_flood_of_cookies_is_not_sent_back() {
     bounded(async {
-        let (server, ledger) = noting(|request| {
+        let (server, ledger) = recording(|request| {
             let step: usize = request.uri().path()[1..].parse().unwrap();
             let cookies: Vec<_> = (0..200).map(|n| format!("c{step}-{n}={}", "x".repeat(200))).collect();
             match step {
-                9 => answer(200, ""),
+                9 => response(200, ""),
                 _ => redirect_with(&format!("/{}", step + 1), &cookies.iter().map(String::as_str).collect::<Vec<_>>()),
             }
         })
@@ -248,7 +250,7 @@ async fn a_redirect_that_sets_a_cookie_is_checked_like_any_other() {
     bounded(async {
         let forbidden = Server::silent([127, 0, 0, 2]).await;
         let out = forbidden.url("/").to_string();
-        let (server, _) = noting(move |_| redirect_with(&out, &["a=b"])).await;
+        let (server, _) = recording(move |_| redirect_with(&out, &["a=b"])).await;
         assert_eq!(error_kind(&server.url("/")).await, ErrorKind::RefusedAddress);
         assert_eq!(forbidden.connections(), 0);
     })

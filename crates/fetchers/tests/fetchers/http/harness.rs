@@ -1,4 +1,4 @@
-//! Servers on loopback, a resolver that answers from a table, and short ways to ask.
+//! Servers on loopback, a resolver with a table, and helpers for requests.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-/// Every test ends within this time, whatever hangs.
+/// Bounds the duration of a test, whatever hangs.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), test).await.expect("the test hangs")
 }
@@ -33,7 +33,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A listener on `ip` that hands each connection to `serve`.
+    /// Starts a listener on `ip` that passes each connection to `serve`.
     pub(crate) async fn on<F>(ip: [u8; 4], serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -58,7 +58,7 @@ impl Server {
         Self::on([127, 0, 0, 1], serve).await
     }
 
-    /// Answers each connection's first request with `bytes`, then closes.
+    /// Starts a server that responds to each connection's first request with `bytes`, then closes.
     pub(crate) async fn canned(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = Arc::new(bytes.into());
         Self::raw(move |mut stream| {
@@ -67,14 +67,14 @@ impl Server {
                 read_head(&mut stream).await;
                 let _ = stream.write_all(&bytes).await;
                 let _ = stream.shutdown().await;
-                // Reading on keeps the kernel from answering late bytes with a reset.
+                // Further reads keep the kernel from answering late bytes with a reset.
                 read_to_close(&mut stream).await;
             }
         })
         .await
     }
 
-    /// Writes `head`, then `chunk` over and over until the client hangs up, with a rest of `pause` after each.
+    /// Starts a server that writes `head`, then `chunk` repeatedly until the client hangs up, with `pause` after each.
     pub(crate) async fn endless(head: &[u8], chunk: Vec<u8>, pause: Duration) -> Self {
         let (head, chunk) = (Arc::new(head.to_vec()), Arc::new(chunk));
         Self::raw(move |mut stream| {
@@ -92,21 +92,21 @@ impl Server {
         .await
     }
 
-    /// A listener that takes connections and never says a word.
+    /// Starts a listener that accepts connections and never responds.
     pub(crate) async fn silent(ip: [u8; 4]) -> Self {
         Self::on(ip, |mut stream| async move { read_to_close(&mut stream).await }).await
     }
 
-    /// A hyper server, HTTP/1.1 with keep-alive.
+    /// Starts a hyper server, HTTP/1.1 with keep-alive.
     pub(crate) async fn http(
-        answer: impl Fn(http::Request<Incoming>) -> http::Response<Full<Bytes>> + Send + Sync + 'static,
+        respond: impl Fn(http::Request<Incoming>) -> http::Response<Full<Bytes>> + Send + Sync + 'static,
     ) -> Self {
-        let answer = Arc::new(answer);
+        let respond = Arc::new(respond);
         Self::raw(move |stream| {
-            let answer = Arc::clone(&answer);
+            let respond = Arc::clone(&respond);
             async move {
                 let service = service_fn(move |request| {
-                    let response = answer(request);
+                    let response = respond(request);
                     async move { Ok::<_, Infallible>(response) }
                 });
                 let http = hyper::server::conn::http1::Builder::new();
@@ -140,7 +140,7 @@ pub(crate) async fn read_to_close(stream: &mut TcpStream) {
     while let Ok(1..) = stream.read(&mut buffer).await {}
 }
 
-pub(crate) fn answer(status: u16, body: impl Into<Bytes>) -> http::Response<Full<Bytes>> {
+pub(crate) fn response(status: u16, body: impl Into<Bytes>) -> http::Response<Full<Bytes>> {
     http::Response::builder().status(status).body(Full::new(body.into())).unwrap()
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn opened(networks: &[&str]) -> AddressGuard {
     AddressGuard::new(networks.iter().map(|n| parse_network(n).unwrap()), false)
 }
 
-/// A fetcher that may dial 127.0.0.1 and, of this machine, nothing else.
+/// Returns a builder of a fetcher that may dial only 127.0.0.1 on this machine.
 pub(crate) fn builder() -> HttpFetcherBuilder {
     HttpFetcher::builder().guard(opened(&["127.0.0.1"]))
 }
@@ -187,7 +187,7 @@ pub(crate) fn body(response: &Response) -> Vec<u8> {
     bytes
 }
 
-/// Text that compresses to about a third.
+/// Returns text that compresses to about a third.
 pub(crate) fn text(len: usize) -> Vec<u8> {
     let words = ["fetch", "probe", "learn", "pause", "block", "index", "cell", "host", "risk", "page"];
     let mut state = 1_u32;
@@ -201,10 +201,10 @@ pub(crate) fn text(len: usize) -> Vec<u8> {
     out
 }
 
-/// A resolver that answers from a table, the n-th answer of a name to its n-th question, and keeps the questions.
+/// A resolver with a table: the n-th result of a name for its n-th lookup. It counts the lookups.
 pub(crate) struct Names {
     table: Vec<(&'static str, Vec<Vec<IpAddr>>)>,
-    asked: Mutex<Vec<String>>,
+    looked_up: Mutex<Vec<String>>,
 }
 
 impl Names {
@@ -212,20 +212,20 @@ impl Names {
         let parse =
             |answers: &[&[&str]]| answers.iter().map(|a| a.iter().map(|ip| ip.parse().unwrap()).collect()).collect();
         let table = table.iter().map(|(name, answers)| (*name, parse(answers))).collect();
-        Arc::new(Self { table, asked: Mutex::default() })
+        Arc::new(Self { table, looked_up: Mutex::default() })
     }
 
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.lock().unwrap().len()
+    pub(crate) fn lookups(&self) -> usize {
+        self.looked_up.lock().unwrap().len()
     }
 }
 
 impl Resolve for Names {
     fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a> {
         Box::pin(async move {
-            let mut asked = self.asked.lock().unwrap();
-            let before = asked.iter().filter(|name| *name == host).count();
-            asked.push(host.to_owned());
+            let mut looked_up = self.looked_up.lock().unwrap();
+            let before = looked_up.iter().filter(|name| *name == host).count();
+            looked_up.push(host.to_owned());
             let found = self.table.iter().find(|(name, _)| *name == host);
             let (_, answers) = found.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
             Ok(answers[before.min(answers.len() - 1)].clone())

@@ -1,4 +1,4 @@
-//! What a server may cost: length, headers, time, memory.
+//! Limits on the cost of a server: length, headers, time, memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 use super::harness::*;
 
 #[tokio::test]
-async fn an_announced_length_past_the_limit_is_not_waited_for() {
+async fn an_announced_length_over_the_limit_is_refused_at_once() {
     bounded(async {
         let server = Server::raw(|mut stream| async move {
             read_head(&mut stream).await;
@@ -34,7 +34,7 @@ async fn an_endless_body_ends_at_the_limit() {
     bounded(async {
         let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
         let chunk = [b"1000\r\n", &[b'x'; 4096][..], b"\r\n"].concat();
-        // A gzip header with a file name that never ends, and stored blocks of nothing: neither ever decodes to a byte.
+        // A gzip header with an endless file name, and empty stored blocks: neither ever decodes to a byte.
         let gzip = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n\x1f\x8b\x08\x08\0\0\0\0\0\x03";
         let deflate = b"HTTP/1.1 200 OK\r\ncontent-encoding: deflate\r\n\r\n";
         for (head, chunk) in [
@@ -62,7 +62,7 @@ async fn long_bodies_go_to_a_file() {
     bounded(async {
         let page = text(3_000_000);
         let copy = page.clone();
-        let server = Server::http(move |_| answer(200, copy.clone())).await;
+        let server = Server::http(move |_| response(200, copy.clone())).await;
         let dir = tempfile::tempdir().unwrap();
         let fetcher = builder().temp_dir(dir.path()).build().unwrap();
         let limits = Limits { max_in_memory: 100_000, ..limits() };
@@ -74,15 +74,15 @@ async fn long_bodies_go_to_a_file() {
 
         let too_small = Limits { max_body: 2_999_999, ..limits };
         assert_eq!(get_with(&fetcher, &server.url("/"), &too_small).await.unwrap_err().kind, ErrorKind::TooLarge);
-        assert_eq!(dir.path().read_dir().unwrap().count(), 0, "nothing stays behind");
+        assert_eq!(dir.path().read_dir().unwrap().count(), 0, "nothing is left behind");
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_body_without_room_on_disk_counts_against_nobody() {
+async fn a_body_without_room_on_disk_is_a_local_fault() {
     bounded(async {
-        let server = Server::http(|_| answer(200, "x".repeat(1000))).await;
+        let server = Server::http(|_| response(200, "x".repeat(1000))).await;
         let fetcher = builder().temp_dir("/nonexistent/fetchwise").build().unwrap();
         let limits = Limits { max_in_memory: 10, ..limits() };
         let error = get_with(&fetcher, &server.url("/"), &limits).await.unwrap_err();
@@ -92,7 +92,7 @@ async fn a_body_without_room_on_disk_counts_against_nobody() {
 }
 
 #[tokio::test]
-async fn headers_past_the_limit_are_too_large() {
+async fn headers_over_the_limit_are_too_large() {
     bounded(async {
         let with = |header: String| format!("HTTP/1.1 200 OK\r\n{header}content-length: 2\r\n\r\nok");
         for long in [
@@ -117,7 +117,7 @@ async fn headers_past_the_limit_are_too_large() {
 }
 
 #[tokio::test]
-async fn the_deadline_holds_at_every_stage() {
+async fn the_deadline_applies_at_every_stage() {
     bounded(async {
         let rest = Duration::from_millis(20);
         let silent = Server::silent([127, 0, 0, 1]).await;

@@ -1,4 +1,4 @@
-//! Pages that come as they should, and connections that are kept for the next.
+//! Ordinary pages, and connections that are kept for the next request.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use url::Position;
 use super::harness::*;
 
 #[tokio::test]
-async fn a_page_comes_with_status_headers_body_and_time() {
+async fn a_page_has_status_headers_body_and_duration() {
     bounded(async {
         let server = Server::http(|request| {
             let agent = request.headers()["user-agent"].to_str().unwrap().to_owned();
             assert_eq!(request.headers()["accept-encoding"], "gzip, deflate, br, zstd");
             assert!(request.headers().contains_key("accept") && request.headers().contains_key("accept-language"));
-            let mut response = answer(418, format!("{} {agent}", request.uri()));
+            let mut response = response(418, format!("{} {agent}", request.uri()));
             response.headers_mut().append("x-two", "1".parse().unwrap());
             response.headers_mut().append("x-two", "2".parse().unwrap());
             response
@@ -48,7 +48,7 @@ async fn configured_headers_replace_the_default_ones() {
         let server = Server::http(|request| {
             assert_eq!(request.headers().get_all("user-agent").iter().count(), 1);
             let text = |name: &str| request.headers()[name].to_str().unwrap().to_owned();
-            answer(200, text("user-agent") + &text("accept") + &text("x-mine"))
+            response(200, text("user-agent") + &text("accept") + &text("x-mine"))
         })
         .await;
         let mine =
@@ -83,11 +83,11 @@ async fn header_names_are_written_as_browsers_write_them() {
 }
 
 #[tokio::test]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     bounded(async {
         let server = Server::http(|request| match request.uri().path() {
             "/old" => redirect(302, "/new"),
-            _ => answer(200, "x".repeat(100_000)),
+            _ => response(200, "x".repeat(100_000)),
         })
         .await;
         let fetcher = fetcher();
@@ -102,8 +102,8 @@ async fn connections_are_used_again() {
 #[tokio::test]
 async fn a_connection_that_was_closed_while_idle_costs_no_error() {
     bounded(async {
-        // Each connection answers once, then reads the next request and hangs up: what a server's idle timeout looks like
-        // when it crosses the request on the wire.
+        // Each connection responds once, then reads the next request and hangs up, like a server's idle timeout that crosses
+        // the request on the wire.
         let server = Server::raw(|mut stream| async move {
             read_head(&mut stream).await;
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
@@ -120,7 +120,7 @@ async fn a_connection_that_was_closed_while_idle_costs_no_error() {
 }
 
 #[tokio::test]
-async fn a_fresh_connection_that_breaks_is_not_tried_again() {
+async fn a_new_connection_that_breaks_is_not_retried() {
     bounded(async {
         let server = Server::raw(|mut stream| async move { read_head(&mut stream).await }).await;
         assert_eq!(error_kind(&server.url("/")).await, ErrorKind::NetworkError);
@@ -160,15 +160,15 @@ async fn a_crawl_of_many_hosts_does_not_keep_a_connection_to_each() {
         while open.load(Ordering::SeqCst) > 260 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert!(open.load(Ordering::SeqCst) > 200, "those that fit are kept");
+        assert!(open.load(Ordering::SeqCst) > 200, "connections within the limit are kept");
     })
     .await;
 }
 
 #[tokio::test]
-async fn many_requests_at_once_each_get_their_own_answer() {
+async fn concurrent_requests_each_get_their_own_response() {
     bounded(async {
-        let server = Server::http(|request| answer(200, request.uri().path().to_owned())).await;
+        let server = Server::http(|request| response(200, request.uri().path().to_owned())).await;
         let fetcher = fetcher();
         let urls: Vec<_> = (0..100).map(|n| server.url(&format!("/{n}"))).collect();
         let limits = limits();
@@ -210,7 +210,7 @@ async fn every_framing_of_http_1_is_understood() {
 }
 
 #[tokio::test]
-async fn header_values_that_are_no_utf_8_come_with_replacements() {
+async fn header_values_that_are_not_utf_8_have_replacement_characters() {
     bounded(async {
         let wire = b"HTTP/1.1 200 OK\r\nx-odd: gr\xfcn\r\nX-Good: gr\xc3\xbcn\r\ncontent-length: 0\r\n\r\n";
         let server = Server::canned(wire).await;
@@ -222,9 +222,9 @@ async fn header_values_that_are_no_utf_8_come_with_replacements() {
 }
 
 #[tokio::test]
-async fn every_character_that_a_url_may_hold_can_be_asked_for() {
+async fn every_character_of_a_url_can_be_requested() {
     bounded(async {
-        let server = Server::http(|request| answer(200, request.uri().to_string())).await;
+        let server = Server::http(|request| response(200, request.uri().to_string())).await;
         let fetcher = fetcher();
         let ascii = (0..=0x7f_u8).map(char::from).filter(|c| !"#/?\\".contains(*c));
         for c in ascii.chain(['\u{e9}', '\u{20ac}', '\u{1f600}']) {
@@ -238,7 +238,7 @@ async fn every_character_that_a_url_may_hold_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn dropping_the_future_hangs_up() {
+async fn dropping_the_future_closes_the_connection() {
     bounded(async {
         let (closed, mut was_closed) = tokio::sync::mpsc::channel(1);
         let server = Server::raw(move |mut stream| {

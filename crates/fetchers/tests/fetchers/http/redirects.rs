@@ -1,4 +1,4 @@
-//! Redirects: where they lead, when they end, and what goes along.
+//! Redirects: their targets, their end, and the headers that are kept.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ async fn redirects_are_followed_to_the_page() {
                 "/5" => redirect(308, &format!("http://user:secret@{host}/6")),
                 "/6" => {
                     assert!(!request.headers().contains_key("authorization"));
-                    answer(200, "page")
+                    response(200, "page")
                 }
-                _ => answer(404, ""),
+                _ => response(404, ""),
             }
         })
         .await;
@@ -33,17 +33,17 @@ async fn redirects_are_followed_to_the_page() {
         assert_eq!(response.final_url, server.url("/6#there"));
         for status in [300, 304, 305] {
             let other = Server::http(move |_| redirect(status, "/x")).await;
-            assert_eq!(get(&other.url("/")).await.unwrap().status, status, "is no redirect to follow");
+            assert_eq!(get(&other.url("/")).await.unwrap().status, status, "is not a redirect to follow");
         }
     })
     .await;
 }
 
 #[tokio::test]
-async fn redirects_that_lead_nowhere_are_a_redirect_loop() {
+async fn redirects_without_a_valid_target_are_a_redirect_loop() {
     bounded(async {
         let server = Server::http(|request| match request.uri().path() {
-            "/none" => answer(302, "moved, but where?"),
+            "/none" => response(302, "moved, but where?"),
             "/self" => redirect(302, "/self"),
             "/ping" => redirect(302, "/pong"),
             "/pong" => redirect(302, "/ping"),
@@ -58,7 +58,7 @@ async fn redirects_that_lead_nowhere_are_a_redirect_loop() {
             assert_eq!((error.kind, error.status), (ErrorKind::RedirectLoop, Some(302)), "{path}");
         }
         for (max_redirects, found) in [(0, false), (1, true)] {
-            let once = Server::http(|r| if r.uri() == "/" { redirect(301, "/x") } else { answer(200, "") }).await;
+            let once = Server::http(|r| if r.uri() == "/" { redirect(301, "/x") } else { response(200, "") }).await;
             let limits = Limits { max_redirects, ..limits() };
             assert_eq!(get_with(&fetcher(), &once.url("/"), &limits).await.is_ok(), found);
         }
@@ -88,11 +88,11 @@ async fn a_redirects_late_body_does_not_cost_the_connection() {
 #[tokio::test]
 async fn a_redirects_endless_body_is_not_read() {
     bounded(async {
-        let target = Server::http(|_| answer(200, "page")).await;
+        let target = Server::http(|_| response(200, "page")).await;
         let head = format!("HTTP/1.1 302 Found\r\nlocation: {}\r\n\r\n", target.url("/"));
         let server = Server::endless(head.as_bytes(), vec![b'x'; 1000], Duration::ZERO).await;
         assert_eq!(get(&server.url("/")).await.unwrap().status, 200);
-        // One that announces a body and never sends it holds nobody up for long either.
+        // A redirect that announces a body and never sends it causes no long delay either.
         let head = format!("HTTP/1.1 302 Found\r\nlocation: {}\r\ncontent-length: 9\r\n\r\n", target.url("/"));
         let stuck = Server::raw(move |mut stream| {
             let head = head.clone();
@@ -110,18 +110,18 @@ async fn a_redirects_endless_body_is_not_read() {
 }
 
 #[tokio::test]
-async fn secrets_stay_with_the_origin_they_were_meant_for() {
+async fn secrets_stay_with_their_origin() {
     bounded(async {
         let show = |request: &http::Request<Incoming>| {
             let has = |name| request.headers().contains_key(name);
             format!("{} {} {}", has("authorization"), has("cookie"), has("x-other"))
         };
-        let other = Server::http(move |request| answer(200, show(&request))).await;
+        let other = Server::http(move |request| response(200, show(&request))).await;
         let elsewhere = other.url("/").to_string();
         let server = Server::http(move |request| match request.uri().path() {
             "/here" => redirect(302, "/show"),
             "/away" => redirect(302, &elsewhere),
-            _ => answer(200, show(&request)),
+            _ => response(200, show(&request)),
         })
         .await;
         let secrets =

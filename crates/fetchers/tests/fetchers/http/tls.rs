@@ -1,4 +1,4 @@
-//! TLS with a certificate made for the test, and HTTP/2 over it.
+//! TLS with a test certificate, and HTTP/2 over it.
 
 use std::convert::Infallible;
 use std::io;
@@ -28,7 +28,7 @@ struct Tls {
 }
 
 impl Tls {
-    /// A TLS server for `secure.example` that speaks `protocol`, and the certificate to trust.
+    /// Starts a TLS server for `secure.example` with `protocol`, and returns it with the certificate to trust.
     async fn speaking(protocol: &'static str) -> Self {
         let key = rcgen::generate_simple_self_signed(vec!["secure.example".to_owned()]).unwrap();
         let root = key.cert.der().to_vec();
@@ -85,7 +85,7 @@ fn serve(request: &http::Request<Incoming>) -> http::Response<Streamed> {
             response.body(stream_of(Bytes::from(cookies.unwrap_or_default())))
         }
         "/cut" => {
-            // The error comes after a while: a reset overtakes what was not sent yet.
+            // The error is delayed, because a reset overtakes unsent bytes.
             let half = futures_util::stream::iter([Ok(Frame::data(Bytes::from_static(b"half")))]);
             let gone = futures_util::stream::once(async {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -107,7 +107,7 @@ fn stream_of(data: Bytes) -> Streamed {
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_when_the_server_offers_it() {
+async fn http_2_is_used_when_the_server_offers_it() {
     bounded(async {
         for (alpn, version) in [("h2", "h2"), ("http/1.1", "h1")] {
             let tls = Tls::speaking(alpn).await;
@@ -139,7 +139,7 @@ async fn requests_of_one_host_share_an_http_2_connection() {
 }
 
 #[tokio::test]
-async fn http_2_keeps_to_the_same_limits() {
+async fn http_2_has_the_same_limits() {
     bounded(async {
         let tls = Tls::speaking("h2").await;
         let fetcher = tls.fetcher();
@@ -156,7 +156,7 @@ async fn http_2_keeps_to_the_same_limits() {
 #[tokio::test]
 async fn a_redirect_may_lead_from_https_to_http() {
     bounded(async {
-        let plain = Server::http(|_| answer(200, "plain")).await;
+        let plain = Server::http(|_| response(200, "plain")).await;
         let tls = Tls::speaking("h2").await;
         let url = tls.url(&format!("/down?{}", plain.url("/")));
         let response = get_with(&tls.fetcher(), &url, &limits()).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_redirect_may_lead_from_https_to_http() {
 }
 
 #[tokio::test]
-async fn a_secure_cookie_goes_along_over_tls_and_not_over_plain_http() {
+async fn a_secure_cookie_is_sent_over_tls_but_not_over_plain_http() {
     bounded(async {
         let plain = Server::http(|request| match request.uri().path() {
             "/up" => {
@@ -175,13 +175,13 @@ async fn a_secure_cookie_goes_along_over_tls_and_not_over_plain_http() {
                 up.headers_mut().append("set-cookie", "any=2".parse().unwrap());
                 up
             }
-            _ => answer(200, request.headers().get("cookie").map_or("", |value| value.to_str().unwrap()).to_owned()),
+            _ => response(200, request.headers().get("cookie").map_or("", |value| value.to_str().unwrap()).to_owned()),
         })
         .await;
         for protocol in ["h2", "http/1.1"] {
             let tls = Tls::speaking(protocol).await;
             let fetcher = tls.fetcher();
-            // The same host name on both sides: cookies do not know ports.
+            // The same host name on both sides: cookies ignore ports.
             let plain_url = |path: &str| format!("http://secure.example:{}{path}", plain.addr.port());
             for (start, expected) in [
                 (tls.url("/down?/cookies"), "safe=1; any=2"),
@@ -197,7 +197,7 @@ async fn a_secure_cookie_goes_along_over_tls_and_not_over_plain_http() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_does_not_hold_is_a_tls_error() {
+async fn an_invalid_certificate_is_a_tls_error() {
     bounded(async {
         let tls = Tls::speaking("h2").await;
         let trusting = tls.fetcher();
@@ -219,7 +219,7 @@ async fn a_certificate_that_does_not_hold_is_a_tls_error() {
             let error = get_with(fetcher, &url.parse().unwrap(), &limits()).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::TlsError, "{url}: {error}");
         }
-        // Hanging up in the middle of the handshake says nothing about the certificate.
+        // A connection closed during the handshake proves nothing about the certificate.
         let closes = Server::raw(|mut stream| async move {
             let _ = stream.read(&mut [0; 4096]).await;
         })

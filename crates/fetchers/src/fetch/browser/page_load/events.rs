@@ -1,6 +1,6 @@
-//! What Chromium tells of a tab, as far as the machine reads it: one shape for each event.
+//! The events of Chromium that the state machine reads, with one type per event.
 //!
-//! A newer Chromium may leave out what is not needed here; an event without what is needed does not read.
+//! A newer Chromium may omit fields that are not needed here; an event without a needed field does not parse.
 
 use serde::Deserialize;
 

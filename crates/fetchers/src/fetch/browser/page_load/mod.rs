@@ -1,7 +1,8 @@
-//! What happens in a tab while a page loads, as a state machine: events go in, what to do about them comes out.
+//! The state machine of a page load in a tab: events go in, actions come out.
 //!
-//! It owns the questions "which document is the page now", "did it fail", "is it done". It reads no clock and talks to
-//! nobody: the tab does both, which is why all of this can be tested without a browser.
+//! Owns: which document is the page now, whether it failed, and whether it is done.
+//!
+//! Must not know: the clock and the connection. The tab has both, so all of this can be tested without a browser.
 
 mod document;
 mod events;
@@ -22,65 +23,65 @@ use crate::fetch::{LimitMet, Limits};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::{Header, header};
 
-/// How long a navigation that was given up may wait for the one that takes its place.
+/// Time for another navigation to replace a cancelled one.
 const ABORT_GRACE: Duration = Duration::from_millis(500);
-/// How often a script that keeps the page from getting on is stopped.
+/// Interval at which a script that blocks the page is stopped.
 const STOP_EVERY: Duration = Duration::from_millis(500);
-/// Decoded bytes from which the decompression ratio is looked at.
+/// Decoded bytes from which on the decompression ratio is checked.
 const RATIO_FROM: u64 = 1 << 20;
-/// Requests are counted for so many hosts of a page.
+/// Maximum number of hosts per page whose requests are counted.
 const MAX_HOSTS: usize = 256;
 
-/// What the tab has to do about an event.
+/// The reaction of the tab to an event.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
-    /// Nothing.
+    /// No reaction.
     None,
-    /// Let the paused request go on.
+    /// Continue the paused request.
     Continue(String),
-    /// Close the dialog that is open.
+    /// Close the open dialog.
     CloseDialog { accept: bool },
-    /// Answer who asks for a password: with the proxy's, or that there is none.
+    /// Respond to a password request: with the proxy's password, or with none.
     Authenticate { request: String, to_proxy: bool },
 }
 
-/// Where the page stands.
+/// The state of a page load.
 #[derive(Debug, PartialEq)]
 pub(super) enum State {
-    /// Ask again then, or after the next event.
+    /// Check again at this time, or after the next event.
     Wait(Instant),
     /// The document can be read.
     Ready,
-    /// A script may keep the page from getting on: stop it, and ask again then, or after the next event.
+    /// A script may block the page: stop it, and check again at this time, or after the next event.
     Stuck(Instant),
-    /// The main document is none that a browser renders: its bytes wait behind this paused request.
+    /// A browser does not render the main document: its bytes wait behind this paused request.
     Raw(String),
-    /// The main document came without a body (204, 205, 304).
+    /// The main document has no body (204, 205, 304).
     Bodyless,
-    /// It failed.
+    /// The load failed.
     Failed(Failure),
 }
 
-/// Why a page did not come.
+/// The reason why a page load failed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Failure {
     pub(super) kind: ErrorKind,
     pub(super) message: String,
-    /// The proxy said no on the way to this URL, and knows why.
+    /// URL that the proxy refused, if it knows the reason.
     pub(super) ask_proxy: Option<String>,
-    /// This machine's fault.
+    /// Whether this machine caused the fault.
     pub(super) local: bool,
-    /// The limit of the request that ended it.
+    /// Limit of the request that ended the load.
     pub(super) limit: Option<LimitMet>,
 }
 
 impl Failure {
-    /// A failure that nobody else is asked about.
+    /// Returns a failure whose reason is known.
     pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), ask_proxy: None, local: false, limit: None }
     }
 
-    /// The page went past `limit`.
+    /// Returns the failure of a page that exceeds `limit`.
     pub(super) fn past(limit: LimitMet, kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { limit: Some(limit), ..Self::new(kind, message) }
     }
@@ -89,11 +90,11 @@ impl Failure {
 /// Times that bound the wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// No request in flight for so long: the page is done.
+    /// The page is done after this long without a request in flight.
     pub(super) quiet: Duration,
-    /// So long after its load event a page that is never quiet is taken as it is.
+    /// A page whose network is never quiet is read as it is this long after its load event.
     pub(super) after_load: Duration,
-    /// At this time a page whose load event never comes is taken as it is.
+    /// A page without a load event is read as it is at this time.
     pub(super) give_in: Instant,
 }
 
@@ -101,32 +102,32 @@ pub(super) struct Patience {
 #[derive(Debug)]
 pub(super) struct Watch {
     main_frame: String,
-    /// What stands in the proxy's own answers.
+    /// Mark in the proxy's own responses.
     proxy_mark: String,
-    /// Requests for which the proxy has been given its password: it asks once.
+    /// Requests that got the proxy's password: it is provided once per request.
     authenticated: HashSet<String>,
     limits: Limits,
     patience: Patience,
-    /// The newest navigation of the main frame.
+    /// Newest navigation of the main frame.
     current: Option<Document>,
-    /// The document before it, which stays when the newest is given up (a download, a 204).
+    /// Document before it, which stays if the newest navigation is cancelled (a download, a 204).
     previous: Option<Document>,
     hops: u32,
-    /// Requests by the host that they went to.
+    /// Requests by host.
     asked: HashMap<String, u16>,
     in_flight: HashSet<String>,
-    /// Requests that ended: the end may be told before the beginning, by another of Chromium's processes.
+    /// Ended requests: another process of Chromium may report the end before the beginning.
     done: HashSet<String>,
-    /// When the network last changed between busy and quiet.
+    /// Time of the last change between a busy and a quiet network.
     changed: Instant,
     loaded: Option<Instant>,
     stopped: Option<End>,
     aborted: Option<(Instant, Failure)>,
-    /// What the newest response to the main document's request set: its request, status and cookies.
+    /// Cookies of the newest response to the main document's request, with its request and status.
     cookies: Option<(String, Option<u16>, Vec<Header>)>,
 }
 
-/// Ends that are final, whatever comes later.
+/// Final states, whatever events follow.
 #[derive(Clone, Debug)]
 enum End {
     Raw(String),
@@ -135,7 +136,8 @@ enum End {
 }
 
 impl Watch {
-    /// A tab that was just told to navigate; `main_frame` is its top frame, and its proxy signs with `proxy_mark`.
+    /// Returns the state of a tab that was just told to navigate. `main_frame` is its top frame, and its proxy marks
+    /// responses with `proxy_mark`.
     pub(super) fn new(
         main_frame: String,
         proxy_mark: String,
@@ -163,10 +165,10 @@ impl Watch {
         }
     }
 
-    /// The document that is the page, as far as it came.
+    /// Returns the document that is the page, as far as it is known.
     pub(super) fn document(&self) -> Option<Document> {
         let mut document = self.current.clone()?;
-        // A redirect has the same request, and cookies of its own: they are not the document's.
+        // A redirect has the same request but its own cookies, which are not the document's.
         if let Some((id, status, cookies)) = &self.cookies
             && *id == document.id
             && *status == document.status
@@ -177,7 +179,7 @@ impl Watch {
         Some(document)
     }
 
-    /// Where the page stands at `now`.
+    /// Returns the state at `now`.
     pub(super) fn state(&self, now: Instant) -> State {
         match &self.stopped {
             Some(End::Raw(request)) => return State::Raw(request.clone()),
@@ -198,7 +200,7 @@ impl Watch {
             return State::Ready;
         }
         if !readable {
-            // The deadline, which is the tab's, ends this.
+            // The tab's deadline ends this wait.
             return if now < give_in { State::Wait(give_in) } else { State::Stuck(now + STOP_EVERY) };
         }
         if self.loaded.is_some() && self.in_flight.is_empty() {
@@ -208,7 +210,7 @@ impl Watch {
         State::Wait(give_in)
     }
 
-    /// The navigation was refused before it made a request.
+    /// Records that the navigation was refused before it made a request.
     pub(super) fn on_navigate_error(&mut self, error_text: &str, url: &str, now: Instant) {
         if self.stopped.is_none() && self.aborted.is_none() {
             let url = self.current.as_ref().map_or(url, |d| &d.url).to_owned();
@@ -216,7 +218,7 @@ impl Watch {
         }
     }
 
-    /// Takes one event in.
+    /// Processes an event.
     pub(super) fn on(&mut self, event: &Event, now: Instant) -> Action {
         match event.method.as_str() {
             "Network.requestWillBeSent" => self.with(event, now, Self::on_request),
@@ -240,7 +242,7 @@ impl Watch {
         }
     }
 
-    /// Reads an event that a newer Chromium may have changed: what does not read is passed over.
+    /// Parses an event that a newer Chromium may have changed; an event that does not parse is ignored.
     fn with<T: DeserializeOwned>(
         &mut self,
         event: &Event,
@@ -254,15 +256,16 @@ impl Watch {
     }
 
     fn on_request(&mut self, event: WillBeSent, now: Instant) -> Action {
-        // A stream of events or a socket stays open for as long as the page does: it says nothing about being done.
+        // An event stream or a socket stays open as long as the page, so it is not waited for.
         let endless = matches!(event.kind.as_deref(), Some("EventSource" | "WebSocket" | "Ping"));
-        // The end of a frame's document is told elsewhere when the frame has a process of its own. The load event waits for it.
+        // The end of a frame's document is reported elsewhere if the frame has its own process. The load event waits
+        // for it.
         let framed = event.kind.as_deref() == Some("Document")
             && event.frame_id.as_deref().is_some_and(|frame| frame != self.main_frame);
-        // What is in the page already needs no network, and the end of a worker's script is told to the worker.
+        // Data in the page needs no network, and the end of a worker's script is reported to the worker.
         let inside = ["blob:", "data:"].iter().any(|scheme| event.request.url.starts_with(scheme));
         if !inside && let Some(host) = host_of(&event.request.url) {
-            // A page that asks for more hosts than any does is counted for those that came first.
+            // For a page with more hosts than the maximum, only the first ones are counted.
             if self.asked.len() < MAX_HOSTS || self.asked.contains_key(&host) {
                 let asked = self.asked.entry(host).or_default();
                 *asked = asked.saturating_add(1);
@@ -306,7 +309,7 @@ impl Watch {
         }
     }
 
-    /// Chromium keeps cookies out of all other events.
+    /// Records cookies, which Chromium omits from all other events.
     fn on_extra_info(&mut self, event: ExtraInfo, _now: Instant) -> Action {
         let cookies = event.headers.into_iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
         let cookies: Vec<Header> = cookies
@@ -354,10 +357,10 @@ impl Watch {
         if matches!(self.stopped, Some(End::Raw(_))) {
             current.truncated = true;
         } else if current.committed {
-            // It broke off; a script that stopped it (`window.stop()`) or another navigation is no fault of the
-            // server's.
+            // The body broke off. A script that stopped it (`window.stop()`) or another navigation is not a fault of
+            // the server.
             current.truncated = !errors::is_abort(&event.error_text);
-            // Nothing more comes, the load event included.
+            // No further events follow, not even the load event.
             self.loaded.get_or_insert(now);
         } else {
             let url = current.url.clone();
@@ -375,14 +378,14 @@ impl Watch {
         };
         let answered = self.current.as_ref().is_some_and(|d| d.status.is_some());
         if answered && error_text.contains("ERR_HTTP_RESPONSE_CODE_FAILURE") {
-            // An error status without a body, for which Chromium would show a page of its own.
+            // An error status without a body, for which Chromium would show its own page.
             self.stop(End::Bodyless);
         } else if !errors::is_abort(error_text) {
             self.stop(End::Failed(failure));
         } else if let Some(previous) = self.previous.take() {
             self.current = Some(previous);
         } else {
-            self.aborted = Some((now, Failure { message: "the navigation was given up".to_owned(), ..failure }));
+            self.aborted = Some((now, Failure { message: "the navigation was cancelled".to_owned(), ..failure }));
         }
     }
 
@@ -401,10 +404,10 @@ impl Watch {
         let Some(current) = &mut self.current else { return Action::Continue(request) };
         let headers: Vec<Header> =
             event.response_headers.unwrap_or_default().into_iter().map(|h| Header::new(h.name, h.value)).collect();
-        // Through a tunnel the proxy says nothing: such a header is a server's.
+        // Nothing from the proxy arrives through a tunnel: there such a header is a server's.
         let signed = header(&headers, ERROR_HEADER).filter(|_| event.request.url.starts_with("http://"));
         if let Some(kind) = signed.and_then(|value| own_failure(value, &self.proxy_mark)) {
-            let message = format!("the proxy says {kind}");
+            let message = format!("the proxy reported {kind}");
             let failure = Failure { ask_proxy: Some(event.request.url), ..Failure::new(kind, message) };
             self.stop(End::Failed(failure));
             return Action::None;
@@ -431,11 +434,11 @@ impl Watch {
         } else {
             return Action::Continue(request);
         }
-        // The request stays paused: the tab reads its body, or goes away.
+        // The request stays paused: the tab reads its body, or closes.
         Action::None
     }
 
-    /// Only the proxy has a password; a server that asks for one gets none, and its 401 is the page.
+    /// Only the proxy has a password; a server that requires one gets none, and its 401 is the page.
     fn on_auth(&mut self, event: AuthRequired, _now: Instant) -> Action {
         let to_proxy = event.auth_challenge.source.as_deref() == Some("Proxy")
             && self.authenticated.insert(event.request_id.clone());
@@ -457,7 +460,7 @@ impl Watch {
     }
 
     fn on_dialog(&mut self, event: Dialog, _now: Instant) -> Action {
-        // "Leave this page?" is answered with yes, all else with no.
+        // "Leave this page?" is answered with yes, other dialogs with no.
         Action::CloseDialog { accept: event.kind == "beforeunload" }
     }
 
@@ -479,7 +482,7 @@ impl Watch {
         self.fail_past(LimitMet::Body(max), ErrorKind::TooLarge, format!("the body is longer than {max} bytes"));
     }
 
-    /// The first end stands.
+    /// Ends the load; only the first end counts.
     fn stop(&mut self, state: End) {
         self.stopped.get_or_insert(state);
     }
