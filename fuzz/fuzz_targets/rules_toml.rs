@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use fetchwise::detect::{Detector, Explained, Scratch};
+use fetchwise::detect::{Detector, Explanation, Scratch};
 use fetchwise::response::{Header, Page};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
@@ -134,7 +134,7 @@ fuzz_target!(|input: Input| {
         for status in [200, 403] {
             let page =
                 Page { url: Some("http://r1/"), final_url: None, status, headers: &headers, body: body.as_bytes() };
-            let Explained { verdict, matches, .. } = RELOADED.explain(&page, &mut Scratch::default());
+            let Explanation { verdict, matches, .. } = RELOADED.explain(&page, &mut Scratch::default());
             assert!((0.0..=1.0).contains(&verdict.confidence));
             if let Some(rule) = verdict.rule.as_ref().filter(|rule| &***rule != "cues") {
                 assert!(

@@ -21,12 +21,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let page = Page { status, headers: &headers, body: &body, ..Page::default() };
 
     let detector = Detector::new();
-    let explained = detector.explain(&page, &mut Scratch::default());
-    let verdict = &explained.verdict;
+    let explanation = detector.explain(&page, &mut Scratch::default());
+    let verdict = &explanation.verdict;
     println!("outcome     {:?}", verdict.outcome(&page));
     println!("reason      {}", verdict.reason());
     println!("confidence  {:.2}", verdict.confidence);
-    for found in &explained.matches {
+    for found in &explanation.matches {
         let counted = if found.counted { "counted" } else { "ignored" };
         println!("{counted}     {} in {}: {}", found.rule, found.place.name(), found.text);
     }

@@ -9,24 +9,24 @@ use std::sync::Arc;
 
 use memchr::memmem;
 
-use super::cues::PageRead;
+use super::cues::CueInput;
 use crate::collect::{
     NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect, read_words,
     script_bytes, vendor_bit,
 };
 use crate::html::charset::Charset;
-use crate::html::page_facts::{Facts, HARDLY_ANY_TEXT};
-use crate::rules::condition::Seen;
+use crate::html::page_facts::{HARDLY_ANY_TEXT, PageFacts};
+use crate::rules::condition::ConditionInput;
 
-use super::verdict::{Match, Vendors, Verdict};
-use super::{At, CONTENT_CHARS, Detector, DetectorOptions, Scratch, cues};
+use super::verdict::{RuleMatch, Vendors, Verdict};
+use super::{CONTENT_CHARS, Detector, DetectorOptions, MatchPosition, Scratch, cues};
 use crate::html::{redirect, sniff};
-use crate::rules::compiled::{Rule, Table};
+use crate::rules::compiled::{Rule, RuleTable};
 use crate::rules::strength::Grade;
 use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::response::{Page, header};
 
-/// Visible characters below which a page with a password field may be a login wall.
+/// Visible characters below which a page with a password field may be a login form in front of the content.
 const LOGIN_WALL_CHARS: u32 = 600;
 /// Maximum visible characters of a block page with status 200 and the furniture of a site's pages ...
 const FURNISHED_CHARS: u32 = 250;
@@ -41,7 +41,7 @@ const VAGUE_CHARS: u32 = 500;
 /// Classifies one page with the rules of `detector`.
 pub(super) fn inspect(
     detector: &Detector,
-    table: &Table,
+    table: &RuleTable,
     page: &Page<'_>,
     scratch: &mut Scratch,
     explain: bool,
@@ -88,11 +88,11 @@ pub(super) fn inspect(
         scratch.found.held.iter().map(|&index| &table.rules[index as usize]).any(|rule| rule.grade.blocks() && of(rule))
     };
     let doubtful = table.vocabulary.is_about(scratch.meanings) && !blocks(&|rule| !is_wording(rule));
-    let may_be_wall = verdict.is_html && !asks_for_credentials(page) && table.concepts.may_be_wall(scratch.meanings);
-    if may_be_wall && (explain || doubtful || !blocks(&|_| true)) {
+    let may_be_block = verdict.is_html && !asks_for_credentials(page) && table.concepts.may_be_block(scratch.meanings);
+    if may_be_block && (explain || doubtful || !blocks(&|_| true)) {
         weigh_cues(detector, table, page, charset, scratch);
         // Articles about block pages use the same words.
-        if doubtful && scratch.weighing.is_about_walls() {
+        if doubtful && scratch.weighing.is_about_blocks() {
             scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
         }
     }
@@ -114,7 +114,7 @@ pub(super) fn inspect(
 }
 
 /// Adds up the cues of a block. Must run after the rules were tested.
-fn weigh_cues(detector: &Detector, table: &Table, page: &Page<'_>, charset: Charset, scratch: &mut Scratch) {
+fn weigh_cues(detector: &Detector, table: &RuleTable, page: &Page<'_>, charset: Charset, scratch: &mut Scratch) {
     let (found, facts) = (&scratch.found, &scratch.facts);
     // Pages of a site use these words in many ways: as a title, a name or a quotation.
     let explained = is_furnished(page, facts) && facts.visible.chars > FURNISHED_CHARS;
@@ -127,7 +127,7 @@ fn weigh_cues(detector: &Detector, table: &Table, page: &Page<'_>, charset: Char
                 && bits & rule.needs == rule.needs
                 && rule.max_visible_chars > HARDLY_ANY_TEXT
         });
-    let read = PageRead {
+    let read = CueInput {
         status: page.status,
         lower: &scratch.lower,
         charset,
@@ -142,7 +142,7 @@ fn weigh_cues(detector: &Detector, table: &Table, page: &Page<'_>, charset: Char
 }
 
 /// Returns whether a page has the furniture of a site's pages.
-fn is_furnished(page: &Page<'_>, facts: &Facts) -> bool {
+fn is_furnished(page: &Page<'_>, facts: &PageFacts) -> bool {
     page.status == 200 && facts.furnished
 }
 
@@ -170,7 +170,7 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         max_visible_chars = max_visible_chars.min(FURNISHED_CHARS);
         max_links = max_links.min(FURNISHED_LINKS);
     }
-    if facts.asks_who && (rule.grade == Grade::Weak || (wording && rule.max_visible_chars <= VAGUE_CHARS)) {
+    if facts.asks_identity && (rule.grade == Grade::Weak || (wording && rule.max_visible_chars <= VAGUE_CHARS)) {
         return false;
     }
     // A missing page may say so in any words.
@@ -183,11 +183,11 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
     }
     (rule.max_visible_chars >= NO_LIMIT || (facts.complete && facts.visible.chars <= max_visible_chars))
         && facts.links <= max_links
-        && rule.conditions.hold(Seen { page, facts })
+        && rule.conditions.hold(ConditionInput { page, facts })
 }
 
 /// Fills in the verdict from the evidence.
-fn weigh(table: &Table, page: &Page<'_>, options: &DetectorOptions, scratch: &Scratch, verdict: &mut Verdict) {
+fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch: &Scratch, verdict: &mut Verdict) {
     let holding = || scratch.found.held.iter().map(|&index| (index, &table.rules[index as usize]));
     let strongest = |of: &dyn Fn(&Rule) -> bool| {
         holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
@@ -277,13 +277,13 @@ fn is_thin(verdict: &Verdict) -> bool {
 }
 
 /// Returns whether a reader sees something besides text: a form, a picture, a player or a frame.
-fn shows_something(facts: &Facts) -> bool {
+fn shows_something(facts: &PageFacts) -> bool {
     facts.inputs > 0 || facts.shown > 0
 }
 
 /// Reads more from a page with next to nothing to read: its redirect target, and hints at a block.
 fn read_thin(
-    table: &Table,
+    table: &RuleTable,
     page: &Page<'_>,
     (charset, body): (Charset, &[u8]),
     scratch: &mut Scratch,
@@ -294,7 +294,7 @@ fn read_thin(
     // conditions: any script may do what they look for.
     let lost = |index: &u16| {
         let rule = &table.rules[*index as usize];
-        rule.grade.is_of_walls()
+        rule.grade.concerns_blocks()
             && !matches!(rule.grade, Grade::Shell | Grade::Cue)
             && found.bits[*index as usize] & rule.needs == rule.needs
             && !table.always.contains(index)
@@ -340,7 +340,7 @@ fn sets_cookie(lower: &[u8]) -> bool {
             .any(|how| memmem::find(lower, how).is_some())
 }
 
-fn decided_by(table: &Table, rule: &Rule, verdict: &mut Verdict) {
+fn decided_by(table: &RuleTable, rule: &Rule, verdict: &mut Verdict) {
     verdict.vendor = table.vendor(rule.vendor);
     verdict.rule = Some(Arc::clone(&rule.id));
     verdict.grade = Some(rule.grade);
@@ -348,7 +348,7 @@ fn decided_by(table: &Table, rule: &Rule, verdict: &mut Verdict) {
 }
 
 /// Returns all evidence found in the last page.
-pub(super) fn matches(table: &Table, page: &Page<'_>, scratch: &Scratch) -> Vec<Match> {
+pub(super) fn matches(table: &RuleTable, page: &Page<'_>, scratch: &Scratch) -> Vec<RuleMatch> {
     let shorten = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(80).collect::<String>();
     let slice = |bytes: &[u8], start: u32, end: u32| {
         let end = (end as usize).min(bytes.len());
@@ -361,15 +361,15 @@ pub(super) fn matches(table: &Table, page: &Page<'_>, scratch: &Scratch) -> Vec<
         .map(|piece| {
             let rule = &table.rules[piece.rule as usize];
             let (offset, text) = match piece.at {
-                At::Body(start, end) => (Some(start), slice(&scratch.lower, start, end)),
-                At::Folded(start, end) => (None, slice(scratch.folded.as_bytes(), start, end)),
-                At::Title => (None, shorten(scratch.title.as_bytes())),
-                At::Header(index) => match page.headers.get(index as usize) {
+                MatchPosition::Body(start, end) => (Some(start), slice(&scratch.lower, start, end)),
+                MatchPosition::Folded(start, end) => (None, slice(scratch.folded.as_bytes(), start, end)),
+                MatchPosition::Title => (None, shorten(scratch.title.as_bytes())),
+                MatchPosition::Header(index) => match page.headers.get(index as usize) {
                     Some(h) => (None, shorten(format!("{}: {}", h.name, h.value).as_bytes())),
                     None => (None, "host".to_owned()),
                 },
             };
-            Match {
+            RuleMatch {
                 rule: Arc::clone(&rule.id),
                 vendor: table.vendor(rule.vendor),
                 grade: rule.grade,

@@ -10,13 +10,13 @@ use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cues::FRAMED_TEXT;
-use super::{At, CONTENT_CHARS, Detector, Found, Scratch};
+use super::{CONTENT_CHARS, CollectedEvidence, Detector, MatchPosition, Scratch};
 use crate::html::charset::Charset;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
-use crate::html::visibility::Place;
+use crate::html::visibility::PagePart;
 use crate::html::{redirect, text};
-use crate::rules::compiled::{Rule, Table, fold_title};
-use crate::rules::scan::{Hit, Scan};
+use crate::rules::compiled::{Rule, RuleTable, fold_title};
+use crate::rules::scan::{PatternHit, PatternScan};
 use crate::rules::strength::Grade;
 use fetchwise_types::response::Page;
 
@@ -63,9 +63,9 @@ pub(super) fn lower(content_type: Option<&str>, body: &[u8], scratch: &mut Scrat
     charset
 }
 
-pub(super) fn read_headers(table: &Table, page: &Page<'_>, found: &mut Found) {
+pub(super) fn read_headers(table: &RuleTable, page: &Page<'_>, found: &mut CollectedEvidence) {
     for (index, h) in page.headers.iter().enumerate() {
-        let at = At::Header(index as u32);
+        let at = MatchPosition::Header(index as u32);
         let mut value = None;
         for test in table.headers_of(&h.name) {
             // A test name that ends with a hyphen matches all header names that begin with it.
@@ -81,14 +81,14 @@ pub(super) fn read_headers(table: &Table, page: &Page<'_>, found: &mut Found) {
                 && (test.value.is_empty()
                     || value.get_or_insert_with(|| h.value.to_ascii_lowercase()).contains(&*test.value))
             {
-                found.add(test.rule, 1, Place::Header, at);
+                found.add(test.rule, 1, PagePart::Header, at);
             }
         }
         if h.name.eq_ignore_ascii_case("set-cookie") {
             let cookie = h.value.trim_start().as_bytes();
             for (rule, prefix) in &table.cookies {
                 if cookie.get(..prefix.len()).is_some_and(|c| c.eq_ignore_ascii_case(prefix.as_bytes())) {
-                    found.add(*rule, 1, Place::Header, at);
+                    found.add(*rule, 1, PagePart::Header, at);
                 }
             }
         }
@@ -106,7 +106,7 @@ pub(super) fn read_headers(table: &Table, page: &Page<'_>, found: &mut Found) {
                 None => host.eq_ignore_ascii_case(wanted),
             };
             if is {
-                found.add(*rule, 1, Place::Header, At::Header(u32::MAX));
+                found.add(*rule, 1, PagePart::Header, MatchPosition::Header(u32::MAX));
             }
         }
     }
@@ -122,7 +122,7 @@ fn host(url: &str) -> Option<&str> {
 /// Reads and searches the body. Returns the vendors that are present.
 pub(super) fn read_body(
     detector: &Detector,
-    table: &Table,
+    table: &RuleTable,
     charset: Charset,
     body: &[u8],
     scratch: &mut Scratch,
@@ -147,7 +147,7 @@ pub(super) fn read_body(
         }
     }
     if little {
-        let asks_for_short = |hit: &Hit| {
+        let asks_for_short = |hit: &PatternHit| {
             let part = table.parts[hit.pattern as usize];
             part.bit == 1 && table.rules[part.rule as usize].short
         };
@@ -160,7 +160,7 @@ pub(super) fn read_body(
         read_sentences(table, charset, scratch);
         hash_text(scratch);
         for &rule in &table.always {
-            scratch.found.add(rule, 1, Place::Code, At::Body(0, 0));
+            scratch.found.add(rule, 1, PagePart::Code, MatchPosition::Body(0, 0));
         }
     }
     // A block page may stand in a large frame.
@@ -175,7 +175,7 @@ pub(super) fn read_body(
 
 /// Searches the body for all evidence that may still count: for more of it in a page with little text. Returns the
 /// vendors that are present, and the largest text limit of the rules that were hit.
-fn search(table: &Table, little: bool, scratch: &mut Scratch) -> (u128, u32) {
+fn search(table: &RuleTable, little: bool, scratch: &mut Scratch) -> (u128, u32) {
     scratch.hits.clear();
     let len = scratch.lower.len();
     if !little {
@@ -203,7 +203,13 @@ fn ends(len: usize) -> (usize, usize) {
 
 /// Keeps the hits of `scan` that may count with the page's amount of text. Returns the vendors that are present, and
 /// the largest text limit of the rules that were hit.
-fn collect(scan: &Scan, table: &Table, little: bool, window: Range<usize>, scratch: &mut Scratch) -> (u128, u32) {
+fn collect(
+    scan: &PatternScan,
+    table: &RuleTable,
+    little: bool,
+    window: Range<usize>,
+    scratch: &mut Scratch,
+) -> (u128, u32) {
     let Scratch { hits, lower, facts, buffer, .. } = scratch;
     let chars = facts.visible.chars;
     let thin = chars < CONTENT_CHARS && facts.noscript.chars < NOSCRIPT_CONTENT_CHARS;
@@ -219,7 +225,7 @@ fn collect(scan: &Scan, table: &Table, little: bool, window: Range<usize>, scrat
         let may_hold = !little || (chars <= rule.max_visible_chars && (rule.grade != Grade::Spa || thin));
         if may_hold {
             limit = limit.max(if rule.max_visible_chars < NO_LIMIT { rule.max_visible_chars } else { 0 });
-            hits.push(Hit { start: hit.start + from, end: hit.end + from, ..hit });
+            hits.push(PatternHit { start: hit.start + from, end: hit.end + from, ..hit });
         }
         may_hold
     });
@@ -227,12 +233,12 @@ fn collect(scan: &Scan, table: &Table, little: bool, window: Range<usize>, scrat
 }
 
 /// Determines the page part of each hit, and keeps the hits in parts that their rules allow.
-fn locate(detector: &Detector, table: &Table, charset: Charset, scratch: &mut Scratch) {
+fn locate(detector: &Detector, table: &RuleTable, charset: Charset, scratch: &mut Scratch) {
     let Scratch { hits, offsets, lower, found, facts, .. } = scratch;
     if hits.is_empty() {
         return;
     }
-    hits.sort_unstable_by_key(|h: &Hit| (h.start, h.pattern));
+    hits.sort_unstable_by_key(|h: &PatternHit| (h.start, h.pattern));
     // Windows of a long page overlap.
     hits.dedup();
     offsets.clear();
@@ -247,15 +253,15 @@ fn locate(detector: &Detector, table: &Table, charset: Charset, scratch: &mut Sc
         }
         // A paywall cuts an article off; a subscription link in the header is on every page.
         let early = total > TEASER_CHARS && visible_before.saturating_mul(3) < total;
-        if rule.grade == Grade::Paywall && place == Place::Text && early {
+        if rule.grade == Grade::Paywall && place == PagePart::Text && early {
             return;
         }
-        found.add(part.rule, part.bit, place, At::Body(hit.start, hit.end));
+        found.add(part.rule, part.bit, place, MatchPosition::Body(hit.start, hit.end));
     });
 }
 
 /// Compares the title with the rules. Returns the largest text limit of the rules that matched.
-fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u32 {
+fn read_title(table: &RuleTable, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u32 {
     let Some(range) = scratch.facts.title.clone() else { return 0 };
     let range = range.start..range.end.min(range.start + MAX_TITLE);
     let raw = original(charset, body, &scratch.decoded, range);
@@ -267,7 +273,7 @@ fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratc
     let mut limit = 1;
     let mut is = |rule: u16| {
         limit = limit.max(table.rules[rule as usize].max_visible_chars);
-        scratch.found.add(rule, 1, Place::Title, At::Title);
+        scratch.found.add(rule, 1, PagePart::Title, MatchPosition::Title);
     };
     tests.whole.get(title).into_iter().flatten().for_each(|rule| is(*rule));
     tests.starts.iter().filter(|(_, start)| title.starts_with(&**start)).for_each(|(rule, _)| is(*rule));
@@ -278,7 +284,7 @@ fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratc
 }
 
 /// Returns the maximum text around a block with such a title: 0 if nothing in the title hints at one.
-fn title_hint(table: &Table, scratch: &mut Scratch) -> u32 {
+fn title_hint(table: &RuleTable, scratch: &mut Scratch) -> u32 {
     let Scratch { folded_title, buffer, .. } = scratch;
     let bytes = folded_title.as_bytes();
     let mut meanings = 0;
@@ -303,7 +309,7 @@ fn is_part(title: &str, part: &str) -> bool {
 }
 
 /// Searches the title, the visible text and the noscript text of a short page for sentences.
-fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
+fn read_sentences(table: &RuleTable, charset: Charset, scratch: &mut Scratch) {
     let Scratch { facts, folded, folded_title, found, lower, kept, buffer, meanings, .. } = scratch;
     folded.clear();
     for part in [&facts.visible, &facts.noscript] {
@@ -319,15 +325,15 @@ fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
             return false;
         }
         let part = table.parts[hit.pattern as usize];
-        found.add(part.rule, part.bit, Place::Text, At::Folded(hit.start, hit.end));
+        found.add(part.rule, part.bit, PagePart::Text, MatchPosition::Folded(hit.start, hit.end));
         true
     });
 }
 
 /// Reads all words of the folded text if some of them hint at a block.
-pub(super) fn read_words(table: &Table, scratch: &mut Scratch) {
+pub(super) fn read_words(table: &RuleTable, scratch: &mut Scratch) {
     let Scratch { folded, buffer, meanings, .. } = scratch;
-    if table.concepts.hint_at_wall(*meanings) {
+    if table.concepts.hint_at_block(*meanings) {
         table.each_word(folded.as_bytes(), buffer, |_, more| *meanings |= more);
     }
 }
@@ -339,17 +345,17 @@ fn hash_text(scratch: &mut Scratch) {
 }
 
 /// Searches a page with next to no text for words that only hint at a block. Must run after [`read_body`].
-pub(super) fn read_cue_words(table: &Table, scratch: &mut Scratch) {
+pub(super) fn read_cue_words(table: &RuleTable, scratch: &mut Scratch) {
     let Scratch { folded, found, buffer, .. } = scratch;
     table.cue_words.each(folded.as_bytes(), &table.patterns, buffer, |hit| {
         let part = table.parts[hit.pattern as usize];
-        found.add(part.rule, part.bit, Place::Text, At::Folded(hit.start, hit.end));
+        found.add(part.rule, part.bit, PagePart::Text, MatchPosition::Folded(hit.start, hit.end));
         true
     });
 }
 
 /// Compares the targets of a refresh and of a script with the rules.
-fn read_refresh(table: &Table, scratch: &mut Scratch) {
+fn read_refresh(table: &RuleTable, scratch: &mut Scratch) {
     let Scratch { facts, found, lower, buffer, .. } = scratch;
     for range in [facts.refresh.clone(), facts.sent_to.clone()].into_iter().flatten() {
         let start = range.start as u32;
@@ -364,8 +370,13 @@ fn read_refresh(table: &Table, scratch: &mut Scratch) {
                 return true;
             }
             let part = table.parts[hit.pattern as usize];
-            facts.to_challenge |= table.rules[part.rule as usize].grade.is_of_walls();
-            found.add(part.rule, part.bit, Place::Inert, At::Body(start + hit.start, start + target.len() as u32));
+            facts.to_challenge |= table.rules[part.rule as usize].grade.concerns_blocks();
+            found.add(
+                part.rule,
+                part.bit,
+                PagePart::Inert,
+                MatchPosition::Body(start + hit.start, start + target.len() as u32),
+            );
             true
         });
     }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::html::text;
-use crate::rules::file::{RuleError, WrittenConcept, WrittenWords, value};
+use crate::rules::file::{ConceptSource, RuleError, WordsSource, value};
 use crate::rules::pattern::{Pattern, has_words};
 
 /// Maximum number of meanings.
@@ -90,8 +90,8 @@ struct Word {
 impl Concepts {
     /// Compiles what was read, each item with its line. Adds the words' patterns to `patterns`.
     pub(super) fn compile(
-        concepts: Vec<(usize, WrittenConcept)>,
-        words: Vec<(usize, WrittenWords)>,
+        concepts: Vec<(usize, ConceptSource)>,
+        words: Vec<(usize, WordsSource)>,
         patterns: &mut Vec<Pattern>,
     ) -> Result<Self, RuleError> {
         let mut made = Self { first_word: patterns.len() as u32, ..Self::default() };
@@ -106,10 +106,10 @@ impl Concepts {
         Ok(made)
     }
 
-    fn add_concept(&mut self, line: usize, written: WrittenConcept) -> Result<(), RuleError> {
+    fn add_concept(&mut self, line: usize, written: ConceptSource) -> Result<(), RuleError> {
         let err = |field, problem: String| Err(value(line, &written.id, field, problem));
         if written.id.is_empty() || written.note.trim().is_empty() {
-            return err("note", "a concept needs an id, and a note on what says it".to_owned());
+            return err("note", "missing id or note: say which sentences state the concept".to_owned());
         }
         if written.weight.abs() > MAX_WEIGHT {
             return err("weight", format!("must be from -{MAX_WEIGHT} to {MAX_WEIGHT}"));
@@ -129,11 +129,11 @@ impl Concepts {
                 *set |= *self.names.entry(name.to_owned()).or_insert(1 << next);
             }
             if all == 0 {
-                return err("when", format!("`{combination}` names no meaning that must be there"));
+                return err("when", format!("`{combination}` names no meaning that the sentence must have"));
             }
             when.push((all, none));
         }
-        let WrittenConcept { id, weight, core, task, .. } = written;
+        let ConceptSource { id, weight, core, task, .. } = written;
         self.concepts.push(Concept { id: id.into(), weight, core, task, when });
         Ok(())
     }
@@ -141,14 +141,19 @@ impl Concepts {
     fn add_words(
         &mut self,
         line: usize,
-        written: &WrittenWords,
+        written: &WordsSource,
         patterns: &mut Vec<Pattern>,
         known: &mut HashMap<String, usize>,
     ) -> Result<(), RuleError> {
         let mut folded = String::new();
         for (name, words) in &written.meanings {
             let Some(&meaning) = self.names.get(name) else {
-                return Err(value(line, &written.language, "words", format!("no concept asks for `{name}`")));
+                return Err(value(
+                    line,
+                    &written.language,
+                    "words",
+                    format!("unknown meaning `{name}`: no concept uses it"),
+                ));
             };
             for word in words {
                 text::fold_into(word, &mut folded);
@@ -164,7 +169,7 @@ impl Concepts {
                             line,
                             &written.language,
                             "words",
-                            format!("`{word}` cannot be searched for"),
+                            format!("`{word}` is not a searchable word"),
                         ));
                     };
                     // A pattern that begins with a separator begins a word by itself.
@@ -200,7 +205,7 @@ impl Concepts {
     }
 
     /// Returns whether a page with these hinting meanings must be read for all meanings.
-    pub(super) fn hint_at_wall(&self, meanings: Meanings) -> bool {
+    pub(super) fn hint_at_block(&self, meanings: Meanings) -> bool {
         meanings != 0
             && self.concepts.iter().filter(|concept| concept.core).flat_map(|concept| &concept.when).any(|(all, _)| {
                 // A concept without hinting meanings is always possible.
@@ -209,7 +214,7 @@ impl Concepts {
     }
 
     /// Returns whether a page with these meanings, in any sentences, may state a core concept.
-    pub(super) fn may_be_wall(&self, meanings: Meanings) -> bool {
+    pub(super) fn may_be_block(&self, meanings: Meanings) -> bool {
         // Any page may have short sentences.
         let meanings = meanings | self.named(&["short"]);
         self.concepts.iter().any(|concept| concept.core && concept.may_be_said_by(meanings))

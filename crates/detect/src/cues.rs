@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use super::concepts::Meanings;
 use crate::html::charset::Charset;
-use crate::html::main_content::{Block, Region};
-use crate::html::page_facts::Facts;
+use crate::html::main_content::{MainContent, TextBlock};
+use crate::html::page_facts::PageFacts;
 use crate::html::tokenizer::Finders;
-use crate::rules::compiled::Table;
-use crate::rules::scan::Buffer;
+use crate::rules::compiled::RuleTable;
+use crate::rules::scan::HitBuffer;
 use fetchwise_types::fetch_result::BlockKind;
 
 /// The rule name in verdicts that cues decided.
@@ -39,7 +39,7 @@ const NUMBER: i32 = 15;
 const BUTTON: i32 = 10;
 /// An element named after a captcha, without a form around it.
 const WIDGET: i32 = 25;
-/// A script that sets a cookie and reloads, in a page without text of its own.
+/// A script that sets a cookie and reloads, in a page without other text.
 const COOKIE_SCRIPT: i32 = 15;
 /// No text of the page's own; next to none.
 const NOTHING_OWN: i32 = 20;
@@ -104,11 +104,11 @@ pub struct CueSum {
 
 /// Cues of one page. The memory is reused from page to page.
 #[derive(Debug, Default)]
-pub(super) struct Weighing {
-    region: Region,
+pub(super) struct CueTally {
+    region: MainContent,
     /// Words of the main content: position and meanings.
     words: Vec<(u32, Meanings)>,
-    cues: Vec<Counted>,
+    cues: Vec<CountedCue>,
     pub(super) sum: i32,
     pub(super) threshold: i32,
     core: bool,
@@ -122,19 +122,19 @@ pub(super) struct Weighing {
 
 /// A cue that was counted.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
-    name: Name,
+struct CountedCue {
+    name: CueName,
     weight: i32,
     at: (u32, u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Name {
+enum CueName {
     Concept(u16),
-    Seen(&'static str),
+    ConditionInput(&'static str),
 }
 
-impl Weighing {
+impl CueTally {
     pub(super) fn clear(&mut self) {
         self.cues.clear();
         self.words.clear();
@@ -151,7 +151,7 @@ impl Weighing {
     }
 
     /// Returns whether the page is about blocks and is none itself: it says so, and the sum stays below the threshold.
-    pub(super) fn is_about_walls(&self) -> bool {
+    pub(super) fn is_about_blocks(&self) -> bool {
         self.done && self.about && self.sum < self.threshold
     }
 
@@ -160,15 +160,15 @@ impl Weighing {
         if self.task { BlockKind::Challenge } else { BlockKind::Refusal }
     }
 
-    fn add(&mut self, name: Name, weight: i32, at: (u32, u32)) {
+    fn add(&mut self, name: CueName, weight: i32, at: (u32, u32)) {
         if weight != 0 && !self.cues.iter().any(|cue| cue.name == name) {
-            self.cues.push(Counted { name, weight, at });
+            self.cues.push(CountedCue { name, weight, at });
             self.sum += weight;
         }
     }
 
     /// Returns the cues for a person. `None` if the page was not weighed.
-    pub(super) fn explained(&self, table: &Table) -> Option<CueSum> {
+    pub(super) fn explained(&self, table: &RuleTable) -> Option<CueSum> {
         if !self.done {
             return None;
         }
@@ -177,8 +177,8 @@ impl Weighing {
         };
         let cues = self.cues.iter().map(|cue| Cue {
             id: match cue.name {
-                Name::Concept(index) => Arc::clone(&table.concepts.concepts[index as usize].id),
-                Name::Seen(name) => name.into(),
+                CueName::Concept(index) => Arc::clone(&table.concepts.concepts[index as usize].id),
+                CueName::ConditionInput(name) => name.into(),
             },
             weight: cue.weight,
             text: text(cue.at),
@@ -200,22 +200,22 @@ fn confidence(margin: i32) -> f32 {
 }
 
 /// Inputs of the weighing, and buffers for a second pass over the page.
-pub(super) struct PageRead<'a> {
+pub(super) struct CueInput<'a> {
     pub(super) status: u16,
     /// The body in lower case.
     pub(super) lower: &'a [u8],
     pub(super) charset: Charset,
     pub(super) finders: &'a Finders,
-    pub(super) facts: &'a Facts,
+    pub(super) facts: &'a PageFacts,
     pub(super) folded_title: &'a str,
     /// The title or sentence of a rule was found, whether its conditions hold or not.
     pub(super) has_known_words: bool,
     pub(super) kept: &'a mut Vec<u8>,
-    pub(super) buffer: &'a mut Buffer,
+    pub(super) buffer: &'a mut HitBuffer,
 }
 
 /// Adds up the cues of a page.
-pub(super) fn weigh(table: &Table, page: PageRead<'_>, weighing: &mut Weighing) {
+pub(super) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTally) {
     weighing.done = true;
     weighing.threshold = match page.status {
         404 | 410 => THRESHOLD_GONE,
@@ -224,11 +224,11 @@ pub(super) fn weigh(table: &Table, page: PageRead<'_>, weighing: &mut Weighing) 
     };
     weighing.region.read(page.lower, page.finders, page.charset, page.kept);
     // The title is a separate block.
-    let Region { text, blocks, .. } = &mut weighing.region;
+    let MainContent { text, blocks, .. } = &mut weighing.region;
     text.push(' ');
     let start = text.len() as u32;
     text.push_str(page.folded_title);
-    let title = Block { start, end: text.len() as u32, linked: 0, heading: true, button: false };
+    let title = TextBlock { start, end: text.len() as u32, linked: 0, heading: true, button: false };
     text.push(' ');
     blocks.push(title);
     let words = &mut weighing.words;
@@ -236,15 +236,15 @@ pub(super) fn weigh(table: &Table, page: PageRead<'_>, weighing: &mut Weighing) 
     table.each_word(bytes, page.buffer, |at, meanings| words.push((at, meanings)));
     read_blocks(table, weighing);
     // A form that asks who the visitor is needs a captcha to guard it.
-    if page.has_known_words && !page.facts.asks_who {
+    if page.has_known_words && !page.facts.asks_identity {
         weighing.core = true;
-        weighing.add(Name::Seen("known-words"), KNOWN_WORDS, (0, 0));
+        weighing.add(CueName::ConditionInput("known-words"), KNOWN_WORDS, (0, 0));
     }
-    look(weighing, &page);
+    count_visual_cues(weighing, &page);
 }
 
 /// Reads the text blocks.
-fn read_blocks(table: &Table, weighing: &mut Weighing) {
+fn read_blocks(table: &RuleTable, weighing: &mut CueTally) {
     let vocabulary = &table.vocabulary;
     let mut own = 0;
     for n in 0..weighing.region.blocks.len() {
@@ -264,7 +264,7 @@ fn read_blocks(table: &Table, weighing: &mut Weighing) {
             // List items are names. They address the visitor only if they contain a word for "you".
             let names_things = is_list && follows_bullet(&weighing.region.text, at) && meanings & vocabulary.yours == 0;
             let is_read = (end - at) as usize <= MAX_SENTENCE && !names_things;
-            let says = is_read && say(table, weighing, meanings, (at, end));
+            let says = is_read && count_concepts(table, weighing, meanings, (at, end));
             if !(is_title || says || block.button || linked && len <= MAX_NAVIGATION) {
                 own += if meanings & vocabulary.talk != 0 { chars / 2 } else { chars };
             }
@@ -272,19 +272,19 @@ fn read_blocks(table: &Table, weighing: &mut Weighing) {
         }
         let at = (block.start, block.end);
         if block.heading && len <= MAX_LABEL && vocabulary.is_title(of_block) {
-            weighing.add(Name::Seen("title"), TITLE, at);
+            weighing.add(CueName::ConditionInput("title"), TITLE, at);
         }
         if (block.button || linked) && len <= MAX_LABEL / 2 && of_block & vocabulary.button != 0 {
-            weighing.add(Name::Seen("button"), BUTTON, at);
+            weighing.add(CueName::ConditionInput("button"), BUTTON, at);
         }
         if len <= 2 * MAX_LABEL && !is_title {
             let text = &weighing.region.text[block.start as usize..block.end as usize];
             let (address, number) = (has_address(text), has_number(text) && of_block & vocabulary.reference != 0);
             if address {
-                weighing.add(Name::Seen("address"), ADDRESS, at);
+                weighing.add(CueName::ConditionInput("address"), ADDRESS, at);
             }
             if number {
-                weighing.add(Name::Seen("number"), NUMBER, at);
+                weighing.add(CueName::ConditionInput("number"), NUMBER, at);
             }
         }
     }
@@ -292,7 +292,7 @@ fn read_blocks(table: &Table, weighing: &mut Weighing) {
 }
 
 /// Counts the concepts of a sentence with these meanings. Returns whether one of them counts for a block.
-fn say(table: &Table, weighing: &mut Weighing, meanings: Meanings, at: (u32, u32)) -> bool {
+fn count_concepts(table: &RuleTable, weighing: &mut CueTally, meanings: Meanings, at: (u32, u32)) -> bool {
     let mut says = false;
     for (index, concept) in table.concepts.concepts.iter().enumerate() {
         if concept.is_said_by(meanings) {
@@ -300,46 +300,50 @@ fn say(table: &Table, weighing: &mut Weighing, meanings: Meanings, at: (u32, u32
             weighing.core |= concept.core;
             weighing.task |= concept.task;
             weighing.about |= concept.weight < 0;
-            weighing.add(Name::Concept(index as u16), concept.weight, at);
+            weighing.add(CueName::Concept(index as u16), concept.weight, at);
         }
     }
     says
 }
 
 /// Counts the cues without words.
-fn look(weighing: &mut Weighing, page: &PageRead<'_>) {
+fn count_visual_cues(weighing: &mut CueTally, page: &CueInput<'_>) {
     let facts = page.facts;
-    let Region { links, images, fields, widget, article, .. } = weighing.region;
+    let MainContent { links, images, fields, widget, article, .. } = weighing.region;
     let own = weighing.own_chars;
-    if widget && fields <= 1 && !facts.asks_who {
+    if widget && fields <= 1 && !facts.asks_identity {
         weighing.task = true;
-        weighing.add(Name::Seen("widget"), WIDGET, (0, 0));
+        weighing.add(CueName::ConditionInput("widget"), WIDGET, (0, 0));
     }
     // A form that asks who the visitor is belongs to the page, however little text stands around it.
-    let is_bare = links <= LINKS_FREE && !facts.asks_who;
+    let is_bare = links <= LINKS_FREE && !facts.asks_identity;
     match own {
-        0..=OWN_NOTHING if is_bare => weighing.add(Name::Seen("nothing-own"), NOTHING_OWN, (0, 0)),
-        0..=OWN_LITTLE if is_bare => weighing.add(Name::Seen("little-own"), LITTLE_OWN, (0, 0)),
+        0..=OWN_NOTHING if is_bare => weighing.add(CueName::ConditionInput("nothing-own"), NOTHING_OWN, (0, 0)),
+        0..=OWN_LITTLE if is_bare => weighing.add(CueName::ConditionInput("little-own"), LITTLE_OWN, (0, 0)),
         _ => {}
     }
     if own <= OWN_NOTHING && sets_cookie_and_reloads(page.lower) {
         weighing.task = true;
-        weighing.add(Name::Seen("cookie-script"), COOKIE_SCRIPT, (0, 0));
+        weighing.add(CueName::ConditionInput("cookie-script"), COOKIE_SCRIPT, (0, 0));
     }
-    weighing.add(Name::Seen("own-text"), -((own.saturating_sub(OWN_FREE) / OWN_EACH) as i32), (0, 0));
-    weighing.add(Name::Seen("links"), -(links.saturating_sub(LINKS_FREE).min(50) as i32) * LINK, (0, 0));
-    weighing.add(Name::Seen("pictures"), -(images.saturating_sub(IMAGES_FREE).min(50) as i32) * IMAGE, (0, 0));
+    weighing.add(CueName::ConditionInput("own-text"), -((own.saturating_sub(OWN_FREE) / OWN_EACH) as i32), (0, 0));
+    weighing.add(CueName::ConditionInput("links"), -(links.saturating_sub(LINKS_FREE).min(50) as i32) * LINK, (0, 0));
+    weighing.add(
+        CueName::ConditionInput("pictures"),
+        -(images.saturating_sub(IMAGES_FREE).min(50) as i32) * IMAGE,
+        (0, 0),
+    );
     if article {
-        weighing.add(Name::Seen("article"), ARTICLE, (0, 0));
+        weighing.add(CueName::ConditionInput("article"), ARTICLE, (0, 0));
     }
-    if facts.asks_who {
-        weighing.add(Name::Seen("asks-who"), ASKS_WHO, (0, 0));
+    if facts.asks_identity {
+        weighing.add(CueName::ConditionInput("asks-who"), ASKS_WHO, (0, 0));
     } else if fields > 2 {
-        weighing.add(Name::Seen("form"), FORM, (0, 0));
+        weighing.add(CueName::ConditionInput("form"), FORM, (0, 0));
     }
 }
 
-impl Weighing {
+impl CueTally {
     /// Returns the meanings of the words between two offsets.
     fn meanings(&self, start: u32, end: u32) -> Meanings {
         // A word may begin with the white space before the sentence.

@@ -24,7 +24,7 @@ use fetchwise_types::response::{Header, Page};
 #[non_exhaustive]
 pub enum EvaluateError {
     /// The file, or a body that it names, cannot be read.
-    #[error("{path}: {source}")]
+    #[error("cannot read {path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
@@ -32,7 +32,7 @@ pub enum EvaluateError {
         source: std::io::Error,
     },
     /// A line is invalid.
-    #[error("{path}, line {line}: {message}")]
+    #[error("{path}, line {line}: invalid labelled page: {message}")]
     Line {
         /// The file.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum EvaluateError {
 
 /// One line of a corpus.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Labelled {
+pub struct LabelledPage {
     /// The class of the page.
     pub label: String,
     /// Details, for reports.
@@ -72,7 +72,7 @@ fn ok() -> u16 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Class {
+pub enum PageClass {
     /// A challenge or a refusal.
     Blocked,
     /// A waiting room.
@@ -85,7 +85,7 @@ pub enum Class {
     Content,
 }
 
-impl Class {
+impl PageClass {
     /// Every class, in the order of the table's columns.
     pub const ALL: [Self; 5] = [Self::Blocked, Self::Queued, Self::Shell, Self::Empty, Self::Content];
 
@@ -128,7 +128,7 @@ impl Class {
 
 /// A page that was classified wrongly.
 #[derive(Clone, Debug, Serialize)]
-pub struct Mistake {
+pub struct Misclassification {
     /// The path of the body, as the corpus has it.
     pub body_path: PathBuf,
     /// Its label.
@@ -136,7 +136,7 @@ pub struct Mistake {
     /// Its detail.
     pub detail: String,
     /// The predicted class.
-    pub taken_for: Class,
+    pub taken_for: PageClass,
     /// The id of the rule that decided, if a rule did.
     pub rule: Option<String>,
     /// The verdict in words.
@@ -145,7 +145,7 @@ pub struct Mistake {
 
 /// Recognition counts of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Score {
+pub struct ClassScore {
     /// Pages of the class that were recognised (true positives).
     pub hits: usize,
     /// Pages of the class that were missed (false negatives).
@@ -156,7 +156,7 @@ pub struct Score {
     pub others: usize,
 }
 
-impl Score {
+impl ClassScore {
     /// Returns the share of the class's pages that was recognised; `None` without such pages.
     pub fn recall(&self) -> Option<f64> {
         share(self.hits, self.hits + self.misses)
@@ -190,9 +190,9 @@ pub fn wilson(part: usize, whole: usize) -> Option<(f64, f64)> {
 
 /// Verdicts of one class and one band of confidence, with the number of right ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Band {
+pub struct ConfidenceBand {
     /// The predicted class.
-    pub class: Class,
+    pub class: PageClass,
     /// The lowest confidence of the band.
     pub from: f32,
     /// Number of verdicts.
@@ -206,23 +206,23 @@ pub struct Band {
 /// Lower bounds of the confidence bands.
 const BANDS: [f32; 6] = [0.0, 0.5, 0.7, 0.85, 0.93, 0.97];
 /// Classes whose verdicts have a confidence.
-const CLAIMING: [Class; 3] = [Class::Blocked, Class::Queued, Class::Shell];
+const CLAIMING: [PageClass; 3] = [PageClass::Blocked, PageClass::Queued, PageClass::Shell];
 
 /// Results of one run over the corpus.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Judged {
-    /// For each label, the number of pages by predicted class, in the order of [`Class::ALL`].
+pub struct EvaluationRun {
+    /// For each label, the number of pages by predicted class, in the order of [`PageClass::ALL`].
     pub table: BTreeMap<String, [usize; 5]>,
     /// Blocks.
-    pub block: Score,
+    pub block: ClassScore,
     /// Shells.
-    pub shell: Score,
+    pub shell: ClassScore,
     /// Pages without content. A corpus may have none; then only the false alarms count.
-    pub empty: Score,
+    pub empty: ClassScore,
     /// Right verdicts by confidence.
-    pub reliability: Vec<Band>,
+    pub reliability: Vec<ConfidenceBand>,
     /// Wrongly classified pages. A shell taken for an empty page is a mistake, and vice versa.
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<Misclassification>,
 }
 
 /// Results of a detector on a corpus.
@@ -231,14 +231,14 @@ pub struct Evaluation {
     /// Number of pages.
     pub pages: usize,
     /// With the pages' own statuses.
-    pub given: Judged,
+    pub given: EvaluationRun,
     /// As if every status were 200: only headers and body count.
-    pub at_200: Judged,
+    pub at_200: EvaluationRun,
 }
 
 impl Evaluation {
     /// Returns both runs with their names.
-    fn both(&self) -> [(&'static str, &Judged); 2] {
+    fn both(&self) -> [(&'static str, &EvaluationRun); 2] {
         [("given", &self.given), ("200", &self.at_200)]
     }
 }
@@ -256,10 +256,10 @@ fn percent(part: usize, whole: usize) -> String {
 impl fmt::Display for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<16}{:>7}", "label", "status")?;
-        for class in Class::ALL {
+        for class in PageClass::ALL {
             write!(f, "{:>9}", class.name())?;
         }
-        writeln!(f, "   right, and the interval of 95 %")?;
+        writeln!(f, "   right, with the 95 % interval")?;
         for label in self.given.table.keys() {
             for (status, judged) in self.both() {
                 let Some(row) = judged.table.get(label) else { continue };
@@ -267,7 +267,8 @@ impl fmt::Display for Evaluation {
                 for count in row {
                     write!(f, "{count:>9}")?;
                 }
-                let right = Class::ALL.iter().position(|class| *class == Class::labelled(label)).map_or(0, |n| row[n]);
+                let right =
+                    PageClass::ALL.iter().position(|class| *class == PageClass::labelled(label)).map_or(0, |n| row[n]);
                 writeln!(f, "   {}", percent(right, row.iter().sum()))?;
             }
         }
@@ -284,7 +285,7 @@ impl fmt::Display for Evaluation {
         }
         writeln!(
             f,
-            "{:<10}{:>7}{:>12}{:>10}   right, and the interval of 95 %",
+            "{:<10}{:>7}{:>12}{:>10}   right, with the 95 % interval",
             "verdict", "status", "confidence", "claimed"
         )?;
         for (status, judged) in self.both() {
@@ -324,7 +325,7 @@ pub fn evaluate(detector: &Detector, path: &Path) -> Result<Evaluation, Evaluate
         if line.trim().is_empty() {
             continue;
         }
-        let page: Labelled = serde_json::from_str(&line).map_err(|e| EvaluateError::Line {
+        let page: LabelledPage = serde_json::from_str(&line).map_err(|e| EvaluateError::Line {
             path: path.to_owned(),
             line: index + 1,
             message: e.to_string(),
@@ -342,14 +343,17 @@ pub fn evaluate(detector: &Detector, path: &Path) -> Result<Evaluation, Evaluate
     Ok(evaluation)
 }
 
-impl Judged {
+impl EvaluationRun {
     /// Counts one page.
-    pub fn add(&mut self, page: &Labelled, verdict: &Verdict) {
-        let (is, taken_for) = (Class::labelled(&page.label), Class::of(verdict));
+    pub fn add(&mut self, page: &LabelledPage, verdict: &Verdict) {
+        let (is, taken_for) = (PageClass::labelled(&page.label), PageClass::of(verdict));
         let row = self.table.entry(page.label.clone()).or_default();
-        row[Class::ALL.iter().position(|c| *c == taken_for).unwrap_or(4)] += 1;
-        let scores =
-            [(Class::Blocked, &mut self.block), (Class::Shell, &mut self.shell), (Class::Empty, &mut self.empty)];
+        row[PageClass::ALL.iter().position(|c| *c == taken_for).unwrap_or(4)] += 1;
+        let scores = [
+            (PageClass::Blocked, &mut self.block),
+            (PageClass::Shell, &mut self.shell),
+            (PageClass::Empty, &mut self.empty),
+        ];
         for (class, score) in scores {
             match (is == class, taken_for == class) {
                 (true, true) => score.hits += 1,
@@ -363,7 +367,7 @@ impl Judged {
             self.claim(taken_for, verdict.confidence, is == taken_for);
         }
         if is != taken_for {
-            self.mistakes.push(Mistake {
+            self.mistakes.push(Misclassification {
                 body_path: page.body_path.clone(),
                 label: page.label.clone(),
                 detail: page.detail.clone(),
@@ -375,12 +379,12 @@ impl Judged {
     }
 
     /// Counts a verdict in its confidence band.
-    fn claim(&mut self, class: Class, confidence: f32, is_right: bool) {
+    fn claim(&mut self, class: PageClass, confidence: f32, is_right: bool) {
         let from = BANDS.into_iter().rfind(|from| *from <= confidence).unwrap_or_default();
         let at = match self.reliability.iter().position(|band| band.class == class && band.from == from) {
             Some(at) => at,
             None => {
-                self.reliability.push(Band { class, from, verdicts: 0, right: 0, claimed: 0.0 });
+                self.reliability.push(ConfidenceBand { class, from, verdicts: 0, right: 0, claimed: 0.0 });
                 self.reliability
                     .sort_by(|a, b| (a.class, b.from).partial_cmp(&(b.class, a.from)).unwrap_or(Ordering::Equal));
                 return self.claim(class, confidence, is_right);
@@ -410,9 +414,9 @@ mod tests {
 
     #[test]
     fn verdicts_are_counted_in_the_band_of_their_confidence() {
-        let mut judged = Judged::default();
+        let mut judged = EvaluationRun::default();
         for (confidence, right) in [(0.98, true), (0.6, false), (0.98, true), (0.69, true)] {
-            judged.claim(Class::Blocked, confidence, right);
+            judged.claim(PageClass::Blocked, confidence, right);
         }
         let rows: Vec<_> = judged.reliability.iter().map(|band| (band.from, band.right, band.verdicts)).collect();
         assert_eq!(rows, [(0.97, 2, 2), (0.5, 1, 2)]);

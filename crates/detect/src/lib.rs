@@ -108,22 +108,25 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub use crate::html::visibility::Place;
+pub use crate::html::visibility::PagePart;
 pub use crate::rules::file::{RuleError, RuleFileError};
 pub use crate::rules::strength::Grade;
 pub use cues::{Cue, CueSum};
 #[cfg(feature = "json")]
-pub use evaluate::{Band, Class, EvaluateError, Evaluation, Judged, Labelled, Mistake, Score, evaluate, wilson};
-pub use verdict::{CONTENT_CHARS, Match, ResponseExtractor, Vendors, Verdict, heuristics};
+pub use evaluate::{
+    ClassScore, ConfidenceBand, EvaluateError, Evaluation, EvaluationRun, LabelledPage, Misclassification, PageClass,
+    evaluate, wilson,
+};
+pub use verdict::{CONTENT_CHARS, ResponseExtractor, RuleMatch, Vendors, Verdict, heuristics};
 
 pub use fetchwise_types::{fetch_result, heuristic, response};
 
-use crate::html::page_facts::Facts;
+use crate::html::page_facts::PageFacts;
 use crate::html::tokenizer::Finders;
-use crate::rules::compiled::Table;
-use crate::rules::scan::{Buffer, Hit};
+use crate::rules::compiled::RuleTable;
+use crate::rules::scan::{HitBuffer, PatternHit};
 use concepts::Meanings;
-use cues::Weighing;
+use cues::CueTally;
 use fetchwise_types::response::Page;
 
 /// Options of a detector.
@@ -167,7 +170,7 @@ impl DetectorOptions {
 }
 
 #[derive(Debug)]
-enum Mode {
+enum DetectorMode {
     Rules,
     Keywords,
 }
@@ -178,10 +181,10 @@ enum Mode {
 /// ([`Detector::reload`]). Reading takes no lock.
 #[derive(Debug)]
 pub struct Detector {
-    table: ArcSwap<Table>,
+    table: ArcSwap<RuleTable>,
     finders: Finders,
     options: DetectorOptions,
-    mode: Mode,
+    mode: DetectorMode,
 }
 
 /// Memory that is reused from page to page. Use one per thread. It carries no state from one page to the next, except
@@ -192,10 +195,10 @@ pub struct Scratch {
     lower: Vec<u8>,
     /// The decoded body, if it is in UTF-16.
     decoded: Vec<u8>,
-    facts: Facts,
-    found: Found,
-    hits: Vec<Hit>,
-    buffer: Buffer,
+    facts: PageFacts,
+    found: CollectedEvidence,
+    hits: Vec<PatternHit>,
+    buffer: HitBuffer,
     offsets: Vec<u32>,
     kept: Vec<u8>,
     folded: String,
@@ -206,15 +209,15 @@ pub struct Scratch {
     folded_title: String,
     /// Meanings of all words of the page.
     meanings: Meanings,
-    weighing: Weighing,
+    weighing: CueTally,
 }
 
 impl Scratch {
     /// Returns the SimHash of the last page, if it is HTML with little text.
-    fn sketch(&self) -> Option<u64> {
+    fn simhash(&self) -> Option<u64> {
         // The hash is 0 where there is no text, or much of it.
         let visible = self.folded.split('\n').next().filter(|_| self.text_hash != 0)?;
-        Some(crate::simhash::of(visible))
+        Some(crate::simhash::simhash(visible))
     }
 
     /// Returns the title of the last page, entities decoded, at most 1024 bytes. Empty if it has none.
@@ -226,38 +229,38 @@ impl Scratch {
 /// A verdict with its evidence.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Explained {
+pub struct Explanation {
     /// The verdict.
     pub verdict: Verdict,
     /// The rules that matched, whether they counted or not.
-    pub matches: Vec<Match>,
+    pub matches: Vec<RuleMatch>,
     /// The cues of a block and their sum. `None` if the page contains nothing that only block pages say.
     pub cues: Option<CueSum>,
 }
 
 /// Evidence found in a page, by rule.
 #[derive(Debug, Default)]
-struct Found {
+struct CollectedEvidence {
     /// For each rule, the parts of it that were found.
     bits: Vec<u8>,
     /// Rules with at least one part found, in the order of discovery.
     touched: Vec<u16>,
     /// The touched rules that hold on this page: all parts were found, and all conditions are met.
     held: Vec<u16>,
-    pieces: Vec<Piece>,
+    pieces: Vec<EvidencePiece>,
 }
 
 /// One piece of evidence.
 #[derive(Clone, Debug)]
-struct Piece {
+struct EvidencePiece {
     rule: u16,
-    place: Place,
-    at: At,
+    place: PagePart,
+    at: MatchPosition,
 }
 
 /// Where a piece of evidence was found.
 #[derive(Clone, Copy, Debug)]
-enum At {
+enum MatchPosition {
     Body(u32, u32),
     Folded(u32, u32),
     Title,
@@ -267,7 +270,7 @@ enum At {
 /// Maximum pieces of evidence that are kept for explanations.
 const MAX_PIECES: usize = 256;
 
-impl Found {
+impl CollectedEvidence {
     fn clear(&mut self, rules: usize) {
         for rule in self.touched.drain(..) {
             if let Some(bits) = self.bits.get_mut(rule as usize) {
@@ -279,14 +282,14 @@ impl Found {
         self.pieces.clear();
     }
 
-    fn add(&mut self, rule: u16, bit: u8, place: Place, at: At) {
+    fn add(&mut self, rule: u16, bit: u8, place: PagePart, at: MatchPosition) {
         let bits = &mut self.bits[rule as usize];
         if *bits == 0 {
             self.touched.push(rule);
         }
         *bits |= bit;
         if self.pieces.len() < MAX_PIECES {
-            self.pieces.push(Piece { rule, place, at });
+            self.pieces.push(EvidencePiece { rule, place, at });
         }
     }
 }
@@ -301,7 +304,7 @@ impl Detector {
     /// Creates a detector with the shipped rules. The first call in a process compiles them; later calls share the
     /// result.
     pub fn new() -> Self {
-        Self::of(rules::shipped(), Mode::Rules)
+        Self::of(rules::shipped(), DetectorMode::Rules)
     }
 
     /// Creates a detector with the shipped rules and custom ones in the same TOML format (see
@@ -312,7 +315,7 @@ impl Detector {
     ///
     /// [`RuleError`], with line and field. A file with an error is rejected as a whole.
     pub fn with_rules(toml: &str) -> Result<Self, RuleError> {
-        Ok(Self::of(Arc::new(rules::with(Some(toml))?), Mode::Rules))
+        Ok(Self::of(Arc::new(rules::with(Some(toml))?), DetectorMode::Rules))
     }
 
     /// Like [`Detector::with_rules`], from a file.
@@ -363,13 +366,13 @@ impl Detector {
     /// Creates a baseline to compare with: seven keywords anywhere in the body, or status 403 or 429. Reloading has no
     /// effect.
     pub fn keywords() -> Self {
-        Self::of(rules::none(), Mode::Keywords)
+        Self::of(rules::none(), DetectorMode::Keywords)
     }
 
     /// Creates a detector with the shipped rules that name no vendor. It shows how well unlisted vendors are
     /// recognised.
     pub fn generic() -> Self {
-        Self::of(rules::shipped_generic(), Mode::Rules)
+        Self::of(rules::shipped_generic(), DetectorMode::Rules)
     }
 
     /// Sets the options and keeps the rules.
@@ -389,7 +392,7 @@ impl Detector {
         self.table.load().rules.len()
     }
 
-    fn of(table: Arc<Table>, mode: Mode) -> Self {
+    fn of(table: Arc<RuleTable>, mode: DetectorMode) -> Self {
         Self { table: ArcSwap::new(table), finders: Finders::new(), options: DetectorOptions::default(), mode }
     }
 
@@ -400,20 +403,22 @@ impl Detector {
     }
 
     /// Like [`Detector::inspect`], with all evidence and its position, whether it counted or not.
-    pub fn explain(&self, page: &Page<'_>, scratch: &mut Scratch) -> Explained {
+    pub fn explain(&self, page: &Page<'_>, scratch: &mut Scratch) -> Explanation {
         let table = self.table.load();
         let verdict = self.inspect_with(&table, page, scratch, true);
         let (matches, cues) = match self.mode {
-            Mode::Rules => (crate::classify::matches(&table, page, scratch), scratch.weighing.explained(&table)),
-            Mode::Keywords => (Vec::new(), None),
+            DetectorMode::Rules => {
+                (crate::classify::matches(&table, page, scratch), scratch.weighing.explained(&table))
+            }
+            DetectorMode::Keywords => (Vec::new(), None),
         };
-        Explained { verdict, matches, cues }
+        Explanation { verdict, matches, cues }
     }
 
-    fn inspect_with(&self, table: &Table, page: &Page<'_>, scratch: &mut Scratch, explain: bool) -> Verdict {
+    fn inspect_with(&self, table: &RuleTable, page: &Page<'_>, scratch: &mut Scratch, explain: bool) -> Verdict {
         match self.mode {
-            Mode::Rules => crate::classify::inspect(self, table, page, scratch, explain),
-            Mode::Keywords => crate::keyword_baseline::inspect(page, scratch),
+            DetectorMode::Rules => crate::classify::inspect(self, table, page, scratch, explain),
+            DetectorMode::Keywords => crate::keyword_baseline::inspect(page, scratch),
         }
     }
 }

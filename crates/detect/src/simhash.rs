@@ -5,10 +5,10 @@
 //! Must not know: what the text means.
 
 /// Minimum words that bits are computed from: fewer words make different pages look alike.
-const WORDS_MIN: u32 = 4;
+const MIN_WORDS: u32 = 4;
 
 /// Returns the SimHash of a folded text. For texts of few words it is an exact hash.
-pub(super) fn of(text: &str) -> u64 {
+pub(super) fn simhash(text: &str) -> u64 {
     let mut counts = [0i16; 64];
     let mut words = 0u32;
     let mut before = 0u64;
@@ -25,8 +25,8 @@ pub(super) fn of(text: &str) -> u64 {
             break;
         }
     }
-    let sketch = counts.iter().enumerate().fold(0, |sketch, (bit, count)| sketch | u64::from(*count > 0) << bit);
-    if words >= WORDS_MIN { sketch } else { xxhash_rust::xxh3::xxh3_64(text.as_bytes()) }
+    let hash = counts.iter().enumerate().fold(0, |hash, (bit, count)| hash | u64::from(*count > 0) << bit);
+    if words >= MIN_WORDS { hash } else { xxhash_rust::xxh3::xxh3_64(text.as_bytes()) }
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     fn distance(a: &str, b: &str) -> u32 {
-        (of(a) ^ of(b)).count_ones()
+        (simhash(a) ^ simhash(b)).count_ones()
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 
 use super::{Detector, ResponseExtractor, Scratch, Verdict, heuristics};
-use fetchwise_types::fetch_result::{FetchResult, Block, BlockKind, Outcome, ShortPage};
+use fetchwise_types::fetch_result::{Block, BlockKind, FetchResult, Outcome, ShortPage};
 use fetchwise_types::response::{Header, Page, header};
 
 thread_local! {
@@ -52,22 +52,22 @@ impl Verdict {
     }
 
     /// Returns everything that an attempt records about `page`, from which this verdict was made.
-    pub fn answer(&self, page: &Page<'_>) -> FetchResult {
-        let mut shown = Vec::new();
-        heuristics(page, self, &mut shown);
+    pub fn fetch_result(&self, page: &Page<'_>) -> FetchResult {
+        let mut found = Vec::new();
+        heuristics(page, self, &mut found);
         let outcome = self.outcome(page);
-        let mut answer = FetchResult::from(outcome).with_status(page.status);
-        answer.message = self.is_blocked.then(|| self.reason()).or_else(|| match &answer.outcome {
+        let mut result = FetchResult::from(outcome).with_status(page.status);
+        result.message = self.is_blocked.then(|| self.reason()).or_else(|| match &result.outcome {
             Outcome::Empty | Outcome::Shell { .. } | Outcome::Queued | Outcome::Redirect { .. } => Some(self.reason()),
             _ => None,
         });
-        answer.headers = page.headers.to_vec();
-        answer.heuristics = shown;
-        answer.short = (self.is_empty && self.text_complete).then(|| {
+        result.headers = page.headers.to_vec();
+        result.heuristics = found;
+        result.short = (self.is_empty && self.text_complete).then(|| {
             let short = ShortPage::new(self.text_chars, self.text_hash);
             if self.block_cues { short.suspect() } else { short }
         });
-        answer
+        result
     }
 }
 
@@ -108,16 +108,16 @@ impl Detector {
 
     /// Like [`judge_page`](Self::judge_page), with custom heuristics of the response.
     pub fn judge_with(&self, page: &Page<'_>, extractors: &[Box<dyn ResponseExtractor>]) -> FetchResult {
-        let (verdict, sketch) = SCRATCH.with_borrow_mut(|scratch| {
+        let (verdict, simhash) = SCRATCH.with_borrow_mut(|scratch| {
             let verdict = self.inspect(page, scratch);
-            let sketch = if verdict.is_content() || verdict.is_empty { scratch.sketch() } else { None };
-            (verdict, sketch)
+            let simhash = if verdict.is_content() || verdict.is_empty { scratch.simhash() } else { None };
+            (verdict, simhash)
         });
-        let mut answer = verdict.answer(page);
-        answer.simhash = sketch;
+        let mut result = verdict.fetch_result(page);
+        result.simhash = simhash;
         for extractor in extractors {
-            extractor.extract(page, &verdict, &mut answer.heuristics);
+            extractor.extract(page, &verdict, &mut result.heuristics);
         }
-        answer
+        result
     }
 }

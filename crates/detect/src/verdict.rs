@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::html::visibility::Place;
+use crate::html::visibility::PagePart;
 use crate::rules::strength::Grade;
 use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::heuristic::Heuristic;
@@ -62,7 +62,7 @@ impl PartialEq for Vendors {
 /// One piece of evidence, with its position.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Match {
+pub struct RuleMatch {
     /// The rule's id.
     pub rule: Arc<str>,
     /// The rule's vendor.
@@ -70,7 +70,7 @@ pub struct Match {
     /// What the rule proves.
     pub grade: Grade,
     /// Where it matched.
-    pub place: Place,
+    pub place: PagePart,
     /// Offset of the match in bytes, in the body or, if that is in UTF-16, in the decoded body. `None` for headers,
     /// titles and sentences.
     pub offset: Option<u32>,
@@ -173,7 +173,7 @@ impl Verdict {
         } else if self.is_empty {
             format!("{} visible characters", self.text_chars)
         } else if !self.is_html {
-            "no HTML: taken as it is".to_owned()
+            "not HTML: taken as is".to_owned()
         } else {
             let least = if self.text_complete { "" } else { "at least " };
             format!("{least}{} visible characters", self.text_chars)

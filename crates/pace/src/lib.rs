@@ -45,7 +45,7 @@
 //!
 //! use fetchwise_pace::registry::FetcherId;
 //! use fetchwise_pace::time::Timestamp;
-//! use fetchwise_pace::{Admit, Cost, Done, Pace, PaceSettings, Response, Scope, Signal};
+//! use fetchwise_pace::{Admit, Cost, Pace, PaceSettings, Response, ResponseEffect, Scope, Signal};
 //!
 //! let pace = Pace::new(PaceSettings::default());
 //! let (scope, now) = (Scope::host("example.org"), Timestamp::from_millis(0));

@@ -10,7 +10,7 @@ pub(crate) const BLOCK: usize = 64;
 
 /// The masks of one block; bit n is the byte at `base + n`. Bytes beyond the end of the page are in no mask.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
+pub(crate) struct ByteMasks {
     /// Offset of its first byte, a multiple of [`BLOCK`].
     base: usize,
     /// `<`.
@@ -25,7 +25,7 @@ pub(crate) struct Block {
     pub(crate) hides: u64,
 }
 
-impl Block {
+impl ByteMasks {
     /// Reads the first block of `text`.
     pub(crate) fn first(text: &[u8]) -> Self {
         let mut block = Self { base: 0, angle: 0, ends: 0, space: 0, odd: 0, hides: 0 };
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn every_byte_is_in_the_right_masks() {
         let text: Vec<u8> = (0..=255u8).chain([b'<', b' ']).collect();
-        let mut block = Block::first(&text);
+        let mut block = ByteMasks::first(&text);
         for (at, byte) in text.iter().enumerate() {
             let base = block.seek(&text, at);
             let has = |set: u64| set >> (at - base) & 1 == 1;
@@ -116,7 +116,7 @@ mod tests {
         for name in ["hidden", "style"] {
             for before in 0..2 * BLOCK {
                 let text = [vec![b'-'; before], name.as_bytes().to_vec()].concat();
-                let mut block = Block::first(&text);
+                let mut block = ByteMasks::first(&text);
                 let hinted = (0..text.len()).step_by(BLOCK).any(|at| {
                     block.seek(&text, at);
                     block.hides != 0
@@ -125,7 +125,7 @@ mod tests {
             }
         }
         for name in [" href=", " class=", " id=", " content=", " type=", " data-id=", "d", "y", "l", "dy"] {
-            assert_eq!(Block::first(name.as_bytes()).hides, 0, "{name}");
+            assert_eq!(ByteMasks::first(name.as_bytes()).hides, 0, "{name}");
         }
     }
 
@@ -133,7 +133,7 @@ mod tests {
     fn masks_are_empty_beyond_the_end() {
         for len in 0..BLOCK {
             let text = vec![b'<'; len];
-            let block = Block::first(&text);
+            let block = ByteMasks::first(&text);
             assert_eq!(block.angle, below(len));
             assert_eq!((block.ends, block.space, block.odd), (0, 0, 0));
         }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_block_is_read_again_after_a_jump() {
         let text = [vec![b'a'; 200], vec![b'<'; 3]].concat();
-        let mut block = Block::first(&text);
+        let mut block = ByteMasks::first(&text);
         assert_eq!(block.seek(&text, 202), 192);
         assert_eq!(block.angle, 0b111 << 8);
         assert_eq!(block.seek(&text, 3), 0);

@@ -107,7 +107,7 @@ impl Tag {
         self.is(INLINE)
     }
 
-    /// Returns whether [`crate::html::page_facts::Facts`] counts the element (links are counted separately).
+    /// Returns whether [`crate::html::page_facts::PageFacts`] counts the element (links are counted separately).
     #[inline]
     pub(crate) fn is_counted(self) -> bool {
         self.is(COUNTED)

@@ -7,10 +7,10 @@
 
 use super::attributes::Attributes;
 use super::charset::Charset;
-use super::text::{self, Text};
+use super::text::{self, VisibleText};
 use crate::html::element::Tag;
-use crate::html::tokenizer::{Finders, Open, Raw, Shape};
-use crate::html::visibility::{Place, Reader, Walk};
+use crate::html::tokenizer::{Finders, RawText, StartTag, TextShape};
+use crate::html::visibility::{PagePart, TokenVisitor, TokenWalk};
 
 /// Maximum bytes of text that are read. Block pages say little, so a page with more text is none.
 const MAX_TEXT: usize = 16 << 10;
@@ -19,8 +19,8 @@ const MAX_BLOCKS: usize = 400;
 
 /// Text between two ends of elements that separate words.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
-    /// Its start in [`Region::text`].
+pub(crate) struct TextBlock {
+    /// Its start in [`MainContent::text`].
     pub(crate) start: u32,
     pub(crate) end: u32,
     /// Bytes of it inside links.
@@ -31,10 +31,10 @@ pub(crate) struct Block {
 
 /// The main content of a page.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Region {
+pub(crate) struct MainContent {
     /// The text of the blocks, folded as sentences are compared, each block between spaces.
     pub(crate) text: String,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<TextBlock>,
     pub(crate) links: u32,
     pub(crate) images: u32,
     /// Input fields, hidden ones excluded.
@@ -47,14 +47,14 @@ pub(crate) struct Region {
 
 /// Kinds of frames around content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Frame {
+enum SiteFrame {
     /// Nothing in it is the page's own.
     Whole,
     /// Its links are not the page's own; its headings and sentences may be.
     Links,
 }
 
-impl Region {
+impl MainContent {
     fn clear(&mut self) {
         let (mut text, mut blocks) = (std::mem::take(&mut self.text), std::mem::take(&mut self.blocks));
         text.clear();
@@ -65,37 +65,37 @@ impl Region {
     /// Reads the main content of `lower`, a page in lower case.
     pub(crate) fn read(&mut self, lower: &[u8], finders: &Finders, charset: Charset, kept: &mut Vec<u8>) {
         self.clear();
-        let mut reading = Reading {
+        let mut reader = MainContentReader {
             region: self,
             lower,
             charset,
             kept,
-            run: Text::default(),
+            run: VisibleText::default(),
             frame: None,
             linked: 0,
             in_link: false,
             in_heading: false,
             in_button: false,
         };
-        let mut walk = Walk::new(lower, finders);
-        while walk.step(&mut reading) {
-            if reading.region.text.len() > MAX_TEXT || reading.region.blocks.len() > MAX_BLOCKS {
+        let mut walk = TokenWalk::new(lower, finders);
+        while walk.step(&mut reader) {
+            if reader.region.text.len() > MAX_TEXT || reader.region.blocks.len() > MAX_BLOCKS {
                 break;
             }
         }
-        reading.end_block();
+        reader.end_block();
     }
 }
 
-struct Reading<'a> {
-    region: &'a mut Region,
+struct MainContentReader<'a> {
+    region: &'a mut MainContent,
     lower: &'a [u8],
     charset: Charset,
     kept: &'a mut Vec<u8>,
     /// The text of the current block.
-    run: Text,
+    run: VisibleText,
     /// The current frame: its element, and the number of open elements of its kind.
-    frame: Option<(Tag, u32, Frame)>,
+    frame: Option<(Tag, u32, SiteFrame)>,
     /// Characters of the block inside links.
     linked: u32,
     in_link: bool,
@@ -103,7 +103,7 @@ struct Reading<'a> {
     in_button: bool,
 }
 
-impl Reading<'_> {
+impl MainContentReader<'_> {
     fn end_block(&mut self) {
         if self.run.chars > 0 {
             self.run.kept_into(self.lower, self.charset.counting, self.kept);
@@ -126,11 +126,11 @@ impl Reading<'_> {
             // Linked text is counted in characters, blocks in bytes.
             let linked = (end - start) as u32 * self.linked.min(chars) / chars.max(1);
             let (heading, button) = (self.in_heading, self.in_button);
-            self.region.blocks.push(Block { start: start as u32, end: end as u32, linked, heading, button });
+            self.region.blocks.push(TextBlock { start: start as u32, end: end as u32, linked, heading, button });
         }
     }
 
-    fn enter(&mut self, open: &Open) {
+    fn enter(&mut self, open: &StartTag) {
         let tag = open.tag;
         match &mut self.frame {
             Some((of, depth, _)) if *of == tag => *depth += 1,
@@ -156,10 +156,10 @@ impl Reading<'_> {
     }
 
     fn in_whole_frame(&self) -> bool {
-        matches!(self.frame, Some((_, _, Frame::Whole)))
+        matches!(self.frame, Some((_, _, SiteFrame::Whole)))
     }
 
-    fn count(&mut self, open: &Open) {
+    fn count(&mut self, open: &StartTag) {
         let attrs = &self.lower[open.name_end..open.attrs_end];
         match open.tag {
             Tag::A => self.region.links += u32::from(self.frame.is_none()),
@@ -201,11 +201,11 @@ impl Reading<'_> {
     }
 }
 
-impl Reader for Reading<'_> {
-    fn token(&mut self, _place: Place, _end: usize) {}
+impl TokenVisitor for MainContentReader<'_> {
+    fn token(&mut self, _place: PagePart, _end: usize) {}
 
-    fn text(&mut self, place: Place, start: usize, end: usize, _shape: Shape) {
-        if place != Place::Text || self.in_whole_frame() || (self.frame.is_some() && self.in_link) {
+    fn text(&mut self, place: PagePart, start: usize, end: usize, _shape: TextShape) {
+        if place != PagePart::Text || self.in_whole_frame() || (self.frame.is_some() && self.in_link) {
             return;
         }
         let before = self.run.chars;
@@ -215,8 +215,8 @@ impl Reader for Reading<'_> {
         }
     }
 
-    fn open(&mut self, place: Place, open: Open, _json: bool) {
-        if place != Place::Code {
+    fn open(&mut self, place: PagePart, open: StartTag, _json: bool) {
+        if place != PagePart::Code {
             return;
         }
         let tag = open.tag;
@@ -236,8 +236,8 @@ impl Reader for Reading<'_> {
         }
     }
 
-    fn close(&mut self, place: Place, tag: Tag) {
-        if place != Place::Code {
+    fn close(&mut self, place: PagePart, tag: Tag) {
+        if place != PagePart::Code {
             return;
         }
         if !tag.is_inline() {
@@ -252,27 +252,27 @@ impl Reader for Reading<'_> {
         self.leave(tag);
     }
 
-    fn raw(&mut self, _place: Place, _element: Raw, _start: usize, _end: usize) {}
+    fn raw(&mut self, _place: PagePart, _element: RawText, _start: usize, _end: usize) {}
 }
 
 /// Returns the kind of frame that an element is, if it is one.
-fn frame_of(tag: Tag, attrs: &[u8]) -> Option<Frame> {
+fn frame_of(tag: Tag, attrs: &[u8]) -> Option<SiteFrame> {
     match tag {
-        Tag::Nav | Tag::Footer | Tag::Select => return Some(Frame::Whole),
-        Tag::Header | Tag::Aside => return Some(Frame::Links),
+        Tag::Nav | Tag::Footer | Tag::Select => return Some(SiteFrame::Whole),
+        Tag::Header | Tag::Aside => return Some(SiteFrame::Links),
         Tag::Div | Tag::Section | Tag::Ul | Tag::Table => {}
         _ => return None,
     }
     let mut frame = None;
     for (name, value) in Attributes::new(attrs) {
         match (name, value) {
-            (b"role", b"navigation" | b"contentinfo" | b"menubar" | b"menu") => return Some(Frame::Whole),
-            (b"role", b"banner") => frame = Some(Frame::Links),
+            (b"role", b"navigation" | b"contentinfo" | b"menubar" | b"menu") => return Some(SiteFrame::Whole),
+            (b"role", b"banner") => frame = Some(SiteFrame::Links),
             (b"id" | b"class", names) => {
                 for named in names.split(|b| b.is_ascii_whitespace()) {
                     frame = named_frame(named).or(frame);
                 }
-                if frame == Some(Frame::Whole) {
+                if frame == Some(SiteFrame::Whole) {
                     return frame;
                 }
             }
@@ -283,7 +283,7 @@ fn frame_of(tag: Tag, attrs: &[u8]) -> Option<Frame> {
 }
 
 /// Returns the kind of frame with this id or class, as sites name them.
-fn named_frame(name: &[u8]) -> Option<Frame> {
+fn named_frame(name: &[u8]) -> Option<SiteFrame> {
     let parts = || name.split(|b| matches!(b, b'-' | b'_' | b':'));
     let is = |what: &[&[u8]]| parts().any(|part| what.contains(&part));
     let whole: [&[u8]; 20] = [
@@ -312,9 +312,9 @@ fn named_frame(name: &[u8]) -> Option<Frame> {
         // Block pages call the part with their buttons a footer, too.
         let of_wall =
             is(&[b"captcha", b"challenge", b"error", b"block", b"blocked", b"card", b"modal", b"panel", b"dialog"]);
-        return (!of_wall).then_some(Frame::Whole);
+        return (!of_wall).then_some(SiteFrame::Whole);
     }
-    is(&[b"header", b"topbar", b"sidebar", b"masthead", b"siteheader"]).then_some(Frame::Links)
+    is(&[b"header", b"topbar", b"sidebar", b"masthead", b"siteheader"]).then_some(SiteFrame::Links)
 }
 
 /// Returns whether an attribute names a captcha or a challenge.

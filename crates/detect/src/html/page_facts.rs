@@ -11,10 +11,10 @@ use memchr::memmem;
 use super::attributes::{self, Attributes};
 use super::charset::Counting;
 use super::redirect;
-use super::text::Text;
+use super::text::VisibleText;
 use crate::html::element::Tag;
-use crate::html::tokenizer::{Finders, Open, Raw, Shape};
-use crate::html::visibility::{Place, Reader, Walk};
+use crate::html::tokenizer::{Finders, RawText, StartTag, TextShape};
+use crate::html::visibility::{PagePart, TokenVisitor, TokenWalk};
 
 /// Maximum visible characters of a page with little text. Rules with at most this limit are searched for in such pages
 /// only.
@@ -31,11 +31,11 @@ const BYTES_PER_TOKEN: usize = 40;
 
 /// Facts about a page.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct PageFacts {
     /// Visible characters, up to the end of the pass.
-    pub(crate) visible: Text,
+    pub(crate) visible: VisibleText,
     /// Characters inside `<noscript>`.
-    pub(crate) noscript: Text,
+    pub(crate) noscript: VisibleText,
     /// Whether the pass reached the end of the page.
     pub(crate) complete: bool,
     /// The first title, unless much text precedes it.
@@ -61,7 +61,7 @@ pub(crate) struct Facts {
     pub(crate) password: bool,
     pub(crate) noindex: bool,
     /// A field asks who the visitor is: e-mail address, phone number, account name, password, one-time password.
-    pub(crate) asks_who: bool,
+    pub(crate) asks_identity: bool,
     /// The page has furniture of a site's pages that block pages lack: navigation, an article, a description for social
     /// networks.
     pub(crate) furnished: bool,
@@ -75,30 +75,30 @@ pub(crate) struct Facts {
     pub(crate) script_bytes: usize,
     /// Offset at which the pass ended.
     pub(crate) end: usize,
-    /// Page parts of the tokens, if the page has few enough; see [`Facts::locate`].
-    places: Vec<Stretch>,
+    /// Page parts of the tokens, if the page has few enough; see [`PageFacts::locate`].
+    ranges: Vec<PartRange>,
 }
 
 /// A range of the page in one page part.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct PartRange {
     end: u32,
-    place: Place,
+    place: PagePart,
     /// Visible characters before it.
     visible: u32,
 }
 
 /// Maximum number of ranges.
-const MAX_PLACES: usize = 1 << 14;
+const MAX_RANGES: usize = 1 << 14;
 
-impl Facts {
+impl PageFacts {
     fn clear(&mut self) {
         let (mut visible, mut noscript) = (std::mem::take(&mut self.visible), std::mem::take(&mut self.noscript));
-        let mut places = std::mem::take(&mut self.places);
+        let mut ranges = std::mem::take(&mut self.ranges);
         visible.clear();
         noscript.clear();
-        places.clear();
-        *self = Self { visible, noscript, places, ..Self::default() };
+        ranges.clear();
+        *self = Self { visible, noscript, ranges, ..Self::default() };
     }
 
     /// Resets the facts for a body that is not HTML.
@@ -111,12 +111,12 @@ impl Facts {
     /// its length needs for so little text.
     pub(crate) fn read(&mut self, text: &[u8], finders: &Finders, counting: Counting, enough: u32) {
         self.clear();
-        let mut walk = Walk::new(text, finders);
+        let mut walk = TokenWalk::new(text, finders);
         let mut tokens_left = if enough == u32::MAX { usize::MAX } else { TOKENS_FREE + text.len() / BYTES_PER_TOKEN };
-        let mut reading = Reading { facts: self, text, counting, enough, mount: None };
-        while walk.step(&mut reading) {
+        let mut reader = FactsReader { facts: self, text, counting, enough, mount: None };
+        while walk.step(&mut reader) {
             tokens_left -= 1;
-            if reading.facts.visible.chars > enough || tokens_left == 0 {
+            if reader.facts.visible.chars > enough || tokens_left == 0 {
                 return;
             }
         }
@@ -125,28 +125,28 @@ impl Facts {
 
     /// Records the page part of the token that ends at `end`.
     #[inline(always)]
-    fn remember(&mut self, place: Place, end: u32) {
+    fn remember(&mut self, place: PagePart, end: u32) {
         // Ranges of text are not merged: each needs the visible characters before it.
-        if let Some(last) = self.places.last_mut()
+        if let Some(last) = self.ranges.last_mut()
             && last.place == place
-            && place != Place::Text
+            && place != PagePart::Text
         {
             last.end = end;
-        } else if self.places.len() < MAX_PLACES {
-            self.places.push(Stretch { end, place, visible: self.visible.chars });
+        } else if self.ranges.len() < MAX_RANGES {
+            self.ranges.push(PartRange { end, place, visible: self.visible.chars });
         }
     }
 
     #[inline]
-    fn text(&mut self, place: Place, text: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
+    fn text(&mut self, place: PagePart, text: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
         match place {
-            Place::Text => self.visible.push(text, range, counting, enough),
-            Place::Noscript => self.noscript.push(text, range, counting, enough),
+            PagePart::Text => self.visible.push(text, range, counting, enough),
+            PagePart::Noscript => self.noscript.push(text, range, counting, enough),
             _ => {}
         }
     }
 
-    fn count(&mut self, tag: Tag, text: &[u8], range: Range<usize>, place: Place) {
+    fn count(&mut self, tag: Tag, text: &[u8], range: Range<usize>, place: PagePart) {
         let attrs = &text[range.clone()];
         match tag {
             Tag::Img => self.images += 1,
@@ -155,7 +155,7 @@ impl Facts {
             Tag::Nav | Tag::Article => self.furnished = true,
             Tag::Select | Tag::Textarea => self.inputs += 1,
             Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio => self.frames += 1,
-            Tag::Component if place == Place::Code => self.components += 1,
+            Tag::Component if place == PagePart::Code => self.components += 1,
             Tag::Body => self.body = true,
             _ => {}
         }
@@ -163,8 +163,8 @@ impl Facts {
 
     /// Separates words at block elements.
     #[inline]
-    fn space(&mut self, tag: Tag, place: Place) {
-        if place == Place::Code && !tag.is_inline() {
+    fn space(&mut self, tag: Tag, place: PagePart) {
+        if place == PagePart::Code && !tag.is_inline() {
             self.visible.break_word();
             self.noscript.break_word();
         }
@@ -181,7 +181,8 @@ impl Facts {
         }
         self.password |= kind == b"password";
         self.inputs += u32::from(kind != b"hidden");
-        self.asks_who |= matches!(kind, b"email" | b"tel" | b"password") || (kind != b"hidden" && is_of_person(name));
+        self.asks_identity |=
+            matches!(kind, b"email" | b"tel" | b"password") || (kind != b"hidden" && is_of_person(name));
     }
 
     fn meta(&mut self, text: &[u8], range: Range<usize>) {
@@ -212,8 +213,8 @@ impl Facts {
 }
 
 /// A pass over a page.
-struct Reading<'a> {
-    facts: &'a mut Facts,
+struct FactsReader<'a> {
+    facts: &'a mut PageFacts,
     text: &'a [u8],
     counting: Counting,
     enough: u32,
@@ -221,22 +222,22 @@ struct Reading<'a> {
     mount: Option<(usize, usize)>,
 }
 
-impl Reader for Reading<'_> {
+impl TokenVisitor for FactsReader<'_> {
     #[inline(always)]
-    fn token(&mut self, place: Place, end: usize) {
+    fn token(&mut self, place: PagePart, end: usize) {
         self.facts.end = end;
         self.facts.remember(place, end as u32);
     }
 
     #[inline(always)]
-    fn text(&mut self, place: Place, start: usize, end: usize, shape: Shape) {
+    fn text(&mut self, place: PagePart, start: usize, end: usize, shape: TextShape) {
         if !(shape.known && shape.letters == 0) {
             self.mount = None;
         }
-        if place == Place::Hidden {
+        if place == PagePart::Hidden {
             self.facts.hidden += if shape.known { shape.letters as usize } else { (end - start) / 2 };
         }
-        if shape.known && place == Place::Text {
+        if shape.known && place == PagePart::Text {
             self.facts.visible.push_known(start..end, shape);
         } else {
             self.facts.text(place, self.text, start..end, self.counting, self.enough);
@@ -244,7 +245,7 @@ impl Reader for Reading<'_> {
     }
 
     #[inline(always)]
-    fn open(&mut self, place: Place, open: Open, json: bool) {
+    fn open(&mut self, place: PagePart, open: StartTag, json: bool) {
         let tag = open.tag;
         self.mount = tag.is_mount().then_some((open.name_end, open.attrs_end));
         let facts = &mut *self.facts;
@@ -258,31 +259,31 @@ impl Reader for Reading<'_> {
     }
 
     #[inline(always)]
-    fn close(&mut self, place: Place, tag: Tag) {
+    fn close(&mut self, place: PagePart, tag: Tag) {
         if let Some((start, end)) = self.mount.take() {
             self.facts.mounts += u32::from(has_id(&self.text[start..end]));
         }
         self.facts.space(tag, place);
     }
 
-    fn raw(&mut self, place: Place, element: Raw, start: usize, end: usize) {
-        if element == Raw::Script {
+    fn raw(&mut self, place: PagePart, element: RawText, start: usize, end: usize) {
+        if element == RawText::Script {
             self.facts.script_bytes += end - start;
-            if place == Place::Code && self.facts.sent_to.is_none() {
+            if place == PagePart::Code && self.facts.sent_to.is_none() {
                 let literal = redirect::literal_in(&self.text[start..end]);
                 self.facts.sent_to = literal.map(|range| start + range.start..start + range.end);
             }
         }
         match place {
             // Beyond this amount of text the pass may have stopped earlier, so the title must not count.
-            Place::Title if self.facts.visible.chars > LITTLE_TEXT => {}
-            Place::Title => self.facts.title = Some(start..end),
+            PagePart::Title if self.facts.visible.chars > LITTLE_TEXT => {}
+            PagePart::Title => self.facts.title = Some(start..end),
             _ => self.facts.text(place, self.text, start..end, self.counting, self.enough),
         }
     }
 }
 
-impl Facts {
+impl PageFacts {
     /// Reports the page part of each of `offsets` (ascending) in the last page, with the visible characters before it.
     /// Reads the page again if the pass stopped too early.
     pub(crate) fn locate(
@@ -291,13 +292,13 @@ impl Facts {
         finders: &Finders,
         counting: Counting,
         offsets: &[u32],
-        mut at: impl FnMut(usize, Place, u32),
+        mut at: impl FnMut(usize, PagePart, u32),
     ) {
-        let known = self.places.last().map_or(0, |last| last.end);
-        if self.places.len() == MAX_PLACES || offsets.last().is_some_and(|last| *last >= known) {
+        let known = self.ranges.last().map_or(0, |last| last.end);
+        if self.ranges.len() == MAX_RANGES || offsets.last().is_some_and(|last| *last >= known) {
             return locate_again(text, finders, counting, offsets, at);
         }
-        let mut stretches = self.places.iter();
+        let mut stretches = self.ranges.iter();
         let mut current = stretches.next();
         for (index, offset) in offsets.iter().enumerate() {
             while let Some(stretch) = current
@@ -316,42 +317,42 @@ fn locate_again(
     finders: &Finders,
     counting: Counting,
     offsets: &[u32],
-    at: impl FnMut(usize, Place, u32),
+    at: impl FnMut(usize, PagePart, u32),
 ) {
-    let mut walk = Walk::new(text, finders);
-    let mut locating = Locating { text, counting, offsets, next: 0, visible: Text::default(), at };
-    while locating.next < offsets.len() && walk.step(&mut locating) {}
+    let mut walk = TokenWalk::new(text, finders);
+    let mut locator = PartLocator { text, counting, offsets, next: 0, visible: VisibleText::default(), at };
+    while locator.next < offsets.len() && walk.step(&mut locator) {}
 }
 
 /// A second pass over a page that determines page parts.
-struct Locating<'a, F> {
+struct PartLocator<'a, F> {
     text: &'a [u8],
     counting: Counting,
     offsets: &'a [u32],
     next: usize,
-    visible: Text,
+    visible: VisibleText,
     at: F,
 }
 
-impl<F: FnMut(usize, Place, u32)> Reader for Locating<'_, F> {
-    fn token(&mut self, place: Place, end: usize) {
+impl<F: FnMut(usize, PagePart, u32)> TokenVisitor for PartLocator<'_, F> {
+    fn token(&mut self, place: PagePart, end: usize) {
         while self.offsets.get(self.next).is_some_and(|offset| (*offset as usize) < end) {
             (self.at)(self.next, place, self.visible.chars);
             self.next += 1;
         }
     }
 
-    fn text(&mut self, place: Place, start: usize, end: usize, _shape: Shape) {
-        if place == Place::Text {
+    fn text(&mut self, place: PagePart, start: usize, end: usize, _shape: TextShape) {
+        if place == PagePart::Text {
             self.visible.push(self.text, start..end, self.counting, u32::MAX);
         }
     }
 
-    fn open(&mut self, _place: Place, _open: Open, _json: bool) {}
+    fn open(&mut self, _place: PagePart, _open: StartTag, _json: bool) {}
 
-    fn close(&mut self, _place: Place, _tag: Tag) {}
+    fn close(&mut self, _place: PagePart, _tag: Tag) {}
 
-    fn raw(&mut self, _place: Place, _element: Raw, _start: usize, _end: usize) {}
+    fn raw(&mut self, _place: PagePart, _element: RawText, _start: usize, _end: usize) {}
 }
 
 /// Returns whether an element is a picture, a player or a frame larger than a dot.

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::charset::Counting;
-use crate::html::tokenizer::Shape;
+use crate::html::tokenizer::TextShape;
 
 /// Bytes of text that are kept for sentences.
 const KEPT: usize = 32 * 1024;
@@ -16,17 +16,17 @@ const STEP: usize = 4096;
 
 /// A run of text in the page.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct TextRun {
     start: u32,
     end: u32,
     /// Whether white space separates it from the run before.
     apart: bool,
-    made_of: MadeOf,
+    kind: RunKind,
 }
 
 /// The way a run is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MadeOf {
+enum RunKind {
     /// ASCII without `&` and without adjacent white space: copied as is.
     Words,
     /// ASCII without `&`: white space is collapsed.
@@ -37,15 +37,15 @@ enum MadeOf {
 
 /// A count of characters, and the runs at the beginning of the text.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Text {
+pub(crate) struct VisibleText {
     pub(crate) chars: u32,
     /// Runs of text.
-    runs: Vec<Run>,
+    runs: Vec<TextRun>,
     kept: usize,
     space: bool,
 }
 
-impl Text {
+impl VisibleText {
     pub(crate) fn clear(&mut self) {
         self.chars = 0;
         self.runs.clear();
@@ -61,7 +61,7 @@ impl Text {
 
     /// Adds the run of text at `range` of `page`, entities not decoded. Stops after more than `enough` characters.
     pub(crate) fn push(&mut self, page: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
-        self.keep(&range, MadeOf::Other);
+        self.keep(&range, RunKind::Other);
         let mut rest = &page[range];
         while !rest.is_empty() && self.chars <= enough {
             // A step must not cut an entity.
@@ -74,14 +74,14 @@ impl Text {
 
     /// Adds a run of known shape.
     #[inline]
-    pub(crate) fn push_known(&mut self, range: Range<usize>, shape: Shape) {
+    pub(crate) fn push_known(&mut self, range: Range<usize>, shape: TextShape) {
         if shape.letters == 0 {
             self.space = true;
             return;
         }
         // Text follows each white space except the last one.
         let words = range.len() as u32 == shape.letters + shape.gaps + u32::from(shape.trailing);
-        self.keep(&range, if words { MadeOf::Words } else { MadeOf::Ascii });
+        self.keep(&range, if words { RunKind::Words } else { RunKind::Ascii });
         // White space at the beginning of the run, or at the end of the previous one.
         let leading = u32::from(shape.leading);
         let first = u32::from((leading > 0 || self.space) && self.chars > 0);
@@ -90,11 +90,11 @@ impl Text {
     }
 
     #[inline]
-    fn keep(&mut self, range: &Range<usize>, made_of: MadeOf) {
+    fn keep(&mut self, range: &Range<usize>, kind: RunKind) {
         if self.kept < KEPT {
             self.kept += range.len();
             let (start, end) = (range.start as u32, range.end as u32);
-            self.runs.push(Run { start, end, apart: self.space, made_of });
+            self.runs.push(TextRun { start, end, apart: self.space, kind });
         }
     }
 
@@ -103,7 +103,7 @@ impl Text {
         if plain == 0 {
             return self.count_plain(run);
         }
-        let mut counter = Counter { chars: self.chars, space: self.space };
+        let mut counter = CharCounter { chars: self.chars, space: self.space };
         read(run, counting, |event| counter.event(event));
         (self.chars, self.space) = (counter.chars, counter.space);
     }
@@ -132,12 +132,12 @@ impl Text {
         for run in &self.runs {
             space |= run.apart;
             let bytes = page.get(run.start as usize..run.end as usize).unwrap_or_default();
-            match run.made_of {
-                MadeOf::Words => space = append_words(bytes, space, out),
-                MadeOf::Ascii => space = append_ascii(bytes, space, out),
-                MadeOf::Other => read(bytes, counting, |event| match event {
-                    Event::Space => space = true,
-                    Event::Chars(bytes, _) => {
+            match run.kind {
+                RunKind::Words => space = append_words(bytes, space, out),
+                RunKind::Ascii => space = append_ascii(bytes, space, out),
+                RunKind::Other => read(bytes, counting, |event| match event {
+                    TextEvent::Space => space = true,
+                    TextEvent::Chars(bytes, _) => {
                         if space && !out.is_empty() {
                             out.push(b' ');
                         }
@@ -203,19 +203,19 @@ fn step_end(rest: &[u8]) -> usize {
     }
 }
 
-struct Counter {
+struct CharCounter {
     chars: u32,
     space: bool,
 }
 
-impl Counter {
+impl CharCounter {
     #[inline]
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: TextEvent<'_>) {
         match event {
-            Event::Space => self.space = true,
+            TextEvent::Space => self.space = true,
             // Bytes that are no character neither count nor end white space.
-            Event::Chars(_, 0) => {}
-            Event::Chars(_, count) => {
+            TextEvent::Chars(_, 0) => {}
+            TextEvent::Chars(_, count) => {
                 self.chars = self.chars.saturating_add(count + u32::from(self.space && self.chars > 0));
                 self.space = false;
             }
@@ -224,19 +224,19 @@ impl Counter {
 }
 
 /// The next event in a run of text.
-enum Event<'a> {
+enum TextEvent<'a> {
     Space,
     /// Bytes and their number of characters; 0 for bytes that are no character.
     Chars(&'a [u8], u32),
 }
 
 /// Reads a run of text, word by word where it is ASCII.
-fn read(run: &[u8], counting: Counting, mut event: impl FnMut(Event<'_>)) {
+fn read(run: &[u8], counting: Counting, mut event: impl FnMut(TextEvent<'_>)) {
     let mut at = 0;
     while let Some(&byte) = run.get(at) {
         at += match byte {
             b' ' | b'\n' | b'\r' | b'\t' | 0x0C => {
-                event(Event::Space);
+                event(TextEvent::Space);
                 1
             }
             b'&' => entity(&run[at..], &mut event),
@@ -244,7 +244,7 @@ fn read(run: &[u8], counting: Counting, mut event: impl FnMut(Event<'_>)) {
                 let plain = |b: &u8| !(is_blank(*b) || matches!(b, b'&' | 0x80..));
                 let word = &run[at..];
                 let word = &word[..word.iter().position(|b| !plain(b)).unwrap_or(word.len())];
-                event(Event::Chars(word, word.len() as u32));
+                event(TextEvent::Chars(word, word.len() as u32));
                 word.len()
             }
             _ => wide(&run[at..], counting, &mut event),
@@ -253,7 +253,7 @@ fn read(run: &[u8], counting: Counting, mut event: impl FnMut(Event<'_>)) {
 }
 
 /// Reads a character outside ASCII. Returns its length in bytes.
-fn wide(run: &[u8], counting: Counting, event: &mut impl FnMut(Event<'_>)) -> usize {
+fn wide(run: &[u8], counting: Counting, event: &mut impl FnMut(TextEvent<'_>)) -> usize {
     let byte = run[0];
     let len = match counting {
         Counting::Single => 1,
@@ -263,7 +263,7 @@ fn wide(run: &[u8], counting: Counting, event: &mut impl FnMut(Event<'_>)) -> us
         Counting::Utf8 => match byte {
             // A continuation byte without its lead byte.
             0x80..=0xBF => {
-                event(Event::Chars(&run[..1], 0));
+                event(TextEvent::Chars(&run[..1], 0));
                 return 1;
             }
             0xC0..=0xDF => 2,
@@ -276,27 +276,27 @@ fn wide(run: &[u8], counting: Counting, event: &mut impl FnMut(Event<'_>)) -> us
         len = 1 + run[1..len].iter().take_while(|b| (0x80..0xC0).contains(*b)).count();
         // No-break, zero-width and ideographic spaces.
         if matches!(&run[..len], [0xC2, 0xA0] | [0xE2, 0x80, 0x8B..=0x8D] | [0xE3, 0x80, 0x80] | [0xEF, 0xBB, 0xBF]) {
-            event(Event::Space);
+            event(TextEvent::Space);
             return len;
         }
     }
-    event(Event::Chars(&run[..len], 1));
+    event(TextEvent::Chars(&run[..len], 1));
     len
 }
 
 /// Reads an entity, or a lone `&`. Returns its length in bytes.
-fn entity(run: &[u8], event: &mut impl FnMut(Event<'_>)) -> usize {
+fn entity(run: &[u8], event: &mut impl FnMut(TextEvent<'_>)) -> usize {
     match decode_entity(run) {
         Some((c, len)) if c.is_whitespace() || ('\u{200B}'..='\u{200D}').contains(&c) => {
-            event(Event::Space);
+            event(TextEvent::Space);
             len
         }
         Some((c, len)) => {
-            event(Event::Chars(c.encode_utf8(&mut [0; 4]).as_bytes(), 1));
+            event(TextEvent::Chars(c.encode_utf8(&mut [0; 4]).as_bytes(), 1));
             len
         }
         None => {
-            event(Event::Chars(b"&", 1));
+            event(TextEvent::Chars(b"&", 1));
             1
         }
     }
@@ -401,7 +401,7 @@ pub(crate) fn append_collapsed(text: &str, out: &mut String) {
     let mut space = false;
     let mut rest = text;
     while !rest.is_empty() {
-        let (stretch, later) = rest.split_at(unfolded(rest.as_bytes()));
+        let (stretch, later) = rest.split_at(already_folded_len(rest.as_bytes()));
         let words = stretch.trim_matches(' ');
         space |= stretch.starts_with(' ');
         if !words.is_empty() {
@@ -418,7 +418,7 @@ pub(crate) fn append_collapsed(text: &str, out: &mut String) {
 }
 
 /// Returns the number of leading ASCII bytes that folding does not change.
-fn unfolded(bytes: &[u8]) -> usize {
+fn already_folded_len(bytes: &[u8]) -> usize {
     let folds = |b: &u8| *b >= 0x80 || *b == b'`';
     let chunks = bytes.as_chunks::<16>().0;
     let whole = 16 * chunks.iter().take_while(|chunk| !chunk.iter().fold(false, |any, b| any | folds(b))).count();
@@ -476,7 +476,7 @@ mod tests {
     use super::*;
 
     fn count(run: &str) -> (u32, String) {
-        let mut text = Text::default();
+        let mut text = VisibleText::default();
         text.push(run.as_bytes(), 0..run.len(), Counting::Utf8, u32::MAX);
         let mut kept = Vec::new();
         text.kept_into(run.as_bytes(), Counting::Utf8, &mut kept);
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn legacy_charsets_count_characters_not_bytes() {
-        let mut text = Text::default();
+        let mut text = VisibleText::default();
         text.push(b"\x93\xFA\x96\x7B\xB1", 0..5, Counting::ShiftJis, u32::MAX);
         assert_eq!(text.chars, 3);
         text.clear();
@@ -516,7 +516,7 @@ mod tests {
         for first in runs {
             for second in runs {
                 let page = format!("{first}{second}");
-                let mut text = Text::default();
+                let mut text = VisibleText::default();
                 text.push(page.as_bytes(), 0..first.len(), Counting::Utf8, u32::MAX);
                 text.push(page.as_bytes(), first.len()..page.len(), Counting::Utf8, u32::MAX);
                 let words: Vec<_> = page.split_whitespace().collect();
@@ -528,7 +528,7 @@ mod tests {
     #[test]
     fn counting_stops_soon_after_the_limit() {
         let page = "ab ".repeat(100_000);
-        let mut text = Text::default();
+        let mut text = VisibleText::default();
         text.push(page.as_bytes(), 0..page.len(), Counting::Utf8, 1_500);
         assert!(text.chars > 1_500 && text.chars < 10_000);
     }

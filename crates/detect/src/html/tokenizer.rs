@@ -10,27 +10,28 @@ use memchr::memchr;
 use memchr::memmem::Finder;
 
 use crate::html::byte_masks;
-use crate::html::byte_masks::{BLOCK, Block};
+use crate::html::byte_masks::{BLOCK, ByteMasks};
 use crate::html::element::Tag;
 
 /// The kind of the next token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Text between tags: see [`Tokens::text`].
+pub(crate) enum TokenKind {
+    /// Text between tags: see [`Tokenizer::text`].
     Text,
-    /// A start tag: see [`Tokens::open`].
-    Open,
-    /// An end tag: see [`Tokens::close`].
-    Close,
-    /// The content of a raw-text element: see [`Tokens::raw`].
-    Raw(Raw),
-    /// A comment, doctype or processing instruction, or a CDATA section in foreign content: see [`Tokens::declaration`].
+    /// A start tag: see [`Tokenizer::open`].
+    StartTag,
+    /// An end tag: see [`Tokenizer::close`].
+    EndTag,
+    /// The content of a raw-text element: see [`Tokenizer::raw`].
+    RawText(RawText),
+    /// A comment, doctype or processing instruction, or a CDATA section in foreign content: see
+    /// [`Tokenizer::declaration`].
     Declaration,
 }
 
 /// A start tag. Offsets are into the tokenized text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Open {
+pub(crate) struct StartTag {
     pub(crate) tag: Tag,
     /// Offset of its `<`.
     pub(crate) start: usize,
@@ -46,7 +47,7 @@ pub(crate) struct Open {
 
 /// An end tag.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Close {
+pub(crate) struct EndTag {
     pub(crate) tag: Tag,
     pub(crate) start: usize,
     pub(crate) name_end: usize,
@@ -54,7 +55,7 @@ pub(crate) struct Close {
 
 /// The composition of a run of text, counted while its end was searched for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct TextShape {
     /// Whether the other fields are valid: the run is ASCII without `&`.
     pub(crate) known: bool,
     /// Bytes other than white space.
@@ -69,7 +70,7 @@ pub(crate) struct Shape {
 
 /// Raw-text elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Raw {
+pub(crate) enum RawText {
     Script,
     Style,
     Title,
@@ -81,7 +82,7 @@ pub(crate) enum Raw {
     Plaintext,
 }
 
-impl Raw {
+impl RawText {
     #[inline]
     fn of(tag: Tag) -> Option<Self> {
         Some(match tag {
@@ -134,7 +135,7 @@ impl Finders {
 }
 
 /// The state of the tokenizer.
-pub(crate) struct Tokens<'t> {
+pub(crate) struct Tokenizer<'t> {
     text: &'t [u8],
     /// The whole page, while only a part of it is read.
     whole: Option<&'t [u8]>,
@@ -143,15 +144,24 @@ pub(crate) struct Tokens<'t> {
     finders: &'t Finders,
     at: usize,
     /// The current block of the page.
-    block: Block,
-    raw: Option<Raw>,
+    block: ByteMasks,
+    raw: Option<RawText>,
     /// Inside `<svg>` or `<math>`, or in XHTML: CDATA sections exist, raw-text elements are ordinary.
     pub(crate) foreign: bool,
 }
 
-impl<'t> Tokens<'t> {
+impl<'t> Tokenizer<'t> {
     pub(crate) fn new(text: &'t [u8], finders: &'t Finders) -> Self {
-        Self { text, whole: None, endless: false, finders, at: 0, block: Block::first(text), raw: None, foreign: false }
+        Self {
+            text,
+            whole: None,
+            endless: false,
+            finders,
+            at: 0,
+            block: ByteMasks::first(text),
+            raw: None,
+            foreign: false,
+        }
     }
 
     /// Returns the end of the last token.
@@ -162,22 +172,22 @@ impl<'t> Tokens<'t> {
 
     /// Returns the kind of the next token, or `None` at the end. The method for this kind must be called next.
     #[inline(always)]
-    pub(crate) fn kind(&mut self) -> Option<Kind> {
+    pub(crate) fn kind(&mut self) -> Option<TokenKind> {
         if let Some(element) = self.raw.take() {
-            return Some(Kind::Raw(element));
+            return Some(TokenKind::RawText(element));
         }
         let first = match self.text.get(self.at) {
             Some(first) => *first,
             None => *self.reopen()?,
         };
         if first != b'<' {
-            return Some(Kind::Text);
+            return Some(TokenKind::Text);
         }
         Some(match self.text.get(self.at + 1) {
-            Some(b'a'..=b'z') => Kind::Open,
-            Some(b'/') if matches!(self.text.get(self.at + 2), Some(b'a'..=b'z')) => Kind::Close,
-            Some(b'/' | b'!' | b'?') => Kind::Declaration,
-            _ => Kind::Text,
+            Some(b'a'..=b'z') => TokenKind::StartTag,
+            Some(b'/') if matches!(self.text.get(self.at + 2), Some(b'a'..=b'z')) => TokenKind::EndTag,
+            Some(b'/' | b'!' | b'?') => TokenKind::Declaration,
+            _ => TokenKind::Text,
         })
     }
 
@@ -191,7 +201,7 @@ impl<'t> Tokens<'t> {
             Some(n) => {
                 self.whole = Some(self.text);
                 self.text = &self.text[..self.at + n];
-                self.block = Block::first(self.text);
+                self.block = ByteMasks::first(self.text);
             }
             // Searched for once only, so that time stays linear.
             None => self.endless = true,
@@ -202,13 +212,13 @@ impl<'t> Tokens<'t> {
     #[cold]
     fn reopen(&mut self) -> Option<&'t u8> {
         self.text = self.whole.take()?;
-        self.block = Block::first(self.text);
+        self.block = ByteMasks::first(self.text);
         self.text.get(self.at)
     }
 
     /// Reads text, entities not decoded. Returns its end and its shape.
     #[inline(always)]
-    pub(crate) fn text(&mut self) -> (usize, Shape) {
+    pub(crate) fn text(&mut self) -> (usize, TextShape) {
         let (end, shape) = self.text_run(self.at);
         self.at = end;
         (end, shape)
@@ -216,7 +226,7 @@ impl<'t> Tokens<'t> {
 
     /// Returns the end of the text that starts at `from`, at the next `<` that begins markup, and its shape.
     #[inline(always)]
-    fn text_run(&mut self, from: usize) -> (usize, Shape) {
+    fn text_run(&mut self, from: usize) -> (usize, TextShape) {
         let text = self.text;
         let (mut letters, mut gaps, mut odd) = (0, 0, 0);
         // Whether the byte before the block is white space of this run.
@@ -255,12 +265,12 @@ impl<'t> Tokens<'t> {
             at = end;
         };
         let trailing = matches!(text[end - 1], b' ' | b'\n' | b'\r' | b'\t' | 0x0C);
-        (end, Shape { known: odd == 0, letters, gaps, leading, trailing })
+        (end, TextShape { known: odd == 0, letters, gaps, leading, trailing })
     }
 
     /// Reads a start tag.
     #[inline(always)]
-    pub(crate) fn open(&mut self) -> Open {
+    pub(crate) fn open(&mut self) -> StartTag {
         let start = self.at;
         let (name_end, tag) = self.name(start + 1);
         // Most tags have no attributes.
@@ -271,18 +281,18 @@ impl<'t> Tokens<'t> {
         };
         self.at = end;
         if !self.foreign && tag.is_raw() && attrs_end < self.text.len() {
-            self.raw = Raw::of(tag);
+            self.raw = RawText::of(tag);
         }
-        Open { tag, start, name_end, attrs_end, may_hide, shown: true }
+        StartTag { tag, start, name_end, attrs_end, may_hide, shown: true }
     }
 
     /// Reads an end tag.
     #[inline(always)]
-    pub(crate) fn close(&mut self) -> Close {
+    pub(crate) fn close(&mut self) -> EndTag {
         let start = self.at;
         let (name_end, tag) = self.name(start + 2);
         self.at = if self.text.get(name_end) == Some(&b'>') { name_end + 1 } else { self.tag_end(name_end).1 };
-        Close { tag, start, name_end }
+        EndTag { tag, start, name_end }
     }
 
     /// Reads the name that begins at `from`. Returns its end and its element.
@@ -376,13 +386,13 @@ impl<'t> Tokens<'t> {
     }
 
     /// Reads the content of a raw-text element up to its end tag. Returns its range, which may be empty.
-    pub(crate) fn raw(&mut self, element: Raw) -> (usize, usize) {
+    pub(crate) fn raw(&mut self, element: RawText) -> (usize, usize) {
         let start = self.at;
         self.at = self.raw_end(element, start);
         (start, self.at)
     }
 
-    fn raw_end(&self, element: Raw, start: usize) -> usize {
+    fn raw_end(&self, element: RawText, start: usize) -> usize {
         let Some(tag) = element.end_tag() else { return self.text.len() };
         // Scripts with a source are usually empty.
         if self.text[start..].starts_with(tag) && self.text.get(start + tag.len()) == Some(&b'>') {
@@ -392,8 +402,8 @@ impl<'t> Tokens<'t> {
         loop {
             let rest = &self.text[at..];
             let found = match element {
-                Raw::Script => self.finders.script.find(rest),
-                Raw::Style => self.finders.style.find(rest),
+                RawText::Script => self.finders.script.find(rest),
+                RawText::Style => self.finders.style.find(rest),
                 _ => memchr::memmem::find(rest, tag),
             };
             let Some(n) = found else { return self.text.len() };

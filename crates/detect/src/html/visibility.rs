@@ -6,12 +6,12 @@
 
 use super::attributes;
 use crate::html::element::Tag;
-use crate::html::tokenizer::{Close, Finders, Kind, Open, Raw, Shape, Tokens};
+use crate::html::tokenizer::{EndTag, Finders, RawText, StartTag, TextShape, TokenKind, Tokenizer};
 
 /// The part of a response in which something stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Place {
+pub enum PagePart {
     /// A tag, or a script that runs.
     Code,
     /// Visible text.
@@ -29,7 +29,7 @@ pub enum Place {
     Header,
 }
 
-impl Place {
+impl PagePart {
     /// Returns its name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl Place {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum SkipReason {
     Noscript,
     Hidden,
     Template,
@@ -53,32 +53,32 @@ enum Why {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Skip<'t> {
+struct SkippedElement<'t> {
     tag: Tag,
     name: &'t [u8],
     depth: u32,
-    why: Why,
+    reason: SkipReason,
 }
 
 /// Receiver of the tokens of a page, in order.
-pub(crate) trait Reader {
+pub(crate) trait TokenVisitor {
     /// A token that ends at `end` stands in `place`. Called before the method for its kind.
-    fn token(&mut self, place: Place, end: usize);
+    fn token(&mut self, place: PagePart, end: usize);
     /// Text, as written.
-    fn text(&mut self, place: Place, start: usize, end: usize, shape: Shape);
+    fn text(&mut self, place: PagePart, start: usize, end: usize, shape: TextShape);
     /// A start tag; `json` is whether it starts a script with JSON.
-    fn open(&mut self, place: Place, open: Open, json: bool);
+    fn open(&mut self, place: PagePart, open: StartTag, json: bool);
     /// An end tag.
-    fn close(&mut self, place: Place, tag: Tag);
+    fn close(&mut self, place: PagePart, tag: Tag);
     /// The content of a raw-text element.
-    fn raw(&mut self, place: Place, element: Raw, start: usize, end: usize);
+    fn raw(&mut self, place: PagePart, element: RawText, start: usize, end: usize);
 }
 
 /// A pass over the tokens of a page.
-pub(crate) struct Walk<'t> {
+pub(crate) struct TokenWalk<'t> {
     text: &'t [u8],
-    tokens: Tokens<'t>,
-    skip: Option<Skip<'t>>,
+    tokens: Tokenizer<'t>,
+    skip: Option<SkippedElement<'t>>,
     /// Whether the last script does not run ...
     data_script: bool,
     /// ... because it contains JSON.
@@ -86,12 +86,12 @@ pub(crate) struct Walk<'t> {
     title_seen: bool,
 }
 
-impl<'t> Walk<'t> {
+impl<'t> TokenWalk<'t> {
     /// Starts a pass over `text`, which is in lower case.
     pub(crate) fn new(text: &'t [u8], finders: &'t Finders) -> Self {
         Self {
             text,
-            tokens: Tokens::new(text, finders),
+            tokens: Tokenizer::new(text, finders),
             skip: None,
             data_script: false,
             json_script: false,
@@ -101,17 +101,17 @@ impl<'t> Walk<'t> {
 
     /// Reads the next token and passes it to `reader`. Returns `false` at the end.
     #[inline(always)]
-    pub(crate) fn step(&mut self, reader: &mut impl Reader) -> bool {
+    pub(crate) fn step(&mut self, reader: &mut impl TokenVisitor) -> bool {
         let Some(kind) = self.tokens.kind() else { return false };
         match kind {
-            Kind::Text => {
+            TokenKind::Text => {
                 let start = self.tokens.at();
                 let (end, shape) = self.tokens.text();
                 let place = self.text_place();
                 reader.token(place, end);
                 reader.text(place, start, end, shape);
             }
-            Kind::Open => {
+            TokenKind::StartTag => {
                 let mut open = self.tokens.open();
                 let was_shown = self.skip.is_none();
                 let place = self.open(&open);
@@ -119,13 +119,13 @@ impl<'t> Walk<'t> {
                 reader.token(place, self.tokens.at());
                 reader.open(place, open, self.json_script);
             }
-            Kind::Close => {
+            TokenKind::EndTag => {
                 let close = self.tokens.close();
                 let place = self.close(&close);
                 reader.token(place, self.tokens.at());
                 reader.close(place, close.tag);
             }
-            Kind::Raw(element) => {
+            TokenKind::RawText(element) => {
                 let (start, end) = self.tokens.raw(element);
                 if end > start {
                     let place = self.raw_place(element);
@@ -133,45 +133,45 @@ impl<'t> Walk<'t> {
                     reader.raw(place, element, start, end);
                 }
             }
-            Kind::Declaration => match self.tokens.declaration() {
+            TokenKind::Declaration => match self.tokens.declaration() {
                 Some((start, end)) => {
                     let place = self.text_place();
                     reader.token(place, end);
-                    reader.text(place, start, end, Shape::default());
+                    reader.text(place, start, end, TextShape::default());
                 }
-                None => reader.token(Place::Inert, self.tokens.at()),
+                None => reader.token(PagePart::Inert, self.tokens.at()),
             },
         }
         true
     }
 
     #[inline]
-    fn text_place(&self) -> Place {
+    fn text_place(&self) -> PagePart {
         match self.skip {
-            None => Place::Text,
-            Some(Skip { why: Why::Noscript, .. }) => Place::Noscript,
-            Some(Skip { why: Why::Hidden, .. }) => Place::Hidden,
-            Some(_) => Place::Inert,
+            None => PagePart::Text,
+            Some(SkippedElement { reason: SkipReason::Noscript, .. }) => PagePart::Noscript,
+            Some(SkippedElement { reason: SkipReason::Hidden, .. }) => PagePart::Hidden,
+            Some(_) => PagePart::Inert,
         }
     }
 
-    fn raw_place(&mut self, element: Raw) -> Place {
-        let template = matches!(self.skip, Some(Skip { why: Why::Template, .. }));
+    fn raw_place(&mut self, element: RawText) -> PagePart {
+        let template = matches!(self.skip, Some(SkippedElement { reason: SkipReason::Template, .. }));
         match element {
-            Raw::Script if self.data_script || template => Place::Inert,
-            Raw::Script => Place::Code,
-            Raw::Title if self.skip.is_none() && !self.title_seen => {
+            RawText::Script if self.data_script || template => PagePart::Inert,
+            RawText::Script => PagePart::Code,
+            RawText::Title if self.skip.is_none() && !self.title_seen => {
                 self.title_seen = true;
-                Place::Title
+                PagePart::Title
             }
-            Raw::Xmp | Raw::Plaintext => self.text_place(),
-            _ => Place::Inert,
+            RawText::Xmp | RawText::Plaintext => self.text_place(),
+            _ => PagePart::Inert,
         }
     }
 
     #[inline(always)]
-    fn open(&mut self, open: &Open) -> Place {
-        let Open { tag, may_hide, .. } = *open;
+    fn open(&mut self, open: &StartTag) -> PagePart {
+        let StartTag { tag, may_hide, .. } = *open;
         if tag == Tag::Script {
             (self.data_script, self.json_script) = script_kind(&self.text[open.name_end..open.attrs_end]);
         }
@@ -179,11 +179,11 @@ impl<'t> Walk<'t> {
         if self.skip.is_some() || may_hide || matches!(tag, Tag::Noscript | Tag::Template | Tag::Svg | Tag::Math) {
             self.open_special(open);
         }
-        let template = matches!(self.skip, Some(Skip { why: Why::Template, .. }));
-        if tag == Tag::Meta || template { Place::Inert } else { Place::Code }
+        let template = matches!(self.skip, Some(SkippedElement { reason: SkipReason::Template, .. }));
+        if tag == Tag::Meta || template { PagePart::Inert } else { PagePart::Code }
     }
 
-    fn open_special(&mut self, open: &Open) {
+    fn open_special(&mut self, open: &StartTag) {
         let name = &self.text[open.start + 1..open.name_end];
         let attrs = &self.text[open.name_end..open.attrs_end];
         match self.skip {
@@ -194,59 +194,62 @@ impl<'t> Walk<'t> {
 
     #[inline]
     fn begin_skip(&mut self, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) {
-        let why = match tag {
-            Tag::Noscript => Why::Noscript,
+        let reason = match tag {
+            Tag::Noscript => SkipReason::Noscript,
             // A declarative shadow tree is visible.
             Tag::Template if attributes::value(attrs, b"shadowrootmode").is_some() => return,
-            Tag::Template => Why::Template,
-            Tag::Svg | Tag::Math => Why::Foreign,
+            Tag::Template => SkipReason::Template,
+            Tag::Svg | Tag::Math => SkipReason::Foreign,
             // A page that is hidden as a whole until a script shows it still counts as visible.
             Tag::Html | Tag::Body | Tag::Script | Tag::Style | Tag::Title => return,
-            _ if may_hide && !tag.is_void() && attributes::hide(attrs) => Why::Hidden,
+            _ if may_hide && !tag.is_void() && attributes::hide(attrs) => SkipReason::Hidden,
             _ => return,
         };
-        if why == Why::Foreign {
+        if reason == SkipReason::Foreign {
             if attrs.last() == Some(&b'/') {
                 return;
             }
             self.tokens.foreign = true;
         }
-        if why == Why::Noscript {
+        if reason == SkipReason::Noscript {
             self.tokens.enclose(b"</noscript");
         }
-        self.skip = Some(Skip { tag, name, depth: 1, why });
+        self.skip = Some(SkippedElement { tag, name, depth: 1, reason });
     }
 
-    fn open_skipped(&mut self, skip: Skip<'t>, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) {
+    fn open_skipped(&mut self, skip: SkippedElement<'t>, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) {
         let same = tag == skip.tag && name == skip.name;
-        let ends = match skip.why {
-            Why::Foreign => tag.breaks_out(),
+        let ends = match skip.reason {
+            SkipReason::Foreign => tag.breaks_out(),
             // The new element closes the skipped one and may be hidden itself.
             _ => (same && tag.closes_itself()) || (skip.tag == Tag::P && tag.ends_paragraph()),
         };
         if ends {
             self.end_skip();
             self.begin_skip(tag, name, attrs, may_hide);
-        } else if same && skip.why != Why::Noscript && !(skip.why == Why::Foreign && attrs.last() == Some(&b'/')) {
-            self.skip = Some(Skip { depth: skip.depth + 1, ..skip });
+        } else if same
+            && skip.reason != SkipReason::Noscript
+            && !(skip.reason == SkipReason::Foreign && attrs.last() == Some(&b'/'))
+        {
+            self.skip = Some(SkippedElement { depth: skip.depth + 1, ..skip });
         }
     }
 
     #[inline(always)]
-    fn close(&mut self, close: &Close) -> Place {
+    fn close(&mut self, close: &EndTag) -> PagePart {
         if let Some(skip) = self.skip {
             let tag = close.tag;
             if tag == skip.tag && &self.text[close.start + 2..close.name_end] == skip.name {
                 if skip.depth <= 1 {
                     self.end_skip();
                 } else {
-                    self.skip = Some(Skip { depth: skip.depth - 1, ..skip });
+                    self.skip = Some(SkippedElement { depth: skip.depth - 1, ..skip });
                 }
-            } else if skip.why == Why::Hidden && skip.tag.closes_itself() && tag.is_list_or_table() {
+            } else if skip.reason == SkipReason::Hidden && skip.tag.closes_itself() && tag.is_list_or_table() {
                 self.end_skip();
             }
         }
-        Place::Code
+        PagePart::Code
     }
 
     fn end_skip(&mut self) {

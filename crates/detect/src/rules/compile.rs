@@ -7,14 +7,14 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::pattern::{Pattern, PatternError};
-use super::scan::{Class, Scan};
+use super::scan::{PatternClass, PatternScan};
 use super::vocabulary::Vocabulary;
 use crate::concepts::Concepts;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
 use crate::html::text;
-use crate::html::visibility::Place;
-use crate::rules::compiled::{HeaderTest, Part, Rule, Table, TitleTests, fold_title, is_title_edge};
-use crate::rules::file::{Lines, RuleError, Written, WrittenPlace, value};
+use crate::html::visibility::PagePart;
+use crate::rules::compiled::{HeaderTest, PatternPart, Rule, RuleTable, TitleTests, fold_title, is_title_edge};
+use crate::rules::file::{PagePartSource, RuleError, RuleFile, RuleSource, value};
 use crate::rules::strength::Grade;
 
 /// Patterns for pages with little text that have fewer bytes before their first wildcard are short. They occur in many
@@ -28,7 +28,7 @@ const MAX_VENDORS: usize = 128;
 
 /// The scan that a pattern goes into.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Where {
+enum ScanSet {
     Early,
     Late,
     Thin,
@@ -41,12 +41,12 @@ enum Where {
 
 /// A table under construction.
 #[derive(Default)]
-struct Build {
+struct TableBuilder {
     rules: Vec<Rule>,
     vendors: Vec<Arc<str>>,
     patterns: Vec<Pattern>,
-    parts: Vec<Part>,
-    places: Vec<Where>,
+    parts: Vec<PatternPart>,
+    sets: Vec<ScanSet>,
     headers: Vec<HeaderTest>,
     cookies: Vec<(u16, Box<str>)>,
     hosts: Vec<(u16, Box<str>)>,
@@ -56,8 +56,8 @@ struct Build {
 }
 
 /// Compiles rules, concepts and words, each with its line.
-pub(crate) fn compile(written: Lines) -> Result<Table, RuleError> {
-    let mut build = Build::default();
+pub(crate) fn compile(written: RuleFile) -> Result<RuleTable, RuleError> {
+    let mut build = TableBuilder::default();
     for (line, rule) in written.rules {
         build.add(line, rule)?;
     }
@@ -65,8 +65,8 @@ pub(crate) fn compile(written: Lines) -> Result<Table, RuleError> {
     Ok(build.finish(concepts))
 }
 
-impl Build {
-    fn add(&mut self, line: usize, w: Written) -> Result<(), RuleError> {
+impl TableBuilder {
+    fn add(&mut self, line: usize, w: RuleSource) -> Result<(), RuleError> {
         let index = u16::try_from(self.rules.len()).map_err(|_| value(line, &w.id, "id", "too many rules"))?;
         check(line, &w)?;
         let conditions = w.conditions();
@@ -76,35 +76,35 @@ impl Build {
         let vendor = w.vendor.as_deref().map(|v| self.vendor(line, &w.id, v)).transpose()?;
         let max_visible_chars = w.max_visible_chars.unwrap_or(w.grade.default_max_visible_chars());
         let set = match w.grade {
-            Grade::Presence | Grade::Paywall => Where::Early,
-            Grade::Spa => Where::Thin,
-            Grade::Cue => Where::Cue,
-            _ if max_visible_chars > LITTLE_TEXT => Where::Early,
-            _ if max_visible_chars <= HARDLY_ANY_TEXT => Where::Thin,
-            _ => Where::Late,
+            Grade::Presence | Grade::Paywall => ScanSet::Early,
+            Grade::Spa => ScanSet::Thin,
+            Grade::Cue => ScanSet::Cue,
+            _ if max_visible_chars > LITTLE_TEXT => ScanSet::Early,
+            _ if max_visible_chars <= HARDLY_ANY_TEXT => ScanSet::Thin,
+            _ => ScanSet::Late,
         };
-        let first_pattern = self.places.len();
+        let first_pattern = self.sets.len();
         self.add_patterns(line, &w, index, ("find", set), 1, &w.find)?;
         for (n, group) in w.also.iter().enumerate() {
             self.add_patterns(line, &w, index, ("also", set), 2 << n, group)?;
         }
-        let words = if w.grade == Grade::Cue { Where::CueWord } else { Where::Sentence };
+        let words = if w.grade == Grade::Cue { ScanSet::CueWord } else { ScanSet::Sentence };
         self.add_patterns(line, &w, index, ("text", words), 1, &w.text)?;
-        self.add_patterns(line, &w, index, ("refresh", Where::Refresh), 1, &w.refresh)?;
+        self.add_patterns(line, &w, index, ("refresh", ScanSet::Refresh), 1, &w.refresh)?;
         self.add_tests(&w, index);
         self.rules.push(Rule {
             needs: (0..=w.also.len()).fold(0, |bits, n| bits | (1 << n)),
             id: w.id.into(),
             vendor,
             grade: w.grade,
-            places: places(&w.places),
+            places: page_parts(&w.places),
             max_visible_chars,
             max_visible_chars_200: w.max_visible_chars_200.unwrap_or(max_visible_chars).min(max_visible_chars),
             max_links: w.max_links.unwrap_or(u32::MAX),
             max_links_200: w.max_links_200.unwrap_or(u32::MAX),
             conditions,
             refusal: w.refusal,
-            short: self.places[first_pattern..].contains(&Where::Short),
+            short: self.sets[first_pattern..].contains(&ScanSet::Short),
             application: w.application,
             confidence: w.confidence.unwrap_or(w.grade.default_confidence()),
             framework: w.framework.map(Into::into),
@@ -122,11 +122,11 @@ impl Build {
                 line,
                 rule,
                 "vendor",
-                "write it with a-z, 0-9 and _: it becomes part of a heuristic's name",
+                "is not a valid vendor: use a-z, 0-9 and _, as in names of heuristics",
             ));
         }
         if self.vendors.len() == MAX_VENDORS {
-            return Err(value(line, rule, "vendor", format!("at most {MAX_VENDORS} vendors")));
+            return Err(value(line, rule, "vendor", format!("too many vendors: at most {MAX_VENDORS}")));
         }
         self.vendors.push(name.into());
         Ok((self.vendors.len() - 1) as u8)
@@ -135,9 +135,9 @@ impl Build {
     fn add_patterns(
         &mut self,
         line: usize,
-        w: &Written,
+        w: &RuleSource,
         rule: u16,
-        (field, set): (&'static str, Where),
+        (field, set): (&'static str, ScanSet),
         bit: u8,
         written: &[String],
     ) -> Result<(), RuleError> {
@@ -150,20 +150,20 @@ impl Build {
                 value(line, &w.id, field, format!("`{pattern}` {problem}"))
             })?;
             let len = parsed.first().len();
-            let short = (set == Where::Late && len < SHORT) || (set == Where::Thin && len < SHORT_THIN);
-            let set = if short { Where::Short } else { set };
+            let short = (set == ScanSet::Late && len < SHORT) || (set == ScanSet::Thin && len < SHORT_THIN);
+            let set = if short { ScanSet::Short } else { set };
             // Evidence outside the body may need a short pattern, too.
             let elsewhere =
                 [&w.title, &w.title_starts, &w.title_part, &w.text, &w.refresh, &w.header, &w.cookie, &w.host];
-            self.short_always |= set == Where::Short && (bit == 1 || elsewhere.iter().any(|e| !e.is_empty()));
+            self.short_always |= set == ScanSet::Short && (bit == 1 || elsewhere.iter().any(|e| !e.is_empty()));
             self.patterns.push(parsed);
-            self.parts.push(Part { rule, bit });
-            self.places.push(set);
+            self.parts.push(PatternPart { rule, bit });
+            self.sets.push(set);
         }
         Ok(())
     }
 
-    fn add_tests(&mut self, w: &Written, rule: u16) {
+    fn add_tests(&mut self, w: &RuleSource, rule: u16) {
         if w.always {
             self.always.push(rule);
         }
@@ -192,20 +192,20 @@ impl Build {
         }));
     }
 
-    fn finish(self, concepts: Concepts) -> Table {
-        let of = |sets: &'static [Where]| {
-            let placed = self.patterns.iter().zip(&self.places).enumerate();
+    fn finish(self, concepts: Concepts) -> RuleTable {
+        let of = |sets: &'static [ScanSet]| {
+            let placed = self.patterns.iter().zip(&self.sets).enumerate();
             placed.filter(move |(_, (_, place))| sets.contains(place)).map(|(i, (pattern, place))| {
                 let class = match place {
-                    Where::Late | Where::Thin => Class::Word,
-                    Where::Cue => Class::Cue,
-                    _ => Class::Marker,
+                    ScanSet::Late | ScanSet::Thin => PatternClass::Word,
+                    ScanSet::Cue => PatternClass::Cue,
+                    _ => PatternClass::Marker,
                 };
                 (i as u32, class, pattern)
             })
         };
-        let scan = |sets| Scan::new(of(sets));
-        let words = concepts.hinting().map(|word| (word, Class::Word, &self.patterns[word as usize]));
+        let scan = |sets| PatternScan::new(of(sets));
+        let words = concepts.hinting().map(|word| (word, PatternClass::Word, &self.patterns[word as usize]));
         let mut headers = self.headers;
         headers.sort_by_key(HeaderTest::letter);
         let mut header_letters = [const { 0..0 }; 256];
@@ -213,16 +213,16 @@ impl Build {
             let range: &mut Range<u16> = &mut header_letters[usize::from(test.letter())];
             *range = if range.start == range.end { n as u16..n as u16 + 1 } else { range.start..n as u16 + 1 };
         }
-        Table {
-            early: scan(&[Where::Early]),
+        RuleTable {
+            early: scan(&[ScanSet::Early]),
             // One search for all patterns that a page may contain.
-            late: scan(&[Where::Early, Where::Late]),
-            thin: scan(&[Where::Early, Where::Late, Where::Thin, Where::Cue]),
-            short: scan(&[Where::Short]),
+            late: scan(&[ScanSet::Early, ScanSet::Late]),
+            thin: scan(&[ScanSet::Early, ScanSet::Late, ScanSet::Thin, ScanSet::Cue]),
+            short: scan(&[ScanSet::Short]),
             short_always: self.short_always,
-            sentences: Scan::with_words(of(&[Where::Sentence]), words),
-            cue_words: scan(&[Where::CueWord]),
-            refreshes: scan(&[Where::Refresh]),
+            sentences: PatternScan::with_words(of(&[ScanSet::Sentence]), words),
+            cue_words: scan(&[ScanSet::CueWord]),
+            refreshes: scan(&[ScanSet::Refresh]),
             rules: self.rules,
             vendors: self.vendors.into(),
             patterns: self.patterns,
@@ -240,19 +240,19 @@ impl Build {
     }
 }
 
-fn check(line: usize, w: &Written) -> Result<(), RuleError> {
+fn check(line: usize, w: &RuleSource) -> Result<(), RuleError> {
     let err = |field, problem: &str| Err(value(line, &w.id, field, problem));
     if w.id.is_empty() {
-        return err("id", "is empty");
+        return err("id", "missing id");
     }
     if w.note.trim().is_empty() {
-        return err("note", "say where it was seen");
+        return err("note", "missing note: say where the evidence comes from");
     }
     if w.also.len() > 6 {
-        return err("also", "at most six groups");
+        return err("also", "too many groups: at most six");
     }
     if w.also.iter().any(Vec::is_empty) {
-        return err("also", "a group is empty");
+        return err("also", "empty group");
     }
     if w.confidence.is_some_and(|c| !(0.0..=1.0).contains(&c)) {
         return err("confidence", "must be from 0 to 1");
@@ -262,27 +262,27 @@ fn check(line: usize, w: &Written) -> Result<(), RuleError> {
     if !w.always && evidence.iter().all(|e| e.is_empty()) {
         return err(
             "find",
-            "a rule needs one of find, title, title_starts, title_part, text, refresh, header, cookie, host",
+            "missing evidence: a rule needs one of find, title, title_starts, title_part, text, refresh, header, cookie, host",
         );
     }
     if evidence.iter().any(|e| e.iter().any(|p| p.trim().is_empty())) {
-        return err("find", "an empty pattern matches everything");
+        return err("find", "empty pattern: it matches everything");
     }
     Ok(())
 }
 
-fn places(written: &[WrittenPlace]) -> Vec<Place> {
+fn page_parts(written: &[PagePartSource]) -> Vec<PagePart> {
     if written.is_empty() {
-        return vec![Place::Code];
+        return vec![PagePart::Code];
     }
     written
         .iter()
         .map(|p| match p {
-            WrittenPlace::Code => Place::Code,
-            WrittenPlace::Text => Place::Text,
-            WrittenPlace::Noscript => Place::Noscript,
-            WrittenPlace::Hidden => Place::Hidden,
-            WrittenPlace::Inert => Place::Inert,
+            PagePartSource::Code => PagePart::Code,
+            PagePartSource::Text => PagePart::Text,
+            PagePartSource::Noscript => PagePart::Noscript,
+            PagePartSource::Hidden => PagePart::Hidden,
+            PagePartSource::Inert => PagePart::Inert,
         })
         .collect()
 }

@@ -12,10 +12,10 @@ use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
 use super::condition::Conditions;
 use super::pattern::Pattern;
-use super::scan::{Buffer, Class, Scan};
+use super::scan::{HitBuffer, PatternClass, PatternScan};
 use super::vocabulary::Vocabulary;
 use crate::concepts::{Concepts, Meanings};
-use crate::html::visibility::Place;
+use crate::html::visibility::PagePart;
 use crate::rules::strength::Grade;
 
 /// A compiled rule.
@@ -24,7 +24,7 @@ pub(crate) struct Rule {
     pub(crate) id: Arc<str>,
     pub(crate) vendor: Option<u8>,
     pub(crate) grade: Grade,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<PagePart>,
     /// Maximum visible characters of a page on which it holds.
     pub(crate) max_visible_chars: u32,
     /// The same with status 200; never larger.
@@ -48,7 +48,7 @@ pub(crate) struct Rule {
 
 /// The part of a rule that a pattern belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct PatternPart {
     pub(crate) rule: u16,
     pub(crate) bit: u8,
 }
@@ -75,28 +75,28 @@ pub(crate) struct TitleTests {
 
 /// The compiled rule table.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct RuleTable {
     pub(crate) rules: Vec<Rule>,
     pub(crate) vendors: Arc<[Arc<str>]>,
     pub(crate) patterns: Vec<Pattern>,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<PatternPart>,
     /// Patterns searched for in every page.
-    pub(crate) early: Scan,
+    pub(crate) early: PatternScan,
     /// Those, and patterns for pages with little text.
-    pub(crate) late: Scan,
+    pub(crate) late: PatternScan,
     /// Those, and patterns for pages with next to no text.
-    pub(crate) thin: Scan,
+    pub(crate) thin: PatternScan,
     /// Short patterns, searched for after a hit of one of their rules.
-    pub(crate) short: Scan,
+    pub(crate) short: PatternScan,
     /// Whether the main evidence of a rule is short, so that short patterns are always searched for.
     pub(crate) short_always: bool,
     /// Sentences, and words that hint at a block, searched for in folded text.
-    pub(crate) sentences: Scan,
+    pub(crate) sentences: PatternScan,
     /// Words that only hint at a block, searched for in folded text.
-    pub(crate) cue_words: Scan,
+    pub(crate) cue_words: PatternScan,
     /// Patterns in the target of a refresh.
-    pub(crate) refreshes: Scan,
-    /// Ranges of `headers` by the first letter of the name, in lower case; see [`Table::headers_of`].
+    pub(crate) refreshes: PatternScan,
+    /// Ranges of `headers` by the first letter of the name, in lower case; see [`RuleTable::headers_of`].
     pub(crate) headers: Vec<HeaderTest>,
     pub(crate) header_letters: [Range<u16>; 256],
     pub(crate) cookies: Vec<(u16, Box<str>)>,
@@ -108,7 +108,7 @@ pub(crate) struct Table {
     pub(crate) concepts: Concepts,
     pub(crate) vocabulary: Vocabulary,
     /// Scan for all words, for pages where some hint at a block; built for the first such page.
-    pub(crate) words: OnceLock<Scan>,
+    pub(crate) words: OnceLock<PatternScan>,
 }
 
 impl HeaderTest {
@@ -117,7 +117,7 @@ impl HeaderTest {
     }
 }
 
-impl Table {
+impl RuleTable {
     /// Returns the tests that a header of this name may pass.
     pub(crate) fn headers_of(&self, name: &str) -> &[HeaderTest] {
         let letter = name.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
@@ -126,10 +126,10 @@ impl Table {
     }
 
     /// Reports the position and the meanings of each word in `text`, which is folded.
-    pub(crate) fn each_word(&self, text: &[u8], buffer: &mut Buffer, mut found: impl FnMut(u32, Meanings)) {
+    pub(crate) fn each_word(&self, text: &[u8], buffer: &mut HitBuffer, mut found: impl FnMut(u32, Meanings)) {
         let words = self.words.get_or_init(|| {
-            let words = self.concepts.patterns().map(|word| (word, Class::Word, &self.patterns[word as usize]));
-            Scan::with_words([], words)
+            let words = self.concepts.patterns().map(|word| (word, PatternClass::Word, &self.patterns[word as usize]));
+            PatternScan::with_words([], words)
         });
         words.each(text, &self.patterns, buffer, |hit| {
             if let Some(meanings) = self.concepts.meanings_at(hit.pattern, text, hit.start as usize) {

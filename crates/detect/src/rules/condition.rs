@@ -4,17 +4,17 @@
 //! entry to [`for_each_condition`] and document it in `docs/guides/detection-rules.md`. No other code is needed to read
 //! it, check it, keep it with the compiled rule, and test it on pages.
 //!
-//! Limits on visible characters and links are not here: they depend on the rule's grade and on other facts, and the
+//! Limits on visible characters and links are not here: they depend on the rule's grade and on the rest of the page, and the
 //! search for evidence needs them.
 
-use crate::html::page_facts::Facts;
+use crate::html::page_facts::PageFacts;
 use fetchwise_types::response::Page;
 
 /// The inputs of conditions.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct ConditionInput<'a> {
     pub(crate) page: &'a Page<'a>,
-    pub(crate) facts: &'a Facts,
+    pub(crate) facts: &'a PageFacts,
 }
 
 /// Passes the list of conditions to a macro. An entry has a name, which is the key in rule files; a type; a check that
@@ -77,9 +77,9 @@ macro_rules! conditions {
 
             /// Returns whether all conditions hold.
             #[inline]
-            pub(crate) fn hold(&self, seen: Seen<'_>) -> bool {
+            pub(crate) fn hold(&self, seen: ConditionInput<'_>) -> bool {
                 $(
-                    let test: fn(&$type, Seen<'_>) -> bool = $test;
+                    let test: fn(&$type, ConditionInput<'_>) -> bool = $test;
                     if !self.$name.as_ref().is_none_or(|wanted| test(wanted, seen)) {
                         return false;
                     }

@@ -60,7 +60,7 @@ macro_rules! written {
         /// A rule in its TOML form: identity, evidence, conditions.
         #[derive(Clone, Deserialize)]
         #[serde(deny_unknown_fields)]
-        pub(crate) struct Written {
+        pub(crate) struct RuleSource {
             pub(crate) id: String,
             pub(crate) vendor: Option<String>,
             pub(crate) grade: Grade,
@@ -69,7 +69,7 @@ macro_rules! written {
             #[serde(default)]
             pub(crate) also: Vec<Vec<String>>,
             #[serde(default)]
-            pub(crate) places: Vec<WrittenPlace>,
+            pub(crate) places: Vec<PagePartSource>,
             #[serde(default)]
             pub(crate) title: Vec<String>,
             #[serde(default)]
@@ -103,7 +103,7 @@ macro_rules! written {
             pub(crate) note: String,
         }
 
-        impl Written {
+        impl RuleSource {
             pub(crate) fn conditions(&self) -> Conditions {
                 Conditions { $($name: self.$name.clone(),)+ }
             }
@@ -115,7 +115,7 @@ for_each_condition!(written);
 
 /// The words of a language in their TOML form, by meaning.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct WrittenWords {
+pub(crate) struct WordsSource {
     pub(crate) language: String,
     #[serde(flatten)]
     pub(crate) meanings: BTreeMap<String, Vec<String>>,
@@ -124,7 +124,7 @@ pub(crate) struct WrittenWords {
 /// A concept in its TOML form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct WrittenConcept {
+pub(crate) struct ConceptSource {
     pub(crate) id: String,
     pub(crate) weight: i32,
     #[serde(default)]
@@ -138,7 +138,7 @@ pub(crate) struct WrittenConcept {
 /// A page part in its TOML form.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum WrittenPlace {
+pub(crate) enum PagePartSource {
     Code,
     Text,
     Noscript,
@@ -148,39 +148,39 @@ pub(crate) enum WrittenPlace {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct RuleFileToml {
     /// Ids of earlier rules to remove.
     #[serde(default)]
     disable: Vec<String>,
     #[serde(default)]
-    rule: Vec<Spanned<Written>>,
+    rule: Vec<Spanned<RuleSource>>,
     #[serde(default)]
-    concept: Vec<Spanned<WrittenConcept>>,
+    concept: Vec<Spanned<ConceptSource>>,
     #[serde(default)]
-    words: Vec<Spanned<WrittenWords>>,
+    words: Vec<Spanned<WordsSource>>,
 }
 
 /// The contents of a rule file.
 #[derive(Clone, Default)]
-pub(crate) struct Lines {
+pub(crate) struct RuleFile {
     /// Ids of earlier rules to remove.
     pub(crate) disable: Vec<String>,
     /// The rules, each with the line that it begins in.
-    pub(crate) rules: Vec<(usize, Written)>,
+    pub(crate) rules: Vec<(usize, RuleSource)>,
     /// The concepts, each with its line.
-    pub(crate) concepts: Vec<(usize, WrittenConcept)>,
+    pub(crate) concepts: Vec<(usize, ConceptSource)>,
     /// The words, each with their line.
-    pub(crate) words: Vec<(usize, WrittenWords)>,
+    pub(crate) words: Vec<(usize, WordsSource)>,
 }
 
-impl WrittenConcept {
+impl ConceptSource {
     /// Removes its weight. Its meanings stay known, because words name them.
     pub(crate) fn silence(&mut self) {
         (self.weight, self.core, self.task) = (0, false, false);
     }
 }
 
-impl Lines {
+impl RuleFile {
     /// Returns whether a rule or a concept has this id.
     pub(crate) fn knows(&self, id: &str) -> bool {
         self.rules.iter().any(|(_, rule)| rule.id == id) || self.concepts.iter().any(|(_, concept)| concept.id == id)
@@ -188,17 +188,17 @@ impl Lines {
 }
 
 /// Reads a rule file.
-pub(crate) fn read(toml: &str) -> Result<Lines, RuleError> {
-    let file: File = toml::from_str(toml).map_err(|e| RuleError::Syntax(e.to_string()))?;
+pub(crate) fn read(toml: &str) -> Result<RuleFile, RuleError> {
+    let file: RuleFileToml = toml::from_str(toml).map_err(|e| RuleError::Syntax(e.to_string()))?;
     let rules = with_lines(toml, file.rule);
     let (concepts, words) = (with_lines(toml, file.concept), with_lines(toml, file.words));
     let mut seen = HashMap::new();
     for (line, rule) in &rules {
         if let Some(first) = seen.insert(rule.id.as_str(), *line) {
-            return Err(value(*line, &rule.id, "id", format!("line {first} has a rule of this id already")));
+            return Err(value(*line, &rule.id, "id", format!("duplicate id: line {first} has it already")));
         }
     }
-    Ok(Lines { disable: file.disable, rules, concepts, words })
+    Ok(RuleFile { disable: file.disable, rules, concepts, words })
 }
 
 /// Pairs each item with the line that it begins in.

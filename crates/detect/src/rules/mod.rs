@@ -15,31 +15,31 @@ pub(crate) mod vocabulary;
 use std::sync::{Arc, LazyLock};
 
 use crate::rules::compile::compile;
-use crate::rules::compiled::Table;
-use crate::rules::file::{Lines, RuleError, read, value};
+use crate::rules::compiled::RuleTable;
+use crate::rules::file::{RuleError, RuleFile, read, value};
 
 /// The TOML of the compiled-in rules.
 pub(super) const SHIPPED: &str = concat!(include_str!("rules.toml"), include_str!("concepts.toml"));
 
 /// Returns the shipped rules. They are compiled once.
-pub(super) fn shipped() -> Arc<Table> {
-    static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| compiled_in(with(None)));
+pub(super) fn shipped() -> Arc<RuleTable> {
+    static TABLE: LazyLock<Arc<RuleTable>> = LazyLock::new(|| compiled_in(with(None)));
     Arc::clone(&TABLE)
 }
 
 /// Returns the shipped rules that name no vendor. They are compiled once.
-pub(super) fn shipped_generic() -> Arc<Table> {
-    static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| compiled_in(generic()));
+pub(super) fn shipped_generic() -> Arc<RuleTable> {
+    static TABLE: LazyLock<Arc<RuleTable>> = LazyLock::new(|| compiled_in(generic()));
     Arc::clone(&TABLE)
 }
 
 /// Returns an empty table.
-pub(super) fn none() -> Arc<Table> {
-    compiled_in(compile(Lines::default()))
+pub(super) fn none() -> Arc<RuleTable> {
+    compiled_in(compile(RuleFile::default()))
 }
 
 /// Compiles the shipped rules with custom rules on top. A custom rule with the id of a shipped rule replaces it.
-pub(super) fn with(user: Option<&str>) -> Result<Table, RuleError> {
+pub(super) fn with(user: Option<&str>) -> Result<RuleTable, RuleError> {
     let mut written = shipped_lines()?;
     if let Some(user) = user {
         let mut more = read(user)?;
@@ -60,14 +60,14 @@ pub(super) fn with(user: Option<&str>) -> Result<Table, RuleError> {
     compile(written)
 }
 
-fn generic() -> Result<Table, RuleError> {
+fn generic() -> Result<RuleTable, RuleError> {
     let mut written = shipped_lines()?;
     written.rules.retain(|(_, w)| w.vendor.is_none());
     compile(written)
 }
 
 /// Unwraps a compiled-in table: it compiles, or no test of this crate passes.
-fn compiled_in(table: Result<Table, RuleError>) -> Arc<Table> {
+fn compiled_in(table: Result<RuleTable, RuleError>) -> Arc<RuleTable> {
     match table {
         Ok(table) => Arc::new(table),
         Err(error) => unreachable!("the rules that are compiled in: {error}"),
@@ -75,8 +75,8 @@ fn compiled_in(table: Result<Table, RuleError>) -> Arc<Table> {
 }
 
 /// Returns the shipped rules in their TOML form, read once. A reload compiles them again, together with custom rules.
-fn shipped_lines() -> Result<Lines, RuleError> {
-    static LINES: LazyLock<Result<Lines, RuleError>> = LazyLock::new(|| read(SHIPPED));
+fn shipped_lines() -> Result<RuleFile, RuleError> {
+    static LINES: LazyLock<Result<RuleFile, RuleError>> = LazyLock::new(|| read(SHIPPED));
     LINES.clone()
 }
 
@@ -107,7 +107,7 @@ mod tests {
         assert!(unknown.contains("line 4") && unknown.contains("finds"), "{unknown}");
         let grade = error("[[rule]]\nid = 'mine'\ngrade = 'sure'\nfind = ['abcd']\nnote = 'x'\n");
         assert!(grade.contains("line 3") && grade.contains("sure"), "{grade}");
-        assert!(error("[[rule]]\nid='a'\ngrade='weak'\nnote='x'\n").contains("field `find`: a rule needs one of"));
+        assert!(error("[[rule]]\nid='a'\ngrade='weak'\nnote='x'\n").contains("field `find`: missing evidence"));
         assert!(error("[[rule]]\nid='a'\ngrade='weak'\nfind=['abcd']\nnote=' '\n").contains("field `note`"));
         assert!(
             error("[[rule]]\nid='a'\nvendor='A B'\ngrade='weak'\nfind=['abcd']\nnote='x'\n").contains("field `vendor`")

@@ -3,7 +3,7 @@
 //! Must not know: how candidate offsets are found (see `scan`).
 
 /// Minimum bytes of literal text at the beginning of a pattern: a search needs them.
-pub(crate) const FIRST_MIN: usize = 4;
+pub(crate) const MIN_FIRST: usize = 4;
 
 /// The reason why a pattern cannot be searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) enum PatternError {
 
 /// A piece of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum PatternPiece {
     Literal(Box<[u8]>),
     /// One or more decimal digits.
     Digits,
@@ -31,18 +31,18 @@ enum Piece {
 }
 
 /// The wildcards in rule files.
-const WILDCARDS: [(&str, Piece); 5] = [
-    ("{digits}", Piece::Digits),
-    ("{hex}", Piece::Hex),
-    ("{word}", Piece::Word),
-    ("{gap}", Piece::Gap),
-    ("{end}", Piece::End),
+const WILDCARDS: [(&str, PatternPiece); 5] = [
+    ("{digits}", PatternPiece::Digits),
+    ("{hex}", PatternPiece::Hex),
+    ("{word}", PatternPiece::Word),
+    ("{gap}", PatternPiece::Gap),
+    ("{end}", PatternPiece::End),
 ];
 
 /// A byte pattern: lower-case text with the wildcards `{digits}`, `{hex}`, `{word}`, `{gap}` and `{end}`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
-    pieces: Box<[Piece]>,
+    pieces: Box<[PatternPiece]>,
 }
 
 impl Pattern {
@@ -60,12 +60,12 @@ impl Pattern {
             }
             let end = WILDCARDS.iter().filter_map(|(name, _)| rest.find(name)).min();
             let literal = &rest[..end.unwrap_or(rest.len())];
-            pieces.push(Piece::Literal(literal.as_bytes().into()));
+            pieces.push(PatternPiece::Literal(literal.as_bytes().into()));
             rest = &rest[literal.len()..];
         }
         match pieces.first() {
-            Some(Piece::Literal(first)) if first.len() >= FIRST_MIN => Ok(Self { pieces: pieces.into() }),
-            Some(Piece::Literal(_)) | None => Err(PatternError::TooShort),
+            Some(PatternPiece::Literal(first)) if first.len() >= MIN_FIRST => Ok(Self { pieces: pieces.into() }),
+            Some(PatternPiece::Literal(_)) | None => Err(PatternError::TooShort),
             Some(_) => Err(PatternError::UnknownWildcard),
         }
     }
@@ -73,37 +73,37 @@ impl Pattern {
     /// Returns the literal text at its beginning.
     pub(crate) fn first(&self) -> &[u8] {
         match self.pieces.first() {
-            Some(Piece::Literal(first)) => first,
+            Some(PatternPiece::Literal(first)) => first,
             _ => &[],
         }
     }
 
     /// Returns the end of the match that starts at `start`, if there is one.
     pub(crate) fn end_at(&self, text: &[u8], start: usize) -> Option<usize> {
-        end_of(&self.pieces, text, start)
+        match_end(&self.pieces, text, start)
     }
 }
 
-fn end_of(pieces: &[Piece], text: &[u8], start: usize) -> Option<usize> {
+fn match_end(pieces: &[PatternPiece], text: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     for (i, piece) in pieces.iter().enumerate() {
         let rest = text.get(at..)?;
         at += match piece {
-            Piece::Literal(literal) => rest.starts_with(literal).then_some(literal.len())?,
-            Piece::Digits => run(rest, |b| b.is_ascii_digit())?,
-            Piece::Hex => run(rest, |b| b.is_ascii_hexdigit())?,
-            Piece::Word => run(rest, is_of_word)?,
-            Piece::End => (!goes_on(rest)).then_some(0)?,
-            Piece::Gap => {
+            PatternPiece::Literal(literal) => rest.starts_with(literal).then_some(literal.len())?,
+            PatternPiece::Digits => run_len(rest, |b| b.is_ascii_digit())?,
+            PatternPiece::Hex => run_len(rest, |b| b.is_ascii_hexdigit())?,
+            PatternPiece::Word => run_len(rest, is_of_word)?,
+            PatternPiece::End => (!goes_on(rest)).then_some(0)?,
+            PatternPiece::Gap => {
                 let after = &pieces[i + 1..];
                 let begins = |n: usize| match after.first() {
-                    Some(Piece::Literal(literal)) => rest.get(n) == literal.first(),
+                    Some(PatternPiece::Literal(literal)) => rest.get(n) == literal.first(),
                     _ => true,
                 };
                 return (0..=80.min(rest.len()))
                     .take_while(|&n| n == 0 || !matches!(rest[n - 1], b'<' | b'>'))
                     .filter(|&n| begins(n))
-                    .find_map(|n| end_of(after, text, at + n));
+                    .find_map(|n| match_end(after, text, at + n));
             }
         };
     }
@@ -134,7 +134,7 @@ pub(crate) fn has_words(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '\u{C0}'..='\u{58F}' | '\u{1E00}'..='\u{1FFF}')
 }
 
-fn run(bytes: &[u8], of: impl Fn(u8) -> bool) -> Option<usize> {
+fn run_len(bytes: &[u8], of: impl Fn(u8) -> bool) -> Option<usize> {
     let len = bytes.iter().take(64).take_while(|b| of(**b)).count();
     (len > 0).then_some(len)
 }

@@ -14,7 +14,7 @@ pub(crate) const CORE: usize = 4;
 
 /// The core of a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CorePosition {
     /// Index of the core.
     pub(crate) core: usize,
     /// Offset of the core in the literal.
@@ -25,19 +25,22 @@ pub(crate) struct Place {
 ///
 /// The choice is greedy: the next core has the lowest cost per literal without a core. The cost of a core is its
 /// frequency in ordinary pages, plus a constant for searching it at all.
-pub(crate) fn choose(literals: &[&[u8]]) -> (Vec<[u8; CORE]>, Vec<Place>) {
+pub(crate) fn choose(literals: &[&[u8]]) -> (Vec<[u8; CORE]>, Vec<CorePosition>) {
     let ordinary = ordinary();
     let mut holders: HashMap<[u8; CORE], Vec<usize>, Xxh3DefaultBuilder> = HashMap::default();
     for (number, literal) in literals.iter().enumerate() {
         distinct(literal, |piece| holders.entry(piece).or_default().push(number));
     }
-    let mut pieces: Vec<_> = holders.into_iter().map(|(piece, of)| Piece::new(piece, of, &ordinary)).collect();
+    let mut pieces: Vec<_> = holders.into_iter().map(|(piece, of)| CoreCandidate::new(piece, of, &ordinary)).collect();
     // The result must not depend on the order of the map.
     pieces.sort_unstable_by_key(|piece| piece.bytes);
     let mut cores = Vec::new();
-    let mut places: Vec<Option<Place>> = vec![None; literals.len()];
-    while let Some(best) =
-        pieces.iter().enumerate().filter(|(_, p)| p.left > 0).min_by(|a, b| a.1.each().total_cmp(&b.1.each()))
+    let mut places: Vec<Option<CorePosition>> = vec![None; literals.len()];
+    while let Some(best) = pieces
+        .iter()
+        .enumerate()
+        .filter(|(_, p)| p.left > 0)
+        .min_by(|a, b| a.1.cost_per_literal().total_cmp(&b.1.cost_per_literal()))
     {
         let (best, core) = (best.0, best.1.bytes);
         for number in std::mem::take(&mut pieces[best].of) {
@@ -46,7 +49,7 @@ pub(crate) fn choose(literals: &[&[u8]]) -> (Vec<[u8; CORE]>, Vec<Place>) {
             }
             let literal = literals[number];
             let at = literal.windows(CORE).position(|piece| piece == core).unwrap_or_default();
-            places[number] = Some(Place { core: cores.len(), at });
+            places[number] = Some(CorePosition { core: cores.len(), at });
             distinct(literal, |piece| {
                 if let Ok(at) = pieces.binary_search_by_key(&piece, |p| p.bytes) {
                     pieces[at].left -= 1;
@@ -59,7 +62,7 @@ pub(crate) fn choose(literals: &[&[u8]]) -> (Vec<[u8; CORE]>, Vec<Place>) {
 }
 
 /// A candidate for a core.
-struct Piece {
+struct CoreCandidate {
     bytes: [u8; CORE],
     /// The literals that contain it.
     of: Vec<usize>,
@@ -68,13 +71,13 @@ struct Piece {
     cost: f32,
 }
 
-impl Piece {
-    fn new(bytes: [u8; CORE], of: Vec<usize>, ordinary: &Pieces) -> Self {
+impl CoreCandidate {
+    fn new(bytes: [u8; CORE], of: Vec<usize>, ordinary: &PieceSet) -> Self {
         Self { bytes, left: of.len(), of, cost: NEVER_MET + weight(bytes, ordinary) }
     }
 
     /// Returns its cost per literal without a core.
-    fn each(&self) -> f32 {
+    fn cost_per_literal(&self) -> f32 {
         self.cost / self.left as f32
     }
 }
@@ -95,15 +98,15 @@ fn distinct(literal: &[u8], mut each: impl FnMut([u8; CORE])) {
     }
 }
 
-type Pieces = std::collections::HashSet<[u8; CORE], Xxh3DefaultBuilder>;
+type PieceSet = std::collections::HashSet<[u8; CORE], Xxh3DefaultBuilder>;
 
-fn ordinary() -> Pieces {
+fn ordinary() -> PieceSet {
     let text: Vec<u8> = ORDINARY.bytes().map(|byte| if byte == b'\n' { b' ' } else { byte }).collect();
     text.windows(CORE).filter_map(|piece| piece.first_chunk().copied()).collect()
 }
 
 /// Returns the relative frequency of a piece in ordinary pages, without a unit.
-fn weight(piece: [u8; CORE], ordinary: &Pieces) -> f32 {
+fn weight(piece: [u8; CORE], ordinary: &PieceSet) -> f32 {
     let sum: f32 = piece.iter().map(|byte| commonness(*byte)).sum();
     (sum / 4.0).exp2() * if ordinary.contains(&piece) { ORDINARILY } else { 1.0 }
 }

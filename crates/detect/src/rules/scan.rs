@@ -51,7 +51,7 @@ const VERIFIED: usize = 32;
 
 /// An occurrence of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hit {
+pub(crate) struct PatternHit {
     /// Number of the pattern.
     pub(crate) pattern: u32,
     /// Its start, in bytes.
@@ -62,7 +62,7 @@ pub(crate) struct Hit {
 
 /// Classes of patterns with separate limits of hits: frequent words of scripts must not crowd out a vendor's marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum PatternClass {
     Marker,
     Word,
     Cue,
@@ -70,23 +70,23 @@ pub(crate) enum Class {
 
 /// Buffer for the hits of one search, reused from search to search.
 #[derive(Debug, Default)]
-pub(crate) struct Buffer(Vec<(Hit, Class)>);
+pub(crate) struct HitBuffer(Vec<(PatternHit, PatternClass)>);
 
 /// A set of patterns, prepared for searching.
 #[derive(Debug)]
-pub(crate) struct Scan {
+pub(crate) struct PatternScan {
     /// `None` without patterns.
     automaton: Option<Box<DFA>>,
     /// Empty if the processor lacks the vector instructions of the packed search.
-    packed: Vec<Packed>,
+    packed: Vec<PackedSearch>,
     /// The entries of each core. The automaton numbers cores in this order.
     cores: Vec<Range<u32>>,
-    entries: Vec<Entry>,
+    entries: Vec<CoreEntry>,
 }
 
 /// A search for some of the cores.
 #[derive(Debug)]
-struct Packed {
+struct PackedSearch {
     searcher: Searcher,
     /// The number of its first core. Its other cores follow.
     first: usize,
@@ -94,7 +94,7 @@ struct Packed {
 
 /// A pattern and its core.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct CoreEntry {
     /// Four other bytes of the pattern, as far from the core as possible. They reject most candidates.
     other: [u8; CORE],
     /// Their offset from the core.
@@ -102,11 +102,11 @@ struct Entry {
     pattern: u32,
     /// The offset of the core in the pattern.
     at: u32,
-    class: Class,
+    class: PatternClass,
 }
 
-impl Entry {
-    fn new(number: u32, class: Class, pattern: &Pattern, at: usize) -> Self {
+impl CoreEntry {
+    fn new(number: u32, class: PatternClass, pattern: &Pattern, at: usize) -> Self {
         let literal = pattern.first();
         let last = literal.len().saturating_sub(CORE);
         let other_at = if at > last - at { 0 } else { last };
@@ -115,17 +115,17 @@ impl Entry {
     }
 }
 
-impl Scan {
+impl PatternScan {
     /// Prepares a search for `patterns`, each with the number that its hits report.
-    pub(crate) fn new<'p>(patterns: impl IntoIterator<Item = (u32, Class, &'p Pattern)>) -> Self {
+    pub(crate) fn new<'p>(patterns: impl IntoIterator<Item = (u32, PatternClass, &'p Pattern)>) -> Self {
         Self::with_words(patterns, [])
     }
 
     /// Prepares a search for `patterns` and for thousands of `words`. Choosing cores for words would take longer than
     /// it saves, so their first bytes are their cores.
     pub(crate) fn with_words<'p>(
-        patterns: impl IntoIterator<Item = (u32, Class, &'p Pattern)>,
-        words: impl IntoIterator<Item = (u32, Class, &'p Pattern)>,
+        patterns: impl IntoIterator<Item = (u32, PatternClass, &'p Pattern)>,
+        words: impl IntoIterator<Item = (u32, PatternClass, &'p Pattern)>,
     ) -> Self {
         let mut patterns: Vec<_> = patterns.into_iter().collect();
         let literals: Vec<&[u8]> = patterns.iter().map(|(_, _, pattern)| pattern.first()).collect();
@@ -137,12 +137,12 @@ impl Scan {
                 cores.push(*core);
                 cores.len() - 1
             });
-            places.push(prefilter::Place { core: number, at: 0 });
+            places.push(prefilter::CorePosition { core: number, at: 0 });
             patterns.push(word);
         }
         let mut by_core = vec![Vec::new(); cores.len()];
         for ((number, class, pattern), place) in patterns.iter().zip(places) {
-            by_core[place.core].push(Entry::new(*number, *class, pattern, place.at));
+            by_core[place.core].push(CoreEntry::new(*number, *class, pattern, place.at));
         }
         // Cores with the same beginning go into one search, and into one set of it.
         let mut order: Vec<usize> = (0..cores.len()).collect();
@@ -157,7 +157,7 @@ impl Scan {
             entries.append(&mut by_core[*core]);
             from..entries.len() as u32
         });
-        let packed = strings.iter().enumerate().map(|(n, cores)| Packed::new(cores, n * each));
+        let packed = strings.iter().enumerate().map(|(n, cores)| PackedSearch::new(cores, n * each));
         Self {
             cores: ranges.collect(),
             entries,
@@ -172,11 +172,11 @@ impl Scan {
         &self,
         text: &[u8],
         patterns: &[Pattern],
-        Buffer(hits): &mut Buffer,
-        mut found: impl FnMut(Hit) -> bool,
+        HitBuffer(hits): &mut HitBuffer,
+        mut found: impl FnMut(PatternHit) -> bool,
     ) {
         hits.clear();
-        self.search(&mut Run { text, patterns, hits, work_left: WORK_FREE + text.len() / BYTES_PER_WORK });
+        self.search(&mut ScanRun { text, patterns, hits, work_left: WORK_FREE + text.len() / BYTES_PER_WORK });
         let mut left = [HITS_FREE + text.len() / BYTES_PER_HIT; 3];
         hits.sort_unstable_by_key(|(hit, _)| (hit.start, hit.pattern));
         for (hit, class) in hits {
@@ -187,19 +187,19 @@ impl Scan {
         }
     }
 
-    fn search(&self, run: &mut Run<'_>) {
-        let text = run.text;
+    fn search(&self, scan_run: &mut ScanRun<'_>) {
+        let text = scan_run.text;
         if text.len() < CORE {
             return;
         }
         let long = if self.packed.len() > 2 { LONG_FOR_MANY } else { LONG };
         if text.len() < long || self.packed.is_empty() {
-            return self.search_at_once(run);
+            return self.search_at_once(scan_run);
         }
-        for Packed { searcher, first } in &self.packed {
+        for PackedSearch { searcher, first } in &self.packed {
             let mut span = Span::from(0..text.len());
             while let Some(core) = searcher.find_in(text, span) {
-                if !run.candidates(self.entries_of(first + core.pattern().as_usize()), core.start()) {
+                if !scan_run.candidates(self.entries_of(first + core.pattern().as_usize()), core.start()) {
                     return;
                 }
                 // Cores may overlap.
@@ -211,10 +211,10 @@ impl Scan {
     /// Searches for all cores with the automaton. Each step of an automaton waits for the one before, so it runs
     /// through several parts of the text in turns. The parts overlap by one byte less than a core, so each core begins
     /// in exactly one part.
-    fn search_at_once(&self, run: &mut Run<'_>) {
+    fn search_at_once(&self, scan_run: &mut ScanRun<'_>) {
         let Some(automaton) = &self.automaton else { return };
         let Ok(start) = automaton.start_state(Anchored::No) else { return };
-        let text = run.text;
+        let text = scan_run.text;
         let each = text.len() / PARTS;
         let parts: [&[u8]; PARTS] = std::array::from_fn(|part| {
             let from = part * each;
@@ -223,14 +223,12 @@ impl Scan {
         let together = parts.iter().map(|part| part.len()).min().unwrap_or_default();
         let heads = parts.map(|part| &part[..together]);
         let mut states = [start; PARTS];
-        #[allow(
-            clippy::needless_range_loop,
-            reason = "the four parts are read in turns, not one after another"
-        )]
+        #[allow(clippy::needless_range_loop, reason = "the four parts are read in turns, not one after another")]
         for at in 0..together {
             for part in 0..PARTS {
                 states[part] = automaton.next_state(Anchored::No, states[part], heads[part][at]);
-                if automaton.is_special(states[part]) && !self.core_ends(automaton, states[part], part * each + at, run)
+                if automaton.is_special(states[part])
+                    && !self.core_ends(automaton, states[part], part * each + at, scan_run)
                 {
                     return;
                 }
@@ -240,7 +238,7 @@ impl Scan {
             let mut state = states[part];
             for (at, byte) in parts[part].iter().enumerate().skip(together) {
                 state = automaton.next_state(Anchored::No, state, *byte);
-                if automaton.is_special(state) && !self.core_ends(automaton, state, part * each + at, run) {
+                if automaton.is_special(state) && !self.core_ends(automaton, state, part * each + at, scan_run) {
                     return;
                 }
             }
@@ -249,19 +247,19 @@ impl Scan {
 
     /// Handles a core that ends with the byte at `last`, if `state` is a match. Returns whether to continue.
     #[inline(never)]
-    fn core_ends(&self, automaton: &DFA, state: StateID, last: usize, run: &mut Run<'_>) -> bool {
+    fn core_ends(&self, automaton: &DFA, state: StateID, last: usize, scan_run: &mut ScanRun<'_>) -> bool {
         // All cores have the same length, so at most one ends here.
         !automaton.is_match(state)
-            || run.candidates(self.entries_of(automaton.match_pattern(state, 0).as_usize()), last + 1 - CORE)
+            || scan_run.candidates(self.entries_of(automaton.match_pattern(state, 0).as_usize()), last + 1 - CORE)
     }
 
-    fn entries_of(&self, core: usize) -> &[Entry] {
+    fn entries_of(&self, core: usize) -> &[CoreEntry] {
         let range = &self.cores[core];
         &self.entries[range.start as usize..range.end as usize]
     }
 }
 
-impl Packed {
+impl PackedSearch {
     fn new(cores: &[[u8; CORE]], first: usize) -> Option<Self> {
         let searcher = Config::new().match_kind(MatchKind::LeftmostFirst).builder().extend(cores).build();
         searcher.map(|searcher| Self { searcher, first })
@@ -294,16 +292,16 @@ fn in_sets(cores: &[usize]) -> Vec<usize> {
 }
 
 /// One search.
-struct Run<'s> {
+struct ScanRun<'s> {
     text: &'s [u8],
     patterns: &'s [Pattern],
-    hits: &'s mut Vec<(Hit, Class)>,
+    hits: &'s mut Vec<(PatternHit, PatternClass)>,
     work_left: usize,
 }
 
-impl Run<'_> {
+impl ScanRun<'_> {
     /// Verifies the patterns whose core stands at `at`. Returns whether to continue.
-    fn candidates(&mut self, entries: &[Entry], at: usize) -> bool {
+    fn candidates(&mut self, entries: &[CoreEntry], at: usize) -> bool {
         let mut work = CORE_FOUND + entries.len();
         for entry in entries {
             let other_at = at.wrapping_add_signed(entry.away as isize);
@@ -313,7 +311,8 @@ impl Run<'_> {
             let Some(begin) = at.checked_sub(entry.at as usize) else { continue };
             work += VERIFIED;
             if let Some(end) = self.patterns[entry.pattern as usize].end_at(self.text, begin) {
-                self.hits.push((Hit { pattern: entry.pattern, start: begin as u32, end: end as u32 }, entry.class));
+                self.hits
+                    .push((PatternHit { pattern: entry.pattern, start: begin as u32, end: end as u32 }, entry.class));
             }
         }
         self.work_left = self.work_left.saturating_sub(work);
@@ -330,9 +329,9 @@ mod tests {
 
     fn hits(patterns: &[&str], text: &str) -> Vec<(u32, u32)> {
         let patterns: Vec<_> = patterns.iter().map(|p| Pattern::parse(p).unwrap()).collect();
-        let scan = Scan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, Class::Marker, p)));
+        let scan = PatternScan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, PatternClass::Marker, p)));
         let mut out = Vec::new();
-        scan.each(text.as_bytes(), &patterns, &mut Buffer::default(), |h| {
+        scan.each(text.as_bytes(), &patterns, &mut HitBuffer::default(), |h| {
             out.push((h.pattern, h.start));
             true
         });
@@ -396,10 +395,10 @@ mod tests {
             let text = text.concat();
             let mut wanted = naive(&parsed, text.as_bytes());
             wanted.sort_unstable();
-            let scan = Scan::new(parsed.iter().enumerate().map(|(i, p)| (i as u32, Class::Marker, p)));
-            let run = |scan: &Scan| {
+            let scan = PatternScan::new(parsed.iter().enumerate().map(|(i, p)| (i as u32, PatternClass::Marker, p)));
+            let run = |scan: &PatternScan| {
                 let mut found = Vec::new();
-                scan.each(text.as_bytes(), &parsed, &mut Buffer::default(), |h| {
+                scan.each(text.as_bytes(), &parsed, &mut HitBuffer::default(), |h| {
                     found.push((h.pattern, h.start));
                     false
                 });
@@ -413,12 +412,12 @@ mod tests {
     #[test]
     fn the_result_is_the_same_without_vector_instructions() {
         let patterns: Vec<_> = ["abcd", "bcde", "cdef{hex}z"].map(|p| Pattern::parse(p).unwrap()).into();
-        let mut scan = Scan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, Class::Marker, p)));
+        let mut scan = PatternScan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, PatternClass::Marker, p)));
         // Long enough for the packed search.
         let text = [b"abcdef12z abcde cdef bcdef9z".repeat(5), vec![b' '; 8 << 10], b"abcdef12z".to_vec()].concat();
-        let run = |scan: &Scan| {
+        let run = |scan: &PatternScan| {
             let mut found = Vec::new();
-            scan.each(&text, &patterns, &mut Buffer::default(), |h| {
+            scan.each(&text, &patterns, &mut HitBuffer::default(), |h| {
                 found.push((h.pattern, h.start));
                 true
             });

@@ -63,7 +63,7 @@ impl Grade {
     }
 
     /// Returns whether a page that matches it may be a block or a waiting room.
-    pub(crate) const fn is_of_walls(self) -> bool {
+    pub(crate) const fn concerns_blocks(self) -> bool {
         self.blocks() || matches!(self, Self::Queue | Self::Cue)
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use fetchwise_detect::{Detector, Explained, Scratch};
+use fetchwise_detect::{Detector, Explanation, Scratch};
 use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::response::{Header, Page};
 use serde::Deserialize;
@@ -53,7 +53,7 @@ fn framed(title: &str, main: &str) -> String {
     )
 }
 
-fn explain(detector: &Detector, body: &str) -> Explained {
+fn explain(detector: &Detector, body: &str) -> Explanation {
     let headers = [Header::new("Content-Type", "text/html; charset=utf-8")];
     let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
     detector.explain(&page, &mut Scratch::default())
@@ -81,7 +81,7 @@ fn every_concept_makes_a_block_in_every_language_together_with_other_cues() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} walls were missed:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} block pages were missed:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn custom_words_are_added_to_the_shipped_ones() {
     let explained = explain(&Detector::with_rules(rules).unwrap(), &body);
     assert!(explained.verdict.is_blocked, "{:?}", explained.cues);
     for (wrong, says) in [
-        ("[[words]]\nlanguage = 'eo'\nrefusde = ['abcd']\n", "no concept asks for `refusde`"),
+        ("[[words]]\nlanguage = 'eo'\nrefusde = ['abcd']\n", "unknown meaning `refusde`"),
         ("[[concept]]\nid = 'x'\nweight = 500\nwhen = ['robot']\nnote = 'n'\n", "must be from -100 to 100"),
         ("[[concept]]\nid = 'x'\nweight = 5\nwhen = ['-robot']\nnote = 'n'\n", "names no meaning"),
     ] {
@@ -275,9 +275,9 @@ fn list_items_are_names_unless_they_address_the_visitor() {
     let detector = concepts_only();
     let cues = |items: &str| explain(&detector, &format!("<title>2.4.1</title><pre>2.4.1 {items}</pre>")).cues.unwrap();
     assert!(!cues("* access denied: show the number * captcha: try again * new: tides").core);
-    let wall =
+    let block =
         cues("* your access was blocked by our firewall * we suspect that you are a robot * please try again later");
-    assert!(wall.core && wall.sum >= wall.threshold, "{wall:?}");
+    assert!(block.core && block.sum >= block.threshold, "{block:?}");
     // Two bullets are no list.
     assert!(cues("* access denied * captcha").core);
 }

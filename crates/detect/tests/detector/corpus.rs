@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use fetchwise_detect::{Detector, Judged, Scratch, Verdict, evaluate};
+use fetchwise_detect::{Detector, EvaluationRun, Scratch, Verdict, evaluate};
 use fetchwise_types::response::{Header, Page};
 
 use crate::html_files::html_files;
@@ -22,7 +22,7 @@ fn all_blocks_and_shells_of_the_corpus_are_found_without_a_false_alarm() {
     let Some(path) = corpus("FETCHWISE_CORPUS") else { return };
     let report = evaluate(&Detector::new(), &path).unwrap();
     println!("{report}");
-    let Judged { block, shell, .. } = report.given;
+    let EvaluationRun { block, shell, .. } = report.given;
     assert_eq!((block.misses, block.false_alarms), (0, 0));
     assert_eq!((shell.misses, shell.false_alarms), (0, 0));
 }
@@ -33,7 +33,7 @@ fn the_bodies_alone_reveal_the_blocks_of_both_corpora_without_a_false_alarm() {
         let Some(path) = corpus(variable) else { continue };
         let report = evaluate(&Detector::new(), &path).unwrap();
         println!("{report}");
-        let Judged { block, shell, empty, .. } = report.at_200;
+        let EvaluationRun { block, shell, empty, .. } = report.at_200;
         assert!(block.recall().unwrap() >= blocks, "{variable}: {block:?}");
         assert_eq!(block.false_alarms, 0, "{variable}");
         assert!(shell.recall().unwrap() >= 0.97, "{variable}: {shell:?}");

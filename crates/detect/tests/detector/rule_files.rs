@@ -3,7 +3,7 @@
 //! The pages are made from the table itself. Each marker, title, sentence and header alone must make its rule count,
 //! and more visible text than the rule allows must stop it.
 
-use fetchwise_detect::{Detector, DetectorOptions, Explained, Scratch};
+use fetchwise_detect::{Detector, DetectorOptions, Explanation, Scratch};
 use fetchwise_types::response::{Header, Page};
 use toml::{Table, Value};
 
@@ -142,7 +142,7 @@ fn counts(detector: &Detector, scratch: &mut Scratch, rule: &Table, made: &Made)
         headers: &made.headers,
         body: html.as_bytes(),
     };
-    let Explained { verdict, matches, .. } = detector.explain(&page, scratch);
+    let Explanation { verdict, matches, .. } = detector.explain(&page, scratch);
     if rule["grade"].as_str() == Some("presence") {
         return verdict.waf.contains(rule["vendor"].as_str().unwrap());
     }

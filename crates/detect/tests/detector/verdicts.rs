@@ -1,6 +1,6 @@
 //! Verdicts, outcomes and heuristics of whole responses: precedence of evidence, and the outcome of each status.
 
-use fetchwise_detect::{Detector, Explained, Grade, Scratch, Verdict, heuristics};
+use fetchwise_detect::{Detector, Explanation, Grade, Scratch, Verdict, heuristics};
 use fetchwise_types::attempt::ErrorType;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::fetch_result::{BlockKind, Outcome};
@@ -299,7 +299,7 @@ fn custom_rules_are_added_and_explain_shows_where_they_matched() {
     let detector = Detector::with_rules(rules).unwrap();
     let headers = [Header::new("Content-Type", "text/html")];
     let page = Page { status: 200, headers: &headers, body: b"<i id='ACME-Shield'></i>", ..Page::default() };
-    let Explained { verdict, matches, .. } = detector.explain(&page, &mut Scratch::default());
+    let Explanation { verdict, matches, .. } = detector.explain(&page, &mut Scratch::default());
     assert_eq!((verdict.vendor.as_deref(), verdict.rule.as_deref()), (Some("acme"), Some("acme")));
     let found = matches.iter().find(|m| &*m.rule == "acme").unwrap();
     assert_eq!((found.offset, found.text.as_str(), found.counted), (Some(7), "acme-shield", true));

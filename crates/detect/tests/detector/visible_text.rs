@@ -28,12 +28,12 @@ const INLINE: [&str; 26] = [
 
 /// Text as it is counted: white space collapsed, with a gap between blocks.
 #[derive(Default)]
-struct Seen {
+struct CollapsedText {
     chars: usize,
     space: bool,
 }
 
-impl Seen {
+impl CollapsedText {
     fn text(&mut self, text: &str) {
         for c in text.chars() {
             // Characters that no browser shows count as white space.
@@ -58,7 +58,7 @@ fn hides(name: &str, value: &str) -> bool {
 
 /// Counts the visible text below `node`, with an explicit stack: pages may be nested deeper than a thread's stack
 /// allows.
-fn walk(root: &Handle, seen: &mut Seen) {
+fn walk(root: &Handle, text: &mut CollapsedText) {
     enum Step {
         Enter(Handle),
         Break,
@@ -66,13 +66,13 @@ fn walk(root: &Handle, seen: &mut Seen) {
     let mut stack = vec![Step::Enter(root.clone())];
     while let Some(step) = stack.pop() {
         let Step::Enter(node) = step else {
-            seen.space = true;
+            text.space = true;
             continue;
         };
         let mut children: Vec<Handle> = node.children.borrow().clone();
         let mut is_block = false;
         match &node.data {
-            NodeData::Text { contents } => seen.text(&contents.borrow()),
+            NodeData::Text { contents } => text.text(&contents.borrow()),
             NodeData::Element { name, attrs, template_contents, .. } => {
                 let name = &*name.local;
                 let attrs = attrs.borrow();
@@ -92,7 +92,7 @@ fn walk(root: &Handle, seen: &mut Seen) {
             _ => {}
         }
         if is_block {
-            seen.space = true;
+            text.space = true;
             stack.push(Step::Break);
         }
         stack.extend(children.into_iter().rev().map(Step::Enter));
@@ -102,9 +102,9 @@ fn walk(root: &Handle, seen: &mut Seen) {
 /// Counts visible characters with the parser.
 fn by_tree(html: &str) -> usize {
     let dom = parse_document(RcDom::default(), ParseOpts::default()).one(html);
-    let mut seen = Seen::default();
-    walk(&dom.document, &mut seen);
-    seen.chars
+    let mut text = CollapsedText::default();
+    walk(&dom.document, &mut text);
+    text.chars
 }
 
 /// Counts visible characters with the detector.
@@ -197,7 +197,7 @@ fn node() -> impl Strategy<Value = String> {
             "<svg><title>no</title><text>no</text></svg>", "<iframe><p>no</p></iframe>", "<p hidden>no</p>",
             "<div style=\"color: red; display : none\"><p>no</p><div>no</div></div>",
             "<span style='visibility:hidden'>no</span>",
-            "<div><template shadowrootmode=\"open\"><p>in the shadow</p></template>beside it</div>",
+            "<div><template shadowrootmode=\"open\"><p>in the shadow</p></template>next to it</div>",
         ]).prop_map(str::to_owned),
     ];
     leaf.prop_recursive(5, 40, 6, |inner| {

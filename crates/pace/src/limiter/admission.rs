@@ -9,7 +9,7 @@
 use super::host::HostEntry;
 use super::permit::{ADDRESS_TRIAL, PACED, Permit, SHARED_PACED, SITE_TRIAL, TRIAL, wrapped};
 use crate::limiter::limit_hit::LimitHit;
-use crate::limiter::rate_gate::{GateDecision, Live, Rules};
+use crate::limiter::rate_gate::{GateDecision, RateGate, Rules};
 use crate::limiter::shared_levels::SharedEntry;
 use crate::persistence::float16::PositiveF16;
 use crate::persistence::persisted_state::PersistedState;
@@ -278,7 +278,7 @@ impl Admission<'_> {
     }
 
     /// Returns the gate of a level, if it is active.
-    pub(crate) fn gate(&mut self, level: Level) -> Option<Live<'_>> {
+    pub(crate) fn gate(&mut self, level: Level) -> Option<RateGate<'_>> {
         let (rules, now) = (self.rules(level), self.now);
         match level {
             Level::Host => self.host.active_gate(rules, now),
@@ -333,7 +333,7 @@ impl Admission<'_> {
     }
 }
 
-impl Live<'_> {
+impl RateGate<'_> {
     /// Remembers the ceiling (or the rate, without one) as stored.
     fn note_ceiling(&mut self) {
         self.persisted.noted = PositiveF16::new(self.notable());

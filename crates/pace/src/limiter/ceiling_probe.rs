@@ -9,7 +9,7 @@ use super::permit::{PACED, Permit, SHARED_PACED};
 use super::window::{Counts, SECONDS};
 use crate::limiter::active_state::CeilingProbe;
 use crate::limiter::limit_hit::{in_order, safe, seconds};
-use crate::limiter::rate_gate::{Live, MIN_RATE, rate_of};
+use crate::limiter::rate_gate::{MIN_RATE, RateGate, rate_of};
 use crate::persistence::float16::PositiveF16;
 use crate::signals::response::{Cause, Level};
 
@@ -23,7 +23,7 @@ const RAISED: f64 = 1.5;
 /// gain is small.
 const PAR_PAUSE_S: f64 = 1800.0;
 
-impl Live<'_> {
+impl RateGate<'_> {
     /// Records as allowed what was counted when this request went out.
     pub(crate) fn clean(&mut self, counts: &Counts, in_flight: u8) {
         for (window, clean) in self.persisted.clean.iter_mut().enumerate() {

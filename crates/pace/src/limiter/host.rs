@@ -9,7 +9,7 @@
 //! Must not know: the rules.
 
 use crate::limiter::active_state::ActiveState;
-use crate::limiter::rate_gate::{Live, Rules};
+use crate::limiter::rate_gate::{RateGate, Rules};
 use crate::limiter::shared_levels::{SharedState, end_hold, is_recent};
 use crate::persistence::persisted_state::PersistedState;
 
@@ -106,13 +106,13 @@ impl HostEntry {
     }
 
     /// Returns the gate of the host, if it is in use.
-    pub(crate) fn active_gate(&mut self, rules: Rules, now: i64) -> Option<Live<'_>> {
+    pub(crate) fn active_gate(&mut self, rules: Rules, now: i64) -> Option<RateGate<'_>> {
         match self {
             Self::Idle(_) => None,
             Self::Active(host) => {
                 let ActiveHost { persisted, active } = &mut host.state;
                 let now = now.max(active.at);
-                Some(Live { persisted, active, rules, now })
+                Some(RateGate { persisted, active, rules, now })
             }
         }
     }

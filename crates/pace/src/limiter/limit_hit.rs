@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::window::{Counts, SECONDS, WINDOWS};
 use crate::limiter::active_state::{CeilingProbe, Trial};
-use crate::limiter::rate_gate::{Live, MIN_RATE, rate_of};
+use crate::limiter::rate_gate::{MIN_RATE, RateGate, rate_of};
 use crate::persistence::float16::PositiveF16;
 use crate::signals::response::Cause;
 
@@ -36,7 +36,7 @@ pub(crate) struct LimitHit {
     pub(crate) retry_after: Option<Duration>,
 }
 
-impl Live<'_> {
+impl RateGate<'_> {
     /// Applies a limit hit. Returns the end of its hold.
     pub(crate) fn apply_limit_hit(&mut self, hit: &LimitHit) -> i64 {
         self.touch();

@@ -44,14 +44,14 @@ pub(crate) enum GateDecision {
 
 /// The gate of one host, site or address.
 #[derive(Debug)]
-pub(crate) struct Live<'l> {
+pub(crate) struct RateGate<'l> {
     pub(crate) persisted: &'l mut PersistedState,
     pub(crate) active: &'l mut ActiveState,
     pub(crate) rules: Rules,
     pub(crate) now: i64,
 }
 
-impl Live<'_> {
+impl RateGate<'_> {
     /// Returns the lowest rate that a window allows, with that window; `max_rate` if no window is lower.
     pub(crate) fn ceiling(&self) -> (f64, Option<usize>) {
         let mut least = (self.rules.max_rate, None);

@@ -5,7 +5,7 @@
 //! Must not know: how requests are admitted.
 
 use crate::limiter::active_state::ActiveState;
-use crate::limiter::rate_gate::{Live, Rules};
+use crate::limiter::rate_gate::{RateGate, Rules};
 use crate::persistence::persisted_state::{FORGET_DAYS, PersistedState};
 use crate::signals::response::Level;
 
@@ -32,7 +32,7 @@ impl SharedState {
         max_par: u8,
         rate: impl FnOnce(&PersistedState) -> f64,
         now: i64,
-    ) -> Live<'_> {
+    ) -> RateGate<'_> {
         let Self { persisted, active } = self;
         if active.as_ref().is_none_or(|active| active.is_idle(now)) {
             let rate = rate(persisted);
@@ -40,15 +40,15 @@ impl SharedState {
         }
         let active = active.get_or_insert_with(|| Box::new(ActiveState::new(persisted, max_par, rules.max_rate, now)));
         let now = now.max(active.at);
-        Live { persisted, active, rules, now }
+        RateGate { persisted, active, rules, now }
     }
 
     /// Returns its gate if it is active.
-    pub(crate) fn active_gate(&mut self, rules: Rules, now: i64) -> Option<Live<'_>> {
+    pub(crate) fn active_gate(&mut self, rules: Rules, now: i64) -> Option<RateGate<'_>> {
         let Self { persisted, active } = self;
         active.as_deref_mut().map(|active| {
             let now = now.max(active.at);
-            Live { persisted, active, rules, now }
+            RateGate { persisted, active, rules, now }
         })
     }
 

@@ -4,7 +4,7 @@
 
 use super::headers::RateLimit;
 use crate::limiter::active_state::Trial;
-use crate::limiter::rate_gate::{Live, MIN_RATE};
+use crate::limiter::rate_gate::{MIN_RATE, RateGate};
 use crate::limiter::window::{SECONDS, WINDOWS};
 use crate::persistence::float16::PositiveF16;
 use crate::signals::response::Cause;
@@ -18,7 +18,7 @@ const MAX_WINDOW_S: f64 = 3600.0;
 /// Longer times until the reset are ignored.
 const MAX_RESET_S: f64 = 3600.0;
 
-impl Live<'_> {
+impl RateGate<'_> {
     /// Applies a declared limit. Returns whether that changed a ceiling.
     pub(crate) fn apply_declared_limit(&mut self, limit: &RateLimit) -> bool {
         if self.rules.is_fixed {

@@ -9,7 +9,7 @@
 use crate::limiter::active_state::{Doubt, Trial};
 use crate::limiter::limit_hit::LimitHit;
 use crate::limiter::permit::Permit;
-use crate::limiter::rate_gate::Live;
+use crate::limiter::rate_gate::RateGate;
 use crate::persistence::float16::PositiveF16;
 use crate::signals::response::{Cause, DoubtVerdict, Response, Signal};
 
@@ -45,7 +45,7 @@ pub(crate) enum SignalEffect {
     LimitHit(LimitHit),
 }
 
-impl Live<'_> {
+impl RateGate<'_> {
     /// Accumulates a response that is not a trial's.
     pub(crate) fn accumulate(&mut self, permit: &Permit, response: &Response, has_success: bool) -> SignalEffect {
         let hit = |cause| LimitHit {

@@ -8,7 +8,7 @@
 
 use crate::limiter::ceiling_probe::CALM;
 use crate::limiter::permit::Permit;
-use crate::limiter::rate_gate::Live;
+use crate::limiter::rate_gate::RateGate;
 use crate::persistence::float16::PositiveF16;
 
 /// Weight of one response in the recent average, and in that of the quiet host.
@@ -28,7 +28,7 @@ const MUCH: f32 = 4.0;
 /// Maximum requests in flight (this one included) for a response of the quiet host.
 const QUIET: u8 = 2;
 
-impl Live<'_> {
+impl RateGate<'_> {
     /// Records a response that took `seconds`.
     pub(crate) fn latency(&mut self, permit: &Permit, seconds: f64) {
         let log = seconds.clamp(LEAST_S, 3600.0).ln() as f32;

@@ -1,4 +1,4 @@
-//! What a response is: blocked, an application's shell, empty, or content.
+//! The JSON of a verdict: blocked, application shell, empty, or content.
 #![allow(missing_docs, reason = "the fields are those that docs/reference/command-line.md describes")]
 
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use fetchwise::detect;
-use fetchwise::detect::{Cue, CueSum, Detector, Match, Scratch, Verdict};
+use fetchwise::detect::{Cue, CueSum, Detector, RuleMatch, Scratch, Verdict};
 use fetchwise::fetch_result::BlockKind;
 use fetchwise::registry::{FetcherSpec, PROBE_FETCHER};
 use fetchwise::response::{Header, Page};
 
-/// A response as one result describes it.
+/// The verdict on a response.
 #[derive(Debug, Serialize)]
 pub struct VerdictJson {
     pub url: Option<String>,
-    /// None for a body that is no line of a batch.
+    /// None for a body that is not from a batch.
     pub body_path: Option<PathBuf>,
     pub status: u16,
     pub is_blocked: bool,
@@ -35,26 +35,26 @@ pub struct VerdictJson {
     pub is_html: bool,
     pub bytes: u32,
     pub confidence: f32,
-    /// What an attempt by a plain request would count as; none for content.
+    /// The error type of an attempt by a plain request; none for content.
     pub error_type: Option<String>,
     pub reason: String,
-    /// Where the page only sends its reader.
+    /// The target of a page that only redirects.
     pub redirect: Option<String>,
     pub block_cues: bool,
     pub waf: Vec<String>,
     pub heuristics: Vec<HeuristicJson>,
     /// None without `--explain`.
     pub matches: Option<Vec<MatchJson>>,
-    /// None without `--explain`, and where the page says nothing that only walls say.
+    /// None without `--explain`, and for a page without wording of block pages.
     pub cues: Option<CuesJson>,
 }
 
-/// What the page says of a wall, and what it adds up to.
+/// The wording of a block page, and the sum of its weights.
 #[derive(Debug, Serialize)]
 pub struct CuesJson {
     pub sum: i32,
     pub threshold: i32,
-    /// Whether something is among them without which nothing is a wall.
+    /// Whether it contains a cue that every block page needs.
     pub core: bool,
     pub own_chars: u32,
     pub cues: Vec<CueJson>,
@@ -85,7 +85,7 @@ pub struct MatchJson {
     pub note: String,
 }
 
-/// Headers as an object (a value may be a list) or as a list of pairs.
+/// Parses headers from an object (a value may be a list) or a list of pairs.
 pub fn headers(value: Value) -> Option<Vec<Header>> {
     let mut out = Vec::new();
     let mut add = |name: String, value: Value| {
@@ -115,7 +115,7 @@ pub fn headers(value: Value) -> Option<Vec<Header>> {
 }
 
 impl VerdictJson {
-    /// What `detector` reads in `page`.
+    /// Creates the verdict of `detector` on `page`.
     pub fn read(detector: &Detector, page: &Page<'_>, explain: bool, scratch: &mut Scratch) -> Self {
         let (verdict, matches, cues) = match explain {
             true => {
@@ -180,7 +180,7 @@ fn cues_json(sum: CueSum) -> CuesJson {
     }
 }
 
-fn match_json(m: &Match) -> MatchJson {
+fn match_json(m: &RuleMatch) -> MatchJson {
     MatchJson {
         rule: m.rule.to_string(),
         vendor: m.vendor.as_deref().map(str::to_owned),

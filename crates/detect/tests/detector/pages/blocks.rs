@@ -29,7 +29,7 @@ pub(super) fn all() -> Vec<Case> {
             "challenge in German",
             "",
             403,
-            r#"<html lang="de"><head><title>Nur einen AsOf…</title></head><body><noscript>Aktivieren Sie JavaScript und Cookies, um fortzufahren</noscript><script src="/cdn-cgi/challenge-platform/h/g/orchestrate/chl_page/v1"></script></body></html>"#,
+            r#"<html lang="de"><head><title>Nur einen Moment…</title></head><body><noscript>Aktivieren Sie JavaScript und Cookies, um fortzufahren</noscript><script src="/cdn-cgi/challenge-platform/h/g/orchestrate/chl_page/v1"></script></body></html>"#,
         ),
         page(
             "error 1020",

@@ -91,7 +91,7 @@ pub(super) fn all() -> Vec<Case> {
         page(
             "poem",
             &format!(
-                "<html><head><title>One AsOf</title></head><body><h1>One AsOf</h1>{}</body></html>",
+                "<html><head><title>One Moment</title></head><body><h1>One Moment</h1>{}</body></html>",
                 article(1300)
             ),
         ),
@@ -198,7 +198,7 @@ pub(super) fn all() -> Vec<Case> {
         ),
         page(
             "password reset",
-            "<html><head><title>ForgetReport your password?</title></head><body><h1>ForgetReport your password?</h1><p>Give your e-mail address and we send you a link.</p><form><input name=mail><div class=\"g-recaptcha\"></div><button>Send</button></form><a href=/>Home</a> <a href=/login>Sign in</a> <a href=/join>Join</a> <a href=/help>Help</a></body></html>",
+            "<html><head><title>Forgot your password?</title></head><body><h1>Forgot your password?</h1><p>Give your e-mail address and we send you a link.</p><form><input name=mail><div class=\"g-recaptcha\"></div><button>Send</button></form><a href=/>Home</a> <a href=/login>Sign in</a> <a href=/join>Join</a> <a href=/help>Help</a></body></html>",
         ),
         // Vendors that are only present
         page(
