@@ -835,10 +835,10 @@ function __napiStampBindingTarget(exportsObject, target) {
 // linked import resolves to `undefined`.
 module.exports.__napiBindingTarget = __napiStampBindingTarget(nativeBinding, __napiLoadedBindingTarget)
 module.exports = nativeBinding
-module.exports.FetchResult = nativeBinding.FetchResult
 module.exports.Attempt = nativeBinding.Attempt
 module.exports.Detector = nativeBinding.Detector
 module.exports.Explanation = nativeBinding.Explanation
+module.exports.FetchResult = nativeBinding.FetchResult
 module.exports.Journal = nativeBinding.Journal
 module.exports.Selector = nativeBinding.Selector
 module.exports.Step = nativeBinding.Step

@@ -21,14 +21,14 @@ PAGES = 30
 
 
 def crawlees_own():
-    """Crawlee's predictor, which remembers what it has learned in its key-value store."""
+    """Returns Crawlee's predictor, which stores its evidence in its key-value store."""
     from crawlee.crawlers._adaptive_playwright._rendering_type_predictor import DefaultRenderingTypePredictor
 
     return DefaultRenderingTypePredictor(persistence_enabled=True)
 
 
 async def crawl(ours: bool, origin: str, folder: str, chromium: str, round_: int) -> tuple[int, int]:
-    """One crawl: how many pages were right, and how many wrong."""
+    """Runs one crawl and returns the number of right and of wrong pages."""
     os.environ["CRAWLEE_STORAGE_DIR"] = f"{folder}/crawlee"
     os.environ["CRAWLEE_PURGE_ON_START"] = "0"
     from crawlee.crawlers import AdaptivePlaywrightCrawler, AdaptivePlaywrightCrawlingContext

@@ -1,4 +1,4 @@
-"""Two hundred tasks, one selector: pages by httpx, aiohttp or curl_cffi, whichever fetchwise chooses.
+"""Two hundred tasks with one selector: pages by httpx, aiohttp or curl_cffi, as fetchwise chooses.
 
     python examples/fetch_loop.py https://example.org/ https://example.org/about ...
 """

@@ -2,8 +2,8 @@
 
     python examples/scrapy_spider.py --chromium /usr/bin/chromium
 
-The spider is the same three times: with Scrapy's own downloader, with a browser for every page, and with fetchwise, from nothing and then again
-with what it has learned. The site is on loopback: articles, an application, and a section behind a challenge.
+The same spider runs three times: with Scrapy's own downloader, with a browser for every page, and with fetchwise, first
+without and then with its evidence. The site is on loopback: articles, an application, and a section behind a challenge.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FETCHWISE = {
 
 
 class Titles(scrapy.Spider):
-    """The title of every page."""
+    """Yields the title of every page."""
 
     name = "titles"
 
@@ -55,7 +55,7 @@ class Titles(scrapy.Spider):
 
 
 def crawl(how: str, origin: str, data: str, chromium: str, out: str) -> None:
-    """One crawl, in a process of its own: Scrapy's reactor starts once."""
+    """Runs one crawl in a separate process, because Scrapy's reactor starts only once."""
     settings = dict(COMMON, FEEDS={out: {"format": "jsonlines"}})
     settings["PLAYWRIGHT_LAUNCH_OPTIONS"] = {"executable_path": chromium, "args": ["--no-sandbox"]}
     if how == "browser":
@@ -69,7 +69,7 @@ def crawl(how: str, origin: str, data: str, chromium: str, out: str) -> None:
 
 
 def measure(how: str, data: str, chromium: str) -> dict[str, int]:
-    """What a crawl cost, by the site's own count."""
+    """Returns the cost of a crawl, as counted by the site."""
     sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests"))
     from origin import Origin
 

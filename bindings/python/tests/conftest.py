@@ -1,4 +1,4 @@
-"""What the tests have in common. They run against the package that is installed, never against the sources beside them."""
+"""Shared parts of the tests. They run against the installed package, never against the sources next to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ assert not pathlib.Path(fetchwise.__file__).is_relative_to(HERE.parent / "src"),
 
 
 class Program:
-    """The program `fetchwise`, for what both must agree about."""
+    """The program `fetchwise`, for comparisons with the package."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
@@ -41,7 +41,7 @@ class Program:
 
 @pytest.fixture(scope="session")
 def program() -> Program:
-    """$FETCHWISE_PROGRAM, or what the repository has built."""
+    """Returns $FETCHWISE_PROGRAM, or the program that the repository has built."""
     named = os.environ.get("FETCHWISE_PROGRAM")
     path = pathlib.Path(named) if named else REPOSITORY / "target" / "debug" / "fetchwise"
     if not path.exists():
@@ -50,6 +50,6 @@ def program() -> Program:
 
 
 def python(code: str, *args: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Runs `code` in an interpreter of its own, outside of any folder with a package in it."""
+    """Runs `code` in a separate interpreter, outside of any folder with a package in it."""
     command = [sys.executable, "-c", code, *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, cwd=HERE)

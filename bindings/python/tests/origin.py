@@ -1,4 +1,4 @@
-"""A web site on loopback that counts who asked it for what.
+"""A web site on loopback that counts requests by path and client.
 
 Paths: ``/static/N`` articles, ``/app/N`` a page that a script fills, ``/wall/N`` an article for browsers and a challenge for others,
 ``/limited/N`` 429 with Retry-After, ``/error/N`` 503 that comes once, ``/gone/N`` 404, ``/file.pdf``, ``/moved`` a redirect, ``/links`` a page of links.
@@ -19,7 +19,7 @@ WALL = "<html><head><title>Just a moment...</title></head><body><script>window._
 
 
 class Origin:
-    """Serves until it is closed. ``count`` holds (kind of path, "browser" or "plain") of every page that was asked for."""
+    """Serves until it is closed. ``count`` holds (kind of path, "browser" or "plain") for every requested page."""
 
     def __init__(self, apps: bool = True) -> None:
         self.count: Counter[tuple[str, str]] = Counter()
@@ -54,7 +54,7 @@ class Origin:
         self.close()
 
     def requests(self, kind: str | None = None, by: str | None = None) -> int:
-        """Pages that were asked for: scripts, icons and robots.txt are not counted."""
+        """Returns the number of requested pages, without scripts, icons and robots.txt."""
         return sum(
             n
             for (path, who), n in self.count.items()
@@ -64,13 +64,13 @@ class Origin:
         )
 
     def renders(self) -> int:
-        """Pages whose scripts were asked for: by a browser, then, whatever it calls itself."""
+        """Returns the number of pages whose scripts were requested: by a browser, whatever it calls itself."""
         return sum(n for (path, _), n in self.count.items() if path in ("app.js", "seen.js"))
 
     def serve(self, handler: Any) -> None:
         path = handler.path.split("?")[0]
         kind = path.strip("/").split("/")[0] or "index"
-        # Only browsers say what a request is for.
+        # Only browsers send the purpose of a request.
         who = "browser" if handler.headers.get("Sec-Fetch-Mode") or "Headless" in handler.headers.get("User-Agent", "") else "plain"
         with self._lock:
             self.count[kind, who] += 1

@@ -1,4 +1,4 @@
-"""asyncio: what waits is awaited, and what is cancelled gives everything back."""
+"""asyncio: waits are awaited, and a cancelled visit releases everything."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_acknowledgements_are_awaited(tmp_path: pathlib.Path) -> None:
             metrics = journal.metrics()
             assert metrics["durable_seq"] >= 200 and metrics["queued_records"] == 0
             taken = await journal.snapshot_async()
-            # What a living writer has only just synced may be left to the next one.
+            # A snapshot may omit the records that the running writer has just synced.
             assert 1 <= taken["covers_seq"] <= 200
 
     run(main())
@@ -104,7 +104,7 @@ def test_a_fetch_is_driven_to_its_end() -> None:
         ) as visited:
             assert visited.end.is_delivered and visited.end.fetcher == "playwright" and visited.end.requests == 2
             assert visited.response[2] is PAGE
-        # What the first showed is used for the next.
+        # The next fetch uses the evidence of the first.
         async with selector.fetch(
             "https://example.org/app2", {"direct_access": direct, "playwright": browser}
         ) as visited:
@@ -133,7 +133,9 @@ def test_exceptions_are_outcomes() -> None:
 
 
 def test_cancelling_gives_the_probe_to_the_next() -> None:
-    """The first visit of a cold host probes, the others wait for it. When it is cancelled, one of them probes in its place at once."""
+    """The first visit of a cold host probes, and the others wait for it. If it is cancelled, one of them probes instead
+    at once.
+    """
     under_way = 0
 
     async def main() -> None:

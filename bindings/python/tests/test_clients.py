@@ -36,7 +36,7 @@ def test_the_transport_records_and_does_nothing_else() -> None:
         asyncio.run(main(origin))
         assert origin.requests() == 6, "each was asked once, the redirect twice"
     masses = selector.masses("domain", "127.0.0.1", "direct_access")
-    # An article, a shell, a wall, the redirect's end, and no connection; the missing page is nobody's fault.
+    # An article, a shell, a block, the redirect's target, and no connection. No fetcher caused the missing page.
     assert (masses["attempts"], round(masses["success"]), round(masses["blocked"])) == (5, 2, 1)
 
 
@@ -55,6 +55,7 @@ def test_the_loop_of_the_example(tmp_path: pathlib.Path, count: int) -> None:
         assert delivered == count, done.stdout
         requests = origin.requests("static")
     with fetchwise.Journal(tmp_path) as journal:
-        # On a machine that is too busy to connect or to answer in time some are tried again; each that was asked for is recorded.
+        # On a machine that is too busy to connect or to respond in time, some requests are retried. Each request is
+        # recorded.
         verified = journal.verify()
         assert verified["sound"] and count <= requests <= verified["attempts"], (requests, verified)

@@ -1,4 +1,5 @@
-"""Crawlee's adaptive crawler with our predictor and with its own, with a real browser and a site that counts."""
+"""Crawlee's adaptive crawler with fetchwise's predictor and with its own, with a real browser and a site that counts.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def test_fewer_renders_and_fewer_wrong_pages() -> None:
     own, own_again, first, again = json.loads(done.stdout).values()
     for row in (first, again):
         assert row["pages"] == 30 and row["wrong"] == 0
-    # Fewer requests, before and after a restart; after it nothing is asked for twice but for looks at what is cheaper.
+    # Fewer requests, before and after a restart. After it, nothing is fetched twice except to explore a cheaper
+    # fetcher.
     assert first["requests"] < own["requests"] or own["wrong"] > 0
     assert again["twice"] <= first["twice"] and again["twice"] <= 2
     assert first["wrong"] + again["wrong"] <= own["wrong"] + own_again["wrong"]

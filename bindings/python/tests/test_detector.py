@@ -1,4 +1,4 @@
-"""The detector from Python: every kind of body, and nothing that a page says raises."""
+"""The detector from Python: every kind of body works, and no page makes it raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published, and that each public name has an example that runs."""
+"""The published names: each public name has an example that runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_published_confidence(successes: int, attempts: int, confidence: float) 
         attempt = fetchwise.Attempt(f"https://example.org/{n}/page", "playwright", at=now)
         ended = attempt.delivered() if n < successes else attempt.failed(fetchwise.ErrorKind.SERVER_ERROR)
         selector.record(ended)
-    # Of the domain by itself: each page is the only one in its folder.
+    # This is evidence of the domain alone: each page is the only one in its folder.
     masses = selector.masses("domain", "example.org", "playwright", at=now)
     assert masses["attempts"] == attempts
     assert masses["success"] == pytest.approx(successes, rel=1e-3)
@@ -56,7 +56,7 @@ def test_docstring(name: str, text: str) -> None:
     assert runner.summarize(verbose=False).failed == 0, "".join(said)
 
 
-# Classes that are made by others show in those what they are.
+# Classes without a constructor appear in the examples of the calls that return them.
 MADE_BY_OTHERS = {"Visit": "Selector.visit"}
 
 

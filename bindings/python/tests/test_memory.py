@@ -1,4 +1,4 @@
-"""A million calls leave nothing behind: no reference, no Python memory, no memory of Rust's."""
+"""A million calls leave nothing behind: no reference, no Python memory, no memory of Rust."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = b"<html><body><p>" + b"The ferry leaves at noon. " * 20 + b"</p></body></
 
 
 def resident() -> int:
-    """What this process has of memory, in bytes."""
+    """Returns the resident memory of this process, in bytes."""
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
 
@@ -60,5 +60,5 @@ def test_a_million_calls_leave_nothing_behind() -> None:
     again = [sys.getrefcount(thing) for thing in (url, PAGE, name, fetcher, attempt, headers, None)][:-1]
     assert again == counts
     assert current < 200_000, f"{current} bytes of Python's are left"
-    # A byte a call would be a megabyte.
+    # One byte per call would be a megabyte.
     assert resident() - before < 24 << 20, f"{(resident() - before) >> 20} MiB more"

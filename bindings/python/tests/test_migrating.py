@@ -1,4 +1,4 @@
-"""Scrapy before and after, with the settings that docs/guides/migrating.md shows."""
+"""Scrapy before and after, with the settings of docs/guides/migrating.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EACH = 3
 
 
 def blocks() -> dict[str, str]:
-    """The blocks of Python on the page, by the comment that each begins with."""
+    """Returns the blocks of Python on the page, by the comment at the beginning of each."""
     found = re.findall(r"```python\n# ([^\n]*)\n(.*?)```", PAGE.read_text(), re.S)
     assert [name for name, _ in found] == ["settings.py, before", "middlewares.py", "settings.py, after"]
     return dict(found)
@@ -34,7 +34,7 @@ def crawl(which: str, folder: pathlib.Path) -> tuple[Origin, list[Any]]:
     (folder / "middlewares.py").write_text(text["middlewares.py"])
     settings: dict[str, Any] = {}
     exec(text[f"settings.py, {which}"], {}, settings)
-    # What a test wants for itself.
+    # Settings of the test itself.
     settings |= {
         "LOG_LEVEL": "ERROR",
         "TELNETCONSOLE_ENABLED": False,
@@ -54,7 +54,7 @@ def crawl(which: str, folder: pathlib.Path) -> tuple[Origin, list[Any]]:
 
 def test_scrapy_with_rotating_middlewares(tmp_path: pathlib.Path) -> None:
     before, _ = crawl("before", tmp_path)
-    # Each walled page is asked for five times, and no application is rendered.
+    # Each blocked page is requested five times, and no application is rendered.
     assert before.requests("wall") == 5 * EACH and before.renders() == 0
     after, seen = crawl("after", tmp_path)
     delivered = {url.removeprefix(after.url) for url, status, meta in seen if status == 200 and meta["end"] == "delivered"}

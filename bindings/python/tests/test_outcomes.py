@@ -1,4 +1,4 @@
-"""What exceptions of clients count as: made by the clients' own classes, where they are installed."""
+"""The kinds of client exceptions, raised by the clients' own classes if they are installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fetcher that speaks the JSON lines of docs/guides/command-fetcher.md: by itself, and driven by the program."""
+"""The fetcher with the JSON lines of docs/guides/command-fetcher.md: alone, and driven by the program."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def child(tmp_path: pathlib.Path) -> Iterator[Child]:
     yield child
     assert child.process.stdin is not None and child.process.stdout is not None
     child.process.stdin.close()
-    # When its input ends, it ends.
+    # The fetcher ends when its input ends.
     assert child.process.wait(timeout=20) == 0
     child.process.stdout.close()
 
@@ -75,10 +75,10 @@ def test_pages_errors_and_limits(child: Child) -> None:
         child.ask(7, f"{origin.url}/moved")
         moved = child.answer()
         assert moved["final_url"] == f"{origin.url}/static/moved"
-        # A file is the file, not the page that the browser shows it in.
+        # The result for a file is the file, not the browser's page for it.
         child.ask(8, f"{origin.url}/file.pdf")
         assert (child.folder / child.answer()["body_path"]).read_bytes().startswith(b"%PDF")
-        # Several at a time, in any order.
+        # Several requests at a time, in any order.
         for number in range(10, 16):
             child.ask(number, f"{origin.url}/static/{number}")
         assert {child.answer()["id"] for _ in range(6)} == set(range(10, 16))
@@ -90,7 +90,7 @@ def test_what_is_cancelled_is_not_answered(child: Child) -> None:
         child.send(cancel=1)
         child.ask(2, f"{origin.url}/static/2")
         numbers = [child.answer()["id"]]
-        # The first may have been done before its cancellation was read.
+        # The first request may be done before its cancellation is read.
         assert numbers == [2] or [numbers[0], child.answer()["id"]] == [1, 2]
 
 
@@ -110,14 +110,14 @@ def test_the_program_drives_it(program: Program, tmp_path: pathlib.Path) -> None
         by = {line["url"].removeprefix(origin.url): line.get("fetcher") for line in lines if "url" in line}
         assert all(by[f"/app/{n}"] == "playwright" for n in range(4)), out
         assert origin.requests("app", "browser") == 4
-        # What the plain request met on the first of them was enough.
+        # The result of the plain request on the first page was enough.
         assert 1 <= origin.requests("app", "plain") <= 2
         pages = [pathlib.Path(line["file"]).read_text() for line in lines if line.get("file")]
         assert len(pages) == 4 and all("Title of /app/" in page for page in pages), out
 
 
 def test_camoufox_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its Firefox is in no registry: what is tested is that its API is used as its documentation says."""
+    """Its Firefox is in no registry. The test checks that its API is used as documented."""
     import asyncio
 
     from fetchwise import playwright_fetcher

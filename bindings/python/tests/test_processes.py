@@ -1,4 +1,4 @@
-"""Processes that end, are killed, or fork: what was acknowledged is there afterwards, and nothing hangs."""
+"""Processes that end, are killed, or fork: acknowledged records are on disk afterwards, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def attempts_in(folder: pathlib.Path) -> int:
     "end",
     [
         "",
-        # Never dropped: the interpreter does not clear what builtins hold.
+        # These are never dropped: the interpreter does not clear builtins.
         "import builtins; builtins.kept = (journal, selector)",
         "raise SystemExit(0)",
         "import atexit; atexit.register(lambda: selector.record(fetchwise.Attempt('https://e.org/', 'playwright').delivered()))",
-        # Somebody's thread goes on for as long as there is an interpreter.
+        # A thread of the caller runs as long as there is an interpreter.
         "import threading; threading.Thread(target=lambda: [selector.select('https://e.org/') for _ in iter(int, 1)], daemon=True).start()",
     ],
 )

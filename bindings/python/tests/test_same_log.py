@@ -1,4 +1,4 @@
-"""Python and the program are one library: the same attempts make the same log, and the same explanations."""
+"""Python and the program use one library: the same attempts make the same log and the same explanations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ URLS = [
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two explanations are the same but for the last digits of numbers that fade, as of moments seconds apart."""
+    """Returns whether two explanations are equal except for the last digits of decaying numbers, computed seconds
+    apart.
+    """
     if isinstance(one, float) and isinstance(other, (float, int)):
         return one == pytest.approx(other, rel=1e-3, abs=1e-6)
     if isinstance(one, list) and isinstance(other, list):
@@ -54,19 +56,19 @@ def test_recorded_and_imported(program: Program, tmp_path: pathlib.Path) -> None
     theirs.mkdir()
     summary = json.loads(program.run("--json", "import", "-", data=theirs, stdin=lines))
     assert (summary["imported"], summary["failed"], summary["duplicates"]) == (COUNT, 0, 0)
-    # The same log ...
+    # The logs are equal.
     assert program.run("export", data=ours) == lines
     assert program.run("export", data=theirs) == lines
-    # ... which teaches the same, to the last digit, at one moment.
+    # Both give the same evidence, to the last digit, at one time.
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     for url in URLS:
         one, other = explained(program, ours, url, now), explained(program, theirs, url, now)
         assert one == other
-        # What was learned live, in this process, is that, too.
+        # The evidence observed live in this process is equal, too.
         for part in ("heuristics", "candidates", "steps", "counterfactuals", "host_showed"):
             assert same(live[url][part], one[part]), (url, part)
         assert (live[url]["fetcher"], live[url]["decision"]) == (one["fetcher"], one["decision"])
-    # A start from the log, by Python.
+    # Python starts from the log.
     with fetchwise.Selector(journal=theirs) as again:
         for url in URLS:
             assert same(again.explain(url).to_dict()["steps"], live[url]["steps"])

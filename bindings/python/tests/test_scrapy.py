@@ -76,11 +76,11 @@ def test_before_and_after() -> None:
     assert plain["pages"] == 20 and plain["blocked"] == 20
     assert browser["pages"] == 60 and browser["renders"] == 60
     for row in (first, again):
-        # Every page, at two thirds of the renders: no article went to the browser ...
+        # Every page comes, at two thirds of the renders: no article went to the browser.
         assert row["pages"] == 60 and row["renders"] <= 44
-        # ... and the challenge was not run against again and again.
+        # The challenge was not requested again and again.
         assert row["blocked"] <= 8
-    # What was learned survives the process.
+    # The evidence survives the process.
     assert again["requests"] < first["requests"]
     assert again["blocked"] <= first["blocked"] and again["blocked"] <= 3
 
@@ -90,7 +90,7 @@ def test_what_fails_is_attributed_once() -> None:
         seen, stats = crawl(origin, "/gone/1", "/error/1", "/moved", "/static/1")
         ends = {url.removeprefix(origin.url): meta and meta["end"] for url, _, meta in seen}
         assert ends == {"/gone/1": "failed", "/error/1": "delivered", "/static/moved": "delivered", "/static/1": "delivered"}
-        # One retry by the visit, none by Scrapy's own middleware.
+        # The visit retries once, Scrapy's own middleware never.
         assert origin.requests("error") == 2 and origin.requests("gone") == 1
         assert not [name for name in stats if name.startswith("retry/")]
         assert stats["fetchwise/end/delivered"] == 3 and stats["fetchwise/end/failed"] == 1
@@ -100,7 +100,7 @@ def test_a_rate_limit_holds_the_host() -> None:
     with Origin() as origin:
         seen, stats = crawl(origin, *(f"/limited/{n}" for n in range(10)))
         assert len(seen) == 10
-        # The first says "not now" for an hour, and nobody asks again.
+        # The first response asks for a pause of an hour, and no further request follows.
         assert origin.requests("limited") == 1
         assert stats["fetchwise/dropped/host"] == 9 and stats["fetchwise/blocked"] == 1
 

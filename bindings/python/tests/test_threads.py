@@ -1,4 +1,4 @@
-"""Many threads, one selector: no sum is off, and nothing waits for the interpreter's lock that could do without."""
+"""Many threads, one selector: all sums are exact, and long work does not wait for the interpreter's lock."""
 
 from __future__ import annotations
 

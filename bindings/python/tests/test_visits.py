@@ -1,4 +1,4 @@
-"""Visits and pauses from Python: the steps are the library's, and misuse is said."""
+"""Visits and pauses from Python: the steps are the library's, and misuse raises."""
 
 from __future__ import annotations
 

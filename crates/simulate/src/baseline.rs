@@ -1,6 +1,6 @@
-//! Baselines that do not learn: what others do, as policies that decide by what they see of one URL.
+//! Baselines that do not learn: the behaviour of other crawlers, as policies that decide by one URL.
 //!
-//! Must not remember anything from one URL to the next: baselines that do are in `memory`.
+//! Invariants: nothing is remembered from one URL to the next. Baselines with a memory are in `learning_baselines`.
 
 use fetchwise::attempt::Hint;
 use fetchwise::decision::Rule;
@@ -8,17 +8,17 @@ use fetchwise::policy::{Choice, Policy, View};
 use fetchwise::registry::Class;
 use fetchwise::score::Scored;
 
-/// The choice of a baseline.
+/// Returns the choice of a baseline.
 pub(super) fn choice(c: &Scored<'_>) -> Choice {
     Choice { fetcher: c.id, rule: Rule::Custom, propensity: 1.0 }
 }
 
-/// The first candidate of `class` that has not been tried.
+/// Returns the first untried candidate of `class`.
 pub(super) fn untried(view: &View<'_>, class: Class) -> Option<Choice> {
     view.candidates.iter().find(|c| !c.tried && c.spec.class == class).map(choice)
 }
 
-/// One fetcher for everything, once.
+/// One fetcher for every URL, once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Always {
     pub(super) name: &'static str,
@@ -35,11 +35,11 @@ impl Policy for Always {
     }
 }
 
-/// The fixed order that a crawler without memory goes through.
+/// The fixed order of a crawler without memory.
 const ORDER: [Class; 4] = [Class::Plain, Class::Rendering, Class::Stealth, Class::Archive];
 
-/// Climbs from direct requests to the browser, stealth and the archive. With hints, it skips the browser after a block that was
-/// recognised; with a breaker, it skips fetchers that a domain keeps blocking.
+/// Climbs from direct requests to the browser, stealth and the archive. With hints, it skips the browser after a
+/// recognised block. With a breaker, it skips fetchers that a domain keeps blocking.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ladder {
     pub(super) name: &'static str,
@@ -65,7 +65,7 @@ impl Policy for Ladder {
     }
 }
 
-/// The plain request first; after a shell, an empty page or a block the browser follows.
+/// Starts with the plain request; after a shell, an empty page or a block, the browser follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Smart;
 

@@ -1,6 +1,8 @@
-//! What is counted in a run: sums over visits, and how many URLs it takes until a change is answered.
+//! The counters of a run: sums over visits, and the number of URLs until a policy follows a change.
 //!
-//! Counts only; what they mean per URL is worked out in the report. Must not know which policy it counts for.
+//! Owns: the counts; the report computes rates per URL.
+//!
+//! Must not know: which policy it counts for.
 
 use super::generate::{Visit, Web};
 use super::oracle::Oracle;
@@ -11,11 +13,11 @@ use crate::visit_result::Fetched;
 use fetchwise::decision::Source;
 
 const DAY_MS: f64 = 86_400_000.0;
-/// So many first visits of a host are cold.
+/// The number of first visits of a host that are cold.
 const COLD_VISITS: u32 = 3;
-/// A host visited so often before a change was warm.
+/// A host with this number of visits before a change was warm.
 const WARM_VISITS: u32 = 10;
-/// Into how many stretches of equal length a run is cut, for plots over time.
+/// The number of stretches of equal length in a run, for plots over time.
 pub(crate) const STRETCHES: usize = 60;
 
 /// The sums of one run.
@@ -31,7 +33,7 @@ pub(crate) struct Tally {
     pub(crate) deceived: u64,
     pub(crate) cold_urls: u64,
     pub(crate) cold_utility: f64,
-    /// URLs that meet a vendor's wall, and those of them that are cold.
+    /// URLs that meet a vendor's block, and the cold ones among them.
     pub(crate) walled: Part,
     pub(crate) walled_cold: Part,
     /// URLs for which no request was made.
@@ -94,7 +96,8 @@ impl Tally {
         }
     }
 
-    /// Adds what one visit came to; its host had been visited `earlier` times before, and shows a wall or does not.
+    /// Adds the result of one visit to a host with `earlier` previous visits; `is_walled` says whether the host has a
+    /// vendor's block.
     pub(crate) fn add(&mut self, visit: &Visit, fetched: &Fetched, earlier: u32, is_walled: bool) {
         self.urls += 1;
         self.utility += fetched.utility;
@@ -126,7 +129,7 @@ impl Tally {
     }
 }
 
-/// Waits for the new best fetcher after changes: how many URLs, and whether it came at all.
+/// The waits for the new best fetcher after changes: the number of URLs, and whether the wait ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Adapted {
     /// After changes to a dearer best fetcher.
@@ -135,15 +138,16 @@ pub(crate) struct Adapted {
     pub(crate) better: Vec<Wait>,
 }
 
-/// One wait: how many URLs of the host went to another fetcher first. When it was cut short (by the next change, or the end), all that is known is that it was longer.
+/// One wait: the number of URLs of the host that went to another fetcher first. A wait that was cut short (by the next
+/// change, or the end) is known only to be longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Wait {
     pub(crate) urls: u32,
     pub(crate) cut_short: bool,
 }
 
-/// The wait that a share `q` of all waits is not longer than, by the estimate of Kaplan and Meier, which makes use of those
-/// that were cut short too. None when that many never ended.
+/// Returns the wait that is not exceeded by a share `q` of all waits, by the Kaplan-Meier estimate, which also uses
+/// waits that were cut short. None when the share that ended is too small.
 pub(crate) fn quantile(waits: &[Wait], q: f64) -> Option<u32> {
     let mut waits = waits.to_vec();
     waits.sort_unstable();
@@ -159,7 +163,7 @@ pub(crate) fn quantile(waits: &[Wait], q: f64) -> Option<u32> {
     None
 }
 
-/// Watches hosts for changes of their best fetcher, and a policy for its answer.
+/// Observes changes of the best fetcher of hosts, and the policy's reaction.
 pub(crate) struct Adaptation<'w> {
     world: &'w World,
     web: &'w Web,
@@ -168,10 +172,10 @@ pub(crate) struct Adaptation<'w> {
     hosts: Vec<Watch>,
 }
 
-/// What is known of one host.
+/// The observed state of one host.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watch {
-    /// When the last change was that has been seen.
+    /// The time of the last observed change.
     change_ms: i64,
     waiting: Option<Waiting>,
 }
@@ -188,7 +192,7 @@ impl<'w> Adaptation<'w> {
         Self { world, web, tools, oracle: Oracle::new(world, tools), hosts: vec![Watch::default(); web.hosts.len()] }
     }
 
-    /// Sees the first fetcher that a visit got.
+    /// Records the first fetcher of a visit.
     pub(crate) fn see(&mut self, visit: &Visit, earlier: u32, first: Option<usize>, out: &mut Adapted) {
         if visit.file {
             return;
@@ -217,7 +221,7 @@ impl<'w> Adaptation<'w> {
         self.hosts[visit.host as usize].waiting = (!done).then_some(waiting);
     }
 
-    /// Ends all waits that are still on.
+    /// Ends all open waits.
     pub(crate) fn finish(&mut self, out: &mut Adapted) {
         for host in 0..self.hosts.len() {
             self.cut(host, out);
@@ -231,7 +235,7 @@ impl<'w> Adaptation<'w> {
         }
     }
 
-    /// The fetcher that the oracle would have tried first at `at_ms`, had nobody been banned.
+    /// Returns the oracle's first fetcher at `at_ms` if no ban existed.
     fn best(&mut self, visit: &Visit, at_ms: i64) -> Option<usize> {
         let condition = unbanned(self.world, self.web, visit, at_ms);
         self.oracle.order(&condition).first().copied()

@@ -1,7 +1,10 @@
-//! What happens when a fetcher asks for a URL of a generated web: luck, walls, rendering, and hosts that lose patience.
+//! The environment: the results of a fetcher's requests in a generated web, with random outcomes, blocks, rendering,
+//! and hosts that ban.
 //!
-//! Owns the state that a run changes: how displeased each host is, and whom it has banned. The luck itself is a function of
-//! seed, URL, fetcher and purpose. Must not know who decided to ask.
+//! Owns: the state that a run changes, which is the pressure on each host and its bans. The random outcomes are a
+//! function of seed, URL, fetcher and purpose.
+//!
+//! Must not know: who decided to make a request.
 
 use super::generate::{Visit, Web};
 use super::vendor::Wall;
@@ -10,22 +13,23 @@ use crate::rng::{Purpose, coin};
 
 const DAY_MS: f64 = 86_400_000.0;
 const HOUR_MS: f64 = 3_600_000.0;
-/// The first ban of a host, which each further one doubles up to four times; and what each try during a ban adds.
+/// The first ban of a host, which each further ban doubles up to four times, and the extension by each try during a
+/// ban.
 const BAN_DAYS: f64 = 0.25;
 const BAN_PROLONGED_DAYS: f64 = 0.01;
-/// Stealth's chance while its address is banned, as a share of its chance otherwise.
+/// The probability that stealth passes while its address is banned, as a share of the usual one.
 const STEALTH_WHILE_BANNED: f64 = 0.6;
-/// A flaky host's success, as a share; and how often it times out more than others.
+/// A flaky host's success, as a share, and the factor of its timeouts.
 const FLAKY_SUCCESS: f64 = 0.78;
 const FLAKY_TIMEOUTS: f64 = 8.0;
-/// False successes at a wall, and of fetchers that render, as a share of the world's.
+/// False successes at a block, and of fetchers that render, as a share of the world's.
 const FALSE_AT_WALL: f64 = 0.4;
 const FALSE_RENDERED: f64 = 0.2;
-/// What the classifier recognises.
+/// The probability that the classifier recognises a block, and an empty page.
 const RECOGNISES_BLOCK: f64 = 0.85;
 const RECOGNISES_EMPTY: f64 = 0.90;
 
-/// What a fetcher of the world can do, laid out for running.
+/// The abilities of a fetcher of the world, in the form that a run needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Tool {
     pub(crate) role: Role,
@@ -38,7 +42,7 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// The fetchers of `world`, in its order.
+    /// Returns the fetchers of `world`, in its order.
     pub(crate) fn all(world: &World) -> Vec<Self> {
         let of = |(place, fetcher): (usize, &super::world::Fetcher)| Self {
             role: world.role(place),
@@ -62,36 +66,36 @@ impl Tool {
     }
 }
 
-/// What it takes to read a URL now. The oracle knows it; nobody else does.
+/// What a URL requires now. Only the oracle knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Condition {
     pub(crate) render: Render,
-    /// The protection of the host as this URL meets it: an exempt file meets none.
+    /// The protection that applies to this URL: none for an exempt file.
     pub(crate) protection: Protection,
-    /// The vendor's wall that this URL meets, where the world has vendors.
+    /// The vendor's block that this URL meets, if the world has vendors.
     pub(crate) wall: Option<Wall>,
     pub(crate) flaky: bool,
     pub(crate) banned: bool,
 }
 
-/// The chances of one try, given its condition, of a URL that leads somewhere.
+/// The probabilities of one try of a live URL, given its condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Chances {
     pub(crate) timeout: f64,
-    /// To pass the wall, when there was no timeout.
+    /// The probability to pass the block, without a timeout.
     pub(crate) pass: f64,
-    /// That a wall is taken for content, when it was not passed.
+    /// The probability that a block looks like content.
     pub(crate) false_wall: f64,
-    /// To read the page, when the wall was passed.
+    /// The probability to read the page, after passing.
     pub(crate) render: f64,
-    /// That an unread page is taken for content.
+    /// The probability that an unread page looks like content.
     pub(crate) false_render: f64,
-    /// Blocked for sure, before anything else.
+    /// Whether the try is certainly blocked, before anything else.
     pub(crate) shut_out: bool,
 }
 
 impl Chances {
-    /// What `tool` meets under `condition`.
+    /// Returns the probabilities of `tool` under `condition`.
     pub(crate) fn of(world: &World, tool: &Tool, condition: &Condition) -> Self {
         let flaky = condition.flaky;
         let walled = condition.banned;
@@ -111,7 +115,7 @@ impl Chances {
         }
     }
 
-    /// The chance of content, of a block, and of something taken for content.
+    /// Returns the probabilities of content, of a block, and of a false success.
     pub(crate) fn ends(&self) -> (f64, f64, f64) {
         if self.shut_out {
             return (0.0, 1.0, 0.0);
@@ -124,11 +128,11 @@ impl Chances {
     }
 }
 
-/// How a try ended, in truth.
+/// The true end of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Content,
-    /// Something else that is taken for content.
+    /// A failure that looks like content.
     False,
     Blocked,
     Empty,
@@ -136,18 +140,18 @@ pub(crate) enum End {
     NotFound,
 }
 
-/// A try: how it ended, what of it is recognised, and whether it was the one that got its address banned.
+/// A try: its end, whether the classifier recognises it, and whether it caused a ban.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub(crate) end: End,
-    /// Whether the classifier can tell why it failed.
+    /// Whether the classifier recognises the reason of the failure.
     pub(crate) recognised: bool,
     pub(crate) banned_now: bool,
-    /// What the answer shows, by place in the world's lists.
+    /// The signals of the response, as indexes into the world's lists.
     pub(crate) shown: Shown,
 }
 
-/// What an answer shows of who stands behind it.
+/// The signals in a response: the vendor, framework and server of its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) vendor: Option<u8>,
@@ -155,7 +159,7 @@ pub(crate) struct Shown {
     pub(crate) server: Option<u8>,
 }
 
-/// How one host feels about this crawler.
+/// The state of one host towards this crawler.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mood {
     pressure: f64,
@@ -164,7 +168,7 @@ struct Mood {
     bans: u32,
 }
 
-/// A web as one run changes it.
+/// A web and the state that one run changes.
 pub(crate) struct Ground<'w> {
     pub(crate) world: &'w World,
     pub(crate) web: &'w Web,
@@ -178,13 +182,13 @@ impl<'w> Ground<'w> {
         Self { world, web, tools, seed, moods: vec![Mood::default(); web.hosts.len()] }
     }
 
-    /// What it takes to read the URL of `visit` at its time.
+    /// Returns what the URL of `visit` requires at its time.
     pub(crate) fn condition(&self, visit: &Visit) -> Condition {
         let banned = visit.at_ms < self.moods[visit.host as usize].banned_until_ms;
         Condition { banned, ..unbanned(self.world, self.web, visit, visit.at_ms) }
     }
 
-    /// One try of the fetcher at `place`.
+    /// Makes one try with the fetcher at `place`.
     pub(crate) fn attempt(&mut self, visit: &Visit, place: usize) -> Outcome {
         let tool = &self.tools[place];
         let banned_now = self.bear(visit, tool);
@@ -213,8 +217,8 @@ impl<'w> Ground<'w> {
         Outcome { end, recognised, banned_now, shown: self.shown(visit, place, end, recognised) }
     }
 
-    /// What the answer shows: a recognised block its vendor, a page that was let through its framework and server. An archive shows
-    /// nothing of the host.
+    /// Returns the signals of the response: a recognised block shows its vendor, a delivered page its framework and
+    /// server. An archive shows nothing of the host.
     fn shown(&self, visit: &Visit, place: usize, end: End, recognised: bool) -> Shown {
         let (host, world) = (&self.web.hosts[visit.host as usize], self.world);
         let luck = |purpose| coin(self.seed, visit.id, place, purpose);
@@ -235,7 +239,8 @@ impl<'w> Ground<'w> {
         }
     }
 
-    /// The host bears one more request, or bans. True when it bans now. A try during a ban makes it longer.
+    /// Adds one request to the pressure on the host. Returns true when the host bans now. A try during a ban extends
+    /// it.
     fn bear(&mut self, visit: &Visit, tool: &Tool) -> bool {
         let protection = self.condition(visit).protection;
         let mood = &mut self.moods[visit.host as usize];
@@ -265,7 +270,7 @@ impl<'w> Ground<'w> {
     }
 }
 
-/// What it takes to read the URL of `visit` at `at_ms`, for somebody who is not banned.
+/// Returns what the URL of `visit` requires at `at_ms`, without a ban.
 pub(crate) fn unbanned(world: &World, web: &Web, visit: &Visit, at_ms: i64) -> Condition {
     let host = &web.hosts[visit.host as usize];
     let protection = host.protection.at(at_ms);
@@ -293,7 +298,7 @@ mod tests {
         let world = world();
         let (web, tools) = (Web::generate(&world, 1), Tool::all(&world));
         let (mut one, mut other) = (Ground::new(&world, &web, &tools, 1), Ground::new(&world, &web, &tools, 1));
-        // The archive bans nobody, so that only luck is left to differ.
+        // The archive causes no bans, so only random outcomes could differ.
         for visit in web.visits.iter().rev() {
             other.attempt(visit, 3);
         }

@@ -1,21 +1,21 @@
-//! Why a simulation cannot be run.
+//! Errors of a simulation.
 
-/// Why a simulation cannot be run.
+/// The reason why a simulation cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulateError {
-    /// Nobody has this name.
+    /// There is no policy of this name.
     #[error("no policy called {name:?}; there are: {}", .known.join(", "))]
     UnknownPolicy {
         /// The name.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: &'static [&'static str],
     },
     /// There is nothing to run.
     #[error("no seeds to run")]
     NoSeeds,
-    /// A fleet of those who know everything learns nothing.
+    /// A fleet of oracles learns nothing.
     #[error("the oracle learns nothing, so a fleet of it is none: name a policy that learns")]
     NoLearner,
     /// A message of a fleet could not be written or read.

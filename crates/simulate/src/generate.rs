@@ -1,7 +1,9 @@
-//! From a world file to a web: sites, hosts, sections, how they change, and the visits in order of time.
+//! The generation of a web from a world file: sites, hosts, sections, their changes, and the visits in order of time.
 //!
-//! Owns the distributions. Each site, and the traffic, has a stream of chance of its own, so that what one site draws does
-//! not move another's. Must not know of fetchers or policies: the web is the same for all of them.
+//! Owns: the distributions. Each site, and the traffic, has a separate random stream, so that the numbers of one site
+//! do not change another's.
+//!
+//! Must not know: fetchers and policies; the web is the same for all of them.
 
 use super::vendor::{LEVEL_COUNT, Standing, Wall};
 use super::world::{Label, Protection, Render, World};
@@ -10,15 +12,16 @@ use crate::rng::Stream;
 const DAY_MS: f64 = 86_400_000.0;
 /// A site is born before this share of the days is over.
 const BORN_BEFORE: f64 = 0.95;
-/// The mean of the gaps between the URLs of a burst.
+/// The mean gap between the URLs of a burst.
 const GAP_MEAN_MS: f64 = 20_000.0;
 /// The chance that the next URL of a burst is in another section.
 const REDRAW_SECTION: f64 = 0.25;
 /// The deepest path.
 const MAX_DEPTH: u32 = 7;
-/// Streams that belong to no site.
+/// The stream of the traffic, which belongs to no site.
 const TRAFFIC: u64 = u64::MAX;
-/// With a site's number: the stream of what its hosts show. It is one of its own, so that a world without vendors is the same.
+/// With a site's number: the stream of its hosts' signals. It is separate, so that a world without vendors stays the
+/// same.
 const SHOWN: u64 = 1 << 40;
 
 /// Values that hold from a time on, in order of time.
@@ -33,13 +36,13 @@ impl<T: Copy + PartialEq> Timeline<T> {
         Self { steps: Vec::new(), first }
     }
 
-    /// The value at `ms`.
+    /// Returns the value at `ms`.
     pub(crate) fn at(&self, ms: i64) -> T {
         let passed = self.steps.partition_point(|step| step.0 <= ms);
         passed.checked_sub(1).map_or(self.first, |last| self.steps[last].1)
     }
 
-    /// When the value at `ms` came to be, unless it was there from the beginning.
+    /// Returns the time of the last change before `ms`, if there is one.
     fn last_change(&self, ms: i64) -> Option<i64> {
         let passed = self.steps.partition_point(|step| step.0 <= ms);
         passed.checked_sub(1).map(|last| self.steps[last].0)
@@ -55,7 +58,7 @@ impl<T: Copy + PartialEq> Timeline<T> {
         }
     }
 
-    /// From `ms` on, whatever was to come: `change` of each value.
+    /// Applies `change` to each value from `ms` on.
     fn change_from(&mut self, ms: i64, change: impl Fn(T) -> T) {
         let passed = self.steps.partition_point(|step| step.0 <= ms);
         let now = self.at(ms);
@@ -81,24 +84,25 @@ pub(crate) struct Host {
     pub(crate) protection: Timeline<Protection>,
     pub(crate) sections: Vec<Section>,
     pub(crate) flaky: bool,
-    /// Captchas and bot walls let its files pass.
+    /// Whether captchas and bot protection let its files pass.
     pub(crate) files_exempt: bool,
-    /// The requests within an hour or so that a rate limit bears, before the world's irritability.
+    /// The requests per hour or so that its rate limit tolerates, before the world's irritability.
     pub(crate) rate_limit: f64,
     weight: f64,
     flag: Option<&'static str>,
     files_only: bool,
-    /// Its sections have classes of their own.
+    /// Whether its sections have separate classes.
     mixed: bool,
-    /// Who stands behind its protection while that is a wall, and how it differs from the vendor's setting.
+    /// The vendor of its protection, and its difference from the vendor's setting.
     standing: Option<(Timeline<Standing>, u8)>,
-    /// What its pages are made with, and what serves them.
+    /// Its framework and its server.
     pub(crate) framework: Option<u8>,
     pub(crate) server: Option<u8>,
 }
 
 impl Host {
-    /// When its protection, the rendering of one of its sections or its vendor's mind last changed before `ms`.
+    /// Returns the time of the last change before `ms` of its protection, of the rendering of one of its sections or of
+    /// its vendor's settings.
     pub(crate) fn last_change(&self, world: &World, ms: i64) -> Option<i64> {
         let rendering = self.sections.iter().filter_map(|section| section.render.last_change(ms));
         let vendor = self.wall(world, ms).map(|wall| &world.vendors[usize::from(wall.vendor)]);
@@ -106,7 +110,7 @@ impl Host {
         rendering.chain(self.protection.last_change(ms)).chain(shift.filter(|at| *at <= ms)).max()
     }
 
-    /// The vendor's wall that it has at `ms`, if it has one.
+    /// Returns the vendor's block at `ms`, if there is one.
     pub(crate) fn wall(&self, world: &World, ms: i64) -> Option<Wall> {
         let (standing, level) = self.standing.as_ref()?;
         let is_wall = self.protection.at(ms) >= Protection::Captcha;
@@ -114,7 +118,7 @@ impl Host {
     }
 }
 
-/// One URL to be fetched.
+/// One URL to fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
     /// Milliseconds since the world began.
@@ -146,11 +150,11 @@ const RENDERS: [Render; 5] = [Render::Static, Render::Spa, Render::JsPartial, Re
 const PROTECTIONS: [Protection; 5] =
     [Protection::None, Protection::Rate, Protection::Captcha, Protection::Hard, Protection::Fortress];
 
-/// The kinds of a site's further hosts.
+/// The kinds of additional hosts of a site.
 const KINDS: [&str; 6] = ["app", "blog", "cdn", "static", "assets", "api"];
 
 impl Web {
-    /// Generates `world` with the luck of `seed`.
+    /// Generates `world` with `seed`.
     pub(crate) fn generate(world: &World, seed: u64) -> Self {
         let mut hosts = Vec::new();
         let mut sites = Vec::with_capacity(world.sites);
@@ -174,7 +178,7 @@ impl Web {
         Self { hosts, visits }
     }
 
-    /// The URL of a visit.
+    /// Returns the URL of a visit.
     pub(crate) fn url(&self, visit: &Visit) -> String {
         let host = &self.hosts[visit.host as usize];
         let mut url = format!("https://{}/s{}", host.name, visit.section);
@@ -184,7 +188,7 @@ impl Web {
             url.push_str(flag);
             depth += 1;
         }
-        // A flag is a folder: something has to be in it.
+        // A flag is a folder, so the path needs something in it.
         let named = visit.suffix.is_some() || visit.flag.is_some() || visit.depth > depth;
         for level in depth + 1..visit.depth {
             url.push_str("/d");
@@ -197,14 +201,14 @@ impl Web {
     }
 }
 
-/// What traffic needs to know of a site.
+/// The data of a site that traffic needs.
 struct Site {
     weight: f64,
     born_ms: f64,
     hosts: std::ops::Range<usize>,
 }
 
-/// Gives the hosts of one site their vendor, how they differ from its setting, and what their pages show.
+/// Assigns the vendor, the difference from its setting, and the page signals to the hosts of one site.
 fn show(world: &World, stream: &mut Stream, hosts: &mut [Host]) {
     let shares: Vec<f64> = world.vendors.iter().map(|vendor| vendor.share).collect();
     let draw = |stream: &mut Stream| Standing { vendor: stream.pick(&shares) as u8, luck: stream.unit() };
@@ -230,7 +234,7 @@ fn show(world: &World, stream: &mut Stream, hosts: &mut [Host]) {
     }
 }
 
-/// One static, unprotected host that never changes.
+/// Returns one static, unprotected host that never changes.
 fn giant_host(stream: &mut Stream) -> Host {
     let sections = (0..3).map(|_| Section {
         render: Timeline::new(Render::Static),
@@ -256,7 +260,7 @@ fn giant_host(stream: &mut Stream) -> Host {
     }
 }
 
-/// `.html`, the suffix of nearly all of the giant's pages.
+/// `.html`, the suffix of nearly all pages of the giant.
 const GIANT_SUFFIX: usize = 1;
 
 /// Makes the hosts of one site.
@@ -340,7 +344,7 @@ impl HostMaker<'_> {
         }
     }
 
-    /// Lays out how the host changes from its birth to the end of the world.
+    /// Generates the changes of the host from its birth to the end of the world.
     fn drift(&self, stream: &mut Stream, host: &mut Host, flips: bool) {
         let drift = &self.world.drift;
         let end = self.world.days * DAY_MS;
@@ -351,7 +355,7 @@ impl HostMaker<'_> {
                 host.protection.push(at as i64, next);
                 at += stream.exp(drift.days * DAY_MS);
             }
-            // A host of one class is rebuilt as a whole, sections with a class of their own one by one.
+            // A host of one class is rebuilt as a whole; sections with separate classes change one by one.
             let together = if host.mixed { 1 } else { host.sections.len() };
             for sections in host.sections.chunks_mut(together) {
                 let mut at = self.born_ms + stream.exp(1.5 * drift.days * DAY_MS);
@@ -403,7 +407,7 @@ struct Traffic<'w> {
     world: &'w World,
     sites: &'w [Site],
     hosts: &'w [Host],
-    /// Running sums of the sites' weights, to draw a site by bisection.
+    /// Running sums of the sites' weights, to pick a site by bisection.
     sums: Vec<f64>,
 }
 
@@ -412,7 +416,7 @@ impl<'w> Traffic<'w> {
         let giant = world.giant_share > 0.0;
         let mut sum = 0.0;
         let sums = sites.iter().enumerate().map(|(number, site)| {
-            // The giant's visits are drawn by its share, not by its rank.
+            // The giant's visits follow its share, not its rank.
             sum += if giant && number == 0 { 0.0 } else { site.weight };
             sum
         });
@@ -491,7 +495,7 @@ impl<'w> Traffic<'w> {
     }
 }
 
-/// A section's main suffix nearly always, else one of the other three.
+/// Returns a section's main suffix nearly always, else one of the other three.
 fn page_suffix(stream: &mut Stream, main: usize, giant: bool) -> usize {
     let main_share = if giant { 0.93 } else { 0.91 };
     if stream.happens(main_share) {

@@ -1,7 +1,8 @@
-//! Baselines that remember: what peers do, as policies that keep a memory of their own and see each attempt.
+//! Baselines that learn: other crawlers, as policies with their own memory that observe each attempt.
 //!
-//! Written from descriptions of what those projects do, and adapted to the fetchers of these worlds. None of them reads the
-//! selector's evidence.
+//! They are written from descriptions of those projects, and adapted to the fetchers of these worlds.
+//!
+//! Must not know: the selector's evidence.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,13 +19,13 @@ fn lock<T>(memory: &Mutex<T>) -> MutexGuard<'_, T> {
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The host part of a URL's text, as the `domain` heuristic has it.
+/// Returns the host part of a URL's text, like the `domain` heuristic.
 fn domain_in(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     domain_of(rest.split(['/', '?', '#', ':']).next().unwrap_or_default())
 }
 
-/// What a failed attempt looked like; none when it brought content.
+/// Returns the hint of a failed attempt; none for content.
 fn look(attempt: &Attempt) -> Option<Hint> {
     match &attempt.error_type {
         None => None,
@@ -37,7 +38,7 @@ fn class_of(attempt: &Attempt) -> Class {
     FetcherSpec::by_name(&attempt.fetcher).class
 }
 
-/// Probes each host once, and goes by the verdict for a day.
+/// Probes each host once, and follows the verdict for a day.
 #[derive(Debug, Default)]
 pub(super) struct OneProbe {
     verdicts: Mutex<HashMap<String, (Timestamp, Class)>>,
@@ -55,7 +56,7 @@ impl Policy for OneProbe {
         let class = verdict.filter(|(at, _)| view.now.since(*at) < VERDICT_HOLDS).map(|(_, class)| class);
         match view.attempts {
             0 => untried(view, class.unwrap_or(Class::Plain)),
-            // The second attempt goes where the probe's verdict points; there is no third.
+            // The second attempt follows the probe's verdict; there is no third.
             1 => class.and_then(|class| untried(view, class)),
             _ => None,
         }
@@ -79,11 +80,11 @@ impl Policy for OneProbe {
     }
 }
 
-/// The steps of those who climb.
+/// The tiers of the climbing baselines.
 const TIERS: [Class; 4] = [Class::Plain, Class::Rendering, Class::Stealth, Class::Archive];
 
-/// Keeps one tier for each domain. An error adds to the weight of its tier, each further request takes a little off the weights of the
-/// others, and the domain moves to a neighbouring tier that weighs less.
+/// Keeps one tier per domain. An error adds to the weight of its tier, and each further request reduces the weights of
+/// the others. The domain moves to a neighbouring tier with less weight.
 #[derive(Debug, Default)]
 pub(super) struct TierTracker {
     domains: Mutex<HashMap<String, Tiers>>,
@@ -110,7 +111,7 @@ impl Tiers {
         let lighter = [below, above].into_iter().flatten().min_by_key(|(weight, _)| *weight);
         match (lighter, below) {
             (Some((weight, tier)), _) if weight < here => self.current = tier,
-            // Of two that weigh the same the cheaper one is taken.
+            // The cheaper tier wins a tie.
             (_, Some((weight, tier))) if weight == here => self.current = tier,
             _ => {}
         }
@@ -140,7 +141,8 @@ impl Policy for TierTracker {
     }
 }
 
-/// Starts with what worked for a host within the last hour, when it was the same fetcher at least three times; else climbs.
+/// Starts with the fetcher that worked for a host within the last hour, if it was the same at least three times; else
+/// climbs.
 #[derive(Debug, Default)]
 pub(super) struct WebPeel {
     hosts: Mutex<HashMap<String, VecDeque<(Timestamp, Class)>>>,
@@ -174,7 +176,7 @@ impl Policy for WebPeel {
         let highest = |class: &Class| TIERS.iter().position(|tier| tier == class);
         let tried = view.candidates.iter().filter(|c| c.tried).filter_map(|c| highest(&c.spec.class)).max();
         let next = tried.map_or(0, |tier| tier + 1);
-        // It has no archive to climb to.
+        // It has no archive tier.
         let class = TIERS[..3].get(next)?;
         view.candidates.iter().find(|c| !c.tried && c.spec.class == *class).map(choice)
     }
@@ -190,24 +192,23 @@ impl Policy for WebPeel {
     }
 }
 
-/// Crawlee's predictor of rendering: static or client-only, by similarity to earlier URLs, a logistic regression, and now
-/// and then both ways at once.
+/// Crawlee's predictor of rendering types: static or client-only, by similarity to earlier URLs and a logistic
+/// regression. Occasionally it tries both ways.
 #[derive(Debug, Default)]
 pub(super) struct Crawlee {
     memory: Mutex<Predictor>,
 }
 
-/// What its random numbers are drawn for, as [`View::chance`] asks.
+/// The purpose of its random numbers in [`View::chance`].
 const DETECTS: u8 = 1;
-/// Parts of a path count as alike from this similarity on.
+/// The similarity from which parts of a path count as alike.
 const SIMILAR: f64 = 0.8;
 const STEPS: usize = 1000;
 const RATE: f64 = 0.05;
-/// When the two scores are closer to each other than this, neither is believed.
+/// The difference of the two scores below which neither is trusted.
 const CLOSE: f64 = 0.1;
-/// How many examples are kept for each label, how many it is trained on, and by how much their number has to grow before it is trained
-/// again. The original keeps all of them and trains on all after each result, which would take too long over hundreds of thousands
-/// of URLs.
+/// Examples kept per label, examples used in training, and the growth of their number before the next training. The
+/// original keeps all of them and trains on all after each result, which is too slow for hundreds of thousands of URLs.
 const KEPT: usize = 64;
 const TRAINED_ON: usize = 400;
 const RETRAIN_AT: f64 = 1.05;
@@ -215,12 +216,12 @@ const RETRAIN_AT: f64 = 1.05;
 #[derive(Debug, Default)]
 struct Predictor {
     labels: HashMap<String, Label>,
-    /// Features and whether it was static, the latest last.
+    /// Features and whether the page was static, the latest last.
     examples: VecDeque<([f64; 2], bool)>,
     weights: Option<[[f64; 2]; 2]>,
     results: f64,
     trained_at: f64,
-    /// The URL that is tried both ways, and whether plain was content.
+    /// The URL that is tried both ways, and whether the plain request delivered content.
     detecting: Option<(String, Option<bool>)>,
 }
 
@@ -236,7 +237,7 @@ fn components(url: &str) -> Vec<String> {
     path.split('/').map(str::to_owned).collect()
 }
 
-/// 0 for other hosts, else the share of places whose parts are alike.
+/// Returns 0 for other hosts, else the share of path parts that are alike.
 fn similarity(a: &[String], b: &[String]) -> f64 {
     if a.first() != b.first() {
         return 0.0;
@@ -268,7 +269,7 @@ impl Predictor {
         [mean_similarity(&url, &label.static_), mean_similarity(&url, &label.client)]
     }
 
-    /// Whether it is static, and how likely it is to be tried both ways.
+    /// Returns whether the page is static, and the probability of trying both ways.
     fn predict(&self, url: &str) -> (bool, f64) {
         let Some([static_, client]) = self.weights else { return (false, 1.0) };
         let features = self.features(url);
@@ -298,7 +299,7 @@ impl Predictor {
         }
     }
 
-    /// One side of the regression, by gradient descent from nothing, with one made-up row for each side.
+    /// Trains one side of the regression, by gradient descent from zero, with one artificial row for each side.
     fn train(&self, side: bool) -> [f64; 2] {
         let rows: Vec<([f64; 2], f64)> = [([0.0, 1.0], false), ([1.0, 0.0], true)]
             .iter()
@@ -353,7 +354,8 @@ impl Policy for Crawlee {
 }
 
 impl Crawlee {
-    /// Whether `url` goes on to the browser although the plain request brought content: the two are to be compared.
+    /// Returns whether `url` is also fetched by the browser although the plain request delivered content, for
+    /// comparison.
     pub(super) fn compares(&self, url: &str) -> bool {
         lock(&self.memory).detecting.as_ref().is_some_and(|(of, plain)| of == url && *plain == Some(true))
     }

@@ -1,10 +1,14 @@
-//! The simulator: the real selector under a virtual clock, in invented worlds where every policy meets the same luck.
+//! The simulator: the real selector under a virtual clock, in generated worlds where every policy meets the same random
+//! outcomes.
 //!
-//! A [`World`] is read from a file and generated once a seed; each [`Contestant`] then fetches every URL of it, through the
-//! calls that a crawler makes. What is counted is compared with an oracle that knows all chances. [`world`] owns the files,
-//! `generate` and `web` what happens in a world, `run` the driving, `baseline` and `memory` the policies of others.
+//! A [`World`] is read from a file and generated once per seed. Each [`Contestant`] then fetches every URL of it, with
+//! the calls that a crawler makes. The counters are compared with an oracle that knows all probabilities.
 //!
-//! Same world, policies and seeds: same numbers, to the last bit, on any machine with the same floating point.
+//! Owns: [`world`] has the files, `generate` and `environment` the events in a world, `run` the visits, `baseline` and
+//! `learning_baselines` the policies of others.
+//!
+//! Invariants: the same world, policies and seeds give the same numbers, to the last bit, on any machine with the same
+//! floating point.
 //!
 //! ```no_run
 //! use fetchwise_simulate::{Contestant, SimulateOptions, World, simulate};
@@ -61,14 +65,14 @@ mod visit_result;
 pub mod world;
 mod world_file;
 
-/// How to run.
+/// Options of a run.
 #[derive(Default)]
 pub struct SimulateOptions<'p> {
-    /// Threads; 0 for as many as the machine has.
+    /// The number of threads; 0 for the number of cores.
     pub threads: usize,
-    /// Measure how long decisions take. Such results differ from run to run.
+    /// Whether to measure the duration of decisions. Such results differ from run to run.
     pub timing: bool,
-    /// Called after each run with how many are done, and of how many.
+    /// Called after each run with the number of completed runs and of all runs.
     pub progress: Option<&'p (dyn Fn(usize, usize) + Sync)>,
 }
 
@@ -81,10 +85,10 @@ impl fmt::Debug for SimulateOptions<'_> {
     }
 }
 
-/// Runs every contestant in `world` with every seed; one report each, in their order.
+/// Runs every policy in `world` with every seed, and returns one report per policy, in their order.
 ///
-/// The oracle always runs, since regret is measured against it. Cost: a second or so a run of 300,000 URLs; memory of one
-/// generated world a seed and of one selector a thread.
+/// The oracle always runs, because regret is measured against it. Cost: about a second per run of 300,000 URLs; memory
+/// of one generated world per seed and of one selector per thread.
 ///
 /// # Errors
 /// [`SimulateError::NoSeeds`] without seeds.
@@ -110,7 +114,7 @@ pub fn simulate(
     Ok(reports.collect())
 }
 
-/// The tallies of all runs: by runner, then by seed.
+/// Returns the counters of all runs: by runner, then by seed.
 fn run_all(
     world: &World,
     runners: &[&Contestant],
@@ -124,12 +128,12 @@ fn run_all(
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         loop {
-            // Relaxed: each number is handed out once, and results are read after all threads have ended.
+            // Relaxed: each number is given out once, and results are read after all threads have ended.
             let job = next.fetch_add(1, Ordering::Relaxed);
             if job >= count {
                 return;
             }
-            // Seed by seed, so that few webs are generated before they are needed.
+            // Seed by seed, so that few webs exist before they are needed.
             let (seed, runner) = (job / runners.len(), job % runners.len());
             let web = webs[seed].get_or_init(|| Web::generate(world, seeds[seed]));
             let stage = Stage { world, web, tools: &tools, seed: seeds[seed], timing: options.timing };

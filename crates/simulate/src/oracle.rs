@@ -1,27 +1,27 @@
-//! The oracle: knows the chances of every fetcher for a URL and whether its host has banned us, but not how a coin will
-//! fall. What no policy can beat by learning, only by luck or by foresight about bans.
+//! The oracle: knows the probabilities of every fetcher for a URL and whether its host has banned the crawler, but not
+//! the random outcomes. No policy can beat it by learning, only by luck or by foresight about bans.
 //!
-//! It tries every order of at most so many fetchers and keeps the one of the highest expected worth. An order that ends
-//! early gives up there.
+//! It tries every order of at most this number of fetchers and keeps the one of the highest expected value. An order
+//! that ends early gives up there.
 
 use std::collections::HashMap;
 
 use super::world::World;
 use crate::environment::{Chances, Condition, Tool};
 
-/// The best orders of one world, worked out when they are first asked for.
+/// The best orders of one world, computed on first use.
 pub(crate) struct Oracle<'w> {
     world: &'w World,
     tools: &'w [Tool],
     orders: HashMap<Condition, Vec<usize>>,
 }
 
-/// One fetcher under one condition, as the search sees it.
+/// One fetcher under one condition, for the search.
 struct Try {
     success: f64,
     deceived: f64,
     cost: f64,
-    /// Of a URL that leads nowhere.
+    /// The cost for a dead URL.
     cost_dead: f64,
     worth: f64,
     shut_out: bool,
@@ -32,14 +32,14 @@ impl<'w> Oracle<'w> {
         Self { world, tools, orders: HashMap::new() }
     }
 
-    /// The best order under `condition`.
+    /// Returns the best order under `condition`.
     pub(crate) fn order(&mut self, condition: &Condition) -> &[usize] {
         let (world, tools) = (self.world, self.tools);
         self.orders.entry(*condition).or_insert_with(|| search(world, tools, condition).0)
     }
 }
 
-/// The best order and its expected worth.
+/// Returns the best order and its expected value.
 pub(crate) fn search(world: &World, tools: &[Tool], condition: &Condition) -> (Vec<usize>, f64) {
     let tries: Vec<Try> = tools
         .iter()
@@ -69,8 +69,8 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    /// Tries every continuation. `alive` is the chance that a live URL gets here without having ended, `unknown` that a
-    /// dead one does, `worth` what was earned until here.
+    /// Tries every continuation. `alive` is the probability that a live URL gets here without having ended, `unknown`
+    /// the same for a dead one, and `worth` the value so far.
     fn extend(&mut self, alive: f64, unknown: f64, worth: f64) {
         if worth > self.best.1 {
             self.best = (self.order.clone(), worth);
@@ -85,7 +85,7 @@ impl Search<'_> {
             }
             let this = &self.tries[place];
             let of_live = this.worth * this.success - self.world.false_success_cost * this.deceived - this.cost;
-            // A dead URL shows itself at the first try that is let in at all.
+            // A dead URL is recognised at the first try that is not shut out.
             let more = (1.0 - dead) * alive * of_live - dead * unknown * this.cost_dead;
             let left = alive * (1.0 - this.success - this.deceived);
             self.order.push(place);

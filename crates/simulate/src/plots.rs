@@ -1,6 +1,8 @@
-//! What the plots of all reports have in common: the picture, its axes, its lines and their legend.
+//! The common parts of all plots: the picture, its axes, its lines and its legend.
 //!
-//! Must not know what is drawn. Same points, same bytes.
+//! Invariants: the same points give the same bytes.
+//!
+//! Must not know: the meaning of a plot.
 
 use std::error::Error;
 use std::ops::Range;
@@ -9,40 +11,40 @@ use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-/// Where a plot is drawn.
+/// The area of a plot.
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// A plot's axes, and what is drawn between them.
+/// The axes of a plot and the space between them.
 pub(crate) type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-/// How drawing went.
+/// The result of drawing.
 pub(crate) type Drawn<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Lines that are not to be seen.
+/// Invisible lines.
 pub(crate) const TRANSPARENT: RGBAColor = RGBAColor(255, 255, 255, 0.0);
 
-/// Why a page could not be drawn.
+/// The reason why a page could not be drawn.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot draw {plot}: {reason}")]
 pub struct DrawError {
-    /// Which plot.
+    /// The plot.
     plot: &'static str,
-    /// What the chart library said.
+    /// The error of the chart library.
     reason: String,
 }
 
 impl DrawError {
-    /// A page of which `reason` says why it could not be put together.
+    /// Returns the error of a page that could not be rendered.
     pub(crate) fn of_page(reason: &askama::Error) -> Self {
         Self { plot: "the page", reason: reason.to_string() }
     }
 }
 
-/// A plot and what stands above it.
+/// A plot and its caption.
 pub(crate) struct Plot {
     pub(crate) caption: String,
     pub(crate) svg: String,
 }
 
-/// Draws one plot as SVG, on white; `plot` names it when that fails.
+/// Draws one plot as SVG, on white; `plot` names it in errors.
 pub(crate) fn svg(
     plot: &'static str,
     size: (u32, u32),
@@ -57,7 +59,7 @@ pub(crate) fn svg(
     Ok(svg)
 }
 
-/// Axes with room for what is written beside them.
+/// Returns axes with room for their labels.
 pub(crate) fn axes<'a>(area: &Area<'a>, x: Range<f64>, y: Range<f64>) -> Drawn<Chart<'a>> {
     let chart = ChartBuilder::on(area)
         .margin(8)
@@ -68,7 +70,7 @@ pub(crate) fn axes<'a>(area: &Area<'a>, x: Range<f64>, y: Range<f64>) -> Drawn<C
     Ok(chart)
 }
 
-/// A line that the legend names.
+/// Draws a line with a legend entry.
 pub(crate) fn line(
     chart: &mut Chart<'_>,
     points: impl IntoIterator<Item = (f64, f64)>,
@@ -82,7 +84,7 @@ pub(crate) fn line(
     Ok(())
 }
 
-/// Dots that the legend names.
+/// Draws dots with a legend entry.
 pub(crate) fn dots(
     chart: &mut Chart<'_>,
     points: impl IntoIterator<Item = (f64, f64)>,
@@ -96,7 +98,7 @@ pub(crate) fn dots(
     Ok(())
 }
 
-/// The legend, where it covers least.
+/// Draws the legend at the position that hides the least.
 pub(crate) fn legend(chart: &mut Chart<'_>, position: SeriesLabelPosition) -> Drawn {
     chart
         .configure_series_labels()

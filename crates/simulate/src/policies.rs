@@ -1,4 +1,4 @@
-//! Who takes part: the policies that can be run by name, and those of one's own.
+//! The policies of a simulation: those that run by name, and those of the caller.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::learning_baselines;
 use fetchwise::policy::{self, Policy};
 use fetchwise::registry::Class;
 
-/// The policies that can be run by name.
+/// The names of the policies that can run by name.
 pub const NAMES: [&str; 16] = [
     "default",
     "untagged",
@@ -29,22 +29,22 @@ pub const NAMES: [&str; 16] = [
     "one_probe",
 ];
 
-/// Who takes part: a policy, made anew for each seed.
+/// A policy of a simulation, built again for each seed.
 pub struct Contestant {
     pub(crate) name: String,
     /// None for the oracle.
     pub(crate) make: Option<Box<dyn Fn() -> Player + Send + Sync>>,
 }
 
-/// Whether a URL goes on to the browser.
+/// Whether a URL is also fetched by the browser.
 pub(crate) type Compares = Box<dyn Fn(&str) -> bool>;
 
-/// A policy as a run drives it.
+/// A policy with the options of its run.
 pub(crate) struct Player {
     pub(crate) policy: Box<dyn Policy>,
-    /// Whether a URL that brought content goes to the browser too, to compare.
+    /// Whether a URL that delivered content is also fetched by the browser, for comparison.
     pub(crate) compares: Option<Compares>,
-    /// Whether what hosts showed counts.
+    /// Whether host signals count.
     pub(crate) tags: bool,
 }
 
@@ -55,10 +55,10 @@ impl fmt::Debug for Contestant {
 }
 
 impl Contestant {
-    /// The shipped policy, the baseline, or the oracle called `name`.
+    /// Returns the shipped policy, the baseline, or the oracle called `name`.
     ///
     /// # Errors
-    /// [`SimulateError::UnknownPolicy`] lists the names there are.
+    /// [`SimulateError::UnknownPolicy`] lists the known names.
     pub fn by_name(name: &str) -> Result<Self, SimulateError> {
         let always = |name, class| baseline::Always { name, class };
         let ladder = |name, hints, breaker| baseline::Ladder { name, hints, breaker };
@@ -84,19 +84,19 @@ impl Contestant {
         })
     }
 
-    /// A policy of one's own; `make` is called once a seed.
+    /// Returns a policy of the caller; `make` is called once per seed.
     pub fn new(name: &str, make: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static) -> Self {
         let player = move || Player { policy: make(), compares: None, tags: true };
         Self { name: name.to_owned(), make: Some(Box::new(player)) }
     }
 
-    /// What it is called in results.
+    /// Returns the name in results.
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// `default` without what hosts showed.
+/// Returns `default` without host signals.
 fn untagged() -> Player {
     Player { policy: Box::new(policy::Default), compares: None, tags: false }
 }

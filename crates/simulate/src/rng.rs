@@ -1,11 +1,11 @@
-//! Chance that repeats: numbers that look random and are a function of what they are for.
+//! A repeatable random number generator: each number is a function of its purpose.
 //!
-//! [`coin`] depends on nothing but its arguments, so that two policies that try the same fetcher for the same URL meet the
-//! same luck, in whatever order they come to it. [`Stream`] is the same hash with a counter, for generating.
+//! [`coin`] depends only on its arguments. Two policies that try the same fetcher for the same URL have the same random
+//! outcome, in any order. [`Stream`] is the same hash with a counter, for generation.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// What a coin of an attempt is tossed for.
+/// The purpose of a random number of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Purpose {
@@ -20,7 +20,7 @@ pub(crate) enum Purpose {
     WhichVendor,
 }
 
-/// A number in [0, 1) for one fetcher's try of one URL.
+/// Returns a number in [0, 1) for one fetcher's try of one URL.
 pub(crate) fn coin(seed: u64, url: u32, fetcher: usize, purpose: Purpose) -> f64 {
     let mut key = [0; 6];
     key[..4].copy_from_slice(&url.to_le_bytes());
@@ -29,12 +29,12 @@ pub(crate) fn coin(seed: u64, url: u32, fetcher: usize, purpose: Purpose) -> f64
     unit(xxh3_64_with_seed(&key, seed))
 }
 
-/// The top 53 bits as a number in [0, 1).
+/// Returns the top 53 bits as a number in [0, 1).
 fn unit(hash: u64) -> f64 {
     (hash >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// A sequence of numbers that looks random.
+/// A sequence of pseudo-random numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     seed: u64,
@@ -42,7 +42,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The stream of `seed` called `name` (a site's number, say); streams of other names are unrelated.
+    /// Returns the stream of `seed` called `name` (for example a site's number). Streams of different names are
+    /// independent.
     pub(crate) fn new(seed: u64, name: u64) -> Self {
         Self { seed: xxh3_64_with_seed(&name.to_le_bytes(), seed), count: 0 }
     }
@@ -52,22 +53,22 @@ impl Stream {
         xxh3_64_with_seed(&self.count.to_le_bytes(), self.seed)
     }
 
-    /// U: in [0, 1).
+    /// Returns a number from the uniform distribution on [0, 1).
     pub(crate) fn unit(&mut self) -> f64 {
         unit(self.next())
     }
 
-    /// Whether something of chance `p` happens.
+    /// Returns true with probability `p`.
     pub(crate) fn happens(&mut self, p: f64) -> bool {
         self.unit() < p
     }
 
-    /// From the exponential distribution of `mean`.
+    /// Returns a number from the exponential distribution of `mean`.
     pub(crate) fn exp(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }
 
-    /// From the geometric distribution on 1, 2, ... of `mean`.
+    /// Returns a number from the geometric distribution on 1, 2, ... of `mean`.
     pub(crate) fn geometric(&mut self, mean: f64) -> usize {
         if mean <= 1.0 {
             return 1;
@@ -76,7 +77,7 @@ impl Stream {
         1 + count as usize
     }
 
-    /// A place in `weights`, each as likely as it weighs.
+    /// Returns an index of `weights`, with a probability in proportion to its weight.
     pub(crate) fn pick(&mut self, weights: &[f64]) -> usize {
         let mut left = self.unit() * weights.iter().sum::<f64>();
         for (place, weight) in weights.iter().enumerate() {
@@ -88,7 +89,7 @@ impl Stream {
         weights.len().saturating_sub(1)
     }
 
-    /// A number below `count`.
+    /// Returns a number below `count`.
     pub(crate) fn below(&mut self, count: usize) -> usize {
         ((self.unit() * count as f64) as usize).min(count.saturating_sub(1))
     }

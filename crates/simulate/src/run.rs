@@ -1,7 +1,7 @@
 //! One run: one policy, one seed, every visit of the web in order of time.
 //!
-//! A learning policy is driven as any crawler drives it: by [visits](fetchwise::visit), under a clock that the world sets. Nothing
-//! here decides or records, except for the oracle, which has no part in the selector.
+//! A learning policy is driven as in any crawler: by [visits](fetchwise::visit), under a clock that the world sets.
+//! Nothing here decides or records, except for the oracle, which is not part of the selector.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,23 +21,23 @@ use crate::visit_result::Fetched;
 use fetchwise::attempt::Attempt;
 use fetchwise::backoff::BackoffSettings;
 use fetchwise::decision::Source;
-use fetchwise::fetch_result::{FetchResult, Block, Outcome as Answered};
+use fetchwise::fetch_result::{Block, FetchResult, Outcome as Answered};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::policy::Policy;
 use fetchwise::score::Settings;
 use fetchwise::selector::{Selector, VisitSettings};
 use fetchwise::time::{Clock, Timestamp};
 
-/// When worlds begin: any time would do, as long as it is the same one in each run.
+/// The time at which worlds begin. It is arbitrary, but the same in each run.
 pub(crate) const BEGIN_MS: i64 = 1_767_225_600_000;
 
-/// What is the same for every run of one seed.
+/// The common data of all runs of one seed.
 pub(crate) struct Stage<'w> {
     pub(crate) world: &'w World,
     pub(crate) web: &'w Web,
     pub(crate) tools: &'w [Tool],
     pub(crate) seed: u64,
-    /// Measure how long decisions take.
+    /// Whether to measure the duration of decisions.
     pub(crate) timing: bool,
 }
 
@@ -59,7 +59,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Runs `policy` in a selector of its own.
+    /// Runs `policy` in a new selector.
     pub(crate) fn run_policy(&self, player: Player) -> Result<Tally, SimulateError> {
         let clock = Self::clock();
         let selector = self.selector(player.policy, player.tags, &clock)?;
@@ -75,12 +75,12 @@ impl Stage<'_> {
         Ok(tally)
     }
 
-    /// The clock of a run, which stands where worlds begin.
+    /// Returns the clock of a run, set to the beginning of the world.
     pub(crate) fn clock() -> Arc<Clock> {
         Arc::new(Clock::fixed(Timestamp::from_millis(BEGIN_MS)))
     }
 
-    /// Has a crawler fetch the URL of `visit`, at its time.
+    /// Makes a crawler fetch the URL of `visit`, at its time.
     pub(crate) fn fetch(
         &self,
         crawler: Crawler<'_>,
@@ -94,7 +94,7 @@ impl Stage<'_> {
         Crawl { stage: self, selector, compares, url: &url, visit, clock, timing }.fetch(ground)
     }
 
-    /// A selector that knows nothing, with the world's fetchers.
+    /// Returns a selector without evidence, with the world's fetchers.
     pub(crate) fn selector(
         &self,
         policy: Box<dyn Policy>,
@@ -111,8 +111,8 @@ impl Stage<'_> {
         let specs = (0..self.tools.len()).filter_map(|place| self.world.spec(place));
         let builder = specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec));
         let begin = Timestamp::from_millis(BEGIN_MS);
-        // What is judged is who is chosen. A world's luck is the same for the second of two equal requests, so nothing is tried twice;
-        // pauses, which postpone a URL, have no place where each URL comes once, at its time.
+        // The simulation judges the choice of fetchers. The random outcome of two equal requests is the same, so
+        // retries are off. Pauses postpone a URL, but here each URL comes once, at its time.
         let visits = VisitSettings { max_retries: 0, max_timeouts: u32::MAX, ..VisitSettings::default() };
         let backoff = BackoffSettings { host_block_threshold: u32::MAX, ..BackoffSettings::default() };
         let backoff = BackoffSettings { blocked_base: Duration::ZERO, failed_base: Duration::ZERO, ..backoff };
@@ -120,7 +120,7 @@ impl Stage<'_> {
         Ok(builder.around(begin).clock(Arc::clone(clock)).build()?)
     }
 
-    /// Has `fetch` fetch every URL, in order of time, and counts.
+    /// Makes `fetch` fetch every URL, in order of time, and counts the results.
     pub(crate) fn run(&self, mut fetch: impl FnMut(&Visit) -> Fetched) -> Tally {
         let mut tally = Tally::new(self.world);
         let mut adaptation = Adaptation::new(self.world, self.web, self.tools);
@@ -142,7 +142,7 @@ impl Stage<'_> {
     }
 }
 
-/// Who fetches: a selector, what its policy compares, and the clock of both.
+/// A crawler: a selector, the comparison of its policy, and the clock of both.
 #[derive(Clone, Copy)]
 pub(crate) struct Crawler<'c> {
     pub(crate) selector: &'c Selector,
@@ -150,7 +150,7 @@ pub(crate) struct Crawler<'c> {
     pub(crate) clock: &'c Clock,
 }
 
-/// One URL on its way: a visit, driven with the luck of the world in place of a network.
+/// The visit of one URL, driven with the random outcomes of the world instead of a network.
 struct Crawl<'c> {
     stage: &'c Stage<'c>,
     selector: &'c Selector,
@@ -179,7 +179,7 @@ impl Crawl<'_> {
         fetched
     }
 
-    /// Lets a policy that compares two ways have the browser's too. Its page is worth nothing more.
+    /// Fetches with the browser too if the policy compares two ways. Its page has no further value.
     fn compare(&self, ground: &mut Ground<'_>, fetched: &mut Fetched) {
         let Some(place) = self.stage.tools.iter().position(|tool| tool.role == Role::Browser) else { return };
         if !self.compares.is_some_and(|compares| compares(self.url.as_str())) {
@@ -202,12 +202,12 @@ impl Crawl<'_> {
                 _ => attempt,
             },
         };
-        // There is no sink that could refuse it.
+        // There is no sink that could reject it.
         let _ = self.selector.record(attempt, now);
     }
 }
 
-/// A try as a crawler sees it, with what the answer shows.
+/// Returns a try as the crawler sees it, with the signals of the response.
 fn answer(world: &World, outcome: &Outcome) -> FetchResult {
     let mut answer = FetchResult::from(seen(outcome));
     let Shown { vendor, framework, server } = outcome.shown;
@@ -224,7 +224,7 @@ fn answer(world: &World, outcome: &Outcome) -> FetchResult {
     answer
 }
 
-/// A try as the classifier saw it.
+/// Returns a try as the classifier sees it.
 fn seen(outcome: &Outcome) -> Answered {
     match outcome.end {
         End::Content | End::False => Answered::Content,

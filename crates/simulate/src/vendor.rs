@@ -1,51 +1,53 @@
-//! What stands in the way has a name: vendors of bot walls, how their hosts are set, and what answers show of it.
+//! Vendors of bot protection, the settings of their hosts, and the signals in their responses.
 //!
-//! Owns these keys of a world file, and which chance a fetcher has at a wall. Must not know hosts or policies.
+//! Owns: these keys of a world file, and the probability that a fetcher passes a vendor's block.
+//!
+//! Must not know: hosts and policies.
 
 use serde::Deserialize;
 
-/// How much one of five equally likely hosts differs from its vendor's setting, in standard deviations.
+/// The difference of one of five equally likely hosts from its vendor's setting, in standard deviations.
 const LEVELS: [f64; 5] = [0.0, -0.52, 0.52, -1.28, 1.28];
 
-/// How well answers show who stands behind them.
+/// How well responses show the vendor, framework and server of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tags {
     /// The share of recognised blocks that show their vendor.
     pub recognised: f64,
-    /// The share of those that show any vendor at all in its place.
+    /// The share of those that show a random vendor instead.
     pub wrong: f64,
-    /// How much hosts of one setting differ: the standard deviation of the logit of `pass`.
+    /// The variation among hosts of one setting: the standard deviation of the logit of `pass`.
     pub noise: f64,
-    /// The chance that a host whose protection changes comes under another vendor.
+    /// The probability that a host whose protection changes moves to another vendor.
     pub moves: f64,
 }
 
-/// A vendor of bot walls.
+/// A vendor of bot protection.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vendor {
-    /// What blocks of it show.
+    /// The name that its blocks show.
     pub name: String,
     /// Its share of the sites.
     pub share: f64,
-    /// How its customers have set it.
+    /// The settings of its customers.
     pub settings: Vec<Setting>,
-    /// A change of mind, for all of its hosts on one day.
+    /// A change of the settings, for all of its hosts on one day.
     pub shift: Option<Shift>,
 }
 
-/// One way in which a vendor's wall is set.
+/// One setting of a vendor's protection.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setting {
     /// The share of the vendor's sites that have it.
     pub share: f64,
-    /// The chance that each fetcher passes, in the order of the world's fetchers.
+    /// The probability that each fetcher passes, in the order of the world's fetchers.
     pub pass: Vec<f64>,
 }
 
-/// From one day on all hosts of a vendor are set otherwise.
+/// A change of the settings of all hosts of a vendor from one day on.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shift {
@@ -56,13 +58,13 @@ pub struct Shift {
 }
 
 impl Shift {
-    /// When it happens, in milliseconds since the world began.
+    /// Returns the time of the change, in milliseconds since the world began.
     pub(crate) fn at_ms(&self) -> i64 {
         (self.day * 86_400_000.0) as i64
     }
 }
 
-/// The wall that a URL meets: whose, how it is set, and how the host differs from the setting.
+/// The vendor block that a URL meets: the vendor, its setting, and the host's difference from the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wall {
     pub(crate) vendor: u8,
@@ -71,18 +73,18 @@ pub(crate) struct Wall {
     level: u8,
 }
 
-/// A host's vendor and its place among the vendor's settings, whatever those are at the time.
+/// The vendor of a host and its index among the vendor's settings at any time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Standing {
     pub(crate) vendor: u8,
     pub(crate) luck: f64,
 }
 
-/// How many levels of difference there are.
+/// The number of levels of difference.
 pub(crate) const LEVEL_COUNT: usize = LEVELS.len();
 
 impl Wall {
-    /// The wall of a host that stands so, at `ms`.
+    /// Returns the vendor block of a host at `ms`.
     pub(crate) fn at(vendors: &[Vendor], standing: Standing, level: u8, ms: i64) -> Self {
         let vendor = &vendors[usize::from(standing.vendor)];
         let shift = vendor.shift.as_ref().filter(|shift| shift.at_ms() <= ms);
@@ -96,7 +98,7 @@ impl Wall {
         Self { vendor: standing.vendor, setting, shifted: shift.is_some(), level }
     }
 
-    /// The chance that the fetcher at `place` passes it.
+    /// Returns the probability that the fetcher at `place` passes.
     pub(crate) fn pass(&self, vendors: &[Vendor], noise: f64, place: usize) -> f64 {
         let vendor = &vendors[usize::from(self.vendor)];
         let settings = match &vendor.shift {
@@ -112,10 +114,10 @@ impl Wall {
     }
 }
 
-/// What about these keys cannot be: key, value, and what it may be.
+/// An invalid key: the key, its value, and the expected values.
 pub(crate) type Fault = (&'static str, String, &'static str);
 
-/// Checks the keys for a world of so many fetchers.
+/// Checks the keys for a world with this number of fetchers.
 pub(crate) fn check(tags: Option<&Tags>, vendors: &[Vendor], fetchers: usize) -> Result<(), Fault> {
     const SHARE: &str = "a share between 0 and 1";
     let share = |key, share: f64| match (0.0..=1.0).contains(&share) {

@@ -1,8 +1,11 @@
-//! A vendor changes its mind one day, for all of its hosts: how soon is that known at hosts where nobody has been since?
+//! The change of a vendor's settings on one day, for all of its hosts: how soon a policy follows it at hosts that it
+//! has not visited since.
 //!
-//! Owns the watch over one run. What is counted is whether the first fetcher of a page is the one the oracle would have tried first:
-//! at known hosts before the change, and at the first and second page of hosts that are met again two days after it or later. Must
-//! not know which policy it watches.
+//! Owns: the observation of one run. It counts whether the first fetcher of a page is the oracle's first choice: at
+//! known hosts before the change, and at the first and second page of hosts that are visited again two days after it or
+//! later.
+//!
+//! Must not know: which policy it observes.
 
 use super::generate::{Visit, Web};
 use super::oracle::Oracle;
@@ -10,12 +13,12 @@ use super::vendor::Wall;
 use super::world::World;
 use crate::environment::{Condition, Tool, unbanned};
 
-/// A host visited so often is known.
+/// A host with this number of visits is known.
 const KNOWN_VISITS: u32 = 10;
-/// A host is asked about when nobody has been there from the change until so long after it.
+/// A host counts if it has no visit within this time after the change.
 const AWAY_MS: i64 = 2 * 86_400_000;
 
-/// How many were right, and of how many.
+/// The number of right choices and of all choices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Right {
     pub(crate) right: u64,
@@ -29,26 +32,26 @@ impl Right {
     }
 }
 
-/// What was counted in one run.
+/// The counters of one run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Followed {
-    /// Pages of known hosts before their vendor changed its mind.
+    /// Pages of known hosts before the change of their vendor.
     pub(crate) known: Right,
-    /// The first and the second page where a dearer fetcher, or none, is best since then.
+    /// The first and the second page after the change, if a dearer fetcher, or none, is best now.
     pub(crate) harder: [Right; 2],
-    /// The same where a cheaper one is.
+    /// The same, if a cheaper fetcher is best now.
     pub(crate) easier: [Right; 2],
 }
 
-/// Where one host stands.
+/// The state of one host.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     last_ms: Option<i64>,
-    /// Pages since the change; none before it is met again, or when it does not count.
+    /// Pages since the change; none before the host is visited again, or when it does not count.
     pages: Option<usize>,
 }
 
-/// Watches all hosts of a web.
+/// Observes all hosts of a web.
 pub(crate) struct ShiftWatch<'w> {
     world: &'w World,
     web: &'w Web,
@@ -64,7 +67,7 @@ impl<'w> ShiftWatch<'w> {
         Self { world, web, tools, oracle: Oracle::new(world, tools), hosts, followed: Followed::default() }
     }
 
-    /// Sees the first fetcher that a visit got, of a host that was visited `earlier` times before.
+    /// Records the first fetcher of a visit to a host with `earlier` previous visits.
     pub(crate) fn see(&mut self, visit: &Visit, earlier: u32, first: Option<usize>) {
         let before = self.hosts[visit.host as usize].last_ms.replace(visit.at_ms);
         let now = unbanned(self.world, self.web, visit, visit.at_ms);
@@ -93,7 +96,7 @@ impl<'w> ShiftWatch<'w> {
         }
     }
 
-    /// The host is met. From the change of its vendor on, the first time tells whether it counts.
+    /// Records a visit to the host. The first visit after its vendor's change decides whether it counts.
     fn met(&mut self, visit: &Visit, before: Option<i64>) {
         let host = &self.web.hosts[visit.host as usize];
         let Some(shift_ms) = host.wall(self.world, visit.at_ms).and_then(|wall| self.shift_ms(&wall)) else { return };

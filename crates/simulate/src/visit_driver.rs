@@ -1,7 +1,9 @@
-//! Driving a visit without a network: each fetch is answered by a function, and time passes only where the visit waits for it.
+//! A driver of visits without a network: a function returns the result of each fetch, and time passes only when the
+//! visit waits.
 //!
-//! The simulator's runs go through here, and so do scripts that are compared with other drivers. Must not decide or record: the
-//! visit does.
+//! The simulator's runs use it, and so do scripts that are compared with other drivers.
+//!
+//! Must not know: decisions and records; the visit makes them.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -13,26 +15,26 @@ use fetchwise::time::Clock;
 use fetchwise::visit::{End, Fetch, Step, Visit};
 use url::Url;
 
-/// How long decisions took, for whoever wants to know.
+/// The time that decisions took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
-    /// Nanoseconds in all.
+    /// Total nanoseconds.
     pub nanoseconds: u64,
-    /// Steps that were asked for.
+    /// The number of steps.
     pub steps: u64,
 }
 
-/// Drives `visit` to its end. `clock` is the selector's: it is set forward to whatever the visit waits for.
+/// Drives `visit` to its end. `clock` is the clock of the selector: each wait sets it forward.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use fetchwise::{Selector, answer::{FetchResult, Outcome}, time::{Clock, Timestamp}};
+/// use fetchwise::{Selector, fetch_result::{FetchResult, Outcome}, time::{Clock, Timestamp}};
 ///
 /// let clock = Arc::new(Clock::fixed(Timestamp::now()));
 /// let selector = Selector::builder().clock(clock.clone()).build()?;
 /// let url = url::Url::parse("https://example.org/").unwrap();
 /// let mut visit = selector.visit(&url)?;
-/// let end = fetchwise_simulate::visit_driver(&mut visit, &clock, None, |_| FetchResult::from(Outcome::Http(404)));
+/// let end = fetchwise_simulate::drive(&mut visit, &clock, None, |_| FetchResult::from(Outcome::Http(404)));
 /// assert_eq!(end.requests, 1);
 /// # Ok::<(), fetchwise::Error>(())
 /// ```

@@ -1,10 +1,10 @@
-//! What one URL came to: its worth, what it cost, and how it was got.
+//! The result of one URL: its value, its cost, and its attempts.
 
 use super::world::World;
 use crate::environment::{End, Outcome, Tool};
 use fetchwise::decision::Source;
 
-/// What one URL came to.
+/// The result of one URL.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fetched {
     pub(crate) utility: f64,
@@ -19,7 +19,7 @@ pub(crate) struct Fetched {
 }
 
 impl Fetched {
-    /// Adds one try. True when the URL has ended.
+    /// Adds one try. Returns true when the URL has ended.
     pub(crate) fn add(&mut self, world: &World, tool: &Tool, outcome: &Outcome) -> bool {
         self.attempts += 1;
         self.cost += tool.cost;

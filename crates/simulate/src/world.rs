@@ -1,8 +1,11 @@
-//! World files: what an invented web looks like, as TOML. Owns which keys there are and what each may hold.
+//! World files: the description of a generated web, as TOML.
 //!
-//! Invariant: a [`World`] that was parsed can be generated and run: shares are shares, mixes have a sum above zero, sizes fit
-//! in memory. Unknown keys are errors, since a misspelt key would run another world than the one that was meant. Must not
-//! know how a world is generated.
+//! Owns: the keys and their valid values.
+//!
+//! Invariants: a parsed [`World`] can be generated and run: shares are shares, mixes have a sum above zero, sizes fit
+//! in memory. Unknown keys are errors, because a misspelt key would run a different world.
+//!
+//! Must not know: how a world is generated.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -13,15 +16,15 @@ use super::vendor::{self, Tags, Vendor};
 use crate::world_file::{WorldError, WorldFile};
 use fetchwise::registry::{Class, FetcherSpec};
 
-/// The most visits a world may hold: each takes about 30 bytes.
+/// The maximum number of visits of a world: each takes about 30 bytes.
 const MAX_URLS: usize = 50_000_000;
-/// The most sites a world may hold: each takes about half a kilobyte.
+/// The maximum number of sites of a world: each takes about half a kilobyte.
 const MAX_SITES: usize = 5_000_000;
 
-/// The most fetchers: the oracle tries every order of them.
+/// The maximum number of fetchers: the oracle tries every order of them.
 const MAX_FETCHERS: usize = 16;
 
-/// How a page comes to be: what it takes to read it.
+/// The class of a page, by what is needed to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Render {
@@ -37,19 +40,19 @@ pub enum Render {
     File = 4,
 }
 
-/// How a host keeps crawlers away, the mildest first.
+/// The protection of a host against crawlers, the mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Protection {
-    /// Not at all.
+    /// No protection.
     None = 0,
-    /// By a limit on the rate of requests.
+    /// A limit on the rate of requests.
     Rate = 1,
-    /// By captchas.
+    /// Captchas.
     Captcha = 2,
-    /// By a bot wall that stealth still passes.
+    /// Bot protection that stealth still passes.
     Hard = 3,
-    /// By one that hardly anything passes.
+    /// Bot protection that almost nothing passes.
     Fortress = 4,
 }
 
@@ -71,7 +74,7 @@ pub struct ByRender {
 }
 
 impl ByRender {
-    /// The numbers in the order of the enum.
+    /// Returns the numbers in the order of the enum.
     pub fn array(&self) -> [f64; 5] {
         [self.static_, self.spa, self.js_partial, self.video, self.file]
     }
@@ -94,7 +97,7 @@ pub struct ByProtection {
 }
 
 impl ByProtection {
-    /// The numbers in the order of the enum.
+    /// Returns the numbers in the order of the enum.
     pub fn array(&self) -> [f64; 5] {
         [self.none, self.rate, self.captcha, self.hard, self.fortress]
     }
@@ -114,11 +117,12 @@ pub struct BigBurst {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drift {
-    /// Mean days between changes of protection; of rendering 1.5 times as many. 0 for a world that stands still.
+    /// Mean days between changes of protection; changes of rendering take 1.5 times as long. 0 for a world without
+    /// changes.
     pub days: f64,
-    /// The chance that a protected host grows milder.
+    /// The probability that a protected host becomes milder.
     pub better: f64,
-    /// The chance that an open one becomes protected.
+    /// The probability that an open host becomes protected.
     pub worse: f64,
 }
 
@@ -126,27 +130,27 @@ pub struct Drift {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flip {
-    /// On which day; 0 for never.
+    /// The day; 0 for never.
     pub day: f64,
-    /// Which share of the sites turns captchas on or off.
+    /// The share of the sites that turns captchas on or off.
     pub share: f64,
 }
 
-/// A fetcher of a world: what it costs and what it can do.
+/// A fetcher of a world: its cost and its abilities.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fetcher {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The cost of a request, in direct requests.
     pub cost: f64,
-    /// The worth of what it delivers, as a share of the page.
+    /// The value of what it delivers, as a share of the page.
     pub quality: f64,
-    /// The chance that it reads a page of each class.
+    /// The probability that it reads a page of each class.
     pub render: ByRender,
-    /// The chance that it passes each protection.
+    /// The probability that it passes each protection.
     pub protection: ByProtection,
-    /// How much one of its requests adds to a host's displeasure.
+    /// The pressure that one of its requests adds to a host.
     pub pressure: f64,
 }
 
@@ -154,27 +158,27 @@ pub struct Fetcher {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Label {
-    /// What its answers show; empty for nothing.
+    /// The name that its responses show; empty for none.
     pub name: String,
-    /// How frequent it is among the hosts whose first section has each class.
+    /// Its frequency among hosts, by the class of their first section.
     pub weight: ByRender,
 }
 
-/// An invented web.
+/// A generated web.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct World {
-    /// What it is called in results.
+    /// The name in results.
     pub name: String,
-    /// How many days it lasts.
+    /// The duration in days.
     pub days: f64,
-    /// How many sites it has.
+    /// The number of sites.
     pub sites: usize,
-    /// How many URLs are visited in all.
+    /// The number of visited URLs.
     pub urls: usize,
-    /// How fast a site's share of visits falls with its rank.
+    /// The exponent with which a site's share of visits falls with its rank.
     pub zipf: f64,
-    /// The share of sites that are born on the way.
+    /// The share of sites that are born during the run.
     pub new_site_share: f64,
     /// The mean number of URLs in a burst.
     pub burst: f64,
@@ -184,7 +188,7 @@ pub struct World {
     pub render_mix: ByRender,
     /// The protections of sites.
     pub protection_mix: ByProtection,
-    /// The share of hosts whose sections have classes of their own.
+    /// The share of hosts whose sections have separate classes.
     pub mixed_sections: f64,
     /// The share of sites with more hosts than `www`.
     pub multi_host: f64,
@@ -192,49 +196,51 @@ pub struct World {
     pub drift: Drift,
     /// The share of URLs that are files.
     pub file_share: f64,
-    /// The share of sites whose files are behind no captcha and no bot wall.
+    /// The share of sites whose files are not behind captchas or bot protection.
     pub file_exempt: f64,
     /// The share of hosts that are unreliable.
     pub flaky: f64,
-    /// The share of URLs that lead nowhere.
+    /// The share of dead URLs.
     pub dead: f64,
-    /// The chance of a timeout, for the fetcher with the fewest.
+    /// The probability of a timeout, for the fetcher with the fewest.
     pub timeout: f64,
-    /// The chance that a failure is taken for content.
+    /// The probability that a failure looks like content.
     pub false_success: f64,
-    /// How irritable hosts are: divides the limits of their patience.
+    /// The irritability of hosts: divides their limits.
     pub ban: f64,
     /// The share of visits that go to one huge static site.
     pub giant_share: f64,
     /// A change that many sites make on one day.
     pub flip: Flip,
-    /// V: what a page is worth, in direct requests.
+    /// V: the value of a page, in direct requests.
     pub value: f64,
-    /// What a blocked response costs on top of the request.
+    /// The cost of a blocked response, in addition to the request.
     pub blocked_cost: f64,
-    /// What a ban costs.
+    /// The cost of a ban.
     pub ban_cost: f64,
-    /// What it costs to take a failure for content.
+    /// The cost of a failure that is taken for content.
     pub false_success_cost: f64,
-    /// Attempts for a URL at most.
+    /// The maximum number of attempts per URL.
     pub max_attempts: u32,
-    /// What can be tried, `direct_access` first.
+    /// The fetchers, `direct_access` first.
     #[serde(rename = "fetcher")]
     pub fetchers: Vec<Fetcher>,
-    /// How well answers show who stands behind them. Without vendors, frameworks and servers nothing is shown.
+    /// How well responses show vendors, frameworks and servers. Without those lists nothing is shown.
     pub tags: Option<Tags>,
-    /// Who stands behind captchas, bot walls and fortresses; without any, each class has its own chances.
+    /// The vendors of captchas, bot protection and fortresses. Without vendors, each class of protection has its own
+    /// probabilities.
     #[serde(rename = "vendor", default)]
     pub vendors: Vec<Vendor>,
-    /// What pages are made with.
+    /// The frameworks of pages.
     #[serde(rename = "framework", default)]
     pub frameworks: Vec<Label>,
-    /// What serves them.
+    /// The servers of pages.
     #[serde(rename = "server", default)]
     pub servers: Vec<Label>,
 }
 
-/// What part a fetcher plays: decides who is banned, whose timeouts are frequent, and who can take a wall for content.
+/// The role of a fetcher. It decides whether it can be banned, how often it times out, and whether it takes a block for
+/// content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Direct,
@@ -248,7 +254,7 @@ impl World {
     /// Reads a world file.
     ///
     /// # Errors
-    /// [`WorldError`] names the file and what is wrong with it.
+    /// [`WorldError`] names the file and its error.
     pub fn read(path: &Path) -> Result<Self, WorldError> {
         Self::from_file(path)
     }
@@ -256,18 +262,19 @@ impl World {
     /// Reads a world from the text of a world file; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`WorldError`] names the key and what it may hold.
+    /// [`WorldError`] names the key and its expected values.
     pub fn parse(text: &str, origin: &str) -> Result<Self, WorldError> {
         Self::from_text(text, origin)
     }
 
-    /// The fetcher as a selector is told of it: name, cost, quality; all else is what its name implies.
+    /// Returns the fetcher's spec for a selector: name, cost, quality; everything else follows from its name.
     pub fn spec(&self, fetcher: usize) -> Option<FetcherSpec> {
         let of = self.fetchers.get(fetcher)?;
         Some(FetcherSpec { cost: of.cost, quality: of.quality, ..FetcherSpec::by_name(&of.name) })
     }
 
-    /// The part of the fetcher at `place`: by its name, or where that says nothing, by its place in the file.
+    /// Returns the role of the fetcher at `place`: by its name or, if the name implies none, by its position in the
+    /// file.
     pub(crate) fn role(&self, place: usize) -> Role {
         const BY_PLACE: [Role; 5] = [Role::Direct, Role::Browser, Role::Stealth, Role::Archive, Role::Downloader];
         match self.fetchers.get(place).map(|fetcher| FetcherSpec::by_name(&fetcher.name).class) {
@@ -386,7 +393,7 @@ impl World {
     }
 }
 
-/// The worlds that the project ships, as name and text of the file.
+/// The shipped worlds, as name and text of the file.
 pub const SHIPPED: [(&str, &str); 7] = [
     ("W1", include_str!("../worlds/W1.toml")),
     ("W2", include_str!("../worlds/W2.toml")),
@@ -397,7 +404,7 @@ pub const SHIPPED: [(&str, &str); 7] = [
     ("W7", include_str!("../worlds/W7.toml")),
 ];
 
-/// More worlds, made to catch a policy that is good at [`SHIPPED`] only: as name and text of the file.
+/// Further worlds, against policies that are tuned to [`SHIPPED`] only, as name and text of the file.
 pub const MORE: [(&str, &str); 17] = [
     ("newsroom", include_str!("../worlds/newsroom.toml")),
     ("flaky", include_str!("../worlds/flaky.toml")),

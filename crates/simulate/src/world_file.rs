@@ -1,50 +1,50 @@
-//! How a world file becomes a world, of whichever kind, and why it does not.
+//! Reading and checking of world files of any kind, and its errors.
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Why a world cannot be used.
+/// The reason why a world cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorldError {
     /// The file cannot be read.
     #[error("cannot read world file {path}: {source}")]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// It is no TOML, or a key is missing, unknown or of the wrong type.
+    /// The text is not valid TOML, or a key is missing, unknown or of the wrong type.
     #[error("{origin}: {source}")]
     Parse {
-        /// Where the text came from.
+        /// The source of the text.
         origin: String,
-        /// What the parser said, with line and column.
+        /// The parser's error, with line and column.
         source: Box<toml::de::Error>,
     },
-    /// A key holds what no world can have.
+    /// A key has an invalid value.
     #[error("world {world:?}: {key} = {got}, expected {expected}")]
     Value {
         /// The world's name.
         world: String,
         /// The key.
         key: String,
-        /// What it holds.
+        /// The value.
         got: String,
-        /// What it may hold.
+        /// The expected values.
         expected: &'static str,
     },
 }
 
-/// What kinds of world files have in common.
+/// The common part of all kinds of world files.
 pub(crate) trait WorldFile: DeserializeOwned {
-    /// Whether what stands in it makes sense.
+    /// Checks the values of the world.
     fn check(&self) -> Result<(), WorldError>;
 
-    /// What the file calls the world.
+    /// Returns the name of the world.
     fn called(&self) -> &str;
 
     /// Reads a file.
@@ -54,7 +54,7 @@ pub(crate) trait WorldFile: DeserializeOwned {
         Self::from_text(&text, &path.display().to_string())
     }
 
-    /// Reads the text of a file; `origin` stands in messages.
+    /// Reads the text of a file; `origin` names it in messages.
     fn from_text(text: &str, origin: &str) -> Result<Self, WorldError> {
         let world: Self = toml::from_str(text)
             .map_err(|source| WorldError::Parse { origin: origin.to_owned(), source: Box::new(source) })?;
@@ -62,7 +62,7 @@ pub(crate) trait WorldFile: DeserializeOwned {
         Ok(world)
     }
 
-    /// An error unless `holds`: `key` has `got` where a world has what is `expected`.
+    /// Fails unless `holds`: `key` has the value `got` instead of the `expected` ones.
     fn expect(&self, key: &str, got: impl ToString, holds: bool, expected: &'static str) -> Result<(), WorldError> {
         if holds {
             return Ok(());
@@ -71,7 +71,7 @@ pub(crate) trait WorldFile: DeserializeOwned {
     }
 }
 
-/// Whether a file says that it is of this kind, whatever else is wrong with it.
+/// Returns whether the text declares this kind, even if it is otherwise invalid.
 pub(crate) fn is_of_kind(text: &str, kind: &str) -> bool {
     #[derive(Deserialize)]
     struct Kind {

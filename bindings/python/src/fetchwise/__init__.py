@@ -19,8 +19,8 @@ The selector, the detector and the log of the Rust library, in this process. A w
             visit.report(step, detector.judge(response.status_code, response.headers, response.content))
     print(visit.end)
 
-Integrations are in ``fetchwise.scrapy``, ``fetchwise.crawlee``, ``fetchwise.httpx`` and ``fetchwise.playwright_fetcher``, and import their
-frameworks when they are imported.
+The integrations ``fetchwise.scrapy``, ``fetchwise.crawlee``, ``fetchwise.httpx`` and ``fetchwise.playwright_fetcher``
+import their frameworks on import.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from ._fetchwise import (
     import_attempts,
 )
 
-# As typing's, without importing it: that would take half of the time that importing this takes.
+# The same as typing's constant. Importing typing would take half of the time of this import.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -82,7 +82,7 @@ __all__ = [
     "import_attempts",
 ]
 
-# What needs asyncio, ssl or dataclasses of the standard library is imported when it is first asked for.
+# Names that need asyncio, ssl or dataclasses of the standard library are imported on first use.
 _LATER = {
     "Admission": "_pauses",
     "ErrorKind": "_outcomes",
@@ -93,7 +93,7 @@ _LATER = {
 
 
 if not TYPE_CHECKING:
-    # A type checker would take any name for one that is there.
+    # With this function, a type checker would accept any name.
     def __getattr__(name: str) -> Any:
         module = _LATER.get(name)
         if module is None:

@@ -1,10 +1,10 @@
-"""The exceptions of fetchwise. All have one root, so that ``except fetchwise.Error`` is enough for those who want no more."""
+"""The exceptions of fetchwise. All have one root, so ``except fetchwise.Error`` catches all of them."""
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """The root of what fetchwise raises, but for ``TypeError`` and ``ValueError`` about arguments.
+    """The root of all exceptions of fetchwise, except ``TypeError`` and ``ValueError`` for arguments.
 
     >>> issubclass(fetchwise.LockedError, fetchwise.LogError) and issubclass(fetchwise.LogError, fetchwise.Error)
     True
@@ -12,7 +12,7 @@ class Error(Exception):
 
 
 class UrlError(Error, ValueError):
-    """Not a URL that can be fetched: the message says why.
+    """The URL cannot be fetched: the message gives the reason.
 
     >>> fetchwise.Selector().select("ftp://example.org/")
     Traceback (most recent call last):
@@ -21,7 +21,7 @@ class UrlError(Error, ValueError):
 
 
 class ConfigError(Error, ValueError):
-    """Settings, fetchers, names or rules that cannot be used: the message names file, line and field where there are.
+    """Settings, fetchers, names or rules cannot be used: the message names the file, line and field if there are any.
 
     >>> fetchwise.Selector(fetchers=["direct_access", "direct_access"])
     Traceback (most recent call last):
@@ -32,7 +32,7 @@ class ConfigError(Error, ValueError):
 class LogError(Error):
     """The journal cannot be opened, read or written.
 
-    ``is_refusal`` is true where trying again is useless until somebody does something about it: damage, or a newer format.
+    ``is_refusal`` is true if a retry is useless until someone intervenes: the log is damaged, or its format is newer.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -47,7 +47,8 @@ class LogError(Error):
 
 
 class LockedError(LogError):
-    """Another process, or another ``Journal`` in this one, writes to the directory; ``pid`` is the process, where it is known.
+    """Another process, or another ``Journal`` in this process, writes to the directory. ``pid`` is the process, if it
+    is known.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, fetchwise.Journal(folder):
@@ -63,7 +64,8 @@ class LockedError(LogError):
 
 
 class ForkedError(LogError):
-    """The journal belongs to the process that this one was forked from. Open journals after the fork, one process a directory.
+    """The journal belongs to the parent process of a fork. Open journals after the fork, with one process per
+    directory.
 
     >>> issubclass(fetchwise.ForkedError, fetchwise.LogError)
     True

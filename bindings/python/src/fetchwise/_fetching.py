@@ -1,6 +1,6 @@
-"""Driving a visit with coroutines: the loop that every crawler would write, written once.
+"""The loop that drives a visit with coroutines.
 
-It decides nothing: what to do next is the visit's to say.
+Must not know: what to do next; the visit decides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def _shared_detector() -> Detector:
 
 
 async def ready(step: Step, *, at_most: float | None = None) -> None:
-    """Ends when what the step waits for has come, or when it is due; after ``at_most`` seconds in any case."""
+    """Returns when the event that the step waits for happens, or when the step is due, and after at most ``at_most``
+    seconds.
+    """
     seconds = step.seconds if at_most is None else min(step.seconds, at_most)
     notified = step._notified()
     try:
@@ -35,7 +37,9 @@ async def ready(step: Step, *, at_most: float | None = None) -> None:
 
 
 def parts(response: Any) -> tuple[int, Any, Any]:
-    """Status, headers and decoded body of a client's response: a triple, or an object of httpx, curl_cffi, requests or Scrapy."""
+    """Returns the status, headers and decoded body of a client's response: a triple, or an object of httpx, curl_cffi,
+    requests or Scrapy.
+    """
     if isinstance(response, tuple):
         status, headers, body = response
         return status, headers, body
@@ -49,11 +53,12 @@ def parts(response: Any) -> tuple[int, Any, Any]:
 
 
 class Fetching:
-    """A visit that is driven by coroutine functions: ``async with selector.fetch(url, fetchers) as visited``.
+    """A visit driven by coroutine functions: ``async with selector.fetch(url, fetchers) as visited``.
 
-    ``fetchers`` maps names to ``async def fetch(url, step)``, which returns a response (of httpx or curl_cffi, or ``(status, headers,
-    body)``) or raises. Entering it makes the requests; then ``end`` says how it ended, and ``response`` is what the last fetcher
-    returned. Cancelling it, or leaving it, gives back whatever the visit held.
+    ``fetchers`` maps names to ``async def fetch(url, step)``, which returns a response (of httpx or curl_cffi, or
+    ``(status, headers, body)``) or raises. Entering the context makes the requests. Afterwards ``end`` is the end of
+    the visit, and ``response`` the return value of the last fetcher. Cancelling or leaving the context releases
+    everything that the visit holds.
 
     >>> async def get(url, step):
     ...     return 200, {"content-type": "text/html"}, b"<p>" + b"The ferry leaves at noon. " * 20
@@ -86,7 +91,7 @@ class Fetching:
 
     @property
     def end(self) -> End:
-        """How it ended."""
+        """The end of the visit."""
         end = self.visit.end
         if end is None:
             raise RuntimeError("the visit has not ended: it is driven on entering, by async with")

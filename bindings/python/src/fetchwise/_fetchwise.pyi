@@ -1,4 +1,4 @@
-# Types of the extension module, held against it by mypy's stubtest.
+# Types of the extension module, checked against it by mypy's stubtest.
 import asyncio
 import os
 import pathlib

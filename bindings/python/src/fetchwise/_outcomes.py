@@ -1,7 +1,7 @@
-"""How a request can end, and what clients' exceptions mean.
+"""Outcomes of requests, and the meaning of client exceptions.
 
-Owns the names of failures (``ErrorKind``) and the one mapping from exceptions to them. It imports no client: classes are told by the names
-of their ancestors, so that whatever is installed is understood.
+Owns: the names of failures (``ErrorKind``) and the only mapping from exceptions to them. It imports no client. It
+recognises classes by the names of their ancestors, so that it understands whatever is installed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ._fetchwise import FetchResult
 
 
 class ErrorKind(str, enum.Enum):
-    """Why an attempt delivered no content. Each is a ``str``: its name in JSON and in the log.
+    """The reason why an attempt delivered no content. Each is a ``str``: its name in JSON and in the log.
 
     >>> fetchwise.ErrorKind.TIMEOUT == "timeout"
     True
@@ -50,7 +50,7 @@ class ErrorKind(str, enum.Enum):
 
 ErrorKind.__module__ = "fetchwise"
 
-# The first that an exception's own class or an ancestor of it is called by. Before their ancestors where those say less.
+# The first entry that names an exception's class or an ancestor counts. Subclasses come before less specific ancestors.
 _BY_CLASS = {
     # httpx, aiohttp, curl_cffi, requests, urllib3, Scrapy and Twisted, Playwright.
     "ProxyError": ErrorKind.PROXY_ERROR,
@@ -85,7 +85,7 @@ _BY_CLASS = {
     "UnsupportedURLSchemeError": ErrorKind.INVALID_URL,
 }
 
-# Chromium's and Firefox's own words, which Playwright passes on in the message of its one class of errors.
+# Messages of Chromium and Firefox, which Playwright passes on in its only class of errors.
 _BY_WORDS = (
     ("Download is starting", ErrorKind.WRONG_TOOL),
     ("net::ERR_ABORTED", ErrorKind.WRONG_TOOL),
@@ -101,12 +101,12 @@ _BY_WORDS = (
     ("ERR_CONNECTION_TIMED_OUT", ErrorKind.TIMEOUT),
     ("ERR_INVALID_URL", ErrorKind.INVALID_URL),
     ("ERR_INSUFFICIENT_RESOURCES", ErrorKind.LOCAL_FAULT),
-    # The browser, not the page: the next one may have more luck.
+    # A fault of the browser, not of the page: the next browser may succeed.
     ("Target crashed", ErrorKind.LOCAL_FAULT),
     ("Page crashed", ErrorKind.LOCAL_FAULT),
     ("has been closed", ErrorKind.LOCAL_FAULT),
     ("Executable doesn't exist", ErrorKind.LOCAL_FAULT),
-    # libcurl's numbers, in curl_cffi's messages.
+    # Error numbers of libcurl, in curl_cffi's messages.
     ("curl: (6)", ErrorKind.DNS_ERROR),
     ("curl: (5)", ErrorKind.PROXY_ERROR),
     ("curl: (97)", ErrorKind.PROXY_ERROR),
@@ -118,21 +118,21 @@ _BY_WORDS = (
     ("curl: (3)", ErrorKind.INVALID_URL),
 )
 
-# What this machine lacks is nobody's fault: descriptors, ports, memory, its network.
+# No fetcher causes a shortage of this machine: descriptors, ports, memory, its network.
 _LOCAL_ERRNO = {12, 23, 24, 28, 99, 100, 101}
 
 
 def error_kind(error: BaseException) -> ErrorKind:
-    """What an exception of an HTTP client or of Playwright counts as.
+    """Returns the kind of an exception of an HTTP client or of Playwright.
 
-    It knows those of httpx, aiohttp, curl_cffi, requests, urllib3, Scrapy, Twisted, Playwright and the standard library, and takes any
-    other for a network error.
+    Knows those of httpx, aiohttp, curl_cffi, requests, urllib3, Scrapy, Twisted, Playwright and the standard library,
+    and treats any other as a network error.
 
     >>> fetchwise.error_kind(TimeoutError())
     <ErrorKind.TIMEOUT: 'timeout'>
     """
     seen: BaseException | None = error
-    # What a client raises may wrap what says more.
+    # A client's exception may wrap a more specific one.
     for _ in range(4):
         if seen is None:
             break
@@ -164,7 +164,7 @@ def _of(error: BaseException) -> ErrorKind | None:
 
 
 def answer_of(error: object) -> FetchResult:
-    """The answer that an exception stands for, so that ``Visit.report(step, error)`` needs no thought."""
+    """Returns the fetch result of an exception, so that ``Visit.report(step, error)`` accepts it directly."""
     if not isinstance(error, BaseException):
         raise TypeError(
             "report a FetchResult, a Verdict, an ErrorKind or an exception, not " + type(error).__name__

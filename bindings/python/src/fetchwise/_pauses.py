@@ -1,7 +1,8 @@
-"""Pauses for frameworks that own the loop, such as Scrapy: may this URL be asked for now, by whom, and what came of it?
+"""Pauses for frameworks that own the loop, such as Scrapy: whether a URL may be requested now, by which fetcher, and
+with which result.
 
-Each URL that was let in is a visit under the hood, kept until ``ended`` has heard how it went on: links, hosts, trials, paces and single
-flight are the library's.
+Each admitted URL is a visit, kept until ``ended`` receives its result. Links, hosts, trials, paces and single flight
+are the library's.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from ._fetchwise import FetchResult, Decision, End, Selector, Step, Verdict, Vis
 
 @dataclass(frozen=True)
 class Admission:
-    """Whether a URL may be asked for now. Truthy when it may.
+    """The answer to whether a URL may be requested now. Truthy if it may.
 
-    ``fetcher`` is who shall do it, ``decision`` why, ``deadline`` how many seconds it has. When it has to wait, ``seconds`` says how long,
-    and ``reason`` what for; ``end`` is there when the visit has ended, delivered, failed or paused.
+    ``fetcher`` is the fetcher to use, ``decision`` the reason, and ``deadline`` its time limit in seconds. If the URL
+    has to wait, ``seconds`` is the time and ``reason`` the cause. ``end`` is set when the visit has ended: delivered,
+    failed or paused.
 
     >>> fetchwise.Pauses(fetchwise.Selector()).admit("https://example.org/").fetcher
     'direct_access'
@@ -41,9 +43,9 @@ class Admission:
 class Pauses:
     """Link states, host pauses and paces for a framework that owns the loop.
 
-    ``admit(key)`` before each request, ``ended(key, outcome)`` after it: the attempt is recorded then, and the answer says whether another
-    fetcher is to be asked, or how the URL ended. ``forget(key)`` when it will not be asked for after all. At most ``limit`` URLs are
-    kept; beyond that the oldest are forgotten, which gives back what they held.
+    Call ``admit(key)`` before each request and ``ended(key, outcome)`` after it. ``ended`` records the attempt, and
+    returns the next fetcher or the end of the URL. Call ``forget(key)`` when the request will not be made. At most
+    ``limit`` URLs are kept; beyond that the oldest are forgotten, which releases what they hold.
 
     >>> pauses = fetchwise.Pauses(fetchwise.Selector(fetchers=["direct_access", "playwright"]))
     >>> pauses.admit("https://example.org/app").fetcher
@@ -64,7 +66,9 @@ class Pauses:
         return len(self._visits)
 
     def admit(self, url: str, *, key: str | None = None, prefer: str | None = None, **knowing: Any) -> Admission:
-        """Whether ``url`` may be asked for now. Asked again while its request is out, it says the same again."""
+        """Returns whether ``url`` may be requested now. Returns the same admission again while its request is in
+        progress.
+        """
         key = key or url
         visit, step = self._visits.get(key, (None, None))
         if visit is None:
@@ -76,7 +80,9 @@ class Pauses:
     async def admitted(
         self, url: str, *, key: str | None = None, prefer: str | None = None, patience: float = 60.0, **knowing: Any
     ) -> Admission:
-        """As ``admit``, waiting for probes, trials and paces: for ``patience`` seconds at a time at most."""
+        """Does the same as ``admit``, and waits for probes, trials and paces, for at most ``patience`` seconds at a
+        time.
+        """
         until = time.monotonic() + patience
         while True:
             admission = self.admit(url, key=key, prefer=prefer, **knowing)
@@ -96,7 +102,9 @@ class Pauses:
         key: str | None = None,
         duration: float | None = None,
     ) -> Admission:
-        """What came of the request: it is recorded, and the next admission is returned. ``retry_after`` and ``duration`` are seconds."""
+        """Records the result of the request and returns the next admission. ``retry_after`` and ``duration`` are in
+        seconds.
+        """
         key = key or url
         known = self._visits.get(key)
         if known is None or known[1] is None or known[1].wait:
@@ -109,13 +117,13 @@ class Pauses:
         return self._next(key, visit)
 
     def forget(self, url: str, *, key: str | None = None) -> None:
-        """The URL will not be asked for after all: what it held is given back."""
+        """Releases everything that the URL holds, because its request will not be made."""
         known = self._visits.pop(key or url, None)
         if known is not None:
             known[0].close()
 
     def host_pause(self, url: str) -> float:
-        """How many seconds the host of ``url`` is paused for; 0 when it is not."""
+        """Returns the seconds for which the host of ``url`` is still paused; 0 when it is not."""
         until = self.selector.host_pause(url)
         return 0.0 if until is None else max(0.0, until - time.time())
 

@@ -1,4 +1,5 @@
-"""Crawlee for Python: the adaptive crawler decides by what fetchwise has learned, which survives the process.
+"""The Crawlee integration for Python: the adaptive crawler decides by the evidence of fetchwise, which survives the
+process.
 
 ::
 
@@ -6,8 +7,9 @@
     crawler = AdaptivePlaywrightCrawler.with_beautifulsoup_static_parser(rendering_type_predictor=predictor)
     predictor.attach(crawler)
 
-``attach`` adds a hook after navigation, which judges what came: a shell or a wall that came without a browser never reaches the request
-handler, and the browser is asked instead, in the same try. Nothing is fetched twice only to compare.
+``attach`` adds a hook after navigation, which judges the response. A shell or a block that came without a browser never
+reaches the request handler: the browser fetches the page instead, in the same try. Nothing is fetched twice only for
+comparison.
 """
 
 from __future__ import annotations
@@ -24,19 +26,19 @@ if TYPE_CHECKING:
     from crawlee import Request
     from crawlee.crawlers import AdaptivePlaywrightCrawler
 
-# How long a page that shows nothing yet may take until it does, in milliseconds.
+# The time within which a page that is still empty has to show something, in milliseconds.
 SETTLE_MS = 5000
 
 
 class NoContent(Exception):
-    """What came without a browser is no content: Crawlee asks the browser then."""
+    """The response without a browser is not content. Crawlee then uses the browser."""
 
 
 class Predictor(RenderingTypePredictor):
-    """A ``RenderingTypePredictor`` that asks a selector.
+    """A ``RenderingTypePredictor`` backed by a selector.
 
-    ``static`` and ``browser`` are the names that Crawlee's two ways of fetching are recorded under. With ``data_dir``, what is learned is
-    kept there; or hand it a selector of your own.
+    ``static`` and ``browser`` are the fetcher names of Crawlee's two ways of fetching. ``data_dir`` is the directory
+    for the evidence; alternatively pass a selector.
     """
 
     def __init__(
@@ -54,21 +56,25 @@ class Predictor(RenderingTypePredictor):
         self.detector: Detector = detector or Detector()
         self.static: str = static
         self.browser: str = browser
-        # What was decided for a request that is under way, and when: for the record of what came of it.
+        # The decision and start time of each request in progress, for the record of its result.
         self._under_way: dict[str, tuple[Decision, float]] = {}
 
     def predict(self, request: Request) -> RenderingTypePrediction:
-        """Which way to fetch first. It never asks for both: an exploration is one request without a browser, and is judged."""
+        """Returns the first way of fetching, never both: an exploration is one request without a browser, and is
+        judged.
+        """
         decision = self.selector.select(request.url, link=request.unique_key)
         if not decision:
-            # Crawlee has no word for "not now"; what it does then is its own.
+            # Crawlee cannot express "not now"; it then proceeds by its own rules.
             decision = self.selector.select(request.url, wanted=self.browser, link=request.unique_key)
         self._under_way[request.unique_key] = decision, time.time()
         kind: RenderingType = "static" if decision.fetcher == self.static else "client only"
         return RenderingTypePrediction(rendering_type=kind, detection_probability_recommendation=0.0)
 
     def store_result(self, request: Request, rendering_type: RenderingType) -> None:
-        """Crawlee calls it after a double fetch only, for which this predictor never asks; somebody else's counts, too."""
+        """Crawlee calls this only after a double fetch, which this predictor never requests. Those of others count,
+        too.
+        """
         static = Attempt(request.url, self.static)
         content = rendering_type == "static"
         self.selector.record(static.delivered() if content else static.failed("wrong_tool"))
@@ -76,7 +82,7 @@ class Predictor(RenderingTypePredictor):
             self.selector.record(Attempt(request.url, self.browser).delivered())
 
     def attach(self, crawler: AdaptivePlaywrightCrawler[Any, Any, Any]) -> None:
-        """Has the crawler judge what came, before its request handler sees it."""
+        """Makes the crawler judge responses before its request handler sees them."""
         crawler.post_navigation_hook(self._navigated)
         self._error_handler = getattr(crawler, "_failed_request_handler", None)
         crawler.failed_request_handler(self._failed)
@@ -97,13 +103,13 @@ class Predictor(RenderingTypePredictor):
         self._record(context.request, self.browser, verdict)
 
     async def _settled(self, page: Any, url: str, status: int, headers: dict[str, str]) -> Verdict:
-        """The verdict on a page, once its scripts have had time to fill it."""
+        """Returns the verdict on a page, after its scripts had time to fill it."""
         from playwright.async_api import Error
 
         until = time.monotonic() + SETTLE_MS / 1000
         while True:
             body = (await page.content()).encode()
-            # It is text now, whatever it was encoded as on its way.
+            # The body is text now, whatever its encoding was.
             kept = {name: value for name, value in headers.items() if name.lower() != "content-type"}
             verdict = self.detector.classify(body, url=url, status=status, headers=kept)
             left = until - time.monotonic()
@@ -118,7 +124,7 @@ class Predictor(RenderingTypePredictor):
         now = time.time()
         decision, started = self._under_way.pop(request.unique_key, (None, now))
         if decision is None or decision.fetcher != fetcher:
-            # The browser was asked because the plain request had brought nothing.
+            # The browser was used because the plain request had delivered nothing.
             hint = None if decision is None and fetcher == self.static else "empty"
             decision = self.selector.select(request.url, wanted=fetcher, hint=hint, link=request.unique_key)  # type: ignore[arg-type]
             if not decision:
@@ -130,7 +136,7 @@ class Predictor(RenderingTypePredictor):
         self.selector.record(attempt)
 
     async def _failed(self, context: Any, error: Exception) -> None:
-        """After its last try: what no hook has seen."""
+        """Runs after the last try, for failures that no hook sees."""
         known = self._under_way.pop(context.request.unique_key, None)
         if known is None or isinstance(error, NoContent):
             return
@@ -147,13 +153,13 @@ class Predictor(RenderingTypePredictor):
         self.selector.record(attempt.failed(kind))
 
     async def clear(self) -> None:
-        """Crawlee calls it when a crawl ends: what was learned is written down."""
+        """Crawlee calls this when a crawl ends: it writes what was learned."""
         await super().clear()
         journal = self.selector.journal
         if journal is not None:
             await journal.flush_async()
 
     def close(self) -> None:
-        """Closes the selector's journal, if it was opened here."""
+        """Closes the selector's journal if it was opened here."""
         if self._owns:
             self.selector.close()

@@ -1,4 +1,4 @@
-"""httpx: a transport that judges and records every response, and does nothing else. Who fetches is decided elsewhere.
+"""The httpx integration: a transport that judges and records every response. It does not choose the fetcher.
 
 >>> import httpx, fetchwise.httpx  # doctest: +SKIP
 >>> selector = fetchwise.Selector(journal="fetchwise-data")  # doctest: +SKIP
@@ -17,9 +17,11 @@ REDIRECTS = {301, 302, 303, 307, 308}
 
 
 class Transport(httpx.AsyncBaseTransport):
-    """Wraps a transport (``httpx.AsyncHTTPTransport()`` unless said), and records one attempt of ``fetcher`` for each response or failure.
+    """Wraps a transport (default: ``httpx.AsyncHTTPTransport()``), and records one attempt of ``fetcher`` for each
+    response or failure.
 
-    The body is read before the response is handed on, so that it can be judged; redirects are not recorded, what they lead to is.
+    The body is read before the response is returned, so that it can be judged. Redirects are not recorded; their
+    targets are.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class Transport(httpx.AsyncBaseTransport):
         self._transport = transport or httpx.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Passes the request on, and records what came of it."""
+        """Passes the request on, and records the result."""
         url, started, at = str(request.url), time.monotonic(), time.time()
         decision = self.selector.select(url, wanted=self.fetcher)
         try:

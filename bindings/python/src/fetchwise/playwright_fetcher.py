@@ -6,8 +6,8 @@ In a config of the program::
     name = "playwright"
     command = ["python3", "-m", "fetchwise.playwright_fetcher", "--executable-path", "/usr/bin/chromium"]
 
-It opens one browser and a context of its own for each request. patchright has the same API as Playwright; camoufox is a Firefox of its own,
-which ``python -m camoufox fetch`` installs.
+It opens one browser, and a separate context for each request. patchright has the same API as Playwright; camoufox is a
+modified Firefox, which ``python -m camoufox fetch`` installs.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from typing import Any
 
 from . import error_kind
 
-# Longer bodies go by a file: text in a line costs memory on both sides.
+# Longer bodies are passed in a file: text in a line costs memory on both sides.
 INLINE_MAX = 1 << 20
-# How long a page may go on asking for things after it has loaded, in milliseconds.
+# The time for which a page may continue to load resources, in milliseconds.
 QUIET_MS = 1500.0
 
 
 class Failure(Exception):
-    """A request that brings no response, and fetchwise's name for the reason."""
+    """A request without a response, and fetchwise's name for the reason."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -57,7 +57,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 @contextlib.asynccontextmanager
 async def browser_of(options: argparse.Namespace) -> AsyncIterator[Any]:
-    """The browser that the options name."""
+    """Opens the browser that the options name."""
     launch: dict[str, Any] = {"headless": True, "handle_sigint": False, "handle_sigterm": False}
     if options.executable_path:
         launch["executable_path"] = options.executable_path
@@ -80,7 +80,7 @@ async def browser_of(options: argparse.Namespace) -> AsyncIterator[Any]:
 
 
 async def fetch(browser: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """One page: the fields of an answer."""
+    """Fetches one page and returns the fields of the response line."""
     deadline_ms = float(request["deadline_ms"])
     context = await browser.new_context()
     try:
@@ -100,10 +100,10 @@ async def fetch(browser: Any, request: dict[str, Any]) -> dict[str, Any]:
         is_page = not kind or "html" in kind or "xml" in kind
         if is_page:
             body = (await page.content()).encode("utf-8", "replace")
-            # The document's text is UTF-8 now, whatever it was encoded as on its way.
+            # The document's text is UTF-8 now, whatever its encoding was.
             headers = [(n, "text/html; charset=utf-8" if n.lower() == "content-type" else v) for n, v in headers]
         else:
-            # What the browser has for it is its viewer's page. This asks again, with the same cookies.
+            # The browser has only its viewer's page. This requests the file again, with the same cookies.
             file = await context.request.get(page.url, timeout=deadline_ms, max_redirects=0)
             body = await file.body()
         if len(body) > request["max_body"]:
@@ -118,7 +118,7 @@ async def fetch(browser: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def place(body: bytes, is_text: bool) -> dict[str, str]:
-    """The body in the line where it is short, else in a file."""
+    """Returns the body as fields of the line if it is short, else in a file."""
     scratch = os.environ.get("FETCHWISE_SCRATCH")
     if len(body) > INLINE_MAX and scratch:
         with tempfile.NamedTemporaryFile(dir=scratch, delete=False) as file:
@@ -135,7 +135,7 @@ def say(answer: dict[str, Any]) -> None:
 
 
 async def answer(browser: Any, request: dict[str, Any]) -> None:
-    """Answers one request, whatever happens."""
+    """Responds to one request, in any case."""
     number = request["id"]
     try:
         say({"id": number, **await asyncio.wait_for(fetch(browser, request), request["deadline_ms"] / 1000)})
@@ -149,14 +149,14 @@ async def answer(browser: Any, request: dict[str, Any]) -> None:
 
 
 async def lines() -> AsyncIterator[bytes]:
-    """The lines of standard input, as they come."""
+    """Yields the lines of standard input."""
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.buffer.readline):
         yield line
 
 
 async def serve(options: argparse.Namespace) -> None:
-    """Answers requests until standard input ends."""
+    """Responds to requests until standard input ends."""
     under_way: dict[int, asyncio.Task[None]] = {}
 
     def forget(number: int, _: asyncio.Task[None]) -> None:
@@ -183,7 +183,7 @@ async def serve(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     asyncio.run(serve(arguments()))
 

@@ -1,26 +1,28 @@
-"""Scrapy: a downloader middleware that decides who fetches a page and judges what came, and a download handler that asks who it says.
+"""The Scrapy integration: a downloader middleware that chooses the fetcher and judges the response, and a download
+handler that uses the chosen fetcher.
 
 Settings of a project::
 
     DOWNLOADER_MIDDLEWARES = {"fetchwise.scrapy.Middleware": 585}
     DOWNLOAD_HANDLERS = {"http": "fetchwise.scrapy.Handler", "https": "fetchwise.scrapy.Handler"}
-    FETCHWISE_DATA_DIR = "fetchwise-data"      # what is learned is kept here; without it, until the crawl ends
+    FETCHWISE_DATA_DIR = "fetchwise-data"      # evidence; without it, it lasts until the crawl ends
 
 ===========================  ==========================================================================================
-``FETCHWISE_FETCHERS``       names and download handlers: ``{"direct_access": None, "playwright":
-                             "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}`` is the default where scrapy-playwright is
-                             installed. None is Scrapy's own. ``"stealth_http": "fetchwise.scrapy.CurlHandler"`` is curl_cffi
-``FETCHWISE_CONFIG``         a TOML file as the program reads it
-``FETCHWISE_PACE``           True has requests keep to a pace of each host that is learned; AutoThrottle then has nothing to do
-``FETCHWISE_RULES``          rules of detection of one's own
-``FETCHWISE_MAX_WAIT``       a URL that is paused for no longer than so many seconds is asked for later; others are dropped. Default: 0
-``FETCHWISE_PASS_FAILURES``  True hands pages without content (walls, shells, empty ones) to callbacks when nobody has done better;
-                             ``response.meta["fetchwise"]`` says what they are. Default: False
+``FETCHWISE_FETCHERS``       names and download handlers. Default, if scrapy-playwright is installed:
+                             ``{"direct_access": None, "playwright":
+                             "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}``.
+                             None is Scrapy's own handler; ``"stealth_http": "fetchwise.scrapy.CurlHandler"`` is curl_cffi
+``FETCHWISE_CONFIG``         a TOML file in the program's format
+``FETCHWISE_PACE``           True makes requests keep a learned pace for each host. AutoThrottle then has no effect
+``FETCHWISE_RULES``          a file of custom detection rules
+``FETCHWISE_MAX_WAIT``       the longest pause in seconds after which a URL is retried; others are dropped. Default: 0
+``FETCHWISE_PASS_FAILURES``  True passes pages without content (blocks, shells, empty ones) to callbacks if no fetcher did
+                             better; ``response.meta["fetchwise"]`` says what they are. Default: False
 ===========================  ==========================================================================================
 
-A request with ``meta={"fetchwise": False}`` is left alone, and ``meta={"fetchwise_prefer": "playwright"}`` names the first fetcher. It stands at
-585, so that it reads what ``HttpCompressionMiddleware`` (590) has unpacked and acts before ``RetryMiddleware`` (550), which has nothing left
-to retry. Redirects, cookies, robots.txt and AutoThrottle stay Scrapy's.
+The middleware ignores a request with ``meta={"fetchwise": False}``, and ``meta={"fetchwise_prefer": "playwright"}`` names
+the first fetcher. It stands at 585: it reads what ``HttpCompressionMiddleware`` (590) has unpacked, and acts before
+``RetryMiddleware`` (550), which has nothing left to retry. Redirects, cookies, robots.txt and AutoThrottle stay Scrapy's.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ _OWN = "scrapy.core.downloader.handlers.http11.HTTP11DownloadHandler"
 
 
 def fetchers_of(crawler: Crawler) -> dict[str, str | None]:
-    """The fetchers that a project has, and their handlers; None is Scrapy's own."""
+    """Returns the fetchers of a project and their handlers; None is Scrapy's own handler."""
     named = crawler.settings.getdict("FETCHWISE_FETCHERS")
     if named:
         return dict(named)
@@ -60,7 +62,8 @@ def fetchers_of(crawler: Crawler) -> dict[str, str | None]:
 
 
 class Middleware:
-    """Decides for each request who fetches it, judges what came, and asks the next fetcher where that was no content."""
+    """Chooses the fetcher of each request, judges the response, and moves on to the next fetcher if it is not content.
+    """
 
     def __init__(self, crawler: Crawler) -> None:
         settings = crawler.settings
@@ -87,7 +90,7 @@ class Middleware:
         return cls(crawler)
 
     async def process_request(self, request: Request) -> None:
-        """Waits for the request's turn and names its fetcher; drops it where its link or host is paused."""
+        """Waits for the request's turn and sets its fetcher; drops the request if its link or host is paused."""
         meta = request.meta
         if meta.get("fetchwise") is False or not request.url.startswith(("http://", "https://")):
             return
@@ -102,7 +105,7 @@ class Middleware:
         self._assign(meta, admission)
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
-        """Judges what came: the response when it is content, the request again for the next fetcher when it is not."""
+        """Judges the response. Returns the response if it is content, else the request again for the next fetcher."""
         token = request.meta.get("fetchwise_visit")
         if token is None or request.meta.get("fetchwise_fetcher") is None:
             return response
@@ -122,7 +125,7 @@ class Middleware:
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
-        """Attributes what went wrong, and asks again, or asks the next fetcher, where that may help."""
+        """Attributes the failure, and retries with the same or the next fetcher if that may help."""
         token = request.meta.get("fetchwise_visit")
         if token is None or request.meta.get("fetchwise_fetcher") is None:
             return None
@@ -150,7 +153,7 @@ class Middleware:
         meta["fetchwise_fetcher"] = admission.fetcher
         meta["fetchwise_started"] = time.monotonic()
         meta["download_timeout"] = admission.deadline
-        # The visit has retries of its own.
+        # The visit does its own retries.
         meta["dont_retry"] = True
         if admission.decision is not None:
             self._count(f"decision/{admission.decision.source}")
@@ -178,7 +181,7 @@ class Middleware:
         }
 
     def _refuse(self, request: Request, end: End) -> None:
-        """Nothing may be asked for: later, or not at all."""
+        """Nothing may be requested now: retry later, or drop the request."""
         request.meta.pop("fetchwise_visit", None)
         self._count(f"end/{end.kind}")
         seconds = max(0.0, (end.paused_until or 0.0) - time.time())
@@ -212,7 +215,9 @@ class Middleware:
 
 
 class Handler:
-    """A download handler that has the fetcher named by ``request.meta["fetchwise_fetcher"]`` make the request; Scrapy's own where none is."""
+    """A download handler that makes the request with the fetcher in ``request.meta["fetchwise_fetcher"]``; without one,
+    with Scrapy's own handler.
+    """
 
     lazy = False
 
@@ -221,7 +226,7 @@ class Handler:
         self._paths = fetchers_of(crawler)
         self._made: dict[str, Any] = {}
         if _PLAYWRIGHT in self._paths.values():
-            # It starts with the engine, or not at all; a browser it only starts when one is needed.
+            # The handler starts with the engine, or not at all. It starts a browser only on demand.
             self._handler(_PLAYWRIGHT)
 
     @classmethod
@@ -242,7 +247,7 @@ class Handler:
         return response
 
     def _handler(self, path: str) -> Any:
-        # Scrapy has one for http and one for https: they share what is expensive, a browser above all.
+        # Scrapy has one handler for http and one for https. They share expensive objects, especially the browser.
         made: dict[str, Any] = self._crawler.__dict__.setdefault("_fetchwise_handlers", {})
         if path not in made:
             made[path] = build_from_crawler(load_object(path), self._crawler)
@@ -250,7 +255,7 @@ class Handler:
         return made[path]
 
     async def close(self) -> None:
-        """Closes what was used."""
+        """Closes the handlers that were used."""
         made: dict[str, Any] = self._crawler.__dict__.get("_fetchwise_handlers", {})
         for path in list(self._made):
             handler = made.pop(path, None)
@@ -260,7 +265,9 @@ class Handler:
 
 
 class CurlHandler:
-    """A download handler with curl_cffi, which has the TLS handshake of a browser (``FETCHWISE_IMPERSONATE``, ``"chrome"``)."""
+    """A download handler with curl_cffi, which makes the TLS handshake of a browser (``FETCHWISE_IMPERSONATE``,
+    ``"chrome"``).
+    """
 
     lazy = True
 
@@ -275,7 +282,7 @@ class CurlHandler:
 
     async def download_request(self, request: Request) -> Response:
         """Makes the request."""
-        # What curl sends by itself belongs to the browser that it is taken for.
+        # Headers that curl sends by itself belong to the impersonated browser.
         own = {b"User-Agent", b"Accept", b"Accept-Encoding", b"Accept-Language"}
         headers = [(name, value) for name, values in request.headers.items() if name not in own for value in values]
         answer = await self._session.request(

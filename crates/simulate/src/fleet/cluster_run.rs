@@ -82,7 +82,8 @@ impl Node {
     fn read(&mut self, wire: &Wire, now_ms: i64) {
         while let Some(message) = wire.come(self.next, now_ms) {
             let selector = &self.selector;
-            self.states.apply_message(message.origin, &message.batch, message.at(), |fact| selector.receive_attempt(fact));
+            self.states
+                .apply_message(message.origin, &message.batch, message.at(), |fact| selector.receive_attempt(fact));
             self.next += 1;
         }
     }

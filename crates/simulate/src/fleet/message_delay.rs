@@ -153,7 +153,11 @@ fn push(builder: &mut Builder, attempt: &Attempt, selector: &Selector) {
 }
 
 /// Shows an attempt as the others get to know it; none where they do not.
-pub(super) fn with_fact<T>(attempt: &Attempt, selector: &Selector, f: impl FnOnce(&RemoteAttempt<'_>) -> T) -> Option<T> {
+pub(super) fn with_fact<T>(
+    attempt: &Attempt,
+    selector: &Selector,
+    f: impl FnOnce(&RemoteAttempt<'_>) -> T,
+) -> Option<T> {
     if !(attempt.weight > 0.0 && attempt.weight.is_finite()) {
         return None;
     }

@@ -1,5 +1,5 @@
-//! Results as one HTML page with plots: no script, no font, nothing from elsewhere. The page is `templates/report.html`; what
-//! stands in it is drawn and put together here.
+//! Results as one HTML page with plots, without scripts, fonts or external resources. The template is
+//! `templates/report.html`.
 
 use askama::Template;
 use plotters::prelude::*;
@@ -10,10 +10,10 @@ use crate::plots::{Area, DrawError, Drawn, Plot, TRANSPARENT, axes, legend, line
 use fetchwise::decision::Source;
 
 const SIZE: (u32, u32) = (560, 360);
-/// The longest wait that the plots of adaptation show.
+/// The longest wait in the plots of adaptation.
 const MAX_WAIT: u32 = 100;
 
-/// The page as `templates/report.html` has it.
+/// The data of `templates/report.html`.
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page<'r> {
@@ -28,21 +28,21 @@ struct Row<'r> {
     cells: Vec<String>,
 }
 
-/// What the page shows of one world.
+/// The data of one world on the page.
 struct WorldPart<'r> {
     name: &'r str,
     plots: Vec<Plot>,
     reports: Vec<&'r PolicyReport>,
 }
 
-/// Policies whose labels say something: baselines have none of their own.
+/// Policies with decision labels; baselines have none.
 const LEARNERS: [&str; 3] = ["default", "index", "confident"];
 
-/// The page: a table of regret, then for each world regret over time, cost against success, adaptation after a change, and
-/// the mix of decisions. Same reports, same bytes.
+/// Returns the page: a table of regret, then for each world regret over time, cost against success, adaptation after a
+/// change, and the mix of decisions. The same reports give the same bytes.
 ///
 /// # Errors
-/// [`DrawError`] when the chart library cannot draw what it is given.
+/// [`DrawError`] when the chart library fails.
 pub fn html(reports: &[PolicyReport]) -> Result<String, DrawError> {
     let names = distinct(reports, |report| &*report.world);
     let worlds = names.iter().map(|name| world(reports, name)).collect::<Result<_, _>>()?;
@@ -80,7 +80,7 @@ fn world<'r>(reports: &'r [PolicyReport], name: &'r str) -> Result<WorldPart<'r>
     Ok(WorldPart { name, plots, reports: of })
 }
 
-/// The colour of the `place`th line.
+/// Returns the colour of the `place`th line.
 fn colour(place: usize) -> RGBColor {
     const COLOURS: [(u8, u8, u8); 10] = [
         (0, 90, 181),
@@ -137,7 +137,7 @@ fn cost_against_success(area: &Area<'_>, of: &[&PolicyReport]) -> Drawn {
     Ok(())
 }
 
-/// The share of waits that have ended after so many URLs, as steps (Kaplan and Meier).
+/// Returns the share of waits that have ended after a number of URLs, as steps (Kaplan-Meier).
 fn ended(waits: &[Wait]) -> Vec<(f64, f64)> {
     let mut waits = waits.to_vec();
     waits.sort_unstable();
@@ -168,7 +168,7 @@ fn adaptation(area: &Area<'_>, of: &[&PolicyReport], waits: impl Fn(&PolicyRepor
     legend(&mut chart, SeriesLabelPosition::LowerRight)
 }
 
-/// Labels one above the other.
+/// Labels are stacked.
 fn decision_mix(area: &Area<'_>, report: &PolicyReport) -> Drawn {
     let stretches = report.curves.labels.len().max(1);
     let mut chart = axes(area, 0.0..100.0, 0.0..1.0)?;

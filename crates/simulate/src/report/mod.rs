@@ -1,4 +1,4 @@
-//! Results: what the tallies of a policy come to per URL, and how that compares with the oracle.
+//! Results: the counters of a policy per URL, compared with the oracle.
 
 use serde::Serialize;
 
@@ -22,78 +22,78 @@ pub struct PolicyReport {
     pub policy: String,
     /// The seeds.
     pub seeds: Vec<u64>,
-    /// Worth of what was delivered, less costs, a URL.
+    /// Value of the delivered pages minus costs, per URL.
     pub utility: f64,
-    /// How much less than the oracle's that is.
+    /// Utility lost against the oracle, per URL.
     pub regret: f64,
     /// The standard deviation of regret over the seeds (of a sample; 0 for one seed).
     pub regret_sd: f64,
-    /// The share of URLs that ended with content, dead ones included in the count.
+    /// The share of URLs that ended with content, with dead URLs in the total.
     pub success_rate: f64,
-    /// The share of URLs where something else was taken for content.
+    /// The share of URLs where a failure was taken for content.
     pub false_success_rate: f64,
-    /// Costs of requests a URL, in direct requests.
+    /// Costs of requests per URL, in direct requests.
     pub cost_per_url: f64,
-    /// Costs of requests a success; null without any.
+    /// Costs of requests per success; null without successes.
     pub cost_per_success: Option<f64>,
-    /// Blocked responses a thousand URLs.
+    /// Blocked responses per thousand URLs.
     pub blocked_per_1k: f64,
-    /// Bans a thousand URLs.
+    /// Bans per thousand URLs.
     pub bans_per_1k: f64,
-    /// The share of URLs whose first decision was to probe.
+    /// The share of URLs whose first decision was a probe.
     pub probe_share: f64,
-    /// Attempts a URL.
+    /// Attempts per URL.
     pub attempts_per_url: f64,
     /// Regret over the first three visits of each host.
     pub cold_regret: f64,
-    /// URLs of a warm host that still go to another fetcher first after a change to a dearer best one: the median. Null
-    /// when the new one never came, or there was no such change.
+    /// The median number of URLs of a warm host that still go to another fetcher first after a change to a dearer best
+    /// fetcher. Null when the new fetcher was never used, or there was no such change.
     pub adapt_worse_p50: Option<u32>,
-    /// The same for four of five changes.
+    /// The 80th percentile of the same.
     pub adapt_worse_p80: Option<u32>,
-    /// The same after a change to a cheaper one.
+    /// The median after a change to a cheaper best fetcher.
     pub adapt_better_p50: Option<u32>,
-    /// The same for four of five changes.
+    /// The 80th percentile of the same.
     pub adapt_better_p80: Option<u32>,
-    /// What vendors' walls make of it, in a world that has vendors.
+    /// The results at vendors' blocks, in a world that has vendors.
     #[serde(flatten)]
     pub walls: Option<WallReport>,
-    /// Nanoseconds a decision, when they were measured.
+    /// Nanoseconds per decision, when measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decide_ns: Option<f64>,
-    /// What plots are drawn from.
+    /// The data of the plots.
     #[serde(skip)]
     pub(crate) curves: Curves,
 }
 
-/// The results of one policy where vendors' walls stand.
+/// The results of one policy at vendors' blocks.
 #[derive(Clone, Debug, Serialize)]
 pub struct WallReport {
-    /// Regret a URL over those that meet a vendor's wall.
+    /// Regret per URL over the URLs that meet a vendor's block.
     pub vendor_block_regret: f64,
     /// The same over the first three visits of each host.
     pub vendor_block_cold_regret: f64,
     /// The share of URLs for which no request was made.
     pub unasked_share: f64,
-    /// How a change of mind of a vendor is followed, where one changes it.
+    /// How the policy follows a vendor's change of settings, if there is one.
     #[serde(flatten)]
     pub shift: Option<ShiftReport>,
 }
 
-/// How often the first fetcher of a page behind a vendor that changes its mind is the one that the oracle would try first. Null
-/// where there was no such page.
+/// The share of pages behind a changing vendor whose first fetcher is the oracle's first choice. Null without such
+/// pages.
 #[derive(Clone, Debug, Serialize)]
 pub struct ShiftReport {
     /// At known hosts before the change.
     pub shift_known: Option<f64>,
-    /// At the first page of hosts that were not seen from the change until two days after it or longer, where a dearer fetcher (or
-    /// none) is best now.
+    /// At the first page of hosts without a visit from the change until two days after it or longer, if a dearer
+    /// fetcher (or none) is best now.
     pub shift_harder_first: Option<f64>,
-    /// At their second page.
+    /// At the second page of those hosts.
     pub shift_harder_second: Option<f64>,
-    /// At the first page where a cheaper fetcher is best now.
+    /// At the first page, if a cheaper fetcher is best now.
     pub shift_easier_first: Option<f64>,
-    /// At their second page.
+    /// At the second page of those hosts.
     pub shift_easier_second: Option<f64>,
 }
 
@@ -136,7 +136,7 @@ impl ShiftReport {
 /// Results over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Curves {
-    /// Regret a URL in each stretch; none where nothing was visited.
+    /// Regret per URL in each stretch; none without visits.
     pub(crate) regret: Vec<Option<f64>>,
     /// The shares of first decisions by label in each stretch, in the order of [`Source::ALL`].
     pub(crate) labels: Vec<[f64; Source::ALL.len()]>,
@@ -146,7 +146,7 @@ pub(crate) struct Curves {
 }
 
 impl PolicyReport {
-    /// Sums `tallies` up, one a seed, beside those of the oracle.
+    /// Sums up `tallies`, one per seed, and compares them with the oracle's.
     pub(crate) fn new(world: &World, policy: &str, seeds: &[u64], tallies: &[Tally], oracle: &[Tally]) -> Self {
         let sum = |of: &dyn Fn(&Tally) -> f64| tallies.iter().map(of).sum::<f64>();
         let urls = sum(&|t| t.urls as f64).max(1.0);
@@ -222,7 +222,7 @@ pub(crate) fn deviation(of: &[f64], mean: f64) -> f64 {
     (of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (of.len() - 1) as f64).sqrt()
 }
 
-/// The distinct values of `of`, in order of their first appearance.
+/// Returns the distinct values of `of`, in order of their first appearance.
 pub(crate) fn distinct<'r, R, T: PartialEq>(reports: &'r [R], of: impl Fn(&'r R) -> T) -> Vec<T> {
     let mut all = Vec::new();
     for value in reports.iter().map(of) {

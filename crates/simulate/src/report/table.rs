@@ -1,26 +1,26 @@
-//! Results as text for a terminal: regret by policy and world, and where a baseline wins.
+//! Results as text for a terminal: regret by policy and world, and the cases in which a baseline wins.
 
 use std::fmt::Write as _;
 
 use super::PolicyReport;
 use super::distinct;
 
-/// The names under which the project's own policies run; what is compared with baselines.
+/// The names of the project's own policies, which are compared with baselines.
 const OWN: [&str; 3] = ["default", "index", "confident"];
 
 pub(super) fn find<'r>(reports: &'r [PolicyReport], world: &str, policy: &str) -> Option<&'r PolicyReport> {
     reports.iter().find(|report| report.world == world && report.policy == policy)
 }
 
-/// Mean regret over all worlds, when the policy ran in each of them.
+/// Returns the mean regret over all worlds, if the policy ran in each of them.
 pub(super) fn mean_regret(reports: &[PolicyReport], worlds: &[&str], policy: &str) -> Option<f64> {
     let regrets: Option<Vec<f64>> =
         worlds.iter().map(|world| find(reports, world, policy).map(|report| report.regret)).collect();
     regrets.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<f64>() / all.len() as f64)
 }
 
-/// An aligned table of regret a URL, the least mean first: one line a policy, one column a world. Below it, for each world
-/// where a baseline has less regret than `default`, a line that says so. Worlds with vendors have a table of their own behind it.
+/// Returns an aligned table of regret per URL, sorted by the mean: one line per policy, one column per world. Below it,
+/// one line for each world where a baseline has less regret than `default`. Worlds with vendors have a further table.
 pub fn table(reports: &[PolicyReport]) -> String {
     let worlds = distinct(reports, |report| &*report.world);
     let mut policies = distinct(reports, |report| &*report.policy);
@@ -51,11 +51,12 @@ pub fn table(reports: &[PolicyReport]) -> String {
     out
 }
 
-/// The policy that everything is compared with where vendors' walls stand: the same without what hosts showed.
+/// The policy that all others are compared with at vendors' blocks: the same policy without host signals.
 const WITHOUT_TAGS: &str = "untagged";
 
-/// What vendors' walls make of each policy, in worlds that have vendors: as shares of `untagged`'s where that ran too, and the mean of
-/// those over worlds; then how changes of mind of whole vendors are followed. Empty without such worlds.
+/// Returns the results at vendors' blocks in worlds that have vendors: as shares of those of `untagged` if it ran too,
+/// and the mean of the shares over worlds; then how policies follow the changes of whole vendors. Empty without such
+/// worlds.
 fn walls(reports: &[PolicyReport]) -> String {
     let walled: Vec<&PolicyReport> = reports.iter().filter(|report| report.walls.is_some()).collect();
     if walled.is_empty() {
@@ -102,7 +103,7 @@ fn walls(reports: &[PolicyReport]) -> String {
     out
 }
 
-/// Regret, cold regret, the same behind walls, bans, blocks.
+/// Returns regret, cold regret, both at vendors' blocks, bans, and blocks.
 fn measures(report: &PolicyReport) -> [f64; 6] {
     let (walled, cold) =
         report.walls.as_ref().map_or((0.0, 0.0), |walls| (walls.vendor_block_regret, walls.vendor_block_cold_regret));
@@ -118,7 +119,7 @@ fn cells(of: [f64; 6], digits: usize) -> String {
     of.iter().zip(widths).map(|(value, width)| format!("  {value:>width$.digits$}")).collect()
 }
 
-/// How often the first fetcher is the oracle's, where a vendor changed its mind.
+/// Returns how often the first fetcher is the oracle's after a vendor's change.
 fn shifts(walled: &[&PolicyReport], first: usize) -> String {
     let mut out = String::new();
     for report in walled {
@@ -144,7 +145,7 @@ fn shifts(walled: &[&PolicyReport], first: usize) -> String {
     out
 }
 
-/// Where a baseline has less regret than `default`.
+/// Returns a line for each world in which a baseline has less regret than `default`.
 pub fn baseline_wins(reports: &[PolicyReport]) -> Vec<String> {
     let mut lines = Vec::new();
     for world in distinct(reports, |report| &*report.world) {

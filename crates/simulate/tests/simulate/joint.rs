@@ -1,6 +1,5 @@
 //! Joint worlds from outside: what their results promise.
 
-
 use fetchwise_simulate::{
     CRAWLERS, JOINT_WORLDS, JointReport, JointWorld, PaceOptions, SimulateError, joint_html, joint_table,
     simulate_joint,

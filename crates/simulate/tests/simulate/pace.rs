@@ -1,6 +1,5 @@
 //! Worlds of hosts with limits from outside: what their results promise.
 
-
 use fetchwise_simulate::{
     PACE_WORLDS, PACERS, PaceOptions, PaceReport, PaceWorld, SimulateError, pace_html, pace_table, simulate_pace,
 };

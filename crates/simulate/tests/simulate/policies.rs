@@ -1,6 +1,5 @@
 //! The simulator from outside: what its results promise.
 
-
 use fetchwise::decision::Rule;
 use fetchwise::policy::{Choice, Policy, View};
 use fetchwise_simulate::{Contestant, NAMES, PolicyReport, SHIPPED, SimulateOptions, World, html, simulate, table};

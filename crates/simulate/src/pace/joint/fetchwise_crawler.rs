@@ -11,10 +11,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fetchwise::Selector;
-use fetchwise::fetch_result::{FetchResult, Block, Outcome};
+use fetchwise::fetch_result::{Block, FetchResult, Outcome};
 use fetchwise::pace::{Pace, PaceSettings};
 use fetchwise::time::{Clock, Timestamp};
-use fetchwise::visit::{End, VisitOutcome, Fetch, Step, Visit, Wait, WaitReason};
+use fetchwise::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitReason};
 use url::Url;
 
 use super::crawl::{Crawler, Turn};
