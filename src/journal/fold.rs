@@ -214,7 +214,7 @@ impl Fold {
         if reader.floor_seq() > self.covers_seq && !self.is_past {
             return Err(LogError::Replaced { file: dir.to_owned() }.into());
         }
-        let ahead = |_: &Shard, keys: &[u64]| selector.expect(keys);
+        let ahead = |_: &Shard, keys: &[u64]| selector.prefetch_sites(keys);
         let (shards, summary) = reader.for_each_sharded(self.covers_seq + 1, shards, ahead, take, progress)?;
         if brake.is_some_and(Brake::is_stopped) {
             // The pass skipped records, so that this fold is useless from here on.
@@ -230,13 +230,13 @@ impl Fold {
         let (mut voices, mut releases) = (Vec::new(), Vec::new());
         for mut shard in shards {
             releases.append(&mut shard.releases);
-            selector.merge(&shard.shared);
+            selector.merge_shared_evidence(&shard.shared);
             voices.append(&mut shard.voices);
             self.merge(shard, tombstones);
         }
         self.end_pauses(&releases);
         voices.sort_unstable_by_key(|(seq, _)| *seq);
-        selector.hear(voices.into_iter().map(|(_, voice)| voice));
+        selector.observe_signals(voices.into_iter().map(|(_, voice)| voice));
         self.newest = self.newest.min(now);
         Ok(summary.torn)
     }
@@ -353,7 +353,7 @@ impl Fold {
                 && !older.covers_link(seq, link)
                 && !older.covers_domain(seq, domain)
             {
-                selector.take_back(&ClampedAttempt(attempt, now), !by_domain);
+                selector.retract(&ClampedAttempt(attempt, now), !by_domain);
                 outcome_counts.subtract(attempt.fetcher(), attempt.outcome());
                 retracted += 1;
             }
@@ -400,7 +400,7 @@ impl Shard {
     fn new(selector: &Selector, until: Option<Timestamp>) -> Self {
         Self {
             until,
-            shared: selector.apart(),
+            shared: selector.empty_shared_evidence(),
             voices: Vec::new(),
             last_seq: 0,
             newest: Timestamp::default(),
@@ -434,7 +434,7 @@ impl Shard {
             self.outcome_counts.add(attempt.fetcher(), attempt.outcome(), 1);
             self.newest = self.newest.max(attempt.at());
             add_fetcher_name(&mut self.fetchers, attempt.fetcher());
-            if let Some(voice) = selector.learn(&self.shared, &ClampedAttempt(attempt, now)) {
+            if let Some(voice) = selector.observe_apart(&self.shared, &ClampedAttempt(attempt, now)) {
                 self.voices.push((seq, voice));
             }
             return Ok(());

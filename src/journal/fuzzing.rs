@@ -32,10 +32,10 @@ fn decode_version(kind: u16, version: u16, payload: &[u8]) {
     if let Ok(Some(attempt)) = schema::attempt(kind, version, payload) {
         let _ = (attempt.id(), attempt.link(), attempt.domain(), attempt.fetcher(), attempt.at());
         let selector = selector();
-        let shared = selector.apart();
-        selector.learn(&shared, &ClampedAttempt(attempt, NOW));
-        selector.merge(&shared);
-        selector.take_back(&ClampedAttempt(attempt, NOW), true);
+        let shared = selector.empty_shared_evidence();
+        selector.observe_apart(&shared, &ClampedAttempt(attempt, NOW));
+        selector.merge_shared_evidence(&shared);
+        selector.retract(&ClampedAttempt(attempt, NOW), true);
         ClampedAttempt(attempt, NOW).each_heuristic(&mut |_, _| {});
     }
     let Ok(entry) = schema::decode(kind, version, payload) else { return };

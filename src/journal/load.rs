@@ -172,13 +172,13 @@ fn load_from(
     let started = start.started.clone();
     let mut fold = Fold::begin(start, selector);
     fold.advance(dir, selector, u64::MAX, now, progress)?;
-    if selector.policy_remembers() {
+    if selector.has_policy_memory() {
         // A snapshot holds evidence, but not what a policy remembers of attempts. So the policy observes all attempts
         // that are still in the log.
         replay(dir, |_, entry| {
             if let Entry::Attempt(mut attempt) = entry {
                 attempt.attempted_at = attempt.attempted_at.min(now);
-                selector.show_policy(&attempt);
+                selector.observe_with_policy(&attempt);
             }
         })?;
     }

@@ -56,6 +56,6 @@ impl OutcomeCounts {
     /// Reports the counts to the selector, which continues from them.
     #[cfg(feature = "metrics")]
     pub(super) fn report_to(&self, selector: &Selector) {
-        self.for_each(|fetcher, outcome, attempts| selector.found(fetcher, outcome, attempts));
+        self.for_each(|fetcher, outcome, attempts| selector.add_logged_attempts(fetcher, outcome, attempts));
     }
 }

@@ -201,7 +201,7 @@ pub fn fold(
                 && !forgotten.covers_link(seq, view.link())
                 && !forgotten.covers_domain(seq, view.domain())
             {
-                blank.take_back(&ClampedAttempt(view, limit), true);
+                blank.retract(&ClampedAttempt(view, limit), true);
             }
             Ok(())
         })?;
@@ -229,7 +229,7 @@ pub fn retract_domain(dir: &Path, selector: &Selector, domain: &str, before: u64
             && !older.covers_link(seq, view.link())
             && !older.covers_domain(seq, Some(domain))
         {
-            selector.take_back(&ClampedAttempt(view, NO_LIMIT), false);
+            selector.retract(&ClampedAttempt(view, NO_LIMIT), false);
             taken += 1;
         }
         Ok(())

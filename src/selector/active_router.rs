@@ -143,13 +143,8 @@ impl Selector {
     ///
     /// # Errors
     /// As [`Router::decide`].
-    pub fn route(
-        &self,
-        url: &Url,
-        situation: &SelectContext<'_>,
-        learning: Option<bool>,
-    ) -> Result<Routed, RouteError> {
-        let routed = self.route_uncounted(url, situation, learning)?;
+    pub fn route(&self, url: &Url, context: &SelectContext<'_>, learning: Option<bool>) -> Result<Routed, RouteError> {
+        let routed = self.route_uncounted(url, context, learning)?;
         self.recorder.count_decision(&routed.decision);
         Ok(routed)
     }
@@ -158,11 +153,11 @@ impl Selector {
     pub(crate) fn route_uncounted(
         &self,
         url: &Url,
-        situation: &SelectContext<'_>,
+        context: &SelectContext<'_>,
         learning: Option<bool>,
     ) -> Result<Routed, RouteError> {
         let state = self.active_router.state.load();
-        state.router.decide_as(self, url, situation, learning, state.has_fallen_back())
+        state.router.decide_as(self, url, context, learning, state.has_fallen_back())
     }
 
     /// Returns whether learning serves every link that sets no mode. One atomic read.

@@ -17,44 +17,45 @@ impl Selector {
     ///
     /// # Errors
     /// As [`Selector::select`].
-    pub fn explain(&self, url: &Url, situation: &SelectContext<'_>) -> Result<Explanation, UrlError> {
+    pub fn explain(&self, url: &Url, context: &SelectContext<'_>) -> Result<Explanation, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         let mut steps = Steps::new(&self.registry, self.evidence.signals(), features.path_depth);
-        let decision = self.decide(url, &features, situation, &mut candidates, &mut steps);
-        let link = LinkState { paused_until: None, ..situation.link };
-        let awake = SelectContext { link, host_trial: true, ..*situation };
+        let decision = self.decide(url, &features, context, &mut candidates, &mut steps);
+        let link = LinkState { paused_until: None, ..context.link };
+        let awake = SelectContext { link, host_trial: true, ..*context };
         let awake_decision = match decision {
             // The useful answer is the decision that would be made without the pause.
             Decision::Paused { .. } => self.decide(url, &features, &awake, &mut candidates, &mut steps),
             other => other,
         };
         let taken = awake_decision.selected();
-        let deciding = taken
-            .and_then(|take| explain::deciding(&steps.steps, &candidates, take.fetcher, take.rule, &self.settings));
+        let deciding = taken.and_then(|selection| {
+            explain::deciding(&steps.steps, &candidates, selection.fetcher, selection.rule, &self.settings)
+        });
         let alternative =
-            taken.and_then(|take| explain::cheapest_alternative(&candidates, take.fetcher, &self.settings));
+            taken.and_then(|selection| explain::cheapest_alternative(&candidates, selection.fetcher, &self.settings));
         let counterfactuals = std::iter::once(self.without_domain(url, &features, &awake)).chain(alternative).collect();
         let mut heuristics = self.heuristics(url)?;
-        heuristics.extend_from_slice(situation.heuristics);
+        heuristics.extend_from_slice(context.heuristics);
         let candidates = candidates.iter().map(|c| CandidateView::of(c, &self.settings)).collect();
-        let shown = self.host_signals_of(url, situation.now)?;
+        let shown = self.host_signals_of(url, context.now)?;
         let url = identity(url).to_owned();
         Ok(Explanation { url, heuristics, steps: steps.steps, candidates, decision, deciding, counterfactuals, shown })
     }
 
     /// Returns the decision without the evidence of the URL's site, domain and section, and without exploration.
-    fn without_domain(&self, url: &Url, features: &UrlFeatures<'_>, situation: &SelectContext<'_>) -> Counterfactual {
+    fn without_domain(&self, url: &Url, features: &UrlFeatures<'_>, context: &SelectContext<'_>) -> Counterfactual {
         let settings = Settings { explore_rate: 0.0, last_ditch: 0.0, ..self.settings.clone() };
         let mut candidates = Candidates::new();
         let guard = self.evidence.guard();
-        self.enlist(&mut candidates, None, situation);
+        self.enlist(&mut candidates, None, context);
         let (priors, importances) = (&self.priors, &self.importances);
-        let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, situation.now);
-        let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: situation.heuristics };
-        walk.run(&mut candidates, sources, situation.hint, None, &mut NoTrace);
-        let decision = self.choose(url, &candidates, &settings, (0, false), situation);
-        let taken = decision.selected().and_then(|take| candidates.get(take.fetcher.index()));
+        let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, context.now);
+        let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
+        walk.run(&mut candidates, sources, context.hint, None, &mut NoTrace);
+        let decision = self.choose(url, &candidates, &settings, (0, false), context);
+        let taken = decision.selected().and_then(|selection| candidates.get(selection.fetcher.index()));
         Counterfactual::WithoutDomain { decision, candidate: taken.map(|c| CandidateView::of(c, &settings)) }
     }
 }

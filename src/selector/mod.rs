@@ -193,18 +193,18 @@ impl Selector {
     ///
     /// # Errors
     /// [`UrlError`] if the URL cannot be fetched.
-    pub fn select(&self, url: &Url, situation: &SelectContext<'_>) -> Result<Decision, UrlError> {
-        let decision = self.select_uncounted(url, situation)?;
+    pub fn select(&self, url: &Url, context: &SelectContext<'_>) -> Result<Decision, UrlError> {
+        let decision = self.select_uncounted(url, context)?;
         self.recorder.count_decision(&decision);
         Ok(decision)
     }
 
     /// Decides as [`Selector::select`] does, as a part of a decision that is counted as a whole.
     #[inline]
-    pub(crate) fn select_uncounted(&self, url: &Url, situation: &SelectContext<'_>) -> Result<Decision, UrlError> {
+    pub(crate) fn select_uncounted(&self, url: &Url, context: &SelectContext<'_>) -> Result<Decision, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
-        Ok(self.decide(url, &features, situation, &mut candidates, &mut NoTrace))
+        Ok(self.decide(url, &features, context, &mut candidates, &mut NoTrace))
     }
 
     /// Decides as [`Selector::select`] does, and returns whether anything was ever paused or blocked on the host. If
@@ -212,12 +212,12 @@ impl Selector {
     pub(crate) fn select_with_host_risk(
         &self,
         url: &Url,
-        situation: &SelectContext<'_>,
+        context: &SelectContext<'_>,
     ) -> Result<(Decision, HostRisk), UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         let mut seen = HostRisk::Quiet;
-        let decision = self.decide_with_host_risk(url, &features, situation, &mut candidates, &mut NoTrace, &mut seen);
+        let decision = self.decide_with_host_risk(url, &features, context, &mut candidates, &mut NoTrace, &mut seen);
         Ok((decision, seen))
     }
 
@@ -423,11 +423,11 @@ impl Selector {
         &'s self,
         url: &Url,
         features: &UrlFeatures<'_>,
-        situation: &SelectContext<'_>,
+        context: &SelectContext<'_>,
         candidates: &mut Candidates<'s>,
         trace: &mut impl Trace,
     ) -> Decision {
-        self.decide_with_host_risk(url, features, situation, candidates, trace, &mut HostRisk::Quiet)
+        self.decide_with_host_risk(url, features, context, candidates, trace, &mut HostRisk::Quiet)
     }
 
     #[inline]
@@ -435,40 +435,40 @@ impl Selector {
         &'s self,
         url: &Url,
         features: &UrlFeatures<'_>,
-        situation: &SelectContext<'_>,
+        context: &SelectContext<'_>,
         candidates: &mut Candidates<'s>,
         trace: &mut impl Trace,
         seen: &mut HostRisk,
     ) -> Decision {
-        if let Some(until) = situation.link.pause_at(situation.now) {
+        if let Some(until) = context.link.pause_at(context.now) {
             return Decision::Paused { until, host: false };
         }
         let guard = self.evidence.guard();
         let mut local = Local::find(&self.evidence, features, &guard);
         if self.settings.host_signal_weight > 0.0 {
-            local = local.with_host_signals(&self.evidence, situation.now);
+            local = local.with_host_signals(&self.evidence, context.now);
         }
         let domain = local.domain;
         if domain.is_some_and(|entry| entry.paused_until().is_some() || entry.has_breakers()) {
             *seen = HostRisk::AtRisk;
         }
-        let host_pause = domain.and_then(Entry::paused_until).filter(|until| *until > situation.now);
-        if let Some(until) = host_pause.filter(|_| !situation.host_trial) {
+        let host_pause = domain.and_then(Entry::paused_until).filter(|until| *until > context.now);
+        if let Some(until) = host_pause.filter(|_| !context.host_trial) {
             return Decision::Paused { until, host: true };
         }
-        self.enlist(candidates, domain, situation);
+        self.enlist(candidates, domain, context);
         let (priors, importances) = (&self.priors, &self.importances);
-        let walk = Walk::new(&self.evidence, priors, importances, &self.settings, &guard, features, situation.now);
-        let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: situation.heuristics };
-        walk.run(candidates, sources, situation.hint, Some(local), trace);
-        if let Some(wanted) = situation.wanted.and_then(|id| candidates.get(id.index())) {
-            return Decision::Selected(take(wanted, Source::Requested, Rule::Requested, 1.0));
+        let walk = Walk::new(&self.evidence, priors, importances, &self.settings, &guard, features, context.now);
+        let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
+        walk.run(candidates, sources, context.hint, Some(local), trace);
+        if let Some(wanted) = context.wanted.and_then(|id| candidates.get(id.index())) {
+            return Decision::Selected(selection(wanted, Source::Requested, Rule::Requested, 1.0));
         }
         // Relaxed: it seeds a hash.
         let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
         let behind_vendor =
-            situation.attempts == 0 && local.host_signals.has_vendor_evidence(candidates, walk.kind, walk.down);
-        self.choose(url, candidates, &self.settings, (domain_attempts, behind_vendor), situation)
+            context.attempts == 0 && local.host_signals.has_vendor_evidence(candidates, walk.kind, walk.down);
+        self.choose(url, candidates, &self.settings, (domain_attempts, behind_vendor), context)
     }
 
     /// Calls the policy, and labels its choice.
@@ -478,16 +478,16 @@ impl Selector {
         candidates: &Candidates<'_>,
         settings: &Settings,
         (domain_attempts, behind_vendor): (u32, bool),
-        situation: &SelectContext<'_>,
+        context: &SelectContext<'_>,
     ) -> Decision {
         let view = View {
             candidates,
             settings,
-            attempts: situation.attempts,
-            hint: situation.hint,
+            attempts: context.attempts,
+            hint: context.hint,
             url: identity(url),
             domain_attempts,
-            now: situation.now,
+            now: context.now,
             behind_vendor,
         };
         let Some(choice) = self.policy.choose(&view) else {
@@ -501,18 +501,18 @@ impl Selector {
             _ if &*chosen.spec.name == PROBE_FETCHER => Source::Probe,
             _ => Source::Inferred,
         };
-        Decision::Selected(take(chosen, source, choice.rule, choice.propensity))
+        Decision::Selected(selection(chosen, source, choice.rule, choice.propensity))
     }
 
     /// Adds every candidate to the list, with what is known before the walk.
-    fn enlist<'s>(&'s self, candidates: &mut Candidates<'s>, domain: Option<&Entry>, situation: &SelectContext<'_>) {
+    fn enlist<'s>(&'s self, candidates: &mut Candidates<'s>, domain: Option<&Entry>, context: &SelectContext<'_>) {
         let with_breakers = domain.filter(|entry| entry.has_breakers());
         for (id, spec) in self.registry.candidates() {
-            let open = with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), situation.now));
+            let open = with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), context.now));
             candidates.push(Scored {
                 id,
                 spec,
-                tried: situation.excluded.contains(id),
+                tried: context.excluded.contains(id),
                 open,
                 success: spec.prior,
                 general_success: spec.prior,
@@ -540,7 +540,7 @@ impl Selector {
     }
 }
 
-fn take(chosen: &Scored<'_>, source: Source, rule: Rule, propensity: f64) -> Selection {
+fn selection(chosen: &Scored<'_>, source: Source, rule: Rule, propensity: f64) -> Selection {
     Selection {
         fetcher: chosen.id,
         source,

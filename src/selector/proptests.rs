@@ -101,11 +101,14 @@ fn check_breakers(events: &[Event]) -> Result<(), TestCaseError> {
         let open: Vec<bool> = explained.candidates.iter().map(|candidate| candidate.open).collect();
         let want = model.map(|breaker| breaker.is_open(now));
         prop_assert_eq!(&open[..], &want[..], "after {:?} at {}", event, now);
-        let take = explained.decision.selected();
-        prop_assert!(take.is_some(), "a first attempt is always made");
-        if let Some(take) = take {
-            prop_assert_eq!(take.breaker_ignored, want[take.fetcher.index()]);
-            prop_assert!(!take.breaker_ignored || want.iter().all(|open| *open), "ignored although another is closed");
+        let selection = explained.decision.selected();
+        prop_assert!(selection.is_some(), "a first attempt is always made");
+        if let Some(selection) = selection {
+            prop_assert_eq!(selection.breaker_ignored, want[selection.fetcher.index()]);
+            prop_assert!(
+                !selection.breaker_ignored || want.iter().all(|open| *open),
+                "ignored although another is closed"
+            );
         }
     }
     Ok(())

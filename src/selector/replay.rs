@@ -6,9 +6,9 @@ use fetchwise_types::attempt::Attempt;
 use fetchwise_types::time::Timestamp;
 
 impl Selector {
-    /// Learns from an attempt in place, without the evidence that domains share; the policy does not see it. Returns
-    /// what it says about the signals of its host, for [`hear`](Self::hear).
-    pub(crate) fn learn(
+    /// Learns from an attempt. The evidence that domains share goes to `shared`, and the policy does not see it. Returns
+    /// what the attempt says about the signals of its host, for [`observe_signals`](Self::observe_signals).
+    pub(crate) fn observe_apart(
         &self,
         shared: &Evidence,
         attempt: &impl crate::evidence::Observation,
@@ -18,32 +18,32 @@ impl Selector {
 
     /// Adds attempts of this outcome that the log has, so that counters continue from there.
     #[cfg(feature = "metrics")]
-    pub(crate) fn found(&self, fetcher: &str, outcome: usize, attempts: u64) {
+    pub(crate) fn add_logged_attempts(&self, fetcher: &str, outcome: usize, attempts: u64) {
         self.recorder().add_logged_attempts(self.registry.intern(fetcher), outcome, attempts);
     }
 
     /// Learns what attempts say about host signals, in the order of the log.
-    pub(crate) fn hear(&self, voices: impl IntoIterator<Item = SignalObservation>) {
-        voices.into_iter().for_each(|voice| self.evidence.observe_signals(&voice));
+    pub(crate) fn observe_signals(&self, observations: impl IntoIterator<Item = SignalObservation>) {
+        observations.into_iter().for_each(|observation| self.evidence.observe_signals(&observation));
     }
 
     /// Prefetches the entries of the sites with these hashes.
-    pub(crate) fn expect(&self, hashes: &[u64]) {
+    pub(crate) fn prefetch_sites(&self, hashes: &[u64]) {
         self.evidence.touch(hashes);
     }
 
     /// Returns empty evidence for what domains share, for one of several threads that learn at once.
-    pub(crate) fn apart(&self) -> Evidence {
+    pub(crate) fn empty_shared_evidence(&self) -> Evidence {
         self.evidence.empty_like()
     }
 
     /// Adds the evidence that one of these threads collected.
-    pub(crate) fn merge(&self, shared: &Evidence) {
+    pub(crate) fn merge_shared_evidence(&self, shared: &Evidence) {
         self.evidence.merge(shared);
     }
 
     /// Retracts an attempt. `with_domain` says whether its domain's own evidence still contains it.
-    pub(crate) fn take_back(&self, attempt: &impl crate::evidence::Observation, with_domain: bool) {
+    pub(crate) fn retract(&self, attempt: &impl crate::evidence::Observation, with_domain: bool) {
         self.evidence.retract(attempt, &self.registry, with_domain);
     }
 
@@ -68,12 +68,12 @@ impl Selector {
     }
 
     /// Returns whether the policy keeps a memory.
-    pub(crate) fn policy_remembers(&self) -> bool {
+    pub(crate) fn has_policy_memory(&self) -> bool {
         self.policy.remembers()
     }
 
     /// Passes an attempt to the policy that evidence already contains.
-    pub(crate) fn show_policy(&self, attempt: &Attempt) {
+    pub(crate) fn observe_with_policy(&self, attempt: &Attempt) {
         self.policy.observe(attempt);
     }
 }

@@ -21,10 +21,10 @@ impl Router {
         &self,
         selector: &Selector,
         url: &Url,
-        situation: &SelectContext<'_>,
+        context: &SelectContext<'_>,
         learning: Option<bool>,
     ) -> Result<Routed, RouteError> {
-        let routed = self.decide_as(selector, url, situation, learning, false)?;
+        let routed = self.decide_as(selector, url, context, learning, false)?;
         selector.recorder().count_decision(&routed.decision);
         Ok(routed)
     }
@@ -34,16 +34,16 @@ impl Router {
         &self,
         selector: &Selector,
         url: &Url,
-        situation: &SelectContext<'_>,
+        context: &SelectContext<'_>,
         learning: Option<bool>,
         has_fallen: bool,
     ) -> Result<Routed, RouteError> {
-        let learned = selector.select_uncounted(url, situation)?;
+        let learned = selector.select_uncounted(url, context)?;
         let domain = UrlFeatures::extract(url)?.domain;
         let (serve_table, ask_both) = self.arms(domain, learning, has_fallen);
         let settled = match learned {
             Decision::Paused { .. } => true,
-            Decision::Selected(take) => take.source == Source::Requested,
+            Decision::Selected(selection) => selection.source == Source::Requested,
             Decision::GiveUp | Decision::NoViableFetcher => false,
         };
         if settled || !serve_table {
@@ -54,13 +54,13 @@ impl Router {
         let fetcher = self.route(selector, domain)?;
         // Confidence and sample size are the evidence's view of the routed fetcher, whichever arm decided.
         let Some(asked) =
-            selector.select_uncounted(url, &SelectContext { wanted: Some(fetcher), ..*situation })?.selected()
+            selector.select_uncounted(url, &SelectContext { wanted: Some(fetcher), ..*context })?.selected()
         else {
             return Ok(Routed { decision: learned, arm: Mode::Legacy, shadow: None });
         };
-        let take = Selection { source: Source::HardCoded, rule: Rule::RouterTable, ..asked };
-        let shadow = if ask_both { learned.selected().map(|take| take.fetcher) } else { None };
-        Ok(Routed { decision: Decision::Selected(take), arm: Mode::Legacy, shadow })
+        let selection = Selection { source: Source::HardCoded, rule: Rule::RouterTable, ..asked };
+        let shadow = if ask_both { learned.selected().map(|selection| selection.fetcher) } else { None };
+        Ok(Routed { decision: Decision::Selected(selection), arm: Mode::Legacy, shadow })
     }
 
     fn route(&self, selector: &Selector, domain: &str) -> Result<FetcherId, RouteError> {
@@ -118,6 +118,8 @@ mod tests {
     fn shadow_serves_the_table_and_names_the_choice_of_learning() {
         let routed = decide(&router(Mode::Shadow), "http://video.example/watch", None).unwrap();
         assert_eq!((routed.arm, source(&routed)), (Mode::Legacy, "hard_coded"));
-        assert!(routed.shadow.is_some() && routed.shadow != routed.decision.selected().map(|take| take.fetcher));
+        assert!(
+            routed.shadow.is_some() && routed.shadow != routed.decision.selected().map(|selection| selection.fetcher)
+        );
     }
 }

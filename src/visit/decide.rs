@@ -41,7 +41,7 @@ enum HostAdmission {
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub(super) fn decide(&mut self, now: Timestamp) -> Step<S> {
         loop {
-            let (mut take, host) = match self.select_once(now) {
+            let (mut selection, host) = match self.select_once(now) {
                 Ok(decided) => decided,
                 Err(NoSelection::Ended(how)) => return Step::End(self.end(how, now)),
                 Err(NoSelection::Failed(error)) => return Step::End(self.fail(error, now)),
@@ -60,18 +60,18 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 }
             }
             let mut claims = FetchClaims::NONE;
-            if host == HostRisk::AtRisk && !take.breaker_ignored {
-                match self.selector.claim_breaker_trial(self.domain(), take.fetcher, now) {
+            if host == HostRisk::AtRisk && !selection.breaker_ignored {
+                match self.selector.claim_breaker_trial(self.domain(), selection.fetcher, now) {
                     BreakerTrial::NotNeeded => {}
                     claimed @ BreakerTrial::Claimed { .. } => {
                         claims.trial =
-                            Some(FetcherTrial::new(self.selector.clone(), self.domain(), take.fetcher, claimed));
+                            Some(FetcherTrial::new(self.selector.clone(), self.domain(), selection.fetcher, claimed));
                     }
                     // The owner of the trial has opened the breaker again; the next decision sees that.
                     BreakerTrial::Taken => continue,
                 }
             }
-            if take.source == Source::Probe && self.attempts == 0 {
+            if selection.source == Source::Probe && self.attempts == 0 {
                 if let Some(follower) = self.following.take() {
                     // Listen before the check, so that an end in between is not missed.
                     let listener = follower.listen();
@@ -85,7 +85,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                     }
                 }
                 if self.followed {
-                    (take.source, take.rule) = (Source::Inferred, Rule::SharedProbe);
+                    (selection.source, selection.rule) = (Source::Inferred, Rule::SharedProbe);
                 } else {
                     let settings = self.selector.visit_settings();
                     let expected_by = now.saturating_add(settings.probe_deadline + settings.deadline + PROBE_GRACE);
@@ -99,7 +99,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 }
             }
             let has_no_claims = claims.lead.is_none() && claims.trial.is_none();
-            let step = self.hand_out_when_admitted(take, claims, now);
+            let step = self.hand_out_when_admitted(selection, claims, now);
             if has_no_claims && matches!(step, Step::Wait(_)) {
                 // A visit that holds no claim decides again when its turn comes, with the evidence of that time.
                 self.next = NextStep::Decide;
@@ -118,7 +118,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             self.hint = link.hint;
         }
         let known = self.caller_heuristics.clone();
-        let situation = SelectContext {
+        let context = SelectContext {
             now,
             // The pause was checked before the first attempt; this visit's own failures do not stop it half way.
             link: if first { link } else { LinkState { paused_until: None, ..link } },
@@ -129,11 +129,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             host_trial: self.host_trial.is_some(),
             heuristics: known.as_deref().unwrap_or_default(),
         };
-        let (decision, host) = if first { self.route(&situation)? } else { self.select(&situation)? };
+        let (decision, host) = if first { self.route(&context)? } else { self.select(&context)? };
         match decision {
-            Decision::Selected(take) if !self.excluded.contains(take.fetcher) => Ok((take, host)),
-            Decision::Selected(take) => {
-                let name = self.selector.fetcher_name(take.fetcher);
+            Decision::Selected(selection) if !self.excluded.contains(selection.fetcher) => Ok((selection, host)),
+            Decision::Selected(selection) => {
+                let name = self.selector.fetcher_name(selection.fetcher);
                 self.last.message = format!("{name} is not available");
                 Err(self.no_fetcher_left())
             }
@@ -148,19 +148,19 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    fn select(&self, situation: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {
+    fn select(&self, context: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {
         // The URL was checked when the visit began.
         self.selector
-            .select_with_host_risk(self.url.borrow(), situation)
+            .select_with_host_risk(self.url.borrow(), context)
             .map_err(|_| NoSelection::Ended(VisitOutcome::NoFetcher))
     }
 
-    fn route(&mut self, situation: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {
+    fn route(&mut self, context: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {
         if self.learning.is_none() && self.selector.is_only_learning() {
             (self.arm, self.shadow) = (None, None);
-            return self.select(situation);
+            return self.select(context);
         }
-        match self.selector.route_uncounted(self.url.borrow(), situation, self.learning) {
+        match self.selector.route_uncounted(self.url.borrow(), context, self.learning) {
             Ok(Routed { decision, arm, shadow }) => {
                 let arm = if arm == Mode::Legacy { Arm::Legacy } else { Arm::Learning };
                 (self.arm, self.shadow) = (Some(arm), shadow);

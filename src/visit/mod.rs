@@ -314,7 +314,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Takes a pace permit again, or returns what to wait for.
     #[cfg(feature = "pipeline")]
     pub(crate) fn retake_pace_permit(&self, fetch: &mut Fetch<S>) -> Result<(), Wait> {
-        fetch.claims.permit = self.take_pace_permit(fetch.take, self.selector.now())?;
+        fetch.claims.permit = self.take_pace_permit(fetch.selection, self.selector.now())?;
         Ok(())
     }
 
@@ -367,7 +367,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                     None => self.decide(now),
                 }
             }
-            NextStep::Repeat(take, claims) => self.hand_out_when_admitted(take, claims, now),
+            NextStep::Repeat(selection, claims) => self.hand_out_when_admitted(selection, claims, now),
             NextStep::DecideAfter(until) if until > now => {
                 self.next = NextStep::DecideAfter(until);
                 Step::Wait(Wait { until, reason: WaitReason::LocalFault, listener: None })
@@ -408,39 +408,39 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Hands out a request once the host's pace admits it.
-    fn hand_out_when_admitted(&mut self, take: Selection, mut claims: FetchClaims<S>, now: Timestamp) -> Step<S> {
-        match self.take_pace_permit(take, now) {
+    fn hand_out_when_admitted(&mut self, selection: Selection, mut claims: FetchClaims<S>, now: Timestamp) -> Step<S> {
+        match self.take_pace_permit(selection, now) {
             Ok(permit) => {
                 claims.permit = permit;
-                Step::Fetch(self.hand_out(take, claims, now))
+                Step::Fetch(self.hand_out(selection, claims, now))
             }
             Err(wait) => {
-                self.next = NextStep::Repeat(take, claims);
+                self.next = NextStep::Repeat(selection, claims);
                 Step::Wait(wait)
             }
         }
     }
 
-    fn hand_out(&mut self, take: Selection, claims: FetchClaims<S>, now: Timestamp) -> Fetch<S> {
+    fn hand_out(&mut self, selection: Selection, claims: FetchClaims<S>, now: Timestamp) -> Fetch<S> {
         let settings = self.selector.visit_settings();
         // A probe is short because its retry can follow with the full time.
         let is_probe =
-            take.source == Source::Probe && self.attempts == 0 && self.retries == 0 && settings.max_retries > 0;
+            selection.source == Source::Probe && self.attempts == 0 && self.retries == 0 && settings.max_retries > 0;
         let deadline = if is_probe { settings.probe_deadline } else { settings.deadline };
         self.number += 1;
         // The target of a redirect was decided with the request that led there.
         if self.redirected.is_none() {
-            self.selector.recorder().count_selection(&take);
-            if take.rule == Rule::SharedProbe {
+            self.selector.recorder().count_selection(&selection);
+            if selection.rule == Rule::SharedProbe {
                 self.selector.recorder().count_probe(ProbeEnd::Shared);
             }
         }
-        let fetcher = self.selector.fetcher_name(take.fetcher);
+        let fetcher = self.selector.fetcher_name(selection.fetcher);
         Fetch {
-            span: self.span.attempt(self.url(), fetcher, &take, self.number),
+            span: self.span.attempt(self.url(), fetcher, &selection, self.number),
             selector: self.selector.clone(),
             number: self.number,
-            take,
+            selection,
             at: now,
             deadline,
             max_redirects: settings.max_redirects.saturating_sub(self.redirects),

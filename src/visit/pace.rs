@@ -42,12 +42,12 @@ pub(super) enum PaceEffect {
 }
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Requests a pace permit for a request with `take`; `None` without a pace.
-    pub(super) fn take_pace_permit(&self, take: Selection, now: Timestamp) -> Result<Option<PacePermit<S>>, Wait> {
+    /// Requests a pace permit for a request with `selection`; `None` without a pace.
+    pub(super) fn take_pace_permit(&self, selection: Selection, now: Timestamp) -> Result<Option<PacePermit<S>>, Wait> {
         if self.selector.pace().is_none() {
             return Ok(None);
         }
-        let spec = self.selector.fetcher(take.fetcher);
+        let spec = self.selector.fetcher(selection.fetcher);
         // An archive serves in place of the site: it has its own pace, under its fetcher's name.
         let domain = match spec.filter(|spec| spec.class == Class::Archive) {
             Some(archive) => &archive.name,
@@ -61,7 +61,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub(super) fn report_to_pace(
         &mut self,
         permit: Option<PacePermit<S>>,
-        take: Selection,
+        selection: Selection,
         by: &FetcherSpec,
         answer: &FetchResult,
         asked: Option<Duration>,
@@ -75,7 +75,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             cost: answer.requests,
             renders: by.renders,
             policy: RateLimit::read(&answer.headers, now),
-            ..fetchwise_pace::Response::new(Signal::of(&answer.outcome, answer.status), take.fetcher)
+            ..fetchwise_pace::Response::new(Signal::of(&answer.outcome, answer.status), selection.fetcher)
         };
         match permit.report(&response, now) {
             // The site is not involved.
@@ -109,7 +109,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// the crawl's speed.
     pub(super) fn was_served_recently(&self, by: Option<Selection>, now: Timestamp) -> bool {
         let Some(pace) = self.selector.pace() else { return false };
-        pace.has_delivered(self.domain(), by.map(|take| take.fetcher), now)
+        pace.has_delivered(self.domain(), by.map(|selection| selection.fetcher), now)
     }
 
     /// Returns whether this is the trial of a hold whose earlier trial was blocked. Waiting has not helped then, so the

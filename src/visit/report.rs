@@ -36,7 +36,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub fn report(&mut self, fetch: Fetch<S>, answer: impl Into<FetchResult>) {
         let mut answer = answer.into();
         let now = self.selector.now();
-        let Fetch { take, at, mut claims, number, is_probe, span, .. } = fetch;
+        let Fetch { selection, at, mut claims, number, is_probe, span, .. } = fetch;
         let _entered = span.enter();
         let permit = claims.permit.take();
         if number != self.number || matches!(self.next, NextStep::Ended(_)) {
@@ -44,16 +44,16 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             if answer.outcome == Outcome::Local {
                 return;
             }
-            if let Some(by) = self.by(take) {
+            if let Some(by) = self.by(selection) {
                 let doubt = self.doubt;
-                self.report_to_pace(permit, take, &by, &answer, self.requested_pause(&answer, now), now);
+                self.report_to_pace(permit, selection, &by, &answer, self.requested_pause(&answer, now), now);
                 self.doubt = doubt;
             }
-            let error = self.by(take).and_then(|by| answer.outcome.counts_as(&by).err());
-            self.record(&span, take, at, &answer, error, 0.0, now);
+            let error = self.by(selection).and_then(|by| answer.outcome.counts_as(&by).err());
+            self.record(&span, selection, at, &answer, error, 0.0, now);
             return;
         }
-        let Some(by) = self.by(take) else { return };
+        let Some(by) = self.by(selection) else { return };
         if answer.outcome == Outcome::Local {
             // A follower may have more luck.
             drop(claims);
@@ -64,21 +64,21 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         {
             match self.follow(to) {
                 Ok(()) => {
-                    self.report_to_pace(permit, take, &by, &answer, None, now);
-                    self.next = NextStep::Repeat(take, claims);
+                    self.report_to_pace(permit, selection, &by, &answer, None, now);
+                    self.next = NextStep::Repeat(selection, claims);
                     return;
                 }
                 Err(outcome) => answer.outcome = outcome,
             }
         }
-        self.judge_short_page(&mut answer, take.fetcher, &by);
-        self.judge_repeated_page(&mut answer, take.fetcher);
+        self.judge_short_page(&mut answer, selection.fetcher, &by);
+        self.judge_repeated_page(&mut answer, selection.fetcher);
         let mut error = answer.outcome.counts_as(&by).err();
         let asked = self.requested_pause(&answer, now);
         // Checked before the pace gets the result, since afterwards it knows of the block only.
         let was_served_recently =
-            error.is_some() && self.was_served_recently(Some(take), now) && !self.is_later_trial();
-        let effect = self.report_to_pace(permit, take, &by, &answer, asked, now);
+            error.is_some() && self.was_served_recently(Some(selection), now) && !self.is_later_trial();
+        let effect = self.report_to_pace(permit, selection, &by, &answer, asked, now);
         let blocked = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
         let is_limit = is_limit(&answer, error.as_ref(), asked) || blocked && matches!(effect, PaceEffect::Held(_));
         if is_limit && blocked && was_served_recently {
@@ -105,12 +105,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if is_probe {
             self.selector.recorder().count_probe(if error.is_none() { ProbeEnd::Reused } else { ProbeEnd::Failed });
         }
-        self.record(&span, take, at, &answer, error.clone(), weight, now);
+        self.record(&span, selection, at, &answer, error.clone(), weight, now);
         let of_intermediary = kind.is_some_and(ErrorKind::is_of_intermediary);
         // The site's own earlier response stays decisive: a missing archive copy does not undo a block.
         let site_error = if of_intermediary { self.last.error.take() } else { None };
         if site_error.is_none() {
-            self.keep_last_attempt(take, &answer, error.as_ref());
+            self.keep_last_attempt(selection, &answer, error.as_ref());
         }
         self.last_attempt_at = Some(at);
         (self.redirected, self.redirects) = (None, 0);
@@ -129,12 +129,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if retries {
             self.retries += 1;
             self.last.error = Some(error);
-            self.next = NextStep::Repeat(take, claims);
+            self.next = NextStep::Repeat(selection, claims);
             return;
         }
         claims.settle();
         self.attempts += 1;
-        self.excluded.insert(take.fetcher);
+        self.excluded.insert(selection.fetcher);
         let hint = kind.map_or(Hint::Unknown, Hint::after);
         self.hint = self.hint.filter(|_| of_intermediary).or(Some(hint));
         let error = site_error.unwrap_or(error);
@@ -163,17 +163,17 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Reports that the fetcher is unavailable (its program does not start). No request was made, so nothing is
     /// recorded, and the visit chooses another fetcher.
     pub fn unavailable(&mut self, fetch: Fetch<S>, why: impl Into<String>) {
-        let name = self.selector.fetcher_name(fetch.take.fetcher);
+        let name = self.selector.fetcher_name(fetch.selection.fetcher);
         let why = format!("{name} is not available: {}", why.into());
-        self.excluded.insert(fetch.take.fetcher);
+        self.excluded.insert(fetch.selection.fetcher);
         self.unavailable.get_or_insert(why);
         if !matches!(self.next, NextStep::Ended(_)) {
             self.next = NextStep::Decide;
         }
     }
 
-    fn by(&self, take: Selection) -> Option<FetcherSpec> {
-        self.selector.fetcher(take.fetcher).cloned()
+    fn by(&self, selection: Selection) -> Option<FetcherSpec> {
+        self.selector.fetcher(selection.fetcher).cloned()
     }
 
     /// Follows a redirect written in HTML, within the attempt's limit.
@@ -213,7 +213,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     fn record(
         &self,
         span: &Span,
-        take: Selection,
+        selection: Selection,
         at: Timestamp,
         answer: &FetchResult,
         error: Option<ErrorType>,
@@ -225,7 +225,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let known = self.caller_heuristics.as_deref().unwrap_or_default();
         let shown = answer.heuristics.iter().filter(|shown| !known.contains(shown));
         let tags = heuristics.into_iter().chain(known.iter().cloned()).chain(shown.cloned()).map(Tag::from).collect();
-        let name = self.selector.fetcher_name(take.fetcher);
+        let name = self.selector.fetcher_name(selection.fetcher);
         let Ok(mut attempt) = Attempt::tagged(url, name, at, tags) else { return };
         attempt.success = error.is_none();
         attempt.is_banned = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
@@ -238,12 +238,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         attempt.response_headers = stored_headers(&answer.headers);
         let duration = answer.duration.unwrap_or_else(|| now.since(at));
         attempt.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        attempt.source = Some(take.source.name().into());
-        attempt.propensity = Some(take.propensity);
+        attempt.source = Some(selection.source.name().into());
+        attempt.propensity = Some(selection.propensity);
         attempt.hint = self.hint;
         attempt.try_no = self.requests;
-        attempt.rule = Some(take.rule.name().into());
-        attempt.confidence = Some(take.confidence);
+        attempt.rule = Some(selection.rule.name().into());
+        attempt.confidence = Some(selection.confidence);
         attempt.arm = self.arm;
         attempt.shadow_fetcher = self.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
         span.recorded(&attempt);
@@ -252,11 +252,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Keeps what the visit's end reports about the last attempt.
-    fn keep_last_attempt(&mut self, take: Selection, answer: &FetchResult, error: Option<&ErrorType>) {
+    fn keep_last_attempt(&mut self, selection: Selection, answer: &FetchResult, error: Option<&ErrorType>) {
         let last = &mut self.last;
-        last.fetcher = Some(take.fetcher);
-        last.source = Some(take.source);
-        last.confidence = take.confidence;
+        last.fetcher = Some(selection.fetcher);
+        last.source = Some(selection.source);
+        last.confidence = selection.confidence;
         last.status = answer.status;
         last.is_banned |= error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
         last.message = match error {

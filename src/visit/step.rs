@@ -37,7 +37,7 @@ pub struct Fetch<S: Deref<Target = Selector>> {
     pub(super) selector: S,
     /// Its number among the visit's fetches.
     pub(super) number: u32,
-    pub(super) take: Selection,
+    pub(super) selection: Selection,
     pub(super) at: Timestamp,
     pub(super) deadline: Duration,
     pub(super) max_redirects: u32,
@@ -50,17 +50,17 @@ pub struct Fetch<S: Deref<Target = Selector>> {
 impl<S: Deref<Target = Selector>> Fetch<S> {
     /// Returns the name of the fetcher to use.
     pub fn fetcher(&self) -> &str {
-        self.selector.fetcher_name(self.take.fetcher)
+        self.selector.fetcher_name(self.selection.fetcher)
     }
 
     /// Returns the id of the fetcher to use, within its selector.
     pub fn fetcher_id(&self) -> FetcherId {
-        self.take.fetcher
+        self.selection.fetcher
     }
 
     /// Returns the decision that chose the fetcher: label, rule, confidence, propensity.
     pub fn decision(&self) -> &Selection {
-        &self.take
+        &self.selection
     }
 
     /// Returns the time limit of the whole request.

@@ -681,8 +681,8 @@ fn an_attempt_has_the_earlier_signals_of_its_host_and_the_new_ones() {
     assert!(showed[1..].iter().all(|names| !names.is_empty()));
     assert!(showed[1] == ["block_gate"], "{showed:?}");
     let url = Url::parse("https://www.app.e.org/").unwrap();
-    let situation = crate::selector::SelectContext::first_attempt(world.clock.now());
-    let shown = world.selector.explain(&url, &situation).unwrap().shown;
+    let context = crate::selector::SelectContext::first_attempt(world.clock.now());
+    let shown = world.selector.explain(&url, &context).unwrap().shown;
     assert_eq!(shown.len(), 1, "a host without a vendor signal has that of its site: {shown:?}");
 }
 
