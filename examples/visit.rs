@@ -71,7 +71,8 @@ impl Response {
     }
 }
 
-/// The HTTP client. Its second fetcher differs from the first by its `User-Agent` alone, which is enough for this server.
+/// The HTTP client. Its second fetcher differs from the first by its `User-Agent` alone, which is enough for this
+/// server.
 fn get(url: &Url, fetcher: &str, deadline: Duration) -> io::Result<Response> {
     let agent = if fetcher == "playwright_stealth" { "stealth" } else { "plain" };
     let address = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));

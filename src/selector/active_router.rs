@@ -55,9 +55,9 @@ impl ActiveRouter {
 
     fn change(&self, change: impl Fn(&RouterState) -> RouterState) {
         self.state.rcu(|state| change(state));
-        // Two threads that change at once may get here in either order: each writes the state that it finds, and the later
-        // one finds both changes. Release pairs with the Acquire in `is_only_learning`: a reader of `false` finds the
-        // router that it was written for.
+        // Two threads that change at once may get here in either order: each writes the state that it finds, and the
+        // later one finds both changes. Release pairs with the Acquire in `is_only_learning`: a reader of `false` finds
+        // the router that it was written for.
         let state = self.state.load();
         self.is_plain.store(state.router.is_plain() && !state.has_fallen_back(), Ordering::Release);
         drop(state);
@@ -74,12 +74,12 @@ impl Selector {
         Arc::clone(&self.active_router.state.load().router)
     }
 
-    /// Replaces the router, from the next decision on, while other threads decide. A visit that has made an attempt stays
-    /// with its first arm. A fallback stays active.
+    /// Replaces the router, from the next decision on, while other threads decide. A visit that has made an attempt
+    /// stays with its first arm. A fallback stays active.
     ///
     /// # Errors
-    /// [`RouterError`] if the mode needs a table and there is none, or if a route names a fetcher that is not a candidate;
-    /// the old router stays.
+    /// [`RouterError`] if the mode needs a table and there is none, or if a route names a fetcher that is not a
+    /// candidate; the old router stays.
     ///
     /// ```
     /// use fetchwise::Selector;
@@ -110,8 +110,8 @@ impl Selector {
         self.set_router(Router { mode, ..(*self.router()).clone() })
     }
 
-    /// Changes the share of domains that [`Mode::Split`] gives to learning, 0 to 1. A domain that learning serves at one
-    /// share is served by it at every larger one.
+    /// Changes the share of domains that [`Mode::Split`] gives to learning, 0 to 1. A domain that learning serves at
+    /// one share is served by it at every larger one.
     ///
     /// # Errors
     /// [`RouterError::InvalidShare`]; the old share stays.
@@ -125,8 +125,8 @@ impl Selector {
     }
 
     /// Takes learning out of service: the table serves every domain that it contains, whatever the mode, until
-    /// [`resume`](Self::resume). The choices of learning are still recorded. Without a table nothing changes until there
-    /// is one.
+    /// [`resume`](Self::resume). The choices of learning are still recorded. Without a table nothing changes until
+    /// there is one.
     pub fn fall_back(&self, fallback: Fallback) {
         trace::fell_back(&fallback);
         let fallback = Arc::new(fallback);

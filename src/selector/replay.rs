@@ -6,8 +6,8 @@ use fetchwise_types::attempt::Attempt;
 use fetchwise_types::time::Timestamp;
 
 impl Selector {
-    /// Learns from an attempt. The evidence that domains share goes to `shared`, and the policy does not see it. Returns
-    /// what the attempt says about the signals of its host, for [`observe_signals`](Self::observe_signals).
+    /// Learns from an attempt. The evidence that domains share goes to `shared`, and the policy does not see it.
+    /// Returns what the attempt says about the signals of its host, for [`observe_signals`](Self::observe_signals).
     pub(crate) fn observe_apart(
         &self,
         shared: &Evidence,

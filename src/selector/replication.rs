@@ -2,8 +2,8 @@
 //!
 //! Owns: [`Replication`], the interface between a selector and a fleet.
 //!
-//! Must not know: where the evidence comes from, and which process to believe. Nothing here decides; the rules are those
-//! of evidence.
+//! Must not know: where the evidence comes from, and which process to believe. Nothing here decides; the rules are
+//! those of evidence.
 
 use super::Selector;
 use crate::error::Error;
@@ -14,8 +14,8 @@ use fetchwise_types::time::Timestamp;
 
 /// Exchanges evidence with other processes. [`Selector`] implements it; the crate `fetchwise-fleet` uses it.
 ///
-/// The log is not involved: a caller that replicates evidence stores it itself. All functions may run while other threads
-/// decide and record.
+/// The log is not involved: a caller that replicates evidence stores it itself. All functions may run while other
+/// threads decide and record.
 pub trait Replication: Sized {
     /// Returns a selector without evidence that has the same fetchers, half-life and kinds of files: to fold evidence
     /// separately.
@@ -36,12 +36,12 @@ pub trait Replication: Sized {
     /// Learns from an attempt of another process.
     fn receive_attempt(&self, attempt: &RemoteAttempt<'_>);
 
-    /// Learns like [`receive_attempt`](Self::receive_attempt), but a late attempt counts as one in order: for a test that
-    /// it must not.
+    /// Learns like [`receive_attempt`](Self::receive_attempt), but a late attempt counts as one in order: for a test
+    /// that it must not.
     fn receive_attempt_in_order(&self, attempt: &RemoteAttempt<'_>);
 
-    /// Learns like [`receive_attempt`](Self::receive_attempt), from a process that adds more keys than its quota. If there
-    /// are too many keys, those that no other process has attempted are evicted first.
+    /// Learns like [`receive_attempt`](Self::receive_attempt), from a process that adds more keys than its quota. If
+    /// there are too many keys, those that no other process has attempted are evicted first.
     fn receive_attempt_low_priority(&self, attempt: &RemoteAttempt<'_>);
 
     /// Learns only what an attempt says beyond its domain.
@@ -60,7 +60,8 @@ pub trait Replication: Sized {
     /// [`receive_attempt_low_priority`](Self::receive_attempt_low_priority) does.
     fn mark_low_priority(&self, snapshot: &EvidenceSnapshot);
 
-    /// Returns all its evidence, without entries whose weight at `as_of` is below `min_weight`. Cost: linear in its keys.
+    /// Returns all its evidence, without entries whose weight at `as_of` is below `min_weight`. Cost: linear in its
+    /// keys.
     fn evidence_snapshot(&self, as_of: Timestamp, min_weight: f64) -> EvidenceSnapshot;
 }
 

@@ -98,8 +98,8 @@ impl HostPauses {
         self.at_risk.iter().map(|entry| (entry.key().clone(), entry.value().level)).collect()
     }
 
-    /// Ends a host's pause for an operator: its earlier blocks no longer count. `on_change` runs before another thread can
-    /// change the host.
+    /// Ends a host's pause for an operator: its earlier blocks no longer count. `on_change` runs before another thread
+    /// can change the host.
     pub(crate) fn release(&self, pauses: &impl PauseStore, domain: &str, on_change: impl FnOnce()) {
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         host.reset();

@@ -190,8 +190,8 @@ pub enum RegistryError {
 
 /// A fetcher's number within one selector.
 ///
-/// Ids are meaningful only with the selector, or the [`Registry`], that gave them out. Ids below [`MAX_CANDIDATES`] can be in a
-/// [`FetcherSet`].
+/// Ids are meaningful only with the selector, or the [`Registry`], that gave them out. Ids below [`MAX_CANDIDATES`] can
+/// be in a [`FetcherSet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FetcherId(
     /// The position in the order of registration, from 0 on.
