@@ -1,15 +1,16 @@
-//! How fast a response is read, in bytes of page a second, beside two HTML parsers and beside the bare multi-pattern scan.
+//! The speed of reading a response, in bytes of page per second, compared with two HTML parsers and with a bare
+//! multi-pattern scan.
 //!
-//! The parsers find out what a verdict rests on, and are followed by a search for the shipped rules' markers (see
-//! `pages/parsers.rs`). The detector stops where the verdict is clear, so it is measured a second time counting text to the end,
-//! as the parsers do. The parsers alone, without the search, and a search alone are in the table too. All in one process, turn by
-//! turn, so that a busy machine slows all alike. How many pages the parsers count alike is printed, so that one sees that they do
-//! the same.
+//! The parsers collect the facts behind a verdict, and are followed by a search for the markers of the shipped rules
+//! (see `pages/parsers.rs`). The detector stops when the verdict is clear, so a second measurement counts text to the
+//! end, as the parsers do. The table also has the parsers without the search, and a search alone. All run in one
+//! process and take turns, so a busy machine slows all alike. The number of pages that the parsers count alike is
+//! printed, as evidence that they do the same work.
 //!
-//! Pages: those of a blog, a shop, a newspaper, a wiki, an application rendered by its server and a forum, together and by
-//! themselves; the documentation that comes with Rust (skipped when it is not installed), its stubs, one page of 5 MB, and pages
-//! made to be slow. `FETCHWISE_CORPUS` adds the pages of a corpus. Criterion's report comes first, then a
-//! table of the best time of each. Tiny pages are better judged by the nanoseconds a page than by GB/s.
+//! Pages: those of a blog, a shop, a newspaper, a wiki, an application rendered by its server and a forum, together and
+//! separately; the documentation that comes with Rust (skipped when it is not installed), its stubs, one page of 5 MB,
+//! and adversarial pages. `FETCHWISE_CORPUS` adds the pages of a corpus. Criterion's report comes first, then a table
+//! of the best times. For tiny pages, nanoseconds per page are more meaningful than GB/s.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "pages/mod.rs"]
@@ -25,7 +26,7 @@ use fetchwise::response::{Header, Page};
 
 use pages::{Facts, Markers, head, sets, with_html5ever, with_lol_html};
 
-/// What is measured against what.
+/// The compared readers.
 const WHO: [&str; 7] = [
     "detector",
     "detector to the end",
@@ -36,11 +37,11 @@ const WHO: [&str; 7] = [
     "aho-corasick alone",
 ];
 
-/// The best time of each, in seconds for one round over a set.
+/// The best time of each, in seconds per round over a set.
 type Best = [f64; WHO.len()];
 
-/// Pages that each parser counts as the detector does, to five in a hundred characters or a hundred of them: the parsers do
-/// not separate blocks of text, and `lol_html` leaves entities as they are.
+/// Pages that each parser counts like the detector, to five in a hundred characters or a hundred of them: the parsers
+/// do not separate blocks of text, and `lol_html` leaves entities unchanged.
 #[derive(Default)]
 struct Alike {
     pages: usize,
@@ -81,7 +82,7 @@ fn bench(c: &mut Criterion) {
     let mut table = Vec::new();
     let mut alike = Alike::default();
     for (name, pages) in sets() {
-        // As much as is looked at: nobody gets the bytes behind the first MiB for nothing.
+        // Only the bytes that are read count, not those after the first MiB.
         let bytes: usize = pages.iter().map(|p| head(p).len()).sum();
         let each = |run: &dyn Fn(&[u8])| pages.iter().for_each(|page| run(page));
         let searched = |parse: fn(&[u8]) -> Facts, page: &[u8]| {
@@ -109,12 +110,12 @@ fn bench(c: &mut Criterion) {
         }
         for turn in 0..if slow { 3 } else { 8 } {
             for (who, run) in runs.iter().enumerate() {
-                // The parsers are slow; a few turns tell as much.
+                // The parsers are slow; a few turns are enough.
                 if turn > 2 && who > 1 && bytes > 2_000_000 {
                     continue;
                 }
                 let repeat = (200_000 / bytes.max(1)).max(1);
-                // What ran before is out of the caches, for all alike.
+                // Evicts the caches between turns, for all alike.
                 if bytes < 2_000_000 {
                     run();
                 }

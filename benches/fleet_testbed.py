@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""One node, ten apart and ten that share, each on a town of its own with the same pages: who is refused how often, and what a page costs.
+"""One node, ten independent nodes and ten that share evidence, each on a testbed of its own with the same pages:
+blocked requests, and the cost of a page.
 
     benches/fleet_testbed.py --fetchwise target/release/fetchwise --nats target/nats-server/nats-server [--write docs/reports/fleet.md]
 
-Every node is a process of `fetchwise fetch`, and the fleet's broker is three real ones. The links come in one order at one rate, each to a
-node at random, as from a frontier that is not divided by site. What is good, refused and rendered is counted by the town.
+Every node is a process of `fetchwise fetch`, and the fleet's broker has three real servers. The links come in one order
+at one rate, each to a random node, as from a frontier that is not divided by site. The testbed counts good, blocked and
+rendered pages.
 """
 
 import argparse
@@ -40,7 +42,7 @@ def ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def brokers(program: str, place: str):
-    """Three brokers, and their addresses."""
+    """Yields three brokers' addresses."""
     all_ports = ports(6)
     routes = ", ".join(f"nats://127.0.0.1:{port}" for port in all_ports[3:])
     running = []
@@ -62,7 +64,7 @@ def brokers(program: str, place: str):
 
 
 def hand_in(where: str, dir_: str, out: str) -> None:
-    """What a node has delivered, to the town hall."""
+    """Submits the pages that a node has delivered."""
     lines, size = [], 0
 
     def send() -> None:
@@ -101,7 +103,7 @@ def feed(nodes: list[subprocess.Popen], links: list[str], rate: float, luck: ran
 
 
 def crawl(args: argparse.Namespace, count: int, is_sharing: bool) -> dict:
-    """The town's ledger after `count` nodes were there."""
+    """Returns the testbed's ledger after a crawl by `count` nodes."""
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         command = [args.fetchwise, "testbed", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
         town = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
@@ -127,7 +129,7 @@ def crawl(args: argparse.Namespace, count: int, is_sharing: bool) -> dict:
             node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=said, cwd=dir_, env=os.environ | SETTINGS)
             stack.callback(node.kill)
             nodes.append(node)
-        # Everybody is there before the first link is.
+        # All nodes are ready before the first link.
         time.sleep(5)
         feed(nodes, links, args.rate, luck)
         for number, node in enumerate(nodes):

@@ -1,8 +1,9 @@
-//! What is counted in instructions rather than in time: one small piece of work for each case, always the same.
+//! Instruction counts: one small, constant piece of work per case.
 //!
-//! `.ci/instructions` (`make instructions`) runs each case under callgrind, which counts only what [`measured`] does, and compares
-//! with `benches/instructions.txt`. Nothing here may depend on the clock, on chance or on the machine: times, URLs and pages are
-//! made from fixed numbers. Without a case, the cases are listed. `sites` is there to have its memory counted, by dhat.
+//! `.ci/instructions` (`make instructions`) runs each case under callgrind, which counts only [`measured`], and
+//! compares with `benches/instructions.txt`. Nothing here may depend on the clock, on random numbers or on the machine:
+//! times, URLs and pages are made from fixed numbers. Without a case, the cases are listed. `sites` is for counting
+//! memory with dhat.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fmt::Write;
@@ -12,17 +13,17 @@ use std::sync::Arc;
 use fetchwise::attempt::Attempt;
 use fetchwise::detect::{Detector, Scratch};
 use fetchwise::response::{Header, Page};
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise::visit::Step;
 use url::Url;
 
-/// How often the work is done: first to warm up, then to be counted.
+/// Repetitions of the work: first to warm up, then to be counted.
 const TIMES: usize = 100;
 const DOMAINS: usize = 1_000;
-/// So many deliveries of one fetcher are enough for a host to count as learned.
+/// Deliveries of one fetcher after which a host counts as learned.
 const LEARNED: usize = 10;
-/// The time of everything.
+/// The time of all attempts.
 const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
 const CASES: [(&str, fn()); 10] = [
@@ -49,7 +50,7 @@ fn main() {
     }
 }
 
-/// What callgrind counts, by its name.
+/// The function that callgrind counts, by its name.
 #[inline(never)]
 fn measured(work: &mut dyn FnMut(usize)) {
     (0..TIMES).for_each(work);
@@ -60,12 +61,12 @@ fn twice(mut work: impl FnMut(usize)) {
     measured(&mut work);
 }
 
-/// A page of a site; every seventh site has the same section.
+/// Returns a page of a site; every seventh site has the same section.
 fn url(site: usize) -> Url {
     Url::parse(&format!("https://www.site{site}.org/section{}/page-{site}", site % 7)).unwrap()
 }
 
-/// Knows [`DOMAINS`] domains, each by two fetchers.
+/// Returns a selector with evidence of [`DOMAINS`] domains, each by two fetchers.
 fn selector() -> Selector {
     let selector = Selector::builder().around(NOW).build().unwrap();
     let names: Vec<String> = selector.candidates().take(2).map(|(_, spec)| spec.name.to_string()).collect();
@@ -77,12 +78,12 @@ fn selector() -> Selector {
     selector
 }
 
-/// One of so many, in an order that jumps.
+/// Returns one of this number of indexes, in a scattered order.
 fn jump(turn: usize, of: usize) -> usize {
     turn * 7919 % of
 }
 
-/// For counting bytes, by dhat: a selector and what it keeps of its sites, made where it is counted and kept to the end.
+/// For counting bytes with dhat: builds a selector with its sites inside the counted function and keeps it to the end.
 fn sites() {
     let mut kept = Vec::new();
     measured(&mut |turn| {
@@ -105,7 +106,7 @@ fn select_miss() {
     twice(|turn| _ = black_box(selector.select(&urls[turn], &SelectContext::first_attempt(NOW))));
 }
 
-/// Knows [`DOMAINS`] domains so well that none of them is probed any more.
+/// Returns a selector with so much evidence of [`DOMAINS`] domains that none is probed any more.
 fn learned() -> Selector {
     let selector = Selector::builder().around(NOW).clock(Arc::new(Clock::fixed(NOW))).build().unwrap();
     for site in 0..DOMAINS {
@@ -119,7 +120,7 @@ fn learned_urls() -> Vec<Url> {
     (0..TIMES).map(|turn| url(jump(turn, DOMAINS))).collect()
 }
 
-/// What `visit_next` is compared with: the same decisions without a visit.
+/// The comparison for `visit_next`: the same decisions without a visit.
 fn select_learned() {
     let (selector, urls) = (learned(), learned_urls());
     twice(|turn| _ = black_box(selector.select(&urls[turn], &SelectContext::first_attempt(NOW))));
@@ -130,10 +131,10 @@ fn visit_begin() {
     twice(|turn| _ = black_box(selector.visit(&urls[turn])));
 }
 
-/// The first `next` of a visit that has to wait for nobody.
+/// The first `next` of a visit that does not wait.
 fn visit_next() {
     let (selector, urls) = (learned(), learned_urls());
-    // One visit for each turn of the warm-up, and one for each that is counted.
+    // One visit per turn of the warm-up, and one per counted turn.
     let mut visits: Vec<_> = urls.iter().chain(&urls).map(|url| selector.visit(url).unwrap()).collect();
     let Step::Fetch(fetch) = visits[0].next() else { panic!("a learned host is asked at once") };
     assert_eq!(fetch.decision().source.name(), "learned");
@@ -159,7 +160,7 @@ fn classify(body: &str, status: u16, blocked: bool) {
     twice(|_| _ = black_box(detector.inspect(black_box(&page), &mut scratch)));
 }
 
-/// Words by turns, so that no two paragraphs are alike.
+/// Appends words in rotation, so that no two paragraphs are alike.
 fn words(from: usize, count: usize, out: &mut String) {
     const WORDS: [&str; 24] = [
         "iterator", "returns", "the", "value", "of", "a", "slice", "when", "it", "borrows", "from", "another", "one",
@@ -188,7 +189,7 @@ fn links(count: usize, out: &mut String) {
     out.push_str("</ul></nav><main id=\"main\" class=\"content\">");
 }
 
-/// Forty kilobytes as documentation has them.
+/// Returns forty kilobytes like documentation.
 fn ordinary() -> String {
     let mut page = head("Slices");
     links(60, &mut page);
@@ -212,7 +213,7 @@ fn ordinary() -> String {
     page + "</main></body></html>"
 }
 
-/// Five kilobytes, read to the end because there is so little text in them.
+/// Returns five kilobytes, which are read to the end because they have so little text.
 fn small() -> String {
     let mut page = head("get");
     links(30, &mut page);
@@ -223,7 +224,7 @@ fn small() -> String {
     page + "</p></div></main><script>document.documentElement.className += ' ready';</script></body></html>"
 }
 
-/// A challenge of five kilobytes.
+/// Returns a challenge of five kilobytes.
 fn block() -> String {
     let mut page = String::from(
         "<!DOCTYPE html><html lang=\"en-US\"><head><title>Just a moment...</title><meta name=\"robots\" content=\"noindex,nofollow\">\

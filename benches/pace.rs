@@ -1,8 +1,10 @@
-//! A permit and its answer among many hosts, in an order that no prefetcher guesses; beside it what a keyed limiter takes to say yes.
+//! A permit and its response among many hosts, in an order that no prefetcher guesses, compared with the admission of a
+//! keyed limiter.
 //!
-//! Names have just been looked at, as those of URLs have been in a crawler, so that fetching them from memory is not measured. *Asked*
-//! are hosts that come again within the hour, *cold* those that come again later. `governor` is the limiter of most Rust servers: it
-//! counts against a fixed quota and learns nothing, so that its time is a floor for what a look at one of a million hosts costs.
+//! Names have just been looked up, like those of URLs in a crawler, so that the measurement does not include fetching
+//! them from memory. *Asked* hosts come again within the hour, *cold* ones later. `governor` is the limiter of most
+//! Rust servers. It counts against a fixed quota and learns nothing, so its time is a lower bound for a check of one of
+//! a million hosts.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;
@@ -11,19 +13,19 @@ use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use fetchwise::Selector;
-use fetchwise::pace::{Admit, Response, Cost, Signal, Pace, PaceSettings, Scope};
+use fetchwise::pace::{Admit, Cost, Pace, PaceSettings, Response, Scope, Signal};
 use fetchwise::registry::FetcherId;
 use fetchwise::time::Timestamp;
 use governor::{Quota, RateLimiter};
 
 const BEGIN: i64 = 1_790_000_000_000;
 const COUNTS: [usize; 3] = [1_000, 100_000, 1_000_000];
-/// Every host comes again after at least so long, so that its pace always has a place for it.
+/// The minimum time until a host comes again, so that its pace always admits it.
 const AROUND_MS: i64 = 1_500;
-/// The same for hosts that were not asked for more than an hour.
+/// The same for hosts without a request for more than an hour.
 const COLD_AROUND_MS: i64 = 4_000_000;
 
-/// Hosts, and which one comes next.
+/// Hosts in a scattered order.
 struct Turns {
     names: Vec<String>,
     next: usize,
@@ -34,7 +36,7 @@ impl Turns {
         Self { names: (0..count).map(|number| format!("site{number}.org")).collect(), next: 0 }
     }
 
-    /// The next name, out of order, copied so that it is at hand.
+    /// Returns the next name, out of order, copied so that it is in the cache.
     fn name(&mut self) -> String {
         self.next = (self.next + 7919) % self.names.len();
         self.names[self.next].clone()
@@ -45,9 +47,9 @@ fn fetcher() -> FetcherId {
     Selector::builder().build().unwrap().candidates().next().unwrap().0
 }
 
-/// A request to the host, answered after 200 ms.
+/// Makes a request to the host, with a response after 200 ms.
 fn ask(pace: &Pace, host: &str, answer: &Response, at: i64) {
-    // The registrable domain is known to whoever has parsed the URL.
+    // A caller that has parsed the URL knows the registrable domain.
     let scope = Scope { host, site: host, address: None };
     match pace.admit(black_box(scope), Cost::Plain, Timestamp::from_millis(at)) {
         Admit::Go(permit) => drop(black_box(pace.record_response(permit, answer, Timestamp::from_millis(at + 200)))),

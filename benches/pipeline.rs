@@ -1,5 +1,5 @@
-//! One page fetched over loopback with keep-alive, for development: by the fetcher alone, by the pipeline when it knows the
-//! site, and by its probe.
+//! One page fetched over loopback with keep-alive, for development: by the fetcher alone, by the pipeline with evidence
+//! of the site, and by its probe.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod loopback;
@@ -43,7 +43,7 @@ fn fetch(c: &mut Criterion) {
             assert_eq!(response.status, 200);
         });
     });
-    // Never sure, so that each fetch is a probe.
+    // Never confident, so that each fetch is a probe.
     let probing = Settings { min_sample: f64::MAX, ..Settings::default() };
     for (name, settings, source) in
         [("pipeline, learned", Settings::default(), Source::Learned), ("pipeline, probe", probing, Source::Probe)]

@@ -1,11 +1,12 @@
-"""What the border between Python and Rust costs, next to Rust's own time for the same work, and to Crawlee's predictor.
+"""The overhead of calls between Python and Rust, compared with Rust's own time for the same work, and with Crawlee's
+predictor.
 
     maturin build --release --features bench --manifest-path python/Cargo.toml --out python/target/bench
     pip install python/target/bench/*.whl
     python benches/python.py [--json]
 
-The wheel of the feature `bench` has the loops in Rust that this compares with; no other wheel has them. Each figure is the best of some
-rounds: what else the machine does only ever adds.
+Only the wheel of the feature `bench` has the Rust loops for the comparison. Each figure is the best of several rounds,
+because other programs on the machine only add time.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def best(work: Callable[[], float], least: bool = True) -> float:
 
 
 def each(call: Callable[[], Any], times: int) -> float:
-    """Nanoseconds of one call."""
+    """Returns the nanoseconds of one call."""
 
     def once() -> float:
         begun = time.perf_counter_ns()
@@ -66,7 +67,7 @@ def learned() -> fetchwise.Selector:
 
 
 def page(size: int) -> bytes:
-    """An article of so many bytes, half of it markup."""
+    """Returns an article of this size in bytes, half of it markup."""
     line = b'<div class="row"><p id="p%d">The ferry leaves at <a href="/noon">noon</a> and comes back in the evening.</p></div>\n'
     body, n = b"<!DOCTYPE html><html><head><title>The ferry</title></head><body>", 0
     while len(body) < size:
@@ -75,7 +76,7 @@ def page(size: int) -> bytes:
 
 
 def classify(detector: fetchwise.Detector, body: bytes, times: int, threads: int) -> tuple[float, float]:
-    """Bytes a second, in Rust and through Python. Their rounds alternate, so that a machine that is busy is busy for both."""
+    """Returns bytes per second, in Rust and through Python. Their rounds alternate, so a busy machine slows both."""
     headers = [("content-type", "text/html")]
 
     def work() -> None:
@@ -99,7 +100,7 @@ def classify(detector: fetchwise.Detector, body: bytes, times: int, threads: int
 
 
 def import_ms() -> float:
-    """Milliseconds that the import adds to an interpreter's start."""
+    """Returns the milliseconds that the import adds to an interpreter's start."""
     code = "import time; begun = time.perf_counter(); import fetchwise; print((time.perf_counter() - begun) * 1000)"
 
     def once() -> float:
@@ -110,7 +111,9 @@ def import_ms() -> float:
 
 
 def crawlee_ns() -> float | None:
-    """Nanoseconds of one prediction of Crawlee's own predictor, which has seen as many pages of the host."""
+    """Returns the nanoseconds of one prediction of Crawlee's predictor, with the same number of known pages of the
+    host.
+    """
     try:
         import asyncio
 
@@ -152,7 +155,7 @@ def main() -> None:
     row("record in Rust", best(lambda: rust._bench_record(selector, attempt, 50_000)), "ns")
     record = each(lambda: selector.record(fetchwise.Attempt(URL, "direct_access", duration_ms=3).delivered()), 50_000)
     row("record, constructor included", record, "ns", "at most 3000", record <= 3000)
-    # So many pages by each thread: what it takes to begin a thread must not be what is measured.
+    # Enough pages per thread, so that starting the thread does not dominate.
     for size, times in ((20_000, 2000), (1 << 20, 60)):
         body = page(size)
         for threads in (1, 8):

@@ -1,4 +1,4 @@
-//! An attempt recorded, for development: in memory, and with a journal at each durability.
+//! Recording an attempt, for development: in memory, and with a journal at each durability.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;

@@ -1,5 +1,5 @@
-//! Starts, for development: a log read with its checksums only, surveyed, learned from, and from a snapshot; and what a
-//! snapshot and a compaction cost. `make bench-report` measures the same over more sizes, a core and against its targets.
+//! Starts, for development: a log read with checksums only, inspected, replayed, and from a snapshot; and the costs of
+//! a snapshot and a compaction. `make bench-report` measures the same for more sizes, per core and against targets.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;
@@ -24,7 +24,7 @@ fn selector() -> Selector {
     Selector::builder().build().unwrap()
 }
 
-/// Spread over the last 150 days, so that a compaction has something to drop.
+/// The attempts cover the last 150 days, so that a compaction drops some.
 fn attempt(n: u64, now: Timestamp) -> Attempt {
     let text = format!("https://www.site{}.org/section{}/page-{n}.html", n.wrapping_mul(0x9E37_79B9) % DOMAINS, n % 3);
     let age = n % 150 * 86_400_000;
@@ -76,7 +76,7 @@ fn starts(c: &mut Criterion) {
         });
     });
     group.bench_function("survey", |b| b.iter(|| journal::survey(dir).unwrap()));
-    // What was learned is given back outside of the measured time.
+    // The evidence is freed outside of the measured time.
     group.bench_function("replay", |b| b.iter_with_large_drop(|| load(ATTEMPTS)));
     take_snapshot(dir, now);
     group.throughput(Throughput::Elements(DOMAINS));

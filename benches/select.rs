@@ -1,7 +1,8 @@
-//! One decision, for development: URLs just parsed or as text, known or not, with more heuristics and more fetchers, and while
-//! another thread records.
+//! One decision, for development: URLs just parsed or as text, known or not, with more heuristics and more fetchers,
+//! and while another thread records.
 //!
-//! The floor is the parse of the URL. `make bench-report` measures the same with percentiles, beside others.
+//! The lower bound is the parse of the URL. `make bench-report` measures the same with percentiles, compared with
+//! alternatives.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use fetchwise::attempt::Attempt;
 use fetchwise::registry::{Class, FetcherSpec};
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use url::Url;
 
@@ -102,7 +103,7 @@ fn by_fetchers(c: &mut Criterion) {
     group.finish();
 }
 
-/// One thread decides while another records as fast as it can.
+/// One thread decides while another records at full speed.
 fn mixed(c: &mut Criterion) {
     const DOMAINS: usize = 100_000;
     let now = Timestamp::now();
@@ -132,7 +133,7 @@ fn mixed(c: &mut Criterion) {
     });
 }
 
-/// Ends the recording thread however the measurement ends, since its scope waits for it.
+/// Ends the recording thread in any case, because its scope waits for it.
 struct Ending<'d>(&'d AtomicBool);
 
 impl Drop for Ending<'_> {

@@ -1,4 +1,4 @@
-//! The simulator's whole loop, for development: a small world generated, decided, played and recorded.
+//! The simulator's whole loop, for development: a small world is generated, decided, run and recorded.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::time::Duration;

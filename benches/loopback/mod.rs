@@ -1,4 +1,5 @@
-//! A server on loopback addresses: one 20 KB page over HTTP/1.1 with keep-alive. Shared by the `pipeline` bench and the report.
+//! A server on loopback addresses: one 20 KB page over HTTP/1.1 with keep-alive, for the `pipeline` bench and the
+//! report.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -14,13 +15,13 @@ use tokio::net::TcpListener;
 
 /// The page's size, in bytes.
 pub(crate) const PAGE_BYTES: usize = 20_000;
-/// Under this path an answer takes [`SLOW`], as it does where a site has work to do.
+/// Responses under this path take [`SLOW`], like those of sites with work to do.
 pub(crate) const SLOW_PATH: &str = "/slow";
 pub(crate) const SLOW: Duration = Duration::from_millis(20);
-/// Addresses that it is served at, from 127.0.0.1 on: hosts of a crawl.
+/// The number of its addresses, from 127.0.0.1 on: hosts of a crawl.
 pub(crate) const HOSTS: usize = 32;
 
-/// Serves for as long as its process lives, in a runtime of one thread; `tell` hears the port.
+/// Serves until the process ends, in a runtime of one thread; `tell` receives the port.
 pub(crate) fn run(tell: impl FnOnce(u16)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -35,7 +36,7 @@ pub(crate) fn run(tell: impl FnOnce(u16)) {
     });
 }
 
-/// The address of a host by its number.
+/// Returns the address of a host by its number.
 pub(crate) fn address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, (host % HOSTS) as u8 + 1)
 }
@@ -64,7 +65,7 @@ async fn serve(listener: TcpListener, page: Bytes) {
     }
 }
 
-/// An article as articles are: a head, navigation, paragraphs with links.
+/// Returns a typical article: a head, navigation, paragraphs with links.
 pub(crate) fn page() -> Bytes {
     let mut page = String::from(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>An article</title>\

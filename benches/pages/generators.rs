@@ -1,12 +1,13 @@
-//! Pages as the web's usual software makes them: a blog, a shop, the front page of a newspaper, an article of a wiki, an application
-//! rendered by its server with the data beside it, a thread of a forum.
+//! Pages like those of common web software: a blog, a shop, the front page of a newspaper, an article of a wiki, an
+//! application rendered by its server with its data, a thread of a forum.
 //!
-//! They are made from fixed numbers, so that each run of a bench reads the same bytes. Markup, class names, scripts and styles are of
-//! the kind that such pages carry; text and names are made up. Must not know what is measured of them.
+//! They are made from fixed numbers, so that each run of a bench reads the same bytes. Markup, class names, scripts and
+//! styles are typical of such pages; text and names are made up.
+//! Must not know: what is measured with them.
 
 use std::fmt::Write;
 
-/// What makes one page of a site: the page's number, and about how many bytes it shall have.
+/// A generator of one page of a site, from the page's number and its approximate size in bytes.
 pub(crate) type Generator = fn(usize, usize) -> String;
 
 /// Each generator by name.
@@ -19,7 +20,7 @@ pub(crate) const GENERATORS: [(&str, Generator); 6] = [
     ("forum", forum),
 ];
 
-/// Numbers that look drawn by chance and are the same each time.
+/// Numbers that look random and are the same each time.
 struct Numbers(u64);
 
 impl Numbers {
@@ -36,7 +37,7 @@ impl Numbers {
         (0..digits).map(|_| char::from(b"0123456789abcdef"[self.below(16)])).collect()
     }
 
-    /// A sentence of so many words.
+    /// Returns a sentence of this number of words.
     fn sentence(&mut self, words: usize) -> String {
         let mut out = String::new();
         for n in 0..words {
@@ -66,12 +67,12 @@ impl Numbers {
         })
     }
 
-    /// A few words without a full stop.
+    /// Returns a few words without a full stop.
     fn heading(&mut self, words: usize) -> String {
         self.sentence(words).trim_end_matches(['.', '?']).to_owned()
     }
 
-    /// Words as a part of a URL.
+    /// Returns words as a part of a URL.
     fn slug(&mut self, words: usize) -> String {
         self.heading(words).to_lowercase().replace(", ", "-").replace(' ', "-")
     }
@@ -116,7 +117,7 @@ const NAMES: [&str; 16] = [
 const ICON: &str = "<svg aria-hidden=\"true\" focusable=\"false\" width=\"24\" height=\"24\" viewBox=\"0 0 24 24\"><path d=\"M12 2C6.48 2 2 \
     6.48 2 12s4.48 10 10 10 10-4.48 10-10S17.52 2 12 2zm1 15h-2v-6h2v6zm0-8h-2V7h2v2z\" fill=\"currentColor\"/></svg>";
 
-/// A post of a blog with its sidebar and comments, as WordPress and its themes write them.
+/// Returns a post of a blog with its sidebar and comments, as WordPress and its themes write them.
 fn blog(page: usize, bytes: usize) -> String {
     let n = &mut Numbers::new(page, 1);
     let (title, author) = (n.heading(7), n.name());
@@ -172,7 +173,7 @@ fn blog(page: usize, bytes: usize) -> String {
     out + "</ol><form action=\"https://blog.example/wp-comments-post.php\" method=\"post\" id=\"commentform\" class=\"comment-form\"><textarea id=\"comment\" name=\"comment\" cols=\"45\" rows=\"8\"></textarea><input id=\"author\" name=\"author\" type=\"text\"/><input id=\"email\" name=\"email\" type=\"text\"/></form></div></main>\n<footer class=\"site-footer\"><a href=\"https://wordpress.org/\">Proudly powered by WordPress</a></footer>\n<script src=\"https://blog.example/wp-includes/js/comment-reply.min.js?ver=6.5.2\" id=\"comment-reply-js\" async></script>\n</body>\n</html>\n"
 }
 
-/// A list of goods in cards, as shops on Bootstrap write it.
+/// Returns a list of goods in cards, as shops on Bootstrap write it.
 fn shop(page: usize, bytes: usize) -> String {
     let n = &mut Numbers::new(page, 2);
     let mut out = format!(
@@ -216,7 +217,7 @@ fn shop(page: usize, bytes: usize) -> String {
     out + "      </div>\n      <nav aria-label=\"Pages\"><ul class=\"pagination justify-content-center\"><li class=\"page-item active\"><a class=\"page-link\" href=\"?page=1\">1</a></li><li class=\"page-item\"><a class=\"page-link\" href=\"?page=2\">2</a></li></ul></nav>\n    </div>\n    <footer class=\"bg-dark text-white py-4\"><div class=\"container\"><p class=\"mb-0\">&copy; Market Street. All prices include VAT.</p></div></footer>\n    <script src=\"https://cdn.jsdelivr.net/npm/bootstrap@5.3.3/dist/js/bootstrap.bundle.min.js\"></script>\n    <script>\n      document.querySelectorAll('.add-to-cart').forEach(function (button) {\n        button.addEventListener('click', function () { fetch('/cart/add', { method: 'POST', body: JSON.stringify({ id: this.dataset.id }) }); });\n      });\n    </script>\n  </body>\n</html>\n"
 }
 
-/// The front page of a newspaper: teasers in many blocks, styles and scripts in the page.
+/// Returns the front page of a newspaper: teasers in many blocks, styles and scripts in the page.
 fn news(page: usize, bytes: usize) -> String {
     let n = &mut Numbers::new(page, 3);
     let mut out = String::from(
@@ -258,7 +259,7 @@ fn news(page: usize, bytes: usize) -> String {
     out + "</main><footer><p>&copy; The Evening Herald. All rights reserved.</p><a href=\"/help/privacy\">Privacy policy</a> <a href=\"/help/cookies\">Cookie policy</a></footer><script defer src=\"https://static.herald.example/assets/commercial.4f2a.js\"></script></body></html>"
 }
 
-/// An article of an encyclopedia with its links, footnotes and tables.
+/// Returns an article of an encyclopedia with its links, footnotes and tables.
 fn wiki(page: usize, bytes: usize) -> String {
     let n = &mut Numbers::new(page, 4);
     let title = n.heading(3);
@@ -307,7 +308,7 @@ fn wiki(page: usize, bytes: usize) -> String {
     out + "</ol></div></div></div></main>\n<footer id=\"footer\" class=\"mw-footer\"><ul id=\"footer-info\"><li>Text is available under a free license; additional terms may apply.</li></ul></footer>\n<script>(RLQ=window.RLQ||[]).push(function(){mw.config.set({\"wgBackendResponseTime\":142});});</script>\n</body>\n</html>"
 }
 
-/// A page of an application that its server has rendered, with the data it was rendered from at its end.
+/// Returns a page of a server-rendered application, with its data at the end.
 fn application(page: usize, bytes: usize) -> String {
     let n = &mut Numbers::new(page, 5);
     let build = n.hex(21);
@@ -341,7 +342,7 @@ fn application(page: usize, bytes: usize) -> String {
     out
 }
 
-/// A thread of a forum: posts with signatures, quotes, code and who wrote them.
+/// Returns a thread of a forum: posts with signatures, quotes, code and authors.
 fn forum(page: usize, bytes: usize) -> String {
     let n = &mut Numbers::new(page, 6);
     let title = n.heading(8);

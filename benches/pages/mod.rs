@@ -1,5 +1,6 @@
-//! The pages that the detector is measured with, and the two HTML parsers beside it. Shared by the `detect` bench and the
-//! report. Must not know what is measured of them.
+//! The pages of the detector's measurements, and the two HTML parsers for comparison. Shared by the `detect` bench and
+//! the report.
+//! Must not know: what is measured with them.
 
 mod generators;
 #[path = "../../crates/detect/tests/detector/html_files.rs"]
@@ -21,7 +22,7 @@ fn documentation() -> Vec<Vec<u8>> {
     files.iter().step_by(23).filter_map(|f| std::fs::read(f).ok()).collect()
 }
 
-/// The sets of pages, by name. `FETCHWISE_CORPUS` adds the pages of a corpus.
+/// Returns the sets of pages, by name. `FETCHWISE_CORPUS` adds the pages of a corpus.
 pub(crate) fn sets() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     let documentation = documentation();
     let between = |low: usize, high: usize, most: usize| -> Vec<Vec<u8>> {
@@ -31,7 +32,7 @@ pub(crate) fn sets() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         *sum += b.len();
         (*sum < 5_000_000).then(|| b.clone())
     });
-    // Pages of many makers: documentation, where it is installed, is one of them.
+    // Pages of many makers, including the documentation if it is installed.
     let mixed = |low: usize, high: usize, each: usize| -> Vec<Vec<u8>> {
         let made = GENERATORS
             .iter()
@@ -82,7 +83,7 @@ pub(crate) fn sets() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     sets
 }
 
-/// The first MiB: what the detector looks at. The parsers get no more.
+/// Returns the first MiB, which the detector reads. The parsers get no more.
 pub(crate) fn head(page: &[u8]) -> &[u8] {
     &page[..page.len().min(1 << 20)]
 }

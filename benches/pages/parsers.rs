@@ -1,9 +1,9 @@
-//! The two HTML parsers beside the detector, and the search for markers that follows them.
+//! The two HTML parsers that the detector is compared with, and the search for markers that follows them.
 //!
-//! They find out what a verdict rests on: visible and noscript text, counted and its beginning kept, the title, links, fields,
-//! pictures, frames, scripts and their bytes, refreshes, empty elements with an id. Then the markers and sentences of the shipped
-//! rules are searched for: in a page with much text those that mean something there, else all. Nothing is weighed, and no place of
-//! a marker is checked: a little less than the whole job.
+//! They collect the facts behind a verdict: visible and noscript text, counted and its beginning kept, the title,
+//! links, fields, pictures, frames, scripts and their bytes, refreshes, empty elements with an id. Then they search for
+//! the markers and sentences of the shipped rules: on a page with much text only those that are significant there, else
+//! all. They do not weigh markers or check their positions, so they do a little less than the whole job.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,9 +19,9 @@ use lol_html::{EndTagHandler, HandlerResult, HtmlRewriter, Settings, doc_text, e
 
 use super::head;
 
-/// The markers and sentences of the shipped rules, as a search by Aho-Corasick looks for them: what stands before any wildcard.
+/// The markers and sentences of the shipped rules in an Aho-Corasick automaton: the part before any wildcard.
 pub(crate) struct Markers {
-    /// For every page: those of rules that hold beside much text.
+    /// For every page: those of rules that apply despite much text.
     pub(crate) early: AhoCorasick,
     /// For pages with little text.
     late: AhoCorasick,
@@ -29,7 +29,7 @@ pub(crate) struct Markers {
 }
 
 impl Markers {
-    /// Visible characters up to which a page has little text.
+    /// The number of visible characters up to which a page has little text.
     pub(crate) const LITTLE: usize = 1_500;
 
     pub(crate) fn new() -> Self {
@@ -55,7 +55,7 @@ impl Markers {
         Self { early: build(&early), late: build(&late), sentences: build(&sentences) }
     }
 
-    /// What a verdict asks for, once the page is parsed.
+    /// Searches a parsed page for markers.
     pub(crate) fn search(&self, page: &[u8], facts: &Facts) -> usize {
         if facts.visible.chars > Self::LITTLE {
             return self.early.find_iter(head(page)).count();
@@ -65,7 +65,7 @@ impl Markers {
     }
 }
 
-/// Text as it is counted, white space collapsed, and its beginning.
+/// Counted text with collapsed white space, and its beginning.
 #[derive(Default)]
 pub(crate) struct Text {
     pub(crate) chars: usize,
@@ -90,7 +90,7 @@ impl Text {
     }
 }
 
-/// What a verdict asks of a page, besides markers: what the detector finds out in its walk.
+/// The facts behind a verdict, besides markers.
 #[derive(Default)]
 pub(crate) struct Facts {
     pub(crate) visible: Text,
@@ -102,7 +102,7 @@ pub(crate) struct Facts {
     frames: usize,
     scripts: usize,
     script_bytes: usize,
-    /// Elements with an id and nothing in them.
+    /// Empty elements with an id.
     mounts: usize,
     mount: bool,
     password: bool,
@@ -133,7 +133,7 @@ fn hides(style: &str) -> bool {
     })
 }
 
-/// Those facts by `lol_html`.
+/// Returns those facts by `lol_html`.
 pub(crate) fn with_lol_html(page: &[u8]) -> Facts {
     let facts = Rc::new(RefCell::new(Facts::default()));
     let skipped = Rc::new(Cell::new(0usize));
@@ -218,7 +218,7 @@ pub(crate) fn with_lol_html(page: &[u8]) -> Facts {
     facts.take()
 }
 
-/// A sink of tokens that finds the same facts, one skipped element at a time.
+/// A token sink that collects the same facts, one skipped element at a time.
 #[derive(Default)]
 struct Sink {
     facts: RefCell<Facts>,
@@ -333,7 +333,7 @@ impl TokenSink for Sink {
     }
 }
 
-/// The same by the tokeniser of `html5ever`, without its tree.
+/// Returns the same facts by the tokeniser of `html5ever`, without its tree.
 pub(crate) fn with_html5ever(page: &[u8]) -> Facts {
     let text = String::from_utf8_lossy(head(page));
     let queue = BufferQueue::default();

@@ -1,4 +1,4 @@
-// Crawlee on the town: its adaptive crawler, as its guide has it.
+// Crawlee on the testbed: its adaptive crawler, set up as in its guide.
 import { AdaptivePlaywrightCrawler, Configuration, log } from 'crawlee';
 
 log.setLevel(log.LEVELS.OFF);
@@ -12,7 +12,7 @@ const crawler = new AdaptivePlaywrightCrawler({
         await pushData({ url: request.url, text: $.html() });
     },
 }, new Configuration({ persistStorage: false, purgeOnStart: true }));
-// What it has by then counts.
+// The pages so far count.
 const late = setTimeout(() => crawler.teardown(), Number(process.env.SECONDS) * 1000);
 await crawler.run(links);
 clearTimeout(late);

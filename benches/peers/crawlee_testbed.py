@@ -1,4 +1,4 @@
-"""Crawlee for Python on the town: its adaptive crawler, as its guide has it."""
+"""Crawlee for Python on the testbed: its adaptive crawler, set up as in its guide."""
 
 import asyncio
 import glob
@@ -13,21 +13,21 @@ from hand_in import Pages, links
 
 
 def hand_in_all() -> None:
-    """All that the crawler has kept, from where it keeps it."""
+    """Submits all pages from the crawler's storage."""
     pages = Pages()
     for path in glob.glob(os.path.join(os.environ["CRAWLEE_STORAGE_DIR"], "datasets", "*", "[0-9]*.json")):
         with open(path) as file:
             try:
                 item = json.load(file)
             except ValueError:
-                # It was being written.
+                # The file is incomplete.
                 continue
         pages.add(item["url"], item["text"])
     pages.close()
 
 
 def time_is_up() -> None:
-    """Now and then it waits on when all is done, and does not end when it is told to; what it has by then counts."""
+    """Sometimes it waits after all is done, and does not stop on request; the pages so far count."""
     hand_in_all()
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""fetchwise on the town: the program, as its README has it, and what came handed in."""
+"""fetchwise on the testbed: the program, set up as in its README. Submits its pages."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Hands pages in at the town hall, in batches of less than 1 MiB."""
+"""Submits pages to the testbed, in batches of less than 1 MiB."""
 
 import json
 import os
@@ -8,7 +8,7 @@ BATCH = 900_000
 
 
 class Pages:
-    """Where a crawler's pages go: `add` for each, `close` at the end."""
+    """The pages of a crawler: `add` for each, `close` at the end."""
 
     def __init__(self) -> None:
         self._lines: list[bytes] = []

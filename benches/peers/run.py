@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Crawlers on the same town, one after the other, each as its own documentation sets it up.
+"""Crawlers on the same testbed, one after the other, each set up by its own documentation.
 
     benches/peers/run.py --fetchwise target/release/fetchwise --kept DIR [--pages N] [--seed N] [--seconds N] [--only NAME ...] [--write docs/reports/peers.md]
 
-Wants Scrapy, scrapy-playwright and Crawlee in the Python that runs this, and npm's crawlee and playwright below --node; what is missing is
-said and left out. What is good, wrong, blocked and rendered is counted by the town. Each one's ledger is kept as a file, so that one of them
-can be run again and the tables still have all, as long as pages and seed are the same.
+Needs Scrapy, scrapy-playwright and Crawlee in the Python that runs this, and npm's crawlee and playwright below --node.
+Missing ones are reported and skipped. The testbed counts good, wrong, blocked and rendered pages. Each ledger is kept
+as a file: one crawler can run again, and the tables still have all of them, if pages and seed are the same.
 """
 
 import argparse
@@ -25,7 +25,7 @@ GRACE = 60
 
 
 def peers(args: argparse.Namespace) -> dict[str, tuple[list[str], str | None]]:
-    """The commands, and why one cannot run."""
+    """Returns the commands, and the reason if one cannot run."""
 
     def python(module: str, *command: str) -> tuple[list[str], str | None]:
         missing = None if importlib.util.find_spec(module) else f"pip install {module}"
@@ -45,7 +45,7 @@ def peers(args: argparse.Namespace) -> dict[str, tuple[list[str], str | None]]:
 
 
 def crawl(args: argparse.Namespace, name: str, command: list[str]) -> dict:
-    """One crawler's ledger and time."""
+    """Returns one crawler's ledger and time."""
     with tempfile.TemporaryDirectory() as place:
         town_command = [args.fetchwise, "testbed", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
         with subprocess.Popen(town_command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as town:
@@ -64,7 +64,7 @@ def crawl(args: argparse.Namespace, name: str, command: list[str]) -> dict:
                 }
                 run = list(command)
                 if len(run) > 1:
-                    # Node looks for modules beside the script.
+                    # Node looks for modules next to the script.
                     run[1] = os.path.join(args.node if run[1].endswith(".mjs") else HERE, run[1])
                     if run[1].endswith(".mjs"):
                         shutil.copy(os.path.join(HERE, command[1]), run[1])

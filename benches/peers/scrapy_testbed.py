@@ -1,4 +1,4 @@
-"""Scrapy on the town, set up as `scrapy startproject` does it: `plain`, or `playwright` for every page."""
+"""Scrapy on the testbed, set up by `scrapy startproject`: `plain`, or `playwright` for every page."""
 
 import os
 import sys

@@ -1,4 +1,5 @@
-//! What a subject hands back: text, tables, plots, targets and duels, as data. Must not know how they are written.
+//! The result of a subject: text, tables, plots, targets and comparisons, as data.
+//! Must not know: how they are written.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,7 @@ pub(crate) struct Section {
     pub(crate) blocks: Vec<Block>,
     pub(crate) targets: Vec<Target>,
     pub(crate) duels: Vec<Duel>,
-    /// What `growth` draws: series, number of domains or attempts, value.
+    /// The points that `growth` draws: series, number of domains or attempts, value.
     pub(crate) points: Vec<(String, f64, f64)>,
 }
 
@@ -23,7 +24,7 @@ pub(crate) enum Block {
 /// Lines over a logarithmic x axis.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Plot {
-    /// Without the extension.
+    /// The file name without the extension.
     pub(crate) file: String,
     pub(crate) title: String,
     pub(crate) x: String,
@@ -31,7 +32,7 @@ pub(crate) struct Plot {
     pub(crate) lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// What the project asks of itself.
+/// A target of the project.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Target {
     pub(crate) what: String,
@@ -40,17 +41,17 @@ pub(crate) struct Target {
     pub(crate) met: bool,
 }
 
-/// Two that do the same work. One of them loses.
+/// A comparison of two candidates for the same work. One of them loses.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Duel {
     pub(crate) what: String,
     pub(crate) us: String,
     pub(crate) them: String,
-    /// How many times as fast (or as small) as them we are.
+    /// The factor by which fetchwise is faster (or smaller).
     pub(crate) ratio: f64,
-    /// What the other does not do, or does more.
+    /// The part of the work that the other does not do, or does in addition.
     pub(crate) note: String,
-    /// The other is a part of the work, or the hardware: nobody who does the whole work can be faster.
+    /// Whether the other is a part of the work, or the hardware, so that the whole work cannot be faster.
     pub(crate) is_limit: bool,
 }
 
@@ -77,7 +78,7 @@ impl Section {
         self.duels.push(Duel { what, us, them, ratio, note, is_limit: false });
     }
 
-    /// A duel that cannot be won.
+    /// Adds a comparison with a limit.
     pub(crate) fn limit(&mut self, what: &str, us: &str, limit: &str, ratio: f64, note: &str) {
         self.duel(what, us, limit, ratio, note);
         if let Some(duel) = self.duels.last_mut() {

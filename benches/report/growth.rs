@@ -1,11 +1,12 @@
-//! Cost as work grows: what the other subjects measured at several sizes, drawn and fitted. Measures nothing itself.
+//! Cost by the amount of work: the measurements of the other subjects at several sizes, drawn and fitted. Measures
+//! nothing itself.
 
 use std::collections::BTreeMap;
 
 use crate::book::{Block, Plot, Section};
 use crate::text;
 
-/// A plot: its file and title, what its axes are, and its series.
+/// A plot: its file, title, axes, and series.
 type Drawing = (&'static str, &'static str, &'static str, &'static str, &'static [&'static str]);
 
 const DRAWINGS: &[Drawing] = &[
@@ -40,7 +41,7 @@ const DRAWINGS: &[Drawing] = &[
     ),
 ];
 
-/// None when nothing was measured at two sizes.
+/// Returns none if nothing was measured at two sizes.
 pub(crate) fn section(sections: &[Section]) -> Option<Section> {
     let mut series: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
     for (name, x, y) in sections.iter().flat_map(|section| &section.points) {

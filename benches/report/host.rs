@@ -1,11 +1,11 @@
-//! The machine, the compiler and the versions of everything that is compared.
+//! The machine, the compiler and the versions of all compared programs.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Crates whose version matters to a figure.
+/// Crates whose version affects a figure.
 const CRATES: &[&str] = &[
     "aho-corasick",
     "dashmap",
@@ -23,7 +23,7 @@ const CRATES: &[&str] = &[
     "url",
 ];
 
-/// Facts by name, in the order they are to be read.
+/// Facts by name, in reading order.
 pub(crate) struct Host {
     pub(crate) facts: Vec<(&'static str, String)>,
 }
@@ -66,14 +66,14 @@ fn first_line(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
 }
 
-/// The last line that a command prints.
+/// Returns the last line that a command prints.
 fn output(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     text.trim().lines().last().unwrap_or("unknown").trim().to_owned()
 }
 
-/// Of the last minute, five and fifteen.
+/// Returns the load of the last minute, five and fifteen.
 fn load() -> String {
     first_line("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(", ")
 }

@@ -1,7 +1,7 @@
-//! Appends beside others: the disk itself, fjall and SQLite, with records of the size that the journal's have.
+//! Appends, compared with the disk itself, fjall and SQLite, with records of the journal's size.
 //!
-//! fjall stands for the key-value stores because its journal is an append-only log whose levels (`Buffer`, `SyncData`) mean
-//! what `Os` and `Sync` mean here; redb copies pages of a B-tree and syncs at each commit, which is another job.
+//! fjall represents the key-value stores, because its journal is an append-only log whose levels (`Buffer`, `SyncData`)
+//! match `Os` and `Sync`. redb copies pages of a B-tree and syncs at each commit, which is different work.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,7 +19,7 @@ use crate::measure::{CELLS, Latency};
 use crate::record::{INTERVAL, options};
 use crate::{sqlite, text, traffic};
 
-/// Something that takes a record.
+/// A function that appends a record.
 type Append<'a> = &'a mut dyn FnMut(usize);
 
 struct Row {
@@ -28,7 +28,7 @@ struct Row {
     rate: f64,
 }
 
-/// `count` appends as fast as they go, then `end`.
+/// Makes `count` appends at full speed, then calls `end`.
 fn flood(name: &str, count: usize, append: Append<'_>, end: &mut dyn FnMut()) -> Row {
     let mut latency = Latency::new();
     let begun = Instant::now();
@@ -37,7 +37,7 @@ fn flood(name: &str, count: usize, append: Append<'_>, end: &mut dyn FnMut()) ->
     Row { name: name.to_owned(), latency, rate: count as f64 / begun.elapsed().as_secs_f64() }
 }
 
-/// Appends that are synced one by one, for a while.
+/// Makes synced appends, one by one, for a while.
 fn synced(name: &str, time: Duration, append: Append<'_>) -> Row {
     let (mut latency, begun, mut n) = (Latency::new(), Instant::now(), 0);
     while begun.elapsed() < time {

@@ -1,13 +1,14 @@
 //! The report: everything that matters about speed and memory, measured side by side in one run, written to
-//! `docs/reports/benchmarks.md` and as plots beside it. `make bench-report` runs it.
+//! `docs/reports/benchmarks.md` with its plots. `make bench-report` runs it.
 //!
-//! Each subject runs in a process of its own, so that one's heap and caches are not the next one's, and hands a [`book::Section`]
-//! back as JSON. Invariant: no figure in what is written comes from anywhere but this run. Nothing is asserted about time: a
-//! target that is missed is written down as missed.
+//! Each subject runs in a separate process, so that heaps and caches are separate, and returns a [`book::Section`] as
+//! JSON.
+//! Invariants: every figure in the report comes from this run. Nothing is asserted about time: a missed target is
+//! reported as missed.
 //!
-//! `--quick` tries the program in seconds, with sizes that tell nothing; `--full` adds what takes long; `--only SUBJECT`
-//! (repeatable) leaves the others out. Quick and partial runs write to a directory below the temporary one, so that `docs` only
-//! ever has a whole run, unless `--out DIR` says where.
+//! `--quick` tries the program in seconds, with meaningless sizes; `--full` adds long measurements; `--only SUBJECT`
+//! (repeatable) skips the others. Quick and partial runs write to a directory below the temporary one, so that `docs`
+//! only ever has a whole run, unless `--out DIR` is given.
 #![allow(clippy::unwrap_used, reason = "a measurement that meets an error has failed")]
 
 mod book;
@@ -42,19 +43,19 @@ use std::time::Instant;
 
 use book::Section;
 
-/// How much is measured.
+/// The amount of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// Enough to see that the program runs.
     Quick,
-    /// What the report is made of.
+    /// The scale of the report.
     Normal,
-    /// With what takes too long for every day.
+    /// Includes measurements that take too long for every day.
     Full,
 }
 
 impl Scale {
-    /// `normal`, or `quick` on a quick run.
+    /// Returns `normal`, or `quick` on a quick run.
     pub(crate) fn pick<T>(self, quick: T, normal: T) -> T {
         if self == Self::Quick { quick } else { normal }
     }
@@ -68,7 +69,7 @@ impl Scale {
     }
 }
 
-/// A subject: its name, what it is about, and who measures it.
+/// A subject: its name and its measurement.
 type Subject = (&'static str, fn(Scale) -> Section);
 
 /// In the order of the report.
@@ -140,7 +141,7 @@ fn wishes(args: &[String]) -> Result<Wishes, String> {
     Ok(wishes)
 }
 
-/// Measures one subject and leaves its section in `json`.
+/// Measures one subject and writes its section to `json`.
 fn child(name: &str, json: &Path, rest: &[&str]) {
     let scale = match rest {
         ["--quick"] => Scale::Quick,

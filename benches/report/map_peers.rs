@@ -1,7 +1,8 @@
-//! The same evidence in maps that a user would pick instead: aggregates per heuristic, looked up, read and added to.
+//! The same evidence in maps that a user would choose instead: aggregates per heuristic, looked up, read and added to.
 //!
-//! They decide by the published formula over sums of aggregates (fetchwise's own estimate is more work), with keys hashed once
-//! and decay as here, so that what differs is how the map is read while others write. Must not lock more than its kind needs.
+//! They decide by the published formula over sums of aggregates (fetchwise's estimate is more work), with keys hashed
+//! once and the same decay. The only difference is how the map is read while others write.
+//! Invariants: no map locks more than its kind needs.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -33,7 +34,7 @@ impl Cells {
         let Added { fetcher, success, weight } = added;
         let add = |cell: &AtomicU64, weight: f64| {
             let more = |bits| Some((f64::from_bits(bits) + weight).to_bits());
-            // Relaxed, as a plain counter: nothing is published through it.
+            // Relaxed, like a plain counter: it publishes nothing else.
             let _ = cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         };
         add(&self.0[fetcher][1], weight);
@@ -49,7 +50,7 @@ impl Cells {
     }
 }
 
-/// What one attempt adds.
+/// The contribution of one attempt.
 #[derive(Clone, Copy)]
 pub(crate) struct Added {
     fetcher: usize,
@@ -63,7 +64,7 @@ pub(crate) trait Map: Sync + Default {
     fn add(&self, keys: &[u64], added: Added);
 }
 
-/// Keys are hashes already, for everybody.
+/// All maps use keys that are hashes already.
 #[derive(Default)]
 pub(crate) struct Hashed(u64);
 
@@ -122,7 +123,7 @@ impl Map for Papaya {
     }
 }
 
-/// papaya as fetchwise sets it: readers go on in the old table while a writer moves everything to the new one.
+/// papaya with fetchwise's settings: readers continue in the old table while a writer moves everything to the new one.
 pub(crate) struct PapayaBlocking(Papaya);
 
 impl Default for PapayaBlocking {
@@ -200,7 +201,7 @@ impl<M: Map> Peer<M> {
         ((at.as_millis() - self.landmark.as_millis()) as f64 / HALF_LIFE_MS).exp2()
     }
 
-    /// The fetcher with the highest confidence by the published formula, and that confidence.
+    /// Returns the fetcher with the highest confidence by the published formula, and that confidence.
     pub(crate) fn select(&self, url: &Url, now: Timestamp) -> Option<(usize, f64)> {
         let features = UrlFeatures::extract(url).ok()?;
         let mut sums = Sums::default();
@@ -241,7 +242,7 @@ fn keys(features: &UrlFeatures<'_>) -> Keys {
     keys
 }
 
-/// A small number as text, without asking for memory.
+/// Returns a small number as text, without allocation.
 fn digits(number: u32) -> arrayvec::ArrayString<10> {
     let mut text = arrayvec::ArrayString::new();
     let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{number}"));

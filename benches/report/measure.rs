@@ -1,4 +1,4 @@
-//! Timing: one operation at a time where the clock can tell, in batches where it cannot.
+//! Timing: single operations if the clock is precise enough, else batches.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use hdrhistogram::Histogram;
 
 use crate::text;
 
-/// Latencies of single operations, in nanoseconds. Each has the cost of one reading of the clock in it.
+/// Latencies of single operations, in nanoseconds. Each includes one reading of the clock.
 pub(crate) struct Latency(Histogram<u64>);
 
-/// The head of the columns of [`Latency::cells`].
+/// The table heads of [`Latency::cells`].
 pub(crate) const CELLS: [&str; 4] = ["p50", "p99", "p99.9", "max"];
 
 impl Latency {
@@ -18,13 +18,13 @@ impl Latency {
         Self(Histogram::new_with_bounds(1, 60_000_000_000, 3).unwrap())
     }
 
-    /// Times one call, whatever comes of it.
+    /// Times one call and drops its result.
     #[inline]
     pub(crate) fn time<T>(&mut self, f: impl FnOnce() -> T) {
         self.timed(f);
     }
 
-    /// Times one call and returns what comes of it.
+    /// Times one call and returns its result.
     #[inline]
     pub(crate) fn timed<T>(&mut self, f: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
@@ -62,13 +62,13 @@ impl Latency {
         [self.at(50.0), self.at(99.0), self.at(99.9), self.max()].map(text::ns).to_vec()
     }
 
-    /// A row of a table: `what`, then [`Latency::cells`].
+    /// Returns a row of a table: `what`, then [`Latency::cells`].
     pub(crate) fn row(&self, what: impl Into<String>) -> Vec<String> {
         std::iter::once(what.into()).chain(self.cells()).collect()
     }
 }
 
-/// What one reading of the clock costs, and what two in a row show.
+/// Returns the cost of one reading of the clock, and the latency of two consecutive ones.
 pub(crate) fn clock() -> (f64, Latency) {
     const READINGS: u32 = 1_000_000;
     let begun = Instant::now();
@@ -83,7 +83,7 @@ pub(crate) fn clock() -> (f64, Latency) {
     (one, latency)
 }
 
-/// Nanoseconds that one of `count` calls takes, timed all together.
+/// Returns the nanoseconds per call of `count` calls, timed together.
 pub(crate) fn batch(count: usize, mut f: impl FnMut(usize)) -> f64 {
     let begun = Instant::now();
     for n in 0..count {
@@ -92,12 +92,12 @@ pub(crate) fn batch(count: usize, mut f: impl FnMut(usize)) -> f64 {
     begun.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// The least of a few rounds of `f`, which says how long it took.
+/// Returns the least result of a few rounds of `f`, which returns its duration.
 pub(crate) fn best(rounds: usize, mut f: impl FnMut() -> f64) -> f64 {
     (0..rounds).map(|_| f()).fold(f64::MAX, f64::min)
 }
 
-/// Numbers in an order that nothing can guess, the same in each run (SplitMix64).
+/// Numbers in an unpredictable order, the same in each run (SplitMix64).
 #[derive(Clone)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -115,13 +115,13 @@ impl Random {
     }
 }
 
-/// Nanoseconds of one dependent read at a random place of a buffer of `bytes`: what memory makes anybody wait.
+/// Returns the nanoseconds of one dependent read at a random position of a buffer of `bytes`: the latency of memory.
 pub(crate) fn random_read(bytes: usize) -> f64 {
     const LINE: usize = 8;
     let lines = (bytes / (LINE * 8)).max(2);
     let mut order: Vec<u32> = (0..lines as u32).collect();
     let mut random = Random(7);
-    // One cycle through all lines (Sattolo), so that no short one stays in a cache.
+    // One cycle through all lines (Sattolo), so that no short cycle stays in a cache.
     for n in (1..lines).rev() {
         order.swap(n, random.below(n));
     }
@@ -135,13 +135,13 @@ pub(crate) fn random_read(bytes: usize) -> f64 {
     best(3, || batch(steps, |_| at = buffer[at * LINE] as usize) + black_box(at as f64) * 0.0)
 }
 
-/// CPU time of this process.
+/// Returns the CPU time of this process.
 pub(crate) fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Bytes of this process that are in memory.
+/// Returns the resident bytes of this process.
 pub(crate) fn resident_bytes() -> f64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();

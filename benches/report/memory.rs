@@ -1,4 +1,4 @@
-//! Memory: bytes a site by a counting allocator, in a process of its own for each size, and what they are.
+//! Memory: bytes per site by a counting allocator, in a separate process for each size, and their parts.
 
 use std::process::Command;
 
@@ -11,14 +11,15 @@ use crate::measure::resident_bytes;
 use crate::text;
 use crate::traffic::{self, Shape};
 
-/// What a site may take.
+/// The maximum size of a site.
 const TARGET: f64 = 600.0;
 
-/// Counts what a selector that knows `domains` sites holds, and prints it: bytes asked for, allocations, resident bytes, keys.
+/// Measures a selector with evidence of `domains` sites, and prints the requested bytes, allocations, resident bytes
+/// and keys.
 pub(crate) fn child(shape: &str, domains: usize) {
     let (_, shape) = Shape::ALL.into_iter().find(|(name, _)| *name == shape).unwrap();
     let now = Timestamp::now();
-    // What a thread and a selector need once is no site's.
+    // Memory that a thread and a selector need only once does not count.
     let mut selector = Selector::builder().build().unwrap();
     traffic::teach(&selector, 0..10, shape, now);
     selector = Selector::builder().build().unwrap();
@@ -56,7 +57,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let mut rows = Vec::new();
     let mut plain = 0.0;
     for (name, _) in Shape::ALL {
-        // What suffixes add shows at one size.
+        // The addition by suffixes is shown at one size.
         for &sites in sizes.iter().filter(|&&sites| name == "plain" || sites == scale.pick(last, 1_000_000)) {
             eprintln!("  {name}, {} sites", text::size(sites));
             let counted = count(name, sites);
@@ -144,7 +145,7 @@ fn breakdown(section: &mut Section, sites: usize, each: f64) {
     ));
 }
 
-/// Counts that a site's cell can be told apart by.
+/// The number of counts that a site's cell can distinguish.
 const COUNTS: u32 = 1 << 16;
 
 fn key_bits(sites: usize) -> f64 {

@@ -1,4 +1,4 @@
-//! Peers in memory, and mixed load: one thread selects, alone and while another records at full speed.
+//! Candidates in memory, and mixed load: one thread selects, alone and while another records at full speed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::measure::{CELLS, Latency, Random};
 use crate::text;
 use crate::traffic::{self, Shape};
 
-/// What all of them can do.
+/// The common interface of the candidates.
 trait Learner: Sync {
     fn select(&self, url: &Url, now: Timestamp) -> bool;
     fn record(&self, attempt: &Attempt);
@@ -46,7 +46,7 @@ struct Measured {
     select: Latency,
     record: Latency,
     mixed: Latency,
-    /// Attempts a second, alone and while another thread selects.
+    /// Attempts per second, alone and while another thread selects.
     rates: (f64, f64),
 }
 

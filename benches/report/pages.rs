@@ -1,4 +1,4 @@
-//! Reading a response: the detector beside two HTML parsers, the bare search for markers, and a read of the bytes.
+//! Reading a response: the detector, two HTML parsers, the bare search for markers, and a read of the bytes.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -23,10 +23,10 @@ const WHO: [&str; 7] = [
     "every byte read",
 ];
 
-/// Each of them, reading one page.
+/// The readers of one page.
 type Runs<'a> = [Box<dyn Fn(&[u8]) + 'a>; WHO.len()];
 
-/// Pages of a set that are read at most: enough that none is hot by chance.
+/// The maximum number of pages read of a set: enough that none is hot by chance.
 const MAX_PAGES: usize = 60;
 
 pub(crate) fn measure(scale: Scale) -> Section {
@@ -108,7 +108,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     section
 }
 
-/// Verdicts for a while, at least two and enough for percentiles where pages are short.
+/// Measures verdicts for a while, at least two, and enough for percentiles if pages are short.
 fn one_by_one(pages: &[Vec<u8>], scale: Scale, verdict: impl Fn(&[u8])) -> Latency {
     let time = scale.pick(Duration::from_millis(5), Duration::from_millis(500));
     let (mut latency, begun) = (Latency::new(), Instant::now());
@@ -121,7 +121,7 @@ fn one_by_one(pages: &[Vec<u8>], scale: Scale, verdict: impl Fn(&[u8])) -> Laten
     latency
 }
 
-/// Bytes a second that are read from a buffer that no cache holds.
+/// Returns the bytes per second of reads from a buffer larger than any cache.
 fn bandwidth(scale: Scale) -> f64 {
     let buffer = vec![1u8; scale.pick(64 << 20, 2 << 30)];
     let seconds = best(3, || {
@@ -132,7 +132,7 @@ fn bandwidth(scale: Scale) -> f64 {
     buffer.len() as f64 / seconds
 }
 
-/// Shells and block pages, short as they are.
+/// Returns shells and block pages, which are short.
 fn made() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     let shell = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>App</title><script type=\"module\" \
         src=\"/assets/index-4f1c.js\"></script><link rel=\"stylesheet\" href=\"/assets/i.css\"></head><body><noscript>You \
@@ -144,7 +144,7 @@ fn made() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     [("shell", shell), ("block page", block)].map(|(name, page)| (name, vec![page.as_bytes().to_vec()])).to_vec()
 }
 
-/// The best time of each over all pages, in seconds.
+/// Returns the best time of each over all pages, in seconds.
 fn turns(runs: &Runs<'_>, pages: &[Vec<u8>], scale: Scale) -> [f64; WHO.len()] {
     let mut best = [f64::MAX; WHO.len()];
     let bytes: usize = pages.iter().map(Vec::len).sum();

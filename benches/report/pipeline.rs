@@ -1,4 +1,4 @@
-//! The whole pipeline over loopback beside bare hyper fetching the same pages, in turns, from one thread.
+//! The whole pipeline over loopback, compared with bare hyper fetching the same pages, in turns, from one thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,10 +32,10 @@ use crate::server::Server;
 use crate::text;
 
 const CONCURRENCY: usize = loopback::HOSTS;
-/// What the pipeline may add.
+/// The maximum overhead of the pipeline.
 const TARGET: f64 = 0.05;
 
-/// What one way of fetching took over all of its rounds.
+/// The times of one client over all of its rounds.
 struct Lane {
     name: &'static str,
     latency: Latency,
@@ -49,7 +49,7 @@ impl Lane {
         Self { name, latency: Latency::new(), fetched: 0, wall: Vec::new(), cpu: Vec::new() }
     }
 
-    /// One round of `count` fetches, `CONCURRENCY` at a time.
+    /// Runs one round of `count` fetches, `CONCURRENCY` at a time.
     async fn round<F: Future<Output = ()>>(&mut self, count: usize, fetch: impl Fn(usize) -> F) {
         let (cpu, begun) = (cpu_time(), Instant::now());
         let latency = &mut self.latency;
@@ -119,7 +119,7 @@ impl Crawl {
         kept.set_sink(Box::new(journal));
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        // Nobody is ever confident enough: each decision is a probe.
+        // No confidence is ever enough, so each decision is a probe.
         let never = fetchwise::score::Settings { min_sample: f64::MAX, ..Default::default() };
         Self {
             port,
@@ -175,7 +175,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let (rounds, count) = scale.pick((1, 200), (9, 5_000));
     runtime.block_on(async {
         let crawl = Crawl::new(server.port, journal);
-        // Learned by then, connections open.
+        // After these fetches the site is learned and connections are open.
         for n in 0..20 * loopback::HOSTS {
             crawl.by_pipeline(&crawl.memory, crawl.address(n)).await;
             crawl.by_pipeline(&crawl.kept, crawl.address(n)).await;
@@ -192,7 +192,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
             bare.round(count / 10, |n| crawl.by_hyper(crawl.slow_address(n))).await;
             kept.round(count / 10, |n| crawl.by_pipeline(&crawl.kept, crawl.slow_address(n))).await;
             if round == 0 {
-                // The first round opens connections and warms everything up.
+                // The first round opens connections and warms up.
                 lanes.iter_mut().chain(&mut slow_lanes).for_each(|lane| *lane = Lane::new(lane.name));
                 crawl.probes.store(0, Ordering::Relaxed);
             }
@@ -244,7 +244,7 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
     }
 }
 
-/// Where sites take their time, as they do.
+/// Describes the run against slow sites.
 fn describe_slow(section: &mut Section, lanes: &[Lane; 2]) {
     section.text(format!(
         "That server responds at once, so a fetch costs only processor time, to which the pipeline adds. The next \
@@ -255,7 +255,7 @@ fn describe_slow(section: &mut Section, lanes: &[Lane; 2]) {
     table(section, lanes);
 }
 
-/// The lanes beside the first of them.
+/// Adds the clients next to the first of them.
 fn table(section: &mut Section, lanes: &[Lane]) {
     let bare = &lanes[0];
     let row = |lane: &Lane| {
@@ -276,7 +276,7 @@ fn table(section: &mut Section, lanes: &[Lane]) {
     section.table(&head, lanes.iter().map(row).collect());
 }
 
-/// What the pipeline does beside fetching, one by one.
+/// Measures the parts of the pipeline besides fetching.
 fn parts(section: &mut Section, scale: Scale) {
     let (now, page, count) = (Timestamp::now(), loopback::page(), scale.pick(100, 20_000));
     let selector = selector(Default::default());

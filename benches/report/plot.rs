@@ -1,4 +1,4 @@
-//! Plots as SVG: lines over a logarithmic x axis, from zero up.
+//! Plots as SVG: lines over a logarithmic x axis, from zero.
 
 use plotters::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Recording: an attempt learned from and handed to the journal, by what an acknowledgement means.
+//! Recording: an attempt observed and passed to the journal, by durability.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ struct Measured {
     synced: f64,
 }
 
-/// As `Selector::record` does it, by reference: what `record` would free is not part of it.
+/// Records like `Selector::record`, but by reference, without the time to free the attempt.
 fn run(attempts: &[Attempt], count: usize, durability: Option<Durability>) -> Measured {
     let (selector, tmp) = (Selector::builder().build().unwrap(), tempfile::tempdir().unwrap());
     attempts.iter().for_each(|attempt| selector.observe(attempt));
@@ -98,7 +98,7 @@ fn run(attempts: &[Attempt], count: usize, durability: Option<Durability>) -> Me
     Measured { latency, acknowledged, synced }
 }
 
-/// What somebody waits who wants to know each attempt safe before going on.
+/// Measures the wait of a caller that needs each attempt to be safe before it continues.
 fn acknowledged(section: &mut Section, attempts: &[Attempt], scale: Scale) {
     let time = scale.pick(Duration::from_millis(100), Duration::from_secs(2));
     let mut rows = Vec::new();

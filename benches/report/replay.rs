@@ -1,4 +1,4 @@
-//! Starting: a log read with its checksums only, learned from whole, from a snapshot; and compaction.
+//! Starting: a log read with checksums only, replayed in whole, from a snapshot; and compaction.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     ));
     let mut rows = Vec::new();
     for &sites in scale.pick(&[1_000, 10_000][..], &[10_000, 100_000, 1_000_000, 5_000_000]) {
-        // Two attempts a site at least, so that all of them are met.
+        // At least two attempts per site, so that all sites occur.
         let attempts = scale.pick(20_000, 1_000_000).max(2 * sites);
         let log = Log::write(attempts, sites);
         let measured = log.replay();
@@ -78,13 +78,13 @@ struct Log {
     attempts: usize,
     bytes: u64,
     now: Timestamp,
-    /// Seconds that the appends took, until synced.
+    /// The seconds of the appends, until synced.
     written: f64,
 }
 
 struct Measured {
     bytes: u64,
-    /// Seconds; wall and processor.
+    /// Seconds of wall time and of processor time.
     floor: f64,
     floor_cpu: f64,
     wall: f64,
@@ -133,7 +133,7 @@ impl Log {
     }
 }
 
-/// Seconds that `f` takes; its least processor time goes to `cpu`.
+/// Returns the seconds of `f`; its least processor time goes to `cpu`.
 fn timed(cpu: &mut f64, f: impl FnOnce()) -> f64 {
     let (used, begun) = (cpu_time(), Instant::now());
     f();
@@ -153,7 +153,7 @@ fn segment_bytes(dir: &Path) -> u64 {
 }
 
 impl Measured {
-    /// What the one-core rate of learning is of the one-core rate of checksums.
+    /// Returns the one-core rate of replay as a share of that of checksums.
     fn share(&self) -> f64 {
         self.floor_cpu / self.cpu
     }

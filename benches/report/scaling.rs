@@ -1,4 +1,5 @@
-//! Scaling: one and two threads, on spread and on shared cells; what a cache line costs to hand over; a model of more cores.
+//! Scaling: one and two threads, on separate and on shared cells; the cost of handing over a cache line; a model of
+//! more cores.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -16,13 +17,14 @@ use crate::measure::Random;
 use crate::text;
 use crate::traffic::{self, Shape};
 
-/// Operations between looks at whether it is over.
+/// Operations between checks of the end.
 const TURN: usize = 256;
 
-/// Windows of time, of which the best counts: who else runs on the machine takes from some of them, gives to none.
+/// The number of windows, of which the best counts: other programs on the machine only slow them down.
 const WINDOWS: u32 = 8;
 
-/// Operations a second of `threads` threads together, each doing `work(thread, n)`, in the best of several windows.
+/// Returns the operations per second of `threads` threads together, each doing `work(thread, n)`, in the best of
+/// several windows.
 fn throughput(threads: usize, time: Duration, work: impl Fn(usize, usize) + Sync) -> f64 {
     (0..WINDOWS).map(|_| window(threads, time / WINDOWS, &work)).fold(0.0, f64::max)
 }
@@ -132,26 +134,26 @@ fn each_thread<T>(f: impl Fn(usize) -> T) -> Vec<T> {
     (0..THREADS).map(f).collect()
 }
 
-/// Sites of one thread, in random order; no two threads share one.
+/// Returns the sites of one thread, in random order; no two threads share one.
 fn own_sites(sites: usize, thread: usize) -> impl Iterator<Item = usize> {
     let mut random = Random(thread as u64 + 11);
     (0..50_000.min(sites)).map(move |_| random.below(sites / 2) * 2 + thread)
 }
 
-/// An attempt at a page of the site's section, so many segments down.
+/// Returns an attempt at a page of the site's section at this depth.
 fn deep(site: usize, depth: usize, now: Timestamp) -> Attempt {
     let path = "part/".repeat(depth - 2);
     let url = Url::parse(&format!("https://www.site{site}.org/section{}/{path}page-{site}", site % 7)).unwrap();
     Attempt::new(&url, traffic::FETCHERS[0], now).unwrap().delivered()
 }
 
-/// Nanoseconds for a line to get from one core to the other: two threads take turns counting on it.
+/// Returns the nanoseconds for a line to move from one core to the other: two threads alternate in counting on it.
 fn ping_pong(time: Duration) -> f64 {
     let (ball, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                // Acquire and Release: each waits for the other's last word.
+                // Acquire and Release: each thread waits for the other's last store.
                 let now = ball.load(Ordering::Acquire);
                 if now % 2 == 1 {
                     ball.store(now + 1, Ordering::Release);
@@ -187,23 +189,23 @@ fn throughput_of_updates(threads: usize, time: Duration) -> f64 {
 
 const CORES: [f64; 6] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 
-/// Time that an attempt of `case` keeps others from a line, in seconds, where one costs `own` that nobody is in the way of.
-/// None where two threads lose nothing.
+/// Returns the time in seconds that an attempt of `case` keeps others from a line, if an attempt without contention
+/// costs `own`. None if two threads lose nothing.
 fn held(case: &Case, own: f64) -> Option<f64> {
     let lost = 2.0 / case.two - own;
     (lost > 1e-9).then_some(lost)
 }
 
-/// Attempts a second that `cores` record: what each does alone, until a line is always under way.
+/// Returns the attempts per second that `cores` record: n times one core, until a line is always in transit.
 fn bound(cores: f64, own: f64, held: Option<f64>) -> f64 {
     held.map_or(cores / own, |held| (cores / own).min(1.0 / held))
 }
 
-/// What more cores would do, by what two do here.
+/// Adds the model of more cores, from the measurements of two.
 fn model(section: &mut Section, cases: &[Case], handover: f64) {
     let [select, spread, flat, hot, apart] = cases else { return };
     let own = 2.0 / apart.two;
-    // One hot site is in the cache: nobody waits for memory there.
+    // One hot site is in the cache, so nothing waits for memory.
     let own_hot = 1.0 / hot.one;
     let limit = |case: &Case, own: f64| match held(case, own) {
         Some(held) => format!(

@@ -1,5 +1,5 @@
-//! `select`: one decision about one URL, by how many sites are known, how the URL came, how many heuristics it shows and how
-//! many fetchers there are. Beside it: the parse of the URL, and one random read of memory.
+//! `select`: one decision about one URL, by the number of known sites, the source of the URL, the number of heuristics
+//! and the number of fetchers. For comparison: the parse of the URL, and one random read of memory.
 
 use std::hint::black_box;
 
@@ -14,7 +14,7 @@ use crate::measure::{CELLS, Latency, Random, random_read};
 use crate::text;
 use crate::traffic::{self, Shape};
 
-/// URLs that are kept parsed, at most.
+/// The maximum number of parsed URLs in memory.
 const MAX_KEPT: usize = 1_000_000;
 
 pub(crate) fn measure(scale: Scale) -> Section {
@@ -47,7 +47,7 @@ fn row(sites: usize, latency: &Latency, what: &str) -> Vec<String> {
 fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>> {
     let (now, count) = (Timestamp::now(), scale.pick(20_000, 1_000_000));
     let selector = Selector::builder().build().unwrap();
-    // By this thread alone, whose allocations are counted.
+    // Only this thread's allocations are counted.
     let held = allocation_counter::measure(|| traffic::teach(&selector, 0..sites, Shape::Plain, now)).bytes_current;
     let situation = SelectContext::first_attempt(now);
     let mut rows = Vec::new();
@@ -128,7 +128,7 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
 fn by_heuristics(section: &mut Section, sites: usize, scale: Scale) {
     let (now, count) = (Timestamp::now(), scale.pick(10_000, 500_000));
     let selector = traffic::warm(sites, now);
-    // Path and what it shows beside domain and site.
+    // Path and the heuristics besides domain and site.
     let shapes =
         ["", "section1/page", "section1/static/api/report-final.pdf", "section1/cdn/static/assets/api/clip.mp4"];
     let mut rows = Vec::new();

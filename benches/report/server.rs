@@ -1,11 +1,12 @@
-//! The server of the pipeline's subject in a process of its own, so that its processor time is not the client's.
+//! The server of the pipeline's subject in a separate process, so that its processor time does not count for the
+//! client.
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 
 use crate::loopback;
 
-/// Serves until its standard input ends, that is, until whoever started it has ended. Prints its port.
+/// Serves until its standard input ends, which is when the parent process ends. Prints its port.
 pub(crate) fn run() {
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -14,7 +15,7 @@ pub(crate) fn run() {
     loopback::run(|port| println!("{port}"));
 }
 
-/// The server as whoever measures against it sees it.
+/// A handle of the server process.
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,

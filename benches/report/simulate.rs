@@ -1,4 +1,4 @@
-//! The simulator: how many decisions a second the whole loop makes, select, luck and record together.
+//! The simulator: decisions per second of the whole loop: select, random outcome and record.
 
 use std::time::Instant;
 

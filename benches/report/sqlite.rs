@@ -1,9 +1,9 @@
-//! The design that fetchwise came from: attempts and their heuristics as rows of SQLite, and a query for each decision.
+//! An alternative design: attempts and their heuristics as rows of SQLite, and a query for each decision.
 //!
-//! Tables and indexes are those of the published plan; so is the query, step by step: the rows that match any heuristic of the
-//! URL, then each of their attempts by its id, decayed and summed. A second reading of it is kinder: one statement finds all of
-//! these attempts. Both through prepared statements, in this process, with all pages in memory: PocketBase and Go, between
-//! which and the file there would be more, are left out.
+//! Tables and indexes are those of the published plan. So is the query, step by step: the rows that match any heuristic
+//! of the URL, then each of their attempts by its id, decayed and summed. A second, more favourable version finds all
+//! of these attempts in one statement. Both use prepared statements, in this process, with all pages in memory.
+//! PocketBase and Go, which would add to the cost, are left out.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -37,7 +37,7 @@ const INDEXES: &str = "
     CREATE INDEX idx_heur_attempt ON attempt_heuristics (attempt);
     ANALYZE;";
 
-/// A database with the tables of the plan, and their indexes unless they are to come later.
+/// Creates a database with the tables of the plan, and with their indexes if `indexed`.
 pub(crate) fn create(path: &Path, synchronous: &str, indexed: bool) -> Connection {
     let db = Connection::open(path).unwrap();
     db.pragma_update(None, "journal_mode", "WAL").unwrap();
@@ -52,9 +52,9 @@ pub(crate) fn create(path: &Path, synchronous: &str, indexed: bool) -> Connectio
     db
 }
 
-/// One attempt with its heuristics, `n` being its number.
+/// Inserts attempt number `n` with its heuristics.
 pub(crate) fn insert(db: &Connection, n: usize, attempt: &Attempt) {
-    // Identifiers of 15 characters, as PocketBase has them; scattered.
+    // Identifiers of 15 characters, like PocketBase's; scattered.
     let id = format!("{:015x}", Random(n as u64).next() >> 4);
     let at = fetchwise::rfc3339::format(attempt.attempted_at);
     let error = attempt.error_type.as_ref().map_or("", |error| error.name());
@@ -123,7 +123,7 @@ impl Scores {
     }
 }
 
-/// The published query, step by step.
+/// Runs the published query, step by step.
 fn find_best_fetcher(db: &Connection, url: &Url, now: Timestamp) -> Option<(String, f64)> {
     let heuristics = heuristics(url);
     let text = format!("SELECT attempt FROM attempt_heuristics WHERE {}", any_of(heuristics.len()));
@@ -144,7 +144,7 @@ fn find_best_fetcher(db: &Connection, url: &Url, now: Timestamp) -> Option<(Stri
     scores.best()
 }
 
-/// The same rows by one statement.
+/// Finds the same rows in one statement.
 fn find_best_fetcher_joined(db: &Connection, url: &Url, now: Timestamp) -> Option<(String, f64)> {
     let heuristics = heuristics(url);
     let text = format!(
@@ -166,7 +166,7 @@ fn find_best_fetcher_joined(db: &Connection, url: &Url, now: Timestamp) -> Optio
     scores.best()
 }
 
-/// Of a hundred URLs so many have each shape.
+/// The number of URLs per hundred with each shape.
 const MIX: [(Shape, usize, &str); 3] =
     [(Shape::Plain, 80, "no suffix"), (Shape::Html, 15, "`.html`"), (Shape::Pdf, 5, "`.pdf`")];
 

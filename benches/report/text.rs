@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
 /// Nanoseconds, in the unit that fits.
 pub(crate) fn ns(ns: f64) -> String {
@@ -12,7 +12,7 @@ pub(crate) fn ns(ns: f64) -> String {
     }
 }
 
-/// A rate a second.
+/// A rate per second.
 pub(crate) fn rate(a_second: f64) -> String {
     format!("{}/s", count(a_second))
 }
@@ -39,7 +39,7 @@ pub(crate) fn size(number: usize) -> String {
     }
 }
 
-/// How many times.
+/// A ratio.
 pub(crate) fn times(ratio: f64) -> String {
     match ratio {
         _ if ratio >= 100.0 => format!("{ratio:.0}"),
@@ -48,7 +48,7 @@ pub(crate) fn times(ratio: f64) -> String {
     }
 }
 
-/// Bytes a second.
+/// Bytes per second.
 pub(crate) fn speed(bytes_a_second: f64) -> String {
     format!("{:.2} GB/s", bytes_a_second / 1e9)
 }

@@ -1,4 +1,4 @@
-//! The traffic that everything is measured with: sites with a section and pages, each fetched by two fetchers.
+//! The traffic of all measurements: sites with a section and pages, each fetched by two fetchers.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use url::Url;
 
 use crate::measure::Random;
 
-/// Who fetches.
+/// The fetchers.
 pub(crate) const FETCHERS: [&str; 2] = ["direct_access", "playwright"];
 
-/// What the last segment of a URL looks like.
+/// The shape of the last segment of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// No suffix: `/section3/page-17`.
@@ -48,7 +48,7 @@ pub(crate) fn url(site: usize, page: usize, shape: Shape) -> Url {
     Url::parse(&text).unwrap()
 }
 
-/// An attempt at a page of `site`. Most sites are well served by plain HTTP, each seventh needs the browser.
+/// Returns an attempt at a page of `site`. Plain HTTP works for most sites; each seventh needs the browser.
 pub(crate) fn attempt(site: usize, page: usize, fetcher: usize, shape: Shape, now: Timestamp) -> Attempt {
     let attempt = Attempt::new(&url(site, page, shape), FETCHERS[fetcher], now).unwrap();
     ended(attempt, site, fetcher)
@@ -60,13 +60,13 @@ fn ended(mut attempt: Attempt, site: usize, fetcher: usize) -> Attempt {
     if fails { attempt.failed(ErrorKind::WrongTool) } else { attempt.delivered() }
 }
 
-/// Attempts at sites in random order.
+/// Returns attempts at sites in random order.
 pub(crate) fn pool(count: usize, sites: usize, now: Timestamp) -> Vec<Attempt> {
     let mut random = Random(3);
     (0..count).map(|page| attempt(random.below(sites), page, random.below(2), Shape::Plain, now)).collect()
 }
 
-/// Teaches `selector` one attempt by each fetcher at each of `sites`.
+/// Makes `selector` observe one attempt by each fetcher at each of `sites`.
 pub(crate) fn teach(selector: &Selector, sites: std::ops::Range<usize>, shape: Shape, now: Timestamp) {
     for site in sites {
         for fetcher in 0..FETCHERS.len() {
@@ -75,7 +75,7 @@ pub(crate) fn teach(selector: &Selector, sites: std::ops::Range<usize>, shape: S
     }
 }
 
-/// A selector that knows `sites` sites.
+/// Returns a selector with evidence of `sites` sites.
 pub(crate) fn warm(sites: usize, now: Timestamp) -> Selector {
     let selector = Selector::builder().build().unwrap();
     std::thread::scope(|scope| {

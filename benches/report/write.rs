@@ -1,4 +1,5 @@
-//! The report as Markdown, with its plots beside it. Owns the frame; every figure comes from the sections.
+//! The report as Markdown, with its plots.
+//! Owns: the frame; every figure comes from the sections.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -107,7 +108,7 @@ fn table(page: &mut String, head: &[String], rows: &[Vec<String>]) {
     rows.iter().for_each(|row| page.push_str(&line(row)));
 }
 
-/// Lines of at most 125 characters.
+/// Wraps lines at 125 characters.
 fn wrap(text: &str) -> String {
     let (mut page, mut length) = (String::new(), 0);
     for word in text.split_whitespace() {

@@ -1,7 +1,7 @@
-//! Any status, headers and body: the detector never panics, contradicts itself nowhere, and remembers nothing of the page
-//! before.
+//! Any status, headers and body: the detector never panics, never contradicts itself, and keeps no state of the
+//! previous page.
 //!
-//! The input is read as two bytes of status, header lines up to an empty line, and the body.
+//! The input has two bytes of status, header lines up to an empty line, and the body.
 #![no_main]
 
 use std::cell::RefCell;
@@ -19,7 +19,7 @@ static GENERIC: LazyLock<Detector> = LazyLock::new(Detector::generic);
 static KEYWORDS: LazyLock<Detector> = LazyLock::new(Detector::keywords);
 
 thread_local! {
-    /// Used from input to input, as a crawler does.
+    /// Reused for all inputs, as in a crawler.
     static USED: RefCell<Scratch> = RefCell::default();
 }
 
@@ -54,7 +54,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(counted.text_chars >= verdict.text_chars);
 
     check(&page, &GENERIC.inspect(&page, &mut Scratch::default()));
-    // The baseline may call a page blocked and empty at once: no panic is all that it owes.
+    // The baseline may call a page blocked and empty at once, so the only check is that it does not panic.
     let _ = KEYWORDS.inspect(&page, &mut Scratch::default());
 });
 

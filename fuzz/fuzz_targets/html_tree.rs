@@ -1,5 +1,5 @@
-//! HTML that is put together from elements, well and badly closed: the streaming reading counts visible and noscript text as
-//! the slow one does, and stopping early changes no decision.
+//! HTML built from elements with correct and broken end tags: the streaming reader counts visible and noscript text
+//! like the slow one, and stopping early changes no decision.
 #![no_main]
 
 use std::cell::RefCell;
@@ -21,7 +21,7 @@ thread_local! {
     static USED: RefCell<Scratch> = RefCell::default();
 }
 
-/// What a page is made of.
+/// A part of a page.
 #[derive(Arbitrary, Debug)]
 enum Node {
     Text(String),
@@ -37,14 +37,14 @@ enum Node {
         text: String,
         end: u8,
     },
-    /// An element whose content is no markup, with whatever stands in it.
+    /// An element whose content is not markup, with any content.
     Raw {
         name: u8,
         attributes: Vec<Attribute>,
         content: String,
         end: End,
     },
-    /// A tag that ends something.
+    /// A closing tag.
     Close(u8),
 }
 
@@ -59,7 +59,7 @@ struct Attribute {
 enum End {
     /// `</name>`.
     Proper,
-    /// None at all.
+    /// No tag at all.
     Missing,
     /// `<name/>`, without children.
     Slash,
@@ -203,7 +203,7 @@ fn close(name: &str, end: &End, out: &mut String) {
 
 fuzz_target!(|input: (u16, Vec<Node>)| {
     let (status, nodes) = input;
-    // The body tag keeps the page from being taken for something else than HTML.
+    // The body tag makes the detector treat the page as HTML.
     let mut html = String::from("<body>");
     nodes.iter().for_each(|node| write(node, 0, &mut html));
     let headers = [Header::new("Content-Type", "text/html; charset=utf-8")];

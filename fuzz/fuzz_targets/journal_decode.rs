@@ -1,4 +1,5 @@
-//! Any bytes as a record or a snapshot that has passed its checksum: nothing panics, and what is decoded encodes to the same.
+//! Any bytes as a record or a snapshot that has passed its checksum: nothing panics, and decoded data encodes to the
+//! same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

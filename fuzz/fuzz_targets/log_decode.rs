@@ -1,7 +1,7 @@
-//! Any bytes as parts of a log: nothing panics, and no record is ever delivered that was not written.
+//! Any bytes as parts of a log: nothing panics, and no record is delivered that was not written.
 //!
-//! The first byte picks one of three ways in: the decoders of the format on bare bytes; a segment whose frames are the
-//! fuzzer's and whose checksums are right; and a real log of a few segments that is damaged here and there.
+//! The first byte selects one of three modes: the decoders of the format on bare bytes; a segment with the fuzzer's
+//! frames and right checksums; and a real log of a few segments with damage.
 #![no_main]
 
 mod mem_fs;
@@ -20,7 +20,7 @@ use mem_fs::MemFs;
 
 const DIR: &str = "/log";
 
-/// A record as it was written: kind, schema, key, payload.
+/// A written record: kind, schema, key, payload.
 type Written = (u16, u16, u64, Vec<u8>);
 
 /// A healthy log of several segments, written by two runs of the real writer.
@@ -71,7 +71,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// The decoders on bare bytes.
+/// Runs the decoders on bare bytes.
 fn bare(bytes: &[u8]) {
     if let Ok(header) = SegmentHeader::decode(bytes) {
         assert_eq!(SegmentHeader::decode(&header.encode()).as_ref(), Ok(&header));
@@ -90,7 +90,7 @@ fn bare(bytes: &[u8]) {
     }
 }
 
-/// A segment with arbitrary frames and right checksums: what a bug in some release might have written.
+/// Reads a segment with arbitrary frames and right checksums, as a bug in some release might have written it.
 fn forged(bytes: &[u8]) {
     let name = &HEALTHY.segments[0];
     let Ok(mut header) = SegmentHeader::decode(&HEALTHY.files[name]) else { return };
@@ -130,7 +130,7 @@ fn forged(bytes: &[u8]) {
     open(&fs, None);
 }
 
-/// A real log with a few bytes changed, cut, moved or missing.
+/// Reads a real log with a few bytes changed, cut, moved or missing.
 fn damaged(bytes: &[u8], reopen: bool) {
     let mut files = HEALTHY.files.clone();
     let mut input = Input(bytes);
@@ -159,7 +159,7 @@ fn damaged(bytes: &[u8], reopen: bool) {
     }
     let fs = Arc::new(MemFs::with(files));
     let damage = read(&fs, Some(&HEALTHY.records));
-    // One fault is reported to the record; several may hide each other, but not that there is damage at all.
+    // A single fault is reported to the exact record. Several may hide each other, but not the fact of damage.
     if let Some((missing, damage)) = damage {
         let covered =
             |seq: u64| damage.iter().filter_map(|d| d.records).any(|(first, last)| (first..=last).contains(&seq));
@@ -174,8 +174,8 @@ fn damaged(bytes: &[u8], reopen: bool) {
     }
 }
 
-/// Reads all there is. Records come in order; with `written` each is what was written under its number. Gives the numbers
-/// that are left out before the last one delivered, and the damage reported; nothing when the log is refused.
+/// Reads everything. Records come in order; with `written`, each equals the record written under its number. Returns
+/// the missing numbers before the last delivered one, and the reported damage; nothing when the log is refused.
 fn read(fs: &Arc<MemFs>, written: Option<&HashMap<u64, Written>>) -> Option<(Vec<u64>, Vec<Damage>)> {
     let reader = Reader::open_with(fs.clone(), Path::new(DIR)).ok()?;
     let mut last = 0;
@@ -201,7 +201,7 @@ fn read(fs: &Arc<MemFs>, written: Option<&HashMap<u64, Written>>) -> Option<(Vec
         }
     }
     assert_eq!(seen, iterated, "both ways to read agree");
-    // A forged log may count as high as it likes; only a real one has gaps that can be listed.
+    // A forged log may count arbitrarily high; only a real one has gaps that can be listed.
     let missing = match written {
         Some(_) => (1..last).filter(|seq| seen.binary_search(seq).is_err()).collect(),
         None => Vec::new(),
@@ -209,7 +209,7 @@ fn read(fs: &Arc<MemFs>, written: Option<&HashMap<u64, Written>>) -> Option<(Vec
     Some((missing, summary.damage))
 }
 
-/// Opens it for writing: either that is refused, or it is healthy from then on and takes records.
+/// Opens the log for writing: either it is refused, or it is healthy from then on and accepts records.
 fn open(fs: &Arc<MemFs>, written: Option<&HashMap<u64, Written>>) {
     let Ok((log, recovery)) = Log::open_with(fs.clone(), Path::new(DIR), options()) else { return };
     let ticket = log
@@ -236,7 +236,7 @@ fn open(fs: &Arc<MemFs>, written: Option<&HashMap<u64, Written>>) {
     assert_eq!(last, recovery.next_seq);
 }
 
-/// The fuzzer's bytes, taken one by one; zeros when there are no more.
+/// The fuzzer's bytes, one by one; zeros at the end.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -258,7 +258,7 @@ impl Input<'_> {
         (0..len).map(|_| self.byte()).collect()
     }
 
-    /// The payload of a frame of this kind: bare bytes, or records that are well formed.
+    /// Returns the payload of a frame of this kind: bare bytes, or well-formed records.
     fn take_payload(&mut self, kind: FrameKind) -> Vec<u8> {
         match kind {
             FrameKind::Marker => Vec::new(),

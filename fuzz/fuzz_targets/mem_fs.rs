@@ -1,4 +1,4 @@
-//! A directory in memory, as the log's file system: fast, repeatable, and open to the fuzzer's fingers.
+//! A directory in memory as the log's file system: fast, repeatable, and accessible to the fuzzer.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use fetchwise_log::fs::{Fs, FsFile, LockAttempt, LockGuard, SyncSite};
 
 type Content = Arc<Mutex<Vec<u8>>>;
 
-/// Files by path. Directories exist as soon as a file is in them.
+/// Files by path. A directory exists if a file is in it.
 #[derive(Debug, Default)]
 pub struct MemFs {
     files: Mutex<BTreeMap<PathBuf, Content>>,
@@ -18,13 +18,13 @@ pub struct MemFs {
 }
 
 impl MemFs {
-    /// A copy of everything in it, by path.
+    /// Returns a copy of all files, by path.
     pub fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let files = self.files.lock().expect("nobody panics while holding it");
         files.iter().map(|(path, content)| (path.clone(), content.lock().expect("as above").clone())).collect()
     }
 
-    /// A file system that holds these files.
+    /// Returns a file system with these files.
     pub fn with(contents: BTreeMap<PathBuf, Vec<u8>>) -> Self {
         let files = contents.into_iter().map(|(path, bytes)| (path, Arc::new(Mutex::new(bytes)))).collect();
         Self { files: Mutex::new(files), randoms: AtomicU64::new(1 << 32) }
@@ -80,7 +80,7 @@ impl Fs for MemFs {
     }
 
     fn random(&self) -> u64 {
-        // Any numbers that differ will do; the same in each run.
+        // Any distinct numbers, the same in each run.
         self.randoms.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
@@ -88,7 +88,7 @@ impl Fs for MemFs {
         1_800_000_000_000
     }
 
-    /// Nobody else is there to wait for.
+    /// There is nothing to wait for.
     fn pause(&self, _: std::time::Duration) {}
 }
 

@@ -1,5 +1,5 @@
-//! Files of rules, as bytes and put together from fields: an error is told with its line, and what is taken is used without a
-//! panic, on a page made from the file itself.
+//! Rule files, as bytes and built from fields: an error names its line, and accepted rules are used without a panic, on
+//! a page made from the file itself.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use fetchwise::response::{Header, Page};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
-/// One that lives through all inputs, as a crawler's does.
+/// It lives through all inputs, as in a crawler.
 static RELOADED: LazyLock<Detector> = LazyLock::new(Detector::new);
 
 #[derive(Arbitrary, Debug)]

@@ -1,5 +1,4 @@
-//! Any bytes as a URL: reading it, extracting its features and deciding on it never panics, and the features keep their
-//! promises.
+//! Any bytes as a URL: parsing, feature extraction and decisions never panic, and the features keep their guarantees.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -17,7 +16,7 @@ static SELECTOR: LazyLock<Selector> =
 
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
-    // A caller may hand over a URL that did not go through our own parser.
+    // A caller may pass a URL that did not go through the library's parser.
     if let Ok(url) = Url::parse(&text) {
         let _ = UrlFeatures::extract(&url);
         let _ = SELECTOR.heuristics(&url);

@@ -1,6 +1,6 @@
-//! spider on the town, in its smart mode, which asks plainly and renders what needs it.
+//! spider on the testbed, in its smart mode, which makes plain requests and renders when needed.
 //!
-//! It follows links and takes no list, so that each listed page is a crawl of one page.
+//! It follows links and takes no list, so each listed page is a crawl of one page.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -10,9 +10,9 @@ use spider::tokio;
 use spider::tokio::sync::Semaphore;
 use spider::website::Website;
 
-/// Pages at once.
+/// Parallel pages.
 const AT_ONCE: usize = 8;
-/// Below what the town takes at once.
+/// Below the maximum size of a submission.
 const BATCH: usize = 900_000;
 
 #[tokio::main]
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     hand_in(&pages)
 }
 
-/// What came of a link, if a page did.
+/// Returns the page of a link, if there is one.
 async fn page(link: &str) -> Option<String> {
     let mut website = Website::new(link);
     website.with_respect_robots_txt(true).with_limit(1);
@@ -42,7 +42,7 @@ async fn page(link: &str) -> Option<String> {
     website.crawl_smart().await;
     website.unsubscribe();
     let page = arriving.try_recv().ok()?;
-    // What failed is not a page to it either.
+    // spider does not count a failed response as a page either.
     page.status_code.is_success().then(|| page.get_html())
 }
 

@@ -1,7 +1,9 @@
-//! One run of many nodes: who gets which URL, and what each has heard of the others when it decides.
+//! One run of many nodes: which node gets which URL, and which remote attempts it knows when it decides.
 //!
-//! Invariant: a node learns from another's attempt once, by the book and the rule that real nodes have, and not before it has come. Must
-//! not know what is made of the counts.
+//! Invariants: a node observes each attempt of another node once, by the peer state of real nodes, and not before its
+//! message has arrived.
+//!
+//! Must not know: the use of the counters.
 
 use fetchwise::selector::replication::Replication;
 use std::collections::BTreeMap;
@@ -27,19 +29,19 @@ use crate::policies::{Compares, Player};
 use crate::run::{Crawler, Stage};
 use crate::visit_driver::Timing;
 
-/// After so many URLs everybody reads what has come, so that it need not be kept.
+/// The number of URLs after which all nodes read the arrived messages, so that they need not be kept.
 const READ_EVERY: usize = 1024;
-/// What URLs are handed out by, beside the seed.
+/// The purpose of the random assignment of URLs, besides the seed.
 const HANDED: u64 = 0x0066_6c65_6574;
 
-/// What came of a run.
+/// The result of a run.
 pub(super) struct Run {
     pub(super) tally: Tally,
     pub(super) traffic: Traffic,
     pub(super) images: Images,
 }
 
-/// Takes attempts as a node's log does, until they are published.
+/// A sink that holds attempts like a node's log, until they are published.
 #[derive(Clone, Default)]
 struct Taken(Arc<Mutex<Vec<Attempt>>>);
 
@@ -62,7 +64,7 @@ struct Node {
     compares: Option<Compares>,
     taken: Taken,
     states: PeerStates,
-    /// The next message that it reads.
+    /// The next message to read.
     next: u64,
 }
 
@@ -71,14 +73,14 @@ impl Node {
         let mut selector = stage.selector(player.policy, player.tags, clock)?;
         let taken = Taken::default();
         selector.set_sink(Box::new(taken.clone()));
-        // Its own log has all of its own.
+        // A node's log contains all of its attempts.
         let own = BTreeMap::from([(1, Intervals::of(1, u64::MAX))]);
         let mut states = PeerStates::default();
         states.own = Some((origin, own));
         Ok(Self { selector, compares: player.compares, taken, states, next: 0 })
     }
 
-    /// Learns from what has come.
+    /// Applies the arrived messages.
     fn read(&mut self, wire: &Wire, now_ms: i64) {
         while let Some(message) = wire.come(self.next, now_ms) {
             let selector = &self.selector;
@@ -89,7 +91,7 @@ impl Node {
     }
 }
 
-/// Runs one way of crawling a world.
+/// Runs one topology in a world.
 pub(super) fn run(
     stage: &Stage<'_>,
     make: &dyn Fn() -> Player,
@@ -159,7 +161,7 @@ pub(super) fn run(
     }
 }
 
-/// Names, the same in each run.
+/// Returns the node names, the same in each run.
 fn origins(count: usize) -> Vec<NodeId> {
     let name = |number: usize| {
         let mut bytes = [0; 16];
@@ -170,12 +172,12 @@ fn origins(count: usize) -> Vec<NodeId> {
     (0..count).map(name).collect()
 }
 
-/// Who gets a URL where they are handed out at random.
+/// Returns the node of a URL in a random assignment.
 fn drawn(seed: u64, visit: &Visit, count: usize) -> usize {
     (xxh3_64_with_seed(&visit.id.to_le_bytes(), seed ^ HANDED) % count.max(1) as u64) as usize
 }
 
-/// Whose each site is, where a crawl is divided by site.
+/// Returns the node of each site, in a crawl divided by site.
 fn by_site(stage: &Stage<'_>, origins: &[NodeId]) -> Vec<usize> {
     let sites = stage.web.hosts.iter().map(|host| host.site as usize + 1).max().unwrap_or(0);
     let of = |site: usize| {

@@ -1,7 +1,11 @@
-//! What the nodes of a fleet of scope `own` say of what belongs to no one site, in virtual time.
+//! The global evidence of nodes in scope `own`, in virtual time.
 //!
-//! Owns: when a node says it, and what the others then know. Invariant: each image is packed and read by the real codec. Every node takes the same
-//! images of all, so they are summed up once, and a node takes that sum less its own image. Must not know: who decides what.
+//! Owns: the time at which a node publishes a global snapshot, and what the others then know.
+//!
+//! Invariants: each snapshot is encoded and decoded by the real codec. Every node receives the same snapshots, so they
+//! are summed once, and a node uses that sum without its own snapshot.
+//!
+//! Must not know: how anything is decided.
 
 use fetchwise::selector::replication::Replication;
 use std::collections::BTreeSet;
@@ -19,36 +23,36 @@ use crate::error::SimulateError;
 use crate::fleet::message_delay::with_fact;
 use crate::run::BEGIN_MS;
 
-/// Entries of less weight are left out of images.
+/// Entries of less weight are left out of snapshots.
 const FADED: f64 = 0.01;
 
-/// What went over the wire, and what is left of it.
+/// The traffic of snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Images {
     pub(super) said: u64,
-    /// Bytes of the newest image of each node together.
+    /// The size of the newest snapshots of all nodes in bytes.
     pub(super) bytes: u64,
 }
 
-/// One node's side.
+/// The state of one node.
 struct Side {
-    /// What its own attempts have shown.
+    /// The evidence of its own attempts.
     folded: Selector,
     position: u64,
     newest: Timestamp,
     said_ms: Option<i64>,
-    /// What it said last, and how long that was.
+    /// Its last published snapshot.
     image: Option<EvidenceSnapshot>,
     len: u64,
-    /// The sum that it has taken, its own image that is in it, and which sum it was.
+    /// The sum that it has applied, its own snapshot in that sum, and the number of the sum.
     taken: Option<(EvidenceSnapshot, Option<EvidenceSnapshot>)>,
     version: u64,
 }
 
-/// All nodes' images.
+/// The snapshots of all nodes.
 pub(super) struct Generals {
     sides: Vec<Side>,
-    /// When who says its image.
+    /// The times at which nodes publish their snapshots.
     due: BTreeSet<(i64, usize)>,
     all: Selector,
     newest: Timestamp,
@@ -86,7 +90,7 @@ impl Generals {
         Ok(all.map(|all| Self { sides, due, all, newest, version: 0, every_ms, said: 0 }))
     }
 
-    /// Node `of` has recorded an attempt at `now_ms`.
+    /// Records an attempt of node `of` at `now_ms`.
     pub(super) fn record(&mut self, of: usize, attempt: &Attempt, selector: &Selector, now_ms: i64) {
         let side = &mut self.sides[of];
         side.position += 1;
@@ -100,7 +104,7 @@ impl Generals {
         }
     }
 
-    /// Every image whose time has come is said.
+    /// Publishes every snapshot that is due.
     pub(super) fn advance(&mut self, now_ms: i64) -> Result<(), SimulateError> {
         while let Some((at_ms, of)) = self.due.first().copied().filter(|(at, _)| *at <= now_ms) {
             self.due.remove(&(at_ms, of));
@@ -124,7 +128,7 @@ impl Generals {
         Ok(())
     }
 
-    /// Node `of` takes what the others have said.
+    /// Applies the snapshots of the other nodes to node `of`.
     pub(super) fn read(&mut self, of: usize, selector: &Selector) {
         let side = &mut self.sides[of];
         if side.version == self.version {

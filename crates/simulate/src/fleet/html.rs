@@ -1,5 +1,5 @@
-//! Results of fleets as plots, and as one HTML page with them: no script, no font, nothing from elsewhere. The page is
-//! `templates/fleet.html`.
+//! Results of fleets as plots, and as one HTML page with them, without scripts, fonts or external resources. The
+//! template is `templates/fleet.html`.
 
 use askama::Template;
 use plotters::prelude::*;
@@ -12,7 +12,7 @@ const SIZE: (u32, u32) = (560, 340);
 const COLOURS: [RGBColor; 4] =
     [RGBColor(220, 50, 32), RGBColor(0, 128, 90), RGBColor(0, 90, 181), RGBColor(148, 82, 160)];
 
-/// The page as `templates/fleet.html` has it.
+/// The data of `templates/fleet.html`.
 #[derive(Template)]
 #[template(path = "fleet.html")]
 struct Page<'r> {
@@ -28,10 +28,10 @@ struct Row<'r> {
     of: &'r FleetReport,
 }
 
-/// The page: the plots, what misses a target, and every figure. Same reports, same bytes.
+/// Returns the page: the plots, the missed targets, and every figure. The same reports give the same bytes.
 ///
 /// # Errors
-/// [`DrawError`] when the chart library cannot draw what it is given.
+/// [`DrawError`] when the chart library fails.
 pub fn fleet_html(reports: &[FleetReport]) -> Result<String, DrawError> {
     let plots = fleet_plots(reports)?.into_iter().map(|(name, svg)| (caption(name), svg)).collect();
     let row = |of| Row { label: FleetReport::label(of), bans_ratio: times(of.bans_ratio), of };
@@ -53,14 +53,15 @@ fn caption(name: &str) -> &'static str {
     }
 }
 
-/// A line of a plot: what it is called, and its points.
+/// A line of a plot: its name and its points.
 type Line = (String, Vec<(f64, f64)>);
 type Measure = fn(&FleetReport) -> Option<f64>;
 
-/// The plots by name, as SVG: means over worlds, by nodes and by delay. A plot with one place on its axis is left out.
+/// Returns the plots by name, as SVG: means over worlds, by nodes and by delay. A plot with a single point on its axis
+/// is left out.
 ///
 /// # Errors
-/// As [`fleet_html`].
+/// The same as for [`fleet_html`].
 pub fn fleet_plots(reports: &[FleetReport]) -> Result<Vec<(&'static str, String)>, DrawError> {
     let mut plots = Vec::new();
     let measures: [(&'static str, &'static str, &'static str, Measure); 2] = [
@@ -95,7 +96,7 @@ fn by_nodes(reports: &[FleetReport], measure: Measure) -> Vec<Line> {
             "sharing" => format!("sharing after {}", span(shortest)),
             way => way.to_owned(),
         };
-        // One node is what all of them begin with.
+        // All lines begin with one node.
         let at = lines.iter().position(|line| line.0 == name).unwrap_or_else(|| {
             lines.push((name, vec![(1.0, 1.0)]));
             lines.len() - 1
@@ -121,7 +122,7 @@ fn by_delay(reports: &[FleetReport], measure: Measure) -> Vec<Line> {
     lines
 }
 
-/// Draws lines over a logarithmic axis whose places are those of the points.
+/// Draws lines over a logarithmic axis with ticks at the points.
 fn draw(lines: &[Line], x: &str, y: &str, name: &dyn Fn(f64) -> String) -> Result<String, DrawError> {
     svg("a fleet's plot", SIZE, |area| chart(area, lines, (x, y), name))
 }
@@ -130,7 +131,7 @@ fn chart(area: &Area<'_>, lines: &[Line], (x, y): (&str, &str), name: &dyn Fn(f6
     let mut places: Vec<f64> = lines.iter().flat_map(|line| line.1.iter().map(|point| point.0)).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
-    // Places of the axis are as far apart as their logarithms.
+    // Ticks are spaced by their logarithms.
     let at = |x: f64| x.max(1e-3).log10();
     let (low, high) = (at(places.first().copied().unwrap_or(1.0)), at(places.last().copied().unwrap_or(10.0)));
     let most = lines.iter().flat_map(|line| line.1.iter().map(|point| point.1)).fold(1.5, f64::max);

@@ -1,8 +1,11 @@
-//! The way of an attempt from the node that made it to the others, in virtual time: a message that is open, the stream, and who has read
-//! up to where.
+//! The delivery of attempts from one node to the others, in virtual time: open messages, the stream, and the read
+//! position of each node.
 //!
-//! Owns: when a message closes and when it comes. Invariant: what the others learn was encoded and decoded by the real codec, and comes
-//! no later than the delay says. Must not know: who decides what.
+//! Owns: the time at which a message closes and arrives.
+//!
+//! Invariants: remote attempts are encoded and decoded by the real codec, and arrive no later than the delay.
+//!
+//! Must not know: how anything is decided.
 
 use fetchwise::selector::replication::Replication;
 use std::collections::{BTreeSet, VecDeque};
@@ -18,13 +21,13 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::SimulateError;
 use crate::run::BEGIN_MS;
 
-/// A message closes after so long, as a real node's does,
+/// A message closes after this time, like a real node's,
 const BATCH_MS: i64 = 1000;
 /// this soon after a block,
 const URGENT_MS: i64 = 20;
-/// and with so many positions.
+/// and with this number of positions.
 const MAX_POSITIONS: u64 = 4096;
-/// Its only history: nothing is restored here.
+/// The only epoch: nothing is restored here.
 const EPOCH: u32 = 1;
 
 /// A message in the stream.
@@ -35,7 +38,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// When it comes.
+    /// Returns the time at which it arrives.
     pub(super) fn at(&self) -> Timestamp {
         Timestamp::from_millis(BEGIN_MS + self.comes_ms)
     }
@@ -47,7 +50,7 @@ struct Open {
     closes_ms: i64,
 }
 
-/// What went over the wire.
+/// The traffic of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traffic {
     pub(super) messages: u64,
@@ -55,16 +58,16 @@ pub(super) struct Traffic {
     pub(super) facts: u64,
 }
 
-/// The broker, and what nodes have not yet said.
+/// The broker, and the unpublished attempts of nodes.
 pub(super) struct Wire {
     origins: Vec<NodeId>,
     open: Vec<Option<Open>>,
     /// The next position of each node.
     next: Vec<u64>,
-    /// When open messages close, and whose they are.
+    /// The times at which open messages close, and their nodes.
     closing: BTreeSet<(i64, usize)>,
     stream: VecDeque<Message>,
-    /// The number of the first message that is still kept.
+    /// The number of the oldest message in memory.
     first: u64,
     batch_ms: i64,
     travel_ms: i64,
@@ -72,7 +75,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// One that brings a fact to all others at most `delay_ms` after it was recorded.
+    /// Creates a broker that delivers an attempt to all other nodes at most `delay_ms` after it was recorded.
     pub(super) fn new(origins: Vec<NodeId>, delay_ms: i64) -> Self {
         let batch_ms = delay_ms.clamp(0, BATCH_MS);
         Self {
@@ -88,7 +91,7 @@ impl Wire {
         }
     }
 
-    /// Node `of` has recorded an attempt at `now_ms`.
+    /// Records an attempt of node `of` at `now_ms`.
     pub(super) fn record(
         &mut self,
         of: usize,
@@ -112,14 +115,14 @@ impl Wire {
         if is_full { self.advance(now_ms) } else { Ok(()) }
     }
 
-    /// Closes every message whose time has come.
+    /// Closes every message that is due.
     pub(super) fn advance(&mut self, now_ms: i64) -> Result<(), SimulateError> {
         while let Some((closes_ms, of)) = self.closing.first().copied().filter(|(at, _)| *at <= now_ms) {
             self.closing.remove(&(closes_ms, of));
             let Some(open) = self.open[of].take() else { continue };
             let failed = |error: &dyn std::fmt::Display| SimulateError::Codec(error.to_string());
             let (header, body) = open.builder.finish(0).map_err(|error| failed(&error))?;
-            // Every node reads it; it is the same for all of them, so one reading does.
+            // The message is the same for all nodes, so one decoding is enough.
             let batch = Batch::decode(&body).map_err(|error| failed(&error))?;
             self.traffic.messages += 1;
             self.traffic.bytes += body.len() as u64;
@@ -130,13 +133,13 @@ impl Wire {
         Ok(())
     }
 
-    /// The message with the number `at`, if it has come by `now_ms`.
+    /// Returns the message with the number `at`, if it has arrived by `now_ms`.
     pub(super) fn come(&self, at: u64, now_ms: i64) -> Option<&Message> {
         let message = self.stream.get(usize::try_from(at.checked_sub(self.first)?).ok()?)?;
         (message.comes_ms <= now_ms).then_some(message)
     }
 
-    /// Everybody has read what comes before the message with the number `upto`.
+    /// Drops the messages before the number `upto`, which all nodes have read.
     pub(super) fn forget(&mut self, upto: u64) {
         while self.first < upto && self.stream.pop_front().is_some() {
             self.first += 1;
@@ -144,7 +147,7 @@ impl Wire {
     }
 }
 
-/// Adds an attempt as a real node does: as a fact, or as a position that nothing is learned from.
+/// Adds an attempt like a real node: as a remote attempt, or as a position without evidence.
 fn push(builder: &mut Builder, attempt: &Attempt, selector: &Selector) {
     let link = xxh3_64(attempt.url.as_bytes());
     if with_fact(attempt, selector, |fact| builder.push(fact, link)).is_none() {
@@ -152,7 +155,7 @@ fn push(builder: &mut Builder, attempt: &Attempt, selector: &Selector) {
     }
 }
 
-/// Shows an attempt as the others get to know it; none where they do not.
+/// Calls `f` with the remote attempt that the others receive; returns none if they receive nothing.
 pub(super) fn with_fact<T>(
     attempt: &Attempt,
     selector: &Selector,

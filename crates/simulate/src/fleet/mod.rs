@@ -1,8 +1,12 @@
-//! Fleets: many nodes that crawl one world, each for itself, divided by site, or learning as one.
+//! Fleets: many nodes that crawl one world, independently, divided by site, or with shared evidence.
 //!
-//! The nodes are real selectors, and what they share goes through the real codec and book of `fetchwise-fleet`, under a virtual clock.
-//! `wire` owns when a message comes, `generals` what nodes say of what belongs to no one site, `way` how they crawl, `town` a run, `report` what is made of the counts, `page` the plots. Same world, policy and seeds:
-//! same numbers.
+//! The nodes are real selectors, and what they share goes through the real codec and peer state of `fetchwise-fleet`,
+//! under a virtual clock.
+//!
+//! Owns: `message_delay` the arrival of messages, `global_evidence` the snapshots of evidence that belongs to no single
+//! site, `topology` the ways to crawl, `cluster_run` a run, `report` the results, `html` the plots.
+//!
+//! Invariants: the same world, policy and seeds give the same numbers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -32,23 +36,23 @@ use crate::fleet::global_evidence::Images;
 use crate::fleet::message_delay::Traffic;
 use crate::fleet::topology::Way;
 
-/// Fleets of more nodes crawl in scope `own`, too.
+/// Larger fleets also crawl in scope `own`.
 const MAX_READ_ALL: usize = 100;
 
-/// How to run.
+/// Options of a run.
 #[derive(Default)]
 pub struct FleetOptions<'p> {
-    /// How many nodes: each number is run. One node alone is always run.
+    /// The numbers of nodes: each is run. A single node always runs.
     pub nodes: Vec<usize>,
-    /// How long it takes at most until the others have learned what a node has recorded: each is run.
+    /// The maximum times until the others observe a recorded attempt: each is run.
     pub delays: Vec<Duration>,
-    /// Which addresses their requests come from.
+    /// The addresses of their requests.
     pub egress: Egress,
-    /// Whether smaller fleets crawl in scope `own`, too: fleets of more than a hundred nodes always do.
+    /// Whether smaller fleets also crawl in scope `own`: fleets of more than a hundred nodes always do.
     pub own: bool,
-    /// Threads; 0 for as many as the machine has.
+    /// The number of threads; 0 for the number of cores.
     pub threads: usize,
-    /// Called after each run with how many are done, and of how many.
+    /// Called after each run with the number of completed runs and of all runs.
     pub progress: Option<&'p (dyn Fn(usize, usize) + Sync)>,
 }
 
@@ -64,9 +68,10 @@ impl std::fmt::Debug for FleetOptions<'_> {
     }
 }
 
-/// Lets one node, and then each fleet, crawl `world` with every seed; one report each.
+/// Runs one node, and then each fleet, in `world` with every seed, and returns one report each.
 ///
-/// Cost: a fleet of N nodes that share learns from every attempt N times, a microsecond or two each; memory of N selectors a thread.
+/// Cost: a sharing fleet of N nodes observes every attempt N times, a microsecond or two each; memory of N selectors
+/// per thread.
 ///
 /// # Errors
 /// [`SimulateError`] without seeds, or with the oracle, which learns nothing.
@@ -90,7 +95,7 @@ pub fn simulate_fleet(
     }
     let tools = Tool::all(world);
     let webs: Vec<OnceLock<Web>> = seeds.iter().map(|_| OnceLock::new()).collect();
-    // The first of each seed's is the oracle.
+    // The first job of each seed is the oracle.
     let jobs = ways.len() + 1;
     let run = |job: usize| {
         let (seed, job) = (job / jobs, job % jobs);
@@ -114,7 +119,7 @@ pub fn simulate_fleet(
     Ok(reports)
 }
 
-/// The results of all jobs, in their order.
+/// Returns the results of all jobs, in their order.
 fn run_all(
     count: usize,
     options: &FleetOptions<'_>,
@@ -124,7 +129,7 @@ fn run_all(
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         loop {
-            // Relaxed: each number is handed out once, and results are read after all threads have ended.
+            // Relaxed: each number is given out once, and results are read after all threads have ended.
             let job = next.fetch_add(1, Ordering::Relaxed);
             if job >= count {
                 return;

@@ -1,4 +1,4 @@
-//! What the counts of a fleet come to, against one node's: as JSON and as tables.
+//! The results of a fleet, compared with one node: as JSON and as tables.
 
 use crate::report::distinct;
 use std::fmt::Write as _;
@@ -12,15 +12,15 @@ use crate::fleet::topology::{Egress, Way};
 use crate::report::{deviation, mean};
 use crate::world::World;
 
-/// A fleet that shares may have so many times the regret of one node, and so many times its bans; one that does not has more than the
-/// last.
+/// The maximum regret and bans of a sharing fleet, as multiples of one node's, and the minimum regret of a fleet that
+/// does not share.
 const TARGETS: (f64, f64, f64) = (1.1, 1.3, 1.5);
-/// The targets are those of so many nodes,
+/// The number of nodes for which the targets hold,
 const TARGET_NODES: usize = 10;
-/// that learn so soon from each other.
+/// and their maximum delay.
 const TARGET_DELAY_S: f64 = 2.0;
 
-/// How one fleet did in one world, over all seeds. As JSON, one object.
+/// The results of one fleet in one world, over all seeds. As JSON, one object.
 #[derive(Clone, Debug, Serialize)]
 pub struct FleetReport {
     /// The world's name.
@@ -29,43 +29,43 @@ pub struct FleetReport {
     pub policy: String,
     /// `one`, `apart`, `sites`, `own` or `sharing`.
     pub topology: &'static str,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// After how many seconds at most the others have learned what a node has recorded; null where they do not.
+    /// The maximum time in seconds until the others observe a recorded attempt; null if they do not.
     pub delay_s: Option<f64>,
-    /// Which addresses their requests come from.
+    /// The addresses of their requests.
     pub egress: Egress,
     /// The seeds.
     pub seeds: Vec<u64>,
-    /// Worth of what was delivered, less costs, a URL.
+    /// Value of the delivered pages minus costs, per URL.
     pub utility: f64,
-    /// How much less than the oracle's that is.
+    /// Utility lost against the oracle, per URL.
     pub regret: f64,
     /// The standard deviation of regret over the seeds.
     pub regret_sd: f64,
-    /// Regret against one node's.
+    /// Regret as a multiple of one node's.
     pub regret_ratio: f64,
     /// Regret over the first three visits of each host.
     pub cold_regret: f64,
-    /// The share of URLs that ended with content, dead ones included in the count.
+    /// The share of URLs that ended with content, with dead URLs in the total.
     pub success_rate: f64,
-    /// Attempts a URL.
+    /// Attempts per URL.
     pub attempts_per_url: f64,
-    /// Blocked responses a thousand URLs.
+    /// Blocked responses per thousand URLs.
     pub blocked_per_1k: f64,
-    /// Bans a thousand URLs.
+    /// Bans per thousand URLs.
     pub bans_per_1k: f64,
-    /// Bans against one node's; null where that has none.
+    /// Bans as a multiple of one node's; null if that has none.
     pub bans_ratio: Option<f64>,
-    /// Messages published a thousand URLs; null where nothing is shared.
+    /// Published messages per thousand URLs; null if nothing is shared.
     pub messages_per_1k: Option<f64>,
-    /// Bytes of messages for each attempt that others learn from; null where nothing is shared.
+    /// Bytes of messages per remote attempt; null if nothing is shared.
     pub bytes_per_attempt: Option<f64>,
-    /// The mean length of a node's last general image, in bytes; null but in scope `own`.
+    /// The mean size of a node's last global snapshot, in bytes; null outside scope `own`.
     pub snapshot_bytes: Option<f64>,
-    /// What a node then holds of all others, in bytes.
+    /// The bytes that a node then holds of all others.
     pub held_bytes: Option<f64>,
-    /// What goes out of the broker to all nodes where each says such an image as often as it may, in bytes a second.
+    /// The bytes per second that the broker sends to all nodes if each publishes its snapshot at the highest rate.
     pub out_bytes_per_s: Option<f64>,
 }
 
@@ -127,7 +127,7 @@ impl FleetReport {
         }
     }
 
-    /// Says how it compares with one node.
+    /// Adds the comparison with one node.
     pub(super) fn beside(mut self, one: Option<&Self>) -> Self {
         let (regret, bans) = one.map_or((self.regret, self.bans_per_1k), |one| (one.regret, one.bans_per_1k));
         self.regret_ratio = self.regret / regret;
@@ -135,7 +135,7 @@ impl FleetReport {
         self
     }
 
-    /// What the line of it is called.
+    /// Returns the label of its line.
     pub(super) fn label(&self) -> String {
         match self.topology {
             "one" => "one node".to_owned(),
@@ -149,7 +149,7 @@ impl FleetReport {
     }
 }
 
-/// Seconds, for people.
+/// Returns a duration for people.
 pub(super) fn span(seconds: f64) -> String {
     match seconds {
         s if s >= 86_400.0 && s % 86_400.0 == 0.0 => format!("{} d", s / 86_400.0),
@@ -159,7 +159,7 @@ pub(super) fn span(seconds: f64) -> String {
     }
 }
 
-/// The mean over worlds of a measure of the fleets called `label`.
+/// Returns the mean over worlds of a measure of the fleets called `label`.
 pub(super) fn over_worlds(
     reports: &[FleetReport],
     label: &str,
@@ -169,8 +169,8 @@ pub(super) fn over_worlds(
     (!all.is_empty()).then(|| mean(&all))
 }
 
-/// Tables of regret and of bans, a line a fleet and a column a world, each with the mean of what it is against one node; then where a
-/// target is missed.
+/// Returns tables of regret and of bans, one line per fleet and one column per world, each with the mean ratio to one
+/// node; then the missed targets.
 pub fn fleet_table(reports: &[FleetReport]) -> String {
     let Some(first) = reports.first() else { return String::new() };
     let address = if first.egress == Egress::One { "one address" } else { "an address each" };
@@ -218,7 +218,7 @@ fn part(
     }
 }
 
-/// Where ten nodes with one address do worse than they are meant to.
+/// Returns a line for each target that ten nodes with one address miss.
 pub(super) fn missed(reports: &[FleetReport]) -> Vec<String> {
     let mut lines = Vec::new();
     for report in reports.iter().filter(|r| r.nodes == TARGET_NODES && r.egress == Egress::One) {

@@ -1,29 +1,29 @@
-//! How nodes crawl a world together, and from which addresses.
+//! The topologies of a crawl by many nodes, and their addresses.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Which addresses the nodes' requests come from.
+/// The addresses of the nodes' requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Egress {
-    /// All share one: a host that bans it bans all nodes.
+    /// All nodes share one: a host that bans it bans all nodes.
     #[default]
     One,
-    /// Each has its own.
+    /// Each node has its own.
     Each,
 }
 
-/// How nodes crawl a world together.
+/// The topology of a crawl by many nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// URLs reach nodes at random, and each node learns from its own.
+    /// URLs reach nodes at random, and each node observes only its own attempts.
     Apart,
-    /// Each site has one node, by rendezvous hashing; each node learns from its own.
+    /// Each site has one node, by rendezvous hashing; each node observes only its own attempts.
     Sites,
-    /// The same, and each node learns from all others what belongs to no one site.
+    /// The same, and each node receives the global evidence of all others.
     Own,
-    /// URLs reach nodes at random, and what each learns the others have at most so long afterwards.
+    /// URLs reach nodes at random, and each node receives all attempts of the others within this delay.
     Sharing(Duration),
 }

@@ -1,37 +1,37 @@
-//! How other crawlers pace themselves, written from their sources and simplified: no changing identities, and a blocked URL is asked for
-//! until it comes.
+//! The pacing of other crawlers, written from their sources and simplified: identities do not change, and a blocked URL
+//! is retried until it comes.
 //!
-//! Must not know the world that it is in.
+//! Must not know: the world around it.
 
 use super::server::{Reply, Status};
 use crate::pace::pacer::{Pacer, Then, Token, Turn, again};
 
-/// A way to pace requests.
+/// A pacing method.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Way {
-    /// Sixteen at once.
+    /// Sixteen in parallel.
     None,
-    /// The same, and ten minutes of rest after three blocked links, twice as long each time.
+    /// The same, with a pause of ten minutes after three blocked links, doubled each time.
     ThreeLinks,
-    /// One each so many seconds.
+    /// One request per interval in seconds.
     Every(f64),
-    /// 0.2/s more each second, half after a block.
+    /// AIMD: 0.2/s more each second, half after a block.
     Aimd,
-    /// As the adaptive retry mode of the AWS SDKs: beta 0.7, C 0.4.
+    /// The adaptive retry mode of the AWS SDKs: beta 0.7, C 0.4.
     Cubic,
-    /// Scrapy's AutoThrottle with this target: start 5 s, at most 60 s, eight at once.
+    /// Scrapy's AutoThrottle with this target: initial delay 5 s, at most 60 s, eight in parallel.
     AutoThrottle(f64),
-    /// Crawlee's: after a 429 twice as long each time, from 2 s up to 60 s; forgotten at any success.
+    /// Crawlee's: after a 429 a wait from 2 s up to 60 s, doubled each time and reset by any success.
     Crawlee,
-    /// Netflix's Gradient2 on requests at once: smoothing 0.2, queue 4, tolerance 1.5.
+    /// Netflix's Gradient2 on parallel requests: smoothing 0.2, queue 4, tolerance 1.5.
     Gradient2,
-    /// StormCrawler's: a second; after a 429 or 503 a minute, twice as long each time.
+    /// StormCrawler's: one second; after a 429 or 503 a minute, doubled each time.
     Storm,
     /// Heritrix's: five times the latency, from 3 to 30 s.
     Heritrix,
 }
 
-/// A baseline at work on the hosts of one site.
+/// A baseline for the hosts of one site.
 #[derive(Debug)]
 pub(super) struct Baseline {
     way: Way,
@@ -44,7 +44,7 @@ struct Host {
     in_flight: u32,
     next: i64,
     held: i64,
-    /// Requests a second, seconds between them, or requests at once, as the way has it.
+    /// Requests per second, seconds between them, or parallel requests, depending on the method.
     value: f64,
     blocks: u32,
     level: u32,
@@ -81,7 +81,7 @@ impl Baseline {
         Self { way, hosts: vec![host; hosts], parallel: u32::from(parallel) }
     }
 
-    /// Seconds between requests, and requests at once.
+    /// Returns the seconds between requests, and the number of parallel requests.
     fn gap_and_places(&self, host: &Host) -> (f64, u32) {
         match self.way {
             Way::None | Way::ThreeLinks | Way::Crawlee => (0.0, self.parallel),
@@ -174,7 +174,7 @@ fn three_links(state: &mut Host, is_blocked: bool, now: i64) {
 fn aimd(state: &mut Host, is_blocked: bool, now: i64) {
     let passed = (now - state.since) as f64 / 1000.0;
     if is_blocked {
-        // Once a second, so that what was under way together counts once.
+        // Once per second, so that requests in flight together count once.
         if now - state.first_block >= 1000 {
             state.value = (state.value / 2.0).max(0.05);
             state.first_block = now;
@@ -200,7 +200,7 @@ fn cubic(state: &mut Host, is_blocked: bool, now: i64) {
     let passed = (now - state.since) as f64 / 1000.0;
     let k = (state.top * (1.0 - BETA) / C).cbrt();
     let wanted = C * (passed - k).powi(3) + state.top;
-    // As the SDKs have it, never more than twice what is sent now.
+    // As in the SDKs, never more than twice the current rate.
     state.value = wanted.clamp(0.05, (2.0 * state.value).max(0.5)).min(1000.0);
 }
 

@@ -1,4 +1,4 @@
-//! One site, crawled by one pacer: a queue of events under a virtual clock, and what is counted.
+//! The crawl of one site by one pacer: an event queue under a virtual clock, and its counters.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,7 +11,7 @@ use crate::rng::Stream;
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: f64 = 3.6e6;
 
-/// What was counted on one site.
+/// The counters of one site.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Count {
     pub(super) requests: u64,
@@ -20,19 +20,19 @@ pub(super) struct Count {
     /// URLs that were given up.
     pub(super) lost: u64,
     pub(super) trips: u32,
-    /// How long it took, in hours.
+    /// The duration in hours.
     pub(super) hours: f64,
     /// Good pages of the best pace in that time.
     pub(super) best: f64,
     /// The same for the first ten minutes.
     pub(super) early: f64,
-    /// Minutes until a minute brought four fifths of the best pace; the whole time if none did.
+    /// Minutes until a minute reached four fifths of the best pace; the whole time if none did.
     pub(super) converged_min: f64,
-    /// The share of the time that a server which answers one after the other was busy.
+    /// The share of the time in which a sequential server was busy.
     pub(super) busy: f64,
-    /// The mean latency against that of the quiet host.
+    /// The mean latency as a multiple of the quiet host's.
     pub(super) slower: f64,
-    /// Good pages, the best pace's and blocks, by minute.
+    /// Good pages, those of the best pace, and blocks, by minute.
     pub(super) minutes: Vec<[f32; 3]>,
 }
 
@@ -42,7 +42,7 @@ enum What {
     Back(usize),
 }
 
-/// A request under way.
+/// A request in flight.
 struct Out {
     host: usize,
     url: u32,
@@ -52,7 +52,7 @@ struct Out {
     is_counted: bool,
 }
 
-/// URLs of one host that are still to be had.
+/// The remaining URLs of one host.
 #[derive(Default)]
 struct Queue {
     next: u32,
@@ -96,7 +96,7 @@ impl<'c> Crawl<'c> {
         Self { world, server, pacer, seed, queues, events, sent, out, free, count, slowness, begin, is_open }
     }
 
-    /// Crawls for as long as the world says, or until there are no URLs left.
+    /// Crawls for the duration of the world, or until no URLs are left.
     pub(super) fn run(mut self) -> Count {
         let mut begin = 0;
         if let Some(before) = self.world.before {
@@ -107,7 +107,7 @@ impl<'c> Crawl<'c> {
             begin = end + (before.pause_min * 60_000.0) as i64;
             self.is_open = true;
             self.pacer.restart(begin);
-            // What is crawled now is something else: as many URLs as before.
+            // The measured crawl has different URLs: as many as before.
             let each = self.world.urls / self.queues.len() as u32;
             let last = self.queues.iter().map(|queue| queue.end).max().unwrap_or(0);
             for (host, queue) in self.queues.iter_mut().enumerate() {
@@ -152,7 +152,7 @@ impl<'c> Crawl<'c> {
         self.count
     }
 
-    /// Runs events up to `end`; returns when the last URL was done, or `end`.
+    /// Runs events up to `end`; returns the time of the last result, or `end`.
     fn until(&mut self, begin: i64, end: i64) -> i64 {
         if self.is_open {
             (0..self.queues.len()).for_each(|host| self.pump(host, begin));
@@ -173,7 +173,7 @@ impl<'c> Crawl<'c> {
                 What::Back(place) => {
                     self.back(place, now);
                     last = now;
-                    // Each host gets its turn at what they have in common.
+                    // Each host gets its turn at the shared limit.
                     let count = self.queues.len();
                     for turn in 0..count {
                         let host = (turn + self.sent as usize) % count;
@@ -190,7 +190,7 @@ impl<'c> Crawl<'c> {
         }
     }
 
-    /// Sends what may be sent to `host` now.
+    /// Sends the requests that `host` admits now.
     fn pump(&mut self, host: usize, now: i64) {
         while self.is_open && self.queues[host].in_flight < self.world.parallel {
             let queue = &self.queues[host];
@@ -215,7 +215,7 @@ impl<'c> Crawl<'c> {
     fn send(&mut self, host: usize, token: Token, now: i64) {
         let queue = &mut self.queues[host];
         queue.in_flight += 1;
-        // What is new goes first: whoever was blocked should not be asked for again at once.
+        // New URLs go first: a blocked URL should not be retried at once.
         let (url, tries) = if queue.next < queue.end {
             queue.next += 1;
             (queue.next - 1, 0)
@@ -281,7 +281,7 @@ impl<'c> Crawl<'c> {
         }
     }
 
-    /// URLs that waited for a verdict.
+    /// Resolves the URLs that waited for a verdict.
     fn settle(&mut self, host: usize, now: i64) {
         let pacer = &mut self.pacer;
         let queue = &mut self.queues[host];

@@ -1,5 +1,5 @@
-//! Results of pace worlds as one HTML page with plots: no script, no font, nothing from elsewhere. The page is
-//! `templates/pace.html`; what stands in it is drawn and put together here.
+//! Results of pace worlds as one HTML page with plots, without scripts, fonts or external resources. The template is
+//! `templates/pace.html`.
 
 use askama::Template;
 use plotters::prelude::*;
@@ -10,14 +10,14 @@ use crate::report::distinct;
 
 const SIZE: (u32, u32) = (560, 300);
 
-/// The page as `templates/pace.html` has it.
+/// The data of `templates/pace.html`.
 #[derive(Template)]
 #[template(path = "pace.html")]
 struct Page<'r> {
     worlds: Vec<WorldPart<'r>>,
 }
 
-/// What the page shows of one world.
+/// The data of one world on the page.
 struct WorldPart<'r> {
     name: &'r str,
     pacers: Vec<Row<'r>>,
@@ -35,11 +35,11 @@ struct Row<'r> {
     slower: f64,
 }
 
-/// The page: means, then for each class the pace of one host over time against the best, with its blocks, and a table. Same reports,
-/// same bytes.
+/// Returns the page: means, then for each class the pace of one host over time against the best, with its blocks, and a
+/// table. The same reports give the same bytes.
 ///
 /// # Errors
-/// [`DrawError`] when the chart library cannot draw what it is given.
+/// [`DrawError`] when the chart library fails.
 pub fn pace_html(reports: &[PaceReport]) -> Result<String, DrawError> {
     let names = distinct(reports, |report| &*report.world);
     let worlds = names.iter().map(|name| world(reports, name)).collect::<Result<_, _>>()?;
@@ -60,7 +60,7 @@ fn world<'r>(reports: &'r [PaceReport], name: &'r str) -> Result<WorldPart<'r>, 
         }
     };
     let of: Vec<&PaceReport> = reports.iter().filter(|report| report.world == name).collect();
-    // The first pacer is the one that is looked at; the others stand in the table.
+    // The plots show the first pacer; the table has the others.
     let first = pacers.first().copied().unwrap_or_default();
     let plots = of.iter().filter(|report| report.pacer == first && !report.minutes.is_empty()).map(|report| {
         Ok(Plot {
@@ -72,7 +72,7 @@ fn world<'r>(reports: &'r [PaceReport], name: &'r str) -> Result<WorldPart<'r>, 
     Ok(WorldPart { name, pacers: pacers.iter().map(row).collect(), plots, reports: of })
 }
 
-/// Good pages a second, minute by minute, against the best pace; below, the minutes in which something was blocked.
+/// Draws good pages per second, minute by minute, against the best pace; below, the minutes with blocks.
 fn rate_over_time(area: &Area<'_>, report: &PaceReport) -> Drawn {
     const PACE: RGBColor = RGBColor(0, 90, 181);
     const BEST: RGBColor = RGBColor(90, 90, 90);

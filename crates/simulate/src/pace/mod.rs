@@ -1,8 +1,12 @@
-//! Paces compared: the real [`Pace`](fetchwise::pace::Pace) and those of others, on hosts with limits.
+//! A comparison of pacers: the real [`Pace`](fetchwise::pace::Pace) and those of other crawlers, on hosts with limits.
 //!
-//! A [`PaceWorld`] describes kinds of hosts; each gets numbers of its own from a seed, and each pacer crawls it alone, under a virtual
-//! clock, with the same luck for the same try of the same URL. `world` owns the files, `server` the limiters, `crawl` the events,
-//! `baseline` the paces of others, `report` what is made of the counts. Same world, pacers and seeds: same bytes.
+//! A [`PaceWorld`] describes kinds of hosts. Each host draws its numbers from a seed, and each pacer crawls it alone,
+//! under a virtual clock. The same try of the same URL has the same random outcome.
+//!
+//! Owns: `world` the files, `server` the limiters, `crawl` the events, `baseline` the pacers of others, `report` the
+//! results.
+//!
+//! Invariants: the same world, pacers and seeds give the same bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -34,7 +38,7 @@ use crawl::{Count, Crawl};
 use server::Server;
 use world::Class;
 
-/// Who can take part, in the order of tables.
+/// The names of the pacers, in the order of tables.
 pub const PACERS: [&str; 14] = [
     "pace",
     "pace20",
@@ -52,12 +56,12 @@ pub const PACERS: [&str; 14] = [
     "nutch",
 ];
 
-/// How to run.
+/// Options of a run.
 #[derive(Default)]
 pub struct PaceOptions<'p> {
-    /// Threads; 0 for as many as the machine has.
+    /// The number of threads; 0 for the number of cores.
     pub threads: usize,
-    /// Called after each class with how many are done, and of how many.
+    /// Called after each class with the number of completed classes and of all classes.
     pub progress: Option<&'p (dyn Fn(usize, usize) + Sync)>,
 }
 
@@ -67,10 +71,10 @@ impl std::fmt::Debug for PaceOptions<'_> {
     }
 }
 
-/// Lets everybody of `pacers` crawl `world` with every seed; one report for each class and pacer.
+/// Runs all `pacers` in `world` with every seed, and returns one report for each class and pacer.
 ///
 /// # Errors
-/// [`SimulateError`] when a name is not known or there are no seeds.
+/// [`SimulateError`] when a name is unknown or there are no seeds.
 pub fn simulate_pace(
     world: &PaceWorld,
     pacers: &[&str],
@@ -91,7 +95,7 @@ pub fn simulate_pace(
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         loop {
-            // Relaxed: each number is handed out once, and results are read after all threads have ended.
+            // Relaxed: each number is given out once, and results are read after all threads have ended.
             let job = next.fetch_add(1, Ordering::Relaxed);
             let (Some((class, name)), Some(fetcher)) = (jobs.get(job), fetcher) else { return };
             let counts: Vec<Count> =

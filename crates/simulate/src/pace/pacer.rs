@@ -1,4 +1,4 @@
-//! Whoever paces requests: the real [`Pace`], and what a baseline has to be able to do.
+//! The interface of a pacer, and the real [`Pace`] behind it.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use fetchwise::time::Timestamp;
 
 use super::server::{Reply, Status};
 
-/// When worlds begin: any time would do, as long as it is the same one in each run.
+/// The time at which worlds begin. It is arbitrary, but the same in each run.
 const BEGIN_MS: i64 = 1_767_225_600_000;
 
-/// Whether a request may go out.
+/// Whether a request may go out now.
 #[derive(Debug)]
 pub(super) enum Turn {
     Go(Token),
@@ -21,44 +21,44 @@ pub(super) enum Turn {
     Full,
 }
 
-/// What a pacer wants back with the answer.
+/// The pacer's part of a request, returned with the response.
 #[derive(Debug, Default)]
 pub(super) struct Token(Option<Permit>);
 
-/// What becomes of a URL that brought no content.
+/// The next step of a URL that delivered no content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// It is asked for again.
+    /// It is retried.
     Again,
     /// It waits for this verdict.
     Doubted(u32),
-    /// It is not asked for again.
+    /// It is not retried.
     GivenUp,
 }
 
-/// Somebody who paces the requests to the hosts of one site.
+/// A pacer of the requests to the hosts of one site.
 pub(super) trait Pacer {
-    /// Whether a request may go out to `host` at `now` (ms).
+    /// Returns whether a request to `host` may go out at `now` (ms).
     fn admit(&mut self, host: usize, now: i64) -> Turn;
-    /// What came of it; `tries` is how often the URL was asked for.
+    /// Reports the response; `tries` is the number of requests for the URL so far.
     fn done(&mut self, host: usize, token: Token, reply: &Reply, tries: u32, now: i64) -> Then;
-    /// How a doubt came out; none while it is open.
+    /// Returns the verdict on a doubt; none while it is open.
     fn verdict(&mut self, _host: usize, _doubt: u32, _now: i64) -> Option<Then> {
         Some(Then::Again)
     }
-    /// The process ends and begins again.
+    /// Restarts the process.
     fn restart(&mut self, now: i64);
 }
 
-/// A URL that is refused so often is given up by those who cannot tell a page's wall from a limit.
+/// Baselines cannot tell a block of one page from a limit: they give up a URL after this number of refusals.
 const MAX_TRIES: u32 = 20;
 
-/// What all baselines do with a URL.
+/// Returns the next step of a URL for all baselines.
 pub(super) fn again(reply: &Reply, tries: u32) -> Then {
     if reply.status == Status::Forbidden && tries >= 3 || tries >= MAX_TRIES * 50 { Then::GivenUp } else { Then::Again }
 }
 
-/// The project's own.
+/// The project's pacer.
 pub(super) struct Learned {
     settings: PaceSettings,
     pace: Pace,
@@ -111,7 +111,7 @@ impl Pacer for Learned {
         let done = self.pace.record_response(permit, &answer, time(now));
         match (done, heard) {
             (ResponseEffect::Doubt { doubt, .. }, _) => Then::Doubted(doubt),
-            // A wall that no event and no hold explains is the page's: another fetcher would try it now.
+            // A block without an event or a hold concerns the page only: another fetcher would try it now.
             (ResponseEffect::Nothing, Signal::Block) if self.pace.hold(self.scope(host), time(now)).is_none() => {
                 Then::GivenUp
             }

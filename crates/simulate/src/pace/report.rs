@@ -1,4 +1,4 @@
-//! What the counts of a class come to, as JSON and as a table.
+//! The results of a class, as JSON and as a table.
 
 use crate::report::distinct;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::crawl::Count;
 use super::world::{Class, PaceWorld};
 
-/// How one pacer did on one class of hosts, over all seeds. As JSON, one object.
+/// The results of one pacer on one class of hosts, over all seeds. As JSON, one object.
 #[derive(Clone, Debug, Serialize)]
 pub struct PaceReport {
     /// The world's name.
@@ -21,23 +21,23 @@ pub struct PaceReport {
     pub seeds: Vec<u64>,
     /// Whether the class counts in means.
     pub in_mean: bool,
-    /// Good pages against those of the best constant pace.
+    /// Good pages as a share of those of the best constant pace.
     pub share: f64,
     /// The same within the first ten minutes.
     pub early_share: f64,
-    /// Requests that a limit refused, a thousand.
+    /// Requests refused by a limit, per thousand.
     pub blocked_per_1k: f64,
-    /// How often an hour a limiter closed.
+    /// Closures of the limiter per hour.
     pub limit_hits_per_h: f64,
-    /// Minutes until a minute brought four fifths of the best pace; all of them when none did.
+    /// Minutes until a minute reached four fifths of the best pace; all of them if none did.
     pub converged_min: f64,
-    /// The share of the time that a server which answers one after the other was busy; null for others.
+    /// The share of the time in which a sequential server was busy; null for others.
     pub busy: Option<f64>,
-    /// The mean latency of good pages, against the quiet host's.
+    /// The mean latency of good pages, as a multiple of the quiet host's.
     pub slower: f64,
-    /// URLs that were given up though there was nothing wrong with them, a thousand requests.
+    /// Good URLs that were given up, per thousand requests.
     pub lost_per_1k: f64,
-    /// Good pages, the best pace's and blocks a second, by minute, of the first host.
+    /// Good pages, those of the best pace, and blocks per second, by minute, of the first host.
     #[serde(skip)]
     pub(super) minutes: Vec<[f32; 3]>,
 }
@@ -45,7 +45,7 @@ pub struct PaceReport {
 impl PaceReport {
     pub(super) fn new(world: &PaceWorld, class: &Class, pacer: &str, seeds: &[u64], counts: &[Count]) -> Self {
         let hosts = counts.len().max(1) as f64;
-        // Every host counts the same, however many pages it has let through.
+        // Every host has the same weight, however many pages it delivered.
         let mean = |of: &dyn Fn(&Count) -> f64| counts.iter().map(of).sum::<f64>() / hosts;
         let sum = |of: &dyn Fn(&Count) -> u64| counts.iter().map(of).sum::<u64>() as f64;
         let busy = mean(&|count| count.busy);
@@ -69,14 +69,14 @@ impl PaceReport {
     }
 }
 
-/// One number a pacer: the mean over classes that count.
+/// Returns the mean over the classes that count, for one pacer.
 pub(super) fn mean(reports: &[PaceReport], world: &str, pacer: &str, of: impl Fn(&PaceReport) -> f64) -> f64 {
     let found: Vec<f64> =
         reports.iter().filter(|r| r.world == world && r.pacer == pacer && r.in_mean).map(of).collect();
     found.iter().sum::<f64>() / found.len().max(1) as f64
 }
 
-/// Aligned tables: for each world the means of each pacer, then the share and the blocks of each class.
+/// Returns aligned tables: for each world the means of each pacer, then the share and the blocks of each class.
 pub fn pace_table(reports: &[PaceReport]) -> String {
     let mut out = String::new();
     for world in distinct(reports, |report| &*report.world) {

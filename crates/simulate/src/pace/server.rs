@@ -1,48 +1,50 @@
-//! The other side: a site that lets requests through or does not, and how long it takes over them.
+//! The server side: a site with a limiter, and its latency.
 //!
-//! Owns the limiters and the best constant pace that each of them allows. Must not know who asks.
+//! Owns: the limiters and the best constant pace that each of them allows.
+//!
+//! Must not know: who makes a request.
 
 use std::collections::VecDeque;
 
 use super::world::{Class, LimiterKind, PaceWorld};
 use crate::rng::Stream;
 
-/// A request comes back after this at the latest: the crawler's deadline.
+/// The crawler's deadline, after which a request returns at the latest.
 const TIMEOUT_S: f64 = 30.0;
-/// A firewall that counts looks at its counts so often.
+/// The interval at which a counting firewall checks its counters.
 const LOOK_MS: i64 = 10_000;
-/// A ban that escalates grows by this for each try while it lasts.
+/// The extension of an escalating ban by each try during the ban.
 const TRY_MS: i64 = 10_000;
-/// Bans double so often at most.
+/// The maximum number of doublings of a ban.
 const DOUBLINGS: u32 = 8;
-/// A limiter that refuses single requests is taken for closed until it has refused none for so long.
+/// A limiter that refuses single requests counts as closed until it has refused none for this time.
 const TRIP_MS: i64 = 60_000;
-/// What a refusal takes of the time of an answer.
+/// The duration of a refusal, as a share of a response's.
 const REFUSAL: f64 = 0.4;
-/// Latency may rise to this many times that of the quiet host at the best pace.
+/// The latency at the best pace may be at most this multiple of the quiet host's.
 const SLOWER: f64 = 2.0;
 
-/// What a request comes back with.
+/// The status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Ok,
-    /// The limiter's: 429, 503, 403.
+    /// From the limiter: 429, 503, 403.
     Limited,
     Unavailable,
     Wall,
-    /// Not the limiter's: a page that is walled for everybody, an error for no reason, none in time.
+    /// Not from the limiter: a page that is blocked for everyone, a random error, a timeout.
     Forbidden,
     Error,
     Timeout,
 }
 
-/// An answer under way.
+/// A response in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
     pub(super) status: Status,
     pub(super) retry_after_s: Option<f64>,
     pub(super) latency_ms: i64,
-    /// It takes a place of those that are served at once.
+    /// It takes one of the parallel slots.
     pub(super) is_served: bool,
 }
 
@@ -64,7 +66,7 @@ pub(super) struct Server {
     median_s: f64,
     sigma: f64,
     parallel: f64,
-    /// What the even pace of a quiet host could be without blocks, at factor 1.
+    /// The even pace of a quiet host without blocks, at factor 1.
     best: f64,
     // State.
     times: VecDeque<i64>,
@@ -78,7 +80,7 @@ pub(super) struct Server {
     queue_until: f64,
     last_block: i64,
     closed_at: i64,
-    /// The last closure that refused something.
+    /// The last closure that refused a request.
     closure: i64,
     pub(super) trips: u32,
     pub(super) busy_ms: f64,
@@ -136,7 +138,7 @@ impl Server {
         server
     }
 
-    /// Good pages a second that the best constant pace brings at `now`, if the limit stayed as it is.
+    /// Returns the good pages per second of the best constant pace at `now`, if the limit does not change.
     pub(super) fn best(&self, now: i64) -> f64 {
         let most = self.parallel / self.mean_latency();
         let rate = match self.kind {
@@ -146,7 +148,7 @@ impl Server {
         rate.min(most) * (1.0 - self.stray_5xx) * (1.0 - self.stray_403)
     }
 
-    /// A request. `chance` is its own.
+    /// Makes a request. `chance` is its random stream.
     pub(super) fn ask(&mut self, now: i64, chance: &mut Stream) -> Reply {
         let latency = (self.median_s * (self.sigma * normal(chance)).exp() * 1000.0).clamp(1.0, TIMEOUT_S * 1000.0);
         let mut reply = Reply { status: Status::Ok, retry_after_s: None, latency_ms: latency as i64, is_served: false };
@@ -155,7 +157,7 @@ impl Server {
             reply.retry_after_s = until.filter(|_| self.says_when).map(|until| ((until - now) as f64 / 1000.0).ceil());
             self.trips += u32::from(self.has_closed(now));
             self.last_block = now;
-            // A refusal takes the way there and back, and no work.
+            // A refusal takes the round trip, and no work.
             reply.latency_ms = (reply.latency_ms as f64 * REFUSAL) as i64 + 1;
             return reply;
         }
@@ -164,7 +166,7 @@ impl Server {
             reply.is_served = true;
         }
         if self.kind == LimiterKind::Leaky {
-            // What was there before has to leak out first.
+            // Earlier requests have to leak out first.
             reply.latency_ms += (1000.0 * (self.count - 1.0).max(0.0) / (self.rate * self.factor(now))) as i64;
         }
         if self.kind == LimiterKind::Queue {
@@ -185,25 +187,25 @@ impl Server {
         reply
     }
 
-    /// Whether the refusal at `now` is the first since the limiter closed.
+    /// Returns whether the refusal at `now` is the first since the limiter closed.
     fn has_closed(&mut self, now: i64) -> bool {
         let closure = match self.kind {
             LimiterKind::Window => self.at,
             LimiterKind::Mitigate | LimiterKind::Captcha | LimiterKind::Escalate => i64::from(self.bans),
             LimiterKind::Waf => self.closed_at,
-            // These close for single requests; refusals that follow each other closely are of one closure.
+            // These limiters refuse single requests; refusals in close succession belong to one closure.
             _ if now - self.last_block > TRIP_MS => now,
             _ => self.closure,
         };
         std::mem::replace(&mut self.closure, closure) != closure
     }
 
-    /// A request that was served has been answered.
+    /// Ends a request that took a slot.
     pub(super) fn served(&mut self) {
         self.served = self.served.saturating_sub(1);
     }
 
-    /// Whether a request is refused, and until when if that is known.
+    /// Returns whether a request is refused, and until when if that is known.
     fn refuses(&mut self, now: i64) -> Option<Option<i64>> {
         let factor = self.factor(now);
         match self.kind {
@@ -267,7 +269,7 @@ impl Server {
         }
     }
 
-    /// Counts the request; whether there were more than are allowed within the window.
+    /// Counts the request; returns whether the window has more than the limit.
     fn counted_over(&mut self, now: i64, factor: f64) -> bool {
         let from = now - self.window_ms as i64;
         while self.times.front().is_some_and(|at| *at <= from) {
@@ -278,7 +280,7 @@ impl Server {
         self.times.len() as f64 > (most * factor).max(1.0)
     }
 
-    /// What the limit is multiplied with at this time.
+    /// Returns the factor of the limit at this time.
     fn factor(&self, now: i64) -> f64 {
         let hours = now as f64 / 3.6e6;
         let day = self.day.map_or(1.0, |[depth, length]| {
@@ -298,13 +300,13 @@ impl Server {
             LimiterKind::None => self.parallel / self.mean_latency(),
             LimiterKind::Window | LimiterKind::Mitigate | LimiterKind::Waf => counted,
             LimiterKind::Captcha | LimiterKind::Escalate | LimiterKind::Bucket | LimiterKind::Leaky => self.rate,
-            // Not a pace, but what can be had: as many at once as are served.
+            // This is not a rate limit: the best throughput is that of all slots.
             LimiterKind::Parallel => self.n / self.mean_latency(),
             LimiterKind::Queue => self.rate * self.best_of_queue(),
         }
     }
 
-    /// The share of its capacity at which a queue that is fed evenly takes twice the time of a quiet one.
+    /// Returns the share of its capacity at which an evenly fed queue takes twice the time of a quiet one.
     fn best_of_queue(&self) -> f64 {
         let service = 1.0 / self.rate;
         let quiet = self.mean_latency() + service;
@@ -316,7 +318,7 @@ impl Server {
     }
 }
 
-/// The largest number between `low` and `high` that is good, if smaller ones are.
+/// Returns the largest good number between `low` and `high`, if all smaller ones are good.
 fn bisect(mut low: f64, mut high: f64, mut is_good: impl FnMut(f64) -> bool) -> f64 {
     for _ in 0..24 {
         let middle = (low + high) / 2.0;
@@ -329,7 +331,7 @@ fn bisect(mut low: f64, mut high: f64, mut is_good: impl FnMut(f64) -> bool) -> 
     low
 }
 
-/// From the normal distribution.
+/// Returns a number from the normal distribution.
 fn normal(chance: &mut Stream) -> f64 {
     let (radius, turn) = ((-2.0 * (1.0 - chance.unit()).ln()).sqrt(), 2.0 * std::f64::consts::PI * chance.unit());
     radius * turn.cos()

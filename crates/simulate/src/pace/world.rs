@@ -1,6 +1,8 @@
-//! World files of `kind = "pace"`: kinds of hosts that limit how fast they may be asked.
+//! World files of `kind = "pace"`: kinds of hosts that limit the request rate.
 //!
-//! Owns the keys and which values make sense. Must not know how a limiter works.
+//! Owns: the keys and their valid values.
+//!
+//! Must not know: how a limiter works.
 
 use std::path::Path;
 
@@ -9,27 +11,27 @@ use serde::Deserialize;
 use crate::rng::Stream;
 use crate::world_file::{WorldError, WorldFile, is_of_kind};
 
-/// A world of hosts with limits. `simulate/worlds/pace.toml` has every key.
+/// A world of hosts with limits. `crates/simulate/worlds/pace.toml` has every key.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaceWorld {
     /// `"pace"`.
     pub kind: String,
-    /// What it is called in results.
+    /// The name in results.
     pub name: String,
-    /// Limiters of each class; each has its own numbers.
+    /// Hosts per class; each draws its own numbers.
     pub hosts: usize,
-    /// URLs of each of them.
+    /// URLs per host.
     pub urls: u32,
-    /// How long it is crawled, in hours.
+    /// The duration of the crawl, in hours.
     pub hours: f64,
-    /// Requests at once that a crawler makes at most to one host.
+    /// The maximum number of parallel requests of a crawler to one host.
     pub parallel: u8,
     /// The median latency of hosts, in seconds: from, to.
     pub latency: [f64; 2],
-    /// How much the latency of single answers scatters: the standard deviation of its logarithm.
+    /// The scatter of single latencies: the standard deviation of the logarithm.
     pub sigma: f64,
-    /// A crawl before, of which what was remembered is taken up.
+    /// An earlier crawl, whose persisted state is used.
     #[serde(default)]
     pub before: Option<Before>,
     /// The kinds of hosts.
@@ -41,9 +43,9 @@ pub struct PaceWorld {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Before {
-    /// How long it lasted.
+    /// The duration.
     pub hours: f64,
-    /// How long nothing was asked after it.
+    /// The time without requests after it.
     pub pause_min: f64,
 }
 
@@ -51,42 +53,43 @@ pub struct Before {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Draw {
-    /// From, to; orders of magnitude are as likely.
+    /// From, to; log-uniform.
     Range([f64; 2]),
     /// One of these.
     Any {
-        /// These.
+        /// The values.
         any: Vec<f64>,
     },
 }
 
-/// What decides whether a request is let through.
+/// The rule of a limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LimiterKind {
-    /// Everything is.
+    /// Allows everything.
     None,
     /// `n` in each window that begins with the clock; 429 until it ends.
     Window,
     /// `n` within any `window_s`; then 429 for `penalty_s`.
     Mitigate,
-    /// A bucket of `burst` that runs out at `rate`; `status` when it is full.
+    /// A bucket of `burst` that drains at `rate`; `status` when it is full.
     Bucket,
-    /// More than `n` within any `window_s`, looked at every ten seconds, refused ones counted too; 403 while that is so.
+    /// More than `n` within any `window_s`, checked every ten seconds, including refused requests; 403 meanwhile.
     Waf,
-    /// The same, and what is let through on top waits until its turn has come.
+    /// The same, and requests above the rate wait for their turn.
     Leaky,
-    /// `n` at once; else 503.
+    /// `n` in parallel; else 503.
     Parallel,
     /// More than `rate` over `window_s`; then captchas for `penalty_s`.
     Captcha,
-    /// More than `rate` over `window_s`; then refused for `penalty_s`, twice as long each time, and ten seconds more for each try.
+    /// More than `rate` over `window_s`; then refused for `penalty_s`, doubled each time, with ten seconds more for
+    /// each try.
     Escalate,
-    /// Everything is, and answered one after the other, `capacity` a second.
+    /// Allows everything, and processes it sequentially, `capacity` per second.
     Queue,
 }
 
-/// One limiter, or some of which each host has one.
+/// One limiter, or several of which each host has one.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Limiters {
@@ -94,13 +97,13 @@ pub enum Limiters {
     One(LimiterKind),
     /// One of these.
     Any {
-        /// These.
+        /// The limiters.
         any: Vec<LimiterKind>,
     },
 }
 
 impl Limiters {
-    /// All that a host may have.
+    /// Returns all limiters that a host may have.
     pub(super) fn all(&self) -> &[LimiterKind] {
         match self {
             Self::One(kind) => std::slice::from_ref(kind),
@@ -108,7 +111,7 @@ impl Limiters {
         }
     }
 
-    /// The limiter of one host.
+    /// Draws the limiter of one host.
     pub(super) fn draw(&self, chance: &mut Stream) -> LimiterKind {
         match self.all() {
             [only] => *only,
@@ -121,53 +124,53 @@ impl Limiters {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Class {
-    /// What it is called in results.
+    /// The name in results.
     pub name: String,
-    /// What limits it.
+    /// The limiter.
     pub limiter: Limiters,
-    /// Requests that are allowed, by count.
+    /// The number of requests allowed.
     #[serde(default)]
     pub n: Option<Draw>,
-    /// The window that is counted over, in seconds.
+    /// The length of the counting window, in seconds.
     #[serde(default)]
     pub window_s: Option<Draw>,
-    /// Requests a second that are allowed.
+    /// The allowed requests per second.
     #[serde(default)]
     pub rate: Option<Draw>,
-    /// How many are let through at once all the same.
+    /// The size of an allowed burst.
     #[serde(default)]
     pub burst: Option<Draw>,
-    /// How long nothing is let through.
+    /// The duration of a penalty.
     #[serde(default)]
     pub penalty_s: Option<Draw>,
-    /// Requests a second that can be answered.
+    /// The requests per second that the server can process.
     #[serde(default)]
     pub capacity: Option<Draw>,
-    /// What a full bucket answers.
+    /// The status of a full bucket.
     #[serde(default)]
     pub status: Option<Draw>,
-    /// The share of hosts that say for how long.
+    /// The share of hosts that send `Retry-After`.
     #[serde(default)]
     pub retry_after: f64,
-    /// The share of answers that are a 500 for no reason.
+    /// The share of responses that are a random 500.
     #[serde(default)]
     pub stray_5xx: Option<Draw>,
-    /// The share of pages that are a 403 for everybody.
+    /// The share of pages that are a 403 for everyone.
     #[serde(default)]
     pub stray_403: Option<Draw>,
-    /// By how much the limit goes down and up again, and in how many hours.
+    /// The amount by which the limit falls and rises, and the period in hours.
     #[serde(default)]
     pub day: Option<[f64; 2]>,
-    /// When the limit changes, in hours, and by what factor.
+    /// The time of a change of the limit, in hours, and its factor.
     #[serde(default)]
     pub change: Option<[f64; 2]>,
-    /// Hosts that share a limiter, and a registrable domain.
+    /// Hosts that share a limiter and a registrable domain.
     #[serde(default = "one")]
     pub hosts_a_site: usize,
-    /// As the world's.
+    /// The same as the world's.
     #[serde(default)]
     pub latency: Option<[f64; 2]>,
-    /// Whether it counts in the means.
+    /// Whether the class counts in means.
     #[serde(default = "yes")]
     pub in_mean: bool,
 }
@@ -181,7 +184,7 @@ fn yes() -> bool {
 }
 
 impl Draw {
-    /// A number for one host.
+    /// Draws a number for one host.
     pub(super) fn draw(&self, chance: &mut Stream) -> f64 {
         match self {
             Self::Range([from, to]) => from * (to / from).powf(chance.unit()),
@@ -198,7 +201,7 @@ impl Draw {
 }
 
 impl PaceWorld {
-    /// Whether a file is of this kind, whatever else is wrong with it.
+    /// Returns whether a file declares this kind, even if it is otherwise invalid.
     pub fn is_one(text: &str) -> bool {
         is_of_kind(text, "pace")
     }
@@ -206,15 +209,15 @@ impl PaceWorld {
     /// Reads a world file.
     ///
     /// # Errors
-    /// [`WorldError`] when it cannot be read or makes no sense.
+    /// [`WorldError`] when it cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Self, WorldError> {
         Self::from_file(path)
     }
 
-    /// Reads the text of a world file; `origin` stands in messages.
+    /// Reads the text of a world file; `origin` names it in messages.
     ///
     /// # Errors
-    /// [`WorldError`] when it makes no sense.
+    /// [`WorldError`] when it is invalid.
     pub fn parse(text: &str, origin: &str) -> Result<Self, WorldError> {
         Self::from_text(text, origin)
     }
@@ -286,7 +289,7 @@ impl PaceWorld {
     }
 }
 
-/// The keys that a limiter needs.
+/// Returns the keys that a limiter needs.
 fn needed(kind: LimiterKind) -> &'static [&'static str] {
     match kind {
         LimiterKind::None => &[],

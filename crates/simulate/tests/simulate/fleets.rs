@@ -1,4 +1,4 @@
-//! Fleets from outside: what their results promise.
+//! Fleets from outside: the promises of their results.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use fetchwise_simulate::{
     fleet_table, simulate, simulate_fleet,
 };
 
-/// A shipped world, cut down so that a debug build runs it in a moment.
+/// A shipped world, reduced so that a debug build runs it quickly.
 fn small(urls: usize, sites: usize) -> World {
     World { urls, sites, ..World::parse(SHIPPED[0].1, "small").unwrap() }
 }
@@ -33,14 +33,14 @@ fn nodes_of_scope_own_learn_from_each_other_what_belongs_to_no_one_site() {
     let image = own.snapshot_bytes.unwrap();
     assert!((500.0..30_000.0).contains(&image), "{image} bytes");
     assert!((own.held_bytes.unwrap() - 29.0 * image).abs() < 1.0);
-    // Each attempt is said within five minutes, by one image or together with others.
+    // Each attempt is published within five minutes, in a snapshot of its own or with others.
     assert!((1.0..1000.0 * own.attempts_per_url + 1.0).contains(&own.messages_per_1k.unwrap()));
     assert_eq!((sites.snapshot_bytes, sites.messages_per_1k, own.bytes_per_attempt), (None, None, None));
     assert!(fleet_table(&reports).contains("30 in scope own"));
 }
 
-/// What docs/reports/simulator.md says of fleets in scope `own`, by
-/// `cargo test -p fetchwise-simulate --all-features --test fleets -- --ignored --nocapture`.
+/// Prints the figures of docs/reports/simulator.md for fleets in scope `own`: `cargo test -p fetchwise-simulate
+/// --all-features --test fleets -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes, and prints"]
 fn a_thousand_nodes_of_scope_own() {
@@ -96,7 +96,7 @@ fn nodes_that_share_come_near_one_and_nodes_apart_do_not() {
     assert!(soon.regret < 0.6 * apart.regret, "{} against {}", soon.regret, apart.regret);
     assert!(sites.regret < 0.8 * apart.regret, "{} against {}", sites.regret, apart.regret);
     assert!(soon.bans_per_1k <= late.bans_per_1k, "{} against {}", soon.bans_per_1k, late.bans_per_1k);
-    // Every attempt that anybody can learn from has travelled, in messages of the real format.
+    // Every attempt with evidence has travelled in messages of the real format.
     assert!(soon.bytes_per_attempt.unwrap() > 10.0 && soon.messages_per_1k.unwrap() > 100.0, "{soon:?}");
 }
 

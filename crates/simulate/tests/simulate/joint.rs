@@ -1,4 +1,4 @@
-//! Joint worlds from outside: what their results promise.
+//! Joint worlds from outside: the promises of their results.
 
 use fetchwise_simulate::{
     CRAWLERS, JOINT_WORLDS, JointReport, JointWorld, PaceOptions, SimulateError, joint_html, joint_table,

@@ -1,4 +1,4 @@
-//! Worlds of hosts with limits from outside: what their results promise.
+//! Worlds of hosts with limits from outside: the promises of their results.
 
 use fetchwise_simulate::{
     PACE_WORLDS, PACERS, PaceOptions, PaceReport, PaceWorld, SimulateError, pace_html, pace_table, simulate_pace,

@@ -1,10 +1,10 @@
-//! The simulator from outside: what its results promise.
+//! The simulator from outside: the promises of its results.
 
 use fetchwise::decision::Rule;
 use fetchwise::policy::{Choice, Policy, View};
 use fetchwise_simulate::{Contestant, NAMES, PolicyReport, SHIPPED, SimulateOptions, World, html, simulate, table};
 
-/// A shipped world, cut down so that a debug build runs it in a moment; then changed.
+/// A shipped world, reduced so that a debug build runs it quickly, with changes.
 fn small_world(changes: &[(&str, &str)]) -> World {
     let mut text = SHIPPED[0].1.to_owned();
     for (key, value) in [("urls", "6000"), ("sites", "120")].iter().chain(changes) {
@@ -103,12 +103,12 @@ fn in_a_world_where_plain_requests_always_work_all_who_start_with_them_are_as_go
         run(&World::parse(&text, "plain").unwrap(), &["default", "ladder", "always_direct", "one_probe"], &[5], 0);
     for report in reports {
         assert_eq!(report.regret, 0.0, "{}", report.policy);
-        // Dead links end after one request and are no success.
+        // Dead links end after one request and are not successes.
         assert!((0.96..1.0).contains(&report.success_rate) && report.attempts_per_url == 1.0, "{report:?}");
     }
 }
 
-/// Warm sites of one kind, fifty URLs each in sixty days, that change as `changes` says.
+/// Warm sites of one kind, fifty URLs each in sixty days, with `changes`.
 fn warm_sites(changes: &[(&str, &str)]) -> World {
     let even = [
         ("urls", "9000"),
@@ -123,8 +123,8 @@ fn warm_sites(changes: &[(&str, &str)]) -> World {
     small_world(&[&even, changes].concat())
 }
 
-/// The promise: right again within 6 URLs at the median and 15 at the 80th percentile when a site gets harder, within 12 and 35
-/// when it gets easier.
+/// The promise: the right fetcher within 6 URLs at the median and 15 at the 80th percentile when a site gets harder,
+/// within 12 and 35 when it gets easier.
 fn assert_served_right_again(world: &World) {
     let report = &run(world, &["default"], &[9001, 9002], 0)[0];
     let bounds = [
@@ -203,7 +203,7 @@ fn the_page_loads_nothing_from_elsewhere_and_names_every_policy() {
     assert!(!page.contains("<script"));
 }
 
-/// A shipped world with vendors, cut down.
+/// A shipped world with vendors, reduced.
 fn small_vendor_world(name: &str, urls: usize, sites: usize) -> World {
     let text = fetchwise_simulate::MORE.iter().find(|world| world.0 == name).unwrap().1;
     World { urls, sites, ..World::parse(text, name).unwrap() }

@@ -1,7 +1,7 @@
-//! Who does not learn both: one fetcher at a constant pace, the next dearer one after each failure at a pace by AIMD, and who knows
-//! everything beforehand.
+//! Crawlers that do not learn both: one fetcher at a constant pace, the next dearer fetcher after each failure at an
+//! AIMD pace, and one that knows everything beforehand.
 //!
-//! Must not know the world that it is in.
+//! Must not know: the world around it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,36 +12,36 @@ use crate::pace::baseline::{Baseline, Way};
 use crate::pace::pacer::{Pacer, Token, Turn as Gate};
 use crate::pace::server::Status;
 
-/// A URL that brought nothing so often, limits aside, is given up.
+/// A URL is given up after this number of failures, apart from limits.
 const FAILURES: u32 = 5;
 
-/// Which fetcher a URL is asked for with.
+/// The choice of the fetcher for a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// This one.
+    /// Always the same.
     Always(usize),
-    /// The one that delivered last, and after a failure the next one.
+    /// The fetcher that delivered last, and after a failure the next one.
     Ladder(usize),
 }
 
-/// When it is asked.
+/// The pacing of requests.
 pub(super) enum Gap {
-    /// Each so many milliseconds.
+    /// One request per interval in milliseconds.
     Constant(f64),
-    /// The same for each request to the host that is counted; a page is as many as it is, and goes to the fetcher that brings it.
+    /// An interval for each counted request to the host. The cost of a page and its best fetcher are known.
     Known { gap: f64, truth: Truth, first: usize, second: usize },
     /// 0.2/s more each second, half after a block.
     Aimd(Baseline),
 }
 
-/// A crawler whose way is fixed.
+/// A crawler with a fixed strategy.
 pub(super) struct Fixed {
     choice: Choice,
     fetchers: usize,
     gap: Gap,
     next: f64,
     fresh: Range<u32>,
-    /// URLs that come again: with which fetcher, and how often they brought nothing.
+    /// URLs to retry: with which fetcher, and after how many failures.
     again: VecDeque<(u32, usize, u32)>,
     out: Vec<Option<(u32, usize, u32, Token)>>,
     lost: u64,
@@ -53,7 +53,7 @@ impl Fixed {
         Self { choice, fetchers, gap, next: 0.0, fresh: 0..urls, again, out, lost: 0 }
     }
 
-    /// As `fetchwise_simulate`'s own pace worlds have it.
+    /// Returns the AIMD pacing of `fetchwise_simulate`'s pace worlds.
     pub(super) fn aimd(parallel: u8) -> Gap {
         Gap::Aimd(Baseline::new(Way::Aimd, 1, parallel))
     }
@@ -62,7 +62,7 @@ impl Fixed {
         let first = match self.choice {
             Choice::Always(place) | Choice::Ladder(place) => place,
         };
-        // The next rung of a ladder goes before what is new; what was refused goes after it.
+        // The next rung of a ladder goes before new URLs; refused URLs go after them.
         let rung = self.again.front().filter(|(_, place, _)| *place != first).copied();
         let fresh = (self.fresh.start < self.fresh.end).then_some((self.fresh.start, first, 0));
         rung.or(fresh).or_else(|| self.again.front().copied())
@@ -99,7 +99,7 @@ impl Crawler for Fixed {
                 return Turn::Wait(self.next.ceil() as i64);
             }
             Gap::Constant(_) | Gap::Known { .. } => {
-                // Whoever is late catches up a little, and no more.
+                // A late request catches up a little, and no more.
                 self.next = self.next.max(now as f64 - gap / 5.0) + gap;
                 Token::default()
             }
@@ -127,7 +127,7 @@ impl Crawler for Fixed {
         match self.choice {
             Choice::Ladder(_) if page.is_content() => self.choice = Choice::Ladder(place),
             _ if page.is_content() => {}
-            // "Not now" is no word about the fetcher; a wall may be one.
+            // A refusal by the limiter says nothing about the fetcher; a block may.
             _ if limited => self.again.push_back((url, place, failures)),
             Choice::Always(_) if page.is_refused => self.again.push_back((url, place, failures)),
             _ if failures + 1 >= FAILURES => self.lost += 1,

@@ -1,4 +1,4 @@
-//! One host, crawled by one crawler: a queue of events under a virtual clock, and what is counted.
+//! The crawl of one host by one crawler: an event queue under a virtual clock, and its counters.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,28 +10,28 @@ use crate::pace::server::Status;
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: f64 = 3.6e6;
 
-/// What a crawler wants to do.
+/// The next action of a crawler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Ask for a page. The ticket comes back with the answer.
+    /// Requests a page. The ticket comes back with the response.
     Send { url: u32, place: usize, ticket: usize },
-    /// Nothing before then.
+    /// Does nothing before this time.
     Wait(i64),
-    /// Nothing before an answer comes.
+    /// Does nothing before a response arrives.
     Idle,
 }
 
-/// Somebody who crawls one host.
+/// A crawler of one host.
 pub(super) trait Crawler {
-    /// What it does at `now` (ms), with so many free places of each fetcher.
+    /// Returns its action at `now` (ms), with the number of free slots of each fetcher.
     fn turn(&mut self, free: &[u8], now: i64) -> Turn;
-    /// What came of a request.
+    /// Reports the result of a request.
     fn back(&mut self, ticket: usize, page: &Page, now: i64);
-    /// The rate that it holds the host to, and the ceiling that it has learned, in requests a second; where it knows.
+    /// Returns the rate at which it holds the host, and the learned ceiling, in requests per second, if known.
     fn held_to(&self, _now: i64) -> Option<[f64; 2]> {
         None
     }
-    /// URLs that it has given up.
+    /// Returns the number of URLs that were given up.
     fn lost(&self) -> u64;
 }
 
@@ -41,13 +41,13 @@ pub(super) struct Minute {
     pub(super) good: f32,
     pub(super) best: f32,
     pub(super) blocked: f32,
-    /// Requests to the host, those of rendered pages among them.
+    /// Requests to the host, including those of rendered pages.
     pub(super) requests: f32,
-    /// What the crawler held the host to at its end, and the ceiling that it had learned.
+    /// The rate and the learned ceiling at its end.
     pub(super) held_to: Option<[f32; 2]>,
 }
 
-/// What was counted on one host.
+/// The counters of one host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Count {
     pub(super) pages: u64,
@@ -58,7 +58,7 @@ pub(super) struct Count {
     pub(super) cost: f64,
     pub(super) lost: u64,
     pub(super) trips: u32,
-    /// How long it took, in hours.
+    /// The duration in hours.
     pub(super) hours: f64,
     /// Good pages of the best pace in that time.
     pub(super) best: f64,
@@ -71,7 +71,7 @@ pub(super) struct Count {
 enum What {
     Wake,
     Back(usize),
-    /// One more request of a page that the fetcher at this place renders.
+    /// One more request of a page that the fetcher at this index renders.
     Part(usize),
 }
 
@@ -112,7 +112,7 @@ impl<'c> Crawl<'c> {
         }
     }
 
-    /// Crawls for as long as the world says, or until nothing is left to do.
+    /// Crawls for the duration of the world, or until nothing is left to do.
     pub(super) fn run(mut self) -> Count {
         let end = (self.world.hours * HOUR_MS) as i64;
         let (mut last, mut sampled) = (0, 0);
@@ -153,7 +153,7 @@ impl<'c> Crawl<'c> {
         &mut self.count.minutes[number]
     }
 
-    /// Lets the crawler send what it wants to send now.
+    /// Sends the requests that the crawler wants to make now.
     fn pump(&mut self, now: i64) {
         while self.in_flight < self.world.parallel {
             match self.crawler.turn(&self.free, now) {
@@ -187,7 +187,7 @@ impl<'c> Crawl<'c> {
         self.count.rendered += u64::from(renders);
         self.count.cost += self.world.spec(place).map_or(0.0, |spec| spec.cost);
         self.minute(now).requests += 1.0;
-        // What a page asks for comes evenly while it is rendered.
+        // The requests of a page are spread evenly over its rendering.
         for part in 1..i64::from(page.requests) {
             self.push(now + page.reply.latency_ms * part / i64::from(page.requests), What::Part(place));
         }

@@ -1,7 +1,10 @@
-//! The project's own way: visits of the real selector, with its pace or without, as many at a time as `fetch` has under way.
+//! The project's crawler: visits of the real selector, with or without its pace, as many at a time as `fetch` has in
+//! progress.
 //!
-//! Owns the frontier: which URL comes next, and when one that brought nothing comes again. What is asked, with what and when, the
-//! visits say. Must not know the world that it is in.
+//! Owns: the frontier: the order of URLs, and the retry time of URLs without content. The visits choose each request
+//! and its time.
+//!
+//! Must not know: the world around it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,13 +26,13 @@ use super::world::JointWorld;
 use crate::error::SimulateError;
 use crate::pace::server::Status;
 
-/// When worlds begin: any time would do, as long as it is the same one in each run.
+/// The time at which worlds begin. It is arbitrary, but the same in each run.
 const BEGIN_MS: i64 = 1_767_225_600_000;
-/// Visits that are open at once: more than can have a request under way, since some of them wait.
+/// The number of open visits: more than can have a request in flight, because some of them wait.
 const OPEN: usize = 40;
-/// A URL whose visits failed so often is given up.
+/// A URL is given up after this number of failed visits.
 const FAILURES: u32 = 5;
-/// A URL that ended without a pause comes again after this.
+/// The time after which a URL that ended without a pause is retried.
 const AGAIN_MS: i64 = 600_000;
 
 type Own = Visit<Arc<Selector>, Url>;
@@ -47,11 +50,11 @@ enum State {
     Ready,
     Out(Box<Fetch<Arc<Selector>>>),
     Waits(Wait),
-    /// For a free place of the fetcher at this place.
+    /// Waits for a free slot of the fetcher at this index.
     Busy(usize),
 }
 
-/// A selector and the URLs that it is to bring.
+/// A selector and the URLs that it has to fetch.
 pub(super) struct Visits {
     clock: Arc<Clock>,
     selector: Arc<Selector>,
@@ -82,7 +85,7 @@ impl Visits {
         Ok(Self { clock, selector: Arc::new(selector), slots, fresh: 0..world.urls, again: BinaryHeap::new(), lost: 0 })
     }
 
-    /// The next URL that may be visited: those that were not visited yet, then those whose pause is over.
+    /// Returns the next URL to visit: new URLs first, then those whose pause is over.
     fn next_url(&mut self, now: i64) -> Option<(u32, u32)> {
         if let Some(url) = self.fresh.next() {
             return Some((url, 0));
@@ -98,7 +101,7 @@ impl Visits {
         Some(Slot { url, failures, visit, state: State::Ready })
     }
 
-    /// A visit ended without content: its URL comes again, or is given up.
+    /// Handles a visit that ended without content: its URL is retried, or given up.
     fn ended(&mut self, url: u32, failures: u32, end: &End, now: i64) {
         if end.is_delivered() {
             return;
@@ -117,7 +120,7 @@ impl Visits {
         self.again.push(Reverse((until.max(now + 1), url, failures)));
     }
 
-    /// Whether a slot has something to do now.
+    /// Returns whether a slot can act now.
     fn may_go(slot: &mut Slot, free: &[u8], now: i64) -> bool {
         match &mut slot.state {
             State::Ready => true,
@@ -127,7 +130,7 @@ impl Visits {
         }
     }
 
-    /// Takes the next step of the visit in the slot at `at`; a request, if it is one.
+    /// Takes the next step of the visit in the slot at `at`; returns a request, if there is one.
     fn step(&mut self, at: usize, free: &[u8], now: i64) -> Option<Turn> {
         let slot = self.slots[at].as_mut()?;
         match slot.visit.next() {
@@ -176,7 +179,7 @@ impl Crawler for Visits {
                 }
                 continue;
             }
-            // Whoever waits for the host's pace, or for a place, is the next: those behind it would wait, too.
+            // A slot that waits for the host's pace, or for a free fetcher, is next: those behind it would wait, too.
             let queued = |slot: &Slot| match &slot.state {
                 State::Waits(wait) => wait.reason() == WaitReason::Pace,
                 State::Busy(_) => true,
@@ -215,18 +218,18 @@ impl Crawler for Visits {
     }
 }
 
-/// Whether the end is the host's "not now", which says nothing about the URL.
+/// Returns whether the host's limiter caused the end, which says nothing about the URL.
 fn is_refused(end: &End) -> bool {
     matches!(&end.how, VisitOutcome::Failed(error) if error.name() == "rate_limited")
 }
 
-/// Whether what is waited for has come.
+/// Returns whether the event that is waited for has happened.
 fn was_notified(wait: &mut Wait) -> bool {
     let notified = pin!(wait.notified());
     notified.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
 }
 
-/// A page as whoever asked for it sees it.
+/// Returns a page as the crawler sees it.
 fn answer(page: &Page, renders: bool) -> FetchResult {
     let answer = match page.reply.status {
         Status::Ok if page.is_shell => FetchResult::from(Outcome::Shell { framework: None }).with_status(200),

@@ -1,5 +1,5 @@
-//! Results of joint worlds as one HTML page with plots: no script, no font, nothing from elsewhere. The page is
-//! `templates/joint.html`; what stands in it is drawn and put together here.
+//! Results of joint worlds as one HTML page with plots, without scripts, fonts or external resources. The template is
+//! `templates/joint.html`.
 
 use askama::Template;
 use plotters::prelude::*;
@@ -9,17 +9,17 @@ use crate::plots::{Area, DrawError, Drawn, Plot, axes, dots, legend, line, svg};
 use crate::report::distinct;
 
 const SIZE: (u32, u32) = (560, 300);
-/// A ceiling that is so much above that of the minute before is one that is being tried out.
+/// A ceiling above this multiple of the previous minute's is a ceiling probe.
 const LOOK: f32 = 1.04;
 
-/// The page as `templates/joint.html` has it.
+/// The data of `templates/joint.html`.
 #[derive(Template)]
 #[template(path = "joint.html")]
 struct Page<'r> {
     worlds: Vec<WorldPart<'r>>,
 }
 
-/// What the page shows of one world.
+/// The data of one world on the page.
 struct WorldPart<'r> {
     name: &'r str,
     crawlers: Vec<Row<'r>>,
@@ -37,11 +37,11 @@ struct Row<'r> {
     renders: f64,
 }
 
-/// The page: means, then for each class one host over time (what came, against the best, with the rate that it was held to, blocks and
-/// looks), and a table. Same reports, same bytes.
+/// Returns the page: means, then for each class one host over time (pages against the best, the rate, blocks and
+/// ceiling probes), and a table. The same reports give the same bytes.
 ///
 /// # Errors
-/// [`DrawError`] when the chart library cannot draw what it is given.
+/// [`DrawError`] when the chart library fails.
 pub fn joint_html(reports: &[JointReport]) -> Result<String, DrawError> {
     let names = distinct(reports, |report| &*report.world);
     let worlds = names.iter().map(|name| world(reports, name)).collect::<Result<_, _>>()?;
@@ -62,7 +62,7 @@ fn world<'r>(reports: &'r [JointReport], name: &'r str) -> Result<WorldPart<'r>,
         }
     };
     let of: Vec<&JointReport> = reports.iter().filter(|report| report.world == name).collect();
-    // The first crawler is the one that is looked at; the others stand in the table.
+    // The plots show the first crawler; the table has the others.
     let first = crawlers.first().copied().unwrap_or_default();
     let plots = of.iter().filter(|report| report.crawler == first && !report.minutes.is_empty());
     let plots = plots.map(|report| {

@@ -1,9 +1,12 @@
-//! Choosing and pacing judged together: hosts whose limits depend on who asks, crawled by real visits.
+//! Choosing and pacing together: hosts whose limits depend on the fetcher, crawled by real visits.
 //!
-//! A [`JointWorld`] describes kinds of hosts; each crawler crawls each of them alone, under a virtual clock, with the same luck for
-//! the same try of the same URL by the same fetcher. `world` owns the files, `site` how a host treats whom, `crawl` the events,
-//! `visits` the selector's own way, `fixed` those of others, `report` what is made of the counts. Same world, crawlers and seeds:
-//! same bytes.
+//! A [`JointWorld`] describes kinds of hosts. Each crawler crawls each of them alone, under a virtual clock. The same
+//! try of the same URL by the same fetcher has the same random outcome.
+//!
+//! Owns: `world` the files, `site` the reaction of a host to each fetcher, `crawl` the events, `fetchwise_crawler` the
+//! project's crawler, `baselines` those of others, `report` the results.
+//!
+//! Invariants: the same world, crawlers and seeds give the same bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -29,17 +32,17 @@ use crawl::{Count, Crawl, Crawler};
 use site::Site;
 use world::JointClass;
 
-/// Who can take part, in the order of tables.
+/// The names of the crawlers, in the order of tables.
 pub const CRAWLERS: [&str; 8] =
     ["fetchwise", "unpaced", "oracle", "aimd", "direct_1s", "browser_1s", "direct_best", "browser_best"];
 
-/// Of the best constant pace that there could be if pages came evenly, so much is tried; what brings most is the best that there is.
+/// The shares of the theoretical best constant pace that are tried; the most successful one counts as the best.
 const NEARLY: [f64; 5] = [0.98, 0.9, 0.8, 0.7, 0.55];
 
-/// Lets everybody of `crawlers` crawl `world` with every seed; one report for each class and crawler.
+/// Runs all `crawlers` in `world` with every seed, and returns one report for each class and crawler.
 ///
 /// # Errors
-/// [`SimulateError`] when a name is not known, there are no seeds, or no selector can be built.
+/// [`SimulateError`] when a name is unknown, there are no seeds, or no selector can be built.
 pub fn simulate_joint(
     world: &JointWorld,
     crawlers: &[&str],
@@ -59,7 +62,7 @@ pub fn simulate_joint(
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         loop {
-            // Relaxed: each number is handed out once, and results are read after all threads have ended.
+            // Relaxed: each number is given out once, and results are read after all threads have ended.
             let job = next.fetch_add(1, Ordering::Relaxed);
             let Some((class, name)) = jobs.get(job) else { return };
             let counts: Result<Vec<Count>, _> = seeds
@@ -86,7 +89,7 @@ pub fn simulate_joint(
     results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
-/// Makes a crawler of a site.
+/// A constructor of a crawler for a site.
 type Make<'m> = &'m dyn Fn(&Site) -> Result<Box<dyn Crawler>, SimulateError>;
 
 /// Crawls one host of a class.
@@ -100,7 +103,7 @@ fn crawl(world: &JointWorld, class: &JointClass, name: &str, seed: u64, host: us
     match name {
         "fetchwise" | "unpaced" => run(&|_| Ok(Box::new(Visits::new(world, name == "fetchwise")?))),
         "oracle" | "direct_best" | "browser_best" => {
-            // The best is found by trying: pages are uneven, so that it is a little below what they come to at the mean.
+            // The best is found by trying: pages are uneven, so it is a little below the theoretical mean.
             let mut best: Option<Count> = None;
             for nearly in NEARLY {
                 let count = run(&|site| Ok(known(name, world, site, nearly)))?;
@@ -114,13 +117,13 @@ fn crawl(world: &JointWorld, class: &JointClass, name: &str, seed: u64, host: us
     }
 }
 
-/// Who knows the host beforehand.
+/// Returns the crawler that knows the host beforehand.
 fn known(name: &str, world: &JointWorld, site: &Site, nearly: f64) -> Box<dyn Crawler> {
     let best = site.best(0);
     let (first, second) = match name {
         "direct_best" => (0, 0),
         "browser_best" => (browser(site), browser(site)),
-        // Where one fetcher brings everything, the one that brings what it does not at the end stands by.
+        // If one fetcher delivers everything, the second is the best one at the end.
         _ if best.first == best.second => (best.first, site.best((world.hours * 3.6e6) as i64).second),
         _ => (best.first, best.second),
     };
@@ -129,7 +132,7 @@ fn known(name: &str, world: &JointWorld, site: &Site, nearly: f64) -> Box<dyn Cr
     Box::new(Fixed::new(Choice::Always(first), site.truth.ways.len(), gap, world.urls))
 }
 
-/// Who knows nothing and learns little.
+/// Returns a crawler that learns little or nothing.
 fn unlearned(name: &str, world: &JointWorld, site: &Site) -> Box<dyn Crawler> {
     let (choice, gap) = match name {
         "direct_1s" => (Choice::Always(0), Gap::Constant(1000.0)),
@@ -139,7 +142,7 @@ fn unlearned(name: &str, world: &JointWorld, site: &Site) -> Box<dyn Crawler> {
     Box::new(Fixed::new(choice, site.truth.ways.len(), gap, world.urls))
 }
 
-/// The place of the first fetcher that renders.
+/// Returns the index of the first fetcher that renders.
 fn browser(site: &Site) -> usize {
     site.truth.ways.iter().position(|way| way.renders).unwrap_or(0)
 }

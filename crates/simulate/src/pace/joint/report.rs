@@ -1,4 +1,4 @@
-//! What the counts of a class come to, as JSON and as a table.
+//! The results of a class, as JSON and as a table.
 
 use crate::report::distinct;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::crawl::{Count, Minute};
 use super::world::{JointClass, JointWorld};
 
-/// How one crawler did on one class of hosts, over all seeds. As JSON, one object.
+/// The results of one crawler on one class of hosts, over all seeds. As JSON, one object.
 #[derive(Clone, Debug, Serialize)]
 pub struct JointReport {
     /// The world's name.
@@ -19,23 +19,23 @@ pub struct JointReport {
     pub crawler: String,
     /// The seeds.
     pub seeds: Vec<u64>,
-    /// Good pages an hour.
+    /// Good pages per hour.
     pub pages_per_h: f64,
-    /// Good pages against those that come when each page goes to the fetcher that brings it, at the best constant pace.
+    /// Good pages as a share of those at the best constant pace, if each page goes to the fetcher that delivers it.
     pub share: f64,
     /// The same within the first ten minutes.
     pub early_share: f64,
-    /// Page requests that the limiter refused, a thousand.
+    /// Page requests refused by the limiter, per thousand.
     pub blocked_per_1k: f64,
-    /// Page requests that met a wall which has nothing to do with pace, a thousand.
+    /// Page requests that met a block unrelated to pace, per thousand.
     pub content_blocks_per_1k: f64,
-    /// How often an hour the limiter closed.
+    /// Closures of the limiter per hour.
     pub limit_hits_per_h: f64,
-    /// Costs of requests, in plain ones, a good page.
+    /// Costs of requests, in plain ones, per good page.
     pub cost_per_page: f64,
-    /// Rendered pages a good page.
+    /// Rendered pages per good page.
     pub renders_per_page: f64,
-    /// URLs that were given up, a thousand page requests.
+    /// URLs that were given up, per thousand page requests.
     pub lost_per_1k: f64,
     /// The first host, minute by minute.
     #[serde(skip)]
@@ -45,7 +45,7 @@ pub struct JointReport {
 impl JointReport {
     pub(super) fn new(world: &JointWorld, class: &JointClass, crawler: &str, seeds: &[u64], counts: &[Count]) -> Self {
         let hosts = counts.len().max(1) as f64;
-        // Every host counts the same, however many pages it has let through.
+        // Every host has the same weight, however many pages it delivered.
         let mean = |of: &dyn Fn(&Count) -> f64| counts.iter().map(of).sum::<f64>() / hosts;
         let sum = |of: &dyn Fn(&Count) -> f64| counts.iter().map(of).sum::<f64>();
         let (good, hours) = (sum(&|count| count.good as f64).max(1.0), sum(&|count| count.hours).max(1e-9));
@@ -69,13 +69,13 @@ impl JointReport {
     }
 }
 
-/// The mean of a crawler over all classes.
+/// Returns the mean of a crawler over all classes.
 pub(super) fn mean(reports: &[JointReport], world: &str, crawler: &str, of: impl Fn(&JointReport) -> f64) -> f64 {
     let found: Vec<f64> = reports.iter().filter(|r| r.world == world && r.crawler == crawler).map(of).collect();
     found.iter().sum::<f64>() / found.len().max(1) as f64
 }
 
-/// Aligned tables: for each world the means of each crawler, then each class.
+/// Returns aligned tables: for each world the means of each crawler, then each class.
 pub fn joint_table(reports: &[JointReport]) -> String {
     const HEAD: [&str; 8] =
         ["share", "early", "blocked/k", "walled/k", "trips/h", "cost/page", "renders/page", "lost/k"];

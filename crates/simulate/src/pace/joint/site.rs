@@ -1,38 +1,40 @@
-//! A host as each fetcher meets it: its limiter, what it shows to whom, and the best constant pace that it allows.
+//! A host as each fetcher sees it: its limiter, its pages by fetcher, and the best constant pace.
 //!
-//! Owns the truth about the host. Must not know who asks, nor why.
+//! Owns: the truth about the host.
+//!
+//! Must not know: who makes a request, and why.
 
 use super::world::{JointClass, JointWorld, Walled};
 use crate::pace::server::{Reply, Server, Status};
 use crate::pace::world::PaceWorld;
 use crate::rng::Stream;
 
-/// A request comes back after this at the latest: the crawler's deadline.
+/// The crawler's deadline, after which a request returns at the latest.
 const TIMEOUT_MS: i64 = 30_000;
 const HOUR_MS: f64 = 3.6e6;
-/// The requests of single rendered pages are so many times the host's mean: from, to.
+/// The requests of a single rendered page as a multiple of the host's mean: from, to.
 const UNEVEN: [f64; 2] = [0.7, 1.3];
 
-/// What a page request comes back with.
+/// The result of a page request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) reply: Reply,
-    /// It is an application's shell.
+    /// Whether it is the shell of an application.
     pub(super) is_shell: bool,
-    /// The limiter refused it.
+    /// Whether the limiter refused it.
     pub(super) is_refused: bool,
-    /// How many requests to the host it was.
+    /// The number of requests to the host.
     pub(super) requests: u16,
 }
 
 impl Page {
-    /// It brought what was asked for.
+    /// Returns whether it delivered the page.
     pub(super) fn is_content(&self) -> bool {
         self.reply.status == Status::Ok && !self.is_shell
     }
 }
 
-/// How a fetcher stands with a host.
+/// The host's treatment of a fetcher.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) renders: bool,
@@ -44,7 +46,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// The limiter counts it and refuses it.
+    /// Returns whether the limiter counts and refuses it.
     pub(super) fn is_limited(&self) -> bool {
         self.is_counted && self.is_refused
     }
@@ -58,7 +60,7 @@ pub(super) struct Site {
     sigma: f64,
 }
 
-/// What is true of the host's pages, whatever the pace.
+/// The properties of the host's pages, at any pace.
 #[derive(Clone, Debug)]
 pub(super) struct Truth {
     pub(super) ways: Vec<Way>,
@@ -68,12 +70,12 @@ pub(super) struct Truth {
     walled: Option<Walled>,
 }
 
-/// How the host's pages are had best: this fetcher for those that it brings, and that one for the others.
+/// The best way to fetch the host's pages: one fetcher for the pages that it delivers, and another one for the rest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Best {
     pub(super) first: usize,
     pub(super) second: usize,
-    /// Pages a second.
+    /// Pages per second.
     pub(super) rate: f64,
 }
 
@@ -100,8 +102,8 @@ impl Site {
         Self { server, truth, sigma: world.sigma }
     }
 
-    /// A page is asked for at `now` with the fetcher at `place`, the `tries`-th time. Of a rendered page this is its document; what it
-    /// asks for beside it is for [`Site::part`].
+    /// Requests a page at `now` with the fetcher at `place`, for the `tries`-th time. For a rendered page this is its
+    /// document; its further requests are [`Site::part`]s.
     pub(super) fn ask(&mut self, url: u32, place: usize, tries: u32, now: i64) -> Page {
         let way = self.truth.ways[place];
         let name = u64::from(url) << 24 | (place as u64) << 20 | u64::from(tries.min(0xf_ffff));
@@ -113,7 +115,7 @@ impl Site {
         }
         let mut is_refused = matches!(reply.status, Status::Limited | Status::Unavailable | Status::Wall);
         if is_refused && !way.is_refused {
-            // The limiter closes, and this fetcher gets past it.
+            // The limiter is closed, and this fetcher gets past it.
             (is_refused, reply.status, reply.retry_after_s) = (false, Status::Ok, None);
         }
         if !is_refused {
@@ -130,7 +132,7 @@ impl Site {
         Page { reply, is_shell: is_whole && shown == Shown::Shell, is_refused, requests }
     }
 
-    /// One more request of a rendered page. The host counts it; whether it is let through changes nothing of the page.
+    /// Makes one more request of a rendered page. The host counts it; a refusal does not change the page.
     pub(super) fn part(&mut self, place: usize, now: i64) {
         if self.truth.ways[place].is_counted {
             let reply = self.server.ask(now, &mut Stream::new(self.truth.seed ^ 0x9e37, now.cast_unsigned()));
@@ -140,8 +142,8 @@ impl Site {
         }
     }
 
-    /// Good pages a second that one fetcher, and for what it does not bring a second one, come to at `now`, each page asked for once and
-    /// at a constant pace.
+    /// Returns the good pages per second at `now` of one fetcher, and a second one for the pages that it does not
+    /// deliver, with one request per page at a constant pace.
     pub(super) fn rate(&self, first: usize, second: usize, now: i64) -> f64 {
         let (by_first, by_second) = (self.truth.share(first, now), self.truth.share(second, now));
         let shares =
@@ -161,10 +163,10 @@ impl Site {
         rate * if first == second { by_first } else { by_first + (1.0 - by_first) * by_second }
     }
 
-    /// The best way to have the pages at `now`.
+    /// Returns the best way to fetch the pages at `now`.
     pub(super) fn best(&self, now: i64) -> Best {
         let places = || 0..self.truth.ways.len();
-        // As many pages as can be come before as fast as can be: a page that only the second fetcher brings is to be had, too.
+        // The number of reachable pages goes before speed: a page that only the second fetcher delivers counts, too.
         let reach = |best: &Best| {
             let (first, second) = (self.truth.share(best.first, now), self.truth.share(best.second, now));
             first.max(second).max(first + (1.0 - first) * second)
@@ -179,7 +181,7 @@ impl Site {
     }
 }
 
-/// What a page shows to a fetcher that is let through.
+/// The page that a fetcher gets if the limiter lets it through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     Content,
@@ -199,7 +201,7 @@ impl Truth {
         }
     }
 
-    /// How many requests to the host the page is.
+    /// Returns the number of requests to the host for the page.
     pub(super) fn requests(&self, url: u32, place: usize) -> u16 {
         let uneven = UNEVEN[0] + (UNEVEN[1] - UNEVEN[0]) * self.luck(url)[2];
         if self.ways[place].renders { (self.page_requests * uneven).round().max(1.0) as u16 } else { 1 }
@@ -209,7 +211,7 @@ impl Truth {
         if self.ways[place].renders { self.page_requests } else { 1.0 }
     }
 
-    /// The share of pages that the fetcher brings.
+    /// Returns the share of pages that the fetcher delivers.
     fn share(&self, place: usize, now: i64) -> f64 {
         let way = self.ways[place];
         let walls = if way.is_walled { self.walled_at(now) } else { 0.0 };

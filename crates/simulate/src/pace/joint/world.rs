@@ -1,6 +1,8 @@
-//! World files of `kind = "joint"`: hosts whose limits depend on who asks.
+//! World files of `kind = "joint"`: hosts whose limits depend on the fetcher.
 //!
-//! Owns the keys and which values make sense; the limiters are those of [`PaceWorld`]s. Must not know how a site answers.
+//! Owns: the keys and their valid values; the limiters are those of [`PaceWorld`]s.
+//!
+//! Must not know: how a site responds.
 
 use std::path::Path;
 
@@ -16,27 +18,27 @@ pub const JOINT_WORLDS: [(&str, &str); 2] = [
     ("joint-2", include_str!("../../../worlds/joint-2.toml")),
 ];
 
-/// A world of hosts whose limits depend on who asks. `simulate/worlds/joint-1.toml` has every key.
+/// A world of hosts whose limits depend on the fetcher. `crates/simulate/worlds/joint-1.toml` has every key.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JointWorld {
     /// `"joint"`.
     pub kind: String,
-    /// What it is called in results.
+    /// The name in results.
     pub name: String,
-    /// Hosts of each class; each has its own numbers.
+    /// Hosts per class; each draws its own numbers.
     pub hosts: usize,
-    /// URLs of each of them.
+    /// URLs per host.
     pub urls: u32,
-    /// How long it is crawled, in hours.
+    /// The duration of the crawl, in hours.
     pub hours: f64,
-    /// Requests at once that a crawler makes at most to one host.
+    /// The maximum number of parallel requests of a crawler to one host.
     pub parallel: u8,
-    /// The median latency of a plain answer, in seconds: from, to.
+    /// The median latency of a plain response, in seconds: from, to.
     pub latency: [f64; 2],
-    /// How much the latency of single answers scatters: the standard deviation of its logarithm.
+    /// The scatter of single latencies: the standard deviation of the logarithm.
     pub sigma: f64,
-    /// Who can be sent, the cheapest first.
+    /// The fetchers, the cheapest first.
     #[serde(rename = "fetcher")]
     pub fetchers: Vec<JointFetcher>,
     /// The kinds of hosts.
@@ -44,15 +46,15 @@ pub struct JointWorld {
     pub classes: Vec<JointClass>,
 }
 
-/// A fetcher of a world. Its name decides what it is.
+/// A fetcher of a world. Its name implies its class.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JointFetcher {
     /// A built-in name.
     pub name: String,
-    /// How many of them this crawler has.
+    /// The number of parallel requests by it.
     pub places: u8,
-    /// How many times as long as a plain answer it takes.
+    /// Its latency as a multiple of a plain response's.
     pub slower: f64,
 }
 
@@ -60,39 +62,39 @@ pub struct JointFetcher {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JointClass {
-    /// What it is called in results.
+    /// The name in results.
     pub name: String,
-    /// What limits it: the keys of a class of a pace world.
+    /// The limiter: the keys of a class of a pace world.
     #[serde(deserialize_with = "limit")]
     pub limit: Class,
-    /// Whose requests the limiter counts.
+    /// The fetchers whose requests the limiter counts.
     pub counts: Vec<String>,
-    /// Whom it refuses when it is closed.
+    /// The fetchers that it refuses when it is closed.
     pub refuses: Vec<String>,
-    /// How many requests a rendered page makes to the host.
+    /// The requests of a rendered page to the host.
     pub page_requests: Draw,
-    /// The share of pages that are a shell to whoever runs no scripts.
+    /// The share of pages that are a shell to fetchers that run no scripts.
     #[serde(default)]
     pub shells: f64,
-    /// Who meets a wall on so many of the pages, whatever the pace.
+    /// The blocks that do not depend on the pace.
     #[serde(default)]
     pub walled: Option<Walled>,
 }
 
-/// A wall that has nothing to do with pace.
+/// Blocks that do not depend on the pace.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Walled {
-    /// Who meets it.
+    /// The blocked fetchers.
     pub who: Vec<String>,
-    /// On this share of the pages.
+    /// The share of blocked pages.
     pub share: f64,
-    /// From this hour on.
+    /// The hour of their begin.
     #[serde(default)]
     pub from_h: f64,
 }
 
-/// A class of a pace world. What it is called is said by the class that it stands in.
+/// Reads a class of a pace world. Its name comes from the class around it.
 fn limit<'de, D: Deserializer<'de>>(from: D) -> Result<Class, D::Error> {
     let mut table = toml::Table::deserialize(from)?;
     table.insert("name".to_owned(), toml::Value::String("limit".to_owned()));
@@ -100,7 +102,7 @@ fn limit<'de, D: Deserializer<'de>>(from: D) -> Result<Class, D::Error> {
 }
 
 impl JointWorld {
-    /// Whether a file is of this kind, whatever else is wrong with it.
+    /// Returns whether a file declares this kind, even if it is otherwise invalid.
     pub fn is_one(text: &str) -> bool {
         is_of_kind(text, "joint")
     }
@@ -108,20 +110,20 @@ impl JointWorld {
     /// Reads a world file.
     ///
     /// # Errors
-    /// [`WorldError`] when it cannot be read or makes no sense.
+    /// [`WorldError`] when it cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Self, WorldError> {
         Self::from_file(path)
     }
 
-    /// Reads the text of a world file; `origin` stands in messages.
+    /// Reads the text of a world file; `origin` names it in messages.
     ///
     /// # Errors
-    /// [`WorldError`] when it makes no sense.
+    /// [`WorldError`] when it is invalid.
     pub fn parse(text: &str, origin: &str) -> Result<Self, WorldError> {
         Self::from_text(text, origin)
     }
 
-    /// What the limiters have to know of the world.
+    /// Returns the limiter classes as a pace world.
     pub(super) fn limits(&self) -> PaceWorld {
         PaceWorld {
             kind: "pace".to_owned(),
@@ -137,7 +139,7 @@ impl JointWorld {
         }
     }
 
-    /// The fetcher at `place`, as a selector knows it.
+    /// Returns the fetcher at `place`, as a selector knows it.
     pub(super) fn spec(&self, place: usize) -> Option<FetcherSpec> {
         self.fetchers.get(place).map(|fetcher| FetcherSpec::by_name(&fetcher.name))
     }
