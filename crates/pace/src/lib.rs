@@ -53,7 +53,8 @@
 //! let mut response = Response::new(Signal::Limited, FetcherId(0));
 //! response.retry_after = Some(Duration::from_secs(20));
 //!
-//! let ResponseEffect::LimitHit { hold_until, .. } = pace.record_response(permit, &response, now) else { unreachable!("a 429") };
+//! let effect = pace.record_response(permit, &response, now);
+//! let ResponseEffect::LimitHit { hold_until, .. } = effect else { unreachable!("a 429 is a limit hit") };
 //! assert_eq!(hold_until.as_millis(), 21_000); // a second more, for differing clocks
 //! assert_eq!(pace.admit(scope, Cost::Plain, now), Admit::Wait(hold_until));
 //! ```
