@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             journal,
             detector: Arc::new(Detector::new()),
             classifier: Arc::new(Detector::new().with_options(DetectorOptions::default().counting_all())),
-            missing: Vec::new(),
+            unavailable: Vec::new(),
             tokens: Tokens::default(),
             options: Options::default(),
             guard: None,

@@ -1,7 +1,9 @@
-//! The dashboard's files, compiled in, as a browser gets them.
+//! The dashboard's files, compiled into the program and served to browsers.
 //!
-//! Invariant: a browser runs what came from here and talks to where it came from, and to nobody else; nothing in a page is made from
-//! text. `dashboard/` has the files. Must not know what they show.
+//! Invariant: a browser runs only scripts of this server and sends requests only to it; no markup is made from text.
+//! `dashboard/` has the files.
+//!
+//! Must not know: what they show.
 
 use std::sync::LazyLock;
 
@@ -10,8 +12,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// What the page may do. Scripts and styles are files of this server, requests go back to it, no markup is made from strings, and no
-/// other page has this one in a frame.
+/// The content security policy of the page. Scripts, styles and requests stay on this server, strings never become
+/// markup, and no other page can frame this one.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
@@ -52,14 +54,14 @@ static FILES: [File; 16] = files![
     "vendor/LICENSE-uPlot.txt": "text/plain; charset=utf-8",
 ];
 
-/// What tells one content of a file from another, in the order of [`FILES`].
+/// The entity tags of the files, in the order of [`FILES`].
 static TAGS: LazyLock<Vec<String>> =
     LazyLock::new(|| FILES.iter().map(|file| format!("\"{:032x}\"", xxh3_128(file.bytes))).collect());
 
 /// The page itself.
 pub(crate) const PAGE: &str = "index.html";
 
-/// The file called `name`, or that the client has it as it is; none when there is no such file.
+/// Returns the file called `name`, or "not modified" if the client has it; none if there is no such file.
 pub(crate) fn answer(name: &str, headers: &HeaderMap) -> Option<Response> {
     let place = FILES.iter().position(|file| file.name == name)?;
     let (file, tag) = (&FILES[place], &TAGS[place]);
@@ -78,7 +80,7 @@ pub(crate) fn answer(name: &str, headers: &HeaderMap) -> Option<Response> {
     let of = response.headers_mut();
     let mut set = |name: HeaderName, value: &'static str| of.insert(name, HeaderValue::from_static(value));
     set(header::CONTENT_TYPE, file.kind);
-    // It is asked for each time, so that a new release is seen at once; an answer is mostly "as you have it".
+    // The browser revalidates each time, so it sees a new release immediately. The usual response is "not modified".
     set(header::CACHE_CONTROL, "no-cache");
     set(header::CONTENT_SECURITY_POLICY, POLICY);
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_the_folder_is_served_and_every_reference_leads_to_one() {
+    fn every_file_in_the_folder_is_served_and_every_reference_resolves() {
         let mut found = BTreeSet::new();
         on_disk(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/dashboard")), "", &mut found);
         let served: BTreeSet<String> = FILES.iter().map(|file| file.name.to_owned()).collect();
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn no_markup_is_made_from_text_and_nothing_is_fetched_from_elsewhere() {
+    fn no_markup_is_made_from_text_and_nothing_is_fetched_from_other_servers() {
         let forbidden = [
             "innerHTML",
             "outerHTML",
@@ -156,7 +158,7 @@ mod tests {
                 let foreign =
                     text.split("http").skip(1).filter(|rest| rest.starts_with("://") || rest.starts_with("s://"));
                 for rest in foreign {
-                    // The name of a vocabulary, an example, and what a domain's front page is asked for by.
+                    // The name of an XML namespace, an example, and the template for the URL of a domain's front page.
                     let is_no_request = ["://www.w3.org/2000/svg", "s://example.org/", "s://${row.key}/"];
                     assert!(is_no_request.iter().any(|known| rest.starts_with(known)), "{}: http{rest:.60}", file.name);
                 }

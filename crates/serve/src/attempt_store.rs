@@ -1,8 +1,12 @@
-//! What the log holds, as the server has to know it without reading it again: figures and ids.
+//! The attempt store: the selector's sink, with the ids and figures of the attempts in the log.
 //!
-//! Owns the way of an attempt into the log: [`Kept`] is the selector's sink, hands on to the journal, and counts what the journal took.
-//! Invariant: what is counted is what lies in the log: the records before a look at it are counted by the look, those after it here,
-//! each once. Must not know about HTTP.
+//! Owns: the path of an attempt into the log. [`AttemptStore`] forwards to the journal and counts what the journal
+//! accepted.
+//!
+//! Invariant: each record in the log is counted once. A scan counts the records before it, and the sink counts the
+//! records after it.
+//!
+//! Must not know: HTTP.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::attempt_id_set::{Found, Ids};
+use crate::attempt_id_set::{AttemptIdSet, ScannedIds};
 use crate::time_series::Series;
-use crate::unavailable_fetchers::Missing;
+use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::analytics::{By, Row, Stats};
 use fetchwise::attempt::Attempt;
 use fetchwise::backoff::LinkState;
@@ -21,37 +25,37 @@ use fetchwise::journal::{Entry, Journal, JournalError, Tombstone, maintenance};
 use fetchwise::selector::{Released, Sink, SinkError};
 use fetchwise::time::{Clock, Timestamp};
 
-/// How rows can be grouped.
+/// The groupings of rows.
 const GROUPINGS: [By; 5] = [By::All, By::Domain, By::Fetcher, By::Day, By::Week];
 
-/// What the log holds.
+/// The sink of attempts, with the ids and figures of the log.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct AttemptStore {
     journal: Arc<Journal>,
-    missing: Arc<Missing>,
+    unavailable: Arc<UnavailableFetchers>,
     clock: Arc<Clock>,
-    seen: Mutex<Seen>,
-    /// The number of the last look at the log that is done; zero before the first.
-    looked: watch::Sender<u64>,
-    /// The look that counts. Those before it are of a log that has changed since.
-    look: AtomicU64,
-    /// Attempts that the journal did not take.
+    counts: Mutex<AttemptCounts>,
+    /// The number of the last scan of the log that is complete; zero before the first.
+    last_scan: watch::Sender<u64>,
+    /// The number of the current scan. Earlier scans are void, because the log has changed since.
+    current_scan: AtomicU64,
+    /// The number of attempts that the journal rejected.
     failures: AtomicU64,
 }
 
-/// Attempts since the look that counts, and, once it is done, those before it.
+/// Figures of the attempts since the current scan and, once it is complete, of those before it.
 #[derive(Debug)]
-struct Seen {
-    ids: Ids,
+struct AttemptCounts {
+    ids: AttemptIdSet,
     figures: [Stats; 5],
     series: Series,
     /// Attempts before this may have been compacted away, and their ids with them.
     cutoff: Option<Timestamp>,
 }
 
-/// The look at the log does not succeed.
+/// The error of a scan that failed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NotLooked;
+pub(crate) struct ScanFailed;
 
 fn blank() -> [Stats; 5] {
     GROUPINGS.map(Stats::new)
@@ -61,16 +65,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Kept {
-    /// Knows nothing yet: a [`look`](Self::look) has to follow.
-    pub(crate) fn new(journal: Arc<Journal>, missing: Arc<Missing>, clock: Arc<Clock>, seed: u64) -> Self {
+impl AttemptStore {
+    /// Creates an empty store; a [`rescan`](Self::rescan) has to follow.
+    pub(crate) fn new(
+        journal: Arc<Journal>,
+        unavailable: Arc<UnavailableFetchers>,
+        clock: Arc<Clock>,
+        seed: u64,
+    ) -> Self {
         Self {
             journal,
-            missing,
+            unavailable,
             clock,
-            seen: Mutex::new(Seen { ids: Ids::new(seed), figures: blank(), series: Series::default(), cutoff: None }),
-            looked: watch::Sender::new(0),
-            look: AtomicU64::new(1),
+            counts: Mutex::new(AttemptCounts {
+                ids: AttemptIdSet::new(seed),
+                figures: blank(),
+                series: Series::default(),
+                cutoff: None,
+            }),
+            last_scan: watch::Sender::new(0),
+            current_scan: AtomicU64::new(1),
             failures: AtomicU64::new(0),
         }
     }
@@ -80,152 +94,160 @@ impl Kept {
         &self.journal
     }
 
-    /// Where the records end that a look now would have to count: all before this place, and none from it on. Nothing may be recorded
-    /// between this and the look that it is for.
+    /// Returns the end of the records that a scan has to count: every record before this position and none from it on.
+    /// Nothing may be recorded between this call and the scan.
     pub(crate) fn end(&self) -> Result<u64, JournalError> {
-        // The system has what was taken: then it can be read, and its number is known.
+        // After this wait, the system has all accepted records: they are readable, and their numbers are known.
         let _ = self.journal.settled().wait();
         Ok(self.journal.metrics().written_seq + 1)
     }
 
-    /// Goes through the log, up to the place `end`, and counts. Takes as long as reading it: not for a thread that has to answer.
+    /// Scans the log up to the position `end` and counts its records. Takes as long as reading the log, so no thread
+    /// that serves requests may call it.
     ///
     /// # Errors
-    /// When the log cannot be read.
-    pub(crate) fn look(&self, end: u64) -> Result<(), JournalError> {
-        let number = self.look.load(Ordering::Acquire);
+    /// If the log cannot be read.
+    pub(crate) fn rescan(&self, end: u64) -> Result<(), JournalError> {
+        let number = self.current_scan.load(Ordering::Acquire);
         let dir = self.journal.dir();
-        let mut found = lock(&self.seen).ids.look();
+        let mut found = lock(&self.counts).ids.begin_scan();
         journal::ids(dir, |id| found.add(id))?;
         let (mut figures, mut series, now) = (blank(), Series::default(), self.clock.now());
         journal::replay(dir, |seq, entry| {
             if seq < end
                 && let Entry::Attempt(attempt) = entry
             {
-                self.missing.seen(&attempt.fetcher);
+                self.unavailable.seen(&attempt.fetcher);
                 figures.iter_mut().for_each(|stats| stats.observe(&attempt));
                 series.observe(&attempt, now);
             }
         })?;
         let cutoff = maintenance::cutoff(dir)?;
-        self.looked_at(number, found.in_order(), (figures, series), cutoff);
+        self.finish_scan(number, found.sorted(), (figures, series), cutoff);
         Ok(())
     }
 
-    fn looked_at(&self, number: u64, found: Found, (figures, series): ([Stats; 5], Series), cutoff: Option<Timestamp>) {
-        let mut seen = lock(&self.seen);
-        if self.look.load(Ordering::Acquire) != number {
+    fn finish_scan(
+        &self,
+        number: u64,
+        found: ScannedIds,
+        (figures, series): ([Stats; 5], Series),
+        cutoff: Option<Timestamp>,
+    ) {
+        let mut counts = lock(&self.counts);
+        if self.current_scan.load(Ordering::Acquire) != number {
             return;
         }
-        seen.ids.found(found);
-        seen.cutoff = cutoff;
-        for (all, before) in seen.figures.iter_mut().zip(figures) {
+        counts.ids.finish_scan(found);
+        counts.cutoff = cutoff;
+        for (all, before) in counts.figures.iter_mut().zip(figures) {
             all.merge(before);
         }
-        seen.series.merge(series, self.clock.now());
-        drop(seen);
-        self.looked.send_replace(number);
+        counts.series.merge(series, self.clock.now());
+        drop(counts);
+        self.last_scan.send_replace(number);
     }
 
-    /// Writes a tombstone, after which the log is due for another look. Gives back the place up to which that look is to count.
+    /// Writes a tombstone, after which the log needs another scan. Returns the position up to which that scan counts.
     ///
     /// # Errors
-    /// When the journal does not take it.
-    pub(crate) fn bury(&self, tombstone: &Tombstone) -> Result<u64, JournalError> {
-        let mut seen = lock(&self.seen);
+    /// If the journal rejects it.
+    pub(crate) fn append_tombstone(&self, tombstone: &Tombstone) -> Result<u64, JournalError> {
+        let mut counts = lock(&self.counts);
         let ticket = self.journal.append_tombstone(tombstone)?;
-        seen.figures = blank();
-        seen.series = Series::default();
-        self.look.fetch_add(1, Ordering::AcqRel);
-        // A log without room for a record that sheds others has no place for it either: then all is counted that there is.
+        counts.figures = blank();
+        counts.series = Series::default();
+        self.current_scan.fetch_add(1, Ordering::AcqRel);
+        // The queue may have shed the tombstone. Then the scan counts everything.
         Ok(ticket.seq().unwrap_or(u64::MAX))
     }
 
-    /// Forgets the figures, since the log has lost old attempts, after which it is due for another look. Gives back the place up to
-    /// which that look is to count. Nobody can record meanwhile: some milliseconds, as long as the journal needs for what it has.
+    /// Clears the figures, because the log has dropped old attempts; it then needs another scan. Returns the position
+    /// up to which that scan counts. Blocks recording for some milliseconds, until the journal has written its queue.
     ///
     /// # Errors
-    /// When the journal does not say where it ends.
-    pub(crate) fn renew(&self) -> Result<u64, JournalError> {
-        let mut seen = lock(&self.seen);
+    /// If the journal does not report its end.
+    pub(crate) fn reset(&self) -> Result<u64, JournalError> {
+        let mut counts = lock(&self.counts);
         let end = self.end()?;
-        seen.figures = blank();
-        seen.series = Series::default();
-        self.look.fetch_add(1, Ordering::AcqRel);
+        counts.figures = blank();
+        counts.series = Series::default();
+        self.current_scan.fetch_add(1, Ordering::AcqRel);
         Ok(end)
     }
 
-    /// Waits for the look that counts.
+    /// Waits for the current scan.
     ///
     /// # Errors
-    /// When there will be none.
-    pub(crate) async fn looked(&self) -> Result<(), NotLooked> {
-        let mut looked = self.looked.subscribe();
-        let done = looked.wait_for(|done| *done == u64::MAX || *done >= self.look.load(Ordering::Acquire)).await;
+    /// If no scan will complete.
+    pub(crate) async fn scanned(&self) -> Result<(), ScanFailed> {
+        let mut last_scan = self.last_scan.subscribe();
+        let done =
+            last_scan.wait_for(|done| *done == u64::MAX || *done >= self.current_scan.load(Ordering::Acquire)).await;
         match done {
             Ok(done) if *done != u64::MAX => Ok(()),
-            _ => Err(NotLooked),
+            _ => Err(ScanFailed),
         }
     }
 
-    /// Whether the look that counts is done.
-    pub(crate) fn has_looked(&self) -> bool {
-        *self.looked.borrow() >= self.look.load(Ordering::Acquire)
+    /// Returns whether the current scan is complete.
+    pub(crate) fn is_scanned(&self) -> bool {
+        *self.last_scan.borrow() >= self.current_scan.load(Ordering::Acquire)
     }
 
-    /// Says that the log cannot be looked at.
-    pub(crate) fn cannot_look(&self) {
-        self.looked.send_replace(u64::MAX);
+    /// Records that the log cannot be scanned.
+    pub(crate) fn set_scan_failed(&self) {
+        self.last_scan.send_replace(u64::MAX);
     }
 
-    /// The rows of statistics. Ask once it was [`looked`](Self::looked) at.
+    /// Returns the rows of statistics. Callers wait for [`scanned`](Self::scanned) first.
     pub(crate) fn rows(&self, by: By) -> Vec<(String, Row)> {
         let place = GROUPINGS.iter().position(|grouping| *grouping == by).unwrap_or_default();
-        // Sorting is nobody's business who wants to record meanwhile.
-        let stats = lock(&self.seen).figures[place].clone();
+        // The copy lets other threads record while this one sorts.
+        let stats = lock(&self.counts).figures[place].clone();
         stats.rows()
     }
 
-    /// What `f` makes of the figures over time. Nobody can record meanwhile, so it has to be short.
+    /// Calls `f` with the figures over time. Recording is blocked meanwhile, so `f` must be short.
     pub(crate) fn with_series<T>(&self, f: impl FnOnce(&Series) -> T) -> T {
-        f(&lock(&self.seen).series)
+        f(&lock(&self.counts).series)
     }
 
-    /// The same with the figures of each domain.
+    /// Calls `f` with the figures per domain and over time; as [`with_series`](Self::with_series).
     pub(crate) fn with_domains<T>(&self, f: impl FnOnce(&Stats, &Series) -> T) -> T {
         let place = GROUPINGS.iter().position(|grouping| *grouping == By::Domain).unwrap_or_default();
-        let seen = lock(&self.seen);
-        f(&seen.figures[place], &seen.series)
+        let counts = lock(&self.counts);
+        f(&counts.figures[place], &counts.series)
     }
 
-    /// Whether an attempt is in the log. Ask once it was [`looked`](Self::looked) at.
+    /// Returns whether an attempt is in the log. Callers wait for [`scanned`](Self::scanned) first.
     pub(crate) fn knows(&self, id: Uuid) -> bool {
-        lock(&self.seen).ids.contains(id)
+        lock(&self.counts).ids.contains(id)
     }
 
-    /// How many attempts the journal has not taken.
+    /// Returns the number of attempts that the journal rejected.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
     /// Attempts before this may have been compacted away.
     pub(crate) fn cutoff(&self) -> Option<Timestamp> {
-        lock(&self.seen).cutoff
+        lock(&self.counts).cutoff
     }
 }
 
-impl Sink for Kept {
+impl Sink for AttemptStore {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
-        self.missing.seen(&attempt.fetcher);
-        // Held while the journal takes it, so that nobody finds the one without the other.
-        let mut seen = lock(&self.seen);
+        self.unavailable.seen(&attempt.fetcher);
+        // The lock is held during the append, so that no reader sees the record without its counts.
+        let mut counts = lock(&self.counts);
         if let Err(error) = Sink::append(&*self.journal, attempt) {
             self.failures.fetch_add(1, Ordering::Relaxed);
             return Err(error);
         }
-        seen.ids.insert(attempt.id);
-        seen.figures.iter_mut().for_each(|stats| stats.observe(attempt));
-        seen.series.observe(attempt, self.clock.now());
+        counts.ids.insert(attempt.id);
+        counts.figures.iter_mut().for_each(|stats| stats.observe(attempt));
+        counts.series.observe(attempt, self.clock.now());
         Ok(())
     }
 

@@ -1,6 +1,7 @@
-//! Who may come in: tokens, the address that a browser believes to be at, and rates.
+//! Admission of requests: tokens, the host that the browser addressed, and rates.
 //!
-//! Invariant: a request that wants a token is let through with one of ours only; what is refused is refused before its body is read.
+//! Invariant: a request to a protected path passes only with one of the server's tokens. A request is refused before
+//! its body is read.
 
 use std::net::IpAddr;
 
@@ -13,32 +14,31 @@ use super::options::Options;
 use super::problem::Problem;
 use super::token::Tokens;
 
-/// Paths that need no token: whether the server lives says nothing of what it knows, and the dashboard's page has its visitor enter
-/// one.
+/// Paths that need no token. Health reveals no data, and the dashboard's page asks its visitor for a token.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
-/// Where the dashboard's files are.
+/// The path of the dashboard's files.
 const ASSETS: &str = "/assets/";
-/// With so many clients known to the limiter, those who have been quiet are dropped.
+/// The number of clients in the rate limiter above which idle clients are dropped.
 const CLIENTS_BEFORE_SWEEP: usize = 10_000;
 
-/// Whose request it is, as far as shares and rates are concerned.
+/// The client of a request, for quotas and rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Client {
-    /// The token in this place.
+    /// The token at this index.
     Token(usize),
-    /// Whoever asks from this address.
+    /// A client without a token, by its address.
     Address(IpAddr),
 }
 
-/// Lets requests in.
+/// The admission check of requests.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Auth {
     tokens: Tokens,
     hosts: Vec<String>,
     limiter: Option<DefaultKeyedRateLimiter<Client>>,
 }
 
-impl Gate {
+impl Auth {
     pub(crate) fn new(tokens: Tokens, options: &Options) -> Self {
         Self {
             tokens,
@@ -47,15 +47,15 @@ impl Gate {
         }
     }
 
-    /// Whether every client is to show a token.
-    pub(crate) fn wants_tokens(&self) -> bool {
+    /// Returns whether clients need a token.
+    pub(crate) fn needs_token(&self) -> bool {
         !self.tokens.is_empty()
     }
 
-    /// Lets a request in, or says why not.
+    /// Admits a request and returns its client.
     ///
     /// # Errors
-    /// 401 without a token that is known, 403 from a page of somebody else's, 429 above the rate.
+    /// 401 without a known token, 403 from a page of another origin, 429 above the rate.
     pub(crate) fn admit(&self, parts: &Parts, from: IpAddr) -> Result<Client, Problem> {
         let path = parts.uri.path();
         let is_open = OPEN.contains(&path) || path.starts_with(ASSETS);
@@ -64,31 +64,31 @@ impl Gate {
             _ => Client::Address(from),
         };
         self.within_rate(client)?;
-        if !self.wants_tokens() {
+        if !self.needs_token() {
             self.is_ours(&parts.headers, &parts.uri)?;
         } else if !is_open && matches!(client, Client::Address(_)) {
             let words = match bearer(&parts.headers) {
-                None => "this server wants a token: send it as `Authorization: Bearer TOKEN`",
-                Some(_) => "the token is none of this server's",
+                None => "missing token: send it as `Authorization: Bearer TOKEN`",
+                Some(_) => "invalid token: this server does not know it",
             };
             return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", words));
         }
         Ok(client)
     }
 
-    /// A page in the operator's browser may send requests to loopback as well as the operator may. It cannot lie about its origin, nor
-    /// about the name by which it has reached this server.
+    /// Checks host and origin. Any page in the operator's browser can send requests to loopback, but it cannot forge
+    /// its origin or the host name that it used.
     fn is_ours(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         let foreign = |what: &str| {
             let words = format!(
-                "{what}: without tokens only requests to an address or to localhost are answered; name other hosts with --host, or \
+                "{what}: without tokens, requests must address an IP address or localhost; allow other hosts with --host, or \
                  use tokens"
             );
             Err(Problem::new(StatusCode::FORBIDDEN, "foreign_host", words))
         };
         let authority = match headers.get(header::HOST).map(|host| host.to_str()) {
             Some(Ok(host)) => Some(host.to_owned()),
-            Some(Err(_)) => return foreign("the host is no name"),
+            Some(Err(_)) => return foreign("the host is not a valid name"),
             None => uri.authority().map(|authority| authority.as_str().to_owned()),
         };
         let Some(authority) = authority else { return Ok(()) };
@@ -100,7 +100,7 @@ impl Gate {
             Some(Ok(origin)) if origin.split_once("://").is_some_and(|(_, at)| at.eq_ignore_ascii_case(&authority)) => {
                 Ok(())
             }
-            Some(_) => foreign("a page of another origin asks"),
+            Some(_) => foreign("the request comes from a page of another origin"),
         }
     }
 
@@ -117,7 +117,7 @@ impl Gate {
         }
         limiter.check_key(&client).map_err(|until| {
             let wait = until.wait_time_from(DefaultClock::default().now());
-            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", "too many requests a second");
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", "too many requests per second");
             problem.retry_after(wait.as_secs().max(1))
         })
     }
@@ -129,7 +129,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// The host of `host:port`.
+/// Returns the host of `host:port`.
 fn host_of(authority: &str) -> &str {
     match authority.rfind(']') {
         Some(end) => &authority[..=end],
@@ -145,47 +145,47 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    fn ask(gate: &Gate, path: &str, headers: &[(&str, &str)]) -> Result<Client, StatusCode> {
+    fn ask(auth: &Auth, path: &str, headers: &[(&str, &str)]) -> Result<Client, StatusCode> {
         let mut request = axum::http::Request::builder().uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        gate.admit(&parts, HERE).map_err(|problem| problem.status())
+        auth.admit(&parts, HERE).map_err(|problem| problem.status())
     }
 
     #[test]
-    fn with_tokens_a_request_needs_one() {
-        let gate = Gate::new(Tokens::from_text("one two").unwrap(), &Options::default());
-        assert_eq!(ask(&gate, "/v1/stats", &[]), Err(StatusCode::UNAUTHORIZED));
+    fn with_tokens_each_protected_request_needs_one() {
+        let auth = Auth::new(Tokens::from_text("one two").unwrap(), &Options::default());
+        assert_eq!(ask(&auth, "/v1/stats", &[]), Err(StatusCode::UNAUTHORIZED));
         for wrong in ["Bearer three", "Bearer ", "bearer one two", "Basic one", "one"] {
-            assert_eq!(ask(&gate, "/v1/stats", &[("authorization", wrong)]), Err(StatusCode::UNAUTHORIZED), "{wrong}");
+            assert_eq!(ask(&auth, "/v1/stats", &[("authorization", wrong)]), Err(StatusCode::UNAUTHORIZED), "{wrong}");
         }
-        assert_eq!(ask(&gate, "/v1/stats", &[("authorization", "bearer two")]), Ok(Client::Token(1)));
+        assert_eq!(ask(&auth, "/v1/stats", &[("authorization", "bearer two")]), Ok(Client::Token(1)));
         for open in OPEN {
-            assert_eq!(ask(&gate, open, &[]), Ok(Client::Address(HERE)));
+            assert_eq!(ask(&auth, open, &[]), Ok(Client::Address(HERE)));
         }
     }
 
     #[test]
-    fn without_tokens_only_ones_own_pages_may_ask() {
-        let gate = Gate::new(Tokens::default(), &Options { hosts: vec!["Crawl.lan".into()], ..Options::default() });
+    fn without_tokens_only_pages_of_this_server_are_admitted() {
+        let auth = Auth::new(Tokens::default(), &Options { hosts: vec!["Crawl.lan".into()], ..Options::default() });
         for host in ["localhost:80", "127.0.0.1:8080", "[::1]:8080", "10.1.2.3", "crawl.lan:80"] {
-            assert_eq!(ask(&gate, "/v1/stats", &[("host", host)]), Ok(Client::Address(HERE)), "{host}");
+            assert_eq!(ask(&auth, "/v1/stats", &[("host", host)]), Ok(Client::Address(HERE)), "{host}");
         }
         for host in ["evil.example", "localhost.evil.example:80"] {
-            assert_eq!(ask(&gate, "/v1/stats", &[("host", host)]), Err(StatusCode::FORBIDDEN), "{host}");
+            assert_eq!(ask(&auth, "/v1/stats", &[("host", host)]), Err(StatusCode::FORBIDDEN), "{host}");
         }
-        let page = |origin| ask(&gate, "/v1/forget", &[("host", "localhost:80"), ("origin", origin)]);
+        let page = |origin| ask(&auth, "/v1/forget", &[("host", "localhost:80"), ("origin", origin)]);
         assert_eq!(page("http://localhost:80"), Ok(Client::Address(HERE)));
         assert_eq!([page("http://evil.example"), page("null")], [Err(StatusCode::FORBIDDEN); 2]);
     }
 
     #[test]
-    fn a_rate_holds_for_each_client() {
+    fn the_rate_limit_is_per_client() {
         let options = Options { rate: NonZeroU32::new(5), ..Options::default() };
-        let gate = Gate::new(Tokens::from_text("one two").unwrap(), &options);
-        let ask = |token| ask(&gate, "/v1/stats", &[("authorization", token)]);
+        let auth = Auth::new(Tokens::from_text("one two").unwrap(), &options);
+        let ask = |token| ask(&auth, "/v1/stats", &[("authorization", token)]);
         let let_in = (0..20).filter(|_| ask("Bearer one").is_ok()).count();
         assert!((5..20).contains(&let_in), "{let_in}");
         assert!(ask("Bearer two").is_ok());

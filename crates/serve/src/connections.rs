@@ -1,6 +1,6 @@
-//! The connections that are open: how many, and which of them has been idle for longest.
+//! The open connections: their number, and which has been idle for longest.
 //!
-//! Invariant: a connection on which a request is under way is not closed to make room.
+//! Invariant: a connection with an active request is not closed to make room.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,28 +9,28 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// The connections that are open.
+/// The set of open connections.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     open: Mutex<HashMap<u64, Arc<Connection>>>,
-    /// Counts what happens, in place of a clock.
+    /// A logical clock: counts events.
     turn: AtomicU64,
     next: AtomicU64,
 }
 
-/// One of them.
+/// One open connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     number: u64,
-    /// When something last happened on it.
+    /// The logical time of its last event.
     last: AtomicU64,
-    /// Whether a request is under way.
+    /// Whether a request is active.
     is_busy: AtomicBool,
     close: Notify,
 }
 
 impl Connections {
-    /// Adds one. With `most` open already the one is asked to close that has been idle for longest.
+    /// Adds a connection. If `most` are open, asks the one that has been idle for longest to close.
     pub(crate) fn add(self: &Arc<Self>, most: usize) -> Arc<Connection> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection {
@@ -52,17 +52,17 @@ impl Connections {
         connection
     }
 
-    /// It is closed.
+    /// Removes a closed connection.
     pub(crate) fn remove(&self, connection: &Connection) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&connection.number);
     }
 
-    /// How many there are.
+    /// Returns the number of open connections.
     pub(crate) fn len(&self) -> usize {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Notes that a request begins or ends on one.
+    /// Records that a request begins or ends on a connection.
     pub(crate) fn busy(&self, connection: &Connection, is_busy: bool) {
         connection.last.store(self.now(), Ordering::Relaxed);
         connection.is_busy.store(is_busy, Ordering::Release);
@@ -74,12 +74,12 @@ impl Connections {
 }
 
 impl Connection {
-    /// Ends when it is to close.
+    /// Completes when the connection has to close.
     pub(crate) async fn is_to_close(&self) {
         self.close.notified().await;
     }
 
-    /// Ends when no request was under way on it for so long.
+    /// Completes when no request was active on it for `span`.
     pub(crate) async fn is_idle_for(&self, span: Duration) {
         loop {
             let before = self.last.load(Ordering::Relaxed);
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_one_that_was_idle_for_longest_makes_room() {
+    async fn the_connection_idle_for_longest_makes_room() {
         let all = Arc::new(Connections::default());
         let [first, second, third] = [(); 3].map(|()| all.add(3));
         all.busy(&first, true);

@@ -1,6 +1,8 @@
-//! What the dashboard asks for beside figures: the log's files, when it was last synced, and what took long to work out.
+//! A cache for the dashboard: the log's files, the time of the last sync, and results that are slow to compute.
 //!
-//! Owns how often the disk is looked at. Must not know about HTTP.
+//! Owns: how often the disk is read.
+//!
+//! Must not know: HTTP.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -11,110 +13,115 @@ use fetchwise::journal::Metrics;
 use fetchwise::time::Timestamp;
 use fetchwise_log::Reader;
 
-/// The log's files are looked at no more often than this.
+/// The shortest time between two reads of the log's directory.
 const FILES_EVERY: Duration = Duration::from_secs(5);
-/// Heuristics are sorted no more often than this.
+/// The shortest time between two rankings of heuristics.
 const HEURISTICS_EVERY: Duration = Duration::from_secs(15);
-/// The log is read for a rollout no more often than this.
+/// The shortest time between two reads of the log for a rollout.
 const ROLLOUT_EVERY: Duration = Duration::from_secs(30);
 
-/// What a look at the log's files has shown.
+/// The log's files as read from the directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Files {
-    /// Segments of the log.
+pub(crate) struct LogFiles {
+    /// The number of segments.
     pub(crate) segments: u64,
-    /// Their lengths together.
+    /// Their total length, in bytes.
     pub(crate) bytes: u64,
-    /// When raw attempts were last compacted away.
+    /// The time of the last compaction.
     pub(crate) compacted_at: Option<Timestamp>,
 }
 
-/// What is kept between two questions.
+/// The cached values.
 #[derive(Debug)]
-pub(crate) struct Board {
-    /// When the server began.
+pub(crate) struct DashboardCache {
+    /// The start of the server.
     pub(crate) started_at: Timestamp,
-    kept: Mutex<Kept>,
+    cached: Mutex<CachedValues>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    files: Option<(Instant, Files)>,
+struct CachedValues {
+    files: Option<(Instant, LogFiles)>,
     heuristics: Option<(Instant, Vec<Importance>)>,
     rollout: Option<(Instant, Vec<u8>)>,
     synced: (u64, Option<Timestamp>),
 }
 
-impl Board {
-    /// For a server that begins now.
+impl DashboardCache {
+    /// Creates an empty cache for a server that starts now.
     pub(crate) fn new(now: Timestamp) -> Self {
-        Self { started_at: now, kept: Mutex::default() }
+        Self { started_at: now, cached: Mutex::default() }
     }
 
-    /// The log's files as they were a moment ago at most. Reads the directory: not for a thread that has to answer others.
-    pub(crate) fn files(&self, dir: &Path) -> Files {
-        if let Some((at, files)) = self.with(|kept| kept.files)
+    /// Returns the log's files, at most [`FILES_EVERY`] old. May read the directory, so no thread that serves requests
+    /// may call it.
+    pub(crate) fn files(&self, dir: &Path) -> LogFiles {
+        if let Some((at, files)) = self.with(|cached| cached.files)
             && at.elapsed() < FILES_EVERY
         {
             return files;
         }
-        // What cannot be read now is shown as it was: the log's state says what is wrong with it.
-        let files = look(dir).or_else(|| self.with(|kept| kept.files).map(|(_, files)| files)).unwrap_or_default();
-        self.with(|kept| kept.files = Some((Instant::now(), files)));
+        // An unreadable directory shows its last values; the log's state reports the error.
+        let files = read_log_files(dir)
+            .or_else(|| self.with(|cached| cached.files).map(|(_, files)| files))
+            .unwrap_or_default();
+        self.with(|cached| cached.files = Some((Instant::now(), files)));
         files
     }
 
-    /// What `work` has found a moment ago at most.
+    /// Returns the result of `work`, at most [`HEURISTICS_EVERY`] old.
     pub(crate) fn heuristics(&self, work: impl FnOnce() -> Vec<Importance>) -> Vec<Importance> {
         let known =
-            self.with(|kept| kept.heuristics.as_ref().filter(|(at, _)| at.elapsed() < HEURISTICS_EVERY).cloned());
+            self.with(|cached| cached.heuristics.as_ref().filter(|(at, _)| at.elapsed() < HEURISTICS_EVERY).cloned());
         known.map_or_else(
             || {
                 let found = work();
-                self.with(|kept| kept.heuristics = Some((Instant::now(), found.clone())));
+                self.with(|cached| cached.heuristics = Some((Instant::now(), found.clone())));
                 found
             },
             |(_, found)| found,
         )
     }
 
-    /// What a rollout has come to, as JSON, if it was worked out a moment ago.
+    /// Returns the result of a rollout as JSON, if it is at most [`ROLLOUT_EVERY`] old.
     pub(crate) fn rollout(&self) -> Option<Vec<u8>> {
-        self.with(|kept| kept.rollout.as_ref().filter(|(at, _)| at.elapsed() < ROLLOUT_EVERY).map(|(_, of)| of.clone()))
+        self.with(|cached| {
+            cached.rollout.as_ref().filter(|(at, _)| at.elapsed() < ROLLOUT_EVERY).map(|(_, of)| of.clone())
+        })
     }
 
-    /// Keeps what a rollout has come to.
+    /// Stores the result of a rollout.
     pub(crate) fn keep_rollout(&self, found: &[u8]) {
-        self.with(|kept| kept.rollout = Some((Instant::now(), found.to_vec())));
+        self.with(|cached| cached.rollout = Some((Instant::now(), found.to_vec())));
     }
 
-    /// Nobody is shown any more what was worked out before something was forgotten.
+    /// Drops the results that were computed before something was forgotten.
     pub(crate) fn forget(&self) {
-        self.with(|kept| (kept.heuristics, kept.rollout) = (None, None));
+        self.with(|cached| (cached.heuristics, cached.rollout) = (None, None));
     }
 
-    /// When the last sync was seen. [`Board::watch`] has to look often enough.
+    /// Returns the time of the last sync, as precise as the calls of [`watch`](Self::watch).
     pub(crate) fn synced_at(&self) -> Option<Timestamp> {
-        self.with(|kept| kept.synced.1)
+        self.with(|cached| cached.synced.1)
     }
 
-    /// Sees whether there was a sync since the last time.
+    /// Checks whether there was a sync since the last call.
     pub(crate) fn watch(&self, metrics: &Metrics, now: Timestamp) {
-        self.with(|kept| {
-            if metrics.syncs > kept.synced.0 {
-                kept.synced = (metrics.syncs, Some(now));
+        self.with(|cached| {
+            if metrics.syncs > cached.synced.0 {
+                cached.synced = (metrics.syncs, Some(now));
             }
         });
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut Kept) -> T) -> T {
-        f(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, f: impl FnOnce(&mut CachedValues) -> T) -> T {
+        f(&mut self.cached.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn look(dir: &Path) -> Option<Files> {
+fn read_log_files(dir: &Path) -> Option<LogFiles> {
     let reader = Reader::open(dir).ok()?;
-    let mut files = Files::default();
+    let mut files = LogFiles::default();
     let mut newest = None;
     for segment in reader.segments() {
         files.segments += 1;
@@ -124,7 +131,7 @@ fn look(dir: &Path) -> Option<Files> {
         }
     }
     if newest.is_none() && reader.floor_seq() > 0 {
-        // Everything that was compacted is gone, and the snapshot has what it taught.
+        // All compacted segments are gone, and the snapshot has their evidence.
         newest = modified(&dir.join("SNAPSHOT"));
     }
     files.compacted_at = newest;

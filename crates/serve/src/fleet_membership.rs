@@ -1,6 +1,6 @@
-//! The fleet that a server's node is in: whoever has joined it answers here.
+//! The interface between a server and the fleet that its node belongs to.
 //!
-//! Must not know brokers, nor what travels.
+//! Must not know: brokers, messages.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -8,14 +8,15 @@ use std::pin::Pin;
 use crate::json::FleetJson;
 use fetchwise::time::Timestamp;
 
-/// An answer that takes as long as a broker does.
-pub type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// The future of a call that waits for the broker.
+pub type MembershipFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A node's part in a fleet.
+/// The membership of a node in a fleet.
 pub trait Membership: Debug + Send + Sync {
-    /// How the node and the others are, as of its last look; none once it has left.
+    /// Returns the state of the node and its peers as of its last check; none after it left the fleet.
     fn status(&self) -> Option<FleetJson>;
 
-    /// Has all nodes forget a domain up to a time, now or when they are back. The error says, for a person, why they were not told.
-    fn forget(&self, domain: String, until: Timestamp) -> Answer<Result<(), String>>;
+    /// Makes all nodes forget a domain up to a time, now or when they are back. The error says, for people, why they
+    /// were not notified.
+    fn forget(&self, domain: String, until: Timestamp) -> MembershipFuture<Result<(), String>>;
 }

@@ -1,13 +1,15 @@
-//! fetchwise over HTTP: decisions, attempts, visits and figures for crawlers in any language, with bodies as the commands' `--json`.
+//! The HTTP server of fetchwise: decisions, attempts, visits and figures for crawlers in any language. Bodies match the
+//! `--json` output of the commands.
 //!
-//! [`Server`] takes a selector, its journal and a detector, and answers until it is asked to stop. It decides nothing and judges
-//! nothing itself: a route reads a request, asks the library as any embedding crawler does, and writes down what that says.
+//! [`Server`] takes a selector, its journal and a detector, and serves requests until it is stopped. It neither decides
+//! nor judges: a route reads a request, calls the library as an embedding crawler does, and writes the result.
 //!
-//! [`shape`] owns the fields of all answers; the commands use the same. `gate` lets requests in, `front` looks after connections,
-//! `kept` knows what is in the log, `series` its figures over time, `fleet` what the other nodes of a fleet are, `assets` has the
-//! dashboard's files, `routes` has a file for each group of routes. `docs/reference/http-api.md` is the reference.
+//! [`json`] owns the fields of all responses; the commands use the same. `auth` admits requests, `listener` accepts
+//! connections, `attempt_store` knows what is in the log, `time_series` has its figures over time, `fleet_membership`
+//! is the interface to a fleet, `assets` has the dashboard's files, and `routes` has a file per group of routes.
+//! `docs/reference/http-api.md` is the reference.
 //!
-//! Nothing here may hold up the runtime: what reads the log or a long body goes to a thread of its own.
+//! Invariant: no task blocks the runtime. Code that reads the log or a long body runs on a separate thread.
 
 mod assets;
 mod attempt_id_set;
@@ -32,7 +34,7 @@ mod unavailable_fetchers;
 mod visits;
 mod write_timeout;
 
-pub use crate::fleet_membership::{Answer, Membership};
+pub use crate::fleet_membership::{Membership, MembershipFuture};
 pub use crate::metrics::exporter::{CRAWL_FAMILIES, Crawl, Exporter};
 pub use crate::metrics::fleet::FLEET_FAMILIES;
 pub use metrics::FAMILIES;

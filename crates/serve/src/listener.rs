@@ -1,6 +1,8 @@
-//! The front of a server: it accepts connections, has the gate look at each request, and stops so that nothing under way is lost.
+//! The accept loop of a server: it accepts connections, checks admission of each request, and stops gracefully.
 //!
-//! Owns connections: how many, how long they may idle or stall, and their end. Must not know what routes do.
+//! Owns: connections (their number, how long they may idle or stall, and their end).
+//!
+//! Must not know: what routes do.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,30 +22,30 @@ use tower::ServiceExt;
 
 use super::connections::{Connection, Connections};
 use super::options::Options;
-use crate::auth::Gate;
+use crate::auth::Auth;
 use crate::write_timeout::Unstalled;
 
-/// The head of a request, its URL included, is no longer than this.
+/// The longest head of a request, URL included.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// A connection that is to end, and on which no request is under way, gets so long for the rest of its last answer.
+/// The time that a closing connection without an active request has for the rest of its last response.
 const ROOM_WITHIN: Duration = Duration::from_secs(1);
-/// After an accept that failed, for want of a descriptor for one, the next one is tried so much later.
+/// The delay after a failed accept, such as for lack of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// What answers on a listener.
+/// The service behind a listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Front {
-    /// Who may come in.
-    pub(crate) gate: Arc<Gate>,
-    /// What clients are allowed.
+    /// The admission check.
+    pub(crate) auth: Arc<Auth>,
+    /// The limits for clients.
     pub(crate) options: Arc<Options>,
-    /// Where requests go.
+    /// The routes.
     pub(crate) router: Router,
 }
 
 impl Front {
-    /// Answers on `listener` until `stop` ends, and says so by `stopping`; then lets what is under way come to its end, within
-    /// [`Options::grace`]. Says how many connections it has had to cut.
+    /// Serves `listener` until `stop` completes, and then calls `stopping`. Active requests have [`Options::grace`] to
+    /// finish. Returns the number of connections that it had to cut.
     pub(crate) async fn run(
         self,
         listener: TcpListener,
@@ -60,7 +62,7 @@ impl Front {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, from)) => {
                         let connection = connections.add(self.options.max_connections);
-                        let served = Served {
+                        let served = ServedConnection {
                             front: self.clone(),
                             connections: Arc::clone(&connections),
                             connection,
@@ -68,7 +70,7 @@ impl Front {
                         };
                         tokio::spawn(served.run(stream, told.clone()));
                     }
-                    // The client has gone, or there are no descriptors: what is there goes on.
+                    // The client is gone, or no descriptor is free. Existing connections continue.
                     Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
                 },
             }
@@ -88,17 +90,17 @@ impl Front {
     }
 }
 
-/// A connection that is served.
-struct Served {
+/// A connection with its service.
+struct ServedConnection {
     front: Front,
     connections: Arc<Connections>,
     connection: Arc<Connection>,
     from: IpAddr,
 }
 
-impl Served {
+impl ServedConnection {
     async fn run(self, stream: TcpStream, mut stop: watch::Receiver<bool>) {
-        // An answer is one write: there is nothing to gather.
+        // A response is one write, so there is nothing to coalesce.
         let _ = stream.set_nodelay(true);
         let options = &self.front.options;
         let stream = Unstalled::new(stream, options.write_time);
@@ -113,7 +115,7 @@ impl Served {
         };
         tokio::pin!(stopping);
         let ended = tokio::select! {
-            // How a client breaks off is its own affair.
+            // A client may break off in any way.
             _ = &mut serving => true,
             () = self.connection.is_to_close() => false,
             () = &mut stopping => false,
@@ -122,7 +124,7 @@ impl Served {
             serving.as_mut().graceful_shutdown();
             tokio::select! {
                 _ = &mut serving => {}
-                // A head that does not come to its end is no request, and takes nobody's room.
+                // An incomplete head is not a request and must not occupy a connection.
                 () = self.connection.is_idle_for(ROOM_WITHIN) => {}
             }
         }
@@ -132,7 +134,7 @@ impl Served {
     async fn answer(&self, request: Request<Incoming>) -> Result<Response, std::convert::Infallible> {
         self.connections.busy(&self.connection, true);
         let (mut parts, body) = request.into_parts();
-        let response = match self.front.gate.admit(&parts, self.from) {
+        let response = match self.front.auth.admit(&parts, self.from) {
             Err(problem) => problem.into_response(),
             Ok(client) => {
                 parts.extensions.insert(client);

@@ -1,33 +1,35 @@
-//! What a server allows its clients. Owns the defaults.
+//! The limits of a server for its clients.
+//!
+//! Owns: the defaults.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// What a server allows its clients.
+/// The limits of a server for its clients.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The longest body of a request, in bytes.
+    /// Maximum size of a request's body, in bytes.
     pub max_body: usize,
-    /// A body has to come within this.
+    /// Maximum time for a body to arrive.
     pub body_time: Duration,
-    /// The head of a request has to come within this, and a connection is closed that is idle for so long.
+    /// Maximum time for the head of a request to arrive, and maximum idle time of a connection.
     pub idle_time: Duration,
-    /// An answer that its client does not read for so long is given up.
+    /// Maximum time without progress while a client reads a response.
     pub write_time: Duration,
-    /// So many connections at once. With one more, the one that has been idle for longest is closed.
+    /// Maximum number of open connections. One more closes the connection that has been idle for longest.
     pub max_connections: usize,
-    /// So many requests a second of each client (a token, or an address); none for as many as come.
+    /// Maximum requests per second and client (a token or an address); none for no limit.
     pub rate: Option<NonZeroU32>,
-    /// So many visits at once.
+    /// Maximum number of active visits.
     pub max_visits: usize,
-    /// A visit ends that nobody comes back to for so long after it was to.
+    /// Time after which a visit ends if its client does not return when it should.
     pub visit_timeout: Duration,
-    /// So many URLs, visits or reports in one call.
+    /// Maximum number of URLs, visits or reports in one call.
     pub max_items: usize,
-    /// What is under way may take so long after somebody has asked the server to stop.
+    /// Time for active requests to finish after the server was asked to stop.
     pub grace: Duration,
-    /// Names that the server is reached under beside addresses and `localhost`, where it is open to all who reach it.
+    /// Host names of the server besides addresses and `localhost`. They matter only without tokens.
     pub hosts: Vec<String>,
 }
 

@@ -1,6 +1,7 @@
-//! What a request that cannot be answered is told: a status, and the shape that commands have for errors.
+//! Error responses: a status, and the JSON that commands print for errors.
 //!
-//! Invariant: nothing of a token, a header or a body of the request is in it but what a JSON parser says of the place.
+//! Invariant: they contain nothing of the request's token, headers or body, except what a JSON parser says about a
+//! position.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use crate::json::ProblemJson;
 use crate::json_response;
 
-/// Why a request is not answered.
+/// The reason why a request fails.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -18,44 +19,44 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// With a status, a name for programs and words for people.
+    /// Creates a problem with a status, a name for programs and a message for people.
     pub(crate) fn new(status: StatusCode, error_type: &'static str, error: impl Into<String>) -> Self {
         Self { status, error_type, error: error.into(), retry_after_s: None }
     }
 
-    /// The request is not what this route takes.
+    /// Creates a problem for a request that is not valid for its route.
     pub(crate) fn bad_request(error: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", error)
     }
 
-    /// It cannot be done now, and may be a little later.
+    /// Creates a problem for a temporary failure.
     pub(crate) fn unavailable(error_type: &'static str, error: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error_type, error).retry_after(1)
     }
 
-    /// Its name for programs.
+    /// Returns its name for programs.
     pub(crate) fn error_type(&self) -> &'static str {
         self.error_type
     }
 
-    /// Its words for people.
+    /// Returns its message for people.
     pub(crate) fn words(&self) -> &str {
         &self.error
     }
 
-    /// Its status.
+    /// Returns its status.
     #[cfg(test)]
     pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The caller is to come back after so many seconds.
+    /// Adds a `Retry-After` header, in seconds.
     #[must_use]
     pub(crate) fn retry_after(self, seconds: u64) -> Self {
         Self { retry_after_s: Some(seconds), ..self }
     }
 
-    /// Something is wrong here, and not with the request.
+    /// Creates a problem for a failure of the server.
     pub(crate) fn internal(error: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error)
     }

@@ -1,6 +1,8 @@
-//! The server: it is put together, answers for as long as it is wanted, and stops so that nothing is lost.
+//! The server: construction, run and graceful stop.
 //!
-//! Owns what goes on beside requests: sweeping visits, watching the log, counting it anew. Must not know what routes do.
+//! Owns: the background tasks (expiry of visits, checks of the log, recounts).
+//!
+//! Must not know: what routes do.
 
 use std::io;
 use std::sync::Arc;
@@ -12,41 +14,41 @@ use super::options::Options;
 use super::routes;
 use super::state::State;
 use super::token::Tokens;
-use crate::attempt_store::Kept;
-use crate::auth::Gate;
+use crate::attempt_store::AttemptStore;
+use crate::auth::Auth;
 use crate::fleet_membership::Membership;
 use crate::listener::Front;
-use crate::unavailable_fetchers::Missing;
+use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::detect::Detector;
 use fetchwise::journal::{Journal, JournalError};
 use fetchwise::rollout::Guard;
 use fetchwise::selector::Selector;
 
-/// How often visits are looked for that nobody came back to.
+/// The interval between two checks for abandoned visits.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// So often it is seen whether the log was synced.
+/// The interval between two checks whether the log was synced.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// What a server is made of.
+/// The parts of a server.
 #[derive(Debug)]
 pub struct Parts {
-    /// Who decides, and knows what is in the journal. Its sink is set here.
+    /// The selector, which has replayed the journal. The server sets its sink.
     pub selector: Selector,
-    /// Where attempts go. Nobody may write to it beside the selector. It should refuse what it has no room for
-    /// ([`OnFull::Error`](fetchwise::journal::OnFull::Error)), so that no request is held up by a disk.
+    /// The journal for attempts. Only the selector may write to it. It should refuse records when its queue is full
+    /// ([`OnFull::Error`](fetchwise::journal::OnFull::Error)), so that no request waits for a disk.
     pub journal: Arc<Journal>,
-    /// Reads what visits report.
+    /// The detector for responses that visits report.
     pub detector: Arc<Detector>,
-    /// Reads what is only to be classified.
+    /// The detector for responses that are only classified.
     pub classifier: Arc<Detector>,
-    /// Candidates that are not to be had, and why.
-    pub missing: Vec<(String, String)>,
-    /// The tokens; without any the server answers to all who reach it.
+    /// Unavailable candidates, and why they are unavailable.
+    pub unavailable: Vec<(String, String)>,
+    /// The tokens; without any, the server is open to every client that reaches it.
     pub tokens: Tokens,
-    /// What clients are allowed.
+    /// The limits for clients.
     pub options: Options,
-    /// Who compares the arms of a rollout, if somebody does: it counts what is recorded.
+    /// The automatic rollback that compares the arms of a rollout, if any; it counts recorded attempts.
     pub guard: Option<Arc<Guard>>,
 }
 
@@ -58,60 +60,66 @@ pub struct Server {
 }
 
 impl Server {
-    /// Puts a server together. Called within a runtime.
+    /// Creates a server. Must be called within a runtime.
     ///
     /// # Errors
-    /// When the journal cannot say where it ends, or the system has no randomness.
+    /// If the journal does not report its end.
     pub fn new(parts: Parts) -> Result<Self, JournalError> {
-        let Parts { mut selector, journal, detector, classifier, missing, tokens, options, guard } = parts;
-        let missing = Arc::new(Missing::new(&selector, missing));
+        let Parts { mut selector, journal, detector, classifier, unavailable, tokens, options, guard } = parts;
+        let unavailable = Arc::new(UnavailableFetchers::new(&selector, unavailable));
         let mut seed = [0; 8];
-        // Without randomness ids are told apart all the same, only not by a secret.
+        // Without randomness the set of ids still works, but its seed is not secret.
         let _ = getrandom::fill(&mut seed);
-        let kept = Kept::new(journal, Arc::clone(&missing), Arc::clone(selector.clock()), u64::from_ne_bytes(seed));
-        let kept = Arc::new(kept);
+        let attempts = AttemptStore::new(
+            journal,
+            Arc::clone(&unavailable),
+            Arc::clone(selector.clock()),
+            u64::from_ne_bytes(seed),
+        );
+        let attempts = Arc::new(attempts);
         selector.set_sink(match &guard {
-            Some(guard) => Box::new(guard.watched(Arc::clone(&kept))),
-            None => Box::new(Arc::clone(&kept)),
+            Some(guard) => Box::new(guard.watched(Arc::clone(&attempts))),
+            None => Box::new(Arc::clone(&attempts)),
         });
-        let gate = Gate::new(tokens, &options);
+        let auth = Auth::new(tokens, &options);
         let detectors = (detector, classifier);
-        let state = Arc::new(State::new(Arc::new(selector), kept, missing, detectors, guard, options, gate));
-        let end = state.kept.end()?;
+        let state = Arc::new(State::new(Arc::new(selector), attempts, unavailable, detectors, guard, options, auth));
+        let end = state.attempts.end()?;
         Ok(Self { state, end })
     }
 
-    /// Says that the server's node has joined a fleet: it is then shown, counted, and told what is to be forgotten.
+    /// Connects the server to the fleet of its node: the server then shows its state and metrics, and forwards requests
+    /// to forget.
     #[must_use]
     pub fn in_fleet(self, fleet: Arc<dyn Membership>) -> Self {
         self.state.join(fleet);
         self
     }
 
-    /// What may be asked of the server from outside of it, also while it runs.
+    /// Returns a handle, which stays usable while the server runs.
     pub fn handle(&self) -> Handle {
         Handle { state: Arc::clone(&self.state) }
     }
 
-    /// Answers on `listener` until `stop` ends; then lets what is under way come to its end, within
-    /// [`Options::grace`], and sees to it that the journal has everything on disk. Says how many connections it has had to cut.
+    /// Serves `listener` until `stop` completes. Active requests then have [`Options::grace`] to finish, and the
+    /// journal is synced. Returns the number of connections that the server had to cut.
     ///
     /// # Errors
-    /// When the journal cannot be written at the end: what was acknowledged is there, what was not may be lost.
+    /// If the journal cannot be written at the end. Acknowledged attempts are safe, others may be lost.
     pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<usize> {
         let Self { state, end } = self;
-        state.look(end);
+        state.rescan(end);
         let sweeper = tokio::spawn(sweep(Arc::clone(&state)));
         let watching = tokio::spawn(watch_log(Arc::clone(&state)));
         let router = routes::router(Arc::clone(&state));
-        let front = Front { gate: Arc::clone(&state.gate), options: Arc::clone(&state.options), router };
+        let front = Front { auth: Arc::clone(&state.auth), options: Arc::clone(&state.options), router };
         let cut = front.run(listener, stop, || state.stop()).await;
         sweeper.abort();
         watching.abort();
-        // What was handed out and not reported is as if it had never been.
+        // Unreported requests count as never handed out.
         state.visits.clear();
         if let Some(pace) = state.selector.pace() {
-            // Where hosts stand now is where the next run begins.
+            // The next run starts with the current state of hosts.
             pace.close(state.selector.now());
         }
         state.journal().flush().await.map_err(io::Error::other)?;
@@ -119,33 +127,33 @@ impl Server {
     }
 }
 
-/// A server, for those who look after it.
+/// A handle to a running server.
 #[derive(Clone, Debug)]
 pub struct Handle {
     state: Arc<State>,
 }
 
 impl Handle {
-    /// Who decides.
+    /// Returns the selector.
     pub fn selector(&self) -> &Arc<Selector> {
         &self.state.selector
     }
 
-    /// Counts the log anew, since old attempts were dropped from it. The figures are those of before until that is done, and requests
-    /// for them wait.
+    /// Counts the log again, because old attempts were dropped from it. Requests for figures wait until the count is
+    /// complete.
     pub async fn recount(&self) {
-        let kept = Arc::clone(&self.state.kept);
-        match tokio::task::spawn_blocking(move || kept.renew()).await {
+        let attempts = Arc::clone(&self.state.attempts);
+        match tokio::task::spawn_blocking(move || attempts.reset()).await {
             Ok(Ok(end)) => {
-                self.state.board.forget();
-                self.state.look(end);
+                self.state.dashboard.forget();
+                self.state.rescan(end);
             }
-            _ => self.state.kept.cannot_look(),
+            _ => self.state.attempts.set_scan_failed(),
         }
     }
 }
 
-/// Drops the visits that nobody comes back to, for as long as the server runs.
+/// Drops abandoned visits for as long as the server runs.
 async fn sweep(state: Arc<State>) {
     let mut timer = tokio::time::interval(SWEEP);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -155,11 +163,11 @@ async fn sweep(state: Arc<State>) {
     }
 }
 
-/// Sees when the log is synced.
+/// Checks periodically whether the log was synced.
 async fn watch_log(state: Arc<State>) {
     let mut ticks = tokio::time::interval(WATCH_EVERY);
     loop {
         ticks.tick().await;
-        state.board.watch(&state.journal().metrics(), state.selector.now());
+        state.dashboard.watch(&state.journal().metrics(), state.selector.now());
     }
 }

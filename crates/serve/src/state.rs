@@ -1,6 +1,6 @@
-//! What all requests share: the selector, the log, the detector, and what clients are allowed.
+//! The state that all requests share: the selector, the log, the detector and the limits for clients.
 //!
-//! Must not know routes.
+//! Must not know: routes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,76 +10,76 @@ use tokio::sync::Semaphore;
 use super::options::Options;
 use super::problem::Problem;
 use super::visits::Visits;
-use crate::attempt_store::Kept;
-use crate::auth::Gate;
-use crate::dashboard_cache::Board;
+use crate::attempt_store::AttemptStore;
+use crate::auth::Auth;
+use crate::dashboard_cache::DashboardCache;
 use crate::fleet_membership::Membership;
-use crate::unavailable_fetchers::Missing;
+use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::detect::Detector;
 use fetchwise::journal::Journal;
 use fetchwise::rollout::Guard;
 use fetchwise::selector::Selector;
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct State {
-    /// Who decides and learns.
+    /// The selector, which decides and learns.
     pub(crate) selector: Arc<Selector>,
-    /// The log, and what is known of it.
-    pub(crate) kept: Arc<Kept>,
-    /// Candidates that nobody is known to have.
-    pub(crate) missing: Arc<Missing>,
-    /// Reads what visits report.
+    /// The attempt store.
+    pub(crate) attempts: Arc<AttemptStore>,
+    /// Unavailable candidates.
+    pub(crate) unavailable: Arc<UnavailableFetchers>,
+    /// The detector for responses that visits report.
     pub(crate) detector: Arc<Detector>,
-    /// Reads what is only to be classified: all of a page, as the command does.
+    /// The detector for responses that are only classified. It reads whole pages, as the command does.
     pub(crate) classifier: Arc<Detector>,
-    /// Who compares the arms of a rollout, if somebody does.
+    /// The automatic rollback of a rollout, if any.
     pub(crate) guard: Option<Arc<Guard>>,
-    /// What the dashboard has looked up.
-    pub(crate) board: Board,
+    /// The cache of the dashboard.
+    pub(crate) dashboard: DashboardCache,
     fleet: OnceLock<Arc<dyn Membership>>,
-    /// What clients are allowed.
+    /// The limits for clients.
     pub(crate) options: Arc<Options>,
-    /// Who may come in.
-    pub(crate) gate: Arc<Gate>,
-    /// The visits under way.
+    /// The admission check.
+    pub(crate) auth: Arc<Auth>,
+    /// The active visits.
     pub(crate) visits: Visits,
-    /// Places for work that takes longer than a request may hold up others.
+    /// Permits for work that would block other requests.
     workers: Semaphore,
-    /// One place for what goes through the whole log.
+    /// The permit for work that reads the whole log.
     pub(crate) reader: Semaphore,
     stopping: AtomicBool,
 }
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("selector", &self.selector).field("gate", &self.gate).finish_non_exhaustive()
+        f.debug_struct("State").field("selector", &self.selector).field("auth", &self.auth).finish_non_exhaustive()
     }
 }
 
 impl State {
     pub(crate) fn new(
         selector: Arc<Selector>,
-        kept: Arc<Kept>,
-        missing: Arc<Missing>,
+        attempts: Arc<AttemptStore>,
+        unavailable: Arc<UnavailableFetchers>,
         (detector, classifier): (Arc<Detector>, Arc<Detector>),
         guard: Option<Arc<Guard>>,
         options: Options,
-        gate: Gate,
+        auth: Auth,
     ) -> Self {
-        let visits = Visits::new(&options, gate.wants_tokens());
+        let visits = Visits::new(&options, auth.needs_token());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let board = Board::new(selector.now());
+        let dashboard = DashboardCache::new(selector.now());
         Self {
             selector,
-            board,
-            kept,
-            missing,
+            dashboard,
+            attempts,
+            unavailable,
             detector,
             classifier,
             guard,
             fleet: OnceLock::new(),
             options: Arc::new(options),
-            gate: Arc::new(gate),
+            auth: Arc::new(auth),
             visits,
             workers: Semaphore::new(threads),
             reader: Semaphore::new(1),
@@ -87,54 +87,54 @@ impl State {
         }
     }
 
-    /// The journal.
+    /// Returns the journal.
     pub(crate) fn journal(&self) -> &Arc<Journal> {
-        self.kept.journal()
+        self.attempts.journal()
     }
 
-    /// The fleet that the server's node is in, if it is in one.
+    /// Returns the fleet of the server's node, if any.
     pub(crate) fn fleet(&self) -> Option<&Arc<dyn Membership>> {
         self.fleet.get()
     }
 
-    /// Says which fleet the node is in; the first word counts.
+    /// Sets the fleet of the node; only the first call has an effect.
     pub(crate) fn join(&self, fleet: Arc<dyn Membership>) {
         let _ = self.fleet.set(fleet);
     }
 
-    /// Does work that takes longer than a request may hold up others, on a thread of its own and within the places that there are.
+    /// Runs work that would block other requests on a separate thread, within the permits.
     ///
     /// # Errors
-    /// When the server ends, or the work has panicked.
-    pub(crate) async fn aside<T: Send + 'static>(
+    /// If the server stops, or the work panicked.
+    pub(crate) async fn run_blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Arc<Self>) -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        let _place = self.workers.acquire().await.map_err(|_| Problem::internal("the server is ending"))?;
+        let _place = self.workers.acquire().await.map_err(|_| Problem::internal("the server is stopping"))?;
         let state = Arc::clone(self);
         let done = tokio::task::spawn_blocking(move || work(&state)).await;
         done.map_err(|error| Problem::internal(error.to_string()))
     }
 
-    /// Looks at the log, up to the place `end`, on a thread of its own.
-    pub(crate) fn look(self: &Arc<Self>, end: u64) {
+    /// Scans the log up to the position `end` on a separate thread.
+    pub(crate) fn rescan(self: &Arc<Self>, end: u64) {
         let state = Arc::clone(self);
         tokio::spawn(async move {
             let Ok(_place) = state.reader.acquire().await else { return };
-            let kept = Arc::clone(&state.kept);
-            let looked = tokio::task::spawn_blocking(move || kept.look(end)).await;
-            if !matches!(looked, Ok(Ok(()))) {
-                state.kept.cannot_look();
+            let attempts = Arc::clone(&state.attempts);
+            let scanned = tokio::task::spawn_blocking(move || attempts.rescan(end)).await;
+            if !matches!(scanned, Ok(Ok(()))) {
+                state.attempts.set_scan_failed();
             }
         });
     }
 
-    /// Says that no new work is wanted.
+    /// Stops the server from accepting new work.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Whether somebody has asked the server to stop.
+    /// Returns whether the server is stopping.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }

@@ -1,8 +1,11 @@
-//! Figures over time, and of the last minutes: what the dashboard draws.
+//! Time series of attempts in buckets of fixed length, for the dashboard's charts.
 //!
-//! Owns the buckets. Invariant: an attempt is in one bucket of each resolution, that of its own time, as long as that bucket is kept;
-//! how many buckets, names and hosts are kept is bounded. Must not know where attempts come from nor how figures are shown. It has no
-//! lock of its own.
+//! Owns: the buckets.
+//!
+//! Invariant: an attempt is in one bucket of each resolution, that of its own time, while that bucket is kept. The
+//! numbers of buckets, names and hosts are bounded.
+//!
+//! Must not know: where attempts come from, how figures are shown. It has no lock; callers lock it.
 
 use std::collections::HashMap;
 
@@ -10,22 +13,22 @@ use fetchwise::analytics::{Importance, ImportanceFold, Row};
 use fetchwise::attempt::Attempt;
 use fetchwise::time::Timestamp;
 
-/// What is kept: so many buckets, each of so many milliseconds. The first two are for the last quarter of an hour and the last hour.
+/// The rings: number of buckets, and length of a bucket in milliseconds. The first ring serves the last quarter of an
+/// hour and the last hour.
 const KEPT: [(usize, i64); 3] = [(360, 10_000), (144, 600_000), (168, 3_600_000)];
-/// Fetchers beyond these are counted together.
+/// Maximum number of fetchers with separate counts; others are counted together.
 const MAX_FETCHERS: usize = 64;
-/// So many values of heuristics are told apart.
+/// Maximum number of heuristic values with separate counts.
 const MAX_HEURISTICS: usize = 20_000;
-/// The minutes that make a host a busy one.
+/// The window for busy hosts, in minutes.
 const MINUTES: usize = 10;
-/// With so many hosts in the list of busy ones, those that have been quiet are dropped from it; when all are busy, further ones are
-/// left out.
+/// Maximum number of busy hosts. At this number idle hosts are dropped; if all are busy, further hosts are not counted.
 const MAX_HOSTS: usize = 20_000;
 const MINUTE_MS: i64 = 60_000;
-/// What fetchers beyond [`MAX_FETCHERS`] are called.
+/// The name for fetchers beyond [`MAX_FETCHERS`].
 const OTHERS: &str = "(others)";
 
-/// A stretch of time that the dashboard shows.
+/// The period that the dashboard shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames)]
 pub(crate) enum Range {
     /// 90 buckets of ten seconds.
@@ -44,7 +47,7 @@ pub(crate) enum Range {
 }
 
 impl Range {
-    /// The ring it is read from, how many of its buckets make one here, and how many of those there are.
+    /// Returns the index of its ring, the number of ring buckets per shown bucket, and the number of shown buckets.
     const fn layout(self) -> (usize, usize, usize) {
         match self {
             Self::Quarter => (0, 1, 90),
@@ -55,12 +58,12 @@ impl Range {
     }
 }
 
-/// Attempts of a stretch of time.
+/// The attempts of one period.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Bucket {
-    /// What came of them, and how they were decided.
+    /// Their results and kinds of decisions.
     pub(crate) row: Row,
-    /// How many each fetcher made, by its place among [`Series::fetchers`].
+    /// The number of attempts per fetcher, by its index in [`Series::fetchers`].
     pub(crate) fetchers: Vec<u64>,
 }
 
@@ -73,18 +76,18 @@ impl Bucket {
     }
 }
 
-/// Buckets of a length, in the order of time.
+/// Buckets of one length, in the order of time.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Shown {
-    /// When the first one begins.
+pub(crate) struct SeriesWindow {
+    /// The start of the first bucket.
     pub(crate) start: Timestamp,
-    /// The length of each, in milliseconds.
+    /// The length of a bucket, in milliseconds.
     pub(crate) step_ms: i64,
     /// The buckets; the last one is still being filled.
     pub(crate) buckets: Vec<Bucket>,
 }
 
-/// Figures over time.
+/// Attempts over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     rings: [Ring; 3],
@@ -105,7 +108,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// Counts an attempt in, at the time `now`. One that is later than that counts as of now.
+    /// Counts an attempt at the time `now`. An attempt with a later time counts as one of now.
     pub(crate) fn observe(&mut self, attempt: &Attempt, now: Timestamp) {
         let when = attempt.attempted_at.min(now);
         self.heuristics.observe(attempt);
@@ -124,7 +127,7 @@ impl Series {
         }
     }
 
-    /// Counts in what `other` has counted. Both have to be of one time.
+    /// Adds the counts of `other`. Both must be current.
     pub(crate) fn merge(&mut self, other: Self, now: Timestamp) {
         let places: Vec<usize> = other.fetchers.iter().map(|name| self.place_of(name)).collect();
         for (ring, theirs) in self.rings.iter_mut().zip(other.rings) {
@@ -147,13 +150,13 @@ impl Series {
         self.heuristics.merge(other.heuristics);
     }
 
-    /// The fetchers that any bucket knows.
+    /// Returns the names of the counted fetchers.
     pub(crate) fn fetchers(&self) -> impl Iterator<Item = &str> {
         self.fetchers.iter().map(|name| &**name)
     }
 
-    /// The buckets of `range` up to `now`.
-    pub(crate) fn shown(&self, range: Range, now: Timestamp) -> Shown {
+    /// Returns the buckets of `range` up to `now`.
+    pub(crate) fn window(&self, range: Range, now: Timestamp) -> SeriesWindow {
         let (ring, together, length) = range.layout();
         let ring = &self.rings[ring];
         let step_ms = ring.step_ms * together as i64;
@@ -166,10 +169,10 @@ impl Series {
                 sum.add(bucket);
             }
         }
-        Shown { start: Timestamp::from_millis(first * step_ms), step_ms, buckets }
+        SeriesWindow { start: Timestamp::from_millis(first * step_ms), step_ms, buckets }
     }
 
-    /// The `most` hosts with the most attempts in the last ten minutes, the busiest first.
+    /// Returns the `most` hosts with the most attempts in the last ten minutes, the busiest first.
     pub(crate) fn busy(&self, most: usize, now: Timestamp) -> Vec<(String, u64)> {
         let counted = self.hosts.iter().map(|(host, minutes)| (&**host, minutes.sum(now)));
         let mut hosts: Vec<(&str, u64)> = counted.filter(|(_, count)| *count > 0).collect();
@@ -177,12 +180,12 @@ impl Series {
         hosts.into_iter().take(most).map(|(host, count)| (host.to_owned(), count)).collect()
     }
 
-    /// Attempts of a host in the last ten minutes.
+    /// Returns the number of attempts of a host in the last ten minutes.
     pub(crate) fn recent(&self, host: &str, now: Timestamp) -> u64 {
         self.hosts.get(host).map_or(0, |minutes| minutes.sum(now))
     }
 
-    /// The `most` types and values that say most about success.
+    /// Returns the `most` heuristics that best predict success.
     pub(crate) fn heuristics(&self, most: usize) -> Vec<Importance> {
         let mut rows = self.heuristics.rows();
         rows.sort_by(|a, b| b.mutual_information_bits.total_cmp(&a.mutual_information_bits));
@@ -228,11 +231,11 @@ fn at(counts: &mut Vec<u64>, place: usize) -> &mut u64 {
     &mut counts[place]
 }
 
-/// The last so many buckets of a length, each at the place of its number.
+/// A ring of the last buckets of one length; a bucket's number determines its slot.
 #[derive(Clone, Debug)]
 struct Ring {
     step_ms: i64,
-    /// With the number of the bucket: its time divided by its length. A place that was never used has the lowest number.
+    /// Number of the bucket (its time divided by its length) and bucket. An unused slot has the lowest number.
     places: Vec<(i64, Bucket)>,
 }
 
@@ -241,7 +244,7 @@ impl Ring {
         Self { step_ms, places: vec![(i64::MIN, Bucket::default()); buckets] }
     }
 
-    /// The bucket of `when`; none for a time that is not kept any more at `now`.
+    /// Returns the bucket of `when`; none for a time that the ring no longer keeps at `now`.
     fn bucket(&mut self, when: Timestamp, now: Timestamp) -> Option<&mut Bucket> {
         let number = when.as_millis().div_euclid(self.step_ms);
         let length = self.places.len() as i64;
@@ -264,7 +267,7 @@ impl Ring {
     }
 }
 
-/// Attempts by minute.
+/// Attempts per minute.
 #[derive(Clone, Copy, Debug, Default)]
 struct Minutes {
     newest: i64,
@@ -331,45 +334,45 @@ mod tests {
         series
     }
 
-    fn sum(shown: &Shown) -> (u64, u64, Vec<u64>) {
+    fn sum(shown: &SeriesWindow) -> (u64, u64, Vec<u64>) {
         let mut all = Bucket::default();
         shown.buckets.iter().for_each(|bucket| all.add(bucket));
         (all.row.attempts, all.row.banned, all.fetchers)
     }
 
     #[test]
-    fn an_attempt_is_in_the_bucket_of_its_time() {
+    fn an_attempt_counts_in_the_bucket_of_its_time() {
         let series = filled(&[attempt(1, "f", NOON - 95_000), attempt(3, "g", NOON)], NOON);
-        let shown = series.shown(Range::Quarter, at_ms(NOON));
+        let shown = series.window(Range::Quarter, at_ms(NOON));
         assert_eq!((shown.buckets.len(), shown.step_ms), (90, 10_000));
         let places: Vec<usize> = (0..90).filter(|place| shown.buckets[*place].row.attempts > 0).collect();
         assert_eq!(places, [79, 89]);
         assert_eq!(shown.start.as_millis() + 79 * 10_000, NOON - 100_000);
-        let hour = series.shown(Range::Hour, at_ms(NOON));
+        let hour = series.window(Range::Hour, at_ms(NOON));
         assert_eq!((hour.step_ms, hour.buckets[59].row.banned, hour.buckets[57].row.delivered), (60_000, 1, 1));
         assert_eq!(sum(&hour), (2, 1, vec![1, 1]));
     }
 
     #[test]
-    fn what_is_older_than_a_range_is_not_in_it_and_what_comes_late_is() {
+    fn a_range_excludes_older_attempts_and_includes_late_ones() {
         let hour = 3_600_000;
         let mut series = filled(&[attempt(1, "f", NOON), attempt(1, "f", NOON - 2 * hour)], NOON);
         series.observe(&attempt(1, "f", NOON - 3 * hour), at_ms(NOON));
-        let count = |range, now| sum(&series.shown(range, at_ms(now))).0;
+        let count = |range, now| sum(&series.window(range, at_ms(now))).0;
         assert_eq!([Range::Hour, Range::Day, Range::Week].map(|range| count(range, NOON)), [1, 3, 3]);
         assert_eq!(count(Range::Week, NOON + 167 * hour), 1);
         assert_eq!([Range::Hour, Range::Week].map(|range| count(range, NOON + 400 * hour)), [0, 0]);
     }
 
     #[test]
-    fn a_time_in_the_future_counts_as_of_now_and_takes_no_bucket_from_others() {
+    fn an_attempt_with_a_future_time_counts_as_of_now() {
         let series = filled(&[attempt(1, "f", NOON - 50_000), attempt(1, "f", NOON + 86_400_000)], NOON);
-        let shown = series.shown(Range::Hour, at_ms(NOON));
+        let shown = series.window(Range::Hour, at_ms(NOON));
         assert_eq!((sum(&shown).0, shown.buckets[59].row.attempts), (2, 1));
     }
 
     #[test]
-    fn halves_that_are_merged_are_the_whole() {
+    fn merged_halves_equal_the_whole() {
         let names = ["direct_access", "playwright", "x", "y"];
         let attempts: Vec<Attempt> =
             (0..5000).map(|n| attempt(n % 7, names[n * n % 4], NOON - (n as i64 * 7919) % 900_000_000)).collect();
@@ -377,12 +380,12 @@ mod tests {
         let mut halves = filled(&attempts[3000..], NOON);
         halves.merge(filled(&attempts[..3000], NOON), at_ms(NOON));
         for range in [Range::Quarter, Range::Hour, Range::Day, Range::Week] {
-            let (a, b) = (whole.shown(range, at_ms(NOON)), halves.shown(range, at_ms(NOON)));
-            let by_name = |series: &Series, shown: &Shown| {
+            let (a, b) = (whole.window(range, at_ms(NOON)), halves.window(range, at_ms(NOON)));
+            let by_name = |series: &Series, shown: &SeriesWindow| {
                 let sums = sum(shown).2;
                 series.fetchers().map(str::to_owned).zip(sums).collect::<std::collections::BTreeMap<_, _>>()
             };
-            let rows = |shown: &Shown| shown.buckets.iter().map(|bucket| bucket.row).collect::<Vec<_>>();
+            let rows = |shown: &SeriesWindow| shown.buckets.iter().map(|bucket| bucket.row).collect::<Vec<_>>();
             assert_eq!(rows(&a), rows(&b));
             assert_eq!(by_name(&whole, &a), by_name(&halves, &b));
         }
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_hosts_are_those_of_the_last_ten_minutes() {
+    fn busy_hosts_have_attempts_in_the_last_ten_minutes() {
         let mut attempts: Vec<Attempt> = (0..30).map(|n| attempt(1, "f", NOON - n * 60_000)).collect();
         attempts.extend((0..3).map(|_| attempt(2, "f", NOON - 100_000)));
         attempts.push(attempt(4, "f", NOON - 3_600_000));
@@ -406,17 +409,17 @@ mod tests {
     }
 
     #[test]
-    fn names_and_hosts_are_bounded() {
+    fn numbers_of_names_and_hosts_are_bounded() {
         let mut series = Series::default();
         for n in 0..(MAX_HOSTS + 50) {
             series.observe(&attempt(n, &format!("f{}", n % 200), NOON), at_ms(NOON));
         }
         assert_eq!((series.fetchers().count(), series.hosts.len()), (MAX_FETCHERS, MAX_HOSTS));
         assert_eq!(series.fetchers().last(), Some(OTHERS));
-        let shown = series.shown(Range::Hour, at_ms(NOON));
+        let shown = series.window(Range::Hour, at_ms(NOON));
         let (attempts, _, fetchers) = sum(&shown);
         assert_eq!((attempts, fetchers.iter().sum::<u64>()), (MAX_HOSTS as u64 + 50, MAX_HOSTS as u64 + 50));
-        // Later, when they have been quiet, others have room.
+        // Later, idle hosts make room for others.
         series.observe(&attempt(9_999_999, "f", NOON + 3_600_000), at_ms(NOON + 3_600_000));
         assert_eq!(series.hosts.len(), 1);
     }

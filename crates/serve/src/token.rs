@@ -1,7 +1,9 @@
-//! Bearer tokens, of which only hashes are kept.
+//! Bearer tokens, stored as hashes only.
 //!
-//! Invariant: a token is compared in the same time whatever it is, it is in no message, and none of its text outlives [`Tokens`]'
-//! making. Must not know which routes want one.
+//! Invariants: comparison takes the same time for every token. No message contains a token, and no token's text
+//! outlives the construction of [`Tokens`].
+//!
+//! Must not know: which routes need one.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,10 +11,10 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// What a line of a file begins with whose token is hashed already.
+/// The prefix of a line that holds the hash of a token.
 const HASHED: &str = "sha256:";
 
-/// The tokens that open the server. Without any it is open to all who reach it.
+/// The tokens of a server. Without any, the server is open to every client that reaches it.
 #[derive(Clone, Default)]
 pub struct Tokens {
     hashes: Vec<[u8; 32]>,
@@ -25,7 +27,7 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// Why tokens cannot be read.
+/// The reason why tokens cannot be read.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TokenError {
@@ -40,12 +42,12 @@ pub enum TokenError {
     Line {
         /// The file, or none for the environment.
         file: Option<PathBuf>,
-        /// Counted from 1.
+        /// The line number, counted from 1.
         line: usize,
-        /// What is wrong, without the line's text.
+        /// What is wrong, without the text of the line.
         what: &'static str,
     },
-    /// There is not a single token.
+    /// The source has no token.
     None {
         /// The file, or none for the environment.
         file: Option<PathBuf>,
@@ -58,9 +60,9 @@ impl fmt::Display for TokenError {
             file.as_ref().map_or_else(|| "the variable".to_owned(), |file| file.display().to_string())
         };
         match self {
-            Self::Unreadable { file, source } => write!(f, "cannot read the tokens in {}: {source}", file.display()),
+            Self::Unreadable { file, source } => write!(f, "cannot read tokens from {}: {source}", file.display()),
             Self::Line { file, line, what } => write!(f, "{}, line {line}: {what}", place(file)),
-            Self::None { file } => write!(f, "{} has no token in it: write one a line", place(file)),
+            Self::None { file } => write!(f, "{} contains no token: write one token per line", place(file)),
         }
     }
 }
@@ -75,26 +77,27 @@ impl std::error::Error for TokenError {
 }
 
 impl Tokens {
-    /// Reads a file: a token a line, or `sha256:` and the 64 hexadecimal digits of one's hash; `#` begins a comment.
+    /// Reads a file. Each line has a token, or `sha256:` and the 64 hexadecimal digits of its hash; `#` begins a
+    /// comment.
     ///
     /// # Errors
-    /// When it cannot be read, or a line is neither, or there is none.
+    /// If the file cannot be read, a line is neither, or there is no token.
     pub fn from_file(file: &Path) -> Result<Self, TokenError> {
         let text =
             std::fs::read_to_string(file).map_err(|source| TokenError::Unreadable { file: file.to_owned(), source })?;
         Self::from_lines(&text, Some(file))
     }
 
-    /// Reads the value of a variable: tokens with white space between them.
+    /// Reads the value of a variable: tokens separated by white space.
     ///
     /// # Errors
-    /// When one of them is none, or there is none.
+    /// If one of them is not a valid token, or there is no token.
     pub fn from_text(text: &str) -> Result<Self, TokenError> {
         let lines: Vec<&str> = text.split_whitespace().collect();
         Self::from_lines(&lines.join("\n"), None)
     }
 
-    /// Those of both.
+    /// Combines the tokens of both.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.hashes.extend(other.hashes);
@@ -102,34 +105,34 @@ impl Tokens {
         self
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }
 
-    /// How many stood there as they are, not as hashes.
+    /// Returns the number of tokens that were given as text, not as hashes.
     pub fn plain(&self) -> usize {
         self.plain
     }
 
-    /// The line for a file that stands for `token` without giving it away.
+    /// Returns the line of a file that holds the hash of `token`.
     pub fn hashed_line(token: &str) -> String {
         let hash = hash(token.as_bytes());
         let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{HASHED}{digits}")
     }
 
-    /// A new token: 256 bits of the system's randomness.
+    /// Returns a new token: 256 bits of the system's randomness.
     ///
     /// # Errors
-    /// When the system has none.
+    /// If the system has no randomness.
     pub fn random() -> Result<String, getrandom::Error> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes)?;
         Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// Adds the hash of a token to a file, which is made readable for its owner only when there is none.
+    /// Appends the hash of a token to a file. A new file is readable for its owner only.
     ///
     /// # Errors
     /// What the system says.
@@ -142,7 +145,7 @@ impl Tokens {
         std::io::Write::write_all(&mut file, format!("{}\n", Self::hashed_line(token)).as_bytes())
     }
 
-    /// Which token this is, if it is one. Takes as long for each.
+    /// Returns the index of a token, if it is known. Takes the same time for every token.
     pub(crate) fn find(&self, token: &[u8]) -> Option<usize> {
         let given = hash(token);
         let mut found = None;
@@ -163,14 +166,13 @@ impl Tokens {
             }
             let wrong = |what| TokenError::Line { file: file.map(Path::to_owned), line: number + 1, what };
             tokens.hashes.push(match line.strip_prefix(HASHED) {
-                Some(digits) => {
-                    digits_of(digits).ok_or_else(|| wrong("a hash is sha256: and 64 hexadecimal digits"))?
-                }
+                Some(digits) => digits_of(digits)
+                    .ok_or_else(|| wrong("invalid hash: expected sha256: and 64 hexadecimal digits"))?,
                 None if line.bytes().all(|byte| byte.is_ascii_graphic()) => {
                     tokens.plain += 1;
                     hash(line.as_bytes())
                 }
-                None => return Err(wrong("a token is one word of printable ASCII")),
+                None => return Err(wrong("invalid token: expected one word of printable ASCII")),
             });
         }
         match tokens.is_empty() {
@@ -200,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_known_as_itself_and_by_its_hash() {
+    fn tokens_match_as_text_and_as_hash() {
         let lines = format!("# ours\nopen-sesame\n\n{}\n", Tokens::hashed_line("second"));
         let tokens = Tokens::from_lines(&lines, None).unwrap();
         assert_eq!([tokens.find(b"open-sesame"), tokens.find(b"second")], [Some(0), Some(1)]);
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_said_without_its_text() {
+    fn an_error_does_not_contain_the_text_of_an_invalid_token() {
         for text in ["two words here", "sha256:12", "umlaut-\u{fc}"] {
             let error = Tokens::from_lines(&format!("fine\n{text}"), None).unwrap_err().to_string();
             assert!(error.contains("line 2") && !error.contains(text), "{error}");

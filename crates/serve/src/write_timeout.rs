@@ -1,4 +1,4 @@
-//! A connection whose client does not read its answers is given up.
+//! A write timeout: closes the connection of a client that does not read its responses.
 
 use std::io;
 use std::pin::Pin;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A stream on which nothing can be stuck half written for longer than a time.
+/// A stream whose writes fail if they make no progress for a time.
 #[derive(Debug)]
 pub(crate) struct Unstalled<S> {
     stream: S,
     time: Duration,
-    /// Since a write has had to wait.
+    /// The timer of a write that waits.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -22,7 +22,7 @@ impl<S> Unstalled<S> {
         Self { stream, time, timer: None }
     }
 
-    fn look(&mut self, cx: &mut Context<'_>, is_waiting: bool) -> io::Result<()> {
+    fn check(&mut self, cx: &mut Context<'_>, is_waiting: bool) -> io::Result<()> {
         if !is_waiting {
             self.timer = None;
             return Ok(());
@@ -45,7 +45,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Unstalled<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Unstalled<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.look(cx, written.is_pending())?;
+        self.check(cx, written.is_pending())?;
         written
     }
 
@@ -55,7 +55,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Unstalled<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.look(cx, written.is_pending())?;
+        self.check(cx, written.is_pending())?;
         written
     }
 
@@ -65,7 +65,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Unstalled<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.look(cx, flushed.is_pending())?;
+        self.check(cx, flushed.is_pending())?;
         flushed
     }
 

@@ -14,17 +14,17 @@ use serde::Serialize;
 
 use super::fetch::args::{PaceArgs, parse_size, parse_time};
 use crate::commands::fetch::build_crawler::{about_guard, journal_options, pace, visits};
-use crate::commands::fetch::crawl_options::Wishes;
+use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::shutdown;
 use crate::setup::background_maintenance;
-use crate::setup::fetcher_availability::{Available, BrowserArgs, NoBrowser};
-use crate::setup::listen::{Advice, listen, tokens};
+use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability, NoBrowser};
+use crate::setup::listen::{ListenHints, listen, tokens};
 use crate::setup::reload;
-use crate::setup::reload::Reload;
+use crate::setup::reload::Reloader;
 use crate::setup::server_discovery::ADDRESS_FILE;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, note, plain};
+use crate::terminal::output::{Output, note, plain};
 use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::local_faults::raise_descriptor_limit;
@@ -37,7 +37,7 @@ use fetchwise_serve::{Handle, Options, Parts, Server, Tokens};
 /// The default address.
 const LISTEN: &str = "127.0.0.1:7117";
 /// The hints for an address that cannot be used.
-const ADVICE: Advice = Advice {
+const LISTEN_HINTS: ListenHints = ListenHints {
     example: "--listen 127.0.0.1:7117",
     token: "create a token with `fetchwise serve --new-token --token-file tokens.txt`, or set FETCHWISE_TOKEN",
 };
@@ -46,7 +46,7 @@ const RESERVED: u64 = 128;
 /// The default rate limit of a client in requests per second, if other machines can connect.
 const RATE: u32 = 2000;
 /// The interval at which the messages of background maintenance are checked.
-const UPKEEP_TICK: Duration = Duration::from_secs(2);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Serve decisions, attempts, visits and the dashboard over HTTP
 ///
@@ -115,7 +115,7 @@ struct TokenJson<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     if let Some(file) = args.token_file.as_deref().filter(|_| args.new_token) {
         return new_token(file, out);
     }
@@ -123,10 +123,10 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended: Result<Arc<Journal>, Failure> = runtime.block_on(async {
         let mut stop = shutdown::listen().map_err(Failure::failed)?;
-        let listener = listen(&args.listen, &tokens, &ADVICE).await?;
+        let listener = listen(&args.listen, &tokens, &LISTEN_HINTS).await?;
         let address = listener.local_addr().map_err(Failure::failed)?;
         let (server, journal) = assemble(args, settings, tokens, address)?;
-        let address_file = tell(journal.dir(), address);
+        let address_file = write_address_file(journal.dir(), address);
         let upkeep = background_maintenance::start(settings, journal.dir())?;
         let handle = server.handle();
         #[cfg(feature = "fleet")]
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
             Some(fleet) => server.in_fleet(fleet.membership()),
             None => server,
         };
-        say(out, address)?;
+        print_address(out, address)?;
         let asked = async {
             let _ = stop.changed().await;
             note("stopping: finishing open requests");
@@ -145,10 +145,10 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
         let forgot = || fleet.as_ref().map_or(0, |fleet| fleet.forgot());
         #[cfg(not(feature = "fleet"))]
         let forgot = || 0;
-        let tended = tend(upkeep.as_ref(), &handle, forgot);
+        let maintenance = watch_maintenance(upkeep.as_ref(), &handle, forgot);
         let ended = tokio::select! {
             ended = server.run(listener, asked) => ended,
-            () = tended => unreachable!("maintenance messages are checked until the server ends"),
+            () = maintenance => unreachable!("maintenance messages are checked until the server ends"),
         };
         if let Some(upkeep) = upkeep {
             upkeep.stop();
@@ -180,7 +180,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
 }
 
 /// Prints a new token and stores its hash.
-fn new_token(file: &Path, out: &mut Out) -> Result<Exit, Failure> {
+fn new_token(file: &Path, out: &mut Output) -> Result<Exit, Failure> {
     let token = Tokens::random().map_err(|error| Failure::failed(format_args!("cannot create a token: {error}")))?;
     Tokens::append(file, &token)
         .map_err(|error| Failure::failed(format_args!("cannot write to {}: {error}", file.display())))?;
@@ -193,25 +193,25 @@ fn new_token(file: &Path, out: &mut Out) -> Result<Exit, Failure> {
 
 /// Writes the server's address into the data directory, for commands that need the server. The file is removed when the
 /// returned value is dropped.
-fn tell(dir: &Path, address: SocketAddr) -> Told {
+fn write_address_file(dir: &Path, address: SocketAddr) -> AddressFile {
     let file = dir.join(ADDRESS_FILE);
     if let Err(error) = std::fs::write(&file, format!("http://{address}\n")) {
         note(format_args!("warning: cannot write {}, so commands cannot find the server: {error}", file.display()));
     }
-    Told(file)
+    AddressFile(file)
 }
 
 /// The address file of the server.
-struct Told(PathBuf);
+struct AddressFile(PathBuf);
 
-impl Drop for Told {
+impl Drop for AddressFile {
     fn drop(&mut self) {
         // A file that stays is harmless: a client notices that no server listens there.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-fn say(out: &mut Out, address: SocketAddr) -> Result<(), Failure> {
+fn print_address(out: &mut Output, address: SocketAddr) -> Result<(), Failure> {
     let (address, url) = (address.to_string(), format!("http://{address}"));
     match out.json {
         true => out.object(&ListeningJson { listening: &address, url: &url })?,
@@ -229,47 +229,52 @@ fn assemble(
 ) -> Result<(Server, Arc<Journal>), Failure> {
     let hangups = reload::listen(settings).map_err(Failure::failed)?;
     let router = settings.router()?.clone();
-    let wishes = Wishes { pace: args.pace.clone(), ..Wishes::default() };
+    let crawl_options = CrawlOptions { pace: args.pace.clone(), ..CrawlOptions::default() };
     let (detector, classifier) = detectors(settings)?;
     let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings).on_full(OnFull::Error))?;
     warn_torn_tail(recovery.torn.as_ref());
     let journal = Arc::new(journal);
-    let pace = Pace::new(pace(settings, &wishes)).with_store(Box::new(Arc::clone(&journal)));
-    let visits = visits(settings, &wishes);
+    let pace = Pace::new(pace(settings, &crawl_options)).with_store(Box::new(Arc::clone(&journal)));
+    let visits = visits(settings, &crawl_options);
     let with = |builder: SelectorBuilder| {
         builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
     };
-    let (selector, _) = settings.learned_with(with)?;
+    let (selector, _) = settings.load_selector_with(with)?;
     let (guard, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
-    said.iter().for_each(reload::say);
+    said.iter().for_each(reload::report_event);
     let missing = if args.all_fetchers { Vec::new() } else { missing(args, settings, &selector)? };
     let parts = Parts {
         selector,
         journal: Arc::clone(&journal),
         detector: Arc::clone(&detector),
         classifier: Arc::clone(&classifier),
-        missing,
+        unavailable: missing,
         tokens,
         options: options(args, address),
         guard: Some(Arc::clone(&guard)),
     };
     let server = Server::new(parts)?;
     let handle = server.handle();
-    let again = Reload::new(settings, handle.selector(), &[&detector, &classifier], &guard);
+    let again = Reloader::new(settings, handle.selector(), &[&detector, &classifier], &guard);
     // Both tasks end with the runtime.
-    reload::watch(&guard, handle.selector());
+    reload::watch_rollback(&guard, handle.selector());
     reload::on_hangup(hangups, again);
     Ok((server, journal))
 }
 
 /// Prints the messages of background maintenance. Recounts the log when attempts were removed: by maintenance, or
 /// because a node of the fleet requested to forget a domain, which `forgot` counts.
-async fn tend(upkeep: Option<&background_maintenance::Running>, server: &Handle, forgot: impl Fn() -> u64) {
-    let mut ticks = tokio::time::interval(UPKEEP_TICK);
+async fn watch_maintenance(
+    upkeep: Option<&background_maintenance::RunningMaintenance>,
+    server: &Handle,
+    forgot: impl Fn() -> u64,
+) {
+    let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
     let mut known = forgot();
     loop {
         ticks.tick().await;
-        let said: Vec<String> = upkeep.into_iter().flat_map(background_maintenance::Running::said).collect();
+        let said: Vec<String> =
+            upkeep.into_iter().flat_map(background_maintenance::RunningMaintenance::messages).collect();
         said.iter().for_each(|words| note(plain(words)));
         let forgotten = forgot();
         if !said.is_empty() || forgotten != known {
@@ -311,13 +316,13 @@ fn detectors(settings: &Settings) -> Result<(Arc<Detector>, Arc<Detector>), Fail
 /// Returns the candidates that no crawler has. A browser is not one of them: most crawlers have one, even if this
 /// machine has not.
 fn missing(args: &ServeArgs, settings: &Settings, selector: &Selector) -> Result<Vec<(String, String)>, Failure> {
-    let available = Available::find(settings, &BrowserArgs { chromium: None, no_browser: args.no_browser })?;
+    let available = FetcherAvailability::find(settings, &BrowserArgs { chromium: None, no_browser: args.no_browser })?;
     let of_here = match &available.browser {
         Err(NoBrowser::Missing(reason)) => Some(reason.clone()),
         _ => None,
     };
     let why = |name: &str| {
-        let why = available.why_not(name).filter(|why| of_here.as_deref() != Some(why))?;
+        let why = available.unavailable_reason(name).filter(|why| of_here.as_deref() != Some(why))?;
         Some((name.to_owned(), why.lines().next().unwrap_or_default().to_owned()))
     };
     Ok(selector.candidates().filter_map(|(_, spec)| why(&spec.name)).collect())

@@ -1,4 +1,4 @@
-//! How often a domain blocked.
+//! The ban rate of a domain.
 
 use serde::Serialize;
 
@@ -14,12 +14,12 @@ pub struct BanRateJson<'a> {
     attempts: u64,
     banned: u64,
     rate: Option<f64>,
-    /// Attempts before this may be missing from the counts.
+    /// Attempts before this time may be missing from the counts.
     complete_since: Option<String>,
 }
 
 impl<'a> BanRateJson<'a> {
-    /// What was counted of `domain` in the last `days` days. Attempts before `complete_since` may be missing.
+    /// Creates the ban rate of `domain` in the last `days` days. Attempts before `complete_since` may be missing.
     pub fn new(domain: &'a str, days: u32, sum: BanRate, complete_since: Option<Timestamp>) -> Self {
         let complete_since = complete_since.map(rfc3339::format);
         Self { domain, days, attempts: sum.attempts, banned: sum.banned, rate: sum.rate(), complete_since }

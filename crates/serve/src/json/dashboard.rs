@@ -1,21 +1,21 @@
-//! What the dashboard draws: figures over time, tables, the log's health.
+//! The JSON of the dashboard: time series, tables and the health of the log.
 
 use serde::Serialize;
 
 use super::{FleetJson, PaceJson, StatsJson};
-use crate::time_series::Shown;
+use crate::time_series::SeriesWindow;
 use fetchwise::analytics::Importance;
 
-/// All of it.
+/// The whole response.
 #[derive(Debug, Serialize)]
 pub(crate) struct BoardJson<'a> {
     pub(crate) now: String,
     pub(crate) started_at: String,
     pub(crate) version: &'static str,
     pub(crate) mode: &'static str,
-    /// So often the page is to ask.
+    /// The poll interval for the page, in milliseconds.
     pub(crate) poll_ms: u64,
-    /// Whether what the log had at the start is counted in.
+    /// Whether the figures include the attempts that were in the log at the start.
     pub(crate) complete: bool,
     pub(crate) range: &'static str,
     pub(crate) series: SeriesJson<'a>,
@@ -27,14 +27,14 @@ pub(crate) struct BoardJson<'a> {
     pub(crate) busy: Vec<BusyJson<'a>>,
     pub(crate) heuristics: Vec<ImportanceJson<'a>>,
     pub(crate) log: LogJson,
-    /// None where the server is in no fleet.
+    /// None if the server is not part of a fleet.
     pub(crate) fleet: Option<FleetJson>,
 }
 
-/// Figures by stretches of time, each list in the order of time; the last place is still being filled.
+/// Figures by period, each list in the order of time; the last period is incomplete.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct SeriesJson<'a> {
-    /// When the first stretch begins, in seconds since 1970.
+    /// The start of the first period, in seconds since 1970.
     start: i64,
     step_s: i64,
     attempts: Vec<u64>,
@@ -45,23 +45,23 @@ pub(crate) struct SeriesJson<'a> {
     inferred: Vec<u64>,
     probed: Vec<u64>,
     explored: Vec<u64>,
-    /// What the attempts cost together, in plain requests, as fetchers' costs are configured.
+    /// The total cost of the attempts in plain requests, by the configured costs of fetchers.
     cost: Vec<f64>,
     fetchers: Vec<WorkJson<'a>>,
 }
 
-/// What a fetcher did.
+/// The attempts of a fetcher.
 #[derive(Debug, Serialize)]
 struct WorkJson<'a> {
     fetcher: &'a str,
-    /// Of a request.
+    /// The cost of a request.
     cost: f64,
     attempts: Vec<u64>,
 }
 
 impl<'a> SeriesJson<'a> {
-    /// `fetchers` are the names that the buckets count by, with what a request of each costs.
-    pub(crate) fn new(shown: &Shown, fetchers: &'a [(String, f64)]) -> Self {
+    /// Creates the series. `fetchers` are the names that the buckets count by, with the cost of a request.
+    pub(crate) fn new(shown: &SeriesWindow, fetchers: &'a [(String, f64)]) -> Self {
         let mut series =
             Self { start: shown.start.as_millis() / 1000, step_s: shown.step_ms / 1000, ..Self::default() };
         for bucket in &shown.buckets {
@@ -94,17 +94,17 @@ pub(crate) struct FetcherJson<'a> {
     pub(crate) cost: f64,
 }
 
-/// Some rows of the domains' table.
+/// A part of the domains' table.
 #[derive(Debug, Serialize)]
 pub(crate) struct DomainsJson<'a> {
-    /// How many domains there are.
+    /// The number of all domains.
     pub(crate) total: usize,
-    /// How many of them match the search.
+    /// The number of domains that match the search.
     pub(crate) matching: usize,
     pub(crate) rows: Vec<DomainJson<'a>>,
 }
 
-/// A row of it.
+/// A row of the domains' table.
 #[derive(Debug, Serialize)]
 pub(crate) struct DomainJson<'a> {
     #[serde(flatten)]
@@ -113,7 +113,7 @@ pub(crate) struct DomainJson<'a> {
     pub(crate) recent: u64,
 }
 
-/// A host that is asked.
+/// A host with recent requests.
 #[derive(Debug, Serialize)]
 pub(crate) struct BusyJson<'a> {
     pub(crate) host: &'a str,
@@ -122,7 +122,7 @@ pub(crate) struct BusyJson<'a> {
     pub(crate) pace: Option<PaceJson>,
 }
 
-/// What a heuristic says about success, as `importance` has it.
+/// The importance of a heuristic, as `importance` prints it.
 #[derive(Debug, Serialize)]
 pub(crate) struct ImportanceJson<'a> {
     r#type: &'a str,
@@ -148,7 +148,7 @@ impl<'a> From<&'a Importance> for ImportanceJson<'a> {
     }
 }
 
-/// How the log is.
+/// The health of the log.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct LogJson {
     pub(crate) dir: String,
@@ -157,13 +157,13 @@ pub(crate) struct LogJson {
     pub(crate) reason: Option<String>,
     pub(crate) segments: u64,
     pub(crate) bytes: u64,
-    /// Records that were taken and are not known to be on disk.
+    /// Accepted records that are not known to be on disk.
     pub(crate) lag_records: u64,
     pub(crate) queued_records: u64,
     pub(crate) queued_bytes: u64,
     pub(crate) syncs: u64,
     pub(crate) synced_at: Option<String>,
     pub(crate) compacted_at: Option<String>,
-    /// Records since the start that are not in the log and will not be.
+    /// Records since the start that are lost.
     pub(crate) lost: u64,
 }

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use fetchwise::decision::{Decision, Rule, Source, Selection};
+use fetchwise::decision::{Decision, Rule, Selection, Source};
 use fetchwise::rfc3339;
 use fetchwise::router::{Mode, Routed};
 use fetchwise::selector::Selector;
 
-/// The label and rule of a link that nobody is asked for because no fetcher gets past its host's vendor.
+/// The label and rule of a link for which no fetcher can pass the vendor of its host.
 const NO_VIABLE_FETCHER: &str = "no_viable_fetcher";
 
 /// One decision.
@@ -22,24 +22,24 @@ pub struct DecisionJson<'a> {
     rule: &'static str,
     propensity: Option<f64>,
     paused_until: Option<String>,
-    /// What the other arm would have taken, in the modes shadow and split.
+    /// The fetcher that the other arm would have selected, in the modes shadow and split.
     shadow_fetcher: Option<&'a str>,
-    /// What would be taken if it were to be had.
+    /// The fetcher that would be selected if it were available.
     unavailable_fetcher: Option<&'a str>,
     unavailable_reason: Option<&'a str>,
 }
 
-/// A candidate that evidence or somebody's wish speaks for although it is not to be had.
+/// A candidate that is preferred by evidence or by the caller but is unavailable.
 #[derive(Clone, Copy, Debug)]
 pub struct Unavailable<'a> {
-    /// Its name.
+    /// The name of the candidate.
     pub fetcher: &'a str,
-    /// Why it is not to be had.
+    /// Why it is unavailable.
     pub reason: Option<&'a str>,
 }
 
 impl<'a> DecisionJson<'a> {
-    /// What `selector` decided about `url`, as it was given.
+    /// Creates the JSON of a decision of `selector` about `url`, as the caller wrote it.
     pub fn new(
         url: &'a str,
         selector: &'a Selector,
@@ -65,7 +65,7 @@ impl<'a> DecisionJson<'a> {
         }
     }
 
-    /// A decision for a fetcher, of which no more is known than what was taken.
+    /// Creates the JSON of a decision of which only the selection is known.
     pub fn of_take(url: &'a str, selector: &'a Selector, mode: Mode, take: &Selection) -> Self {
         Self {
             fetcher: Some(selector.fetcher_name(take.fetcher)),

@@ -1,4 +1,4 @@
-//! Why a decision is what it is.
+//! The JSON of an explanation: a decision with its evidence.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use fetchwise::router::Routed;
 use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, HostSignalView, Selector};
 use fetchwise::time::Timestamp;
 
-/// A decision with everything that led to it.
+/// A decision with the evidence and the steps behind it.
 #[derive(Debug, Serialize)]
 pub struct ExplanationJson<'a> {
     #[serde(flatten)]
@@ -21,30 +21,30 @@ pub struct ExplanationJson<'a> {
     candidates: Vec<CandidateJson<'a>>,
     steps: Vec<StepJson<'a>>,
     counterfactuals: Vec<CounterfactualJson<'a>>,
-    /// How fast the host may be asked; null for one that was never asked.
+    /// The pace of the host; null for a host without requests.
     pace: Option<PaceJson>,
     host_showed: Vec<TagJson<'a>>,
 }
 
-/// What was explained.
+/// The inputs of an explanation.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// Who decided.
+pub struct ExplainInput<'a> {
+    /// The selector that decided.
     pub selector: &'a Selector,
-    /// What was decided.
+    /// The decision.
     pub routed: &'a Routed,
-    /// Why.
+    /// Its explanation.
     pub explanation: &'a Explanation,
-    /// How fast the host may be asked.
+    /// The pace of the host.
     pub pace: Option<&'a PaceExplanation>,
-    /// What the node's own log alone says; of a node of a fleet only.
+    /// The explanation by the node's own log alone; only for a node of a fleet.
     pub own: Option<&'a Explanation>,
 }
 
 impl<'a> ExplanationJson<'a> {
-    /// The explanation of `decision`. `is_available` says which candidates are to be had.
-    pub fn new(decision: DecisionJson<'a>, asked: Asked<'a>, is_available: impl Fn(&str) -> bool) -> Self {
-        let Asked { selector, routed, explanation, pace, own } = asked;
+    /// Creates the explanation of `decision`. `is_available` says which candidates are available.
+    pub fn new(decision: DecisionJson<'a>, asked: ExplainInput<'a>, is_available: impl Fn(&str) -> bool) -> Self {
+        let ExplainInput { selector, routed, explanation, pace, own } = asked;
         let bounds = Bounds::of(selector);
         let chosen = routed.decision.selected().map(|take| selector.fetcher_name(take.fetcher));
         let heuristics = explanation.heuristics.iter();
@@ -68,7 +68,7 @@ impl<'a> ExplanationJson<'a> {
     }
 }
 
-/// What the host showed.
+/// A signal of the host.
 #[derive(Debug, Serialize)]
 struct TagJson<'a> {
     tag: &'a str,
@@ -91,7 +91,7 @@ struct TagFetcherJson<'a> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum CounterfactualJson<'a> {
-    /// If site, domain and section were unknown.
+    /// The decision without evidence about site, domain and section.
     WithoutDomainEvidence {
         decision: &'static str,
         fetcher: Option<&'a str>,
@@ -99,7 +99,7 @@ enum CounterfactualJson<'a> {
         index: Option<f64>,
         confidence: Option<f64>,
     },
-    /// The cheapest candidate in place of the chosen one.
+    /// The cheapest candidate instead of the chosen one.
     CheapestAlternative {
         fetcher: &'a str,
         cost: f64,
@@ -122,7 +122,7 @@ struct CandidateJson<'a> {
     fetcher: &'a str,
     chosen: bool,
     cost: f64,
-    /// What was configured, where the cost is measured, and the milliseconds that it was measured by.
+    /// The configured cost, if the cost is measured, and the measured milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<MeasuredJson>,
     p: f64,
@@ -143,7 +143,7 @@ struct StepJson<'a> {
     r#type: &'a str,
     value: &'a str,
     fetcher: &'a str,
-    /// The line that decided.
+    /// Whether this step decided.
     deciding: bool,
     success: f64,
     total: f64,
@@ -153,7 +153,7 @@ struct StepJson<'a> {
     attempts: u32,
     p_before: f64,
     p_after: f64,
-    /// How much of `exact_total` this node's own log says, and how much others have told; of a node of a fleet only.
+    /// The parts of `exact_total` from this node's own log and from peers; only for a node of a fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     own_total: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -180,16 +180,16 @@ fn tag_json(view: &HostSignalView) -> TagJson<'_> {
     TagJson { tag: &view.tag, vendor: view.is_vendor, last_shown: day(view.last_shown), fetchers: fetchers.collect() }
 }
 
-/// The day of a time, as people write it.
+/// Returns the date of a time.
 fn day(at: Timestamp) -> String {
     rfc3339::format(at).split('T').next().unwrap_or_default().to_owned()
 }
 
-/// What JSON shows at most of a page's cost, in pages. A chance of next to nothing makes the cost of a page as large as one
-/// likes, and its index as small: beyond this neither means anything.
+/// The upper limit of costs in JSON, in pages. A tiny chance of success makes the cost of a page arbitrarily large and
+/// its index arbitrarily small; beyond this limit neither has a meaning.
 const COST_MOST: f64 = 10.0;
 
-/// Costs and indices as JSON has them.
+/// The conversion of costs and indices for JSON.
 #[derive(Clone, Copy)]
 struct Bounds {
     cost_most: f64,
@@ -233,7 +233,7 @@ fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<Counterfac
     })
 }
 
-/// The rule of a decision, in words.
+/// Returns the rule of a decision as text.
 pub fn rule_text(routed: &Routed) -> &'static str {
     match routed.decision {
         Decision::Selected(take) => take.rule.describe(),
@@ -272,7 +272,7 @@ fn candidate_json<'a>(
     }
 }
 
-/// How much of a step the node's own log says.
+/// Returns the part of a step's attempts that comes from the node's own log.
 pub fn own_total(step: &EvidenceStep, own: &Explanation) -> f64 {
     let is_same = |of: &&EvidenceStep| of.kind == step.kind && of.value == step.value && of.fetcher == step.fetcher;
     own.steps.iter().find(is_same).map_or(0.0, |own| own.exact_total)

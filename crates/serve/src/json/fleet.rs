@@ -1,136 +1,136 @@
-//! The fleet that a server is in, as the server's own node sees it. Fields as `fleet status --json` has them.
+//! The JSON of a fleet as the server's node sees it, with the fields of `fleet status --json`.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// A server's own node, and all others.
+/// The server's node and its peers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FleetJson {
     /// The node's name.
     pub node: String,
     /// The pool.
     pub pool: String,
-    /// Whether the broker answers.
+    /// Whether the broker responds.
     pub broker: bool,
-    /// Whether everything that the node knows of is published, read and learned.
+    /// Whether every record that the node knows of is published, read and learned.
     pub converged: bool,
-    /// The history that its log goes on in.
+    /// The epoch of its log.
     pub epoch: u32,
     /// The last position of its log that is on disk.
     pub position: u64,
-    /// The last one that is published.
+    /// The last published position.
     pub published: u64,
-    /// What its last share covers.
+    /// The last position that its evidence snapshot covers.
     pub snapshot_position: u64,
-    /// Positions that never travel, since they bear a time in the future.
+    /// The number of records that are never published because they have a time in the future.
     pub withheld: u64,
-    /// By how much its clock is ahead of the broker's; none where that is not known.
+    /// Seconds by which its clock is ahead of the broker's; none if unknown.
     pub clock_ahead_s: Option<f64>,
-    /// Why it publishes nothing, where it does not.
+    /// Why it publishes nothing; none if it publishes.
     pub stopped: Option<String>,
     /// Whether an operator has excluded it.
     pub excluded: bool,
-    /// Whether it is still taking the others' shares.
+    /// Whether it is still reading the evidence snapshots of peers.
     pub syncing: bool,
-    /// Of how many links others have said what became of them, and that may still matter.
+    /// The number of links whose results peers have reported and that may still matter.
     pub links: u64,
-    /// How many of them wait here for that.
+    /// The number of those links that wait here for a result.
     pub links_waiting: u64,
-    /// The others.
+    /// The peers.
     pub peers: Vec<NodeJson>,
-    /// What was counted since it joined.
+    /// Counts since the node joined.
     pub counts: FleetCountsJson,
-    /// What was done about hosts that are paused for all who share an address.
+    /// Counts of pauses shared by the nodes of an egress group.
     pub hosts: SharedHostsJson,
 }
 
-/// Another node.
+/// A peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NodeJson {
     /// Its name.
     pub node: String,
-    /// The last position of its log that is known here.
+    /// The last position of its log that this node knows.
     pub position: u64,
-    /// The last one that it says it has published.
+    /// The last position that it reports as published.
     pub published: u64,
-    /// What its share covers.
+    /// The last position that its evidence snapshot covers.
     pub snapshot_position: u64,
-    /// Positions that are missing here.
+    /// The number of its records that are missing here.
     pub missing_records: u64,
-    /// Those of them that nobody seems to have any more.
+    /// The number of missing records that no node seems to have.
     pub lost: u64,
-    /// For how long something has been missing, in seconds.
+    /// Time for which records have been unavailable, in seconds.
     pub lag_s: f64,
     /// Its version.
     pub version: String,
-    /// Whether it has said lately that it is there.
+    /// Whether it has sent a heartbeat recently.
     pub present: bool,
     /// Whether an operator has excluded it.
     pub excluded: bool,
-    /// Why it is not listened to.
+    /// Why this node ignores its messages.
     pub set_aside_reason: Option<String>,
-    /// Why its last messages could not be read.
+    /// Why its last messages were rejected.
     pub rejected: Option<String>,
-    /// How many of its facts wait, since it sends more than it may.
+    /// The number of its attempts that wait because it exceeds its limits.
     pub waiting: u64,
-    /// What it sends too much of, while some of it waits.
+    /// The limit that it exceeds, while attempts wait.
     pub limited: Option<String>,
-    /// It has not been seen for so long that nobody asks for what is missing of it.
+    /// Whether it has been absent for so long that no node requests its missing records.
     pub closed: bool,
-    /// A name for the addresses that its requests come from.
+    /// The name of the group of nodes that share its egress address.
     pub egress_group: String,
-    /// By how much its clock is ahead of the broker's, in seconds.
+    /// Seconds by which its clock is ahead of the broker's.
     pub clock_ahead_s: f64,
 }
 
-/// What a node has counted since it joined.
+/// The counts of a node since it joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FleetCountsJson {
-    /// Facts published.
+    /// Published attempts.
     pub published: u64,
-    /// Bytes published.
+    /// Published bytes.
     pub bytes: u64,
-    /// Times that publishing failed.
+    /// Failed publish calls.
     pub failures: u64,
-    /// Facts of others learned from.
+    /// Remote attempts learned.
     pub received: u64,
-    /// Facts that came again.
+    /// Repeated remote attempts.
     pub duplicate: u64,
-    /// Positions withheld.
+    /// Withheld records.
     pub withheld: u64,
-    /// Messages that could not be read or believed.
+    /// Messages that the node could not read or did not accept.
     pub rejected: u64,
-    /// Facts of domains that were forgotten.
+    /// Remote attempts on forgotten domains.
     pub forgotten: u64,
-    /// Facts that had to wait, since their node sent more than it may.
+    /// Remote attempts that waited because their node exceeded its limits.
     pub throttled: u64,
-    /// How often something missing was asked for.
+    /// Requests for missing records.
     pub retransmit_requests: u64,
-    /// How often the stream was another one.
+    /// Times that the broker's stream was a different one than before.
     pub stream_resets: u64,
-    /// Shares taken.
+    /// Evidence snapshots applied.
     pub snapshots_applied: u64,
-    /// How long facts took from the broker to here: upper ends in milliseconds, and how many took at most so long and longer than the end
-    /// before.
+    /// A histogram of the time from the broker to this node: upper bounds in milliseconds, with the number of attempts
+    /// above the previous bound and up to this one.
     pub delays: BTreeMap<u64, u64>,
-    /// All of these times together, in milliseconds.
+    /// The sum of these times, in milliseconds.
     pub delayed_ms: u64,
 }
 
-/// What a node has done about shared pauses since it joined.
+/// The counts of shared pauses since the node joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SharedHostsJson {
-    /// Pauses of others that it took over.
+    /// Pauses received from peers.
     pub received: u64,
-    /// Pauses that it told the others of.
+    /// Pauses sent to peers.
     pub sent: u64,
-    /// Pauses of others that it did not believe, since there were too many.
+    /// Pauses of peers that it rejected because there were too many.
     pub rejected: u64,
-    /// Trials that were its own to make.
+    /// Trials that it won.
     pub trials: u64,
-    /// Trials that others made instead.
+    /// Trials that a peer won.
     pub lost: u64,
-    /// Trials that it made without asking, since no broker answered.
+    /// Trials that it made without coordination because the broker did not respond.
     pub own_trials: u64,
 }

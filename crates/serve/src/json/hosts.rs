@@ -1,4 +1,4 @@
-//! A host that is paused, or whose pace is known; and what ended a pause.
+//! The JSON of hosts with a pause or a known pace, and of ended pauses.
 
 use serde::Serialize;
 
@@ -15,13 +15,13 @@ pub struct HostJson<'a> {
     paused_until: Option<String>,
     /// Seconds from now.
     paused_for_s: Option<f64>,
-    /// How often it was paused in a row.
+    /// The number of consecutive pauses.
     times_paused: Option<u8>,
     pace: Option<PaceJson>,
 }
 
 impl<'a> HostJson<'a> {
-    /// What is known of `host` at `now`.
+    /// Creates the JSON of `host` at `now`.
     pub fn new(host: &'a str, paused: Option<&PausedHost>, pace: Option<&PaceExplanation>, now: Timestamp) -> Self {
         Self {
             host,
@@ -33,21 +33,21 @@ impl<'a> HostJson<'a> {
     }
 }
 
-/// What came of ending a pause.
+/// The result of ending a pause.
 #[derive(Debug, Serialize)]
 pub struct UnpausedJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     link: Option<&'a str>,
-    /// Whether there was a pause to end.
+    /// Whether a pause was active.
     unpaused: bool,
-    /// Until when it would have been.
+    /// The end that the pause would have had.
     was_paused_until: Option<String>,
 }
 
 impl<'a> UnpausedJson<'a> {
-    /// Of a host, or of a link. `was_paused_until` is RFC 3339.
+    /// Creates the result for a host or a link. `was_paused_until` is RFC 3339.
     pub fn new(host: Option<&'a str>, link: Option<&'a str>, unpaused: bool, was_paused_until: Option<String>) -> Self {
         Self { host, link, unpaused, was_paused_until }
     }

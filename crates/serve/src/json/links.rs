@@ -1,4 +1,4 @@
-//! A link that is at risk; and what was forgotten.
+//! The JSON of links at risk, and of what was forgotten.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use fetchwise::time::Timestamp;
 pub struct LinkJson<'a> {
     link: &'a str,
     domain: Option<&'a str>,
-    /// Until when; null where it is not paused now.
+    /// The end of its pause; null if it is not paused.
     paused_until: Option<String>,
     /// Seconds from now.
     paused_for_s: Option<f64>,
@@ -21,12 +21,12 @@ pub struct LinkJson<'a> {
     attempts: u32,
     last_attempt_at: Option<String>,
     reason: &'static str,
-    /// Its host's pause holds for it as well.
+    /// The end of its host's pause, which also applies to the link.
     host_paused_until: Option<String>,
 }
 
 impl<'a> LinkJson<'a> {
-    /// A link as it is at `now`, with its host's pause, if that is going on.
+    /// Creates the JSON of a link at `now`, with the pause of its host, if any.
     pub fn new(of: &'a LinkAtRisk, host_pause: Option<Timestamp>, now: Timestamp) -> Self {
         let paused_until = of.state.pause_at(now);
         Self {
@@ -43,25 +43,26 @@ impl<'a> LinkJson<'a> {
     }
 }
 
-/// What was forgotten of a domain or a link.
+/// The result of forgetting a domain or a link.
 #[derive(Debug, Serialize)]
-pub struct ForgotJson<'a> {
+pub struct ForgetReportJson<'a> {
     domain: Option<&'a str>,
     link: Option<&'a str>,
     attempts: u64,
     states: u64,
     in_snapshot: bool,
-    /// Whether the other nodes of a fleet were told; of a domain, where there is a fleet.
+    /// Whether the other nodes were notified; only for a domain in a fleet.
     fleet_notified: bool,
-    /// Attempts of others that went from a directory's `peers/`, and nodes whose older evidence of the domain did; where it has one.
+    /// The number of attempts removed from the directory's `peers/`, and of nodes whose older evidence of the domain
+    /// was removed; only if the directory has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     peer_attempts: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     peer_snapshot_nodes: Option<u64>,
 }
 
-impl<'a> ForgotJson<'a> {
-    /// What came of forgetting `target`; `fleet_notified` where the other nodes of a fleet were told.
+impl<'a> ForgetReportJson<'a> {
+    /// Creates the result for `target`; `fleet_notified` says whether the other nodes were notified.
     pub fn new(target: &'a TombstoneTarget, forgot: &ForgetReport, fleet_notified: bool) -> Self {
         let (domain, link) = match target {
             TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None),
@@ -72,7 +73,7 @@ impl<'a> ForgotJson<'a> {
         Self { domain, link, attempts, states, in_snapshot, fleet_notified, peer_attempts, peer_snapshot_nodes }
     }
 
-    /// What of it others had told: attempts one by one, and nodes of which it was there as evidence only.
+    /// Adds what was received from peers: single attempts, and nodes whose records were present as evidence only.
     #[must_use]
     pub fn with_peers(self, attempts: u64, nodes: u64) -> Self {
         Self { peer_attempts: Some(attempts), peer_snapshot_nodes: Some(nodes), ..self }

@@ -1,6 +1,10 @@
-//! The JSON that programs read: one shape for each kind of result, the same from a command with `--json` and over HTTP.
+//! The JSON for programs: one type per kind of result, shared by the commands' `--json` and HTTP.
 //!
-//! Owns the names of fields, which are a contract: they are only ever added. Must not know who asks nor where answers go.
+//! Owns: the names of fields.
+//!
+//! Invariant: releases only add fields.
+//!
+//! Must not know: who requests a result, where it goes.
 
 mod ban_rate;
 mod dashboard;
@@ -17,10 +21,10 @@ mod verdict;
 pub use ban_rate::BanRateJson;
 pub(crate) use dashboard::{BoardJson, BusyJson, DomainJson, DomainsJson, FetcherJson, LogJson, SeriesJson};
 pub use decision::{DecisionJson, Unavailable};
-pub use explanation::{Asked, ExplanationJson, own_total, rule_text};
+pub use explanation::{ExplainInput, ExplanationJson, own_total, rule_text};
 pub use fleet::{FleetCountsJson, FleetJson, NodeJson, SharedHostsJson};
 pub use hosts::{HostJson, UnpausedJson};
-pub use links::{ForgotJson, LinkJson};
+pub use links::{ForgetReportJson, LinkJson};
 pub use pace::PaceJson;
 pub use problem::ProblemJson;
 pub use stats::StatsJson;

@@ -5,25 +5,25 @@ use serde::Serialize;
 use fetchwise::pace::PaceExplanation;
 use fetchwise::rfc3339;
 
-/// A pace, as JSON has it.
+/// The JSON of a pace.
 #[derive(Debug, Serialize)]
 pub struct PaceJson {
-    /// Requests a second.
+    /// Requests per second.
     rate: f64,
     parallel: u8,
-    /// Whether it is given, not learned.
+    /// Whether it is configured instead of learned.
     fixed: bool,
-    /// What limits it: the host, its site, its address.
+    /// The level that limits it: the host, its site or its address.
     level: String,
-    /// The gap that is kept for the host's `Crawl-delay`, the one that it asked for, and what that is cut to.
+    /// The gap that the host's `Crawl-delay` causes, the gap that the host requested, and the configured upper limit.
     crawl_delay_s: Option<f64>,
     crawl_delay_asked_s: Option<f64>,
     crawl_delay_cut_s: Option<f64>,
     ceiling: Option<f64>,
     window: Option<&'static str>,
-    /// Where the limit was met.
+    /// The rate at which the limit was found.
     limit: Option<f64>,
-    /// So many requests within `too_many_within` were too many.
+    /// The number of requests within `too_many_within` that was too many.
     too_many: Option<u64>,
     too_many_within: Option<&'static str>,
     confirmed: bool,
@@ -65,7 +65,7 @@ impl From<&PaceExplanation> for PaceJson {
     }
 }
 
-/// With four digits, which is more than is known.
+/// Rounds to four significant digits, which is more than the estimate has.
 fn rounded(value: f64) -> f64 {
     let unit = 10f64.powi(value.abs().log10().floor().clamp(-12.0, 12.0) as i32 - 3);
     if value == 0.0 { 0.0 } else { (value / unit).round() * unit }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_four_digits() {
+    fn figures_are_rounded_to_four_digits() {
         let figures = [2.393_96, 0.001_234_56, 161.27, 0.0].map(rounded);
         assert_eq!(figures, [2.394, 0.001_235, 161.3, 0.0]);
     }

@@ -21,7 +21,7 @@ pub struct StatsJson<'a> {
 }
 
 impl<'a> StatsJson<'a> {
-    /// The row called `key`.
+    /// Creates the row called `key`.
     pub fn new(key: &'a str, row: &Row) -> Self {
         Self {
             key,

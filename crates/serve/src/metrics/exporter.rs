@@ -1,6 +1,8 @@
-//! The metrics of a crawl, for Prometheus, without the rest of the server: `fetch --metrics`.
+//! The metrics endpoint of a crawl for Prometheus, without the rest of the server: `fetch --metrics`.
 //!
-//! Owns the gauges of a crawl's queue, which whoever crawls sets. Must not know how a crawl goes.
+//! Owns: the gauges of a crawl's queue, which the crawler sets.
+//!
+//! Must not know: how a crawl works.
 
 use std::sync::Arc;
 
@@ -11,11 +13,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
-use crate::auth::Gate;
+use crate::auth::Auth;
 use crate::fleet_membership::Membership;
 use crate::listener::Front;
 use crate::metrics;
-use crate::metrics::Counted;
+use crate::metrics::RequestMetrics;
 use crate::metrics::fleet::FleetMetrics;
 use crate::options::Options;
 use crate::problem::Problem;
@@ -24,7 +26,7 @@ use fetchwise::journal::Journal;
 use fetchwise::metrics::{Family, Kind};
 use fetchwise::selector::Selector;
 
-/// What is shown of a crawl beside everything that the library counts.
+/// The metrics of a crawl, besides those of the library.
 pub const CRAWL_FAMILIES: &[Family] = &[QUEUED, IN_PROGRESS, HOSTS, LEFT];
 
 const QUEUED: Family = Family::new(
@@ -33,8 +35,7 @@ const QUEUED: Family = Family::new(
     &[],
     "Links that were read and wait for a free slot or for their host",
 );
-const IN_PROGRESS: Family =
-    Family::new("fetchwise_crawl_links_in_progress", Kind::Gauge, &[], "Links being fetched");
+const IN_PROGRESS: Family = Family::new("fetchwise_crawl_links_in_progress", Kind::Gauge, &[], "Links being fetched");
 const HOSTS: Family =
     Family::new("fetchwise_crawl_hosts", Kind::Gauge, &[], "Hosts of the links that wait or are being fetched");
 const LEFT: Family = Family::new(
@@ -44,7 +45,7 @@ const LEFT: Family = Family::new(
     "Links of the input that are not done; absent where their number is unknown",
 );
 
-/// How far a crawl is. Clones are of the same crawl.
+/// The progress of a crawl. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Crawl {
     queued: Gauge,
@@ -54,14 +55,14 @@ pub struct Crawl {
 }
 
 impl Crawl {
-    /// So many links wait, so many are being fetched, of so many hosts. Three writes to atomics.
+    /// Sets the numbers of waiting links, of links being fetched, and of their hosts. Costs three writes to atomics.
     pub fn set_queue(&self, queued: usize, in_progress: usize, hosts: usize) {
         for (gauge, value) in [(&self.queued, queued), (&self.in_progress, in_progress), (&self.hosts, hosts)] {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         }
     }
 
-    /// So many links of the input are not done.
+    /// Sets the number of input links that are not done.
     pub fn set_left(&self, left: u64) {
         self.left.set(i64::try_from(left).unwrap_or(i64::MAX));
     }
@@ -76,16 +77,16 @@ impl Crawl {
     }
 }
 
-/// Answers `GET /metrics`, and `/healthz`, for as long as a crawl lasts.
+/// A server for `GET /metrics` and `/healthz` during a crawl.
 #[derive(Debug)]
 pub struct Exporter {
     front: Front,
 }
 
 impl Exporter {
-    /// Of what `selector` has counted, `journal` written, and how far `crawl` is. `knows_left` says whether the number of links that are
-    /// left is known, and `fleet` how the fleet is that the crawl takes part in. Of the options those count that are about connections,
-    /// rates and hosts.
+    /// Creates an exporter for the counts of `selector`, the writes of `journal` and the progress of `crawl`.
+    /// `knows_left` says whether the number of remaining links is known; `fleet` is the fleet of the crawl. Only the
+    /// options for connections, rates and hosts apply.
     pub fn new(
         selector: Arc<Selector>,
         journal: Arc<Journal>,
@@ -99,19 +100,19 @@ impl Exporter {
         if let Some(fleet) = fleet {
             FleetMetrics::register(fleet, &mut registry);
         }
-        let counted = Arc::new(Counted::new(selector, journal, registry));
+        let counted = Arc::new(RequestMetrics::new(selector, journal, registry));
         let router = Router::new()
             .merge(metrics::routes(Arc::clone(&counted)))
             .route("/healthz", get(async || "ok\n"))
             .fallback(nothing_else)
             .layer(axum::middleware::from_fn_with_state(counted, metrics::count));
-        let gate = Arc::new(Gate::new(tokens, &options));
-        Self { front: Front { gate, options: Arc::new(options), router } }
+        let auth = Arc::new(Auth::new(tokens, &options));
+        Self { front: Front { auth, options: Arc::new(options), router } }
     }
 
-    /// Answers on `listener` until `stop` ends.
+    /// Serves `listener` until `stop` completes.
     pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) {
-        // A scrape that has to be cut is made again.
+        // Prometheus repeats a scrape that was cut.
         let _ = self.front.run(listener, stop, || {}).await;
     }
 }
@@ -120,7 +121,7 @@ async fn nothing_else() -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "no_such_route",
-        "a crawl answers at /metrics and /healthz; `fetchwise serve` has more",
+        "no such route: a crawl has /metrics and /healthz, and `fetchwise serve` has more",
     )
 }
 

@@ -1,6 +1,8 @@
-//! The metrics of a node's part in a fleet.
+//! The metrics of a node in a fleet.
 //!
-//! Invariant: rows are bounded, however many nodes there are and whatever they call themselves. Must not know what is counted where.
+//! Invariant: the number of rows is bounded for any number and names of nodes.
+//!
+//! Must not know: where values are counted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use crate::fleet_membership::Membership;
 use crate::json::{FleetJson, NodeJson};
 use fetchwise::metrics::{Family, Kind};
 
-/// What is shown of a fleet beside everything else.
+/// The metrics of a fleet, besides all others.
 pub const FLEET_FAMILIES: &[Family] = &[
     BROKER,
     CONVERGED,
@@ -41,7 +43,7 @@ pub const FLEET_FAMILIES: &[Family] = &[
     TRIALS,
 ];
 
-/// Nodes that have a row of their own, the first by name: rows must not come and go with who is behind.
+/// The number of nodes with a separate row. They are the first by name, so that rows do not change with the nodes' lag.
 const MAX_NODES: usize = 50;
 
 macro_rules! families {
@@ -66,8 +68,8 @@ families! {
     DELAY = "delay_seconds", Histogram, [], "Time from the broker's disk until this node has learned a message";
     PEERS = "peers", Gauge, ["state"], "Other nodes";
     MISSING = "missing_records", Gauge, ["state"], "Records of other nodes that are known to exist and are missing here";
-    LAG = "lag_seconds", Gauge, [], "Time for which records have been missing, for the node where that is longest";
-    LAG_RECORDS = "lag_records", Gauge, ["node"], "Missing records per node, for at most 50 nodes";
+    LAG = "lag_seconds", Gauge, [], "Time for which records have been unavailable, for the node where that is longest";
+    LAG_RECORDS = "lag_records", Gauge, ["node"], "UnavailableFetchers records per node, for at most 50 nodes";
     RETRANSMITS = "retransmit_requests", Counter, [], "Requests for missing records";
     STREAM_RESETS = "stream_resets", Counter, [], "Times that the broker's stream was a different one than before";
     SNAPSHOTS = "snapshots_applied", Counter, [], "Evidence snapshots of other nodes that replaced their messages";
@@ -76,12 +78,12 @@ families! {
     TRIALS = "trials", Counter, ["result"], "Trials of hosts whose shared pause was over";
 }
 
-/// Gives them.
+/// The source of these metrics.
 #[derive(Debug)]
 pub(crate) struct FleetMetrics(Arc<dyn Membership>);
 
 impl FleetMetrics {
-    /// Puts those of `fleet` into `registry`.
+    /// Registers the metrics of `fleet` in `registry`.
     pub(crate) fn register(fleet: Arc<dyn Membership>, registry: &mut Registry) {
         registry.register_collector(Box::new(Self(fleet)));
     }
@@ -90,14 +92,14 @@ impl FleetMetrics {
 impl Collector for FleetMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Some(status) = self.0.status() else { return Ok(()) };
-        let mut give = Give(encoder);
+        let mut give = FleetEncoder(encoder);
         node(&mut give, &status)?;
         others(&mut give, &status)
     }
 }
 
-/// The node itself, and what it publishes.
-fn node(give: &mut Give<'_>, status: &FleetJson) -> fmt::Result {
+/// Writes the metrics of the node itself.
+fn node(give: &mut FleetEncoder<'_>, status: &FleetJson) -> fmt::Result {
     let counts = &status.counts;
     let flag = |is: bool| f64::from(u8::from(is));
     give.one(&BROKER, flag(status.broker))?;
@@ -114,8 +116,8 @@ fn node(give: &mut Give<'_>, status: &FleetJson) -> fmt::Result {
     give.one(&FAILURES, counts.failures as f64)
 }
 
-/// What comes of the others.
-fn others(give: &mut Give<'_>, status: &FleetJson) -> fmt::Result {
+/// Writes the metrics of its peers.
+fn others(give: &mut FleetEncoder<'_>, status: &FleetJson) -> fmt::Result {
     let (counts, hosts, peers) = (&status.counts, &status.hosts, &status.peers);
     let received = [("learned", counts.received), ("duplicate", counts.duplicate), ("forgotten", counts.forgotten)];
     give.rows(&RECEIVED, &received)?;
@@ -140,7 +142,7 @@ fn others(give: &mut Give<'_>, status: &FleetJson) -> fmt::Result {
     give.rows(&TRIALS, &[("made", hosts.trials), ("left_to_another", hosts.lost), ("alone", hosts.own_trials)])
 }
 
-/// What a node can be, in the order in which the first that holds counts.
+/// The states of a node; the first that applies counts.
 const STATES: [&str; 4] = ["excluded", "set_aside", "present", "absent"];
 
 fn state_of(peer: &NodeJson) -> &'static str {
@@ -152,9 +154,9 @@ fn state_of(peer: &NodeJson) -> &'static str {
     }
 }
 
-struct Give<'e>(DescriptorEncoder<'e>);
+struct FleetEncoder<'e>(DescriptorEncoder<'e>);
 
-impl Give<'_> {
+impl FleetEncoder<'_> {
     fn one(&mut self, family: &Family, value: f64) -> fmt::Result {
         give(&mut self.0.encode_descriptor(family.name, family.help, None, kind(family))?, family, value)
     }
@@ -173,7 +175,7 @@ impl Give<'_> {
 
     fn delays(&mut self, status: &FleetJson) -> fmt::Result {
         let delays = &status.counts.delays;
-        // The last end is that of everything longer.
+        // The last bound has no upper limit.
         let end = |ms: u64| if ms == u64::MAX { f64::INFINITY } else { ms as f64 / 1000.0 };
         let mut buckets: Vec<(f64, u64)> = delays.iter().map(|(ms, count)| (end(*ms), *count)).collect();
         if !delays.contains_key(&u64::MAX) {
@@ -205,25 +207,25 @@ mod tests {
     use prometheus_client::encoding::text;
 
     use super::*;
-    use crate::fleet_membership::Answer;
+    use crate::fleet_membership::MembershipFuture;
     use fetchwise::time::Timestamp;
 
     #[derive(Debug)]
-    struct Known(FleetJson);
+    struct StaticMembership(FleetJson);
 
-    impl Membership for Known {
+    impl Membership for StaticMembership {
         fn status(&self) -> Option<FleetJson> {
             Some(self.0.clone())
         }
 
-        fn forget(&self, _: String, _: Timestamp) -> Answer<Result<(), String>> {
+        fn forget(&self, _: String, _: Timestamp) -> MembershipFuture<Result<(), String>> {
             Box::pin(async { Ok(()) })
         }
     }
 
     fn page(status: FleetJson) -> String {
         let (mut registry, mut page) = (Registry::default(), String::new());
-        FleetMetrics::register(Arc::new(Known(status)), &mut registry);
+        FleetMetrics::register(Arc::new(StaticMembership(status)), &mut registry);
         text::encode(&mut page, &registry).unwrap();
         page
     }
@@ -245,9 +247,13 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_listed_is_given_and_rows_are_bounded() {
-        let peer =
-            |n: u64| NodeJson { node: format!("{n:03}\"}} 1\n"), missing_records: n, lost: n / 2, ..NodeJson::default() };
+    fn every_listed_metric_is_exported_and_rows_are_bounded() {
+        let peer = |n: u64| NodeJson {
+            node: format!("{n:03}\"}} 1\n"),
+            missing_records: n,
+            lost: n / 2,
+            ..NodeJson::default()
+        };
         let mut status =
             FleetJson { peers: (0..200).map(peer).collect(), clock_ahead_s: Some(-0.5), ..FleetJson::default() };
         status.peers[1].excluded = true;
@@ -277,14 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_shows_nothing() {
+    fn a_node_that_left_the_fleet_exports_nothing() {
         #[derive(Debug)]
         struct Gone;
         impl Membership for Gone {
             fn status(&self) -> Option<FleetJson> {
                 None
             }
-            fn forget(&self, _: String, _: Timestamp) -> Answer<Result<(), String>> {
+            fn forget(&self, _: String, _: Timestamp) -> MembershipFuture<Result<(), String>> {
                 Box::pin(async { Err("gone".to_owned()) })
             }
         }

@@ -1,7 +1,9 @@
-//! `GET /metrics`: everything that is counted, in the format that the scraper asks for.
+//! `GET /metrics`: all metrics, in the format that the scraper requests.
 //!
-//! Owns the counts of requests. Invariant: their labels are routes of ours and statuses, whatever clients send. What the library counts
-//! is the library's.
+//! Owns: the counts of requests.
+//!
+//! Invariant: their labels are routes of this server and statuses, whatever clients send. The library owns its own
+//! counts.
 
 pub(crate) mod exporter;
 pub(crate) mod fleet;
@@ -24,7 +26,7 @@ use fetchwise::journal::Journal;
 use fetchwise::metrics::{Durations, Family, Kind, Metrics};
 use fetchwise::selector::Selector;
 
-/// What this server counts itself.
+/// The metrics of the server itself.
 pub const FAMILIES: &[Family] = &[REQUESTS, DURATIONS];
 
 const REQUESTS: Family =
@@ -36,9 +38,9 @@ const DURATIONS: Family = Family::new(
     "Duration of requests, including their bodies",
 );
 
-/// What counts as one route: all paths that have none.
+/// The route label of all unknown paths.
 const NO_ROUTE: &str = "other";
-/// Classic buckets of requests: from 61 microseconds to 8 seconds.
+/// Classic buckets of request durations, from 61 microseconds to 8 seconds.
 const BOUNDS: (i32, i32) = (-14, 3);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -52,16 +54,16 @@ struct Route {
     route: String,
 }
 
-/// Counts requests, and shows everything.
+/// The counter of requests, and the exposition of all metrics.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct RequestMetrics {
     registry: Registry,
     answered: Rows<Answered, Counter>,
     durations: Rows<Route, Durations, fn() -> Durations>,
 }
 
-impl Counted {
-    /// With nothing answered yet; `registry` has what else is to be shown.
+impl RequestMetrics {
+    /// Creates empty counts; `registry` has the other metrics.
     pub(crate) fn new(selector: Arc<Selector>, journal: Arc<Journal>, mut registry: Registry) -> Self {
         Metrics::new(selector).with_journal(journal).register(&mut registry);
         let answered = Rows::default();
@@ -76,10 +78,9 @@ impl Counted {
         self.durations.get_or_create(&Route { route: route.to_owned() }).add(begun.elapsed());
     }
 
-    /// Everything, in the format that `wanted` says.
+    /// Returns all metrics in the format `wanted`.
     fn show(&self, wanted: Format) -> Result<Response, Problem> {
-        let broken =
-            |error: &dyn std::error::Error| Problem::internal(format!("the metrics cannot be written: {error}"));
+        let broken = |error: &dyn std::error::Error| Problem::internal(format!("cannot write the metrics: {error}"));
         let kind = [(header::CONTENT_TYPE, wanted.content_type())];
         if wanted == Format::Protobuf {
             let bytes = prometheus_protobuf::encode_to_vec(&self.registry).map_err(|error| broken(&error))?;
@@ -91,13 +92,13 @@ impl Counted {
     }
 }
 
-/// The route.
-pub(crate) fn routes<S: Clone + Send + Sync + 'static>(counted: Arc<Counted>) -> Router<S> {
+/// Returns the route.
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>(counted: Arc<RequestMetrics>) -> Router<S> {
     Router::new().route("/metrics", get(metrics)).layer(axum::Extension(counted))
 }
 
-/// Counts a request with its answer.
-pub(crate) async fn count(Get(counted): Get<Arc<Counted>>, request: Request, next: Next) -> Response {
+/// Counts a request with its response.
+pub(crate) async fn count(Get(counted): Get<Arc<RequestMetrics>>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let response = next.run(request).await;
@@ -106,27 +107,27 @@ pub(crate) async fn count(Get(counted): Get<Arc<Counted>>, request: Request, nex
 }
 
 async fn metrics(
-    axum::Extension(counted): axum::Extension<Arc<Counted>>,
+    axum::Extension(counted): axum::Extension<Arc<RequestMetrics>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let wanted = Format::of(&headers);
-    // It looks at every host that was asked lately and at the log's directory.
+    // This reads every recent host and the log's directory.
     let shown = tokio::task::spawn_blocking(move || counted.show(wanted)).await;
     shown.map_err(|error| Problem::internal(error.to_string()))?
 }
 
-/// A format of exposition.
+/// An exposition format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// With native histograms beside the classic ones.
+    /// Protobuf, with native histograms besides the classic ones.
     Protobuf,
     OpenMetrics,
-    /// What everybody reads: the same text under its older name.
+    /// The classic text format, which every scraper reads.
     Text,
 }
 
 impl Format {
-    /// What whoever sent these headers reads best.
+    /// Returns the best format for the sender of these headers.
     fn of(headers: &HeaderMap) -> Self {
         let mut best: Option<(f32, Self)> = None;
         let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -193,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn a_scraper_gets_what_it_reads_best() {
-        // As Prometheus 2.42 asks, with native histograms and without.
+    fn a_scraper_gets_its_best_format() {
+        // The headers of Prometheus 2.42, with and without native histograms.
         let native = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,\
                       application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,\
                       text/plain;version=0.0.4;q=0.5,*/*;q=0.1";

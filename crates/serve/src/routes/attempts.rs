@@ -1,7 +1,7 @@
-//! `POST /v1/attempts`: attempts made elsewhere, as JSON lines like those that `import` reads.
+//! `POST /v1/attempts`: attempts of other programs, as JSON lines in the format of `import`.
 //!
-//! Invariant: what is counted as accepted is in the log, at the journal's durability, when the answer goes out. A line that cannot be
-//! used is named and keeps no other from being accepted; an attempt that is known is accepted and not recorded again.
+//! Invariants: when the response is sent, every accepted attempt is in the log at the journal's durability. An invalid
+//! line is listed and does not affect other lines. A known attempt is accepted and not recorded again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use axum::routing::post;
 use serde::Serialize;
 
 use super::Shared;
-use super::stats::looked;
+use super::stats::wait_for_scan;
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
@@ -25,7 +25,7 @@ use fetchwise::attempt::json::{MAX_LINE_BYTES, from_json_line};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
-/// So many lines that cannot be used are named, and the rest is counted.
+/// Maximum number of invalid lines that the response lists; further ones are counted.
 const MAX_NAMED: usize = 1000;
 
 pub(super) fn routes() -> Router<Arc<State>> {
@@ -35,10 +35,10 @@ pub(super) fn routes() -> Router<Arc<State>> {
 #[derive(Debug, Default, Serialize)]
 struct TakenJson {
     accepted: u64,
-    /// Of the accepted, those that were known.
+    /// The number of accepted attempts that were already known.
     duplicates: u64,
     refused: Vec<RefusedJson>,
-    /// Of the refused, those that are not named.
+    /// The number of refused lines that are not listed.
     more_refused: u64,
 }
 
@@ -50,14 +50,14 @@ struct RefusedJson {
 
 async fn attempts(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
-    looked(&state).await?;
-    let taken = state.aside(move |state| take(state, &body)).await??;
+    wait_for_scan(&state).await?;
+    let taken = state.run_blocking(move |state| take(state, &body)).await??;
     if taken.accepted > 0 {
-        // Those that were known may have been told of a moment ago, and be on their way: they are waited for as well.
+        // A known attempt may still be on its way to the disk, so the response waits for it too.
         state.journal().settled().await.map_err(|error| {
             Problem::unavailable(
                 "log_degraded",
-                format!("the attempts are in memory, and not in the log yet: {error}; send them again"),
+                format!("the attempts are in memory but not in the log yet: {error}; send them again"),
             )
         })?;
     }
@@ -66,9 +66,9 @@ async fn attempts(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     Ok(json_response::with_status(status, &taken))
 }
 
-/// Takes the lines of a body.
+/// Records the lines of a body.
 fn take(state: &State, body: &Bytes) -> Result<TakenJson, Problem> {
-    let (now, cutoff) = (state.selector.now(), state.kept.cutoff());
+    let (now, cutoff) = (state.selector.now(), state.attempts.cutoff());
     let mut taken = TakenJson::default();
     let mut last: HashMap<String, Attempt> = HashMap::new();
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
@@ -95,7 +95,7 @@ fn take(state: &State, body: &Bytes) -> Result<TakenJson, Problem> {
             }
         }
     }
-    // A link's last attempt is how it ended: a block that another fetcher got past is none of the host's.
+    // The last attempt of a link is its result: a block that another fetcher passed does not count against the host.
     for attempt in last.values() {
         let _ = state.selector.observe_remote_attempt(attempt, now);
     }
@@ -106,28 +106,32 @@ fn read(line: &[u8], now: Timestamp, cutoff: Option<Timestamp>) -> Result<Attemp
     if line.len() > MAX_LINE_BYTES {
         return Err(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
     }
-    let text = std::str::from_utf8(line).map_err(|error| format!("the line is no UTF-8: {error}"))?;
+    let text = std::str::from_utf8(line).map_err(|error| format!("the line is not valid UTF-8: {error}"))?;
     let (attempt, _) = from_json_line(text, now).map_err(|error| error.to_string())?;
     let attempt = attempt.bounded().map_err(|error| error.to_string())?.into_owned();
     match cutoff.filter(|cutoff| attempt.attempted_at < *cutoff) {
         Some(cutoff) => Err(format!(
-            "made before {}, up to where attempts were compacted: a snapshot may have it already",
+            "made before {}, the end of compaction: a snapshot may contain it already",
             rfc3339::format(cutoff)
         )),
         None => Ok(attempt),
     }
 }
 
-/// Records an attempt unless it is known. Says whether it was new.
+/// Records an attempt unless it is known. Returns whether it was new.
 fn record(state: &State, attempt: &Attempt, now: Timestamp) -> Result<bool, Problem> {
-    // One at a time, so that of two that come at once with the same id the second one finds the first in the log.
+    // The lock admits one attempt at a time. Of two concurrent attempts with the same id, the second finds the first in
+    // the log.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    if state.kept.knows(attempt.id) {
+    if state.attempts.knows(attempt.id) {
         return Ok(false);
     }
     state.selector.record(attempt.clone(), now).map(|()| true).map_err(|error| {
-        Problem::unavailable("log_degraded", format!("the log takes no more attempts now: {error}; send them again"))
+        Problem::unavailable(
+            "log_degraded",
+            format!("the log cannot store more attempts now: {error}; send them again"),
+        )
     })
 }
 

@@ -1,4 +1,4 @@
-//! `POST /v1/classify`: reading a response that somebody else fetched.
+//! `POST /v1/classify`: classification of a response that the caller fetched.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) fn routes() -> Router<Arc<State>> {
 
 /// A response.
 #[derive(Debug, Deserialize)]
-pub(super) struct Given {
+pub(super) struct ResponseParts {
     #[serde(default)]
     pub(super) url: Option<String>,
     #[serde(default)]
@@ -45,45 +45,45 @@ pub(super) struct Given {
     explain: bool,
 }
 
-impl Given {
-    /// Headers and a body alone.
+impl ResponseParts {
+    /// Creates a response from headers and a body alone.
     pub(super) fn of(headers: Value, body: Option<String>, body_base64: Option<String>) -> Self {
         Self { url: None, final_url: None, status: None, headers, body, body_base64, explain: false }
     }
 
-    /// Its body as bytes.
+    /// Returns the body as bytes.
     ///
     /// # Errors
-    /// 422 when there are two, or what should be base64 is not.
+    /// 422 if there are two bodies, or `body_base64` is not valid base64.
     pub(super) fn bytes(&mut self) -> Result<Vec<u8>, Problem> {
         match (self.body.take(), self.body_base64.take()) {
-            (Some(_), Some(_)) => Err(wrong("a response has a `body` or a `body_base64`, not both")),
+            (Some(_), Some(_)) => Err(wrong("duplicate body: send a `body` or a `body_base64`, not both")),
             (Some(text), None) => Ok(text.into_bytes()),
             (None, Some(text)) => BASE64_STANDARD
                 .decode(text.trim())
-                .map_err(|error| wrong(format!("`body_base64` is no base64: {error}"))),
+                .map_err(|error| wrong(format!("`body_base64` is not valid base64: {error}"))),
             (None, None) => Ok(Vec::new()),
         }
     }
 
-    /// Its headers.
+    /// Returns the headers.
     ///
     /// # Errors
-    /// 422 when they are neither an object nor a list of pairs.
+    /// 422 if they are neither an object nor a list of pairs.
     pub(super) fn headers(&mut self) -> Result<Vec<Header>, Problem> {
         headers(self.headers.take())
             .ok_or_else(|| wrong("`headers` must be an object of names and values, or a list of [name, value] pairs"))
     }
 
-    /// Its status, 200 when it has none.
+    /// Returns the status, 200 by default.
     ///
     /// # Errors
-    /// 422 when it is no status.
+    /// 422 if it is not a valid status.
     pub(super) fn status(&self) -> Result<u16, Problem> {
         match self.status {
             None => Ok(200),
             Some(status @ 100..=999) => Ok(status),
-            Some(other) => Err(wrong(format!("{other} is no status: 100 to 999 are"))),
+            Some(other) => Err(wrong(format!("invalid status {other}: expected 100 to 999"))),
         }
     }
 }
@@ -91,10 +91,10 @@ impl Given {
 async fn classify(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
     // A long page takes milliseconds.
-    let read = state.aside(move |state| {
-        let mut given: Given = request_body::parse(&body)?;
+    let read = state.run_blocking(move |state| {
+        let mut given: ResponseParts = request_body::parse(&body)?;
         if given.body.is_none() && given.body_base64.is_none() {
-            return Err(wrong("nothing to read: send a `body` or a `body_base64`"));
+            return Err(wrong("missing body: send a `body` or a `body_base64`"));
         }
         let (headers, body, status) = (given.headers()?, given.bytes()?, given.status()?);
         let (url, final_url) = (given.url.as_deref(), given.final_url.as_deref());

@@ -1,4 +1,4 @@
-//! `GET /` and `/assets/`: the dashboard's page; `GET /v1/dashboard`: what it draws.
+//! `GET /` and `/assets/`: the dashboard's page; `GET /v1/dashboard`: its figures.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -29,9 +29,9 @@ use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
 
-/// So often the page asks.
+/// The poll interval of the page.
 const POLL: Duration = Duration::from_secs(5);
-/// Rows of domains, unless more are asked for, and at most.
+/// The default and the maximum number of rows of domains.
 const DOMAINS: (usize, usize) = (15, 1000);
 const BUSY: usize = 12;
 const HEURISTICS: usize = 60;
@@ -49,7 +49,7 @@ async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response,
     assets::answer(&name, &headers).ok_or_else(none)
 }
 
-/// What the domains' table is sorted by.
+/// The sort key of the domains' table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Sort {
@@ -64,7 +64,7 @@ enum Sort {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Asked {
+struct DashboardQuery {
     range: Option<String>,
     sort: Option<String>,
     order: Option<String>,
@@ -72,9 +72,9 @@ struct Asked {
     limit: Option<usize>,
 }
 
-/// The same, read.
+/// The parsed query.
 #[derive(Debug)]
-struct Wanted {
+struct DashboardRequest {
     range: Range,
     sort: Sort,
     ascending: bool,
@@ -89,8 +89,8 @@ fn named<T: std::str::FromStr + Default>(what: &'static str, name: Option<&str>,
     }
 }
 
-impl Wanted {
-    fn read(asked: Asked) -> Result<Self, Problem> {
+impl DashboardRequest {
+    fn read(asked: DashboardQuery) -> Result<Self, Problem> {
         let ascending = match asked.order.as_deref() {
             Some("asc") => true,
             None | Some("" | "desc") => false,
@@ -106,34 +106,34 @@ impl Wanted {
     }
 }
 
-async fn dashboard(Get(state): Shared, Query(asked): Query<Asked>) -> Result<Response, Problem> {
-    let wanted = Wanted::read(asked)?;
-    // With many domains this is some milliseconds of work, and the log's directory is read.
+async fn dashboard(Get(state): Shared, Query(asked): Query<DashboardQuery>) -> Result<Response, Problem> {
+    let wanted = DashboardRequest::read(asked)?;
+    // With many domains this takes some milliseconds, and it reads the log's directory.
     let done = tokio::task::spawn_blocking(move || board(&state, &wanted)).await;
-    done.map_err(|_| Problem::internal("the figures cannot be put together"))
+    done.map_err(|_| Problem::internal("cannot compute the figures"))
 }
 
-fn board(state: &State, wanted: &Wanted) -> Response {
+fn board(state: &State, wanted: &DashboardRequest) -> Response {
     let now = state.selector.now();
     let cost = |name: &str| match state.selector.fetcher_id(name).and_then(|id| state.selector.fetcher(id)) {
         Some(spec) => spec.cost,
         None => FetcherSpec::by_name(name).cost,
     };
-    let complete = state.kept.has_looked();
-    let all = state.kept.rows(By::All);
-    let fetchers = state.kept.rows(By::Fetcher);
+    let complete = state.attempts.is_scanned();
+    let all = state.attempts.rows(By::All);
+    let fetchers = state.attempts.rows(By::Fetcher);
     let (total, matching, domains) = domains(state, wanted, now);
-    let (shown, names, busy) = state.kept.with_series(|series| {
+    let (shown, names, busy) = state.attempts.with_series(|series| {
         let names: Vec<String> = series.fetchers().map(str::to_owned).collect();
-        (series.shown(wanted.range, now), names, series.busy(BUSY, now))
+        (series.window(wanted.range, now), names, series.busy(BUSY, now))
     });
     let names: Vec<(String, f64)> = names.into_iter().map(|name| (name.clone(), cost(&name))).collect();
-    let heuristics = state.board.heuristics(|| state.kept.with_series(|series| series.heuristics(HEURISTICS)));
+    let heuristics = state.dashboard.heuristics(|| state.attempts.with_series(|series| series.heuristics(HEURISTICS)));
     let nothing = Row::default();
     let pace = |host: &str| state.selector.pace().and_then(|pace| pace.explain(host, now));
     json_response::json(&BoardJson {
         now: rfc3339::format(now),
-        started_at: rfc3339::format(state.board.started_at),
+        started_at: rfc3339::format(state.dashboard.started_at),
         version: env!("CARGO_PKG_VERSION"),
         mode: state.selector.router().mode.name(),
         poll_ms: u64::try_from(POLL.as_millis()).unwrap_or(u64::MAX),
@@ -163,9 +163,9 @@ fn board(state: &State, wanted: &Wanted) -> Response {
     })
 }
 
-/// How many domains there are, how many match, and those that are wanted of them, in their order.
-fn domains(state: &State, wanted: &Wanted, now: Timestamp) -> (usize, usize, Vec<(String, Row, u64)>) {
-    state.kept.with_domains(|stats, series| {
+/// Returns the number of domains, the number that match, and the requested ones in their order.
+fn domains(state: &State, wanted: &DashboardRequest, now: Timestamp) -> (usize, usize, Vec<(String, Row, u64)>) {
+    state.attempts.with_domains(|stats, series| {
         let mut total = 0;
         let mut rows: Vec<(&str, &Row)> =
             stats.iter().inspect(|_| total += 1).filter(|(key, _)| key.contains(&wanted.search)).collect();
@@ -184,7 +184,7 @@ fn domains(state: &State, wanted: &Wanted, now: Timestamp) -> (usize, usize, Vec
             if wanted.sort == Sort::Key {
                 return turned(a.0.cmp(b.0));
             }
-            // What there is no figure of comes last, whatever the order.
+            // Rows without a figure come last in either order.
             let by_figure = match (figure(a), figure(b)) {
                 (Some(a), Some(b)) => turned(a.total_cmp(&b)),
                 (a, b) => b.is_some().cmp(&a.is_some()),
@@ -209,7 +209,7 @@ fn log(state: &State) -> LogJson {
         _ => ("closed", None),
     };
     let metrics = journal.metrics();
-    let files = state.board.files(journal.dir());
+    let files = state.dashboard.files(journal.dir());
     LogJson {
         dir: journal.dir().display().to_string(),
         state: name,
@@ -220,7 +220,7 @@ fn log(state: &State) -> LogJson {
         queued_records: metrics.queued_records,
         queued_bytes: metrics.queued_bytes,
         syncs: metrics.syncs,
-        synced_at: state.board.synced_at().map(rfc3339::format),
+        synced_at: state.dashboard.synced_at().map(rfc3339::format),
         compacted_at: files.compacted_at.map(rfc3339::format),
         lost: journal.lost().records,
     }

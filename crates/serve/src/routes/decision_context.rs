@@ -1,4 +1,4 @@
-//! What a caller says of a URL beside itself, and what that means for a decision: the same for `select`, `explain` and visits.
+//! The decision context: what a caller states about a URL, shared by `select`, `explain` and visits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,56 +10,56 @@ use url::Url;
 use crate::json::{DecisionJson, Unavailable};
 use crate::problem::Problem;
 use crate::state::State;
-use crate::unavailable_fetchers::Listed;
+use crate::unavailable_fetchers::UnavailableSnapshot;
 use fetchwise::attempt::Hint;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::identity;
 use fetchwise::registry::{FetcherId, FetcherSet};
 use fetchwise::router::{RouteError, Routed};
-use fetchwise::selector::{Selector, SelectContext};
+use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
 
-/// What a caller says of a URL, or of all in a call.
+/// The statements of a caller about a URL or about all URLs of a call.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Said {
-    /// The caller's name for what is fetched; the URL when none.
+pub(crate) struct CallerContext {
+    /// The caller's id for the link; default: the URL.
     pub(crate) id: Option<String>,
-    /// What the caller knows beside the URL.
+    /// What the caller knows besides the URL, by heuristic type.
     pub(crate) tags: BTreeMap<String, String>,
-    /// The fetcher that the caller wants.
+    /// The fetcher that the caller prefers.
     pub(crate) fetcher: Option<String>,
-    /// The fetchers that the caller has, if not all.
+    /// The fetchers that are available to the caller; default: all.
     pub(crate) fetchers: Option<Vec<String>>,
-    /// Fetchers that were tried already.
+    /// Fetchers that were already tried.
     pub(crate) tried: Vec<String>,
-    /// What the last failure looked like.
+    /// The error type of the last failure.
     pub(crate) last_failure: Option<String>,
 }
 
-/// The same, in terms of the selector.
+/// The statements, resolved to ids of the selector.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct ResolvedContext {
     pub(crate) heuristics: Vec<Heuristic>,
     pub(crate) wanted: Option<FetcherId>,
     pub(crate) tried: FetcherSet,
-    /// Not to be had by this caller.
+    /// The fetchers that are unavailable to this caller.
     lacking: FetcherSet,
     hint: Option<Hint>,
-    listed: Arc<Listed>,
+    listed: Arc<UnavailableSnapshot>,
     now: Timestamp,
 }
 
-/// A decision, and the candidate that something speaks for although it is not to be had.
+/// A decision, and the preferred candidate if it is unavailable.
 #[derive(Debug)]
-pub(crate) struct Decided {
+pub(crate) struct ContextDecision {
     pub(crate) routed: Routed,
     pub(crate) unavailable: Option<FetcherId>,
 }
 
-impl Said {
-    /// The same, and where it says nothing what `all` says.
+impl CallerContext {
+    /// Fills missing statements from `all`.
     #[must_use]
     pub(crate) fn or(self, all: &Self) -> Self {
         let mut tags = all.tags.clone();
@@ -75,12 +75,12 @@ impl Said {
     }
 }
 
-impl Known {
-    /// Reads what was said.
+impl ResolvedContext {
+    /// Resolves the statements of a caller.
     ///
     /// # Errors
-    /// 422 for a name that there is not, or a tag that cannot be one.
-    pub(crate) fn of(said: &Said, state: &State) -> Result<Self, Problem> {
+    /// 422 for an unknown name or an invalid tag.
+    pub(crate) fn of(said: &CallerContext, state: &State) -> Result<Self, Problem> {
         let selector = &*state.selector;
         let mut heuristics = Vec::with_capacity(said.tags.len());
         for (kind, value) in &said.tags {
@@ -93,7 +93,7 @@ impl Known {
             tried.insert(candidate(name)?);
         }
         let hint = said.last_failure.as_deref().map(hint).transpose()?;
-        let listed = state.missing.listed();
+        let listed = state.unavailable.listed();
         let lacking = match &said.fetchers {
             None => listed.set,
             Some(names) => {
@@ -109,28 +109,28 @@ impl Known {
         Ok(Self { heuristics, wanted, tried, lacking, hint, listed, now: selector.now() })
     }
 
-    /// What a decision about `url` depends on.
-    pub(crate) fn situation<'k>(&'k self, id: Option<&str>, url: &Url, state: &State) -> SelectContext<'k> {
+    /// Returns the select context of a decision about `url`.
+    pub(crate) fn select_context<'k>(&'k self, id: Option<&str>, url: &Url, state: &State) -> SelectContext<'k> {
         SelectContext { excluded: self.tried.union(self.lacking), ..self.with_all(id, url, state) }
     }
 
-    /// Decides about `url`, which its caller calls `id`.
+    /// Decides about `url` with the caller's `id`.
     ///
     /// # Errors
-    /// For a URL that cannot be fetched, or that the table should serve and cannot.
-    pub(crate) fn decide(&self, id: Option<&str>, url: &Url, state: &State) -> Result<Decided, RouteError> {
+    /// If the URL cannot be fetched, or the router table should serve it and cannot.
+    pub(crate) fn decide(&self, id: Option<&str>, url: &Url, state: &State) -> Result<ContextDecision, RouteError> {
         let selector = &*state.selector;
-        let routed = selector.route(url, &self.situation(id, url, state), None)?;
+        let routed = selector.route(url, &self.select_context(id, url, state), None)?;
         let mut unavailable = None;
         if !self.lacking.is_empty() {
             let all = selector.route(url, &self.with_all(id, url, state), None)?;
             unavailable = all.decision.selected().map(|take| take.fetcher).filter(|id| self.lacking.contains(*id));
         }
-        Ok(Decided { routed, unavailable })
+        Ok(ContextDecision { routed, unavailable })
     }
 
-    /// The decision as JSON; `text` is the URL as it was given.
-    pub(crate) fn json<'a>(&'a self, text: &'a str, decided: &Decided, state: &'a State) -> DecisionJson<'a> {
+    /// Returns the decision as JSON; `text` is the URL as the caller wrote it.
+    pub(crate) fn json<'a>(&'a self, text: &'a str, decided: &ContextDecision, state: &'a State) -> DecisionJson<'a> {
         let selector = &*state.selector;
         let unavailable = decided.unavailable.map(|id| Unavailable {
             fetcher: selector.fetcher_name(id),
@@ -139,7 +139,7 @@ impl Known {
         DecisionJson::new(text, selector, selector.router().mode, &decided.routed, unavailable)
     }
 
-    /// Fetchers that this caller does not have.
+    /// Returns the fetchers that are unavailable to this caller.
     pub(crate) fn lacking(&self) -> FetcherSet {
         self.lacking
     }
@@ -158,7 +158,7 @@ impl Known {
     }
 }
 
-/// 422 with words.
+/// Creates a 422 with a message.
 pub(crate) fn wrong(words: impl Into<String>) -> Problem {
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_value", words)
 }

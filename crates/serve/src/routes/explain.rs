@@ -1,4 +1,4 @@
-//! `GET /v1/explain?url=`: why a fetcher would be used.
+//! `GET /v1/explain?url=`: explanation of a decision.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use axum::response::Response;
 use axum::routing::get;
 
 use super::Shared;
-use crate::json::{Asked, ExplanationJson, ProblemJson};
+use crate::json::{ExplainInput, ExplanationJson, ProblemJson};
 use crate::json_response;
 use crate::problem::Problem;
-use crate::routes::decision_context::{Known, Said};
+use crate::routes::decision_context::{CallerContext, ResolvedContext};
 use crate::state::State;
 use fetchwise::heuristic::url::{domain_of, parse};
 use fetchwise::router::RouteError;
@@ -21,9 +21,9 @@ pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/explain", get(explain))
 }
 
-/// Reads `url`, `id`, `fetcher`, `last_failure`, and `tried` and `tag=TYPE=VALUE` as often as they come.
-fn read(query: &str) -> Result<(String, Said), Problem> {
-    let (mut url, mut said) = (None, Said::default());
+/// Parses `url`, `id`, `fetcher`, `last_failure`, and the repeatable `tried` and `tag=TYPE=VALUE`.
+fn read(query: &str) -> Result<(String, CallerContext), Problem> {
+    let (mut url, mut said) = (None, CallerContext::default());
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let value = value.into_owned();
         match &*name {
@@ -34,25 +34,25 @@ fn read(query: &str) -> Result<(String, Said), Problem> {
             "tried" => said.tried.push(value),
             "last_failure" => said.last_failure = Some(value),
             "tag" => {
-                let (kind, value) = value
-                    .split_once('=')
-                    .ok_or_else(|| Problem::bad_request("`tag` is TYPE=VALUE, as in tag=video_platform=vimeo"))?;
+                let (kind, value) = value.split_once('=').ok_or_else(|| {
+                    Problem::bad_request("invalid `tag`: expected TYPE=VALUE, as in tag=video_platform=vimeo")
+                })?;
                 said.tags.insert(kind.to_owned(), value.to_owned());
             }
             _ => {}
         }
     }
-    let url = url.ok_or_else(|| Problem::bad_request("the query needs a `url`, percent-encoded"))?;
+    let url = url.ok_or_else(|| Problem::bad_request("missing `url`: add it to the query, percent-encoded"))?;
     Ok((url, said))
 }
 
 async fn explain(Get(state): Shared, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let (text, said) = read(query.as_deref().unwrap_or_default())?;
-    let known = Known::of(&said, &state)?;
+    let known = ResolvedContext::of(&said, &state)?;
     let (id, selector) = (said.id.as_deref(), &*state.selector);
     let found = parse(text.trim()).map_err(RouteError::from).and_then(|url| {
         let decided = known.decide(id, &url, &state)?;
-        let explanation = selector.explain(&url, &known.situation(id, &url, &state))?;
+        let explanation = selector.explain(&url, &known.select_context(id, &url, &state))?;
         Ok((url, decided, explanation))
     });
     let (url, decided, explanation) = match found {
@@ -66,7 +66,8 @@ async fn explain(Get(state): Shared, RawQuery(query): RawQuery) -> Result<Respon
     };
     let pace =
         selector.pace().and_then(|pace| pace.explain(domain_of(url.host_str().unwrap_or_default()), selector.now()));
-    let asked = Asked { selector, routed: &decided.routed, explanation: &explanation, pace: pace.as_ref(), own: None };
+    let asked =
+        ExplainInput { selector, routed: &decided.routed, explanation: &explanation, pace: pace.as_ref(), own: None };
     let is_available = |name: &str| selector.fetcher_id(name).is_none_or(|id| !known.lacking().contains(id));
     Ok(json_response::json(&ExplanationJson::new(known.json(&text, &decided, &state), asked, is_available)))
 }

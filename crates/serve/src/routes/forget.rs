@@ -1,4 +1,4 @@
-//! `POST /v1/forget`: what is known of a domain or a link goes.
+//! `POST /v1/forget`: removal of all evidence about a domain or a link.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use axum::routing::post;
 use serde::Deserialize;
 
 use super::Shared;
-use crate::json::ForgotJson;
+use crate::json::ForgetReportJson;
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
@@ -29,7 +29,7 @@ pub(super) fn routes() -> Router<Arc<State>> {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct ForgetRequest {
     domain: Option<String>,
     link: Option<String>,
 }
@@ -37,13 +37,13 @@ struct Asked {
 async fn forget(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
     let target = match request_body::parse(&body)? {
-        Asked { domain: Some(domain), link: None } => TombstoneTarget::Domain(read_domain(&domain)?),
-        Asked { domain: None, link: Some(link) } if !link.is_empty() => TombstoneTarget::Link(link),
-        _ => return Err(wrong("forget what? name a `domain` or a `link`")),
+        ForgetRequest { domain: Some(domain), link: None } => TombstoneTarget::Domain(read_domain(&domain)?),
+        ForgetRequest { domain: None, link: Some(link) } if !link.is_empty() => TombstoneTarget::Link(link),
+        _ => return Err(wrong("nothing to forget: send a `domain` or a `link`")),
     };
-    let place = state.reader.acquire().await.map_err(|_| Problem::internal("the server is ending"))?;
+    let place = state.reader.acquire().await.map_err(|_| Problem::internal("the server is stopping"))?;
     let (own, wanted, at) = (Arc::clone(&state), target.clone(), state.selector.now());
-    let forgot = tokio::task::spawn_blocking(move || bury(&own, &wanted, at)).await;
+    let forgot = tokio::task::spawn_blocking(move || append_tombstone(&own, &wanted, at)).await;
     drop(place);
     let forgot = match forgot {
         Ok(Ok(forgot)) => forgot,
@@ -51,27 +51,33 @@ async fn forget(Get(state): Shared, body: Body) -> Result<Response, Problem> {
         Err(error) => return Err(Problem::internal(error.to_string())),
     };
     if let Some(end) = forgot.1 {
-        state.look(end);
+        state.rescan(end);
     }
     let told = tell_fleet(&state, &target, at).await?;
-    Ok(json_response::json(&ForgotJson::new(&target, &forgot.0, told)))
+    Ok(json_response::json(&ForgetReportJson::new(&target, &forgot.0, told)))
 }
 
-/// Has the other nodes of a fleet forget it, too, where there is one and it is a domain.
+/// Makes the other nodes of a fleet forget a domain.
 async fn tell_fleet(state: &State, target: &TombstoneTarget, until: Timestamp) -> Result<bool, Problem> {
     let (Some(fleet), TombstoneTarget::Domain(domain)) = (state.fleet(), target) else { return Ok(false) };
     let told = fleet.forget(domain.clone(), until).await;
     told.map(|()| true).map_err(|why| {
-        let words =
-            format!("it is forgotten here, and the other nodes were not told: {why}; the same request tells them");
+        let words = format!(
+            "forgotten on this node, but the other nodes were not notified: {why}; repeat the request to notify them"
+        );
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "fleet_not_notified", words)
     })
 }
 
-/// Looks what there is, buries it, and forgets it in memory. Gives back up to where the log has to be counted anew.
-fn bury(state: &State, target: &TombstoneTarget, at: Timestamp) -> Result<(ForgetReport, Option<u64>), JournalError> {
+/// Counts what there is, writes a tombstone, and forgets it in memory. Returns the position up to which the log has to
+/// be counted again.
+fn append_tombstone(
+    state: &State,
+    target: &TombstoneTarget,
+    at: Timestamp,
+) -> Result<(ForgetReport, Option<u64>), JournalError> {
     let journal = state.journal();
-    // What was taken a moment ago counts, too.
+    // Attempts that were accepted a moment ago count too.
     let _ = journal.settled().wait();
     let mut links = HashSet::new();
     let forgot = maintenance::would_forget_links(journal.dir(), target, &mut |link| {
@@ -79,7 +85,7 @@ fn bury(state: &State, target: &TombstoneTarget, at: Timestamp) -> Result<(Forge
     })?;
     let end = match forgot.is_nothing() {
         true => None,
-        false => Some(state.kept.bury(&Tombstone { target: target.clone(), at })?),
+        false => Some(state.attempts.append_tombstone(&Tombstone { target: target.clone(), at })?),
     };
     let _ = journal.settled().wait();
     match target {
@@ -89,14 +95,14 @@ fn bury(state: &State, target: &TombstoneTarget, at: Timestamp) -> Result<(Forge
         }
         TombstoneTarget::Link(link) => state.selector.forget_link(link),
     }
-    state.board.forget();
+    state.dashboard.forget();
     Ok((forgot, end))
 }
 
-/// A domain as evidence has it: in lower case, without `www.`.
+/// Returns a domain as evidence stores it: in lower case, without `www.`.
 pub(super) fn read_domain(text: &str) -> Result<String, Problem> {
     let text = text.trim();
-    let bad = || wrong(format!("{text:?} is no domain: expected a name such as example.org"));
+    let bad = || wrong(format!("invalid domain {text:?}: expected a name such as example.org"));
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
     let url = parse(&url).map_err(|_| bad())?;
     Ok(UrlFeatures::extract(&url).map_err(|_| bad())?.domain.to_owned())

@@ -1,4 +1,4 @@
-//! Whether the server lives, and whether it can be sent work.
+//! Liveness and readiness of the server.
 
 use axum::Router;
 use axum::extract::State as Get;
@@ -31,20 +31,20 @@ struct ReadyJson {
     stopping: bool,
 }
 
-/// It answers: that is all.
+/// Responds, which proves that the server is alive.
 async fn health() -> Response {
     json_response::json(&HealthJson { status: "ok" })
 }
 
-/// Whether attempts would be taken. What is wrong in detail is said to those with a token only.
+/// Returns whether the log accepts attempts. Only clients with a token get details of a failure.
 async fn ready(Get(state): Shared) -> Response {
     let log = match state.journal().health() {
         Health::Good => "good",
         Health::Degraded { .. } => "degraded",
         _ => "closed",
     };
-    let (looked, stopping) = (state.kept.has_looked(), state.is_stopping());
-    let ready = log == "good" && looked && !stopping;
+    let (scanned, stopping) = (state.attempts.is_scanned(), state.is_stopping());
+    let ready = log == "good" && scanned && !stopping;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json_response::with_status(status, &ReadyJson { ready, log, log_checking: looked, stopping })
+    json_response::with_status(status, &ReadyJson { ready, log, log_checking: scanned, stopping })
 }

@@ -1,5 +1,5 @@
-//! `GET /v1/hosts?state=paused`: which hosts are paused, and how fast each may be asked; `GET /v1/links`: the links at risk; and what
-//! ends a pause before its time.
+//! `GET /v1/hosts?state=paused`: pauses and paces of hosts; `GET /v1/links`: links at risk; and the routes that end a
+//! pause early.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,22 +34,22 @@ pub(super) fn routes() -> Router<Arc<State>> {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct HostsQuery {
     state: Option<String>,
     host: Option<String>,
 }
 
-async fn hosts(Get(state): Shared, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+async fn hosts(Get(state): Shared, Query(asked): Query<HostsQuery>) -> Result<Response, Problem> {
     let is_paused_only = match asked.state.as_deref() {
         None | Some("") => false,
         Some("paused") => true,
         Some(other) => return Err(wrong(UnknownName::new("state", other, ["paused"]).to_string())),
     };
     let host = asked.host.map(|host| host.to_ascii_lowercase());
-    state.aside(move |state| known(state, is_paused_only, host.as_deref())).await
+    state.run_blocking(move |state| known(state, is_paused_only, host.as_deref())).await
 }
 
-/// What is known of hosts. There may be a hundred thousand of them.
+/// Returns the known hosts. There may be a hundred thousand of them.
 fn known(state: &State, is_paused_only: bool, host: Option<&str>) -> Response {
     let now = state.selector.now();
     let is_wanted = |name: &str| host.is_none_or(|host| host == name);
@@ -77,7 +77,7 @@ struct WhichLinks {
     domain: Option<String>,
 }
 
-/// The links that are paused, or whose last fetch failed.
+/// Returns the links that are paused or whose last attempt failed.
 async fn links(Get(state): Shared, Query(asked): Query<WhichLinks>) -> Result<Response, Problem> {
     let is_paused_only = match asked.state.as_deref() {
         None | Some("" | "at-risk") => false,
@@ -85,7 +85,7 @@ async fn links(Get(state): Shared, Query(asked): Query<WhichLinks>) -> Result<Re
         Some(other) => return Err(wrong(UnknownName::new("state", other, ["paused", "at-risk"]).to_string())),
     };
     let domain = asked.domain.as_deref().map(read_domain).transpose()?;
-    let listed = state.aside(move |state| {
+    let listed = state.run_blocking(move |state| {
         let now = state.selector.now();
         let mut links = state.selector.links_at_risk();
         links.retain(|link| {
@@ -100,7 +100,7 @@ async fn links(Get(state): Shared, Query(asked): Query<WhichLinks>) -> Result<Re
     listed.await
 }
 
-/// Ends a host's pause. Answers once that is in the log.
+/// Ends a host's pause. Responds once the change is in the log.
 async fn unpause_host(Get(state): Shared, Path(domain): Path<String>) -> Result<Response, Problem> {
     let domain = read_domain(&domain)?;
     let until = state.selector.unpause_host(&domain, state.selector.now());
@@ -112,7 +112,7 @@ struct WhichLink {
     link: String,
 }
 
-/// Ends a link's pause. Answers once that is in the log.
+/// Ends a link's pause. Responds once the change is in the log.
 async fn unpause_link(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
     let WhichLink { link } = request_body::parse(&body)?;
@@ -127,7 +127,7 @@ async fn unpaused(
     until: Option<Timestamp>,
 ) -> Result<Response, Problem> {
     state.journal().settled().await.map_err(|error| {
-        Problem::unavailable("log_degraded", format!("unpaused in memory, and not in the log yet: {error}"))
+        Problem::unavailable("log_degraded", format!("unpaused in memory but not in the log yet: {error}"))
     })?;
     let (unpaused, was_paused_until) = (until.is_some(), until.map(rfc3339::format));
     Ok(json_response::json(&UnpausedJson::new(host, link, unpaused, was_paused_until)))

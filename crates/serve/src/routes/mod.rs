@@ -1,7 +1,7 @@
-//! The routes: a file for each group. A route reads a request, asks the library, and writes down what that says.
+//! The routes, one file per group. A route reads a request, calls the library and writes the result.
 //!
-//! To add routes, write a file with a `routes` function, and merge what it returns in [`router`]. What needs no token is listed in
-//! `gate`.
+//! To add routes, write a file with a `routes` function and merge its result in [`router`]. `auth` lists the paths that
+//! need no token.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use prometheus_client::registry::Registry;
 
-use super::metrics::{self, Counted};
+use super::metrics::{self, RequestMetrics};
 use super::problem::Problem;
 use super::state::State;
 use crate::metrics::fleet::FleetMetrics;
@@ -32,17 +32,17 @@ mod select;
 mod stats;
 mod visits;
 
-/// What a handler gets of what all requests share.
+/// The extractor of the shared state.
 pub(crate) type Shared = axum::extract::State<Arc<State>>;
 
-/// All routes.
+/// Returns all routes.
 pub(crate) fn router(state: Arc<State>) -> Router {
     let (selector, journal) = (Arc::clone(&state.selector), Arc::clone(state.journal()));
     let mut registry = Registry::default();
     if let Some(fleet) = state.fleet() {
         FleetMetrics::register(Arc::clone(fleet), &mut registry);
     }
-    let counted = Arc::new(Counted::new(selector, journal, registry));
+    let counted = Arc::new(RequestMetrics::new(selector, journal, registry));
     Router::new()
         .merge(metrics::routes(Arc::clone(&counted)))
         .merge(health::routes())
@@ -60,18 +60,19 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(rollout::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
-        // Bodies are read by `bodies::read`, which has the limit.
+        // `request_body::read` reads bodies and enforces the limit.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(counted, metrics::count))
         .with_state(state)
 }
 
 async fn no_route(request: Request) -> Problem {
-    let words = format!("there is no route {}: /openapi.json lists them", request.uri().path());
+    let words = format!("no such route: {}; /openapi.json lists all routes", request.uri().path());
     Problem::new(StatusCode::NOT_FOUND, "no_such_route", words)
 }
 
 async fn no_method(request: Request) -> Problem {
-    let words = format!("{} is not for {}: /openapi.json lists what is", request.uri().path(), request.method());
+    let words =
+        format!("{} does not support {}: /openapi.json lists the methods", request.uri().path(), request.method());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", words)
 }

@@ -1,4 +1,4 @@
-//! `GET` and `POST /v1/mode`: who decides, evidence or the router table, looked at and changed while the server runs.
+//! `GET` and `POST /v1/mode`: the decision mode (evidence or router table), read and changed while the server runs.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ struct ModeJson {
     split_share: f64,
     /// Domains in the router table.
     routes: usize,
-    /// Since when and why learning is out of service; null where it is not.
+    /// Since when and why learning is off; null if it is on.
     fallen_back: Option<FallBackJson>,
 }
 
@@ -42,12 +42,12 @@ struct FallBackJson {
 }
 
 #[derive(Deserialize)]
-struct Wish {
+struct ModeChange {
     #[serde(default)]
     mode: Option<String>,
     #[serde(default)]
     split_share: Option<f64>,
-    /// Puts learning back into service after a fall-back.
+    /// Turns learning on again after a rollback to the router table.
     #[serde(default)]
     resume: bool,
 }
@@ -69,30 +69,31 @@ async fn mode(Get(state): Shared) -> Response {
 
 async fn change(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
-    let wish: Wish = request_body::parse(&body)?;
-    if wish.mode.is_none() && wish.split_share.is_none() && !wish.resume {
+    let change_request: ModeChange = request_body::parse(&body)?;
+    if change_request.mode.is_none() && change_request.split_share.is_none() && !change_request.resume {
         return Err(wrong("nothing to change: send a `mode`, a `split_share`, or `resume`"));
     }
     let mut router = (*state.selector.router()).clone();
-    if let Some(name) = &wish.mode {
+    if let Some(name) = &change_request.mode {
         router.mode = name.parse::<Mode>().map_err(|error: UnknownName| wrong(error.to_string()))?;
     }
-    router.split_share = wish.split_share.unwrap_or(router.split_share);
+    router.split_share = change_request.split_share.unwrap_or(router.split_share);
     state.selector.set_router(router).map_err(|error| wrong(error.to_string()))?;
-    if wish.resume {
+    if change_request.resume {
         resume(&state)?;
     }
     Ok(mode(Get(state)).await)
 }
 
-/// Puts learning back into service. Where a guard has taken it out, the guard is told: it would do so again otherwise.
+/// Turns learning on again. If the automatic rollback turned it off, it is reset, because it would turn learning off
+/// again.
 fn resume(state: &State) -> Result<(), Problem> {
     match &state.guard {
         None => state.selector.resume(),
         Some(guard) => {
-            guard.resume(&state.selector).map_err(|error| {
-                Problem::internal(format!("learning is back in service until the server ends, and not longer: {error}"))
-            })?;
+            guard
+                .resume(&state.selector)
+                .map_err(|error| Problem::internal(format!("learning is on only until the server stops: {error}")))?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: the description of all routes, which a test holds against real answers.
+//! `GET /openapi.json`: the description of all routes. A test compares it with real responses.
 
 use std::sync::Arc;
 

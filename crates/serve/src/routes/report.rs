@@ -1,5 +1,5 @@
-//! What a crawler says of a request that a visit handed out: an outcome by its name, a whole response to be judged, or that the fetcher
-//! is not to be had.
+//! The report of a crawler about a request of a visit: an outcome by name, a whole response to judge, or an unavailable
+//! fetcher.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
-use super::classify::Given;
+use super::classify::ResponseParts;
 use crate::problem::Problem;
 use crate::routes::decision_context::wrong;
 use crate::state::State;
@@ -20,73 +20,73 @@ use fetchwise::response::Page;
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
 
-/// Names of failures that begin so are the caller's own.
+/// The prefix of the caller's own error types.
 const OWN: &str = "x_";
-/// They are no longer than this.
+/// The longest name of such an error type.
 const MAX_OWN: usize = 64;
-/// Bodies up to this are read on the spot: it takes some ten microseconds.
+/// The largest body that is judged inline, which takes some ten microseconds.
 const ON_THE_SPOT_BYTES: usize = 16 << 10;
 
 /// A report.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Report {
-    /// Which of the visit's requests it is about; the one that is out when none.
+    /// The number of the request within the visit; default: the current one.
     pub(super) number: Option<u32>,
     outcome: Option<String>,
     status: Option<u16>,
-    /// Seconds, or as a `Retry-After` header has it.
+    /// Seconds, or the text of a `Retry-After` header.
     retry_after: Option<Value>,
     duration_ms: Option<f64>,
-    /// How many requests to the host it was.
+    /// The number of requests that were sent to the host.
     requests: Option<u16>,
     message: Option<String>,
-    /// The body ended before its announced length.
+    /// Whether the body ended before its announced length.
     truncated: bool,
     final_url: Option<String>,
     headers: Value,
     body: Option<String>,
     body_base64: Option<String>,
-    /// Why the fetcher is not to be had: nobody was asked.
+    /// Why the fetcher is unavailable; no request was sent.
     unavailable: Option<String>,
 }
 
-/// What a report comes to.
+/// The content of a report.
 #[derive(Debug)]
-pub(super) enum Came {
-    Answer(Box<FetchResult>),
+pub(super) enum ReportContent {
+    Fetched(Box<FetchResult>),
     Unavailable(String),
 }
 
 impl Report {
-    /// Reads it; a response is judged as one of `url`. None when it says nothing.
+    /// Parses the report; a response is judged as a response of `url`. None for an empty report.
     ///
     /// # Errors
-    /// 422 when it says what cannot be.
-    pub(super) async fn read(mut self, state: &Arc<State>, url: Url) -> Result<Option<Came>, Problem> {
+    /// 422 for invalid values.
+    pub(super) async fn read(mut self, state: &Arc<State>, url: Url) -> Result<Option<ReportContent>, Problem> {
         if let Some(why) = self.unavailable.take() {
-            return Ok(Some(Came::Unavailable(why)));
+            return Ok(Some(ReportContent::Unavailable(why)));
         }
         let now = state.selector.now();
         if let Some(name) = self.outcome.take() {
             let answer = self.named(&name, now)?;
-            return Ok(Some(Came::Answer(Box::new(answer))));
+            return Ok(Some(ReportContent::Fetched(Box::new(answer))));
         }
         if self.status.is_none() {
             return match self.body.is_some() || self.body_base64.is_some() {
-                true => Err(wrong("a response needs a `status`")),
+                true => Err(wrong("missing `status`: a response needs one")),
                 false => Ok(None),
             };
         }
         let length = self.body.as_ref().or(self.body_base64.as_ref()).map_or(0, String::len);
         let answer = match length > ON_THE_SPOT_BYTES {
             false => self.judged(state, &url, now)?,
-            true => state.aside(move |state| self.judged(state, &url, now)).await??,
+            true => state.run_blocking(move |state| self.judged(state, &url, now)).await??,
         };
-        Ok(Some(Came::Answer(Box::new(answer))))
+        Ok(Some(ReportContent::Fetched(Box::new(answer))))
     }
 
-    /// An outcome by its name.
+    /// Creates the result for an outcome by name.
     fn named(mut self, name: &str, now: Timestamp) -> Result<FetchResult, Problem> {
         let outcome = match name {
             "content" => Outcome::Content,
@@ -96,7 +96,7 @@ impl Report {
                 None => {
                     let known = ["content"].into_iter().chain(ErrorKind::ALL.iter().map(|kind| kind.name()));
                     let error = UnknownName::new("outcome", name, known);
-                    return Err(wrong(format!("{error}; a failure that only you have a name for begins with {OWN}")));
+                    return Err(wrong(format!("{error}; your own error types begin with {OWN}")));
                 }
             },
         };
@@ -107,9 +107,9 @@ impl Report {
         self.rest(answer, now)
     }
 
-    /// A response, read by the detector.
+    /// Creates the result for a response, which the detector judges.
     fn judged(mut self, state: &State, url: &Url, now: Timestamp) -> Result<FetchResult, Problem> {
-        let Some(status) = self.status()? else { return Err(wrong("a response needs a `status`")) };
+        let Some(status) = self.status()? else { return Err(wrong("missing `status`: a response needs one")) };
         let mut given = self.given();
         let (headers, body) = (given.headers()?, given.bytes()?);
         let final_url = self.final_url.take();
@@ -139,12 +139,12 @@ impl Report {
         match self.status {
             None => Ok(None),
             Some(status @ 100..=999) => Ok(Some(status)),
-            Some(other) => Err(wrong(format!("{other} is no status: 100 to 999 are"))),
+            Some(other) => Err(wrong(format!("invalid status {other}: expected 100 to 999"))),
         }
     }
 
-    fn given(&mut self) -> Given {
-        Given::of(self.headers.take(), self.body.take(), self.body_base64.take())
+    fn given(&mut self) -> ResponseParts {
+        ResponseParts::of(self.headers.take(), self.body.take(), self.body_base64.take())
     }
 }
 
@@ -153,7 +153,7 @@ fn is_own(name: &str) -> bool {
     name.starts_with(OWN) && name.len() <= MAX_OWN && name.bytes().all(is_plain)
 }
 
-/// How long the site asks to be left alone: seconds as a number or as text, or a date.
+/// Parses the pause that a site requests: seconds as a number or text, or a date.
 fn asked(value: &Value, now: Timestamp) -> Result<Option<Duration>, Problem> {
     match value {
         Value::Null => Ok(None),
@@ -162,6 +162,6 @@ fn asked(value: &Value, now: Timestamp) -> Result<Option<Duration>, Problem> {
             span.map(Some).ok_or_else(|| wrong("`retry_after` must not be negative"))
         }
         Value::String(text) => Ok(retry_after(text, now)),
-        _ => Err(wrong("`retry_after` must be seconds, or the header's text")),
+        _ => Err(wrong("`retry_after` must be seconds or the text of the header")),
     }
 }

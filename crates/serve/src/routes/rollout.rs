@@ -1,5 +1,5 @@
-//! `GET /v1/rollout`: both arms side by side, as `fetchwise rollout --json` has them but for what learning would have been worth in the
-//! table's place, which takes a decision for each visit.
+//! `GET /v1/rollout`: both arms side by side, as `fetchwise rollout --json`. The estimate of learning on the table's
+//! visits is unavailable, because it needs a decision per visit.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ pub(super) fn routes() -> Router<Arc<State>> {
 }
 
 async fn arms(Get(state): Shared) -> Result<Response, Problem> {
-    if let Some(known) = state.board.rollout() {
+    if let Some(known) = state.dashboard.rollout() {
         return Ok(json_response::bytes(StatusCode::OK, known, "application/json"));
     }
-    // It goes through the whole log: one at a time, and what it found serves all who ask within the next while.
-    let _place = state.reader.acquire().await.map_err(|_| Problem::internal("the log cannot be read now"))?;
-    if let Some(known) = state.board.rollout() {
+    // This reads the whole log. Only one request at a time does so, and the cache serves the requests that follow.
+    let _place = state.reader.acquire().await.map_err(|_| Problem::internal("cannot read the log now"))?;
+    if let Some(known) = state.dashboard.rollout() {
         return Ok(json_response::bytes(StatusCode::OK, known, "application/json"));
     }
     let reading = Arc::clone(&state);
@@ -35,9 +35,9 @@ async fn arms(Get(state): Shared) -> Result<Response, Problem> {
     };
     match tokio::task::spawn_blocking(read).await {
         Ok(Ok(Ok(found))) => {
-            state.board.keep_rollout(&found);
+            state.dashboard.keep_rollout(&found);
             Ok(json_response::bytes(StatusCode::OK, found, "application/json"))
         }
-        _ => Err(Problem::internal("the log cannot be read: `fetchwise verify` says what is wrong")),
+        _ => Err(Problem::internal("cannot read the log: run `fetchwise verify` to find the cause")),
     }
 }

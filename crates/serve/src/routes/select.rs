@@ -1,4 +1,4 @@
-//! `POST /v1/select`: which fetcher would be used, for as many URLs as one likes.
+//! `POST /v1/select`: selection of a fetcher for one or many URLs.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::json::ProblemJson;
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
-use crate::routes::decision_context::{Known, Said, wrong};
+use crate::routes::decision_context::{CallerContext, ResolvedContext, wrong};
 use crate::state::State;
 use fetchwise::heuristic::url::parse;
 use fetchwise::router::RouteError;
 
-/// So many decisions are made before others get their turn: some hundred microseconds.
+/// The number of decisions before other tasks get a turn: some hundred microseconds of work.
 const IN_A_ROW: usize = 128;
 
 pub(super) fn routes() -> Router<Arc<State>> {
@@ -28,14 +28,14 @@ pub(super) fn routes() -> Router<Arc<State>> {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct SelectRequest {
     urls: Vec<Item>,
-    /// What holds for all of them.
+    /// The statements about all URLs.
     #[serde(flatten)]
-    said: Said,
+    said: CallerContext,
 }
 
-/// A URL, or one of which more is said.
+/// A URL, or a URL with its own statements.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a URL as text, or an object with a `url`")]
 enum Item {
@@ -43,17 +43,21 @@ enum Item {
     Link {
         url: String,
         #[serde(flatten)]
-        said: Said,
+        said: CallerContext,
     },
 }
 
 async fn select(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
-    let asked: Asked = request_body::parse(&body)?;
+    let asked: SelectRequest = request_body::parse(&body)?;
     if asked.urls.len() > state.options.max_items {
-        return Err(wrong(format!("{} URLs in one call; {} are the most", asked.urls.len(), state.options.max_items)));
+        return Err(wrong(format!(
+            "too many URLs in one call: {}, at most {}",
+            asked.urls.len(),
+            state.options.max_items
+        )));
     }
-    let all = Known::of(&asked.said, &state)?;
+    let all = ResolvedContext::of(&asked.said, &state)?;
     let mut out = Vec::with_capacity(64 + 256 * asked.urls.len());
     out.push(b'[');
     for (place, item) in asked.urls.iter().enumerate() {
@@ -65,7 +69,7 @@ async fn select(Get(state): Shared, body: Body) -> Result<Response, Problem> {
         }
         match item {
             Item::Url(url) => decide(&state, url, None, &all, &mut out),
-            Item::Link { url, said } => match Known::of(&said.clone().or(&asked.said), &state) {
+            Item::Link { url, said } => match ResolvedContext::of(&said.clone().or(&asked.said), &state) {
                 Ok(known) => decide(&state, url, said.id.as_deref(), &known, &mut out),
                 Err(problem) => write(&mut out, &ProblemJson::of_url(Some(url), problem.error_type(), problem.words())),
             },
@@ -75,7 +79,7 @@ async fn select(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     Ok(json_response::bytes(StatusCode::OK, out, "application/json"))
 }
 
-fn decide(state: &State, text: &str, id: Option<&str>, known: &Known, out: &mut Vec<u8>) {
+fn decide(state: &State, text: &str, id: Option<&str>, known: &ResolvedContext, out: &mut Vec<u8>) {
     let decided = parse(text.trim()).map_err(RouteError::from).and_then(|url| known.decide(id, &url, state));
     match decided {
         Ok(decided) => write(out, &known.json(text, &decided, state)),
@@ -84,6 +88,6 @@ fn decide(state: &State, text: &str, id: Option<&str>, known: &Known, out: &mut 
 }
 
 fn write(out: &mut Vec<u8>, value: &impl serde::Serialize) {
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = serde_json::to_writer(out, value);
 }

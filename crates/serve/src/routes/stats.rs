@@ -1,4 +1,4 @@
-//! `GET /v1/stats?by=` and `GET /v1/ban-rate?domain=`: figures of the attempts in the log.
+//! `GET /v1/stats?by=` and `GET /v1/ban-rate?domain=`: statistics of the attempts in the log.
 
 use std::sync::Arc;
 
@@ -25,37 +25,37 @@ pub(super) fn routes() -> Router<Arc<State>> {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct StatsQuery {
     by: Option<String>,
-    /// So many rows at most.
+    /// Maximum number of rows.
     limit: Option<usize>,
 }
 
-async fn stats(Get(state): Shared, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+async fn stats(Get(state): Shared, Query(asked): Query<StatsQuery>) -> Result<Response, Problem> {
     let by = match asked.by.as_deref() {
         None | Some("") => By::All,
         Some(name) => name.parse().map_err(|error: fetchwise::unknown_name::UnknownName| wrong(error.to_string()))?,
     };
-    looked(&state).await?;
+    wait_for_scan(&state).await?;
     state
-        .aside(move |state| {
-            let rows = state.kept.rows(by);
+        .run_blocking(move |state| {
+            let rows = state.attempts.rows(by);
             let rows = rows.iter().take(asked.limit.unwrap_or(usize::MAX));
             json_response::json(&rows.map(|(key, row)| StatsJson::new(key, row)).collect::<Vec<_>>())
         })
         .await
 }
 
-/// Waits until the log has been looked at.
-pub(super) async fn looked(state: &State) -> Result<(), Problem> {
+/// Waits for the scan of the log.
+pub(super) async fn wait_for_scan(state: &State) -> Result<(), Problem> {
     state
-        .kept
-        .looked()
+        .attempts
+        .scanned()
         .await
-        .map_err(|_| Problem::internal("the log cannot be read: `fetchwise verify` says what is wrong"))
+        .map_err(|_| Problem::internal("cannot read the log: run `fetchwise verify` to find the cause"))
 }
 
-/// The days that a ban rate is over unless the caller says otherwise.
+/// The default number of days of a ban rate.
 const DAYS: u32 = 7;
 
 #[derive(Deserialize)]
@@ -65,18 +65,18 @@ struct AskedRate {
 }
 
 async fn ban_rate(Get(state): Shared, Query(asked): Query<AskedRate>) -> Result<Response, Problem> {
-    let domain = asked.domain.ok_or_else(|| Problem::bad_request("the query needs a `domain`"))?;
+    let domain = asked.domain.ok_or_else(|| Problem::bad_request("missing `domain`: add it to the query"))?;
     let domain = read_domain(&domain)?;
     let days = match asked.days.as_deref() {
         None => DAYS,
         Some(text) => {
             let days = text.parse().ok().filter(|days| *days > 0);
-            days.ok_or_else(|| wrong(format!("{text:?} is no number of days: 1 or more are")))?
+            days.ok_or_else(|| wrong(format!("invalid number of days {text:?}: expected 1 or more")))?
         }
     };
     let now = state.selector.now();
     let start = |days_ago: u32| Timestamp::from_millis((now.utc_day() - i64::from(days_ago)).saturating_mul(DAY_MS));
-    // What a server answers at once are the days that are kept; `fetchwise ban-rate` reads the log for those before.
+    // The server has only the days in memory; `fetchwise ban-rate` reads older days from the log.
     let kept = (days > BanRate::DAYS_KEPT).then(|| start(BanRate::DAYS_KEPT - 1));
     let since = state.selector.ban_rates_since().max(kept).filter(|since| *since > start(days - 1));
     let sum = state.selector.ban_rate_at(&domain, days.min(BanRate::DAYS_KEPT), now);

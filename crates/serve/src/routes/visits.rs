@@ -1,7 +1,8 @@
-//! Visits: `POST /v1/visits` begins one or many, `POST /v1/visits/{id}/report` says what came and gives the next step.
+//! Visits: `POST /v1/visits` begins one or several, `POST /v1/visits/{id}/report` reports a result and returns the next
+//! step.
 //!
-//! Invariant: a report is answered once its attempt is in the log at the journal's durability. A report that names its request is taken
-//! once, however often it comes.
+//! Invariants: the response to a report is sent once its attempt is in the log at the journal's durability. A report
+//! with a request number is recorded once, however often it arrives.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,40 +19,40 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::Shared;
-use super::report::{Came, Report};
+use super::report::{Report, ReportContent};
 use crate::auth::Client;
 use crate::json::ProblemJson;
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
-use crate::routes::decision_context::{Known, Said, wrong};
+use crate::routes::decision_context::{CallerContext, ResolvedContext, wrong};
 use crate::state::State;
-use crate::visits::{Slot, Stands, TooMany, UnderWay, Way, write};
+use crate::visits::{ActiveVisit, OwnedVisit, TooMany, VisitSlot, VisitState, write};
 use fetchwise::heuristic::url::parse;
 use fetchwise::router::Mode;
 use fetchwise::visit::Visit;
 
-/// A visit can be waited with for so long in one request.
+/// The longest wait within one request, in seconds.
 const MAX_WAIT_S: u64 = 60;
-/// So many visits are begun, or reports taken, before others get their turn.
+/// The number of visits or reports before other tasks get a turn.
 const IN_A_ROW: usize = 64;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new()
         .route("/v1/visits", get(sum).post(begin))
         .route("/v1/visits/report", post(report_many))
-        .route("/v1/visits/{id}", get(look).delete(give_up))
-        .route("/v1/visits/{id}/next", post(look))
+        .route("/v1/visits/{id}", get(current_step).delete(give_up))
+        .route("/v1/visits/{id}/next", post(current_step))
         .route("/v1/visits/{id}/report", post(report))
 }
 
-/// What a visit is to be.
+/// The request for a visit.
 #[derive(Debug, Deserialize)]
-struct Wish {
+struct VisitRequest {
     url: String,
     #[serde(flatten)]
-    said: Said,
-    /// Whether evidence shall decide, or the table; without it the mode says.
+    said: CallerContext,
+    /// Whether evidence decides or the router table; default: as the mode says.
     #[serde(default)]
     learning: Option<bool>,
 }
@@ -61,7 +62,7 @@ struct Waiting {
     wait_s: Option<u64>,
 }
 
-/// A report of many.
+/// One report of a list.
 #[derive(Debug, Deserialize)]
 struct OfVisit {
     visit: String,
@@ -74,8 +75,8 @@ async fn begin(Get(state): Shared, Extension(client): Extension<Client>, body: B
     let value: Value = request_body::parse(&body)?;
     let mut out = Vec::with_capacity(1024);
     let Some(wishes) = many(value, "visits", &state)? else {
-        let wish: Wish = request_body::parse(&body)?;
-        let slot = begin_one(&state, client, &wish)?;
+        let request: VisitRequest = request_body::parse(&body)?;
+        let slot = begin_one(&state, client, &request)?;
         write(&mut out, slot.id(), &slot.lock(), &state.selector);
         return Ok(json_response::bytes(StatusCode::CREATED, out, "application/json"));
     };
@@ -83,7 +84,7 @@ async fn begin(Get(state): Shared, Extension(client): Extension<Client>, body: B
         let url = value.get("url").and_then(Value::as_str).map(str::to_owned);
         let begun = serde_json::from_value(value)
             .map_err(|error| wrong(error.to_string()))
-            .and_then(|wish: Wish| begin_one(&state, client, &wish));
+            .and_then(|request: VisitRequest| begin_one(&state, client, &request));
         match begun {
             Ok(slot) => write(out, slot.id(), &slot.lock(), &state.selector),
             Err(problem) => write_problem(out, url.as_deref(), &problem),
@@ -93,57 +94,55 @@ async fn begin(Get(state): Shared, Extension(client): Extension<Client>, body: B
     Ok(json_response::bytes(StatusCode::OK, out, "application/json"))
 }
 
-fn begin_one(state: &State, client: Client, wish: &Wish) -> Result<Arc<Slot>, Problem> {
+fn begin_one(state: &State, client: Client, request: &VisitRequest) -> Result<Arc<VisitSlot>, Problem> {
     if state.is_stopping() {
         return Err(Problem::unavailable("stopping", "the server is stopping"));
     }
     let invalid = |error: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_url", error);
-    let url = parse(wish.url.trim()).map_err(|error| invalid(error.to_string()))?;
-    let known = Known::of(&wish.said, state)?;
+    let url = parse(request.url.trim()).map_err(|error| invalid(error.to_string()))?;
+    let known = ResolvedContext::of(&request.said, state)?;
     let lacking = known.lacking();
-    let mut way: Way = Visit::new(Arc::clone(&state.selector), url)
+    let mut visit: OwnedVisit = Visit::new(Arc::clone(&state.selector), url)
         .map_err(|error| invalid(error.to_string()))?
         .without(lacking.union(known.tried));
-    if let Some(id) = &wish.said.id {
-        way = way.link_id(id);
+    if let Some(id) = &request.said.id {
+        visit = visit.link_id(id);
     }
     if !known.heuristics.is_empty() {
-        way = way.with_heuristics(known.heuristics);
+        visit = visit.with_heuristics(known.heuristics);
     }
-    if let Some(learning) = wish.learning {
-        way = way.mode(if learning { Mode::Learning } else { Mode::Legacy });
+    if let Some(learning) = request.learning {
+        visit = visit.mode(if learning { Mode::Learning } else { Mode::Legacy });
     }
     if let Some(wanted) = known.wanted.filter(|id| !lacking.contains(*id)) {
-        way = way.prefer(state.selector.fetcher_name(wanted)).map_err(|error| wrong(error.to_string()))?;
+        visit = visit.prefer(state.selector.fetcher_name(wanted)).map_err(|error| wrong(error.to_string()))?;
     }
     let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|error| Problem::internal(format!("the system has no randomness: {error}")))?;
-    let slot = state.visits.add(u128::from_ne_bytes(id), client, way).map_err(|TooMany| {
-        Problem::unavailable(
-            "too_many_visits",
-            "there are too many visits under way: report those that you have begun, or end them",
-        )
+    getrandom::fill(&mut id)
+        .map_err(|error| Problem::internal(format!("cannot read the system's randomness: {error}")))?;
+    let slot = state.visits.add(u128::from_ne_bytes(id), client, visit).map_err(|TooMany| {
+        Problem::unavailable("too_many_visits", "too many active visits: report or cancel the ones that you have begun")
     })?;
-    state.visits.go_on(&slot, &mut slot.lock(), state.selector.now());
+    state.visits.advance(&slot, &mut slot.lock(), state.selector.now());
     Ok(slot)
 }
 
 #[derive(serde::Serialize)]
 struct SumJson {
-    under_way: usize,
+    active: usize,
     begun: u64,
     ended: u64,
-    /// Ended by themselves, since nobody came back.
+    /// Visits whose client did not return.
     abandoned: u64,
-    /// Not begun, since there were too many.
+    /// Visits that were refused because there were too many.
     refused: u64,
 }
 
-/// How many visits there are, and were since the server began.
+/// Returns the number of active visits, and totals since the server started.
 async fn sum(Get(state): Shared) -> Response {
     let counts = state.visits.counts();
     json_response::json(&SumJson {
-        under_way: state.visits.len(),
+        active: state.visits.len(),
         begun: counts.begun.load(Ordering::Relaxed),
         ended: counts.ended.load(Ordering::Relaxed),
         abandoned: counts.abandoned.load(Ordering::Relaxed),
@@ -151,20 +150,24 @@ async fn sum(Get(state): Shared) -> Response {
     })
 }
 
-/// Where a visit stands; with `wait_s`, once there is something to do, or after that time.
-async fn look(Get(state): Shared, Path(id): Path<String>, Query(waiting): Query<Waiting>) -> Result<Response, Problem> {
+/// Returns the step of a visit; with `wait_s`, once there is something to do, or after that time.
+async fn current_step(
+    Get(state): Shared,
+    Path(id): Path<String>,
+    Query(waiting): Query<Waiting>,
+) -> Result<Response, Problem> {
     let slot = find(&state, &id)?;
     let end = Instant::now() + Duration::from_secs(waiting.wait_s.unwrap_or(0).min(MAX_WAIT_S));
     loop {
         let wait = {
-            let mut under_way = slot.lock();
-            state.visits.go_on(&slot, &mut under_way, state.selector.now());
-            match std::mem::replace(&mut under_way.stands, Stands::Open) {
-                // The wait itself goes to whoever waits for it; the visit tells the same of the next who asks.
-                Stands::Waits(wait) if Instant::now() < end && !state.is_stopping() => Some(wait),
+            let mut active = slot.lock();
+            state.visits.advance(&slot, &mut active, state.selector.now());
+            match std::mem::replace(&mut active.state, VisitState::Open) {
+                // Only this request waits; the visit shows the same step to other requests.
+                VisitState::Waits(wait) if Instant::now() < end && !state.is_stopping() => Some(wait),
                 other => {
-                    under_way.stands = other;
-                    return Ok(shown(&slot, &under_way, &state));
+                    active.state = other;
+                    return Ok(shown(&slot, &active, &state));
                 }
             }
         };
@@ -175,13 +178,13 @@ async fn look(Get(state): Shared, Path(id): Path<String>, Query(waiting): Query<
     }
 }
 
-/// Nobody goes on with it. What is out is as if it had never been handed out.
+/// Cancels a visit. Its unreported request counts as never handed out.
 async fn give_up(Get(state): Shared, Path(id): Path<String>) -> Result<Response, Problem> {
     let slot = find(&state, &id)?;
-    let mut under_way = slot.lock();
-    if let Stands::Waits(wait) = std::mem::replace(&mut under_way.stands, Stands::Open) {
-        let end = under_way.way.give_up(&wait);
-        under_way.stands = state.visits.ended(end);
+    let mut active = slot.lock();
+    if let VisitState::Waits(wait) = std::mem::replace(&mut active.state, VisitState::Open) {
+        let end = active.visit.give_up(&wait);
+        active.state = state.visits.ended(end);
     }
     state.visits.remove(&slot);
     Ok(json_response::with_status(StatusCode::OK, &GivenUpJson { visit: &id, given_up: true }))
@@ -202,17 +205,17 @@ async fn report(Get(state): Shared, Path(id): Path<String>, body: Body) -> Resul
     };
     let refused = take(&state, &slot, report).await?;
     settled(&state).await?;
-    let under_way = slot.lock();
+    let active = slot.lock();
     match refused {
-        None => Ok(shown(&slot, &under_way, &state)),
-        Some(problem) => Ok(problem.with(&slot, &under_way, &state)),
+        None => Ok(shown(&slot, &active, &state)),
+        Some(problem) => Ok(problem.with(&slot, &active, &state)),
     }
 }
 
 async fn report_many(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
     let reports = many(request_body::parse(&body)?, "reports", &state)?
-        .ok_or_else(|| wrong("expected a list of reports, each with the `visit` that it is of"))?;
+        .ok_or_else(|| wrong("invalid body: expected a list of reports, each with its `visit`"))?;
     drop::<Bytes>(body);
     let mut ends = Vec::with_capacity(reports.len());
     for value in reports {
@@ -239,7 +242,7 @@ async fn report_many(Get(state): Shared, body: Body) -> Result<Response, Problem
             Ok((slot, None)) => write(&mut out, slot.id(), &slot.lock(), &state.selector),
             Ok((_, Some(refused))) => refused.write(&mut out, visit),
             Err(problem) => {
-                let refused = Refused { error_type: problem.error_type(), error: problem.words().to_owned() };
+                let refused = ReportRefusal { error_type: problem.error_type(), error: problem.words().to_owned() };
                 refused.write(&mut out, visit);
             }
         }
@@ -248,8 +251,8 @@ async fn report_many(Get(state): Shared, body: Body) -> Result<Response, Problem
     Ok(json_response::bytes(StatusCode::OK, out, "application/json"))
 }
 
-/// A report that does not fit where its visit stands.
-struct Refused {
+/// A report that does not match the state of its visit.
+struct ReportRefusal {
     error_type: &'static str,
     error: String,
 }
@@ -264,10 +267,10 @@ struct RefusedJson<'a> {
     step: Option<Value>,
 }
 
-impl Refused {
-    fn with(&self, slot: &Slot, under_way: &UnderWay, state: &State) -> Response {
+impl ReportRefusal {
+    fn with(&self, slot: &VisitSlot, active: &ActiveVisit, state: &State) -> Response {
         let mut now = Vec::new();
-        write(&mut now, slot.id(), under_way, &state.selector);
+        write(&mut now, slot.id(), active, &state.selector);
         let step = serde_json::from_slice::<Value>(&now).ok().and_then(|mut now| now.get_mut("step").map(Value::take));
         let visit = format!("{:032x}", slot.id());
         let (error_type, error) = (self.error_type, self.error.as_str());
@@ -284,66 +287,66 @@ impl Refused {
     }
 }
 
-/// Takes a report. None when the visit has gone on, or the report was taken before.
-async fn take(state: &Arc<State>, slot: &Arc<Slot>, report: Report) -> Result<Option<Refused>, Problem> {
+/// Records a report. None if the visit continued or the report was already recorded.
+async fn take(state: &Arc<State>, slot: &Arc<VisitSlot>, report: Report) -> Result<Option<ReportRefusal>, Problem> {
     let number = report.number;
-    let address = slot.lock().way.url().clone();
+    let address = slot.lock().visit.url().clone();
     let came = report.read(state, address).await?;
-    let failures = state.kept.failures();
+    let failures = state.attempts.failures();
     let mut guard = slot.lock();
-    let under_way = &mut *guard;
-    if number.is_some_and(|number| number < under_way.number || is_taken(under_way, number)) {
+    let active = &mut *guard;
+    if number.is_some_and(|number| number < active.number || is_taken(active, number)) {
         return Ok(None);
     }
-    let refuse = |error_type, error: &str| Ok(Some(Refused { error_type, error: error.to_owned() }));
-    if number.is_some_and(|number| number > under_way.number) {
-        return refuse("no_such_request", "the visit has handed out no request of this number");
+    let refuse = |error_type, error: &str| Ok(Some(ReportRefusal { error_type, error: error.to_owned() }));
+    if number.is_some_and(|number| number > active.number) {
+        return refuse("no_such_request", "the visit has no request with this number");
     }
-    match (std::mem::replace(&mut under_way.stands, Stands::Open), came) {
-        (Stands::Out(fetch), Some(Came::Answer(answer))) => under_way.way.report(fetch, *answer),
-        (Stands::Out(fetch), Some(Came::Unavailable(why))) => under_way.way.unavailable(fetch, why),
-        (Stands::Waits(_) | Stands::Open, None) => {}
+    match (std::mem::replace(&mut active.state, VisitState::Open), came) {
+        (VisitState::Out(fetch), Some(ReportContent::Fetched(answer))) => active.visit.report(fetch, *answer),
+        (VisitState::Out(fetch), Some(ReportContent::Unavailable(why))) => active.visit.unavailable(fetch, why),
+        (VisitState::Waits(_) | VisitState::Open, None) => {}
         (stands, came) => {
             let refused = match (&stands, came) {
-                (Stands::Out(_), _) => {
-                    refuse("nothing_reported", "the report says nothing: send an `outcome`, or a response")
+                (VisitState::Out(_), _) => {
+                    refuse("nothing_reported", "the report is empty: send an `outcome` or a response")
                 }
-                (Stands::Ended(_), None) => Ok(None),
-                (Stands::Ended(_), _) => refuse("visit_ended", "the visit has ended: there is nothing to report to it"),
-                _ => refuse("nothing_to_report", "the visit waits: it has handed out no request"),
+                (VisitState::Ended(_), None) => Ok(None),
+                (VisitState::Ended(_), _) => refuse("visit_ended", "the visit has ended: it accepts no more reports"),
+                _ => refuse("nothing_to_report", "the visit is waiting: it has no request to report"),
             };
-            under_way.stands = stands;
+            active.state = stands;
             return refused;
         }
     }
-    state.visits.go_on(slot, under_way, state.selector.now());
-    match state.kept.failures() == failures {
+    state.visits.advance(slot, active, state.selector.now());
+    match state.attempts.failures() == failures {
         true => Ok(None),
         false => Err(Problem::unavailable(
             "log_degraded",
-            "the attempt is in memory, and not in the log: it is full or failing",
+            "the attempt is in memory but not in the log: the log is full or failing",
         )),
     }
 }
 
-/// Whether the request of this number, the last one, has been reported.
-fn is_taken(under_way: &UnderWay, number: u32) -> bool {
-    number == under_way.number && !matches!(under_way.stands, Stands::Out(_))
+/// Returns whether the request with this number, the last one, was already reported.
+fn is_taken(active: &ActiveVisit, number: u32) -> bool {
+    number == active.number && !matches!(active.state, VisitState::Out(_))
 }
 
 async fn settled(state: &State) -> Result<(), Problem> {
     state.journal().settled().await.map_err(|error| {
-        Problem::unavailable("log_degraded", format!("the attempt is in memory, and not in the log yet: {error}"))
+        Problem::unavailable("log_degraded", format!("the attempt is in memory but not in the log yet: {error}"))
     })
 }
 
-fn shown(slot: &Slot, under_way: &UnderWay, state: &State) -> Response {
+fn shown(slot: &VisitSlot, active: &ActiveVisit, state: &State) -> Response {
     let mut out = Vec::with_capacity(512);
-    write(&mut out, slot.id(), under_way, &state.selector);
+    write(&mut out, slot.id(), active, &state.selector);
     json_response::bytes(StatusCode::OK, out, "application/json")
 }
 
-fn find(state: &State, id: &str) -> Result<Arc<Slot>, Problem> {
+fn find(state: &State, id: &str) -> Result<Arc<VisitSlot>, Problem> {
     let number = (id.len() == 32).then(|| u128::from_str_radix(id, 16).ok()).flatten();
     number.and_then(|id| state.visits.get(id)).ok_or_else(|| {
         let words = "there is no such visit: it never was, or nobody came back to it in time and it ended by itself; what came of its \
@@ -352,7 +355,7 @@ fn find(state: &State, id: &str) -> Result<Arc<Slot>, Problem> {
     })
 }
 
-/// The values of a list, or of an object that has one under `name`; none for an object of another kind.
+/// Returns the values of a list, or of an object that has a list under `name`; none for any other object.
 fn many(value: Value, name: &str, state: &State) -> Result<Option<Vec<Value>>, Problem> {
     let list = match value {
         Value::Array(list) => list,
@@ -364,12 +367,12 @@ fn many(value: Value, name: &str, state: &State) -> Result<Option<Vec<Value>>, P
         _ => return Err(Problem::bad_request("the body must be an object or a list of objects")),
     };
     match list.len() > state.options.max_items {
-        true => Err(wrong(format!("{} in one call; {} are the most", list.len(), state.options.max_items))),
+        true => Err(wrong(format!("too many items in one call: {}, at most {}", list.len(), state.options.max_items))),
         false => Ok(Some(list)),
     }
 }
 
-/// Writes a list of what `one` writes for each value; others get their turn in between.
+/// Writes a list of the outputs of `one` for each value; other tasks get turns in between.
 async fn each(values: Vec<Value>, out: &mut Vec<u8>, mut one: impl FnMut(Value, &mut Vec<u8>)) {
     out.push(b'[');
     for (place, value) in values.into_iter().enumerate() {

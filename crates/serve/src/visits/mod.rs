@@ -1,7 +1,9 @@
-//! Visits that are under way for crawlers elsewhere: each is the library's visit, held between two requests.
+//! Active visits of remote crawlers: each is a visit of the library, kept between two requests.
 //!
-//! Owns how many there are, whose they are, and the end of those that nobody comes back to: they are dropped, which is as if their last
-//! request had never been handed out. Must not know about HTTP, nor what an answer means: the visit does.
+//! Owns: their number, their clients, and the expiry of abandoned ones. An abandoned visit is dropped, and its last
+//! request counts as never handed out.
+//!
+//! Must not know: HTTP, the meaning of responses.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,71 +22,71 @@ mod step;
 pub(crate) use step::write;
 
 /// A visit that outlives the request that began it.
-pub(crate) type Way = Visit<Arc<Selector>, Url>;
+pub(crate) type OwnedVisit = Visit<Arc<Selector>, Url>;
 
-/// The visits under way.
+/// The table of active visits.
 #[derive(Debug)]
 pub(crate) struct Visits {
-    table: DashMap<u128, Arc<Slot>>,
+    table: DashMap<u128, Arc<VisitSlot>>,
     count: AtomicUsize,
     shares: DashMap<Client, usize>,
     most: usize,
-    /// Clients that are told apart by tokens may have this many each.
+    /// Maximum number of visits per client, if tokens distinguish clients.
     share: usize,
     patience: Duration,
     begun: Instant,
     counts: Counts,
 }
 
-/// How many visits there were.
+/// The counts of visits.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Begun.
     pub(crate) begun: AtomicU64,
-    /// Ended as visits end.
+    /// Completed.
     pub(crate) ended: AtomicU64,
-    /// Ended by themselves, since nobody came back.
+    /// Dropped because the client did not return.
     pub(crate) abandoned: AtomicU64,
-    /// Refused, since there were too many.
+    /// Refused because there were too many.
     pub(crate) refused: AtomicU64,
 }
 
-/// One of them.
+/// An entry of the table.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct VisitSlot {
     id: u128,
     client: Client,
-    /// In milliseconds since the table was made.
+    /// The expiry, in milliseconds since the table was created.
     ends_at: AtomicU64,
-    under_way: Mutex<UnderWay>,
+    active: Mutex<ActiveVisit>,
 }
 
-/// A visit and where it stands.
+/// A visit and its state.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct ActiveVisit {
     /// The visit.
-    pub(crate) way: Way,
-    /// What it was handed out last and has not been reported.
-    pub(crate) stands: Stands,
+    pub(crate) visit: OwnedVisit,
+    /// The state of the visit.
+    pub(crate) state: VisitState,
     /// Requests handed out so far.
     pub(crate) number: u32,
 }
 
-/// Where a visit stands.
+/// The state of a visit.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "nearly every visit that is kept has a request out")]
-pub(crate) enum Stands {
-    /// It has to be asked.
+#[allow(clippy::large_enum_variant, reason = "nearly every kept visit has an unreported request")]
+pub(crate) enum VisitState {
+    /// The next step is not known yet.
     Open,
-    /// A request is out.
+    /// A request was handed out and not reported.
     Out(Fetch<Arc<Selector>>),
-    /// There is something to wait for.
+    /// The visit waits.
     Waits(Wait),
-    /// It has ended.
+    /// The visit has ended.
     Ended(Box<End>),
 }
 
-/// There are as many visits as may be.
+/// The error for a visit above the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
@@ -96,7 +98,7 @@ impl Visits {
             count: AtomicUsize::new(0),
             shares: DashMap::new(),
             most,
-            // Nobody's visits take the room of all others'.
+            // No client can occupy the whole table.
             share: if has_tokens { most.div_ceil(2) } else { most },
             patience: options.visit_timeout,
             begun: Instant::now(),
@@ -104,72 +106,72 @@ impl Visits {
         }
     }
 
-    /// Takes a visit in.
+    /// Adds a visit.
     ///
     /// # Errors
-    /// [`TooMany`] when there is no room, or the client has its share.
-    pub(crate) fn add(&self, id: u128, client: Client, way: Way) -> Result<Arc<Slot>, TooMany> {
+    /// [`TooMany`] if the table is full, or the client has reached its quota.
+    pub(crate) fn add(&self, id: u128, client: Client, visit: OwnedVisit) -> Result<Arc<VisitSlot>, TooMany> {
         if self.count.fetch_add(1, Ordering::Relaxed) >= self.most || !self.take_share(client) {
             self.count.fetch_sub(1, Ordering::Relaxed);
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
             return Err(TooMany);
         }
-        let under_way = Mutex::new(UnderWay { way, stands: Stands::Open, number: 0 });
-        let slot = Arc::new(Slot { id, client, ends_at: AtomicU64::new(self.in_ms(self.patience)), under_way });
+        let active = Mutex::new(ActiveVisit { visit, state: VisitState::Open, number: 0 });
+        let slot = Arc::new(VisitSlot { id, client, ends_at: AtomicU64::new(self.in_ms(self.patience)), active });
         self.table.insert(id, Arc::clone(&slot));
         self.counts.begun.fetch_add(1, Ordering::Relaxed);
         Ok(slot)
     }
 
-    /// The visit with this id.
-    pub(crate) fn get(&self, id: u128) -> Option<Arc<Slot>> {
+    /// Returns the visit with this id.
+    pub(crate) fn get(&self, id: u128) -> Option<Arc<VisitSlot>> {
         self.table.get(&id).map(|slot| Arc::clone(slot.value()))
     }
 
-    /// Drops a visit. What it held is given back.
-    pub(crate) fn remove(&self, slot: &Slot) {
+    /// Drops a visit, which releases its permits.
+    pub(crate) fn remove(&self, slot: &VisitSlot) {
         if self.table.remove(&slot.id).is_some() {
             self.left(slot.client);
         }
     }
 
-    /// Goes on with a visit: asks it what comes next where that is not known, and says until when somebody should have come back.
-    pub(crate) fn go_on(&self, slot: &Slot, under_way: &mut UnderWay, now: fetchwise::time::Timestamp) {
-        if matches!(under_way.stands, Stands::Open | Stands::Waits(_)) {
-            under_way.stands = match under_way.way.next() {
+    /// Advances a visit: takes its next step if that is not known, and sets its expiry.
+    pub(crate) fn advance(&self, slot: &VisitSlot, active: &mut ActiveVisit, now: fetchwise::time::Timestamp) {
+        if matches!(active.state, VisitState::Open | VisitState::Waits(_)) {
+            active.state = match active.visit.next() {
                 Step::Fetch(fetch) => {
-                    under_way.number += 1;
-                    Stands::Out(fetch)
+                    active.number += 1;
+                    VisitState::Out(fetch)
                 }
-                Step::Wait(wait) => Stands::Waits(wait),
+                Step::Wait(wait) => VisitState::Waits(wait),
                 Step::End(end) => self.ended(end),
-                // The library has no other steps; one that is new to this crate ends the visit.
-                _ => Stands::Open,
+                // The library has no other steps; an unknown one leaves the visit open.
+                _ => VisitState::Open,
             };
         }
-        let time = match &under_way.stands {
-            Stands::Out(fetch) => fetch.deadline(),
-            Stands::Waits(wait) => wait.until().since(now),
+        let time = match &active.state {
+            VisitState::Out(fetch) => fetch.deadline(),
+            VisitState::Waits(wait) => wait.until().since(now),
             _ => Duration::ZERO,
         };
         slot.ends_at.store(self.in_ms(time + self.patience), Ordering::Relaxed);
     }
 
-    /// How a visit stands that has ended.
-    pub(crate) fn ended(&self, end: End) -> Stands {
+    /// Returns the state of a visit that has ended.
+    pub(crate) fn ended(&self, end: End) -> VisitState {
         self.counts.ended.fetch_add(1, Ordering::Relaxed);
-        Stands::Ended(Box::new(end))
+        VisitState::Ended(Box::new(end))
     }
 
-    /// Drops the visits that nobody has come back to.
+    /// Drops the abandoned visits.
     pub(crate) fn sweep(&self) {
         let now = self.in_ms(Duration::ZERO);
-        let is_over = |slot: &Slot| slot.ends_at.load(Ordering::Relaxed) <= now;
+        let is_over = |slot: &VisitSlot| slot.ends_at.load(Ordering::Relaxed) <= now;
         let over: Vec<u128> = self.table.iter().filter(|slot| is_over(slot)).map(|slot| *slot.key()).collect();
         for id in over {
             if let Some((_, slot)) = self.table.remove_if(&id, |_, slot| is_over(slot)) {
                 self.left(slot.client);
-                if !matches!(slot.lock().stands, Stands::Ended(_)) {
+                if !matches!(slot.lock().state, VisitState::Ended(_)) {
                     self.counts.abandoned.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -183,12 +185,12 @@ impl Visits {
         self.count.store(0, Ordering::Relaxed);
     }
 
-    /// How many there are.
+    /// Returns the number of active visits.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// How many there were.
+    /// Returns the counts of visits.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -213,14 +215,14 @@ impl Visits {
     }
 }
 
-impl Slot {
-    /// The visit's id.
+impl VisitSlot {
+    /// Returns the visit's id.
     pub(crate) fn id(&self) -> u128 {
         self.id
     }
 
-    /// The visit. Held for as long as one of its steps takes, and never while something is waited for.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, UnderWay> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the visit. Callers hold the lock during one step and never while they wait.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ActiveVisit> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,17 +1,17 @@
-//! A visit's step as JSON.
+//! The JSON of a visit's step.
 
 use serde::Serialize;
 
-use super::{Stands, UnderWay};
+use super::{ActiveVisit, VisitState};
 use crate::json::DecisionJson;
 use fetchwise::attempt::ErrorType;
 use fetchwise::rfc3339;
 use fetchwise::selector::Selector;
 use fetchwise::visit::{End, VisitOutcome, WaitScope};
 
-/// A visit with the step that it is at.
+/// A visit with its current step.
 #[derive(Debug, Serialize)]
-pub(crate) struct Shown<'a> {
+pub(crate) struct VisitStepJson<'a> {
     visit: &'a str,
     step: StepJson<'a>,
 }
@@ -19,11 +19,11 @@ pub(crate) struct Shown<'a> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum StepJson<'a> {
-    /// Make one request, and report what it came to.
+    /// Make one request and report its result.
     Fetch {
-        /// Which request of the visit's it is; a report that names it is taken once.
+        /// The number of the request within the visit; a report with it is recorded once.
         number: u32,
-        /// The address to ask: the visit's, or where a redirect written in HTML has led.
+        /// The URL to fetch: the visit's, or the target of an HTML redirect.
         url: &'a str,
         fetcher: &'a str,
         deadline_ms: u128,
@@ -33,7 +33,7 @@ enum StepJson<'a> {
     },
     /// Come back later.
     Wait { until: String, reason: String },
-    /// There is nothing more to do.
+    /// The visit has ended.
     End {
         /// `delivered`, `failed` or `paused`.
         end: &'static str,
@@ -49,14 +49,14 @@ enum StepJson<'a> {
     },
 }
 
-impl<'a> Shown<'a> {
-    /// Where the visit called `id` stands.
-    pub(crate) fn new(id: &'a str, under_way: &'a UnderWay, selector: &'a Selector) -> Self {
-        let step = match &under_way.stands {
-            Stands::Out(fetch) => {
-                let (mode, url) = (selector.router().mode, under_way.way.url().as_str());
+impl<'a> VisitStepJson<'a> {
+    /// Creates the step of the visit `id`.
+    pub(crate) fn new(id: &'a str, active: &'a ActiveVisit, selector: &'a Selector) -> Self {
+        let step = match &active.state {
+            VisitState::Out(fetch) => {
+                let (mode, url) = (selector.router().mode, active.visit.url().as_str());
                 StepJson::Fetch {
-                    number: under_way.number,
+                    number: active.number,
                     url,
                     fetcher: fetch.fetcher(),
                     deadline_ms: fetch.deadline().as_millis(),
@@ -65,9 +65,13 @@ impl<'a> Shown<'a> {
                     decision: DecisionJson::of_take(url, selector, mode, fetch.decision()),
                 }
             }
-            Stands::Waits(wait) => StepJson::Wait { until: rfc3339::format(wait.until()), reason: wait.reason().to_string() },
-            Stands::Ended(end) => ended(end, selector),
-            Stands::Open => StepJson::Wait { until: rfc3339::format(selector.now()), reason: "local_fault".to_owned() },
+            VisitState::Waits(wait) => {
+                StepJson::Wait { until: rfc3339::format(wait.until()), reason: wait.reason().to_string() }
+            }
+            VisitState::Ended(end) => ended(end, selector),
+            VisitState::Open => {
+                StepJson::Wait { until: rfc3339::format(selector.now()), reason: "local_fault".to_owned() }
+            }
         };
         Self { visit: id, step }
     }
@@ -98,8 +102,8 @@ fn ended<'a>(end: &'a End, selector: &'a Selector) -> StepJson<'a> {
     }
 }
 
-/// Writes where a visit stands.
-pub(crate) fn write(out: &mut Vec<u8>, id: u128, under_way: &UnderWay, selector: &Selector) {
-    // Writing to memory does not fail.
-    let _ = serde_json::to_writer(out, &Shown::new(&format!("{id:032x}"), under_way, selector));
+/// Writes the step of a visit.
+pub(crate) fn write(out: &mut Vec<u8>, id: u128, active: &ActiveVisit, selector: &Selector) {
+    // Writing to memory cannot fail.
+    let _ = serde_json::to_writer(out, &VisitStepJson::new(&format!("{id:032x}"), active, selector));
 }

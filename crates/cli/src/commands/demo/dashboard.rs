@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::commands::fetch::build_crawler::Crawler;
-use crate::commands::fetch::crawl_options::Wishes;
+use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 
@@ -19,14 +19,14 @@ use crate::terminal::exit::Failure;
 const PORT: u16 = 7117;
 
 /// A server that runs alongside a crawl.
-pub(super) struct Served {
+pub(super) struct DashboardServer {
     /// The address of the dashboard.
     pub(super) url: String,
     stop: oneshot::Sender<()>,
     task: JoinHandle<std::io::Result<usize>>,
 }
 
-impl Served {
+impl DashboardServer {
     /// Stops after open requests have finished.
     pub(super) async fn close(self) {
         let _ = self.stop.send(());
@@ -39,22 +39,22 @@ impl Served {
 pub(super) async fn open(
     is_wanted: bool,
     settings: &Settings,
-    wishes: &Wishes,
-) -> Result<(Crawler, Option<Served>), Failure> {
+    crawl_options: &CrawlOptions,
+) -> Result<(Crawler, Option<DashboardServer>), Failure> {
     if !is_wanted {
-        return Ok((Crawler::open(settings, wishes, None)?, None));
+        return Ok((Crawler::open(settings, crawl_options, None)?, None));
     }
     let listener = listen().await?;
     let address = listener.local_addr().map_err(Failure::failed)?;
     let classifier = Arc::new(settings.detector()?.with_options(settings.detector_options().counting_all()));
     let mut server = None;
-    let crawler = Crawler::open_around(settings, wishes, None, |selector, journal, detector, guard| {
+    let crawler = Crawler::open_around(settings, crawl_options, None, |selector, journal, detector, guard| {
         let made = Server::new(Parts {
             selector,
             journal: Arc::clone(journal),
             detector: Arc::clone(detector),
             classifier,
-            missing: Vec::new(),
+            unavailable: Vec::new(),
             tokens: Tokens::default(),
             options: Options::default(),
             guard: Some(Arc::clone(guard)),
@@ -68,7 +68,7 @@ pub(super) async fn open(
         let task = tokio::spawn(server.run(listener, async {
             let _ = stopped.await;
         }));
-        Served { url: format!("http://{address}/"), stop, task }
+        DashboardServer { url: format!("http://{address}/"), stop, task }
     });
     Ok((crawler, served))
 }

@@ -3,10 +3,10 @@
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::setup::decider::SituationArgs;
+use crate::setup::decider::ContextArgs;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
-use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Out, Table, note, plain, styled};
+use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Output, Table, note, plain, styled};
 use fetchwise::attempt::json::AttemptJson;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::decision::{Rule, Source};
@@ -29,7 +29,7 @@ pub(crate) struct RebuiltJson {
 
 /// The explained attempt.
 #[derive(Debug, Serialize)]
-pub(crate) struct ThenJson<'a> {
+pub(crate) struct HistoricalDecisionJson<'a> {
     /// Its position in the log.
     seq: u64,
     #[serde(flatten)]
@@ -39,13 +39,13 @@ pub(crate) struct ThenJson<'a> {
 }
 
 /// A recorded attempt, its position in the log, and the attempts of its fetch.
-pub(crate) struct Then {
+pub(crate) struct HistoricalDecision {
     seq: u64,
     attempt: Attempt,
     fetch: Vec<(u64, Attempt)>,
 }
 
-impl Then {
+impl HistoricalDecision {
     /// Finds an attempt in the log.
     pub(crate) fn find(settings: &Settings, id: Uuid) -> Result<Self, Failure> {
         let dir = settings.existing_dir()?;
@@ -73,18 +73,18 @@ impl Then {
 
     /// Returns the settings with which the decision is repeated.
     pub(crate) fn settings(&self, settings: &Settings) -> Settings {
-        settings.at(AsOf::Before(self.seq), self.attempt.attempted_at)
+        settings.as_of(AsOf::Before(self.seq), self.attempt.attempted_at)
     }
 
     /// Returns the inputs of the decision besides evidence.
-    pub(crate) fn situation(&self, args: &SituationArgs) -> SituationArgs {
+    pub(crate) fn context(&self, args: &ContextArgs) -> ContextArgs {
         let before = self.fetch.iter().take_while(|(seq, _)| *seq < self.seq);
         let mut tried: Vec<String> = before.map(|(_, attempt)| attempt.fetcher.clone()).collect();
         // The fetcher that failed makes the retry.
         tried.retain(|name| *name != self.attempt.fetcher);
         tried.dedup();
         let was_wished = self.attempt.source.as_deref() == Some(Source::Requested.name());
-        SituationArgs {
+        ContextArgs {
             fetcher: was_wished.then(|| self.attempt.fetcher.clone()),
             last_failure: self.attempt.hint.map(Hint::into),
             tried,
@@ -93,13 +93,13 @@ impl Then {
         }
     }
 
-    pub(crate) fn json(&self) -> ThenJson<'_> {
+    pub(crate) fn json(&self) -> HistoricalDecisionJson<'_> {
         let fetch = self.fetch.iter().map(|(_, attempt)| AttemptJson(attempt)).collect();
-        ThenJson { seq: self.seq, attempt: AttemptJson(&self.attempt), fetch }
+        HistoricalDecisionJson { seq: self.seq, attempt: AttemptJson(&self.attempt), fetch }
     }
 
     /// Prints the decision as recorded.
-    pub(crate) fn show(&self, out: &mut Out) -> Result<(), Failure> {
+    pub(crate) fn show(&self, out: &mut Output) -> Result<(), Failure> {
         let of = &self.attempt;
         out.line(styled(HEADING, plain(&of.url)))?;
         out.line(format_args!("attempt {}, made at {}, record {}", of.id, rfc3339::format(of.attempted_at), self.seq))?;
@@ -149,7 +149,7 @@ impl Then {
     }
 
     /// Prints whether the rebuilt evidence leads to the recorded decision, and if not, possible causes.
-    pub(crate) fn compare(&self, taken: Option<&str>, out: &mut Out) -> Result<(), Failure> {
+    pub(crate) fn compare(&self, taken: Option<&str>, out: &mut Output) -> Result<(), Failure> {
         let text = match taken {
             Some(taken) if taken == self.attempt.fetcher => {
                 "the evidence of that time leads to the recorded decision".to_owned()
@@ -175,7 +175,7 @@ pub(crate) fn rebuilt_json(loaded: &LoadReport, at: Timestamp) -> RebuiltJson {
 }
 
 /// Prints the source of the rebuilt evidence.
-pub(crate) fn show_rebuilt(loaded: &LoadReport, at: Timestamp, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn show_rebuilt(loaded: &LoadReport, at: Timestamp, out: &mut Output) -> Result<(), Failure> {
     let records = loaded.replayed.entries;
     let from = match &loaded.snapshot {
         Some(started) => {

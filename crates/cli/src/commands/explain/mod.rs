@@ -6,16 +6,18 @@ use clap::Args;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::commands::explain::historical::{RebuiltJson, Then, ThenJson, rebuilt_json, show_rebuilt};
+use crate::commands::explain::historical::{
+    HistoricalDecision, HistoricalDecisionJson, RebuiltJson, rebuilt_json, show_rebuilt,
+};
 use crate::commands::explain::text::{counterfactual, index, measured_cost, tag_lines};
-use crate::parse::time_arg::{When, read_when};
-use crate::setup::decider::{Decider, SituationArgs, read_url, show_error};
+use crate::parse::time_arg::{TimeArg, parse_time_arg};
+use crate::setup::decider::{ContextArgs, Decider, read_url, show_error};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{CHOSEN, DIM, HEADING, Out, Table, plain, styled};
+use crate::terminal::output::{CHOSEN, DIM, HEADING, Output, Table, plain, styled};
 use fetchwise::journal::AsOf;
 use fetchwise::selector::Explanation;
-use fetchwise_serve::json::{Asked, ExplanationJson, own_total, rule_text};
+use fetchwise_serve::json::{ExplainInput, ExplanationJson, own_total, rule_text};
 
 /// Explain which fetcher would be used: evidence, candidates and every step of the score
 ///
@@ -30,13 +32,13 @@ pub(crate) struct ExplainArgs {
     #[arg(value_name = "URL", required_unless_present = "attempt")]
     pub(crate) url: Option<String>,
     /// Use the evidence and pauses of this time: a time, a day or an age (2h, 7d)
-    #[arg(long, value_name = "TIME", value_parser = read_when)]
-    pub(crate) at: Option<When>,
+    #[arg(long, value_name = "TIME", value_parser = parse_time_arg)]
+    pub(crate) at: Option<TimeArg>,
     /// Explain the recorded decision behind this attempt, with the evidence of that moment
     #[arg(long, value_name = "ID", conflicts_with_all = ["url", "at", "last_failure", "tried", "fetcher"])]
     pub(crate) attempt: Option<Uuid>,
     #[command(flatten)]
-    pub(crate) situation: SituationArgs,
+    pub(crate) context: ContextArgs,
 }
 
 /// An explanation, and additions for a past decision.
@@ -49,35 +51,35 @@ struct ExplainedJson<'a> {
     rebuilt: Option<RebuiltJson>,
     /// Only with `--attempt`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    attempt: Option<ThenJson<'a>>,
+    attempt: Option<HistoricalDecisionJson<'a>>,
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     if let Some(id) = args.attempt {
-        let then = Then::find(settings, id)?;
+        let then = HistoricalDecision::find(settings, id)?;
         let settings = then.settings(settings);
-        let decider = Decider::new(&settings, &then.situation(&args.situation))?.for_link(then.link());
+        let decider = Decider::new(&settings, &then.context(&args.context))?.for_link(then.link());
         return explain(decider, then.url(), &settings, Some(&then), out);
     }
     let text = args.url.as_deref().unwrap_or_default();
-    let then = args.at.map(|when| when.resolve(&settings.clock)).map(|at| settings.at(AsOf::At(at), at));
+    let then = args.at.map(|when| when.resolve(&settings.clock)).map(|at| settings.as_of(AsOf::At(at), at));
     let settings = then.as_ref().unwrap_or(settings);
-    explain(Decider::new(settings, &args.situation)?, text, settings, None, out)
+    explain(Decider::new(settings, &args.context)?, text, settings, None, out)
 }
 
 fn explain(
     mut decider: Decider<'_>,
     text: &str,
     settings: &Settings,
-    then: Option<&Then>,
-    out: &mut Out,
+    then: Option<&HistoricalDecision>,
+    out: &mut Output,
 ) -> Result<Exit, Failure> {
-    let (is_past, now) = (settings.is_past(), settings.clock.now());
+    let (is_past, now) = (settings.is_historical(), settings.clock.now());
     let found = read_url(text).and_then(|url| {
         let decided = decider.decide(&url)?;
-        let explanation = decider.selector.explain(&url, &decider.situation(&url))?;
-        let own = decider.own.as_ref().map(|own| own.explain(&url, &decider.situation(&url))).transpose()?;
+        let explanation = decider.selector.explain(&url, &decider.context(&url))?;
+        let own = decider.own.as_ref().map(|own| own.explain(&url, &decider.context(&url))).transpose()?;
         Ok((decided, explanation, own))
     });
     let (decided, explanation, own) = match found {
@@ -90,12 +92,13 @@ fn explain(
     let pace = paces.and_then(|(pace, domain)| pace.explain(&domain.value, now));
     if out.json {
         let (selector, routed) = (&decider.selector, &decided.routed);
-        let asked = Asked { selector, routed, explanation: &explanation, pace: pace.as_ref(), own: own.as_ref() };
+        let asked =
+            ExplainInput { selector, routed, explanation: &explanation, pace: pace.as_ref(), own: own.as_ref() };
         let decision = decider.json(text, &decided);
         out.object(&ExplainedJson {
             explanation: ExplanationJson::new(decision, asked, |name| decider.is_available(name)),
             rebuilt: is_past.then(|| rebuilt_json(&decider.loaded, now)),
-            attempt: then.map(Then::json),
+            attempt: then.map(HistoricalDecision::json),
         })?;
         return Ok(Exit::Done);
     }
@@ -127,7 +130,7 @@ fn explain(
     if !explanation.candidates.is_empty() {
         out.line(format_args!("\n{}", candidates(&explanation, chosen, &decider)))?;
     }
-    out.line(format_args!("\n{}", decider.words(&decided)))?;
+    out.line(format_args!("\n{}", decider.text(&decided)))?;
     out.line(rule_text(&decided.routed))?;
     if let Some(step) = explanation.deciding.and_then(|place| explanation.steps.get(place)) {
         let what = [plain(&step.kind), plain(&step.value)].join(" ");

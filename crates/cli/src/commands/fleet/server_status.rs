@@ -15,31 +15,31 @@ use fetchwise_fleet::pauses::{HostCounts, SharedHosts};
 use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::Transport;
 use fetchwise_serve::json::{FleetCountsJson, FleetJson, NodeJson, SharedHostsJson};
-use fetchwise_serve::{Answer, Membership};
+use fetchwise_serve::{Membership, MembershipFuture};
 
 use crate::terminal::output::plain;
 
 /// A membership that another part of the process owns.
-pub(super) struct Told {
+pub(super) struct ServerStatus {
     pub(super) fleet: Weak<Fleet>,
     pub(super) hosts: Weak<SharedHosts>,
     pub(super) transport: Arc<dyn Transport>,
 }
 
-impl std::fmt::Debug for Told {
+impl std::fmt::Debug for ServerStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Told").field("fleet", &self.fleet).finish_non_exhaustive()
+        f.debug_struct("ServerStatus").field("fleet", &self.fleet).finish_non_exhaustive()
     }
 }
 
-impl Membership for Told {
+impl Membership for ServerStatus {
     fn status(&self) -> Option<FleetJson> {
         let status = self.fleet.upgrade()?.status();
         let hosts = self.hosts.upgrade().map(|hosts| hosts.counts()).unwrap_or_default();
         Some(json(status, hosts))
     }
 
-    fn forget(&self, domain: String, until: Timestamp) -> Answer<Result<(), String>> {
+    fn forget(&self, domain: String, until: Timestamp) -> MembershipFuture<Result<(), String>> {
         let transport = Arc::clone(&self.transport);
         Box::pin(async move {
             notify_forgotten(&*transport, &domain, until).await.map_err(|error| plain(&error.to_string()))

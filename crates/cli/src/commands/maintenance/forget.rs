@@ -5,10 +5,10 @@ use clap::Args;
 use crate::parse::input::read_domain;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, plain};
+use crate::terminal::output::{Output, plain};
 use fetchwise::journal::TombstoneTarget;
 use fetchwise::journal::maintenance;
-use fetchwise_serve::json::ForgotJson;
+use fetchwise_serve::json::ForgetReportJson;
 
 /// Forget a domain or a link
 ///
@@ -33,7 +33,7 @@ pub(crate) struct ForgetArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let target = match (&args.domain, &args.link) {
         (Some(domain), _) => TombstoneTarget::Domain(read_domain(domain)?),
         (None, Some(link)) => TombstoneTarget::Link(link.clone()),
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Resu
     #[cfg(not(feature = "fleet"))]
     let (foreign, told): (Option<(u64, u64)>, bool) = (None, false);
     if out.json {
-        let json = ForgotJson::new(&target, &forgot, told);
+        let json = ForgetReportJson::new(&target, &forgot, told);
         out.object(&match foreign {
             Some((attempts, nodes)) => json.with_peers(attempts, nodes),
             None => json,
