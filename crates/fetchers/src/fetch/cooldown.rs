@@ -11,56 +11,58 @@ use std::time::{Duration, Instant, SystemTime};
 use fetchwise_types::response::{Header, header};
 
 /// Maximum cooldown, whatever a source requests.
-const MAX_REST: Duration = Duration::from_secs(3600);
+const MAX_PAUSE: Duration = Duration::from_secs(3600);
 /// Cooldown after a "not now" without a duration.
-const UNSAID: Duration = Duration::from_secs(60);
+const DEFAULT_PAUSE: Duration = Duration::from_secs(60);
 /// Cooldown after the second fault in a row; each further fault doubles it.
 const FAULT_BASE: Duration = Duration::from_secs(5);
 /// Maximum cooldown after faults.
-const MAX_FAULT: Duration = Duration::from_secs(600);
+const MAX_FAULT_PAUSE: Duration = Duration::from_secs(600);
 
 /// State of a source: available, or in cooldown.
 #[derive(Debug, Default)]
-pub(super) struct Rest(Mutex<State>);
+pub(super) struct Cooldown(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     until: Option<Instant>,
     faults: u32,
-    why: String,
+    reason: String,
 }
 
-impl Rest {
+impl Cooldown {
     /// Returns why the source gets no requests now, or `None` if it may get some.
-    pub(super) fn why_not(&self) -> Option<String> {
+    pub(super) fn pause_reason(&self) -> Option<String> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let left = state.until?.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-        Some(format!("paused for another {} s: {}", left.as_secs().max(1), state.why))
+        Some(format!("paused for another {} s: {}", left.as_secs().max(1), state.reason))
     }
 
     /// Records a response of the source.
-    pub(super) fn answered(&self) {
+    pub(super) fn record_response(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State::default();
     }
 
     /// Records a failure of the source, which requested a pause of `requested`. A single fault without such a request
     /// may be chance.
-    pub(super) fn failed(&self, asked: Option<Duration>, why: &str) {
+    pub(super) fn record_failure(&self, requested: Option<Duration>, reason: &str) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.faults = state.faults.saturating_add(1);
-        let rest = match (asked, state.faults) {
-            (Some(asked), _) => asked.min(MAX_REST),
+        let pause = match (requested, state.faults) {
+            (Some(requested), _) => requested.min(MAX_PAUSE),
             (None, 0 | 1) => return,
-            (None, faults) => FAULT_BASE.saturating_mul(2_u32.saturating_pow((faults - 2).min(16))).min(MAX_FAULT),
+            (None, faults) => {
+                FAULT_BASE.saturating_mul(2_u32.saturating_pow((faults - 2).min(16))).min(MAX_FAULT_PAUSE)
+            }
         };
-        state.until = Some(Instant::now() + rest);
-        why.clone_into(&mut state.why);
+        state.until = Some(Instant::now() + pause);
+        reason.clone_into(&mut state.reason);
     }
 }
 
 /// Returns the pause that a source requests by a response with `status`, or `None`.
-pub(super) fn asked_rest(status: u16, headers: &[Header]) -> Option<Duration> {
-    let said = header(headers, "retry-after").and_then(|value| {
+pub(super) fn requested_pause(status: u16, headers: &[Header]) -> Option<Duration> {
+    let retry_after = header(headers, "retry-after").and_then(|value| {
         let value = value.trim();
         let date = || httpdate::parse_http_date(value).ok();
         match value.parse() {
@@ -69,8 +71,8 @@ pub(super) fn asked_rest(status: u16, headers: &[Header]) -> Option<Duration> {
         }
     });
     match status {
-        429 => Some(said.unwrap_or(UNSAID)),
-        _ => said,
+        429 => Some(retry_after.unwrap_or(DEFAULT_PAUSE)),
+        _ => retry_after,
     }
 }
 
@@ -80,29 +82,29 @@ mod tests {
 
     #[test]
     fn the_second_fault_in_a_row_starts_a_cooldown() {
-        let rest = Rest::default();
-        rest.failed(None, "it broke");
-        assert_eq!(rest.why_not(), None);
-        rest.failed(None, "it broke");
-        assert!(rest.why_not().unwrap().ends_with("it broke"));
-        rest.answered();
-        assert_eq!(rest.why_not(), None);
+        let cooldown = Cooldown::default();
+        cooldown.record_failure(None, "it broke");
+        assert_eq!(cooldown.pause_reason(), None);
+        cooldown.record_failure(None, "it broke");
+        assert!(cooldown.pause_reason().unwrap().ends_with("it broke"));
+        cooldown.record_response();
+        assert_eq!(cooldown.pause_reason(), None);
     }
 
     #[test]
     fn a_requested_pause_starts_at_once_and_is_bounded() {
-        let rest = Rest::default();
-        rest.failed(asked_rest(429, &[Header::new("Retry-After", "999999999")]), "429");
-        let why = rest.why_not().unwrap();
-        assert!(why.contains("another 3599 s") || why.contains("another 3600 s"), "{why}");
+        let cooldown = Cooldown::default();
+        cooldown.record_failure(requested_pause(429, &[Header::new("Retry-After", "999999999")]), "429");
+        let reason = cooldown.pause_reason().unwrap();
+        assert!(reason.contains("another 3599 s") || reason.contains("another 3600 s"), "{reason}");
     }
 
     #[test]
     fn a_429_always_requests_a_pause_and_a_503_only_with_retry_after() {
-        assert_eq!(asked_rest(429, &[]), Some(UNSAID));
-        assert_eq!(asked_rest(503, &[]), None);
-        assert_eq!(asked_rest(503, &[Header::new("retry-after", " 7 ")]), Some(Duration::from_secs(7)));
-        let past = asked_rest(503, &[Header::new("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")]);
+        assert_eq!(requested_pause(429, &[]), Some(DEFAULT_PAUSE));
+        assert_eq!(requested_pause(503, &[]), None);
+        assert_eq!(requested_pause(503, &[Header::new("retry-after", " 7 ")]), Some(Duration::from_secs(7)));
+        let past = requested_pause(503, &[Header::new("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")]);
         assert_eq!(past, Some(Duration::ZERO));
     }
 }

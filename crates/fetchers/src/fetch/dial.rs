@@ -18,7 +18,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use super::upstream::{Refusal, Upstream};
+use super::upstream::{Upstream, UpstreamFailure};
 use crate::fetch::address_guard::{AddressGuard, AddressRefused};
 use crate::fetch::local_faults;
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -174,9 +174,9 @@ impl Dialer {
     pub async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, DialError> {
         if let Some(upstream) = self.upstream() {
             let stream = self.dial_proxy(upstream, host).await?;
-            return upstream.through(stream, host, port).await.map_err(|refusal| match refusal {
-                Refusal::Proxy(reason) => DialError::Proxy { host: host.to_owned(), reason },
-                Refusal::Host(reason) => DialError::Behind { host: host.to_owned(), reason },
+            return upstream.through(stream, host, port).await.map_err(|failure| match failure {
+                UpstreamFailure::Proxy(reason) => DialError::Proxy { host: host.to_owned(), reason },
+                UpstreamFailure::Host(reason) => DialError::Behind { host: host.to_owned(), reason },
             });
         }
         let addresses = self.checked_addresses(host).await?;
@@ -192,7 +192,7 @@ impl Dialer {
         let failed = |reason: String| DialError::Proxy { host: host.to_owned(), reason };
         let proxy = upstream.host();
         let addresses = match self.addresses(proxy).await {
-            Ok(addresses) if !addresses.is_empty() => in_turn(addresses),
+            Ok(addresses) if !addresses.is_empty() => interleave_families(addresses),
             Ok(_) => return Err(failed(format!("the proxy {upstream} has no address"))),
             Err(error) if error.is_local() => return Err(error),
             Err(error) => return Err(failed(format!("the proxy {upstream}: {error}"))),
@@ -243,7 +243,7 @@ impl Dialer {
             }
         }
         match (open.is_empty(), refused) {
-            (false, _) => Ok(in_turn(open)),
+            (false, _) => Ok(interleave_families(open)),
             (true, Some(refused)) => Err(DialError::Refused { host: host.to_owned(), refused }),
             (true, None) => Err(dns(host, "no addresses".to_owned())),
         }
@@ -305,7 +305,7 @@ fn dns(host: &str, reason: String) -> DialError {
 
 /// Returns each address once, alternating between the family of the first one and the other, at most
 /// [`MAX_CANDIDATES`].
-fn in_turn(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+fn interleave_families(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let mut seen = HashSet::new();
     let first_is_v4 = addresses.first().is_some_and(IpAddr::is_ipv4);
     let (same, other): (Vec<_>, Vec<_>) =

@@ -28,16 +28,16 @@ use super::dial::Dialer;
 use super::http::Connector;
 use super::{FetchError, FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
 use crate::fetch::address_guard::AddressGuard;
-use crate::fetch::cooldown::Rest;
+use crate::fetch::cooldown::Cooldown;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 
 /// Time between the service's deadline and ours.
 const MARGIN: Duration = Duration::from_secs(1);
 /// Maximum ratio of a response's length to the page in it: JSON escapes characters.
-const ESCAPED: u64 = 6;
+const MAX_ESCAPE_RATIO: u64 = 6;
 /// Maximum bytes of a response, which has to be in memory entirely.
-const MAX_ANSWER: u64 = 64 << 20;
+const MAX_RESPONSE: u64 = 64 << 20;
 
 /// Settings of a [`SolverFetcher`].
 #[derive(Clone)]
@@ -63,9 +63,9 @@ impl SolverOptions {
 impl fmt::Debug for SolverOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, max_in_flight, max_time, .. } = self;
-        let mut shown = f.debug_struct("SolverOptions");
-        shown.field("name", name).field("max_in_flight", max_in_flight).field("max_time", max_time);
-        shown.finish_non_exhaustive()
+        let mut debug = f.debug_struct("SolverOptions");
+        debug.field("name", name).field("max_in_flight", max_in_flight).field("max_time", max_time);
+        debug.finish_non_exhaustive()
     }
 }
 
@@ -74,7 +74,7 @@ pub struct SolverFetcher {
     options: SolverOptions,
     client: Client<HttpsConnector<Connector>, Full<Bytes>>,
     dialer: Dialer,
-    rest: Rest,
+    cooldown: Cooldown,
 }
 
 /// The reason why the fetcher could not be built.
@@ -83,7 +83,7 @@ pub struct SolverFetcher {
 pub struct SolverError(#[source] rustls::Error);
 
 #[derive(Serialize)]
-struct Ask<'a> {
+struct SolverRequest<'a> {
     cmd: &'static str,
     url: &'a str,
     #[serde(rename = "maxTimeout")]
@@ -91,7 +91,7 @@ struct Ask<'a> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct SolverResponse {
     status: String,
     #[serde(default)]
     message: String,
@@ -127,23 +127,23 @@ impl SolverFetcher {
             .wrap_connector(Connector::new(Dialer::new(AddressGuard::new([], true))));
         // A kept connection may turn out to be dead when a page is requested, and that request cannot be repeated.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
-        Ok(Self { options, client, dialer, rest: Rest::default() })
+        Ok(Self { options, client, dialer, cooldown: Cooldown::default() })
     }
 
     async fn solve(&self, request: Request<'_>) -> Result<Response, FetchError> {
-        if let Some(why) = self.rest.why_not() {
-            return Err(FetchError::unavailable(why));
+        if let Some(reason) = self.cooldown.pause_reason() {
+            return Err(FetchError::unavailable(reason));
         }
         let (started, deadline) = (Instant::now(), request.limits.deadline);
-        match tokio::time::timeout(deadline, self.ask(request)).await {
+        match tokio::time::timeout(deadline, self.request_page(request)).await {
             Ok(Ok(response)) => {
-                self.rest.answered();
+                self.cooldown.record_response();
                 Ok(Response { duration: started.elapsed(), ..response })
             }
             Ok(Err(error)) => {
                 match error.kind {
-                    ErrorKind::ProxyError => self.rest.failed(None, &error.message),
-                    _ => self.rest.answered(),
+                    ErrorKind::ProxyError => self.cooldown.record_failure(None, &error.message),
+                    _ => self.cooldown.record_response(),
                 }
                 Err(FetchError { duration: started.elapsed(), ..error })
             }
@@ -155,40 +155,41 @@ impl SolverFetcher {
         }
     }
 
-    async fn ask(&self, request: Request<'_>) -> Result<Response, FetchError> {
+    async fn request_page(&self, request: Request<'_>) -> Result<Response, FetchError> {
         self.check(request.url).await?;
         let limits = request.limits;
         let max_timeout = limits.deadline.saturating_sub(MARGIN).max(limits.deadline / 2);
         let max_timeout = u64::try_from(max_timeout.as_millis()).unwrap_or(u64::MAX);
-        let ask = Ask { cmd: "request.get", url: request.url.as_str(), max_timeout };
-        let body = serde_json::to_vec(&ask).map_err(|why| broken(&why))?;
-        let mut posted = http::Request::new(Full::new(Bytes::from(body)));
-        *posted.method_mut() = Method::POST;
-        *posted.uri_mut() = self.options.address.as_str().parse().map_err(|why: http::uri::InvalidUri| broken(&why))?;
-        posted.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let response = self.client.request(posted).await.map_err(|why| {
+        let message = SolverRequest { cmd: "request.get", url: request.url.as_str(), max_timeout };
+        let body = serde_json::to_vec(&message).map_err(|why| broken(&why))?;
+        let mut post = http::Request::new(Full::new(Bytes::from(body)));
+        *post.method_mut() = Method::POST;
+        *post.uri_mut() = self.options.address.as_str().parse().map_err(|why: http::uri::InvalidUri| broken(&why))?;
+        post.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let response = self.client.request(post).await.map_err(|why| {
             let (_, message, local) = super::http::request_failure(&why);
             FetchError { local, ..error(ErrorKind::ProxyError, format!("request to the service failed: {message}")) }
         })?;
         let status = response.status();
-        let most = usize::try_from(limits.max_body.saturating_mul(ESCAPED).min(MAX_ANSWER)).unwrap_or(usize::MAX);
+        let most =
+            usize::try_from(limits.max_body.saturating_mul(MAX_ESCAPE_RATIO).min(MAX_RESPONSE)).unwrap_or(usize::MAX);
         let body = match Limited::new(response.into_body(), most).collect().await {
             Ok(body) => body.to_bytes(),
             Err(why) if why.is::<http_body_util::LengthLimitError>() => return Err(too_large(limits)),
             Err(why) => return Err(broken(&why)),
         };
-        // A page that the service could not get is a status 500 of its own, with a message.
-        match serde_json::from_slice::<Answer>(&body) {
-            Ok(Answer { status, solution: Some(solution), .. }) if status == "ok" => {
-                self.solved(request, solution).await
+        // A page that the service could not get is a status 500 with a message.
+        match serde_json::from_slice::<SolverResponse>(&body) {
+            Ok(SolverResponse { status, solution: Some(solution), .. }) if status == "ok" => {
+                self.to_response(request, solution).await
             }
-            Ok(answer) => Err(failure(&answer.message, limits)),
+            Ok(response) => Err(failure(&response.message, limits)),
             Err(_) if status == StatusCode::OK => Err(broken(&"unexpected JSON")),
             Err(_) => Err(broken(&format_args!("status {status}"))),
         }
     }
 
-    async fn solved(&self, request: Request<'_>, solution: Solution) -> Result<Response, FetchError> {
+    async fn to_response(&self, request: Request<'_>, solution: Solution) -> Result<Response, FetchError> {
         let final_url = match solution.url.as_deref().map(Url::parse) {
             None => request.url.clone(),
             Some(Ok(url)) => {

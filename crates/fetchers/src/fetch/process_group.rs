@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// Maximum time for the watcher to end.
-const MAX_WATCHER: Duration = Duration::from_secs(3);
+const MAX_WATCHER_EXIT: Duration = Duration::from_secs(3);
 /// Lines of standard error that are kept for messages.
 const TAIL_LINES: usize = 20;
 /// Bytes per such line that are kept.
@@ -37,17 +37,17 @@ const STALE_AFTER: Duration = Duration::from_secs(60);
 const WATCHER_PAUSE: Duration = Duration::from_millis(100);
 
 /// A temporary folder for one child, removed with it.
-pub(super) struct Scratch {
+pub(super) struct ScratchDir {
     dir: TempDir,
     _lock: File,
 }
 
-impl Scratch {
+impl ScratchDir {
     /// Creates a folder whose name begins with `prefix` in the system's temporary folder, and removes the folders of
     /// dead owners there.
     pub(super) fn new(prefix: &str) -> io::Result<Self> {
         let parent = std::env::temp_dir();
-        sweep(&parent, prefix);
+        remove_stale(&parent, prefix);
         Self::within(&parent, prefix)
     }
 
@@ -77,7 +77,7 @@ impl Scratch {
 }
 
 /// Removes the scratch folders in `parent` whose lock is free.
-fn sweep(parent: &Path, prefix: &str) {
+fn remove_stale(parent: &Path, prefix: &str) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let ours = entry.file_name().to_string_lossy().starts_with(prefix)
@@ -97,12 +97,12 @@ fn sweep(parent: &Path, prefix: &str) {
 pub(super) struct ChildGroup {
     child: Child,
     pid: u32,
-    watch: Option<Watch>,
+    watcher: Option<Watcher>,
 }
 
 /// The watcher of a group and the task that replaces it. Dropping this triggers the kill.
-struct Watch {
-    go_home: oneshot::Sender<()>,
+struct Watcher {
+    dismiss: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
@@ -115,7 +115,7 @@ impl ChildGroup {
         command.process_group(0);
         let child = command.spawn()?;
         let pid = child.id().unwrap_or_default();
-        Ok(Self { child, pid, watch: watch(pid, scratch) })
+        Ok(Self { child, pid, watcher: watch(pid, scratch) })
     }
 
     /// Returns the process id of the child.
@@ -141,9 +141,9 @@ impl ChildGroup {
             let _ = self.child.wait().await;
         }
         kill_group(self.pid);
-        if let Some(watch) = self.watch.take() {
-            let _ = watch.go_home.send(());
-            let _ = tokio::time::timeout(MAX_WATCHER, watch.task).await;
+        if let Some(watcher) = self.watcher.take() {
+            let _ = watcher.dismiss.send(());
+            let _ = tokio::time::timeout(MAX_WATCHER_EXIT, watcher.task).await;
         }
         self.pid = 0;
     }
@@ -169,33 +169,33 @@ fn kill_group(pid: u32) {
 fn kill_group(_pid: u32) {}
 
 /// Starts watching group `pid`; `None` if no watcher can be started.
-fn watch(pid: u32, scratch: Option<&Path>) -> Option<Watch> {
-    let mut watcher = start_watcher(pid, scratch)?;
+fn watch(pid: u32, scratch: Option<&Path>) -> Option<Watcher> {
+    let mut process = start_watcher(pid, scratch)?;
     let scratch = scratch.map(Path::to_owned);
-    let (go_home, mut homeward) = oneshot::channel();
+    let (dismiss, mut dismissed) = oneshot::channel();
     let task = tokio::spawn(async move {
         loop {
             // The pipe to the watcher, which closes with this process.
-            let Some(mut stdin) = watcher.stdin.take() else { return };
+            let Some(mut stdin) = process.stdin.take() else { return };
             tokio::select! {
-                _ = watcher.wait() => {}
-                told = &mut homeward => {
-                    if told.is_ok() {
+                _ = process.wait() => {}
+                result = &mut dismissed => {
+                    if result.is_ok() {
                         let _ = stdin.write_all(b"done\n").await;
                         drop(stdin);
-                        let _ = watcher.wait().await;
+                        let _ = process.wait().await;
                     }
                     return;
                 }
             }
             tokio::time::sleep(WATCHER_PAUSE).await;
             match start_watcher(pid, scratch.as_deref()) {
-                Some(next) => watcher = next,
+                Some(next) => process = next,
                 None => return,
             }
         }
     });
-    Some(Watch { go_home, task })
+    Some(Watcher { dismiss, task })
 }
 
 /// Starts the watcher of group `pid`. Its standard input is a pipe whose other end only this process holds. The line
@@ -229,9 +229,9 @@ fn start_watcher(_pid: u32, _scratch: Option<&Path>) -> Option<Child> {
 
 /// The last lines that a child wrote to its standard error; clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Tail(Arc<Mutex<VecDeque<String>>>);
+pub(super) struct StderrTail(Arc<Mutex<VecDeque<String>>>);
 
-impl Tail {
+impl StderrTail {
     /// Keeps `line`, unless it is blank.
     pub(super) fn push(&self, line: &str) {
         if line.trim().is_empty() {
@@ -245,7 +245,7 @@ impl Tail {
     }
 
     /// Returns `; stderr: ...` for the end of a message, or nothing if there was no output.
-    pub(super) fn last_words(&self, lines: usize) -> String {
+    pub(super) fn summary(&self, lines: usize) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last: Vec<&str> = kept.iter().skip(kept.len().saturating_sub(lines)).map(String::as_str).collect();
         if last.is_empty() { String::new() } else { format!("; stderr: {}", last.join(" | ")) }
@@ -301,13 +301,13 @@ mod tests {
 
     #[test]
     fn the_summary_has_the_last_lines_only() {
-        let tail = Tail::default();
-        assert_eq!(tail.last_words(3), "");
+        let tail = StderrTail::default();
+        assert_eq!(tail.summary(3), "");
         for n in 0..30 {
             tail.push(&format!("line {n}\n"));
         }
         tail.push("   ");
-        assert_eq!(tail.last_words(2), "; stderr: line 28 | line 29");
+        assert_eq!(tail.summary(2), "; stderr: line 28 | line 29");
     }
 
     #[test]
@@ -315,7 +315,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let old = std::time::SystemTime::now() - 2 * STALE_AFTER;
         let make = |old_lock: bool| {
-            let scratch = Scratch::within(parent.path(), "test-").unwrap();
+            let scratch = ScratchDir::within(parent.path(), "test-").unwrap();
             if old_lock {
                 scratch._lock.set_modified(old).unwrap();
             }
@@ -325,9 +325,9 @@ mod tests {
         let stranger = parent.path().join("other-1");
         std::fs::create_dir(&stranger).unwrap();
         // A killed owner removes nothing, and its locks are free.
-        let killed = |Scratch { dir, _lock }: Scratch| dir.keep();
+        let killed = |ScratchDir { dir, _lock }: ScratchDir| dir.keep();
         let (dead, young) = (killed(dead), killed(young));
-        sweep(parent.path(), "test-");
+        remove_stale(parent.path(), "test-");
         assert!(living.path().exists() && young.exists() && stranger.exists());
         assert!(!dead.exists());
     }

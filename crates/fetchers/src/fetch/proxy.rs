@@ -207,7 +207,7 @@ impl fmt::Debug for FilteringProxy {
     }
 }
 
-type Answer = Response<BoxBody<Bytes, hyper::Error>>;
+type ProxyResponse = Response<BoxBody<Bytes, hyper::Error>>;
 
 struct Relay {
     dialer: Dialer,
@@ -227,7 +227,7 @@ impl Secrets {
 
     /// Returns whether a client with these headers may use the proxy. Takes constant time for passwords of the right
     /// length.
-    fn let_pass(&self, headers: &HeaderMap) -> bool {
+    fn is_authorized(&self, headers: &HeaderMap) -> bool {
         let Some(sent) = headers.get(PROXY_AUTHORIZATION).map(HeaderValue::as_bytes) else { return false };
         let wanted = self.authorization.as_bytes();
         sent.len() == wanted.len() && sent.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
@@ -271,7 +271,7 @@ async fn accept(listener: TcpListener, relay: Arc<Relay>) {
 async fn serve(stream: TcpStream, relay: Arc<Relay>, slot: Arc<OwnedSemaphorePermit>) {
     let service = service_fn(|request| {
         let (relay, slot) = (Arc::clone(&relay), Arc::clone(&slot));
-        async move { Ok::<_, Infallible>(relay.answer(request, slot).await) }
+        async move { Ok::<_, Infallible>(relay.handle(request, slot).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -284,28 +284,28 @@ async fn serve(stream: TcpStream, relay: Arc<Relay>, slot: Arc<OwnedSemaphorePer
 }
 
 impl Relay {
-    async fn answer(&self, request: Request<Incoming>, slot: Arc<OwnedSemaphorePermit>) -> Answer {
-        if !self.secrets.let_pass(request.headers()) {
-            let mut answer = own_answer(
+    async fn handle(&self, request: Request<Incoming>, slot: Arc<OwnedSemaphorePermit>) -> ProxyResponse {
+        if !self.secrets.is_authorized(request.headers()) {
+            let mut response = own_response(
                 StatusCode::PROXY_AUTHENTICATION_REQUIRED,
                 "this proxy serves only the process that started it",
             );
-            answer.headers_mut().insert(PROXY_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"fetchwise\""));
-            return answer;
+            response.headers_mut().insert(PROXY_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"fetchwise\""));
+            return response;
         }
         if request.method() == Method::CONNECT {
             return self.tunnel(request, slot).await;
         }
         match (request.uri().scheme_str(), request.uri().authority().cloned()) {
             (Some("http"), Some(authority)) => self.forward(request, &authority).await,
-            _ => own_answer(StatusCode::BAD_REQUEST, "expected an absolute http URL or CONNECT"),
+            _ => own_response(StatusCode::BAD_REQUEST, "expected an absolute http URL or CONNECT"),
         }
     }
 
-    async fn tunnel(&self, request: Request<Incoming>, slot: Arc<OwnedSemaphorePermit>) -> Answer {
+    async fn tunnel(&self, request: Request<Incoming>, slot: Arc<OwnedSemaphorePermit>) -> ProxyResponse {
         let target = request.uri().authority().and_then(|a| Some((a.host().to_owned(), a.port_u16()?)));
         let Some((host, port)) = target else {
-            return own_answer(StatusCode::BAD_REQUEST, "missing host or port of CONNECT");
+            return own_response(StatusCode::BAD_REQUEST, "missing host or port of CONNECT");
         };
         let dialled = match timeout(DIAL_TIMEOUT, self.dialer.dial(&host, port)).await {
             Ok(dialled) => dialled.map_err(|error| ProxyFailure {
@@ -320,7 +320,7 @@ impl Relay {
         };
         let mut upstream = match dialled {
             Ok(stream) => stream,
-            Err(failure) => return self.failed(&host, port, failure),
+            Err(failure) => return self.failure_response(&host, port, failure),
         };
         self.failures.forget(&host, port);
         let tunnel = async move {
@@ -334,19 +334,19 @@ impl Relay {
         Response::new(Empty::new().map_err(|never| match never {}).boxed())
     }
 
-    async fn forward(&self, mut request: Request<Incoming>, authority: &Authority) -> Answer {
+    async fn forward(&self, mut request: Request<Incoming>, authority: &Authority) -> ProxyResponse {
         let (host, port) = (authority.host(), authority.port_u16().unwrap_or(80));
         drop_hop_by_hop(request.headers_mut());
         // The URL determines the destination; a conflicting Host header is not passed on.
         request.headers_mut().remove(HOST);
-        let beyond = self.dialer.upstream().filter(|upstream| upstream.takes_requests());
-        if let Some(authorization) = beyond.and_then(super::upstream::Upstream::authorization) {
+        let upstream = self.dialer.upstream().filter(|proxy| proxy.forwards_requests());
+        if let Some(authorization) = upstream.and_then(super::upstream::Upstream::authorization) {
             request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
         }
         match self.client.request(request).await {
-            Ok(response) if beyond.is_some() && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            Ok(response) if upstream.is_some() && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
                 let message = "the proxy requires a user and a password".to_owned();
-                self.failed(host, port, ProxyFailure { kind: ErrorKind::ProxyError, message, local: false })
+                self.failure_response(host, port, ProxyFailure { kind: ErrorKind::ProxyError, message, local: false })
             }
             Ok(mut response) => {
                 self.failures.forget(host, port);
@@ -358,19 +358,19 @@ impl Relay {
             }
             Err(error) => {
                 let (kind, message, local) = request_failure(&error);
-                self.failed(host, port, ProxyFailure { kind, message, local })
+                self.failure_response(host, port, ProxyFailure { kind, message, local })
             }
         }
     }
 
-    fn failed(&self, host: &str, port: u16, failure: ProxyFailure) -> Answer {
+    fn failure_response(&self, host: &str, port: u16, failure: ProxyFailure) -> ProxyResponse {
         let status = match failure.kind {
             ErrorKind::RefusedAddress => StatusCode::FORBIDDEN,
             ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::BAD_GATEWAY,
         };
-        let mut answer = own_answer(status, &failure.message);
-        let headers = answer.headers_mut();
+        let mut response = own_response(status, &failure.message);
+        let headers = response.headers_mut();
         // Letters, digits and a space always form a valid header value.
         if let Ok(value) = HeaderValue::try_from(format!("{} {}", failure.kind, self.secrets.mark)) {
             headers.insert(ERROR_HEADER, value);
@@ -382,16 +382,16 @@ impl Relay {
             self.local_faults.fetch_add(1, Ordering::Relaxed);
         }
         self.failures.remember(host, port, failure);
-        answer
+        response
     }
 }
 
-fn own_answer(status: StatusCode, text: &str) -> Answer {
+fn own_response(status: StatusCode, text: &str) -> ProxyResponse {
     let body = Full::new(Bytes::from(format!("fetchwise: {text}\n")));
-    let mut answer = Response::new(body.map_err(|never| match never {}).boxed());
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    answer
+    let mut response = Response::new(body.map_err(|never| match never {}).boxed());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }
 
 /// Removes the headers that are meant for this connection only (RFC 9110, 7.6.1), including those that `Connection`
@@ -470,10 +470,10 @@ mod tests {
             let value = HeaderValue::try_from(value).expect("a header value");
             HeaderMap::from_iter([(PROXY_AUTHORIZATION, value)])
         };
-        assert!(secrets.let_pass(&headers(&secrets.authorization)));
-        assert!(!secrets.let_pass(&HeaderMap::new()));
-        assert!(!secrets.let_pass(&headers(&Secrets::random().expect("random numbers").authorization)));
-        assert!(!secrets.let_pass(&headers(&secrets.authorization[1..])));
+        assert!(secrets.is_authorized(&headers(&secrets.authorization)));
+        assert!(!secrets.is_authorized(&HeaderMap::new()));
+        assert!(!secrets.is_authorized(&headers(&Secrets::random().expect("random numbers").authorization)));
+        assert!(!secrets.is_authorized(&headers(&secrets.authorization[1..])));
         assert_ne!(secrets.password, secrets.mark);
     }
 

@@ -16,7 +16,7 @@ use url::{Url, form_urlencoded};
 use super::body::Body;
 use super::http::{BuildError, HttpFetcher, HttpFetcherBuilder};
 use super::{FetchError, FetchFuture, Fetcher, Limits, Request, Response};
-use crate::fetch::cooldown::{Rest, asked_rest};
+use crate::fetch::cooldown::{Cooldown, requested_pause};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::provenance::Provenance;
 use fetchwise_types::response::Header;
@@ -85,7 +85,7 @@ impl fmt::Debug for SearchOptions {
 pub struct SearchFetcher {
     options: SearchOptions,
     http: HttpFetcher,
-    rest: Rest,
+    cooldown: Cooldown,
 }
 
 /// The delivered JSON.
@@ -101,10 +101,10 @@ struct RecordJson<'a> {
 }
 
 /// The reason why there is no record.
-enum Trouble {
+enum SearchError {
     NotHeld(String),
-    Fault { why: String, asked: Option<Duration> },
-    Ours(Box<FetchError>),
+    Fault { reason: String, requested_pause: Option<Duration> },
+    Local(Box<FetchError>),
 }
 
 impl SearchFetcher {
@@ -117,32 +117,32 @@ impl SearchFetcher {
         if let (Some(header), Some(key)) = (&options.key_header, &options.key) {
             http = http.header(header.as_str(), key.as_str());
         }
-        Ok(Self { http: http.build()?, options, rest: Rest::default() })
+        Ok(Self { http: http.build()?, options, cooldown: Cooldown::default() })
     }
 
     async fn search(&self, request: Request<'_>) -> Result<Response, FetchError> {
-        if !self.knows(request.url) {
+        if !self.covers(request.url) {
             let hosts = self.options.hosts.join(", ");
             return Err(FetchError::unavailable(format!("not a page of {hosts}")));
         }
-        if let Some(why) = self.rest.why_not() {
-            return Err(FetchError::unavailable(why));
+        if let Some(reason) = self.cooldown.pause_reason() {
+            return Err(FetchError::unavailable(reason));
         }
         let started = Instant::now();
-        let error = match self.ask(request).await {
+        let error = match self.request_record(request).await {
             Ok(response) => {
-                self.rest.answered();
+                self.cooldown.record_response();
                 return Ok(Response { duration: started.elapsed(), ..response });
             }
-            Err(Trouble::Ours(error)) => *error,
-            Err(Trouble::NotHeld(why)) => {
-                self.rest.answered();
-                FetchError::new(ErrorKind::NotHeld, why, Duration::ZERO)
+            Err(SearchError::Local(error)) => *error,
+            Err(SearchError::NotHeld(reason)) => {
+                self.cooldown.record_response();
+                FetchError::new(ErrorKind::NotHeld, reason, Duration::ZERO)
             }
-            Err(Trouble::Fault { why, asked }) => {
-                let why = self.without_key(&why);
-                self.rest.failed(asked, &why);
-                FetchError::new(ErrorKind::ProxyError, why, Duration::ZERO)
+            Err(SearchError::Fault { reason, requested_pause }) => {
+                let reason = self.without_key(&reason);
+                self.cooldown.record_failure(requested_pause, &reason);
+                FetchError::new(ErrorKind::ProxyError, reason, Duration::ZERO)
             }
         };
         let message = self.without_key(&error.message);
@@ -150,7 +150,7 @@ impl SearchFetcher {
     }
 
     /// Returns whether the API covers the site.
-    fn knows(&self, url: &Url) -> bool {
+    fn covers(&self, url: &Url) -> bool {
         let host = url.host_str().unwrap_or_default();
         let is_of = |known: &String| {
             host.strip_suffix(known.as_str()).is_some_and(|before| before.is_empty() || before.ends_with('.'))
@@ -158,79 +158,85 @@ impl SearchFetcher {
         self.options.hosts.is_empty() || self.options.hosts.iter().any(is_of)
     }
 
-    async fn ask(&self, request: Request<'_>) -> Result<Response, Trouble> {
+    async fn request_record(&self, request: Request<'_>) -> Result<Response, SearchError> {
         let address = self.address(request.url)?;
         // A redirect would carry the key along.
         let limits = Limits { max_redirects: 0, ..request.limits.clone() };
         let response =
             self.http.fetch(Request { url: &address, limits: &limits }).await.map_err(|error| match error.local {
-                true => Trouble::Ours(Box::new(error)),
-                false => Trouble::Fault { why: format!("request failed: {}", error.message), asked: None },
+                true => SearchError::Local(Box::new(error)),
+                false => {
+                    SearchError::Fault { reason: format!("request failed: {}", error.message), requested_pause: None }
+                }
             })?;
         match response.status {
             200..=299 => {}
-            404 | 410 => return Err(Trouble::NotHeld("no record of the page".to_owned())),
+            404 | 410 => return Err(SearchError::NotHeld("no record of the page".to_owned())),
             401 | 403 => {
-                let why = format!("the API refused the key (status {})", response.status);
-                return Err(Trouble::Fault { why, asked: Some(KEY_REFUSED) });
+                let reason = format!("the API refused the key (status {})", response.status);
+                return Err(SearchError::Fault { reason, requested_pause: Some(KEY_REFUSED) });
             }
             status => {
-                let asked = asked_rest(status, &response.headers);
-                return Err(Trouble::Fault { why: format!("unexpected status {status}"), asked });
+                let requested_pause = requested_pause(status, &response.headers);
+                return Err(SearchError::Fault { reason: format!("unexpected status {status}"), requested_pause });
             }
         }
         if response.body.spill().is_some() || response.truncated {
-            return Err(Trouble::Fault { why: "response too long or truncated".to_owned(), asked: None });
+            return Err(SearchError::Fault {
+                reason: "response too long or truncated".to_owned(),
+                requested_pause: None,
+            });
         }
-        let answer: Value = serde_json::from_slice(response.body.head())
-            .map_err(|error| Trouble::Fault { why: format!("invalid JSON: {error}"), asked: None })?;
-        let record = self.record(&answer, request.url)?;
-        self.delivered(request.url, record, &address)
+        let json: Value = serde_json::from_slice(response.body.head())
+            .map_err(|error| SearchError::Fault { reason: format!("invalid JSON: {error}"), requested_pause: None })?;
+        let record = self.record(&json, request.url)?;
+        self.to_response(request.url, record, &address)
     }
 
     /// Returns the address of the API request for `page`.
-    fn address(&self, page: &Url) -> Result<Url, Trouble> {
+    fn address(&self, page: &Url) -> Result<Url, SearchError> {
         let escaped = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         // The key is inserted last, so a page's address cannot contain its placeholder.
         let (page, key) = (escaped(page.as_str()), escaped(self.options.key.as_deref().unwrap_or_default()));
         let parts: Vec<String> = self.options.url.split("{url}").map(|part| part.replace("{key}", &key)).collect();
         let address = parts.join(&page);
-        Url::parse(&address).map_err(|error| Trouble::Fault { why: format!("invalid API URL: {error}"), asked: None })
+        Url::parse(&address)
+            .map_err(|error| SearchError::Fault { reason: format!("invalid API URL: {error}"), requested_pause: None })
     }
 
     /// Returns the record of `page` in a response.
-    fn record<'a>(&self, answer: &'a Value, page: &Url) -> Result<&'a Value, Trouble> {
-        let none = || Trouble::NotHeld("no record of the page".to_owned());
-        let records = match answer.pointer(&self.options.records) {
+    fn record<'a>(&self, response: &'a Value, page: &Url) -> Result<&'a Value, SearchError> {
+        let none = || SearchError::NotHeld("no record of the page".to_owned());
+        let records = match response.pointer(&self.options.records) {
             None | Some(Value::Null) => return Err(none()),
             Some(Value::Array(records)) => records.as_slice(),
             Some(record) => std::slice::from_ref(record),
         };
         let is_of_page = |record: &&Value| match &self.options.address {
             None => true,
-            Some(place) => {
-                let address = record.pointer(place).and_then(Value::as_str).and_then(|text| Url::parse(text).ok());
+            Some(pointer) => {
+                let address = record.pointer(pointer).and_then(Value::as_str).and_then(|text| Url::parse(text).ok());
                 address.is_some_and(|address| is_same_page(&address, page))
             }
         };
         records.iter().find(is_of_page).ok_or_else(none)
     }
 
-    fn delivered(&self, page: &Url, record: &Value, asked: &Url) -> Result<Response, Trouble> {
-        let text = |place: &str| match record.pointer(place)? {
+    fn to_response(&self, page: &Url, record: &Value, api: &Url) -> Result<Response, SearchError> {
+        let text = |pointer: &str| match record.pointer(pointer)? {
             Value::String(text) if !text.trim().is_empty() => Some(Cow::Borrowed(text.as_str())),
             Value::Number(number) => Some(Cow::Owned(number.to_string())),
             _ => None,
         };
         let title = text(&self.options.title)
-            .ok_or_else(|| Trouble::NotHeld("the record of the page has no title".to_owned()))?;
-        let some = |place: &Option<String>| place.as_deref().and_then(text);
+            .ok_or_else(|| SearchError::NotHeld("the record of the page has no title".to_owned()))?;
+        let some = |pointer: &Option<String>| pointer.as_deref().and_then(text);
         let (summary, body, date) = (some(&self.options.summary), some(&self.options.body), some(&self.options.date));
         let json = RecordJson { url: page.as_str(), title, summary, body, date, record };
-        let bytes =
-            serde_json::to_vec(&json).map_err(|error| Trouble::Fault { why: error.to_string(), asked: None })?;
+        let bytes = serde_json::to_vec(&json)
+            .map_err(|error| SearchError::Fault { reason: error.to_string(), requested_pause: None })?;
         let headers = vec![Header::new("content-type", "application/json")];
-        let provenance = Some(Provenance::record(asked.host_str().unwrap_or_default()));
+        let provenance = Some(Provenance::record(api.host_str().unwrap_or_default()));
         Ok(Response { provenance, ..Response::new(200, headers, Body::in_memory(bytes), page.clone()) })
     }
 

@@ -28,14 +28,14 @@ use url::Url;
 /// A proxy for connections.
 #[derive(Clone)]
 pub struct Upstream {
-    kind: Kind,
+    protocol: Protocol,
     host: String,
     port: u16,
     user: Option<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Protocol {
     Http,
     Socks5,
 }
@@ -47,7 +47,7 @@ pub struct UpstreamError(String);
 
 /// The reason why a proxy did not make a connection.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum UpstreamFailure {
     /// The proxy failed or refused.
     Proxy(String),
     /// The proxy could not reach the host.
@@ -70,9 +70,9 @@ impl Upstream {
     pub fn parse(address: &str, user: Option<&str>) -> Result<Self, UpstreamError> {
         let wrong = |what: &str| UpstreamError(what.to_owned());
         let url = Url::parse(address).map_err(|error| wrong(&format!("invalid proxy URL ({error})")))?;
-        let (kind, default_port) = match url.scheme() {
-            "http" => (Kind::Http, 80),
-            "socks5" | "socks5h" => (Kind::Socks5, 1080),
+        let (protocol, default_port) = match url.scheme() {
+            "http" => (Protocol::Http, 80),
+            "socks5" | "socks5h" => (Protocol::Socks5, 1080),
             _ => return Err(wrong("invalid proxy scheme")),
         };
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong("missing proxy host"))?;
@@ -88,7 +88,7 @@ impl Upstream {
         if user.as_ref().is_some_and(|(name, password)| name.len().max(password.len()) > 255) {
             return Err(wrong("proxy user or password longer than 255 bytes"));
         }
-        Ok(Self { kind, host: host.to_owned(), port: url.port().unwrap_or(default_port), user })
+        Ok(Self { protocol, host: host.to_owned(), port: url.port().unwrap_or(default_port), user })
     }
 
     /// Returns the proxy's host, as in its address.
@@ -101,13 +101,13 @@ impl Upstream {
     }
 
     /// Returns whether the proxy takes plain requests with the absolute URL, instead of a tunnel.
-    pub(super) fn takes_requests(&self) -> bool {
-        self.kind == Kind::Http
+    pub(super) fn forwards_requests(&self) -> bool {
+        self.protocol == Protocol::Http
     }
 
     /// Returns the credentials for each request or tunnel (`Basic`).
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
-        let (name, password) = self.user.as_ref().filter(|_| self.kind == Kind::Http)?;
+        let (name, password) = self.user.as_ref().filter(|_| self.protocol == Protocol::Http)?;
         let mut value =
             HeaderValue::try_from(format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))).ok()?;
         value.set_sensitive(true);
@@ -115,16 +115,16 @@ impl Upstream {
     }
 
     /// Turns `stream`, a connection to the proxy, into one to `host` and `port`.
-    pub(super) async fn through(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, Refusal> {
-        match self.kind {
-            Kind::Http => self.connect(stream, host, port).await,
-            Kind::Socks5 => self.socks(stream, host, port).await,
+    pub(super) async fn through(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, UpstreamFailure> {
+        match self.protocol {
+            Protocol::Http => self.connect(stream, host, port).await,
+            Protocol::Socks5 => self.socks(stream, host, port).await,
         }
     }
 
-    async fn connect(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, Refusal> {
+    async fn connect(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, UpstreamFailure> {
         let failed =
-            |what: &dyn fmt::Display| Refusal::Proxy(format!("invalid response from the proxy {self}: {what}"));
+            |what: &dyn fmt::Display| UpstreamFailure::Proxy(format!("invalid response from the proxy {self}: {what}"));
         let target = format!("{host}:{port}");
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
@@ -143,7 +143,7 @@ impl Upstream {
         };
         if !response.status().is_success() {
             connection.abort();
-            return Err(Refusal::Proxy(format!(
+            return Err(UpstreamFailure::Proxy(format!(
                 "the proxy {self} refused a tunnel to {target} (status {})",
                 response.status()
             )));
@@ -157,19 +157,19 @@ impl Upstream {
         Ok(parts.io.into_inner())
     }
 
-    async fn socks(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, Refusal> {
-        let there = |text: String| {
+    async fn socks(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, UpstreamFailure> {
+        let uri = |text: String| {
             text.parse::<Uri>()
-                .map_err(|error| Refusal::Proxy(format!("invalid target {text} for the proxy {self}: {error}")))
+                .map_err(|error| UpstreamFailure::Proxy(format!("invalid target {text} for the proxy {self}: {error}")))
         };
         let mut socks = SocksV5::new(
-            there(format!("socks5://{}:{}", self.host, self.port))?,
-            Connected(Some(TokioIo::new(stream))),
+            uri(format!("socks5://{}:{}", self.host, self.port))?,
+            ReadyConnection(Some(TokioIo::new(stream))),
         );
         if let Some((name, password)) = &self.user {
             socks = socks.with_auth(name.clone(), password.clone());
         }
-        match socks.call(there(format!("tcp://{host}:{port}"))?).await {
+        match socks.call(uri(format!("tcp://{host}:{port}"))?).await {
             Ok(stream) => Ok(stream.into_inner()),
             Err(error) => {
                 // The reply codes of RFC 1928 that concern the destination and not the proxy.
@@ -177,9 +177,9 @@ impl Upstream {
                 let of_host = ["HostUnreachable", "NetworkUnreachable", "ConnectionRefused", "TtlExpired"];
                 let text = format!("the proxy {self} failed to connect to {host}:{port}: {error}");
                 Err(if of_host.iter().any(|name| code.contains(name)) {
-                    Refusal::Host(text)
+                    UpstreamFailure::Host(text)
                 } else {
-                    Refusal::Proxy(text)
+                    UpstreamFailure::Proxy(text)
                 })
             }
         }
@@ -188,9 +188,9 @@ impl Upstream {
 
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.kind {
-            Kind::Http => "http",
-            Kind::Socks5 => "socks5",
+        let scheme = match self.protocol {
+            Protocol::Http => "http",
+            Protocol::Socks5 => "socks5",
         };
         write!(f, "{scheme}://{}:{}", self.host, self.port)
     }
@@ -203,9 +203,9 @@ impl fmt::Debug for Upstream {
 }
 
 /// A connector that returns an existing connection.
-struct Connected(Option<TokioIo<TcpStream>>);
+struct ReadyConnection(Option<TokioIo<TcpStream>>);
 
-impl Service<Uri> for Connected {
+impl Service<Uri> for ReadyConnection {
     type Response = TokioIo<TcpStream>;
     type Error = io::Error;
     type Future = Ready<io::Result<TokioIo<TcpStream>>>;

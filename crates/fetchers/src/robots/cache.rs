@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use robotxt::{AccessResult, Agent, Robots};
-use tokio::sync::Mutex as Turn;
+use tokio::sync::Mutex as AsyncMutex;
 use url::{Position, Url};
 
 use crate::fetch::{FetchError, Fetcher, Response};
@@ -27,9 +27,9 @@ pub const MAX_READ: usize = robotxt::BYTE_LIMIT + 1;
 pub const DEFAULT_AGENT: &str = "fetchwise";
 
 /// Lifetime of the rules.
-const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// Pause before an unreachable robots.txt is requested again.
-const UNREACHABLE: Duration = Duration::from_secs(5 * 60);
+const RETRY_PAUSE: Duration = Duration::from_secs(5 * 60);
 /// Maximum number of origins with rules; beyond it, the least recently used ones are evicted.
 const MAX_ORIGINS: usize = 10_000;
 /// Maximum bytes of all rules.
@@ -67,7 +67,7 @@ impl Rules {
     /// assert_eq!(rules.crawl_delay(), Some(std::time::Duration::from_secs(2)));
     /// ```
     pub fn read(text: &[u8], agent: &str, now: Timestamp) -> Self {
-        Self { robots: Robots::parse(text, Agent::Exact(agent)), until: now.saturating_add(KEPT), unknown: None }
+        Self { robots: Robots::parse(text, Agent::Exact(agent)), until: now.saturating_add(LIFETIME), unknown: None }
     }
 
     /// Returns the rule that forbids `url`, as written in the file, with its group; `None` if the crawler may fetch it.
@@ -100,7 +100,7 @@ impl Rules {
     pub fn from_answer(answer: &Result<Response, FetchError>, agent: &str, now: Timestamp) -> Self {
         let unreachable = |kind, message| Self {
             robots: Robots::from_access(AccessResult::Unreachable, agent),
-            until: now.saturating_add(UNREACHABLE),
+            until: now.saturating_add(RETRY_PAUSE),
             unknown: Some(Unknown { kind, message }),
         };
         let access = match answer {
@@ -115,7 +115,7 @@ impl Rules {
             Err(error) if error.kind == ErrorKind::RedirectLoop => AccessResult::TooManyRedirects,
             Err(error) => return unreachable(error.kind, error.message.clone()),
         };
-        Self { robots: Robots::from_access(access, agent), until: now.saturating_add(KEPT), unknown: None }
+        Self { robots: Robots::from_access(access, agent), until: now.saturating_add(LIFETIME), unknown: None }
     }
 
     fn bytes(&self) -> usize {
@@ -133,11 +133,11 @@ impl Rules {
 pub struct RobotsTxt {
     fetcher: Arc<dyn Fetcher>,
     agent: String,
-    kept: Mutex<Kept>,
+    cache: Mutex<RuleCache>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct RuleCache {
     origins: HashMap<Box<str>, Slot>,
     bytes: usize,
     /// Counts uses, to find the least recently used origins.
@@ -146,7 +146,7 @@ struct Kept {
 
 /// One origin. The holder of its turn requests the file; the others wait.
 struct Slot {
-    turn: Arc<Turn<()>>,
+    turn: Arc<AsyncMutex<()>>,
     rules: Option<Arc<Rules>>,
     used: u64,
 }
@@ -161,7 +161,7 @@ impl RobotsTxt {
     /// Returns a cache that requests files with `fetcher`, which should be a plain one, and reads the rules for the
     /// crawler called `agent`, such as [`DEFAULT_AGENT`].
     pub fn new(fetcher: Arc<dyn Fetcher>, agent: impl Into<String>) -> Self {
-        Self { fetcher, agent: agent.into(), kept: Mutex::default() }
+        Self { fetcher, agent: agent.into(), cache: Mutex::default() }
     }
 
     /// Returns the name by which groups of rules are selected.
@@ -176,48 +176,54 @@ impl RobotsTxt {
 
     /// Returns the rules of `origin` if they are known and valid at `now`.
     pub fn known(&self, origin: &str, now: Timestamp) -> Option<Arc<Rules>> {
-        let mut kept = self.kept();
-        kept.uses += 1;
-        let uses = kept.uses;
-        let slot = kept.origins.get_mut(origin)?;
+        let mut cache = self.lock();
+        cache.uses += 1;
+        let uses = cache.uses;
+        let slot = cache.origins.get_mut(origin)?;
         slot.used = uses;
         slot.rules.clone().filter(|rules| rules.until > now)
     }
 
     /// Returns the lock for requests to `origin`: after waiting for it, a caller checks [`known`](Self::known) again
     /// before its request.
-    pub fn turn(&self, origin: &str) -> Arc<Turn<()>> {
-        let mut kept = self.kept();
-        kept.uses += 1;
-        let uses = kept.uses;
-        let slot =
-            kept.origins.entry(origin.into()).or_insert_with(|| Slot { turn: Arc::default(), rules: None, used: uses });
+    pub fn turn(&self, origin: &str) -> Arc<AsyncMutex<()>> {
+        let mut cache = self.lock();
+        cache.uses += 1;
+        let uses = cache.uses;
+        let slot = cache.origins.entry(origin.into()).or_insert_with(|| Slot {
+            turn: Arc::default(),
+            rules: None,
+            used: uses,
+        });
         Arc::clone(&slot.turn)
     }
 
     /// Stores the rules of `origin`.
     pub fn keep(&self, origin: &str, rules: Rules) -> Arc<Rules> {
         let rules = Arc::new(rules);
-        let mut kept = self.kept();
-        kept.bytes += rules.bytes();
-        let uses = kept.uses;
-        let slot =
-            kept.origins.entry(origin.into()).or_insert_with(|| Slot { turn: Arc::default(), rules: None, used: uses });
+        let mut cache = self.lock();
+        cache.bytes += rules.bytes();
+        let uses = cache.uses;
+        let slot = cache.origins.entry(origin.into()).or_insert_with(|| Slot {
+            turn: Arc::default(),
+            rules: None,
+            used: uses,
+        });
         let before = slot.rules.replace(Arc::clone(&rules));
-        kept.bytes -= before.map_or(0, |before| before.bytes());
-        kept.make_room();
+        cache.bytes -= before.map_or(0, |before| before.bytes());
+        cache.evict_if_full();
         rules
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, RuleCache> {
         // The map is consistent even if a thread panicked with it.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl RuleCache {
     /// Evicts the least recently used half if there are too many.
-    fn make_room(&mut self) {
+    fn evict_if_full(&mut self) {
         if self.origins.len() <= MAX_ORIGINS && self.bytes <= MAX_BYTES {
             return;
         }

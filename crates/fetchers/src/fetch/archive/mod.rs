@@ -18,7 +18,7 @@ use url::Url;
 
 use super::http::{BuildError, HttpFetcher, HttpFetcherBuilder};
 use super::{FetchError, FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
-use crate::fetch::cooldown::{Rest, asked_rest};
+use crate::fetch::cooldown::{Cooldown, requested_pause};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::provenance::Provenance;
 use fetchwise_types::response::header;
@@ -90,7 +90,7 @@ impl Default for ArchiveOptions {
 /// A fetcher of copies from web archives. See the [module](self).
 pub struct ArchiveFetcher {
     name: String,
-    archives: Vec<(Archive, Rest)>,
+    archives: Vec<(Archive, Cooldown)>,
     wanted: Option<Timestamp>,
     max_in_flight: usize,
     http: HttpFetcher,
@@ -110,54 +110,54 @@ impl ArchiveFetcher {
         Ok(Self {
             http: http.name(&*options.name).build()?,
             name: options.name,
-            archives: options.archives.into_iter().map(|archive| (archive, Rest::default())).collect(),
+            archives: options.archives.into_iter().map(|archive| (archive, Cooldown::default())).collect(),
             wanted: options.wanted,
             max_in_flight: options.max_in_flight.max(1),
         })
     }
 
-    async fn bring(&self, request: Request<'_>) -> Result<Response, FetchError> {
+    async fn fetch_copy(&self, request: Request<'_>) -> Result<Response, FetchError> {
         let started = Instant::now();
-        let (mut not_held, mut faults, mut resting) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, (archive, rest)) in self.archives.iter().enumerate() {
+        let (mut not_held, mut faults, mut paused) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, (archive, cooldown)) in self.archives.iter().enumerate() {
             let host = archive.host();
-            if let Some(why) = rest.why_not() {
-                resting.push(format!("{host}: {why}"));
+            if let Some(reason) = cooldown.pause_reason() {
+                paused.push(format!("{host}: {reason}"));
                 continue;
             }
             let left = request.limits.deadline.saturating_sub(started.elapsed());
             // The remaining archives share the remaining time.
-            let share = left / u32::try_from(self.archives.len() - place).unwrap_or(1);
-            let errand = Errand {
+            let share = left / u32::try_from(self.archives.len() - index).unwrap_or(1);
+            let archive_request = ArchiveRequest {
                 http: &self.http,
                 url: request.url,
                 wanted: self.wanted,
                 limits: request.limits,
                 until: Instant::now() + share,
             };
-            match errand.run(archive).await {
+            match archive_request.run(archive).await {
                 Ok(response) => {
-                    rest.answered();
+                    cooldown.record_response();
                     return Ok(Response { duration: started.elapsed(), ..response });
                 }
-                Err(Trouble::Ours(error)) => return Err(FetchError { duration: started.elapsed(), ..*error }),
-                Err(Trouble::NotHeld(why)) => {
-                    rest.answered();
-                    not_held.push(format!("{host}: {why}"));
+                Err(ArchiveError::Local(error)) => return Err(FetchError { duration: started.elapsed(), ..*error }),
+                Err(ArchiveError::NotHeld(reason)) => {
+                    cooldown.record_response();
+                    not_held.push(format!("{host}: {reason}"));
                 }
-                Err(Trouble::Fault { why, asked }) => {
-                    rest.failed(asked, &why);
-                    faults.push(format!("{host}: {why}"));
+                Err(ArchiveError::Fault { reason, requested_pause }) => {
+                    cooldown.record_failure(requested_pause, &reason);
+                    faults.push(format!("{host}: {reason}"));
                 }
             }
         }
         if not_held.is_empty() && faults.is_empty() {
-            let why = if resting.is_empty() { "no archives configured".to_owned() } else { resting.join("; ") };
+            let why = if paused.is_empty() { "no archives configured".to_owned() } else { paused.join("; ") };
             return Err(FetchError::unavailable(why));
         }
         // While one archive could not respond, it is unknown whether there is a copy.
-        let kind = if faults.is_empty() && resting.is_empty() { ErrorKind::NotHeld } else { ErrorKind::ProxyError };
-        let all: Vec<String> = faults.into_iter().chain(resting).chain(not_held).collect();
+        let kind = if faults.is_empty() && paused.is_empty() { ErrorKind::NotHeld } else { ErrorKind::ProxyError };
+        let all: Vec<String> = faults.into_iter().chain(paused).chain(not_held).collect();
         Err(FetchError::new(kind, all.join("; "), started.elapsed()))
     }
 }
@@ -182,22 +182,22 @@ impl Fetcher for ArchiveFetcher {
     }
 
     fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
-        Box::pin(self.bring(request))
+        Box::pin(self.fetch_copy(request))
     }
 }
 
 /// The reason why an archive delivered no copy.
-enum Trouble {
+enum ArchiveError {
     /// It has no copy, or does not show it.
     NotHeld(String),
     /// It failed, and may have requested a pause.
-    Fault { why: String, asked: Option<Duration> },
+    Fault { reason: String, requested_pause: Option<Duration> },
     /// Neither the archive nor the site is responsible: a local fault, or a limit of the request that the copy exceeds.
-    Ours(Box<FetchError>),
+    Local(Box<FetchError>),
 }
 
 /// A request for one page to one archive.
-struct Errand<'a> {
+struct ArchiveRequest<'a> {
     http: &'a HttpFetcher,
     url: &'a Url,
     wanted: Option<Timestamp>,
@@ -205,8 +205,8 @@ struct Errand<'a> {
     until: Instant,
 }
 
-impl Errand<'_> {
-    async fn run(&self, archive: &Archive) -> Result<Response, Trouble> {
+impl ArchiveRequest<'_> {
+    async fn run(&self, archive: &Archive) -> Result<Response, ArchiveError> {
         match archive {
             Archive::Wayback { base, availability } => {
                 let address = wayback::locate(self, base, availability.as_ref()).await?;
@@ -214,60 +214,60 @@ impl Errand<'_> {
             }
             Archive::TimeGate(gate) => {
                 let address = Url::parse(&format!("{gate}{}", self.url))
-                    .map_err(|error| Trouble::NotHeld(format!("invalid URL for its time gate: {error}")))?;
+                    .map_err(|error| ArchiveError::NotHeld(format!("invalid URL for its time gate: {error}")))?;
                 self.copy(address).await
             }
         }
     }
 
     /// Requests the text that locates a copy.
-    async fn look_up(&self, address: &Url) -> Result<String, Trouble> {
-        let limits = Limits { deadline: self.left(), max_body: MAX_LOOKUP, ..self.limits.clone() };
+    async fn look_up(&self, address: &Url) -> Result<String, ArchiveError> {
+        let limits = Limits { deadline: self.time_left(), max_body: MAX_LOOKUP, ..self.limits.clone() };
         let request = Request { url: address, limits: &limits };
-        let response = self.http.fetch(request).await.map_err(|error| fault_of(error, false))?;
-        judge_status(&response)?;
+        let response = self.http.fetch(request).await.map_err(|error| error_of(error, false))?;
+        check_status(&response)?;
         Ok(String::from_utf8_lossy(response.body.head()).into_owned())
     }
 
     /// Follows redirects to a copy, never off the archive: a captured redirect leads to the copy of its target.
-    async fn copy(&self, mut address: Url) -> Result<Response, Trouble> {
+    async fn copy(&self, mut address: Url) -> Result<Response, ArchiveError> {
         let mut plain_form = None;
         for _ in 0..=self.limits.max_redirects {
-            let limits = Limits { deadline: self.left(), max_redirects: 0, ..self.limits.clone() };
+            let limits = Limits { deadline: self.time_left(), max_redirects: 0, ..self.limits.clone() };
             let error = match self.http.fetch(Request { url: &address, limits: &limits }).await {
                 Err(error) => error,
                 Ok(response) => {
                     if let Some(captured) = memento::memento_time(&response.headers) {
-                        return Ok(self.found(response, captured));
+                        return Ok(self.to_response(response, captured));
                     }
-                    match (judge_status(&response), plain_form.take()) {
+                    match (check_status(&response), plain_form.take()) {
                         // The archive does not offer raw captures.
-                        (Err(Trouble::NotHeld(_)), Some(plain)) => {
+                        (Err(ArchiveError::NotHeld(_)), Some(plain)) => {
                             address = plain;
                             continue;
                         }
-                        (Err(trouble), _) => return Err(trouble),
+                        (Err(error), _) => return Err(error),
                         (Ok(()), _) => {
-                            let why = format!("{address} is not a copy (missing Memento-Datetime)");
-                            return Err(Trouble::Fault { why, asked: None });
+                            let reason = format!("{address} is not a copy (missing Memento-Datetime)");
+                            return Err(ArchiveError::Fault { reason, requested_pause: None });
                         }
                     }
                 }
             };
             let location = match (error.limit, header(&error.headers, "location")) {
                 (Some(LimitMet::Redirects(0)), Some(location)) => address.join(location).ok(),
-                _ => return Err(fault_of(error, true)),
+                _ => return Err(error_of(error, true)),
             };
             let Some(next) = location else {
-                return Err(Trouble::NotHeld("the copy is a redirect with an invalid location".to_owned()));
+                return Err(ArchiveError::NotHeld("the copy is a redirect with an invalid location".to_owned()));
             };
             (address, plain_form) = self.follow(&address, next)?;
         }
-        Err(Trouble::NotHeld(format!("the copy has more than {} redirects", self.limits.max_redirects)))
+        Err(ArchiveError::NotHeld(format!("the copy has more than {} redirects", self.limits.max_redirects)))
     }
 
     /// Returns the raw address in the archive of `next`, which `here` leads to, and the archive's own form of it.
-    fn follow(&self, here: &Url, next: Url) -> Result<(Url, Option<Url>), Trouble> {
+    fn follow(&self, here: &Url, next: Url) -> Result<(Url, Option<Url>), ArchiveError> {
         if next.host_str() == here.host_str() && next.port() == here.port() {
             let raw = CopyAddress::read(next.as_str()).and_then(|copy| copy.raw()).filter(|raw| *raw != next);
             return Ok(match raw {
@@ -283,11 +283,11 @@ impl Errand<'_> {
         let there = CopyAddress::read(here.as_str()).and_then(|copy| copy.raw_of(next.as_str()));
         there
             .map(|there| (there, None))
-            .ok_or_else(|| Trouble::NotHeld(format!("the archive redirects away, to {next}")))
+            .ok_or_else(|| ArchiveError::NotHeld(format!("the archive redirects away, to {next}")))
     }
 
     /// Converts a copy to a response.
-    fn found(&self, copy: Response, captured: Timestamp) -> Response {
+    fn to_response(&self, copy: Response, captured: Timestamp) -> Response {
         let by = copy.final_url.host_str().unwrap_or_default().to_owned();
         let original = memento::original_link(&copy.headers)
             .or_else(|| CopyAddress::read(copy.final_url.as_str()).map(|copy| copy.original))
@@ -302,29 +302,29 @@ impl Errand<'_> {
         }
     }
 
-    fn left(&self) -> Duration {
+    fn time_left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
     }
 }
 
 /// Checks the status of an archive's response.
-fn judge_status(response: &Response) -> Result<(), Trouble> {
+fn check_status(response: &Response) -> Result<(), ArchiveError> {
     match response.status {
         200..=299 => Ok(()),
         // Not captured, or closed at the owner's request.
-        status @ (403 | 404 | 406 | 410 | 451) => Err(Trouble::NotHeld(format!("no copy (status {status})"))),
+        status @ (403 | 404 | 406 | 410 | 451) => Err(ArchiveError::NotHeld(format!("no copy (status {status})"))),
         status => {
-            let asked = asked_rest(status, &response.headers);
-            Err(Trouble::Fault { why: format!("unexpected status {status}"), asked })
+            let requested_pause = requested_pause(status, &response.headers);
+            Err(ArchiveError::Fault { reason: format!("unexpected status {status}"), requested_pause })
         }
     }
 }
 
 /// Converts a failed request. `of_copy` says whether the response would have been the copy, and so who exceeded a
 /// limit.
-fn fault_of(error: FetchError, of_copy: bool) -> Trouble {
+fn error_of(error: FetchError, of_copy: bool) -> ArchiveError {
     if error.local || of_copy && error.kind == ErrorKind::TooLarge {
-        return Trouble::Ours(Box::new(error));
+        return ArchiveError::Local(Box::new(error));
     }
-    Trouble::Fault { why: format!("request failed: {}", error.message), asked: None }
+    ArchiveError::Fault { reason: format!("request failed: {}", error.message), requested_pause: None }
 }

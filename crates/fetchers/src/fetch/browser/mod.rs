@@ -34,25 +34,25 @@ pub use process::LaunchError;
 use super::dial::Dialer;
 use super::proxy::FilteringProxy;
 use super::{FetchError, FetchFuture, Fetcher, LimitMet, Request, Response};
-use crate::fetch::browser::page_load::{Failure, Patience, Watch};
+use crate::fetch::browser::page_load::{Failure, LoadTimeouts, PageLoad};
 use cdp::{Cdp, Event};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 use process::Process;
-use tab::{Disguise, Loaded, Tab};
+use tab::{Identity, LoadedPage, Tab};
 
 /// A browser that does not respond for this long hangs.
 const HUNG_AFTER: Duration = Duration::from_secs(5);
 
 /// Maximum time until the connection to a dead browser ends.
-const DEATH_SHOWS: Duration = Duration::from_secs(1);
+const MAX_CLOSE_DELAY: Duration = Duration::from_secs(1);
 
 /// A start that takes more than this fraction of the deadline leaves the page too little time.
-const LAUNCH_SHARE: u32 = 10;
+const MAX_LAUNCH_FRACTION: u32 = 10;
 
 /// The browser to use.
 #[derive(Debug)]
-enum Place {
+enum BrowserSource {
     /// A program, which is started and ended.
     Program(PathBuf),
     /// A running browser, which is left running.
@@ -60,7 +60,7 @@ enum Place {
         /// Its DevTools socket.
         address: String,
         /// Whether it is on this machine, and so can use the filtering proxy, which listens on loopback.
-        is_here: bool,
+        is_local: bool,
     },
 }
 
@@ -83,23 +83,23 @@ pub struct BrowserFetcher {
 }
 
 struct Inner {
-    place: Place,
+    source: BrowserSource,
     options: BrowserOptions,
     dialer: Dialer,
-    running: Mutex<Option<Arc<Running>>>,
+    running: Mutex<Option<Arc<RunningBrowser>>>,
     closed: AtomicBool,
     /// The reason why the last start failed.
     not_started: std::sync::Mutex<Option<String>>,
 }
 
 /// A Chromium that was started, and may have died since.
-struct Running {
+struct RunningBrowser {
     cdp: Cdp,
     /// `None` for a browser that was already running.
     pid: Option<u32>,
     process: Mutex<Option<Process>>,
     proxy: FilteringProxy,
-    disguise: Disguise,
+    identity: Identity,
 }
 
 impl BrowserFetcher {
@@ -117,7 +117,7 @@ impl BrowserFetcher {
     /// # Errors
     /// [`OptionsError`] if no page could be fetched with these options.
     pub fn new(program: PathBuf, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
-        Self::at(Place::Program(program), options, dialer)
+        Self::at(BrowserSource::Program(program), options, dialer)
     }
 
     /// Returns a fetcher that uses a running Chromium, by its DevTools socket
@@ -132,21 +132,21 @@ impl BrowserFetcher {
     pub fn remote(address: &str, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
         let socket = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "ws" | "wss"));
         let host = socket.as_ref().and_then(Url::host).ok_or(OptionsError::NoAddress)?;
-        let is_here = match host {
+        let is_local = match host {
             Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
             Host::Ipv4(ip) => ip.is_loopback(),
             Host::Ipv6(ip) => ip.is_loopback(),
         };
-        Self::at(Place::Remote { address: address.to_owned(), is_here }, options, dialer)
+        Self::at(BrowserSource::Remote { address: address.to_owned(), is_local }, options, dialer)
     }
 
-    fn at(place: Place, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
+    fn at(source: BrowserSource, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
         if options.tabs == 0 {
             return Err(OptionsError::NoTabs);
         }
         let slots = Semaphore::new(options.tabs.min(Semaphore::MAX_PERMITS));
         let inner = Inner {
-            place,
+            source,
             options,
             dialer,
             running: Mutex::new(None),
@@ -208,17 +208,17 @@ impl BrowserFetcher {
             }
         }
         let launched = started.elapsed();
-        let mut watch = None;
-        let work = self.work(request, started, &mut watch);
-        let result = match tokio::time::timeout(request.limits.deadline.saturating_sub(launched), work).await {
+        let mut load = None;
+        let loading = self.load_page(request, started, &mut load);
+        let result = match tokio::time::timeout(request.limits.deadline.saturating_sub(launched), loading).await {
             Ok(result) => result,
-            Err(_) => Err(timed_out(request.limits.deadline, launched, watch.is_some())),
+            Err(_) => Err(timed_out(request.limits.deadline, launched, load.is_some())),
         };
         let duration = started.elapsed();
-        let failed = |failure: Failure, watch: Option<Watch>| {
+        let failed = |failure: Failure, load: Option<PageLoad>| {
             let error = FetchError::new(failure.kind, failure.message, duration);
             let mut error = FetchError { local: failure.local, limit: failure.limit, ..error };
-            if let Some(document) = watch.as_ref().and_then(Watch::document) {
+            if let Some(document) = load.as_ref().and_then(PageLoad::document) {
                 error.status = document.status;
                 error.headers = document.headers;
             }
@@ -232,7 +232,7 @@ impl BrowserFetcher {
                 }
                 Ok(response)
             }
-            Err(failure) => Err(failed(failure, watch)),
+            Err(failure) => Err(failed(failure, load)),
         }
     }
 
@@ -250,27 +250,32 @@ impl BrowserFetcher {
         }
     }
 
-    async fn work(&self, request: Request<'_>, started: Instant, seen: &mut Option<Watch>) -> Result<Loaded, Failure> {
+    async fn load_page(
+        &self,
+        request: Request<'_>,
+        started: Instant,
+        slot: &mut Option<PageLoad>,
+    ) -> Result<LoadedPage, Failure> {
         let options = &self.inner.options;
-        let patience = Patience {
+        let timeouts = LoadTimeouts {
             quiet: options.quiet,
             after_load: options.max_settle,
-            give_in: started + request.limits.deadline * options.give_in_percent.min(100) / 100,
+            read_at_latest: started + request.limits.deadline * options.give_in_percent.min(100) / 100,
         };
         let (running, opened) = self.open_tab().await?;
         let faults = running.proxy.local_faults();
         let result = match opened {
             Ok(mut tab) => {
                 let (frame, mark) = (tab.main_frame(), running.proxy.mark().to_owned());
-                let watch = Watch::new(frame, mark, request.limits.clone(), patience, Instant::now());
-                tab.load(seen.insert(watch), request.url.as_str(), request.limits).await
+                let load = PageLoad::new(frame, mark, request.limits.clone(), timeouts, Instant::now());
+                tab.load(slot.insert(load), request.url.as_str(), request.limits).await
             }
             Err(failure) => Err(failure),
         };
         match result {
-            Err(failure) if failure.message == tab::GONE => {
+            Err(failure) if failure.message == tab::BROWSER_ENDED => {
                 let how = running.death().await;
-                Err(Failure { message: format!("{} ({how})", tab::GONE), ..failure })
+                Err(Failure { message: format!("{} ({how})", tab::BROWSER_ENDED), ..failure })
             }
             Err(failure) => Err(running.explain(failure, faults)),
             Ok(loaded) => Ok(loaded),
@@ -278,26 +283,26 @@ impl BrowserFetcher {
     }
 
     /// Opens a tab. A browser that turns out to be dead is replaced once: no request was made yet.
-    async fn open_tab(&self) -> Result<(Arc<Running>, Result<Tab, Failure>), Failure> {
+    async fn open_tab(&self) -> Result<(Arc<RunningBrowser>, Result<Tab, Failure>), Failure> {
         let mut replaced = false;
         loop {
             let running = Inner::running(&self.inner)
                 .await
                 .map_err(|error| Failure { local: true, ..Failure::new(ErrorKind::NetworkError, error.to_string()) })?;
             // Dropped before a tab is open: the deadline passed, and the whole browser may hang.
-            let suspicion = Suspicion { running: Some(Arc::clone(&running)) };
+            let hang_check = HangCheck { running: Some(Arc::clone(&running)) };
             let is_filtered = self.inner.is_filtered();
-            let opened = Tab::open(&running.cdp, &running.proxy, is_filtered, &running.disguise).await;
+            let opened = Tab::open(&running.cdp, &running.proxy, is_filtered, &running.identity).await;
             if opened.is_ok() {
-                suspicion.dispel();
+                hang_check.disarm();
             }
             let opened = opened.map_err(|error| tab::call_failure(&error));
-            let died = opened.as_ref().is_err_and(|failure| failure.message == tab::GONE);
+            let died = opened.as_ref().is_err_and(|failure| failure.message == tab::BROWSER_ENDED);
             if !died || replaced {
                 return Ok((running, opened));
             }
             // The connection may end a moment after the failure of the command.
-            let _ = tokio::time::timeout(DEATH_SHOWS, running.cdp.closed()).await;
+            let _ = tokio::time::timeout(MAX_CLOSE_DELAY, running.cdp.closed()).await;
             replaced = true;
         }
     }
@@ -306,7 +311,7 @@ impl BrowserFetcher {
 impl Inner {
     /// Returns the running browser, or starts a new one. A separate task starts it, so a fetch that gives up does not
     /// abort the start.
-    async fn running(this: &Arc<Self>) -> Result<Arc<Running>, LaunchError> {
+    async fn running(this: &Arc<Self>) -> Result<Arc<RunningBrowser>, LaunchError> {
         let inner = Arc::clone(this);
         let task = tokio::spawn(async move {
             let mut slot = inner.running.lock().await;
@@ -331,14 +336,14 @@ impl Inner {
 
     /// Returns whether all connections of the browser go through the filtering proxy.
     fn is_filtered(&self) -> bool {
-        !matches!(self.place, Place::Remote { is_here: false, .. })
+        !matches!(self.source, BrowserSource::Remote { is_local: false, .. })
     }
 
-    async fn launch(&self) -> Result<Running, LaunchError> {
+    async fn launch(&self) -> Result<RunningBrowser, LaunchError> {
         let proxy = FilteringProxy::start_with(self.dialer.clone()).await.map_err(LaunchError::Proxy)?;
         let (root, events) = mpsc::unbounded_channel();
-        let (process, cdp) = match &self.place {
-            Place::Program(program) => {
+        let (process, cdp) = match &self.source {
+            BrowserSource::Program(program) => {
                 let (process, socket) = Process::launch(program, proxy.addr(), &self.options.extra_args).await?;
                 let cdp = Cdp::connect(&socket, root).await.map_err(|error| LaunchError::Socket(error.to_string()))?;
                 cdp.send(None, SetDiscoverTargetsParams::new(true));
@@ -346,7 +351,7 @@ impl Inner {
                 (Some(process), cdp)
             }
             // Its windows may belong to another program; ours are closed with their contexts.
-            Place::Remote { address, .. } => {
+            BrowserSource::Remote { address, .. } => {
                 let cdp = Cdp::connect(address, root).await.map_err(|error| LaunchError::Remote(error.to_string()))?;
                 (None, cdp)
             }
@@ -360,13 +365,13 @@ impl Inner {
                 Some(version.user_agent.replace("HeadlessChrome", "Chrome"))
             }
         };
-        let disguise = Disguise { user_agent, init_script: self.options.init_script.clone() };
+        let identity = Identity { user_agent, init_script: self.options.init_script.clone() };
         let pid = process.as_ref().map(Process::pid);
-        Ok(Running { cdp, pid, process: Mutex::new(process), proxy, disguise })
+        Ok(RunningBrowser { cdp, pid, process: Mutex::new(process), proxy, identity })
     }
 }
 
-impl Running {
+impl RunningBrowser {
     async fn finish(&self) {
         if let Some(process) = self.process.lock().await.take() {
             process.finish().await;
@@ -409,30 +414,30 @@ fn launch_error(why: &LaunchError, took: Duration) -> FetchError {
 }
 
 /// Returns the failure of a passed deadline. A page that waited for the browser had less time than its limit says.
-fn timed_out(deadline: Duration, launched: Duration, asked: bool) -> Failure {
+fn timed_out(deadline: Duration, launched: Duration, is_requested: bool) -> Failure {
     let failure = |message| Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message);
-    if !asked {
+    if !is_requested {
         let message = format!("Chromium did not open a tab within {} ms", deadline.as_millis());
         return Failure { local: true, ..failure(message) };
     }
-    let local = launched > deadline / LAUNCH_SHARE;
+    let local = launched > deadline / MAX_LAUNCH_FRACTION;
     let wait =
         if local { format!(", {} ms of which Chromium took to start", launched.as_millis()) } else { String::new() };
     Failure { local, ..failure(format!("the page did not load within {} ms{wait}", deadline.as_millis())) }
 }
 
 /// A check of the browser that runs if the opening of a tab is given up.
-struct Suspicion {
-    running: Option<Arc<Running>>,
+struct HangCheck {
+    running: Option<Arc<RunningBrowser>>,
 }
 
-impl Suspicion {
-    fn dispel(mut self) {
+impl HangCheck {
+    fn disarm(mut self) {
         self.running = None;
     }
 }
 
-impl Drop for Suspicion {
+impl Drop for HangCheck {
     fn drop(&mut self) {
         if let (Some(running), Ok(runtime)) = (self.running.take(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(async move { running.kill_if_hung().await });
@@ -456,27 +461,27 @@ async fn close_popups(cdp: Cdp, mut events: mpsc::UnboundedReceiver<Event>) {
     }
 }
 
-fn respond(loaded: Loaded, asked: &Url, duration: Duration) -> Result<Response, FetchError> {
-    let Loaded { document, body, was_in } = loaded;
+fn respond(loaded: LoadedPage, requested: &Url, duration: Duration) -> Result<Response, FetchError> {
+    let LoadedPage { document, body, original_encoding } = loaded;
     let Some(status) = document.status else {
         return Err(FetchError::new(ErrorKind::NetworkError, "the page has no response", duration));
     };
     let mut headers = document.headers;
-    if was_in.is_some() {
-        say_utf8(&mut headers);
+    if original_encoding.is_some() {
+        declare_utf8(&mut headers);
     }
-    let final_url = Url::parse(&document.url).unwrap_or_else(|_| asked.clone());
+    let final_url = Url::parse(&document.url).unwrap_or_else(|_| requested.clone());
     let (truncated, requests) = (document.truncated, Some(document.requests));
     Ok(Response { duration, truncated, requests, ..Response::new(status, headers, body, final_url) })
 }
 
 /// Declares UTF-8: the document's text is in UTF-8, whatever the server's bytes were in.
-fn say_utf8(headers: &mut Vec<Header>) {
-    let said = headers.iter_mut().find(|h| h.name.eq_ignore_ascii_case("content-type"));
-    match said {
-        Some(said) => {
-            let essence = said.value.split(';').next().unwrap_or_default().trim();
-            said.value = format!("{essence}; charset=utf-8");
+fn declare_utf8(headers: &mut Vec<Header>) {
+    let content_type = headers.iter_mut().find(|h| h.name.eq_ignore_ascii_case("content-type"));
+    match content_type {
+        Some(header) => {
+            let essence = header.value.split(';').next().unwrap_or_default().trim();
+            header.value = format!("{essence}; charset=utf-8");
         }
         None => headers.push(Header::new("content-type", "text/html; charset=utf-8")),
     }
@@ -503,7 +508,7 @@ impl Fetcher for BrowserFetcher {
 impl fmt::Debug for BrowserFetcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BrowserFetcher")
-            .field("place", &self.inner.place)
+            .field("source", &self.inner.source)
             .field("options", &self.inner.options)
             .finish_non_exhaustive()
     }

@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tokio::sync::oneshot;
 
 use crate::fetch::local_faults::is_local_spawn_fault;
-use crate::fetch::process_group::{ChildGroup, MAX_TAIL_LINE, Scratch, Tail, read_line};
+use crate::fetch::process_group::{ChildGroup, MAX_TAIL_LINE, ScratchDir, StderrTail, read_line};
 
 /// Maximum time from Chromium's start to its DevTools socket.
 const MAX_LAUNCH: Duration = Duration::from_secs(20);
@@ -115,14 +115,14 @@ pub enum LaunchError {
         source: io::Error,
     },
     /// It ended, or printed no socket, before a connection was possible.
-    #[error("Chromium {what}{last_words}")]
+    #[error("Chromium {what}{stderr}")]
     NoSocket {
         /// What it did instead.
         what: String,
         /// Whether it still ran and might have started later.
         slow: bool,
         /// Suffix with the end of its standard error.
-        last_words: String,
+        stderr: String,
     },
     /// The connection to its socket failed.
     #[error("cannot connect to Chromium: {0}")]
@@ -157,8 +157,8 @@ impl LaunchError {
 /// A running Chromium and its resources.
 pub(super) struct Process {
     group: ChildGroup,
-    profile: Option<Scratch>,
-    tail: Tail,
+    profile: Option<ScratchDir>,
+    tail: StderrTail,
 }
 
 impl Process {
@@ -169,13 +169,13 @@ impl Process {
         proxy: SocketAddr,
         extra: &[String],
     ) -> Result<(Self, String), LaunchError> {
-        let profile = tokio::task::spawn_blocking(|| Scratch::new("fetchwise-chromium-"));
+        let profile = tokio::task::spawn_blocking(|| ScratchDir::new("fetchwise-chromium-"));
         let profile = profile.await.map_err(io::Error::other).flatten().map_err(LaunchError::Profile)?;
-        furnish(profile.path(), proxy).map_err(LaunchError::Profile)?;
+        write_settings(profile.path(), proxy).map_err(LaunchError::Profile)?;
         let mut group = ChildGroup::spawn(command(program, proxy, extra, profile.path()), Some(profile.path()))
             .map_err(|source| LaunchError::Spawn { program: program.to_owned(), source })?;
         let (found, socket) = oneshot::channel();
-        let tail = Tail::default();
+        let tail = StderrTail::default();
         if let Some(stderr) = group.child().stderr.take() {
             tokio::spawn(read_stderr(BufReader::new(stderr), tail.clone(), found));
         }
@@ -185,7 +185,7 @@ impl Process {
             Ok(Err(_)) => (format!("ended during its start ({})", process.exit_text().await), false),
             Err(_) => (format!("printed no DevTools socket within {} s", MAX_LAUNCH.as_secs()), true),
         };
-        Err(LaunchError::NoSocket { what, slow, last_words: process.tail.last_words(5) })
+        Err(LaunchError::NoSocket { what, slow, stderr: process.tail.summary(5) })
     }
 
     /// Returns the process id of the browser.
@@ -256,7 +256,7 @@ fn with_pipe(program: &Path) -> Command {
 }
 
 /// Writes the settings into a new profile.
-fn furnish(profile: &Path, proxy: SocketAddr) -> io::Result<()> {
+fn write_settings(profile: &Path, proxy: SocketAddr) -> io::Result<()> {
     std::fs::write(profile.join("Local State"), local_state(proxy))?;
     std::fs::create_dir(profile.join("Default"))?;
     std::fs::write(profile.join("Default").join("Preferences"), PREFERENCES)
@@ -273,7 +273,7 @@ fn is_root() -> bool {
 }
 
 /// Reads standard error to its end, so the browser never blocks on it, and sends the address of the socket.
-async fn read_stderr(mut stderr: impl AsyncBufRead + Unpin, tail: Tail, found: oneshot::Sender<String>) {
+async fn read_stderr(mut stderr: impl AsyncBufRead + Unpin, tail: StderrTail, found: oneshot::Sender<String>) {
     let mut found = Some(found);
     let mut line = Vec::new();
     while let Ok(Some(_)) = read_line(&mut stderr, &mut line, MAX_TAIL_LINE).await {

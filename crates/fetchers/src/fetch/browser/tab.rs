@@ -36,7 +36,7 @@ use tokio::sync::mpsc;
 
 use super::cdp::{CallError, Cdp, Event};
 use crate::fetch::body::{Body, BodyCollector, BodyError};
-use crate::fetch::browser::page_load::{Action, Document, Failure, State, Watch};
+use crate::fetch::browser::page_load::{Action, Document, Failure, LoadState, PageLoad};
 use crate::fetch::proxy::FilteringProxy;
 use crate::fetch::{LimitMet, Limits};
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -50,15 +50,15 @@ const TEXT_CHUNK: usize = 1 << 19;
 /// Bytes of a raw body per read.
 const RAW_CHUNK: i64 = 1 << 18;
 /// Time for a page to respond before its script is stopped; doubled each time.
-const PATIENCE_TO_ANSWER: Duration = Duration::from_millis(400);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(400);
 /// Time for a page to serialize its document; a large one needs more.
-const PATIENCE_TO_WORK: Duration = Duration::from_secs(5);
+const SERIALIZE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of repeated reads when the document changes during a read.
 const MAX_READS: u32 = 4;
 
 /// Settings of a tab besides loading a page.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Disguise {
+pub(super) struct Identity {
     /// Sent as `User-Agent` and visible to scripts.
     pub(super) user_agent: Option<String>,
     /// Runs in each document before its own scripts.
@@ -66,12 +66,12 @@ pub(super) struct Disguise {
 }
 
 /// A loaded page, before it becomes a response.
-pub(super) struct Loaded {
+pub(super) struct LoadedPage {
     pub(super) document: Document,
     pub(super) body: Body,
     /// Original encoding, if the body is the document's text and that encoding is not UTF-8. The body is always in
     /// UTF-8.
-    pub(super) was_in: Option<String>,
+    pub(super) original_encoding: Option<String>,
 }
 
 /// A context with one tab, disposed of when this is dropped.
@@ -107,7 +107,7 @@ impl Tab {
         cdp: &Cdp,
         proxy: &FilteringProxy,
         is_filtered: bool,
-        disguise: &Disguise,
+        identity: &Identity,
     ) -> Result<Self, CallError> {
         let create = CreateBrowserContextParams {
             dispose_on_detach: Some(true),
@@ -134,13 +134,13 @@ impl Tab {
         let (user, password) = proxy.credentials();
         let credentials = (user.to_owned(), password.to_owned());
         let tab = Self { cdp: cdp.clone(), context, session, target: target.into(), credentials, events };
-        tab.set_up(disguise).await?;
+        tab.set_up(identity).await?;
         Ok(tab)
     }
 
     /// Configures the tab and waits for each reply: a page sends events only after its process received the command,
     /// and processes reply in any order.
-    async fn set_up(&self, disguise: &Disguise) -> Result<(), CallError> {
+    async fn set_up(&self, identity: &Identity) -> Result<(), CallError> {
         let documents = |stage| RequestPattern {
             resource_type: Some(ResourceType::Document),
             request_stage: Some(stage),
@@ -151,13 +151,13 @@ impl Tab {
         let patterns = vec![documents(RequestStage::Request), documents(RequestStage::Response)];
         let intercept = fetch::EnableParams { patterns: Some(patterns), handle_auth_requests: Some(true) };
         let user_agent = async {
-            match &disguise.user_agent {
+            match &identity.user_agent {
                 Some(user_agent) => self.set(SetUserAgentOverrideParams::new(user_agent)).await,
                 None => Ok(()),
             }
         };
         let init_script = async {
-            match &disguise.init_script {
+            match &identity.init_script {
                 Some(script) => self.set(AddScriptToEvaluateOnNewDocumentParams::new(script)).await,
                 None => Ok(()),
             }
@@ -189,29 +189,36 @@ impl Tab {
     }
 
     /// Navigates and waits until the page is done, or is read as it is. Never returns if the server does not respond.
-    pub(super) async fn load(&mut self, watch: &mut Watch, url: &str, limits: &Limits) -> Result<Loaded, Failure> {
+    pub(super) async fn load(
+        &mut self,
+        load: &mut PageLoad,
+        url: &str,
+        limits: &Limits,
+    ) -> Result<LoadedPage, Failure> {
         let cdp = self.cdp.clone();
         let session = self.session.clone();
         let mut navigation = Box::pin(async move { cdp.call(Some(&session), NavigateParams::new(url)).await });
         let mut navigating = true;
         let mut reads = 0;
         loop {
-            let wake = match watch.state(Instant::now()) {
-                State::Failed(failure) => return Err(failure),
-                State::Raw(request) => return self.read_raw(watch, &request, limits).await,
-                State::Bodyless => return loaded(watch, Body::in_memory(Vec::new()), None),
-                State::Ready => match self.read_document(watch, limits).await {
+            let wake = match load.state(Instant::now()) {
+                LoadState::Failed(failure) => return Err(failure),
+                LoadState::Raw(request) => return self.read_raw(load, &request, limits).await,
+                LoadState::Bodyless => return loaded(load, Body::in_memory(Vec::new()), None),
+                LoadState::Ready => match self.read_document(load, limits).await {
                     // The page moved on to another document: wait for that one.
-                    Err(Reading::Again) if reads < MAX_READS => {
+                    Err(ReadError::DocumentReplaced) if reads < MAX_READS => {
                         reads += 1;
                         continue;
                     }
-                    Err(Reading::Again) => return Err(failure(ErrorKind::Timeout, "the page keeps changing")),
-                    Err(Reading::Failed(failure)) => return Err(failure),
-                    Ok((body, was_in)) => return loaded(watch, body, was_in),
+                    Err(ReadError::DocumentReplaced) => {
+                        return Err(failure(ErrorKind::Timeout, "the page keeps changing"));
+                    }
+                    Err(ReadError::Failed(failure)) => return Err(failure),
+                    Ok((body, original_encoding)) => return loaded(load, body, original_encoding),
                 },
-                State::Wait(until) => until,
-                State::Stuck(until) => {
+                LoadState::Wait(until) => until,
+                LoadState::Stuck(until) => {
                     self.send(TerminateExecutionParams::default());
                     until
                 }
@@ -221,15 +228,15 @@ impl Tab {
                     navigating = false;
                     match answer {
                         Ok(answer) => if let Some(error) = answer.error_text {
-                            watch.on_navigate_error(&error, url, Instant::now());
+                            load.on_navigate_error(&error, url, Instant::now());
                         },
-                        Err(CallError::Closed) => return Err(gone()),
+                        Err(CallError::Closed) => return Err(browser_ended()),
                         Err(error) => return Err(failure(ErrorKind::InvalidUrl, &error.to_string())),
                     }
                 }
                 event = self.events.recv() => match event {
-                    Some(event) => self.act(watch, &event),
-                    None => return Err(gone()),
+                    Some(event) => self.act(load, &event),
+                    None => return Err(browser_ended()),
                 },
                 () = tokio::time::sleep_until(until_instant(wake)) => {}
             }
@@ -237,8 +244,8 @@ impl Tab {
     }
 
     /// Processes an event and starts the resulting action. Does not wait.
-    fn act(&self, watch: &mut Watch, event: &Event) {
-        match watch.on(event, Instant::now()) {
+    fn act(&self, load: &mut PageLoad, event: &Event) {
+        match load.on(event, Instant::now()) {
             Action::None => {}
             Action::Continue(request) => self.send(ContinueRequestParams::new(request)),
             Action::Authenticate { request, to_proxy } => {
@@ -258,14 +265,14 @@ impl Tab {
     }
 
     /// Reads the bytes behind a paused request (content-decoded).
-    async fn read_raw(&mut self, watch: &mut Watch, request: &str, limits: &Limits) -> Result<Loaded, Failure> {
-        let stream = self.ask(watch, TakeResponseBodyAsStreamParams::new(request.to_owned())).await;
+    async fn read_raw(&mut self, load: &mut PageLoad, request: &str, limits: &Limits) -> Result<LoadedPage, Failure> {
+        let stream = self.call(load, TakeResponseBodyAsStreamParams::new(request.to_owned())).await;
         let stream = stream.map_err(|error| call_failure(&error))?.stream;
         let mut collector = BodyCollector::new(limits);
         let mut truncated = false;
         loop {
             let read = ReadParams { size: Some(RAW_CHUNK), ..ReadParams::new(stream.clone()) };
-            let chunk = match self.ask(watch, read).await {
+            let chunk = match self.call(load, read).await {
                 Ok(chunk) => chunk,
                 // The body broke off: the received part is kept.
                 Err(CallError::Refused { .. }) => {
@@ -285,7 +292,7 @@ impl Tab {
             }
         }
         let body = collector.finish().await.map_err(body_failure)?;
-        let mut loaded = loaded(watch, body, None)?;
+        let mut loaded = loaded(load, body, None)?;
         // Chromium does not report that a body broke off.
         let short = loaded.document.announced().is_some_and(|announced| announced > loaded.body.len());
         loaded.document.truncated |= truncated || short;
@@ -293,28 +300,32 @@ impl Tab {
     }
 
     /// Reads the document's text after the page's scripts ran.
-    async fn read_document(&mut self, watch: &mut Watch, limits: &Limits) -> Result<(Body, Option<String>), Reading> {
+    async fn read_document(
+        &mut self,
+        load: &mut PageLoad,
+        limits: &Limits,
+    ) -> Result<(Body, Option<String>), ReadError> {
         let world = CreateIsolatedWorldParams::new(FrameId::new(self.target.clone()));
-        let world = self.ask_hung(watch, world, PATIENCE_TO_ANSWER).await?.execution_context_id;
+        let world = self.call_busy(load, world, RESPONSE_TIMEOUT).await?.execution_context_id;
         let evaluate = |expression: String| EvaluateParams {
             context_id: Some(world),
             return_by_value: Some(true),
             ..EvaluateParams::new(expression)
         };
-        let summary = self.ask_hung(watch, evaluate(SERIALIZE.to_owned()), PATIENCE_TO_WORK).await?.result.value;
+        let summary = self.call_busy(load, evaluate(SERIALIZE.to_owned()), SERIALIZE_TIMEOUT).await?.result.value;
         let summary = summary.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
-        let Some((units, encoding)) = summary.split_once(' ') else { return Err(Reading::Again) };
-        let units: usize = units.parse().map_err(|_| Reading::Again)?;
+        let Some((units, encoding)) = summary.split_once(' ') else { return Err(ReadError::DocumentReplaced) };
+        let units: usize = units.parse().map_err(|_| ReadError::DocumentReplaced)?;
         if units as u64 > limits.max_body {
             let message = format!("the document is longer than {} bytes", limits.max_body);
             let limit = LimitMet::Body(limits.max_body);
-            return Err(Reading::Failed(Failure::past(limit, ErrorKind::TooLarge, message)));
+            return Err(ReadError::Failed(Failure::past(limit, ErrorKind::TooLarge, message)));
         }
         let mut collector = BodyCollector::new(limits);
-        let foreign = (!encoding.eq_ignore_ascii_case("utf-8")).then(|| encoding.to_owned());
-        if foreign.is_some() {
+        let original_encoding = (!encoding.eq_ignore_ascii_case("utf-8")).then(|| encoding.to_owned());
+        if original_encoding.is_some() {
             // The text declares another encoding than it now has; a byte order mark overrides that.
-            collector.push(b"\xef\xbb\xbf").await.map_err(|e| Reading::Failed(body_failure(e)))?;
+            collector.push(b"\xef\xbb\xbf").await.map_err(|e| ReadError::Failed(body_failure(e)))?;
         }
         let mut at = 0;
         while at < units {
@@ -324,43 +335,45 @@ impl Tab {
                  const c = t.charCodeAt(e - 1); if (e < t.length && c >= 0xD800 && c < 0xDC00) e -= 1; \
                  return t.slice({at}, e); }})()"
             );
-            let text = self.ask_hung(watch, evaluate(slice), PATIENCE_TO_WORK).await?.result.value;
+            let text = self.call_busy(load, evaluate(slice), SERIALIZE_TIMEOUT).await?.result.value;
             let text = text.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
             if text.is_empty() {
-                return Err(Reading::Again);
+                return Err(ReadError::DocumentReplaced);
             }
             at += text.encode_utf16().count();
-            collector.push(text.as_bytes()).await.map_err(|e| Reading::Failed(body_failure(e)))?;
+            collector.push(text.as_bytes()).await.map_err(|e| ReadError::Failed(body_failure(e)))?;
         }
-        let body = collector.finish().await.map_err(|e| Reading::Failed(body_failure(e)))?;
-        Ok((body, foreign))
+        let body = collector.finish().await.map_err(|e| ReadError::Failed(body_failure(e)))?;
+        Ok((body, original_encoding))
     }
 
     /// Sends a command to a page that may be busy with its own script forever: after a while that script is stopped.
-    async fn ask_hung<C: Command + Clone>(
+    async fn call_busy<C: Command + Clone>(
         &mut self,
-        watch: &mut Watch,
+        load: &mut PageLoad,
         command: C,
-        mut patience: Duration,
-    ) -> Result<C::Response, Reading> {
+        mut timeout: Duration,
+    ) -> Result<C::Response, ReadError> {
         loop {
-            match tokio::time::timeout(patience, self.ask(watch, command.clone())).await {
+            match tokio::time::timeout(timeout, self.call(load, command.clone())).await {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(CallError::Refused { .. } | CallError::Garbled { .. })) => return Err(Reading::Again),
-                Ok(Err(CallError::Closed)) => return Err(Reading::Failed(gone())),
+                Ok(Err(CallError::Refused { .. } | CallError::Garbled { .. })) => {
+                    return Err(ReadError::DocumentReplaced);
+                }
+                Ok(Err(CallError::Closed)) => return Err(ReadError::Failed(browser_ended())),
                 Err(_) => {
                     self.send(TerminateExecutionParams::default());
-                    patience *= 2;
+                    timeout *= 2;
                 }
             }
-            if let State::Failed(failure) = watch.state(Instant::now()) {
-                return Err(Reading::Failed(failure));
+            if let LoadState::Failed(failure) = load.state(Instant::now()) {
+                return Err(ReadError::Failed(failure));
             }
         }
     }
 
     /// Sends a command and processes events until its reply arrives: an open dialog would otherwise block it.
-    async fn ask<C: Command>(&mut self, watch: &mut Watch, command: C) -> Result<C::Response, CallError> {
+    async fn call<C: Command>(&mut self, load: &mut PageLoad, command: C) -> Result<C::Response, CallError> {
         let cdp = self.cdp.clone();
         let session = self.session.clone();
         let mut answer = Box::pin(async move { cdp.call(Some(&session), command).await });
@@ -369,7 +382,7 @@ impl Tab {
                 biased;
                 answer = &mut answer => return answer,
                 event = self.events.recv() => match event {
-                    Some(event) => self.act(watch, &event),
+                    Some(event) => self.act(load, &event),
                     None => return Err(CallError::Closed),
                 },
             }
@@ -382,15 +395,15 @@ impl Tab {
 }
 
 /// The reason why the document was not read.
-enum Reading {
+enum ReadError {
     /// The document was replaced meanwhile.
-    Again,
+    DocumentReplaced,
     Failed(Failure),
 }
 
-fn loaded(watch: &Watch, body: Body, was_in: Option<String>) -> Result<Loaded, Failure> {
-    match watch.document() {
-        Some(document) => Ok(Loaded { document, body, was_in }),
+fn loaded(load: &PageLoad, body: Body, original_encoding: Option<String>) -> Result<LoadedPage, Failure> {
+    match load.document() {
+        Some(document) => Ok(LoadedPage { document, body, original_encoding }),
         None => Err(failure(ErrorKind::NetworkError, "the page has no document")),
     }
 }
@@ -399,16 +412,16 @@ fn failure(kind: ErrorKind, message: &str) -> Failure {
     Failure::new(kind, message)
 }
 
-fn gone() -> Failure {
-    failure(ErrorKind::NetworkError, GONE)
+fn browser_ended() -> Failure {
+    failure(ErrorKind::NetworkError, BROWSER_ENDED)
 }
 
 /// Message of a fetch whose browser ended; the fetcher, which holds the process, adds how it ended.
-pub(super) const GONE: &str = "Chromium ended during the fetch";
+pub(super) const BROWSER_ENDED: &str = "Chromium ended during the fetch";
 
 pub(super) fn call_failure(error: &CallError) -> Failure {
     match error {
-        CallError::Closed => gone(),
+        CallError::Closed => browser_ended(),
         other => failure(ErrorKind::NetworkError, &other.to_string()),
     }
 }

@@ -23,10 +23,10 @@ use url::Url;
 use super::body::{Body, BodyCollector, BodyError};
 use super::dial::Dialer;
 use super::{FetchError, FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
-use crate::fetch::command::process::{Link, Running, Trouble};
+use crate::fetch::command::process::{ChildProcess, ReplyError, Supervisor};
 use crate::fetch::local_faults::is_local_fault;
 use fetchwise_types::attempt::error_kind::ErrorKind;
-use wire::{Answer, Content, Reply};
+use wire::{Content, Reply, ResponseMessage};
 
 pub use crate::fetch::command::process::CommandError;
 pub use options::CommandOptions;
@@ -40,7 +40,7 @@ const COPY_CHUNK: usize = 256 << 10;
 pub struct CommandFetcher {
     options: Arc<CommandOptions>,
     dialer: Dialer,
-    link: Mutex<Link>,
+    supervisor: Mutex<Supervisor>,
     slots: Semaphore,
 }
 
@@ -50,7 +50,7 @@ impl CommandFetcher {
     pub fn new(options: CommandOptions, dialer: Dialer) -> Self {
         let options = Arc::new(options);
         let slots = Semaphore::new(options.max_in_flight.max(1));
-        Self { link: Mutex::new(Link::new(Arc::clone(&options))), options, dialer, slots }
+        Self { supervisor: Mutex::new(Supervisor::new(Arc::clone(&options))), options, dialer, slots }
     }
 
     /// Returns the maximum number of concurrent requests to the child.
@@ -63,19 +63,19 @@ impl CommandFetcher {
     /// # Errors
     /// [`CommandError`] if it cannot be run.
     pub async fn start(&self) -> Result<(), CommandError> {
-        self.link.lock().await.running().map(drop)
+        self.supervisor.lock().await.running().map(drop)
     }
 
     /// Returns the process id of the child, while there is one.
     pub async fn pid(&self) -> Option<u32> {
-        self.link.lock().await.pid()
+        self.supervisor.lock().await.pid()
     }
 
     /// Closes the child's standard input and waits for its end; kills it after a short time. Pending and later fetches
     /// fail.
     pub async fn close(&self) {
         self.slots.close();
-        let running = self.link.lock().await.close();
+        let running = self.supervisor.lock().await.close();
         if let Some(running) = running {
             running.end().await;
         }
@@ -86,7 +86,7 @@ impl CommandFetcher {
         let _slot = self.slots.acquire().await.map_err(closed)?;
         let started = Instant::now();
         let deadline = request.limits.deadline;
-        match tokio::time::timeout(deadline, self.work(request, started)).await {
+        match tokio::time::timeout(deadline, self.request_page(request, started)).await {
             Ok(Ok(response)) => Ok(Response { duration: started.elapsed(), ..response }),
             Ok(Err(error)) => Err(FetchError { duration: started.elapsed(), ..error }),
             Err(_) => {
@@ -97,21 +97,22 @@ impl CommandFetcher {
         }
     }
 
-    async fn work(&self, request: Request<'_>, started: Instant) -> Result<Response, FetchError> {
+    async fn request_page(&self, request: Request<'_>, started: Instant) -> Result<Response, FetchError> {
         self.check(request.url).await?;
         let running = self.running(started + request.limits.deadline).await?;
         let url = request.url.as_str();
-        let mut waiting =
-            running.ask(|id| wire::ask(id, url, request.limits)).map_err(|e| error(ErrorKind::NetworkError, e))?;
-        let reply = match waiting.answer().await {
-            Ok(Answer::Response(reply)) => reply,
-            Ok(Answer::Error { kind, message, status, headers }) => {
-                return Err(FetchError { status, headers, ..self.told(&kind, &message, request.limits) });
+        let mut pending = running
+            .send(|id| wire::request_line(id, url, request.limits))
+            .map_err(|e| error(ErrorKind::NetworkError, e))?;
+        let message = match pending.reply().await {
+            Ok(Reply::Response(message)) => message,
+            Ok(Reply::Error { kind, message, status, headers }) => {
+                return Err(FetchError { status, headers, ..self.reported_error(&kind, &message, request.limits) });
             }
-            Ok(Answer::Nonsense(why)) => {
+            Ok(Reply::Invalid(why)) => {
                 return Err(error(ErrorKind::NetworkError, format!("invalid response from {}: {why}", self.program())));
             }
-            Err(Trouble::LineTooLong(len)) => {
+            Err(ReplyError::LineTooLong(len)) => {
                 let message = format!(
                     "response line of {} too long: {len} bytes, limit {}; use body_path for a long body",
                     self.program(),
@@ -119,23 +120,23 @@ impl CommandFetcher {
                 );
                 return Err(error(ErrorKind::TooLarge, message));
             }
-            Err(Trouble::Gone(death)) => return Err(error(ErrorKind::NetworkError, death)),
+            Err(ReplyError::Died(death)) => return Err(error(ErrorKind::NetworkError, death)),
         };
-        self.respond(request, reply, &running).await
+        self.to_response(request, message, &running).await
     }
 
     /// Returns the child. After a death, waits for the pause if it ends before the deadline.
-    async fn running(&self, deadline: Instant) -> Result<Arc<Running>, FetchError> {
+    async fn running(&self, deadline: Instant) -> Result<Arc<ChildProcess>, FetchError> {
         loop {
-            let wait = match self.link.lock().await.running() {
+            let wait = match self.supervisor.lock().await.running() {
                 Ok(running) => return Ok(running),
                 Err(CommandError::Resting { wait_ms, .. })
                     if Instant::now() + Duration::from_millis(wait_ms) < deadline =>
                 {
                     Duration::from_millis(wait_ms)
                 }
-                Err(lack @ CommandError::Local { .. }) => {
-                    return Err(FetchError::local(lack.to_string(), Duration::ZERO));
+                Err(shortage @ CommandError::Local { .. }) => {
+                    return Err(FetchError::local(shortage.to_string(), Duration::ZERO));
                 }
                 Err(other) => return Err(FetchError::unavailable(other.to_string())),
             };
@@ -153,8 +154,13 @@ impl CommandFetcher {
         self.dialer.check(host).await.map_err(|why| FetchError { local: why.is_local(), ..error(why.kind(), why) })
     }
 
-    async fn respond(&self, request: Request<'_>, reply: Reply, running: &Running) -> Result<Response, FetchError> {
-        let Reply { status, headers, content, final_url, truncated } = reply;
+    async fn to_response(
+        &self,
+        request: Request<'_>,
+        message: ResponseMessage,
+        running: &ChildProcess,
+    ) -> Result<Response, FetchError> {
+        let ResponseMessage { status, headers, content, final_url, truncated } = message;
         let limits = request.limits;
         let final_url = match final_url {
             None => request.url.clone(),
@@ -177,19 +183,19 @@ impl CommandFetcher {
     }
 
     /// Checks the final URL that the child reports: a redirect may lead into a closed network.
-    async fn final_url(&self, asked: &Url, text: &str) -> Result<Url, FetchError> {
+    async fn final_url(&self, requested: &Url, text: &str) -> Result<Url, FetchError> {
         let url = Url::parse(text).map_err(|why| {
             let message =
                 format!("invalid final URL from {} ({why}): {}", self.program(), wire::excerpt(text.as_bytes()));
             error(ErrorKind::NetworkError, message)
         })?;
-        if url.host() != asked.host() || url.scheme() != asked.scheme() {
+        if url.host() != requested.host() || url.scheme() != requested.scheme() {
             self.check(&url).await?;
         }
         Ok(url)
     }
 
-    async fn read_file(&self, named: &str, running: &Running, limits: &Limits) -> Result<Body, FetchError> {
+    async fn read_file(&self, named: &str, running: &ChildProcess, limits: &Limits) -> Result<Body, FetchError> {
         let broken = |why: std::io::Error| {
             let message =
                 format!("cannot read the body of {} at {}: {why}", self.program(), wire::excerpt(named.as_bytes()));
@@ -214,7 +220,7 @@ impl CommandFetcher {
     }
 
     /// Converts an error that the child reports; the child knows `limits` and may have hit one.
-    fn told(&self, kind: &str, message: &str, limits: &Limits) -> FetchError {
+    fn reported_error(&self, kind: &str, message: &str, limits: &Limits) -> FetchError {
         let message: String = message.chars().take(1000).collect();
         match ErrorKind::from_name(kind) {
             Some(known @ ErrorKind::RedirectLoop) => past(LimitMet::Redirects(limits.max_redirects), known, message),

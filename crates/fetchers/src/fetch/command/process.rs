@@ -19,16 +19,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::options::CommandOptions;
-use super::wire::{self, Answer};
+use super::wire::{self, Reply};
 use crate::fetch::local_faults::is_local_spawn_fault;
-use crate::fetch::process_group::{ChildGroup, MAX_TAIL_LINE, Scratch, Tail, read_line};
+use crate::fetch::process_group::{ChildGroup, MAX_TAIL_LINE, ScratchDir, StderrTail, read_line};
 
 /// Maximum time for a child to end after its standard input is closed.
 const MAX_CLOSE: Duration = Duration::from_secs(2);
 /// Maximum pause before a child is restarted.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// Lines of standard error in a message.
-const LAST_WORDS: usize = 5;
+const STDERR_LINES: usize = 5;
 
 /// The reason why there is no child, or no reply from it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -77,54 +77,54 @@ pub enum CommandError {
 }
 
 /// The result that a request waits for.
-pub(super) type Outcome = Result<Answer, Trouble>;
+pub(super) type ReplyResult = Result<Reply, ReplyError>;
 
 /// The reason why a sent request has no reply.
 #[derive(Clone, Debug)]
-pub(super) enum Trouble {
+pub(super) enum ReplyError {
     /// The child died.
-    Gone(CommandError),
+    Died(CommandError),
     /// The reply's line exceeded the maximum length.
     LineTooLong(u64),
 }
 
 /// The running child, and the history of those before it.
-pub(super) struct Link {
+pub(super) struct Supervisor {
     options: Arc<CommandOptions>,
-    running: Option<Arc<Running>>,
+    running: Option<Arc<ChildProcess>>,
     deaths: u32,
-    rest_until: Option<Instant>,
+    paused_until: Option<Instant>,
     closed: bool,
 }
 
 /// A child that was started, and may have died since.
-pub(super) struct Running {
+pub(super) struct ChildProcess {
     lines: mpsc::UnboundedSender<Vec<u8>>,
-    waiting: Mutex<HashMap<u64, oneshot::Sender<Outcome>>>,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<ReplyResult>>>,
     next_id: AtomicU64,
     answered: AtomicBool,
     /// How it died, if it has.
     death: Mutex<Option<CommandError>>,
     stop: CancellationToken,
     over: CancellationToken,
-    scratch: Scratch,
+    scratch: ScratchDir,
     pid: u32,
 }
 
-impl Link {
+impl Supervisor {
     pub(super) fn new(options: Arc<CommandOptions>) -> Self {
-        Self { options, running: None, deaths: 0, rest_until: None, closed: false }
+        Self { options, running: None, deaths: 0, paused_until: None, closed: false }
     }
 
     /// Returns the running child, or starts a new one; [`CommandError::Resting`] during the pause after a death.
-    pub(super) fn running(&mut self) -> Result<Arc<Running>, CommandError> {
+    pub(super) fn running(&mut self) -> Result<Arc<ChildProcess>, CommandError> {
         if self.closed {
             return Err(CommandError::Closed);
         }
         if let Some(running) = &self.running {
             let Some(death) = running.death() else { return Ok(Arc::clone(running)) };
             let now = Instant::now();
-            let until = *self.rest_until.get_or_insert_with(|| {
+            let until = *self.paused_until.get_or_insert_with(|| {
                 self.deaths = if running.answered.load(Ordering::Relaxed) { 0 } else { self.deaths.saturating_add(1) };
                 let factor = 2_u32.saturating_pow(self.deaths.saturating_sub(1).min(16));
                 now + self.options.backoff.saturating_mul(factor).min(MAX_BACKOFF)
@@ -140,14 +140,14 @@ impl Link {
                 });
             }
         }
-        let running = Running::start(&self.options)?;
-        self.rest_until = None;
+        let running = ChildProcess::start(&self.options)?;
+        self.paused_until = None;
         self.running = Some(Arc::clone(&running));
         Ok(running)
     }
 
     /// Stops starting children, and returns the running one so that the caller can end it.
-    pub(super) fn close(&mut self) -> Option<Arc<Running>> {
+    pub(super) fn close(&mut self) -> Option<Arc<ChildProcess>> {
         self.closed = true;
         self.running.take()
     }
@@ -158,7 +158,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for Supervisor {
     fn drop(&mut self) {
         if let Some(running) = &self.running {
             running.stop.cancel();
@@ -166,14 +166,14 @@ impl Drop for Link {
     }
 }
 
-impl Running {
+impl ChildProcess {
     fn start(options: &Arc<CommandOptions>) -> Result<Arc<Self>, CommandError> {
         let Some((name, arguments)) = options.argv.split_first() else { return Err(CommandError::NoProgram) };
         let local = |what: &str, error: &io::Error| CommandError::Local {
             program: program(options),
             reason: format!("{what}: {error}"),
         };
-        let scratch = Scratch::new("fetchwise-command-")
+        let scratch = ScratchDir::new("fetchwise-command-")
             .map_err(|error| local("cannot create a folder for its bodies", &error))?;
         let mut command = Command::new(name);
         command
@@ -193,7 +193,7 @@ impl Running {
                 CommandError::Spawn { program: program(options), reason: spawn_reason(&error) }
             }
         })?;
-        let tail = Tail::default();
+        let tail = StderrTail::default();
         let child = group.child();
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (lines, outgoing) = mpsc::unbounded_channel();
@@ -220,7 +220,7 @@ impl Running {
         if let (Some(stdin), Some(stdout)) = (stdin, stdout) {
             let quiet = running.stop.clone();
             tokio::spawn(write(stdin, outgoing, quiet));
-            tokio::spawn(attend(Arc::clone(&running), group, stdout, tail, Arc::clone(options)));
+            tokio::spawn(supervise(Arc::clone(&running), group, stdout, tail, Arc::clone(options)));
         }
         Ok(running)
     }
@@ -237,10 +237,10 @@ impl Running {
 
     /// Sends the line that `line_of` makes of a new id. The returned value waits for the reply, and cancels the request
     /// when it is dropped.
-    pub(super) fn ask(self: &Arc<Self>, line_of: impl FnOnce(u64) -> Vec<u8>) -> Result<Waiting, CommandError> {
+    pub(super) fn send(self: &Arc<Self>, line_of: impl FnOnce(u64) -> Vec<u8>) -> Result<PendingReply, CommandError> {
         // Relaxed: ids only have to differ.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (sender, answer) = oneshot::channel();
+        let (sender, reply) = oneshot::channel();
         {
             // Under the lock, so a child that dies now either sees this request or has recorded its death.
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -251,7 +251,7 @@ impl Running {
         }
         // If the writer is gone, the child ends soon, and its end completes the request.
         let _ = self.lines.send(line_of(id));
-        Ok(Waiting { running: Arc::clone(self), id, answer, answered: false })
+        Ok(PendingReply { running: Arc::clone(self), id, reply, answered: false })
     }
 
     /// Ends the child: closes its standard input, and kills what is left after a short time.
@@ -260,7 +260,7 @@ impl Running {
         self.over.cancelled().await;
     }
 
-    fn hand(&self, id: u64, outcome: Outcome) {
+    fn deliver(&self, id: u64, outcome: ReplyResult) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         // If nothing waits, the deadline passed and the reply is too late.
         if let Some(waiting) = waiting {
@@ -270,37 +270,37 @@ impl Running {
     }
 
     /// Completes all pending requests with the death of the child, and records it for later ones.
-    fn bury(&self, death: &CommandError) {
+    fn fail_pending(&self, death: &CommandError) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         *self.death.lock().unwrap_or_else(PoisonError::into_inner) = Some(death.clone());
         for (_, sender) in waiting.drain() {
-            let _ = sender.send(Err(Trouble::Gone(death.clone())));
+            let _ = sender.send(Err(ReplyError::Died(death.clone())));
         }
     }
 }
 
 /// A request that was sent.
-pub(super) struct Waiting {
-    running: Arc<Running>,
+pub(super) struct PendingReply {
+    running: Arc<ChildProcess>,
     id: u64,
-    answer: oneshot::Receiver<Outcome>,
+    reply: oneshot::Receiver<ReplyResult>,
     answered: bool,
 }
 
-impl Waiting {
+impl PendingReply {
     /// Waits for the reply, without a timeout: the caller bounds it.
-    pub(super) async fn answer(&mut self) -> Outcome {
-        let outcome = (&mut self.answer).await;
+    pub(super) async fn reply(&mut self) -> ReplyResult {
+        let outcome = (&mut self.reply).await;
         self.answered = true;
-        outcome.unwrap_or(Err(Trouble::Gone(CommandError::Closed)))
+        outcome.unwrap_or(Err(ReplyError::Died(CommandError::Closed)))
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         if !self.answered {
             self.running.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
-            let _ = self.running.lines.send(wire::cancel(self.id));
+            let _ = self.running.lines.send(wire::cancel_line(self.id));
         }
     }
 }
@@ -321,38 +321,38 @@ async fn write(mut stdin: ChildStdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>
 }
 
 /// Reads until the child ends, breaks the protocol or is told to stop, and then ends it.
-async fn attend(
-    running: Arc<Running>,
+async fn supervise(
+    running: Arc<ChildProcess>,
     mut group: ChildGroup,
     stdout: ChildStdout,
-    tail: Tail,
+    tail: StderrTail,
     options: Arc<CommandOptions>,
 ) {
-    let broke = tokio::select! {
-        broke = read(&running, stdout, options.max_line) => broke,
+    let violation = tokio::select! {
+        violation = read(&running, stdout, options.max_line) => violation,
         () = running.stop.cancelled() => Some("was closed".to_owned()),
     };
-    let what = match broke {
+    let what = match violation {
         // It still runs, but is no longer trusted.
-        Some(what) => format!("{what}{}", tail.last_words(LAST_WORDS)),
+        Some(what) => format!("{what}{}", tail.summary(STDERR_LINES)),
         None => {
             // Its output ended; its exit status and the end of its standard error are about to arrive.
             let status = group.wait(MAX_CLOSE).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
             let how = status.map_or("closed its standard output".to_owned(), |status| format!("ended ({status})"));
-            format!("{how}{}", tail.last_words(LAST_WORDS))
+            format!("{how}{}", tail.summary(STDERR_LINES))
         }
     };
-    let asked_to = running.stop.is_cancelled();
-    running.bury(&CommandError::Died { program: program(&options), what });
+    let is_requested = running.stop.is_cancelled();
+    running.fail_pending(&CommandError::Died { program: program(&options), what });
     // Closes its standard input, which tells it to end.
     running.stop.cancel();
-    group.finish(if asked_to { MAX_CLOSE } else { Duration::ZERO }).await;
+    group.finish(if is_requested { MAX_CLOSE } else { Duration::ZERO }).await;
     running.over.cancel();
 }
 
 /// Returns how the child broke the protocol, or `None` when its output ended.
-async fn read(running: &Running, stdout: ChildStdout, max_line: usize) -> Option<String> {
+async fn read(running: &ChildProcess, stdout: ChildStdout, max_line: usize) -> Option<String> {
     let (mut from, mut line) = (BufReader::with_capacity(64 << 10, stdout), Vec::new());
     loop {
         let len = match read_line(&mut from, &mut line, max_line).await {
@@ -361,14 +361,14 @@ async fn read(running: &Running, stdout: ChildStdout, max_line: usize) -> Option
         };
         if len > line.len() as u64 {
             match wire::id_of_beginning(&line) {
-                Some(id) => running.hand(id, Err(Trouble::LineTooLong(len))),
+                Some(id) => running.deliver(id, Err(ReplyError::LineTooLong(len))),
                 None => return Some(format!("wrote a line of {len} bytes without an id at its beginning")),
             }
         } else if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         } else {
             match wire::read(&line) {
-                Ok((id, answer)) => running.hand(id, Ok(answer)),
+                Ok((id, reply)) => running.deliver(id, Ok(reply)),
                 Err(bad) => return Some(format!("wrote an invalid line: {bad}")),
             }
         }

@@ -13,7 +13,7 @@ use fetchwise_types::response::Header;
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
-struct Ask<'a> {
+struct RequestMessage<'a> {
     v: u32,
     id: u64,
     url: &'a str,
@@ -24,14 +24,14 @@ struct Ask<'a> {
 }
 
 #[derive(Serialize)]
-struct Cancel {
+struct CancelMessage {
     v: u32,
     cancel: u64,
 }
 
 /// Returns the line that requests a page.
-pub(super) fn ask(id: u64, url: &str, limits: &Limits) -> Vec<u8> {
-    line(&Ask {
+pub(super) fn request_line(id: u64, url: &str, limits: &Limits) -> Vec<u8> {
+    line(&RequestMessage {
         v: VERSION,
         id,
         url,
@@ -43,8 +43,8 @@ pub(super) fn ask(id: u64, url: &str, limits: &Limits) -> Vec<u8> {
 }
 
 /// Returns the line that cancels request `id`.
-pub(super) fn cancel(id: u64) -> Vec<u8> {
-    line(&Cancel { v: VERSION, cancel: id })
+pub(super) fn cancel_line(id: u64) -> Vec<u8> {
+    line(&CancelMessage { v: VERSION, cancel: id })
 }
 
 fn line(message: &impl Serialize) -> Vec<u8> {
@@ -56,18 +56,18 @@ fn line(message: &impl Serialize) -> Vec<u8> {
 
 /// The child's reply to one request.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum Reply {
     /// A response, whatever its status.
-    Response(Reply),
+    Response(ResponseMessage),
     /// An error instead of a response.
     Error { kind: String, message: String, status: Option<u16>, headers: Vec<Header> },
     /// The line has the request's id but is otherwise invalid.
-    Nonsense(String),
+    Invalid(String),
 }
 
 /// A response as the child reports it.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct ResponseMessage {
     pub(super) status: u16,
     pub(super) headers: Vec<Header>,
     pub(super) content: Content,
@@ -86,27 +86,27 @@ pub(super) enum Content {
 /// A line that is not a message, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct BadLine(String);
+pub(super) struct InvalidLine(String);
 
 /// Parses one line of the child: the request's id and the reply.
-pub(super) fn read(line: &[u8]) -> Result<(u64, Answer), BadLine> {
+pub(super) fn read(line: &[u8]) -> Result<(u64, Reply), InvalidLine> {
     // The id is parsed first: with it, an error in the rest concerns only that request.
     let id = match serde_json::from_slice::<Id>(line) {
         Ok(Id { id }) => id,
-        Err(error) => return Err(BadLine(format!("not a valid message ({error}): {}", excerpt(line)))),
+        Err(error) => return Err(InvalidLine(format!("not a valid message ({error}): {}", excerpt(line)))),
     };
-    Ok((id, read_answer(line).unwrap_or_else(|why| Answer::Nonsense(format!("{why}: {}", excerpt(line))))))
+    Ok((id, read_reply(line).unwrap_or_else(|why| Reply::Invalid(format!("{why}: {}", excerpt(line))))))
 }
 
-fn read_answer(line: &[u8]) -> Result<Answer, String> {
-    let message: Message<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+fn read_reply(line: &[u8]) -> Result<Reply, String> {
+    let message: ChildMessage<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let headers = message.headers.map(Headers::list).unwrap_or_default();
     check_headers(&headers)?;
     if let Some(status) = message.status.filter(|status| !(100..=599).contains(status)) {
         return Err(format!("invalid HTTP status {status}"));
     }
     if let Some(error) = message.error {
-        return Ok(Answer::Error { kind: error.kind, message: error.message, status: message.status, headers });
+        return Ok(Reply::Error { kind: error.kind, message: error.message, status: message.status, headers });
     }
     let status = message.status.ok_or("missing status or error")?;
     let content = match (message.body, message.body_base64, message.body_path) {
@@ -118,7 +118,13 @@ fn read_answer(line: &[u8]) -> Result<Answer, String> {
         (None, None, Some(path)) => Content::File(path),
         _ => return Err("more than one of body, body_base64 and body_path".to_owned()),
     };
-    Ok(Answer::Response(Reply { status, headers, content, final_url: message.final_url, truncated: message.truncated }))
+    Ok(Reply::Response(ResponseMessage {
+        status,
+        headers,
+        content,
+        final_url: message.final_url,
+        truncated: message.truncated,
+    }))
 }
 
 /// Refuses headers that HTTP could not have carried: an archive or a log would read back something else.
@@ -156,7 +162,7 @@ struct Id {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct ChildMessage<'a> {
     status: Option<u16>,
     headers: Option<Headers>,
     #[serde(borrow)]
@@ -167,11 +173,11 @@ struct Message<'a> {
     final_url: Option<String>,
     #[serde(default)]
     truncated: bool,
-    error: Option<Fault>,
+    error: Option<ErrorMessage>,
 }
 
 #[derive(Deserialize)]
-struct Fault {
+struct ErrorMessage {
     kind: String,
     #[serde(default)]
     message: String,
@@ -217,23 +223,23 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn response(line: &str) -> Reply {
+    fn response(line: &str) -> ResponseMessage {
         match read(line.as_bytes()).unwrap().1 {
-            Answer::Response(reply) => reply,
+            Reply::Response(reply) => reply,
             other => panic!("{line}: {other:?}"),
         }
     }
 
-    fn nonsense(line: &str) -> String {
+    fn invalid(line: &str) -> String {
         match read(line.as_bytes()).unwrap() {
-            (7, Answer::Nonsense(why)) => why,
+            (7, Reply::Invalid(why)) => why,
             other => panic!("{line}: {other:?}"),
         }
     }
 
     #[test]
     fn a_request_is_one_line_of_json_whatever_the_url_holds() {
-        let line = ask(7, "http://h/\u{2028}\"\\\n", &Limits::default());
+        let line = request_line(7, "http://h/\u{2028}\"\\\n", &Limits::default());
         assert_eq!(line.iter().filter(|&&b| b == b'\n').count(), 1);
         let json: serde_json::Value = serde_json::from_slice(&line).unwrap();
         assert_eq!((json["id"].as_u64(), json["url"].as_str()), (Some(7), Some("http://h/\u{2028}\"\\\n")));
@@ -271,7 +277,7 @@ mod tests {
             (r#"{"id":7,"status":200,"body_base64":"*"}"#, "body_base64"),
             (r#"{"id":7,"status":200,"headers":"x"}"#, "untagged enum Headers"),
         ] {
-            assert!(nonsense(line).contains(part), "{line}: {}", nonsense(line));
+            assert!(invalid(line).contains(part), "{line}: {}", invalid(line));
         }
         for line in ["", "hello", "[]", "{}", r#"{"id":"7"}"#, r#"{"id":7"#, "\u{0}", r#"{"id":-7}"#] {
             assert!(read(line.as_bytes()).is_err(), "{line}");
@@ -288,7 +294,7 @@ mod tests {
             (r#"{"x":"1\r\ny: z"}"#, "line break"),
             (r#"[["x","\u0000"]]"#, "NUL"),
         ] {
-            let why = nonsense(&format!(r#"{{"id":7,"status":200,"headers":{headers}}}"#));
+            let why = invalid(&format!(r#"{{"id":7,"status":200,"headers":{headers}}}"#));
             assert!(why.contains(part), "{headers}: {why}");
         }
         let cookies = response(r#"{"id":7,"status":200,"headers":{"set-cookie":"a=1\nb=2"}}"#);

@@ -28,7 +28,7 @@ use super::connector::Connector;
 use super::decode;
 use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::dial::{Dialer, Resolve, SystemResolver};
-use crate::fetch::http::tracked_connection::Watching;
+use crate::fetch::http::tracked_connection::TrackingConnector;
 use crate::fetch::upstream::Upstream;
 
 /// Default name under which the plain fetcher's attempts are logged.
@@ -55,7 +55,7 @@ const H2_STREAM_WINDOW: u32 = 1 << 20;
 const H2_CONNECTION_WINDOW: u32 = 4 << 20;
 
 /// A client for requests without a body, over TLS or not, on connections of a dialer.
-pub(super) type HttpClient = Client<Watching<HttpsConnector<Connector>>, Empty<Bytes>>;
+pub(super) type HttpClient = Client<TrackingConnector<HttpsConnector<Connector>>, Empty<Bytes>>;
 
 /// Settings of a [`HttpFetcher`](super::HttpFetcher).
 pub struct HttpFetcherBuilder {
@@ -203,7 +203,7 @@ impl HttpFetcherBuilder {
             .http2_max_header_list_size(MAX_HEAD_H2)
             .http2_initial_stream_window_size(H2_STREAM_WINDOW)
             .http2_initial_connection_window_size(H2_CONNECTION_WINDOW)
-            .build(Watching(connector));
+            .build(TrackingConnector(connector));
         Ok(client)
     }
 

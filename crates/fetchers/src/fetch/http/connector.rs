@@ -52,7 +52,7 @@ impl Service<Uri> for Connector {
             let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
             let host = uri.host().unwrap_or_default();
             // A proxy takes plain requests directly, and makes a tunnel for everything else.
-            let plain = dialer.upstream().filter(|proxy| proxy.takes_requests() && uri.scheme_str() == Some("http"));
+            let plain = dialer.upstream().filter(|proxy| proxy.forwards_requests() && uri.scheme_str() == Some("http"));
             let stream = match plain {
                 Some(proxy) => dialer.dial_proxy(proxy, host).await?,
                 None => dialer.dial(host, uri.port_u16().unwrap_or(default_port)).await?,

@@ -43,14 +43,14 @@ use crate::fetch::address_guard::AddressGuard;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 
-use crate::fetch::http::tracked_connection::{InFlight, Link};
+use crate::fetch::http::tracked_connection::{ConnectionCounters, InFlight};
 pub use builder::{BuildError, DEFAULT_NAME, DEFAULT_USER_AGENT, HttpFetcherBuilder, MAX_HEAD};
 use builder::{HttpClient, IDLE_PER_HOST};
 pub(crate) use connector::Connector;
 use connector::PeerAddress;
 use cookies::Cookies;
 use failure::Failure;
-use redirect::{Chain, is_redirect};
+use redirect::{RedirectChain, is_redirect};
 
 /// Maximum length of a URL in `http::Uri`.
 const MAX_URL: usize = u16::MAX as usize - 1;
@@ -112,7 +112,7 @@ impl HttpFetcherBuilder {
     /// # Errors
     /// [`BuildError`] for a header that is invalid or set by the transport, and for an invalid certificate.
     pub fn build(self) -> Result<HttpFetcher, BuildError> {
-        let proxy = self.upstream.as_ref().filter(|upstream| upstream.takes_requests());
+        let proxy = self.upstream.as_ref().filter(|upstream| upstream.forwards_requests());
         Ok(HttpFetcher {
             client: self.client()?,
             headers: self.request_headers()?,
@@ -142,10 +142,10 @@ impl Fetcher for HttpFetcher {
     fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
         Box::pin(async move {
             let start = Instant::now();
-            let mut answer = None;
-            let ended = tokio::time::timeout(request.limits.deadline, self.follow(request, &mut answer)).await;
+            let mut response_head = None;
+            let ended = tokio::time::timeout(request.limits.deadline, self.follow(request, &mut response_head)).await;
             let failure = match ended {
-                Ok(Ok(done)) => return Ok(done.into_response(answer, start.elapsed())),
+                Ok(Ok(done)) => return Ok(done.into_response(response_head, start.elapsed())),
                 Ok(Err(failure)) => failure,
                 Err(_) => {
                     let deadline = request.limits.deadline;
@@ -154,7 +154,7 @@ impl Fetcher for HttpFetcher {
                 }
             };
             let mut error = failure.into_error(start.elapsed());
-            if let Some(Answer { status, headers }) = answer {
+            if let Some(ResponseHead { status, headers }) = response_head {
                 error.status = Some(status.as_u16());
                 error.headers = headers_as_text(&headers);
             }
@@ -164,21 +164,22 @@ impl Fetcher for HttpFetcher {
 }
 
 /// The head of the response that is being read, kept outside the future so that a later failure can report it.
-struct Answer {
+struct ResponseHead {
     status: StatusCode,
     headers: HeaderMap,
 }
 
-struct Done {
+struct CompletedFetch {
     decoded: decode::Decoded,
     final_url: Url,
     chain: Vec<Url>,
     exchange: Vec<Exchange>,
 }
 
-impl Done {
-    fn into_response(self, answer: Option<Answer>, duration: Duration) -> Response {
-        let (status, headers) = answer.map_or_else(Default::default, |a| (a.status, headers_as_text(&a.headers)));
+impl CompletedFetch {
+    fn into_response(self, response_head: Option<ResponseHead>, duration: Duration) -> Response {
+        let (status, headers) =
+            response_head.map_or_else(Default::default, |a| (a.status, headers_as_text(&a.headers)));
         let Self { decoded, final_url, chain, exchange } = self;
         let truncated = decoded.truncated;
         let response = Response::new(status.as_u16(), headers, decoded.body, final_url);
@@ -187,13 +188,17 @@ impl Done {
 }
 
 impl HttpFetcher {
-    async fn follow(&self, request: Request<'_>, answer: &mut Option<Answer>) -> Result<Done, Failure> {
+    async fn follow(
+        &self,
+        request: Request<'_>,
+        response_head: &mut Option<ResponseHead>,
+    ) -> Result<CompletedFetch, Failure> {
         let limits = request.limits;
-        let mut chain = Chain::new(request.url.clone(), limits.max_redirects);
+        let mut chain = RedirectChain::new(request.url.clone(), limits.max_redirects);
         let mut cookies = Cookies::default();
         let mut exchange = Vec::new();
         loop {
-            *answer = None;
+            *response_head = None;
             let same_origin = chain.is_at_start() || chain.current().origin() == request.url.origin();
             let (response, _flight, sent) = self.get(chain.current(), same_origin, &cookies).await?;
             let (head, body) = response.into_parts();
@@ -201,7 +206,8 @@ impl HttpFetcher {
                 let peer = head.extensions.get().map(|PeerAddress(address)| *address);
                 exchange.push(Exchange { url: chain.current().clone(), request, peer, redirect: None });
             }
-            let Answer { status, headers } = answer.insert(Answer { status: head.status, headers: head.headers });
+            let ResponseHead { status, headers } =
+                response_head.insert(ResponseHead { status: head.status, headers: head.headers });
             check_head(headers, limits)?;
             if is_redirect(*status) {
                 if let Some(last) = exchange.last_mut() {
@@ -218,7 +224,7 @@ impl HttpFetcher {
             let collector = BodyCollector::new(limits).in_dir(self.temp_dir.clone());
             let decoded = decode::read(body, headers, limits, collector).await?;
             let (final_url, chain) = chain.into_urls();
-            return Ok(Done { decoded, final_url, chain, exchange });
+            return Ok(CompletedFetch { decoded, final_url, chain, exchange });
         }
     }
 
@@ -233,7 +239,7 @@ impl HttpFetcher {
         let uri = uri_of(url)?;
         let cookies = cookies.header(url, self.headers.get(COOKIE).filter(|_| same_origin));
         // The host may have closed all of its pooled connections.
-        let mut stale = 0;
+        let mut stale_connections = 0;
         loop {
             let mut request = http::Request::new(Empty::new());
             *request.uri_mut() = uri.clone();
@@ -246,7 +252,7 @@ impl HttpFetcher {
             if let Some(cookies) = &cookies {
                 request.headers_mut().insert(COOKIE, cookies.clone());
             }
-            let sent = self.keeps_exchange.then(|| as_sent(url, request.headers()));
+            let sent = self.keeps_exchange.then(|| sent_headers(url, request.headers()));
             // After the copy of the request: a proxy's password is not part of it.
             let proxy = self.proxy.as_ref().filter(|_| url.scheme() == "http");
             if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.clone()) {
@@ -258,10 +264,12 @@ impl HttpFetcher {
                     return Err(Failure::new(ErrorKind::ProxyError, "the proxy requires a user and a password"));
                 }
                 Ok(response) => {
-                    Link::answered(&response);
+                    ConnectionCounters::record_response(&response);
                     return Ok((response, flight, sent));
                 }
-                Err(error) if stale < IDLE_PER_HOST && never_seen(&error, flight.as_ref()) => stale += 1,
+                Err(error) if stale_connections < IDLE_PER_HOST && never_seen(&error, flight.as_ref()) => {
+                    stale_connections += 1
+                }
                 Err(error) => return Err(Failure::of_request(&error)),
             }
         }
@@ -289,7 +297,7 @@ impl HttpFetcher {
 
 /// Returns whether the server closed a kept connection instead of responding, without having read the request.
 fn never_seen(error: &Error, flight: Option<&InFlight>) -> bool {
-    Link::of_error(error)
+    ConnectionCounters::of_error(error)
         .is_some_and(|link| link.went_stale(flight) || (link.has_served() && failure::is_graceful_goodbye(error)))
 }
 
@@ -328,7 +336,7 @@ fn headers_as_text(headers: &HeaderMap) -> Vec<Header> {
 }
 
 /// Returns the headers of a request, including the one that the client adds, named as HTTP/1.1 writes them.
-fn as_sent(url: &Url, headers: &HeaderMap) -> Vec<Header> {
+fn sent_headers(url: &Url, headers: &HeaderMap) -> Vec<Header> {
     let host = url.host_str().unwrap_or_default();
     let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
     let mut sent = vec![Header::new("Host", host)];
@@ -373,7 +381,7 @@ mod tests {
         #[test]
         fn any_url_is_requested_or_invalid(text in "(http|https|ftp|x)://[^ ]{1,30}(/\\PC{0,40})?") {
             if let Ok(url) = Url::parse(&text) {
-                let url = Chain::new(url, 0).current().clone();
+                let url = RedirectChain::new(url, 0).current().clone();
                 match uri_of(&url) {
                     Ok(uri) => {
                         prop_assert!(matches!(url.scheme(), "http" | "https"));

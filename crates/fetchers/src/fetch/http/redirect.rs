@@ -7,7 +7,7 @@ use url::Url;
 
 /// The URLs of one chain of redirects.
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(super) struct RedirectChain {
     current: Url,
     /// Requests so far, with the cookies they carried: an identical request would get the same response. Empty until
     /// the first redirect.
@@ -34,7 +34,7 @@ pub(super) enum RedirectError {
     TooMany(u32),
 }
 
-impl Chain {
+impl RedirectChain {
     pub(super) fn new(start: Url, max_redirects: u32) -> Self {
         Self {
             seen: HashSet::new(),
@@ -55,7 +55,7 @@ impl Chain {
         &self.current
     }
 
-    /// Follows the redirect of [`Chain::current`]. `cookies` is the fingerprint of all cookies that the chain has set
+    /// Follows the redirect of [`RedirectChain::current`]. `cookies` is the fingerprint of all cookies that the chain has set
     /// so far, 0 for none.
     pub(super) fn follow(&mut self, location: Option<&[u8]>, cookies: u128) -> Result<(), RedirectError> {
         let next = self.resolve(location.ok_or(RedirectError::NoLocation)?)?;
@@ -137,8 +137,8 @@ mod tests {
         }
     }
 
-    fn chain(start: &str) -> Chain {
-        Chain::new(start.parse().unwrap(), 3)
+    fn chain(start: &str) -> RedirectChain {
+        RedirectChain::new(start.parse().unwrap(), 3)
     }
 
     fn follow(start: &str, location: &[u8]) -> Result<String, RedirectError> {

@@ -25,18 +25,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
 /// Bytes that a server may still send after the last request on its connection ended: the rest of a cancelled response.
-const MAX_UNASKED: u64 = 1 << 20;
+const MAX_UNREQUESTED: u64 = 1 << 20;
 
 /// A connector whose connections are tracked.
 #[derive(Clone, Debug)]
-pub(super) struct Watching<C>(pub(super) C);
+pub(super) struct TrackingConnector<C>(pub(super) C);
 
-impl<C> Service<Uri> for Watching<C>
+impl<C> Service<Uri> for TrackingConnector<C>
 where
     C: Service<Uri>,
     C::Future: Send + 'static,
 {
-    type Response = TokioIo<WatchedStream<C::Response>>;
+    type Response = TokioIo<TrackedStream<C::Response>>;
     type Error = C::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, C::Error>> + Send>>;
 
@@ -48,14 +48,14 @@ where
         let connecting = self.0.call(uri);
         Box::pin(async move {
             let io = TokioIo::new(connecting.await?);
-            Ok(TokioIo::new(WatchedStream { io, link: Link::default() }))
+            Ok(TokioIo::new(TrackedStream { io, counters: ConnectionCounters::default() }))
         })
     }
 }
 
 /// Counters of the connection that serves a request. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Link(Arc<Counts>);
+pub(super) struct ConnectionCounters(Arc<Counts>);
 
 /// All accesses are relaxed: one task reads and writes the stream. A value that other tasks see a moment later only
 /// affects a repeated request or a closed connection, never the content of a page.
@@ -65,10 +65,10 @@ struct Counts {
     read: AtomicU64,
     read_when_written: AtomicU64,
     in_flight: AtomicUsize,
-    unasked: AtomicU64,
+    unrequested: AtomicU64,
 }
 
-impl Link {
+impl ConnectionCounters {
     /// Returns the counters of the connection that failed with `error`, if there was one.
     pub(super) fn of_error(error: &Error) -> Option<Self> {
         Self::of(error.connect_info()?)
@@ -86,8 +86,8 @@ impl Link {
         let Counts { read, read_when_written, .. } = &*self.0;
         let Some(flight) = flight.filter(|flight| Arc::ptr_eq(&flight.counts, &self.0)) else { return false };
         // HTTP/2 writes its own replies (to pings, to settings), which do not begin a request.
-        let asked_at = if flight.is_h2 { flight.read_at_begin } else { read_when_written.load(Ordering::Relaxed) };
-        self.has_served() && read.load(Ordering::Relaxed) == asked_at
+        let read_before = if flight.is_h2 { flight.read_at_begin } else { read_when_written.load(Ordering::Relaxed) };
+        self.has_served() && read.load(Ordering::Relaxed) == read_before
     }
 
     /// Returns whether the connection served a response.
@@ -96,7 +96,7 @@ impl Link {
     }
 
     /// Records that this response arrived over its connection.
-    pub(super) fn answered(response: &Response<Incoming>) {
+    pub(super) fn record_response(response: &Response<Incoming>) {
         if let Some(Self(counts)) = response.extensions().get() {
             counts.served.store(true, Ordering::Relaxed);
         }
@@ -105,7 +105,7 @@ impl Link {
     /// Marks a request as in flight until the returned guard is dropped.
     fn begin(self, is_h2: bool) -> InFlight {
         self.0.in_flight.fetch_add(1, Ordering::Relaxed);
-        self.0.unasked.store(0, Ordering::Relaxed);
+        self.0.unrequested.store(0, Ordering::Relaxed);
         InFlight { read_at_begin: self.0.read.load(Ordering::Relaxed), counts: self.0, is_h2 }
     }
 }
@@ -123,7 +123,7 @@ impl InFlight {
     pub(super) fn on(captured: &CaptureConnection) -> Option<Self> {
         let connected = captured.connection_metadata();
         let connected = connected.as_ref()?;
-        Some(Link::of(connected)?.begin(connected.is_negotiated_h2()))
+        Some(ConnectionCounters::of(connected)?.begin(connected.is_negotiated_h2()))
     }
 }
 
@@ -135,34 +135,36 @@ impl Drop for InFlight {
 
 /// A connection whose bytes are counted.
 #[derive(Debug)]
-pub(super) struct WatchedStream<T> {
+pub(super) struct TrackedStream<T> {
     io: TokioIo<T>,
-    link: Link,
+    counters: ConnectionCounters,
 }
 
-impl<T: Connection> Connection for WatchedStream<T> {
+impl<T: Connection> Connection for TrackedStream<T> {
     fn connected(&self) -> Connected {
-        self.io.connected().extra(self.link.clone())
+        self.io.connected().extra(self.counters.clone())
     }
 }
 
-impl<T: hyper::rt::Read + Unpin> AsyncRead for WatchedStream<T> {
+impl<T: hyper::rt::Read + Unpin> AsyncRead for TrackedStream<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
-        let came = (buf.filled().len() - before) as u64;
-        let Counts { read, in_flight, unasked, .. } = &*self.link.0;
-        read.fetch_add(came, Ordering::Relaxed);
-        if in_flight.load(Ordering::Relaxed) == 0 && unasked.fetch_add(came, Ordering::Relaxed) > MAX_UNASKED {
+        let received = (buf.filled().len() - before) as u64;
+        let Counts { read, in_flight, unrequested, .. } = &*self.counters.0;
+        read.fetch_add(received, Ordering::Relaxed);
+        if in_flight.load(Ordering::Relaxed) == 0
+            && unrequested.fetch_add(received, Ordering::Relaxed) > MAX_UNREQUESTED
+        {
             return Poll::Ready(Err(io::Error::other("the server sends data without a request")));
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<T: hyper::rt::Write + Unpin> AsyncWrite for WatchedStream<T> {
+impl<T: hyper::rt::Write + Unpin> AsyncWrite for TrackedStream<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.link.wrote();
+        self.counters.record_write();
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
 
@@ -183,14 +185,14 @@ impl<T: hyper::rt::Write + Unpin> AsyncWrite for WatchedStream<T> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.link.wrote();
+        self.counters.record_write();
         Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
     }
 }
 
-impl Link {
+impl ConnectionCounters {
     /// Records that the bytes so far arrived before the current write.
-    fn wrote(&self) {
+    fn record_write(&self) {
         self.0.read_when_written.store(self.0.read.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }

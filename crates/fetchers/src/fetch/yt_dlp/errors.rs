@@ -6,7 +6,7 @@
 use fetchwise_types::attempt::error_kind::ErrorKind;
 
 /// Phrases in lower case and their kinds; the first match counts.
-const MEANINGS: &[(&str, ErrorKind)] = &[
+const MESSAGES: &[(&str, ErrorKind)] = &[
     ("sign in to confirm your age", ErrorKind::AuthRequired),
     ("sign in to confirm", ErrorKind::BlockedCaptcha),
     ("not a bot", ErrorKind::BlockedCaptcha),
@@ -38,10 +38,10 @@ const MEANINGS: &[(&str, ErrorKind)] = &[
 ];
 
 /// Returns the kind of `message`, and the status that it names.
-pub(super) fn meaning(message: &str) -> (ErrorKind, Option<u16>) {
+pub(super) fn classify(message: &str) -> (ErrorKind, Option<u16>) {
     let message = message.to_lowercase();
     let status = status_in(&message);
-    if let Some((_, kind)) = MEANINGS.iter().find(|(words, _)| message.contains(words)) {
+    if let Some((_, kind)) = MESSAGES.iter().find(|(words, _)| message.contains(words)) {
         return (*kind, status);
     }
     let kind = match status {
@@ -100,7 +100,7 @@ mod tests {
             ("unable to write data: [Errno 28] No space left on device", ErrorKind::LocalFault, None),
             ("[x] something unknown", ErrorKind::NetworkError, None),
         ] {
-            assert_eq!(meaning(message), (kind, status), "{message}");
+            assert_eq!(classify(message), (kind, status), "{message}");
         }
     }
 }

@@ -26,7 +26,7 @@ use super::dial::Dialer;
 use super::proxy::FilteringProxy;
 use super::{FetchError, FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
 use crate::fetch::local_faults::{is_local_fault, is_local_spawn_fault};
-use crate::fetch::process_group::{ChildGroup, MAX_TAIL_LINE, Scratch, Tail, read_line};
+use crate::fetch::process_group::{ChildGroup, MAX_TAIL_LINE, ScratchDir, StderrTail, read_line};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 
@@ -144,7 +144,7 @@ impl DownloadFetcher {
             .map_err(|why| FetchError { local: why.is_local(), ..error(why.kind(), why.to_string()) })?;
         let proxy = self.proxy.get_or_try_init(|| FilteringProxy::start_with(self.dialer.clone())).await;
         let proxy = proxy.map_err(|why| local("cannot start the proxy", &why))?;
-        let scratch = Scratch::new("fetchwise-download-")
+        let scratch = ScratchDir::new("fetchwise-download-")
             .map_err(|why| local("cannot create a folder for the download", &why))?;
         let mut group =
             ChildGroup::spawn(self.command(request, &scratch, proxy), Some(scratch.path())).map_err(|why| {
@@ -154,18 +154,18 @@ impl DownloadFetcher {
                 }
             })?;
         let faults = proxy.local_faults();
-        let (file, tail) = self.attend(&mut group, request.url).await;
+        let (file, tail) = self.read_output(&mut group, request.url).await;
         let status = group.wait(MAX_END).await;
         group.finish(Duration::ZERO).await;
         let is_fine = status.is_some_and(|status| status.success());
         match file.filter(|_| is_fine) {
-            Some(file) => self.delivered(request, &file, &scratch).await,
-            None if proxy.local_faults() > faults => Err(FetchError::local(tail.last_words(1), Duration::ZERO)),
+            Some(file) => self.to_response(request, &file, &scratch).await,
+            None if proxy.local_faults() > faults => Err(FetchError::local(tail.summary(1), Duration::ZERO)),
             None => Err(failure(request, is_fine, &tail, proxy)),
         }
     }
 
-    fn command(&self, request: Request<'_>, scratch: &Scratch, proxy: &FilteringProxy) -> Command {
+    fn command(&self, request: Request<'_>, scratch: &ScratchDir, proxy: &FilteringProxy) -> Command {
         let options = &self.options;
         let mut command = Command::new(&options.program);
         command
@@ -204,17 +204,17 @@ impl DownloadFetcher {
     }
 
     /// Reads the program's output to its end. Returns the downloaded file and the last lines of standard error.
-    async fn attend(&self, group: &mut ChildGroup, url: &Url) -> (Option<PathBuf>, Tail) {
-        let tail = Tail::default();
+    async fn read_output(&self, group: &mut ChildGroup, url: &Url) -> (Option<PathBuf>, StderrTail) {
+        let tail = StderrTail::default();
         let (stdout, stderr) = (group.child().stdout.take(), group.child().stderr.take());
-        let complaints = async {
+        let read_stderr = async {
             let Some(stderr) = stderr else { return };
             let (mut from, mut line) = (BufReader::new(stderr), Vec::new());
             while let Ok(Some(_)) = read_line(&mut from, &mut line, MAX_TAIL_LINE).await {
                 tail.push(&String::from_utf8_lossy(&line));
             }
         };
-        let said = async {
+        let read_stdout = async {
             let mut file = None;
             let Some(stdout) = stdout else { return file };
             let (mut from, mut line) = (BufReader::new(stdout), Vec::new());
@@ -223,16 +223,16 @@ impl DownloadFetcher {
                 if let Some(name) = text.strip_prefix(FILE) {
                     file = Some(PathBuf::from(name.trim_end()));
                 } else if let Some(numbers) = text.strip_prefix(PROGRESS) {
-                    self.tell(url, numbers);
+                    self.report_progress(url, numbers);
                 }
             }
             file
         };
-        let (file, ()) = tokio::join!(said, complaints);
+        let (file, ()) = tokio::join!(read_stdout, read_stderr);
         (file, tail)
     }
 
-    fn tell(&self, url: &Url, numbers: &str) {
+    fn report_progress(&self, url: &Url, numbers: &str) {
         let Some(on_progress) = &self.options.on_progress else { return };
         let mut numbers = numbers.split_ascii_whitespace();
         // An estimate has a fraction, and an unknown value is "NA".
@@ -242,7 +242,12 @@ impl DownloadFetcher {
         }
     }
 
-    async fn delivered(&self, request: Request<'_>, file: &Path, scratch: &Scratch) -> Result<Response, FetchError> {
+    async fn to_response(
+        &self,
+        request: Request<'_>,
+        file: &Path,
+        scratch: &ScratchDir,
+    ) -> Result<Response, FetchError> {
         let broken = |why: &io::Error| FetchError {
             local: is_local_fault(why),
             ..error(ErrorKind::NetworkError, format!("cannot read the downloaded file: {why}"))
@@ -251,8 +256,11 @@ impl DownloadFetcher {
         let body = read(&file, request.limits).await?;
         if let Some(dir) = self.options.dir.clone() {
             let from = scratch.path().to_owned();
-            let kept = tokio::task::spawn_blocking(move || keep(&from, &dir)).await.map_err(io::Error::other).flatten();
-            kept.map_err(|why| FetchError::local(format!("cannot store the download: {why}"), Duration::ZERO))?;
+            let copied = tokio::task::spawn_blocking(move || copy_outputs(&from, &dir))
+                .await
+                .map_err(io::Error::other)
+                .flatten();
+            copied.map_err(|why| FetchError::local(format!("cannot store the download: {why}"), Duration::ZERO))?;
         }
         let extension =
             file.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -290,14 +298,14 @@ impl Fetcher for DownloadFetcher {
 }
 
 /// Returns the reason why there is no file.
-fn failure(request: Request<'_>, is_fine: bool, tail: &Tail, proxy: &FilteringProxy) -> FetchError {
+fn failure(request: Request<'_>, is_fine: bool, tail: &StderrTail, proxy: &FilteringProxy) -> FetchError {
     if is_fine {
         // The program skips a file that is too long, without an error.
         let limit = request.limits.max_body;
         let error = error(ErrorKind::TooLarge, format!("the file is longer than {limit} bytes"));
         return FetchError { limit: Some(LimitMet::Body(limit)), ..error };
     }
-    let words = tail.last_words(3);
+    let words = tail.summary(3);
     let words = words.trim_start_matches("; stderr: ");
     let words = words.rsplit_once("ERROR: ").map_or(words, |(_, message)| message);
     let (host, port) = (request.url.host_str().unwrap_or_default(), request.url.port_or_known_default().unwrap_or(80));
@@ -305,7 +313,7 @@ fn failure(request: Request<'_>, is_fine: bool, tail: &Tail, proxy: &FilteringPr
     if let Some(failure) = proxy.failure(host, port) {
         return FetchError { local: failure.local, ..error(failure.kind, failure.message) };
     }
-    match errors::meaning(words) {
+    match errors::classify(words) {
         (ErrorKind::LocalFault, _) => FetchError::local(words, Duration::ZERO),
         (kind, status) => FetchError { status, ..error(kind, words.to_owned()) },
     }
@@ -338,7 +346,7 @@ async fn read(file: &Path, limits: &Limits) -> Result<Body, FetchError> {
 }
 
 /// Copies the program's files in `from` to `dir`: the media, their metadata, subtitles.
-fn keep(from: &Path, dir: &Path) -> io::Result<()> {
+fn copy_outputs(from: &Path, dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -19,7 +19,7 @@ use super::tail::Records;
 
 /// The fields of a line besides URL and time. Numbers are strings, as the tools for such files expect.
 #[derive(Debug, Serialize, Deserialize)]
-struct Fields {
+struct IndexFields {
     url: String,
     mime: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -72,7 +72,7 @@ fn ends(file: &File) -> io::Result<HashMap<String, u64>> {
     let mut ends = HashMap::new();
     for line in BufReader::new(file).lines() {
         let line = line?;
-        let fields = line.splitn(3, ' ').nth(2).and_then(|json| serde_json::from_str::<Fields>(json).ok());
+        let fields = line.splitn(3, ' ').nth(2).and_then(|json| serde_json::from_str::<IndexFields>(json).ok());
         let end = fields.and_then(|fields| {
             let end = fields.offset.parse::<u64>().ok()?.checked_add(fields.length.parse().ok()?)?;
             Some((fields.filename, end))
@@ -92,7 +92,7 @@ fn collect(path: &Path, name: &str, from: u64, lines: &mut Vec<String>) -> io::R
     let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
     let mut records = Records::of(&file, gzip, from)?;
     while let Some(record) = records.next()? {
-        let head = Heads::of(&record.head);
+        let head = ParsedHeads::of(&record.head);
         let kind = head.warc("warc-type").unwrap_or_default();
         let (true, Some(url)) = (matches!(kind, "response" | "revisit"), head.warc("warc-target-uri")) else {
             continue;
@@ -100,7 +100,7 @@ fn collect(path: &Path, name: &str, from: u64, lines: &mut Vec<String>) -> io::R
         let Ok(parsed) = Url::parse(url) else { continue };
         let time = head.warc("warc-date").and_then(|date| DateTime::parse_from_rfc3339(date).ok()).unwrap_or_default();
         let digest = head.warc("warc-payload-digest").unwrap_or_default();
-        let fields = Fields {
+        let fields = IndexFields {
             url: url.to_owned(),
             mime: if kind == "revisit" { "warc/revisit".to_owned() } else { head.mime() },
             status: head.status().unwrap_or_default().to_owned(),
@@ -116,13 +116,13 @@ fn collect(path: &Path, name: &str, from: u64, lines: &mut Vec<String>) -> io::R
 }
 
 /// The heads of a record: its own, and that of the response in it.
-struct Heads<'h> {
+struct ParsedHeads<'h> {
     warc: Vec<(&'h str, &'h str)>,
     status: Option<&'h str>,
     http: Vec<(&'h str, &'h str)>,
 }
 
-impl<'h> Heads<'h> {
+impl<'h> ParsedHeads<'h> {
     fn of(bytes: &'h [u8]) -> Self {
         // A head that is truncated or not text is parsed as far as possible.
         let text = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());

@@ -8,17 +8,17 @@ use std::collections::{HashMap, VecDeque};
 use super::record::{Digest, Original};
 
 /// Maximum number of remembered payloads: about 30 MB with URLs of ordinary length.
-const MAX_SEEN: usize = 100_000;
+const MAX_PAYLOADS: usize = 100_000;
 
 /// The recent payloads.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct KnownPayloads {
     originals: HashMap<Digest, Original>,
     /// Digests in `originals`, oldest first.
     order: VecDeque<Digest>,
 }
 
-impl Seen {
+impl KnownPayloads {
     /// Returns the record with this payload.
     pub(super) fn get(&self, payload: &Digest) -> Option<&Original> {
         self.originals.get(payload)
@@ -29,7 +29,7 @@ impl Seen {
         if self.originals.contains_key(&payload) {
             return;
         }
-        if self.order.len() >= MAX_SEEN
+        if self.order.len() >= MAX_PAYLOADS
             && let Some(oldest) = self.order.pop_front()
         {
             self.originals.remove(&oldest);
@@ -53,15 +53,17 @@ mod tests {
             digest[..8].copy_from_slice(&(n as u64).to_le_bytes());
             digest
         };
-        let mut seen = Seen::default();
-        for n in 0..MAX_SEEN {
-            seen.add(digest(n), original(n as i64));
+        let mut known = KnownPayloads::default();
+        for n in 0..MAX_PAYLOADS {
+            known.add(digest(n), original(n as i64));
         }
-        seen.add(digest(7), original(-1));
-        assert_eq!(seen.get(&digest(7)).unwrap().at, Timestamp::from_millis(7), "the first one that had it");
-        seen.add(digest(MAX_SEEN), original(0));
+        known.add(digest(7), original(-1));
+        assert_eq!(known.get(&digest(7)).unwrap().at, Timestamp::from_millis(7), "the first one that had it");
+        known.add(digest(MAX_PAYLOADS), original(0));
         assert!(
-            seen.get(&digest(0)).is_none() && seen.get(&digest(1)).is_some() && seen.get(&digest(MAX_SEEN)).is_some()
+            known.get(&digest(0)).is_none()
+                && known.get(&digest(1)).is_some()
+                && known.get(&digest(MAX_PAYLOADS)).is_some()
         );
     }
 }

@@ -25,7 +25,7 @@ use flate2::write::GzEncoder;
 use uuid::Uuid;
 
 use super::{Delivered, Store};
-use crate::store::warc::known_payloads::Seen;
+use crate::store::warc::known_payloads::KnownPayloads;
 use fetchwise_types::time::Timestamp;
 use record::{Digest, Head, Kind, Original};
 use tail::Tail;
@@ -88,7 +88,7 @@ pub struct Warc {
     gzip: bool,
     options: WarcOptions,
     current: Mutex<Current>,
-    seen: Mutex<Seen>,
+    known_payloads: Mutex<KnownPayloads>,
     torn: Option<Torn>,
 }
 
@@ -185,16 +185,16 @@ impl Warc {
         let failed = |source| WarcError::Io { path: current.clone(), source };
         // A pipe has no end to inspect; opened for reading too, it would be its own reader.
         let is_pipe = fs::metadata(&current).is_ok_and(|about| !about.is_file());
-        let file = open_alone(&current, !is_pipe)?;
+        let file = open_locked(&current, !is_pipe)?;
         let len = |file: &File| file.metadata().map(|about| about.len()).map_err(failed);
-        let torn = if !is_pipe && len(&file)? > 0 { mend(&current, &file, gzip)? } else { None };
+        let torn = if !is_pipe && len(&file)? > 0 { repair_tail(&current, &file, gzip)? } else { None };
         let is_new = len(&file)? == 0;
         let archive = Self {
             path: path.to_owned(),
             gzip,
             options,
             current: Mutex::new(Current { number, path: current.clone(), file }),
-            seen: Mutex::default(),
+            known_payloads: Mutex::default(),
             torn,
         };
         if is_new {
@@ -220,16 +220,16 @@ impl Warc {
         let info = format!("software: fetchwise/{}\r\nformat: WARC File Format 1.1\r\n", env!("CARGO_PKG_VERSION"));
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         let head = Head { file: name, ..Head::new(Kind::Info, Timestamp::now()) };
-        self.in_memory(&head, info.as_bytes())
+        self.encode_in_memory(&head, info.as_bytes())
     }
 
     /// Encodes a record whose block is in memory.
-    fn in_memory(&self, head: &Head, block: &[u8]) -> io::Result<Vec<u8>> {
+    fn encode_in_memory(&self, head: &Head, block: &[u8]) -> io::Result<Vec<u8>> {
         let len = block.len() as u64;
-        self.made(&head.to_bytes(record::digest(block), len), len, &mut &*block)
+        self.encode(&head.to_bytes(record::digest(block), len), len, &mut &*block)
     }
 
-    fn made(&self, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<Vec<u8>> {
+    fn encode(&self, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<Vec<u8>> {
         if self.gzip {
             return compress(Vec::new(), head, len, block);
         }
@@ -242,14 +242,14 @@ impl Warc {
     fn append(&self, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<PathBuf> {
         // Compression is slow, so it runs without the lock on the file.
         if len <= IN_MEMORY {
-            let bytes = self.made(head, len, block)?;
-            self.take_in(|file| file.write_all(&bytes))
+            let bytes = self.encode(head, len, block)?;
+            self.append_with(|file| file.write_all(&bytes))
         } else if !self.gzip {
-            self.take_in(|file| record::write(file, head, len, block))
+            self.append_with(|file| record::write(file, head, len, block))
         } else {
             let mut member = compress(self.scratch_file()?, head, len, block)?;
             member.rewind()?;
-            self.take_in(|file| io::copy(&mut BufReader::with_capacity(CHUNK, &member), file).map(drop))
+            self.append_with(|file| io::copy(&mut BufReader::with_capacity(CHUNK, &member), file).map(drop))
         }
     }
 
@@ -259,7 +259,7 @@ impl Warc {
     }
 
     /// Calls `write` with exclusive access to the file; removes what it wrote if it fails.
-    fn take_in(&self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<PathBuf> {
+    fn append_with(&self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<PathBuf> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(max) = self.options.rotate_at
             && current.file.metadata()?.len() >= max
@@ -272,7 +272,7 @@ impl Warc {
 
     fn next_file(&self, number: u32) -> io::Result<Current> {
         let path = name_of(&self.path, number);
-        let mut file = open_alone(&path, true).map_err(io::Error::other)?;
+        let mut file = open_locked(&path, true).map_err(io::Error::other)?;
         if file.metadata()?.len() == 0 {
             let info = self.info(&path)?;
             append(&mut file, |file| file.write_all(&info))?;
@@ -286,16 +286,16 @@ impl Warc {
         if !self.options.revisits || is_empty {
             return None;
         }
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(payload).cloned()
+        self.known_payloads.lock().unwrap_or_else(PoisonError::into_inner).get(payload).cloned()
     }
 
     /// Writes the redirects before a page, each with its request, and the request for the page itself.
     fn put_requests(&self, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
         for exchange in &page.response.exchange {
-            let mut answered = response;
+            let mut concurrent_to = response;
             let url = Some(exchange.url.clone());
             if let Some(redirect) = &exchange.redirect {
-                let block = record::answer_head(redirect.status, &redirect.headers, 0);
+                let block = record::response_head(redirect.status, &redirect.headers, 0);
                 let (_, payload, _) = record::digests(&block, &mut io::empty())?;
                 let head = Head {
                     url: url.clone(),
@@ -303,13 +303,13 @@ impl Warc {
                     payload: Some(payload),
                     ..Head::new(Kind::Response, page.at)
                 };
-                answered = head.id;
+                concurrent_to = head.id;
                 let len = block.len() as u64;
                 self.append(&head.to_bytes(record::digest(&block), len), len, &mut block.as_slice())?;
             }
             let block = record::request_head(&exchange.url, &exchange.request);
             let (at, peer) = (page.at, exchange.peer);
-            let head = Head { url, peer, concurrent_to: Some(answered), ..Head::new(Kind::Request, at) };
+            let head = Head { url, peer, concurrent_to: Some(concurrent_to), ..Head::new(Kind::Request, at) };
             let len = block.len() as u64;
             self.append(&head.to_bytes(record::digest(&block), len), len, &mut block.as_slice())?;
         }
@@ -351,7 +351,7 @@ fn name_of(path: &Path, number: u32) -> PathBuf {
 }
 
 /// Opens a file for appending that no other process writes.
-fn open_alone(path: &Path, readable: bool) -> Result<File, WarcError> {
+fn open_locked(path: &Path, readable: bool) -> Result<File, WarcError> {
     let failed = |source| WarcError::Io { path: path.to_owned(), source };
     let file = OpenOptions::new().read(readable).create(true).append(true).open(path).map_err(failed)?;
     // On systems without locks, the file is not locked.
@@ -376,7 +376,7 @@ fn compress<W: Write>(out: W, head: &[u8], len: u64, block: &mut dyn Read) -> io
 }
 
 /// Cuts off an incomplete record at the end of `file`, after it was copied to a separate file.
-fn mend(path: &Path, mut file: &File, gzip: bool) -> Result<Option<Torn>, WarcError> {
+fn repair_tail(path: &Path, mut file: &File, gzip: bool) -> Result<Option<Torn>, WarcError> {
     let failed = |source| WarcError::Io { path: path.to_owned(), source };
     let len = file.metadata().map_err(failed)?.len();
     match tail::inspect(file, gzip).map_err(failed)? {
@@ -429,9 +429,9 @@ fn folder_of(path: &Path) -> &Path {
 impl Store for Warc {
     fn put(&self, page: &Delivered<'_>) -> io::Result<PathBuf> {
         let response = page.response;
-        let answer = record::answer_head(response.status, &response.headers, response.body.len());
-        let (of_block, of_payload, len) = record::digests(&answer, &mut response.body.reader())?;
-        if len != answer.len() as u64 + response.body.len() {
+        let http_head = record::response_head(response.status, &response.headers, response.body.len());
+        let (of_block, of_payload, len) = record::digests(&http_head, &mut response.body.reader())?;
+        if len != http_head.len() as u64 + response.body.len() {
             return Err(record::cut_short());
         }
         let is_empty = response.body.is_empty();
@@ -446,15 +446,15 @@ impl Store for Warc {
             ..Head::new(original.map_or(Kind::Response, Kind::Revisit), page.at)
         };
         let file = if is_revisit {
-            let answered = answer.len() as u64;
-            self.append(&head.to_bytes(record::digest(&answer), answered), answered, &mut answer.as_slice())?
+            let head_len = http_head.len() as u64;
+            self.append(&head.to_bytes(record::digest(&http_head), head_len), head_len, &mut http_head.as_slice())?
         } else {
-            let mut block = answer.as_slice().chain(response.body.reader());
+            let mut block = http_head.as_slice().chain(response.body.reader());
             self.append(&head.to_bytes(of_block, len), len, &mut block)?
         };
         if !is_revisit && !is_empty && self.options.revisits {
             let original = Original { id: head.id, url: response.final_url.clone(), at: page.at };
-            self.seen.lock().unwrap_or_else(PoisonError::into_inner).add(of_payload, original);
+            self.known_payloads.lock().unwrap_or_else(PoisonError::into_inner).add(of_payload, original);
         }
         self.put_requests(page, head.id)?;
         self.put_metadata(page, head.id)?;

@@ -126,9 +126,9 @@ impl Head {
         if let Some(file) = &self.file {
             field("WARC-Filename", file);
         }
-        field("WARC-Block-Digest", &shown(block));
+        field("WARC-Block-Digest", &digest_text(block));
         if let Some(payload) = self.payload {
-            field("WARC-Payload-Digest", &shown(payload));
+            field("WARC-Payload-Digest", &digest_text(payload));
         }
         field("Content-Type", content_type);
         field("Content-Length", &len.to_string());
@@ -138,7 +138,7 @@ impl Head {
 }
 
 /// Returns a digest as archives write it.
-pub(super) fn shown(digest: Digest) -> String {
+pub(super) fn digest_text(digest: Digest) -> String {
     format!("sha1:{}", BASE32.encode(&digest))
 }
 
@@ -182,7 +182,7 @@ pub(super) fn cut_short() -> io::Error {
 }
 
 /// Returns the stored head of an HTTP response: without the headers of the transfer, and with the actual length.
-pub(super) fn answer_head(status: u16, headers: &[Header], len: u64) -> Vec<u8> {
+pub(super) fn response_head(status: u16, headers: &[Header], len: u64) -> Vec<u8> {
     let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let mut head = format!("HTTP/1.1 {status} {}\r\n", reason.unwrap_or_default()).into_bytes();
     let kept = headers.iter().filter(|h| !TRANSFER_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name)));

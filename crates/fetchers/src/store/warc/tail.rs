@@ -68,7 +68,7 @@ pub(super) struct Record {
 }
 
 /// Maximum bytes of a record in [`Record::head`].
-const SHOWN: u64 = 64 << 10;
+const MAX_SHOWN_HEAD: u64 = 64 << 10;
 
 impl<'f> Records<'f> {
     /// Returns the records of `file` from `from` on, where a record begins.
@@ -82,13 +82,13 @@ impl<'f> Records<'f> {
         if start >= self.archive.len {
             return Ok(None);
         }
-        let Found::Whole(end) = self.archive.record_at(start)? else { return Ok(None) };
+        let RecordProbe::Whole(end) = self.archive.record_at(start)? else { return Ok(None) };
         self.at = end;
         let mut head = Vec::new();
         let reader = self.archive.reader_at(start)?.take(end - start);
         match self.archive.gzip {
-            true => GzDecoder::new(reader).take(SHOWN).read_to_end(&mut head)?,
-            false => reader.take(SHOWN).read_to_end(&mut head)?,
+            true => GzDecoder::new(reader).take(MAX_SHOWN_HEAD).read_to_end(&mut head)?,
+            false => reader.take(MAX_SHOWN_HEAD).read_to_end(&mut head)?,
         };
         Ok(Some(Record { start, end, head }))
     }
@@ -101,7 +101,7 @@ struct Archive<'f> {
 }
 
 /// The bytes at some position of an archive.
-enum Found {
+enum RecordProbe {
     /// A record that ends before this byte.
     Whole(u64),
     /// A record that continues beyond the end of the file.
@@ -116,11 +116,11 @@ impl Archive<'_> {
         let mut starts = self.starts(0);
         while let Some(start) = starts.next()? {
             match self.record_at(start)? {
-                Found::Whole(end) if end == self.len => return Ok(true),
+                RecordProbe::Whole(end) if end == self.len => return Ok(true),
                 // It only looked like a beginning.
-                Found::Nothing => {}
+                RecordProbe::Nothing => {}
                 // Bytes follow the last record, or a body contains records.
-                Found::Whole(_) | Found::Cut => return Ok(false),
+                RecordProbe::Whole(_) | RecordProbe::Cut => return Ok(false),
             }
         }
         Ok(false)
@@ -131,12 +131,12 @@ impl Archive<'_> {
         let mut at = 0;
         while at < self.len {
             match self.record_at(at)? {
-                Found::Whole(end) => at = end,
-                Found::Cut if self.holds_a_record_after(at)? => return Ok(Tail::Damaged(at)),
-                Found::Cut => return Ok(Tail::Torn(at)),
+                RecordProbe::Whole(end) => at = end,
+                RecordProbe::Cut if self.holds_a_record_after(at)? => return Ok(Tail::Damaged(at)),
+                RecordProbe::Cut => return Ok(Tail::Torn(at)),
                 // After a power failure, allocated but unwritten space may remain.
-                Found::Nothing if self.is_zero_from(at)? => return Ok(Tail::Torn(at)),
-                Found::Nothing => return Ok(Tail::Damaged(at)),
+                RecordProbe::Nothing if self.is_zero_from(at)? => return Ok(Tail::Torn(at)),
+                RecordProbe::Nothing => return Ok(Tail::Damaged(at)),
             }
         }
         Ok(Tail::Whole)
@@ -162,37 +162,37 @@ impl Archive<'_> {
         }
         let mut starts = self.starts(start + 1);
         while let Some(start) = starts.next()? {
-            if let Found::Whole(_) = self.record_at(start)? {
+            if let RecordProbe::Whole(_) = self.record_at(start)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    fn record_at(&self, start: u64) -> io::Result<Found> {
+    fn record_at(&self, start: u64) -> io::Result<RecordProbe> {
         if self.gzip { self.member_at(start) } else { self.plain_at(start) }
     }
 
-    fn member_at(&self, start: u64) -> io::Result<Found> {
+    fn member_at(&self, start: u64) -> io::Result<RecordProbe> {
         let mut reader = self.reader_at(start)?;
         // The decoder reports any truncated head as truncated, whatever its first bytes.
         let head = reader.fill_buf()?;
         if !head.starts_with(MEMBER) && !MEMBER.starts_with(head) {
-            return Ok(Found::Nothing);
+            return Ok(RecordProbe::Nothing);
         }
         let mut decoder = GzDecoder::new(reader);
         match io::copy(&mut decoder, &mut io::sink()) {
-            Ok(_) => Ok(Found::Whole(decoder.into_inner().stream_position()?)),
+            Ok(_) => Ok(RecordProbe::Whole(decoder.into_inner().stream_position()?)),
             Err(error) => match error.kind() {
-                ErrorKind::UnexpectedEof => Ok(Found::Cut),
+                ErrorKind::UnexpectedEof => Ok(RecordProbe::Cut),
                 // As flate2 reports invalid gzip, invalid deflate or a wrong checksum.
-                ErrorKind::InvalidInput | ErrorKind::InvalidData => Ok(Found::Nothing),
+                ErrorKind::InvalidInput | ErrorKind::InvalidData => Ok(RecordProbe::Nothing),
                 _ => Err(error),
             },
         }
     }
 
-    fn plain_at(&self, start: u64) -> io::Result<Found> {
+    fn plain_at(&self, start: u64) -> io::Result<RecordProbe> {
         let mut head = self.reader_at(start)?.take(MAX_HEAD);
         let (mut line, mut length) = (Vec::new(), None);
         let mut is_first = true;
@@ -200,10 +200,10 @@ impl Archive<'_> {
             line.clear();
             head.read_until(b'\n', &mut line)?;
             if is_first && !line.starts_with(RECORD) && !RECORD.starts_with(&line) {
-                return Ok(Found::Nothing);
+                return Ok(RecordProbe::Nothing);
             }
             if line.last() != Some(&b'\n') {
-                return Ok(if head.limit() > 0 { Found::Cut } else { Found::Nothing });
+                return Ok(if head.limit() > 0 { RecordProbe::Cut } else { RecordProbe::Nothing });
             }
             is_first = false;
             if line == b"\r\n" {
@@ -213,14 +213,14 @@ impl Archive<'_> {
         }
         let body = start + (MAX_HEAD - head.limit());
         let Some(end) = length.and_then(|length| body.checked_add(length)?.checked_add(END.len() as u64)) else {
-            return Ok(Found::Nothing);
+            return Ok(RecordProbe::Nothing);
         };
         if end > self.len {
-            return Ok(Found::Cut);
+            return Ok(RecordProbe::Cut);
         }
         let mut last = [0; END.len()];
         self.reader_at(end - END.len() as u64)?.read_exact(&mut last)?;
-        Ok(if last == *END { Found::Whole(end) } else { Found::Nothing })
+        Ok(if last == *END { RecordProbe::Whole(end) } else { RecordProbe::Nothing })
     }
 
     fn reader_at(&self, start: u64) -> io::Result<BufReader<&File>> {

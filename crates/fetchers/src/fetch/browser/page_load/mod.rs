@@ -47,7 +47,7 @@ pub(super) enum Action {
 
 /// The state of a page load.
 #[derive(Debug, PartialEq)]
-pub(super) enum State {
+pub(super) enum LoadState {
     /// Check again at this time, or after the next event.
     Wait(Instant),
     /// The document can be read.
@@ -89,39 +89,39 @@ impl Failure {
 
 /// Times that bound the wait.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct LoadTimeouts {
     /// The page is done after this long without a request in flight.
     pub(super) quiet: Duration,
     /// A page whose network is never quiet is read as it is this long after its load event.
     pub(super) after_load: Duration,
     /// A page without a load event is read as it is at this time.
-    pub(super) give_in: Instant,
+    pub(super) read_at_latest: Instant,
 }
 
 /// The state machine.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct PageLoad {
     main_frame: String,
     /// Mark in the proxy's own responses.
     proxy_mark: String,
     /// Requests that got the proxy's password: it is provided once per request.
     authenticated: HashSet<String>,
     limits: Limits,
-    patience: Patience,
+    timeouts: LoadTimeouts,
     /// Newest navigation of the main frame.
     current: Option<Document>,
     /// Document before it, which stays if the newest navigation is cancelled (a download, a 204).
     previous: Option<Document>,
     hops: u32,
     /// Requests by host.
-    asked: HashMap<String, u16>,
+    requests_by_host: HashMap<String, u16>,
     in_flight: HashSet<String>,
     /// Ended requests: another process of Chromium may report the end before the beginning.
     done: HashSet<String>,
     /// Time of the last change between a busy and a quiet network.
     changed: Instant,
     loaded: Option<Instant>,
-    stopped: Option<End>,
+    final_state: Option<FinalState>,
     aborted: Option<(Instant, Failure)>,
     /// Cookies of the newest response to the main document's request, with its request and status.
     cookies: Option<(String, Option<u16>, Vec<Header>)>,
@@ -129,20 +129,20 @@ pub(super) struct Watch {
 
 /// Final states, whatever events follow.
 #[derive(Clone, Debug)]
-enum End {
+enum FinalState {
     Raw(String),
     Bodyless,
     Failed(Failure),
 }
 
-impl Watch {
+impl PageLoad {
     /// Returns the state of a tab that was just told to navigate. `main_frame` is its top frame, and its proxy marks
     /// responses with `proxy_mark`.
     pub(super) fn new(
         main_frame: String,
         proxy_mark: String,
         limits: Limits,
-        patience: Patience,
+        timeouts: LoadTimeouts,
         now: Instant,
     ) -> Self {
         Self {
@@ -150,16 +150,16 @@ impl Watch {
             proxy_mark,
             authenticated: HashSet::new(),
             limits,
-            patience,
+            timeouts,
             current: None,
             previous: None,
             hops: 0,
-            asked: HashMap::new(),
+            requests_by_host: HashMap::new(),
             in_flight: HashSet::new(),
             done: HashSet::new(),
             changed: now,
             loaded: None,
-            stopped: None,
+            final_state: None,
             aborted: None,
             cookies: None,
         }
@@ -175,44 +175,49 @@ impl Watch {
         {
             document.headers.extend(cookies.iter().cloned());
         }
-        document.requests = host_of(&document.url).and_then(|host| self.asked.get(&host)).map_or(1, |asked| *asked);
+        document.requests =
+            host_of(&document.url).and_then(|host| self.requests_by_host.get(&host)).map_or(1, |count| *count);
         Some(document)
     }
 
     /// Returns the state at `now`.
-    pub(super) fn state(&self, now: Instant) -> State {
-        match &self.stopped {
-            Some(End::Raw(request)) => return State::Raw(request.clone()),
-            Some(End::Bodyless) => return State::Bodyless,
-            Some(End::Failed(failure)) => return State::Failed(failure.clone()),
+    pub(super) fn state(&self, now: Instant) -> LoadState {
+        match &self.final_state {
+            Some(FinalState::Raw(request)) => return LoadState::Raw(request.clone()),
+            Some(FinalState::Bodyless) => return LoadState::Bodyless,
+            Some(FinalState::Failed(failure)) => return LoadState::Failed(failure.clone()),
             None => {}
         }
         if let Some((at, failure)) = &self.aborted {
             let until = *at + ABORT_GRACE;
-            return if now >= until { State::Failed(failure.clone()) } else { State::Wait(until) };
+            return if now >= until { LoadState::Failed(failure.clone()) } else { LoadState::Wait(until) };
         }
         let readable = self.current.as_ref().is_some_and(|d| d.committed && d.finished);
-        let give_in = match self.loaded {
-            Some(at) => self.patience.give_in.min(at + self.patience.after_load),
-            None => self.patience.give_in,
+        let read_at_latest = match self.loaded {
+            Some(at) => self.timeouts.read_at_latest.min(at + self.timeouts.after_load),
+            None => self.timeouts.read_at_latest,
         };
-        if readable && now >= give_in {
-            return State::Ready;
+        if readable && now >= read_at_latest {
+            return LoadState::Ready;
         }
         if !readable {
             // The tab's deadline ends this wait.
-            return if now < give_in { State::Wait(give_in) } else { State::Stuck(now + STOP_EVERY) };
+            return if now < read_at_latest {
+                LoadState::Wait(read_at_latest)
+            } else {
+                LoadState::Stuck(now + STOP_EVERY)
+            };
         }
         if self.loaded.is_some() && self.in_flight.is_empty() {
-            let until = self.changed + self.patience.quiet;
-            return if now >= until { State::Ready } else { State::Wait(until.min(give_in)) };
+            let until = self.changed + self.timeouts.quiet;
+            return if now >= until { LoadState::Ready } else { LoadState::Wait(until.min(read_at_latest)) };
         }
-        State::Wait(give_in)
+        LoadState::Wait(read_at_latest)
     }
 
     /// Records that the navigation was refused before it made a request.
     pub(super) fn on_navigate_error(&mut self, error_text: &str, url: &str, now: Instant) {
-        if self.stopped.is_none() && self.aborted.is_none() {
+        if self.final_state.is_none() && self.aborted.is_none() {
             let url = self.current.as_ref().map_or(url, |d| &d.url).to_owned();
             self.fail_or_abort(error_text, &url, now);
         }
@@ -236,8 +241,8 @@ impl Watch {
                 Action::None
             }
             "Page.javascriptDialogOpening" => self.with(event, now, Self::on_dialog),
-            "Inspector.targetCrashed" => self.gone("the tab crashed"),
-            "Target.detachedFromTarget" => self.gone("the tab closed"),
+            "Inspector.targetCrashed" => self.fail_gone("the tab crashed"),
+            "Target.detachedFromTarget" => self.fail_gone("the tab closed"),
             _ => Action::None,
         }
     }
@@ -260,20 +265,20 @@ impl Watch {
         let endless = matches!(event.kind.as_deref(), Some("EventSource" | "WebSocket" | "Ping"));
         // The end of a frame's document is reported elsewhere if the frame has its own process. The load event waits
         // for it.
-        let framed = event.kind.as_deref() == Some("Document")
+        let is_frame_document = event.kind.as_deref() == Some("Document")
             && event.frame_id.as_deref().is_some_and(|frame| frame != self.main_frame);
         // Data in the page needs no network, and the end of a worker's script is reported to the worker.
-        let inside = ["blob:", "data:"].iter().any(|scheme| event.request.url.starts_with(scheme));
-        if !inside && let Some(host) = host_of(&event.request.url) {
+        let is_inline = ["blob:", "data:"].iter().any(|scheme| event.request.url.starts_with(scheme));
+        if !is_inline && let Some(host) = host_of(&event.request.url) {
             // For a page with more hosts than the maximum, only the first ones are counted.
-            if self.asked.len() < MAX_HOSTS || self.asked.contains_key(&host) {
-                let asked = self.asked.entry(host).or_default();
-                *asked = asked.saturating_add(1);
+            if self.requests_by_host.len() < MAX_HOSTS || self.requests_by_host.contains_key(&host) {
+                let count = self.requests_by_host.entry(host).or_default();
+                *count = count.saturating_add(1);
             }
         }
         if !endless
-            && !framed
-            && !inside
+            && !is_frame_document
+            && !is_inline
             && !self.done.contains(&event.request_id)
             && self.in_flight.insert(event.request_id.clone())
         {
@@ -354,7 +359,7 @@ impl Watch {
         self.ended(&event.request_id, now);
         let Some(current) = self.current.as_mut().filter(|d| d.id == event.request_id) else { return Action::None };
         current.finished = true;
-        if matches!(self.stopped, Some(End::Raw(_))) {
+        if matches!(self.final_state, Some(FinalState::Raw(_))) {
             current.truncated = true;
         } else if current.committed {
             // The body broke off. A script that stopped it (`window.stop()`) or another navigation is not a fault of
@@ -376,12 +381,12 @@ impl Watch {
             local: errors::is_local(error_text),
             ..Failure::new(errors::kind_of(error_text), error_text)
         };
-        let answered = self.current.as_ref().is_some_and(|d| d.status.is_some());
-        if answered && error_text.contains("ERR_HTTP_RESPONSE_CODE_FAILURE") {
+        let has_response = self.current.as_ref().is_some_and(|d| d.status.is_some());
+        if has_response && error_text.contains("ERR_HTTP_RESPONSE_CODE_FAILURE") {
             // An error status without a body, for which Chromium would show its own page.
-            self.stop(End::Bodyless);
+            self.stop(FinalState::Bodyless);
         } else if !errors::is_abort(error_text) {
-            self.stop(End::Failed(failure));
+            self.stop(FinalState::Failed(failure));
         } else if let Some(previous) = self.previous.take() {
             self.current = Some(previous);
         } else {
@@ -393,7 +398,7 @@ impl Watch {
         let request = event.request_id;
         let main = event.frame_id.as_deref() == Some(self.main_frame.as_str())
             && event.resource_type.as_deref() == Some("Document");
-        let Some(status) = event.response_status_code.filter(|_| main && self.stopped.is_none()) else {
+        let Some(status) = event.response_status_code.filter(|_| main && self.final_state.is_none()) else {
             return Action::Continue(request);
         };
         if let Some(id) = event.network_id
@@ -409,7 +414,7 @@ impl Watch {
         if let Some(kind) = signed.and_then(|value| own_failure(value, &self.proxy_mark)) {
             let message = format!("the proxy reported {kind}");
             let failure = Failure { ask_proxy: Some(event.request.url), ..Failure::new(kind, message) };
-            self.stop(End::Failed(failure));
+            self.stop(FinalState::Failed(failure));
             return Action::None;
         }
         if matches!(status, 301 | 302 | 303 | 307 | 308) && header(&headers, "location").is_some() {
@@ -428,9 +433,9 @@ impl Watch {
         } else if announced.is_some_and(|n| n > self.limits.max_body) {
             self.fail_too_long();
         } else if matches!(status, 204 | 205 | 304) {
-            self.stop(End::Bodyless);
+            self.stop(FinalState::Bodyless);
         } else if !is_rendered(headers) {
-            self.stop(End::Raw(request));
+            self.stop(FinalState::Raw(request));
         } else {
             return Action::Continue(request);
         }
@@ -464,17 +469,17 @@ impl Watch {
         Action::CloseDialog { accept: event.kind == "beforeunload" }
     }
 
-    fn gone(&mut self, message: &str) -> Action {
+    fn fail_gone(&mut self, message: &str) -> Action {
         self.fail(ErrorKind::NetworkError, message.to_owned());
         Action::None
     }
 
     fn fail(&mut self, kind: ErrorKind, message: String) {
-        self.stop(End::Failed(Failure::new(kind, message)));
+        self.stop(FinalState::Failed(Failure::new(kind, message)));
     }
 
     fn fail_past(&mut self, limit: LimitMet, kind: ErrorKind, message: String) {
-        self.stop(End::Failed(Failure::past(limit, kind, message)));
+        self.stop(FinalState::Failed(Failure::past(limit, kind, message)));
     }
 
     fn fail_too_long(&mut self) {
@@ -483,8 +488,8 @@ impl Watch {
     }
 
     /// Ends the load; only the first end counts.
-    fn stop(&mut self, state: End) {
-        self.stopped.get_or_insert(state);
+    fn stop(&mut self, state: FinalState) {
+        self.final_state.get_or_insert(state);
     }
 
     fn ended(&mut self, request: &str, now: Instant) {
