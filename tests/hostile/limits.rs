@@ -24,7 +24,7 @@ async fn fetch_at_once(server: &Hostile, count: usize) -> Vec<Result<Response, F
 #[tokio::test]
 async fn too_few_descriptors_are_a_local_fault() {
     if !is_alone() {
-        return alone("local_faults::too_few_descriptors_are_a_local_fault", "ulimit -n 60");
+        return alone("limits::too_few_descriptors_are_a_local_fault", "ulimit -n 60");
     }
     bounded(async {
         let server = Hostile::start(Temper::LeadsOn(0)).await;
@@ -45,7 +45,7 @@ async fn too_few_descriptors_are_a_local_fault() {
 #[tokio::test]
 async fn the_descriptor_limit_is_raised_to_its_maximum() {
     if !is_alone() {
-        return alone("local_faults::the_descriptor_limit_is_raised_to_its_maximum", "ulimit -Sn 60");
+        return alone("limits::the_descriptor_limit_is_raised_to_its_maximum", "ulimit -Sn 60");
     }
     bounded(async {
         let now = local_faults::raise_descriptor_limit();
@@ -67,7 +67,7 @@ fn script(text: &str) -> CommandFetcher {
 async fn a_missing_temporary_folder_is_a_local_fault_for_every_fetcher() {
     let missing = "export TMPDIR=/nonexistent/fetchwise";
     if !is_alone() {
-        return alone("local_faults::a_missing_temporary_folder_is_a_local_fault_for_every_fetcher", missing);
+        return alone("limits::a_missing_temporary_folder_is_a_local_fault_for_every_fetcher", missing);
     }
     bounded(async {
         let server = Hostile::start(Temper::GoesOnAndOn(100_000)).await;
@@ -117,7 +117,7 @@ fn without_network(then: &str) -> Option<String> {
 async fn a_machine_without_a_network_is_a_local_fault() {
     if !is_alone() {
         return match without_network("") {
-            Some(setup) => alone("local_faults::a_machine_without_a_network_is_a_local_fault", &setup),
+            Some(setup) => alone("limits::a_machine_without_a_network_is_a_local_fault", &setup),
             None => println!("SKIPPED a machine without network: this one does not let us make one"),
         };
     }
@@ -137,7 +137,7 @@ async fn exhausted_ports_are_a_local_fault() {
         let few = "ip link set lo up && echo \"50000 50003\" >/proc/sys/net/ipv4/ip_local_port_range || exit 77;";
         let has_ip = std::process::Command::new("ip").arg("-V").output().is_ok();
         return match without_network(few).filter(|_| has_ip) {
-            Some(setup) => alone("local_faults::exhausted_ports_are_a_local_fault", &setup),
+            Some(setup) => alone("limits::exhausted_ports_are_a_local_fault", &setup),
             None => println!("SKIPPED used up ports: this machine does not let us make a network"),
         };
     }
