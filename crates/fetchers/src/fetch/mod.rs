@@ -3,7 +3,7 @@
 //! [`Fetcher`] is the trait that a crawler's own fetchers implement. A fetcher owns transport: it dials, follows
 //! redirects, decodes and bounds the body, and measures the duration.
 //!
-//! Must not know: how a page is judged. That is the part of [`fetchwise_detect`].
+//! Must not know: how a page is judged. That is the part of `fetchwise-detect`.
 
 pub mod address_guard;
 pub mod archive;
@@ -95,7 +95,7 @@ pub struct Response {
     /// Requests that led to the response, in order; the response belongs to the last one. Empty unless the fetcher was
     /// told to keep them.
     pub exchange: Vec<Exchange>,
-    /// Who served the response instead of the site, if the site itself was not contacted.
+    /// Server of the response if it is not the site itself, and the capture time.
     pub provenance: Option<Provenance>,
     /// Number of requests to the host of `final_url`, for a fetcher that knows it: one that renders makes further
     /// requests for a page. If unknown, the page and its redirects count.

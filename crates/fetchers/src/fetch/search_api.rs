@@ -2,7 +2,7 @@
 //!
 //! Invariants: the key goes to the API and nowhere else: it is in no message, address or attempt, and no redirect is
 //! followed with it. A response is the record of exactly the requested page, as JSON, with its provenance
-//! ([`Response::elsewhere`]). A fault of the API is `proxy_error`; a missing record is `not_held`. Requests go through
+//! ([`Response::provenance`]). A fault of the API is `proxy_error`; a missing record is `not_held`. Requests go through
 //! the plain fetcher, and so under its guard and limits.
 
 use std::borrow::Cow;

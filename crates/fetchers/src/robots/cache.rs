@@ -129,7 +129,7 @@ impl Rules {
 /// A cache of the rules of origins.
 ///
 /// Rules are kept in memory for one day, for at most 10,000 origins and 64 MiB. Pass one to
-/// [`PipelineBuilder::robots`](fetchwise::pipeline::PipelineBuilder::robots).
+/// `fetchwise::pipeline::PipelineBuilder::robots`.
 pub struct RobotsTxt {
     fetcher: Arc<dyn Fetcher>,
     agent: String,

@@ -1,4 +1,5 @@
-//! Tests of the browser fetcher with a real Chromium. Without one they are skipped, or fail if `FETCHWISE_SYSTEM_TESTS` is set.
+//! Tests of the browser fetcher with a real Chromium. Without one they are skipped, or fail if `FETCHWISE_SYSTEM_TESTS`
+//! is set.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 #![cfg(unix)]
 
@@ -10,7 +11,8 @@ use std::path::PathBuf;
 
 use fetchwise::fetch::browser::BrowserFetcher;
 
-/// Returns the Chromium to test with. Without one, prints that the test is skipped; panics if `FETCHWISE_SYSTEM_TESTS` is set.
+/// Returns the Chromium to test with. Without one, prints that the test is skipped; panics if `FETCHWISE_SYSTEM_TESTS`
+/// is set.
 fn chromium() -> Option<PathBuf> {
     let found = BrowserFetcher::find(None);
     if let Err(missing) = &found {

@@ -1,5 +1,5 @@
-//! The browser fetcher with a running Chromium, by its DevTools socket: it delivers pages, the guard applies, and it is left
-//! running.
+//! The browser fetcher with a running Chromium, by its DevTools socket: it delivers pages, the guard applies, and it is
+//! left running.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

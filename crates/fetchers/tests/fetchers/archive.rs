@@ -1,4 +1,5 @@
-//! `archive_proxy` with a stand-in of the Wayback Machine: its copies, their provenance, and the attribution of an archive's faults.
+//! `archive_proxy` with a stand-in of the Wayback Machine: its copies, their provenance, and the attribution of an
+//! archive's faults.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! `CommandFetcher` with real children: the Python example against a real server, and shell scripts that misbehave in many ways.
+//! `CommandFetcher` with real children: the Python example against a real server, and shell scripts that misbehave in
+//! many ways.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! The filtering proxy, used by bare sockets as a browser uses it. Listeners without a connection prove what it refuses.
+//! The filtering proxy, used by bare sockets as a browser uses it. Listeners without a connection prove what it
+//! refuses.
 
 use std::convert::Infallible;
 use std::future::Future;

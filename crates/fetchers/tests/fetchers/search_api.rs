@@ -1,4 +1,5 @@
-//! The search API fetcher with a stand-in on loopback: its records, the secrecy of the key, and the attribution of faults.
+//! The search API fetcher with a stand-in on loopback: its records, the secrecy of the key, and the attribution of
+//! faults.
 
 use std::net::{IpAddr, Ipv4Addr};
 

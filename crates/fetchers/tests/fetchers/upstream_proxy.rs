@@ -1,4 +1,5 @@
-//! Upstream proxies, HTTP and SOCKS5, on loopback: pages through them, and the distinction of their failures from the site's.
+//! Upstream proxies, HTTP and SOCKS5, on loopback: pages through them, and the distinction of their failures from the
+//! site's.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! WARC archives that a crash truncated: at every byte of a record, plain and compressed, with bodies that look like records.
+//! WARC archives that a crash truncated: at every byte of a record, plain and compressed, with bodies that look like
+//! records.
 
 use std::fs;
 use std::io::{BufReader, Cursor, Read, Write};
@@ -48,7 +49,8 @@ fn urls(path: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Returns an archive of the records `/0`, `/1` ... with these bodies, as bytes, and the end of each record, including the first.
+/// Returns an archive of the records `/0`, `/1` ... with these bodies, as bytes, and the end of each record, including
+/// the first.
 fn archive(name: &str, bodies: &[&[u8]]) -> (Vec<u8>, Vec<usize>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(name);

@@ -1,5 +1,5 @@
-//! The real yt-dlp, with its generic extractor, on pages and media on loopback. Without yt-dlp the tests print that they are
-//! skipped: `make test` installs it, `FETCHWISE_YT_DLP` names a program.
+//! The real yt-dlp, with its generic extractor, on pages and media on loopback. Without yt-dlp the tests print that
+//! they are skipped: `make test` installs it, `FETCHWISE_YT_DLP` names a program.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};

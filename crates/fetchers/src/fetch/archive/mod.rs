@@ -3,8 +3,8 @@
 //! Archives are tried in order: the Wayback Machine by its availability and CDX APIs and its raw captures, any other
 //! one by its time gate (RFC 7089).
 //!
-//! Invariants: a response is a copy with its capture time ([`Response::elsewhere`]), never a response of the live site.
-//! A fault of the archive itself (429, 5xx, no response) is `proxy_error` without a status, so neither the site's
+//! Invariants: a response is a copy with its capture time ([`Response::provenance`]), never a response of the live
+//! site. A fault of the archive itself (429, 5xx, no response) is `proxy_error` without a status, so neither the site's
 //! evidence nor its pauses change. A missing copy is `not_held`. Requests go through the plain fetcher, and so under
 //! its guard and limits.
 

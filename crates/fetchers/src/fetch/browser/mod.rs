@@ -27,7 +27,7 @@ use chromiumoxide::cdp::browser_protocol::target::{CloseTargetParams, SetDiscove
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use url::{Host, Url};
 
-pub use crate::fetch::browser::discovery::{BrowserMissing, ENVIRONMENT, NAMES};
+pub use discovery::{BrowserMissing, ENVIRONMENT, NAMES};
 pub use options::{BrowserOptions, OptionsError, UserAgent};
 pub use process::LaunchError;
 
@@ -109,7 +109,7 @@ impl BrowserFetcher {
     /// # Errors
     /// [`BrowserMissing`], whose text says how to install one.
     pub fn find(explicit: Option<&Path>) -> Result<PathBuf, BrowserMissing> {
-        crate::fetch::browser::discovery::find(explicit)
+        discovery::find(explicit)
     }
 
     /// Returns a fetcher that runs `program` and lets it reach what `dialer` dials. Starts nothing yet.

@@ -117,7 +117,7 @@ pub enum LaunchError {
     /// It ended, or printed no socket, before a connection was possible.
     #[error("Chromium {what}{stderr}")]
     NoSocket {
-        /// What it did instead.
+        /// Description of what it did instead.
         what: String,
         /// Whether it still ran and might have started later.
         slow: bool,

@@ -28,7 +28,7 @@ use crate::fetch::local_faults::is_local_fault;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use wire::{Content, Reply, ResponseMessage};
 
-pub use crate::fetch::command::process::CommandError;
+pub use process::CommandError;
 pub use options::CommandOptions;
 
 /// Bytes per read of a body in a file.
@@ -203,7 +203,7 @@ impl CommandFetcher {
         };
         let (scratch, name) = (running.scratch().to_owned(), named.to_owned());
         let found =
-            tokio::task::spawn_blocking(move || crate::fetch::command::process::in_scratch(&scratch, &name)).await;
+            tokio::task::spawn_blocking(move || process::in_scratch(&scratch, &name)).await;
         let path = found.map_err(std::io::Error::other).flatten().map_err(broken)?;
         let opened = tokio::fs::File::open(&path).await;
         // The file is ours now, read or not.
@@ -237,7 +237,7 @@ impl CommandFetcher {
     }
 
     fn program(&self) -> String {
-        format!("'{}'", crate::fetch::command::process::program(&self.options))
+        format!("'{}'", process::program(&self.options))
     }
 }
 

@@ -58,7 +58,7 @@ pub enum CommandError {
     Died {
         /// Configured program.
         program: String,
-        /// What happened, with the exit status and the last lines of standard error.
+        /// Description with the exit status and the last lines of standard error.
         what: String,
     },
     /// The child died a moment ago and is not restarted yet.
@@ -66,7 +66,7 @@ pub enum CommandError {
     Resting {
         /// Configured program.
         program: String,
-        /// What happened.
+        /// Description of the death.
         what: String,
         /// Remaining pause.
         wait_ms: u64,

@@ -55,8 +55,8 @@ impl RedirectChain {
         &self.current
     }
 
-    /// Follows the redirect of [`RedirectChain::current`]. `cookies` is the fingerprint of all cookies that the chain has set
-    /// so far, 0 for none.
+    /// Follows the redirect of [`RedirectChain::current`]. `cookies` is the fingerprint of all cookies that the chain
+    /// has set so far, 0 for none.
     pub(super) fn follow(&mut self, location: Option<&[u8]>, cookies: u128) -> Result<(), RedirectError> {
         let next = self.resolve(location.ok_or(RedirectError::NoLocation)?)?;
         if self.seen.is_empty() {

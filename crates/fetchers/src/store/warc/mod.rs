@@ -105,7 +105,7 @@ struct Current {
 pub struct Torn {
     /// Path of the archive.
     pub archive: PathBuf,
-    /// Where it began, which is the new length of the archive.
+    /// Offset at which it began, which is the new length of the archive.
     pub at: u64,
     /// Length in bytes.
     pub bytes: u64,

@@ -102,8 +102,8 @@ async fn connections_are_reused() {
 #[tokio::test]
 async fn a_connection_that_was_closed_while_idle_costs_no_error() {
     bounded(async {
-        // Each connection responds once, then reads the next request and hangs up, like a server's idle timeout that crosses
-        // the request on the wire.
+        // Each connection responds once, then reads the next request and hangs up, like a server's idle timeout that
+        // crosses the request on the wire.
         let server = Server::raw(|mut stream| async move {
             read_head(&mut stream).await;
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
