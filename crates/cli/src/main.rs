@@ -22,18 +22,18 @@ use clap::{CommandFactory, Parser};
 use crate::commands::args::{Cli, Command};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Out;
+use crate::terminal::output::Output;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let mut out = Out::new(cli.global.json);
+    let mut out = Output::new(cli.global.json);
     let ended = traced(&cli, &mut out).and_then(|exit| out.flush().map(|()| exit));
     let exit = ended.unwrap_or_else(|failure| {
         // Print the results that were complete before the failure.
         let _ = out.flush();
         if !failure.is_quiet() {
-            let label = crate::terminal::output::styled(crate::terminal::output::ERROR, "error");
-            crate::terminal::output::note(format_args!("{label}: {failure}"));
+            let label = terminal::output::styled(terminal::output::ERROR, "error");
+            terminal::output::note(format_args!("{label}: {failure}"));
         }
         failure.exit()
     });
@@ -41,9 +41,9 @@ fn main() -> ExitCode {
 }
 
 /// Runs the command and sends its traces to a collector if one is configured.
-fn traced(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
+fn traced(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
     #[cfg(feature = "otlp")]
-    let sending = crate::setup::otlp::start(cli.global.otlp.as_deref())?;
+    let sending = setup::otlp::start(cli.global.otlp.as_deref())?;
     let ended = run(cli, out);
     #[cfg(feature = "otlp")]
     if let Some(sending) = sending {
@@ -52,14 +52,14 @@ fn traced(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
     ended
 }
 
-fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
+fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
     match &cli.command {
-        Command::Completions(args) => return crate::commands::completions::completions(args, Cli::command(), out),
-        Command::Man(args) => return crate::commands::completions::man(args, Cli::command(), out),
-        Command::Simulate(args) => return crate::commands::simulate::run(args, out),
-        Command::Testbed(args) => return crate::commands::testbed::run(args, out),
+        Command::Completions(args) => return commands::completions::completions(args, Cli::command(), out),
+        Command::Man(args) => return commands::completions::man(args, Cli::command(), out),
+        Command::Simulate(args) => return commands::simulate::run(args, out),
+        Command::Testbed(args) => return commands::testbed::run(args, out),
         // `config` reports every problem of the settings, not only the first one.
-        Command::Config(args) => return crate::commands::config::run(args, &cli.global, out),
+        Command::Config(args) => return commands::config::run(args, &cli.global, out),
         _ => {}
     }
     let mut global = cli.global.clone();
@@ -67,29 +67,29 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
     let table = if matches!(cli.command, Command::Export(_)) { global.router.take() } else { None };
     let settings = Settings::resolve(&global)?;
     match &cli.command {
-        Command::Fetch(args) => crate::commands::fetch::run(args, &settings, out),
-        Command::Fetchers(args) => crate::commands::fetchers::run(args, &settings, out),
-        Command::Try(args) => crate::commands::try_url::run(args, &settings, out),
-        Command::Select(args) => crate::commands::select::run(args, &settings, out),
-        Command::Explain(args) => crate::commands::explain::run(args, &settings, out),
-        Command::Attempts(args) => crate::commands::attempts::run(args, &settings, out),
-        Command::Hosts(args) => crate::commands::hosts::run(args, &settings, out),
-        Command::Links(args) => crate::commands::links::run(args, &settings, out),
-        Command::Unpause(args) => crate::commands::unpause::run(args, &settings, out),
-        Command::Classify(args) => crate::commands::classify::run(args, &settings, out),
-        Command::Import(args) => crate::commands::import::run(args, &settings, out),
-        Command::Export(args) => crate::commands::export::run(args, table.as_deref(), &settings, out),
-        Command::BanRate(args) => crate::commands::ban_rate::run(args, &settings, out),
-        Command::Stats(args) => crate::commands::stats::run(args, &settings, out),
-        Command::Query(args) => crate::commands::query::run(args, &settings, out),
-        Command::Importance(args) => crate::commands::importance::run(args, &settings, out),
-        Command::ReplayPolicy(args) => crate::commands::replay_policy::run(args, &settings, out),
-        Command::Rollout(args) => crate::commands::rollout::run(args, &settings, out),
-        Command::Serve(args) => crate::commands::serve::run(args, &settings, out),
+        Command::Fetch(args) => commands::fetch::run(args, &settings, out),
+        Command::Fetchers(args) => commands::fetchers::run(args, &settings, out),
+        Command::Try(args) => commands::try_url::run(args, &settings, out),
+        Command::Select(args) => commands::select::run(args, &settings, out),
+        Command::Explain(args) => commands::explain::run(args, &settings, out),
+        Command::Attempts(args) => commands::attempts::run(args, &settings, out),
+        Command::Hosts(args) => commands::hosts::run(args, &settings, out),
+        Command::Links(args) => commands::links::run(args, &settings, out),
+        Command::Unpause(args) => commands::unpause::run(args, &settings, out),
+        Command::Classify(args) => commands::classify::run(args, &settings, out),
+        Command::Import(args) => commands::import::run(args, &settings, out),
+        Command::Export(args) => commands::export::run(args, table.as_deref(), &settings, out),
+        Command::BanRate(args) => commands::ban_rate::run(args, &settings, out),
+        Command::Stats(args) => commands::stats::run(args, &settings, out),
+        Command::Query(args) => commands::query::run(args, &settings, out),
+        Command::Importance(args) => commands::importance::run(args, &settings, out),
+        Command::ReplayPolicy(args) => commands::replay_policy::run(args, &settings, out),
+        Command::Rollout(args) => commands::rollout::run(args, &settings, out),
+        Command::Serve(args) => commands::serve::run(args, &settings, out),
         #[cfg(feature = "fleet")]
-        Command::Fleet(args) => crate::commands::fleet::run(args, &settings, out),
-        Command::Demo(args) => crate::commands::demo::run(args, &settings, out),
-        Command::Maintain(command) => crate::commands::maintenance::run(command, &settings, out),
+        Command::Fleet(args) => commands::fleet::run(args, &settings, out),
+        Command::Demo(args) => commands::demo::run(args, &settings, out),
+        Command::Maintain(command) => commands::maintenance::run(command, &settings, out),
         Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) | Command::Testbed(_) => {
             Ok(Exit::Done)
         }

@@ -6,10 +6,10 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::parse::input::read_domain;
-use crate::parse::time_arg::{When, read_when};
+use crate::parse::time_arg::{TimeArg, parse_time_arg};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{CHOSEN, ERROR, Out, note, plain, styled};
+use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, styled};
 use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
@@ -44,11 +44,11 @@ pub(crate) struct AttemptsArgs {
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) domain: Option<String>,
     /// Show only attempts from this time on: a time, a day or an age (2h, 7d)
-    #[arg(long, value_name = "TIME", value_parser = read_when)]
-    pub(crate) since: Option<When>,
+    #[arg(long, value_name = "TIME", value_parser = parse_time_arg)]
+    pub(crate) since: Option<TimeArg>,
     /// Show only attempts up to this time
-    #[arg(long, value_name = "TIME", value_parser = read_when)]
-    pub(crate) until: Option<When>,
+    #[arg(long, value_name = "TIME", value_parser = parse_time_arg)]
+    pub(crate) until: Option<TimeArg>,
     /// Show only this outcome: content, failed, blocked, or an error type
     #[arg(long, value_name = "OUTCOME", value_parser = read_outcome)]
     pub(crate) outcome: Option<OutcomeFilter>,
@@ -79,7 +79,7 @@ struct Counts {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
     let mut wanted = AttemptQuery::default();
     wanted.url = args.url.as_deref().map(read_url).transpose()?;
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Out) -> Re
 }
 
 /// Prints the notes and the summary at the end.
-fn tell(args: &AttemptsArgs, wanted: &AttemptQuery, found: &QueryStats, out: &mut Out) -> Result<(), Failure> {
+fn tell(args: &AttemptsArgs, wanted: &AttemptQuery, found: &QueryStats, out: &mut Output) -> Result<(), Failure> {
     let is_cut = args.limit.is_some_and(|limit| found.shown >= limit);
     let compacted = found.compacted_before.filter(|cutoff| wanted.reaches_before(*cutoff) && !is_cut);
     if let Some(cutoff) = compacted {

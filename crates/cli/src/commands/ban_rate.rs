@@ -8,7 +8,7 @@ use clap::Args;
 use crate::parse::input::read_domain;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{DIM, Out, percent, plain, styled};
+use crate::terminal::output::{DIM, Output, percent, plain, styled};
 use fetchwise::analytics::{BanRate, DayHistory};
 use fetchwise::journal::{self, AttemptQuery, Order};
 use fetchwise::rfc3339;
@@ -33,10 +33,10 @@ pub(crate) struct BanRateArgs {
 const DAY_MS: i64 = 86_400_000;
 
 /// Runs the command.
-pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let domain = read_domain(&args.domain)?;
     let (dir, now) = (settings.existing_dir()?, settings.clock.now());
-    let (selector, _) = settings.learned()?;
+    let (selector, _) = settings.load_selector()?;
     let mut sum = selector.ban_rate_at(&domain, args.days, now);
     let mut since = selector.ban_rates_since();
     let first = now.utc_day().saturating_sub(i64::from(args.days) - 1);

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::parse::input::{Line, Lines, is_stdin, open, unreadable};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{CHOSEN, DIM, ERROR, Out, Table, plain, styled};
+use crate::terminal::output::{CHOSEN, DIM, ERROR, Output, Table, plain, styled};
 use fetchwise::detect;
 use fetchwise::detect::{Detector, Scratch};
 use fetchwise::response::{Header, Page};
@@ -95,7 +95,7 @@ struct Item {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     if args.show_rules {
         out.raw(Detector::shipped_rules().as_bytes())?;
         return Ok(Exit::Done);
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Out) -> Re
     }
 }
 
-fn single(detector: &Detector, path: &Path, args: &ClassifyArgs, out: &mut Out) -> Result<Exit, Failure> {
+fn single(detector: &Detector, path: &Path, args: &ClassifyArgs, out: &mut Output) -> Result<Exit, Failure> {
     let body = if is_stdin(path) { read_body(io::stdin().lock()) } else { read_body(open(path)?) };
     let body = body.map_err(|error| unreadable(path, &error))?;
     let url = args.url.as_deref();
@@ -130,7 +130,7 @@ fn single(detector: &Detector, path: &Path, args: &ClassifyArgs, out: &mut Out) 
 }
 
 /// Classifies a batch on all processors, one block of lines after the other.
-fn batch(detector: &Detector, path: &Path, explain: bool, out: &mut Out) -> Result<Exit, Failure> {
+fn batch(detector: &Detector, path: &Path, explain: bool, out: &mut Output) -> Result<Exit, Failure> {
     let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
     let folder = if is_stdin(path) { Path::new("") } else { path.parent().unwrap_or(Path::new("")) };
     let mut exit = Exit::Done;
@@ -265,7 +265,7 @@ fn label(verdict: &VerdictJson) -> &'static str {
     }
 }
 
-fn text(verdict: &VerdictJson, out: &mut Out) -> Result<(), Failure> {
+fn text(verdict: &VerdictJson, out: &mut Output) -> Result<(), Failure> {
     let style = if verdict.error_type.is_none() { CHOSEN } else { ERROR };
     out.line(format_args!("{}: {}", styled(style, label(verdict)), plain(&verdict.reason)))?;
     if let Some(error_type) = &verdict.error_type {

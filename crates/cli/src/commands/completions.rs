@@ -7,7 +7,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Out;
+use crate::terminal::output::Output;
 
 /// Print a completion script for a shell
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ pub(crate) struct ManArgs {
 }
 
 /// Prints a completion script for `syntax`.
-pub(crate) fn completions(args: &CompletionsArgs, mut syntax: Command, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn completions(args: &CompletionsArgs, mut syntax: Command, out: &mut Output) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut syntax, "fetchwise", &mut script);
     out.raw(&script)?;
@@ -36,7 +36,7 @@ pub(crate) fn completions(args: &CompletionsArgs, mut syntax: Command, out: &mut
 }
 
 /// Prints the manual page, or writes all of them.
-pub(crate) fn man(args: &ManArgs, syntax: Command, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn man(args: &ManArgs, syntax: Command, out: &mut Output) -> Result<Exit, Failure> {
     let Some(dir) = &args.out else {
         let mut page = Vec::new();
         clap_mangen::Man::new(syntax).render(&mut page).map_err(Failure::failed)?;

@@ -3,11 +3,11 @@
 use clap::Args;
 use serde::Serialize;
 
-use crate::setup::fetcher_availability::{Available, BrowserArgs};
+use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability};
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{DIM, Out, Table};
+use crate::terminal::output::{DIM, Output, Table};
 use anstyle::Style;
 use fetchwise::analytics::Costs;
 
@@ -39,10 +39,10 @@ struct FetcherJson<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &FetchersArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    settings.warn_if_no_dir();
-    let available = Available::find(settings, &args.browser)?;
-    let (selector, _) = settings.learned()?;
+pub(crate) fn run(args: &FetchersArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+    settings.warn_if_dir_missing();
+    let available = FetcherAvailability::find(settings, &args.browser)?;
+    let (selector, _) = settings.load_selector()?;
     let (mut costs, dir) = (Costs::default(), settings.data_dir()?);
     if dir.is_dir() {
         log_scan::attempts(&dir, |attempt| costs.observe(&attempt))?;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &FetchersArgs, settings: &Settings, out: &mut Out) -> Re
     let mut table =
         Table::new(&["fetcher", "class", ">cost", ">attempts", ">median time", ">median size", "available"]);
     for (_, spec) in selector.candidates() {
-        let why = available.why_left_out(&spec.name).and_then(|why| why.lines().next());
+        let why = available.left_out_reason(&spec.name).and_then(|why| why.lines().next());
         let cost = costs.of(&spec.name);
         if out.json {
             out.object(&FetcherJson {

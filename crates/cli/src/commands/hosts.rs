@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{DIM, Out, Table, note, plain, styled};
+use crate::terminal::output::{DIM, Output, Table, note, plain, styled};
 use crate::terminal::pace_text::{rate, span};
 use fetchwise::pace::{Level, PaceExplanation};
 use fetchwise::selector::PausedHost;
@@ -31,17 +31,17 @@ pub(crate) struct HostsArgs {
 
 /// The known state of a host.
 #[derive(Default)]
-struct Known {
+struct HostState {
     paused: Option<PausedHost>,
     pace: Option<PaceExplanation>,
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     settings.existing_dir()?;
-    let (selector, _) = settings.learned()?;
+    let (selector, _) = settings.load_selector()?;
     let now = settings.clock.now();
-    let mut known: BTreeMap<String, Known> = BTreeMap::new();
+    let mut known: BTreeMap<String, HostState> = BTreeMap::new();
     for paused in selector.paused_hosts(now) {
         let host = paused.domain.clone();
         known.entry(host).or_default().paused = Some(paused);
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Out) -> Resul
     Ok(Exit::Done)
 }
 
-fn table(known: &BTreeMap<String, Known>, now: Timestamp) -> Table {
+fn table(known: &BTreeMap<String, HostState>, now: Timestamp) -> Table {
     let heads = ["host", ">rate", ">parallel", ">limit", "window", ">next rate", "in", "paused for"];
     let mut table = Table::new(&heads);
     for (host, of) in known {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{HEADING, Out, Table, note, styled};
+use crate::terminal::output::{HEADING, Output, Table, note, styled};
 use fetchwise::analytics::{Importance, ImportanceFold, MIN_SAMPLE};
 use fetchwise::journal::{ImportanceEntry, Journal, JournalOptions};
 
@@ -42,7 +42,7 @@ struct ImportanceJson<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
     let mut fold = ImportanceFold::default();
     log_scan::attempts(&dir, |attempt| fold.observe(&attempt))?;

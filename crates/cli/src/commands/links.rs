@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, Table, note, plain};
+use crate::terminal::output::{Output, Table, note, plain};
 use crate::terminal::pace_text::span;
 use fetchwise::selector::LinkAtRisk;
 use fetchwise::time::Timestamp;
@@ -30,9 +30,9 @@ pub(crate) struct LinksArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &LinksArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &LinksArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     settings.existing_dir()?;
-    let (selector, _) = settings.learned()?;
+    let (selector, _) = settings.load_selector()?;
     let now = settings.clock.now();
     let mut links = selector.links_at_risk();
     links.retain(|of| {

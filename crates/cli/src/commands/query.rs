@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use crate::setup::log_scan;
 use crate::setup::peer_evidence;
-use crate::setup::peer_evidence::{Folded, Foreign};
+use crate::setup::peer_evidence::{PeerEvidence, SnapshotCounts};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, Table, percent};
+use crate::terminal::output::{Output, Table, percent};
 use fetchwise::analytics::{Conditional, Query};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::domain_of;
@@ -20,7 +20,7 @@ use fetchwise::heuristic::url::domain_of;
 #[derive(Debug, Args)]
 #[command(
     after_help = "attempts are all matches; counted are those whose outcome counts, without failures that the fetcher \
-    did not cause (such as a 404). Both rates are over the counted ones. success_rate weighs each of them alike. \
+    did not cause (such as a 404). JoinedRow rates are over the counted ones. success_rate weighs each of them alike. \
     decayed_success_rate weighs as evidence does: an attempt counts half after each half-life, and a timeout half as \
     much as others. In a fleet, separate columns show the attempts of peers, which do not publish failures that the \
     fetcher did not cause.\n\n\
@@ -44,12 +44,12 @@ struct ConditionalJson<'a> {
     decayed_success: f64,
     decayed_attempts: f64,
     #[serde(flatten)]
-    fleet: Option<ToldJson>,
+    fleet: Option<PeerCountsJson>,
 }
 
 /// The counts of peers for a fetcher.
 #[derive(Serialize)]
-struct ToldJson {
+struct PeerCountsJson {
     own_attempts: u64,
     peer_attempts: u64,
     /// The part of them that is known as evidence only; counted if the query asks for one domain and nothing else.
@@ -64,13 +64,13 @@ struct ToldJson {
 
 /// A fetcher's row: the node's own attempts and those of peers.
 #[derive(Default)]
-struct Both {
+struct JoinedRow {
     own: Conditional,
     theirs: Conditional,
-    folded: Folded,
+    folded: SnapshotCounts,
 }
 
-impl Both {
+impl JoinedRow {
     fn attempts(&self) -> u64 {
         self.theirs.attempts + self.folded.attempts
     }
@@ -87,8 +87,8 @@ impl Both {
         (self.total() > 0.0).then(|| (self.theirs.success + self.folded.success) / self.total())
     }
 
-    fn json(&self, told: &Foreign) -> ToldJson {
-        ToldJson {
+    fn json(&self, told: &PeerEvidence) -> PeerCountsJson {
+        PeerCountsJson {
             own_attempts: self.own.attempts,
             peer_attempts: self.attempts(),
             peer_snapshot_attempts: self.folded.attempts,
@@ -108,11 +108,12 @@ fn only_domain(all_of: &[Heuristic]) -> Option<&str> {
 }
 
 /// Returns the joined rows: in the order of the node's own, then the fetchers that only peers used.
-fn together(own: &Query, theirs: &Query, domain: Option<&str>, told: Option<&Foreign>) -> Vec<Both> {
-    let mut rows: Vec<Both> = own.rows().into_iter().map(|own| Both { own, ..Both::default() }).collect();
-    let place = |rows: &mut Vec<Both>, fetcher: &str| {
+fn join_rows(own: &Query, theirs: &Query, domain: Option<&str>, told: Option<&PeerEvidence>) -> Vec<JoinedRow> {
+    let mut rows: Vec<JoinedRow> =
+        own.rows().into_iter().map(|own| JoinedRow { own, ..JoinedRow::default() }).collect();
+    let place = |rows: &mut Vec<JoinedRow>, fetcher: &str| {
         rows.iter().position(|row| row.own.fetcher == fetcher).unwrap_or_else(|| {
-            let mut row = Both::default();
+            let mut row = JoinedRow::default();
             row.own.fetcher = fetcher.to_owned();
             rows.push(row);
             rows.len() - 1
@@ -122,7 +123,8 @@ fn together(own: &Query, theirs: &Query, domain: Option<&str>, told: Option<&For
         let at = place(&mut rows, &other.fetcher);
         rows[at].theirs = other;
     }
-    let said = told.zip(domain).and_then(|(told, domain)| told.share.said_of([domain].into_iter()).remove(domain));
+    let said =
+        told.zip(domain).and_then(|(told, domain)| told.share.domain_totals([domain].into_iter()).remove(domain));
     for said in said.iter().flatten() {
         let at = place(&mut rows, &said.fetcher);
         rows[at].folded = [said].into_iter().collect();
@@ -131,19 +133,19 @@ fn together(own: &Query, theirs: &Query, domain: Option<&str>, told: Option<&For
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let all_of: Vec<Heuristic> = args.all_of.iter().map(|(kind, value)| heuristic(kind, value)).collect();
     let now = settings.clock.now();
     let mut query = Query::new(all_of.clone(), settings.decay()?, now);
     let dir = settings.existing_dir()?;
     log_scan::attempts(&dir, |attempt| query.observe(&attempt))?;
     let mut theirs = Query::new(all_of.clone(), settings.decay()?, now);
-    let told = peer_evidence::facts(&dir, settings, |fact| theirs.observe_fact(fact))?;
+    let told = peer_evidence::read(&dir, settings, |fact| theirs.observe_fact(fact))?;
     let others: &[&str] = if told.is_some() { &[">others' attempts", ">success", ">decayed", ">of"] } else { &[] };
     let own = ["fetcher", ">attempts", ">counted", ">success", ">decayed", ">of"];
     let mut table = Table::new(&[own.as_slice(), others].concat());
     let domain = only_domain(&all_of);
-    for both in together(&query, &theirs, domain, told.as_ref()) {
+    for both in join_rows(&query, &theirs, domain, told.as_ref()) {
         let row = &both.own;
         let (success_rate, decayed_success_rate) = (row.success_rate(), row.decayed_success_rate());
         if out.json {

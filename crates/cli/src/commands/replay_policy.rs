@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, Table, note, percent, plain};
+use crate::terminal::output::{Output, Table, note, percent, plain};
 use fetchwise::off_policy::{Estimate, Evaluation, OffPolicyEvaluator};
 use fetchwise::policy;
 
@@ -63,7 +63,7 @@ impl EstimateJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
     let evaluators = args.policy.iter().map(|name| evaluator(name.trim(), settings));
     let mut evaluators = evaluators.collect::<Result<Vec<_>, _>>()?;
@@ -128,7 +128,7 @@ fn shown(fetches: u64, value: f64) -> String {
 
 fn evaluator(name: &str, settings: &Settings) -> Result<OffPolicyEvaluator, Failure> {
     let policy = policy::by_name(name).map_err(Failure::usage)?;
-    Ok(OffPolicyEvaluator::new(settings.unlearned(policy)?))
+    Ok(OffPolicyEvaluator::new(settings.selector_with_policy(policy)?))
 }
 
 fn json(evaluation: &Evaluation) -> EvaluationJson<'_> {

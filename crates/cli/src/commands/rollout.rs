@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Out, Table, note, plain, styled};
+use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Output, Table, note, plain, styled};
 use fetchwise::ab_test::{Agreement, ArmFigures, Differing, Figure, GuardSettings, Window};
 use fetchwise::rfc3339;
 use fetchwise::rollout::{Rollout, RolloutSummary, ShadowWorth, Worth, costs_of, window_of};
@@ -84,7 +84,7 @@ struct ResumedJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &RolloutArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &RolloutArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
     let kept = settings.rollout()?;
     if args.resume {
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &RolloutArgs, settings: &Settings, out: &mut Out) -> Res
         (since, until) => Window { since: since.map(|when| when.at(now)), until: until.map(|when| when.at(now)) },
     };
     let policy = settings.config.policy.as_deref().unwrap_or("default");
-    let blank = settings.unlearned(fetchwise::policy::by_name(policy).map_err(Failure::usage)?)?;
+    let blank = settings.selector_with_policy(fetchwise::policy::by_name(policy).map_err(Failure::usage)?)?;
     let mut fold = RolloutSummary::new(window, costs_of(&blank)).with_shadow(blank);
     log_scan::attempts(&dir, |mut attempt| {
         // As for evidence: a time in the future counts as now.
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &RolloutArgs, settings: &Settings, out: &mut Out) -> Res
 }
 
 /// Puts learning back into service.
-fn resume(settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+fn resume(settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
     let mut kept = settings.rollout()?.unwrap_or_default();
     let lifted = kept.resume(settings.clock.now());
@@ -137,8 +137,8 @@ fn resume(settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn show(rollout: &Rollout, guard: &GuardSettings, out: &mut Out) -> Result<(), Failure> {
-    out.line(head(rollout))?;
+fn show(rollout: &Rollout, guard: &GuardSettings, out: &mut Output) -> Result<(), Failure> {
+    out.line(stage_text(rollout))?;
     if let Some(fallen) = rollout.fallen_back.as_ref().filter(|_| guard.is_on) {
         out.line(styled(
             ERROR,
@@ -155,7 +155,7 @@ fn show(rollout: &Rollout, guard: &GuardSettings, out: &mut Out) -> Result<(), F
         return Ok(());
     }
     out.line("")?;
-    out.line(sides(rollout))?;
+    out.line(comparison_table(rollout))?;
     out.line(styled(
         DIM,
         "95 % intervals for one look, with hosts as the sample: shares by Wilson, cost and requests by a bootstrap \
@@ -167,17 +167,17 @@ fn show(rollout: &Rollout, guard: &GuardSettings, out: &mut Out) -> Result<(), F
     }
     if rollout.agreement.asked > 0 {
         out.line("")?;
-        agreement(&rollout.agreement, out)?;
+        print_agreement(&rollout.agreement, out)?;
     }
     if let Some(shadow) = &rollout.shadow {
         out.line("")?;
-        worth(shadow, out)?;
+        print_shadow_value(shadow, out)?;
     }
     out.line("")?;
-    out.line(looks(rollout, guard))
+    out.line(guard_text(rollout, guard))
 }
 
-fn head(rollout: &Rollout) -> String {
+fn stage_text(rollout: &Rollout) -> String {
     let span = match (&rollout.since, &rollout.until) {
         (None, None) => "all visits in the log".to_owned(),
         (Some(since), None) => format!("visits since {since}"),
@@ -198,7 +198,7 @@ fn head(rollout: &Rollout) -> String {
 }
 
 /// Returns the table of both arms and their difference.
-fn sides(rollout: &Rollout) -> Table {
+fn comparison_table(rollout: &Rollout) -> Table {
     let [learning, legacy] = &rollout.comparison.arms;
     let apart = rollout.comparison.difference.as_ref();
     let mut table = Table::new(&["", "learning", "legacy", "learning minus legacy"]);
@@ -285,7 +285,7 @@ fn percents(shares: &[f64]) -> Vec<String> {
     floors.into_iter().map(|tenth| format!("{}.{} %", tenth / 10, tenth % 10)).collect()
 }
 
-fn agreement(of: &Agreement, out: &mut Out) -> Result<(), Failure> {
+fn print_agreement(of: &Agreement, out: &mut Output) -> Result<(), Failure> {
     let shares = percents(&[of.agreed_share.unwrap_or_default(), of.differed_share.unwrap_or_default()]);
     out.line(format_args!(
         "{} visits with decisions of both arms: the same fetcher in {}, different ones in {}",
@@ -317,7 +317,7 @@ fn agreement(of: &Agreement, out: &mut Out) -> Result<(), Failure> {
     out.line(table)
 }
 
-fn worth(shadow: &ShadowWorth, out: &mut Out) -> Result<(), Failure> {
+fn print_shadow_value(shadow: &ShadowWorth, out: &mut Output) -> Result<(), Failure> {
     let words = |of: &Worth| format!("{:.2} ({:.2} to {:.2})", of.value, of.ci_low, of.ci_high);
     out.line(styled(HEADING, "estimated value of learning where the table served, in plain requests per visit"))?;
     out.line(format_args!(
@@ -333,7 +333,7 @@ fn worth(shadow: &ShadowWorth, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-fn looks(rollout: &Rollout, guard: &GuardSettings) -> String {
+fn guard_text(rollout: &Rollout, guard: &GuardSettings) -> String {
     let is_split = rollout.stage.as_ref().is_some_and(|stage| stage.mode == Mode::Split.name());
     if !guard.is_on {
         return "the guard is off (rollout.fall_back): it cannot take learning out of service".to_owned();

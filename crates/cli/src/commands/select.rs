@@ -2,10 +2,10 @@
 
 use clap::Args;
 
-use crate::setup::decider::{Decider, SituationArgs, each_url, read_url, show_bad_line, show_error};
+use crate::setup::decider::{ContextArgs, Decider, each_url, read_url, show_bad_line, show_error};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, plain};
+use crate::terminal::output::{Output, plain};
 
 /// Show which fetcher would be used, without any request
 ///
@@ -22,12 +22,12 @@ pub(crate) struct SelectArgs {
     #[arg(value_name = "URL", required = true)]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
-    pub(crate) situation: SituationArgs,
+    pub(crate) context: ContextArgs,
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &SelectArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let mut decider = Decider::new(settings, &args.situation)?;
+pub(crate) fn run(args: &SelectArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+    let mut decider = Decider::new(settings, &args.context)?;
     let mut exit = Exit::Done;
     each_url(&args.urls, |text, line| {
         let text = match text {
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &SelectArgs, settings: &Settings, out: &mut Out) -> Resu
         };
         match read_url(text).and_then(|url| decider.decide(&url)) {
             Ok(decided) if out.json => out.object(&decider.json(text, &decided)),
-            Ok(decided) => out.line(format_args!("{}  {}", plain(text), decider.words(&decided))),
+            Ok(decided) => out.line(format_args!("{}  {}", plain(text), decider.text(&decided))),
             Err(error) => {
                 exit = Exit::Failed;
                 show_error(out, text, &error)

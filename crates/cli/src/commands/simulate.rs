@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use fetchwise_simulate::{
-    CRAWLERS, Contestant, JOINT_WORLDS, JointReport, JointWorld, MORE, NAMES, PACE_WORLDS, PACERS, PaceOptions,
+    CRAWLERS, JOINT_WORLDS, JointReport, JointWorld, MORE, NAMES, NamedPolicy, PACE_WORLDS, PACERS, PaceOptions,
     PaceReport, PaceWorld, PolicyReport, SHIPPED, SimulateOptions, World, WorldError, html, joint_html, joint_table,
     pace_html, pace_table, simulate, simulate_joint, simulate_pace, table,
 };
@@ -16,7 +16,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, note};
+use crate::terminal::output::{Output, note};
 
 /// Compare policies in synthetic worlds, with a virtual clock and no network
 ///
@@ -94,7 +94,7 @@ pub(crate) struct SeedRange {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
     if let Some(name) = &args.show_world {
         out.raw(shipped(name).ok_or_else(|| no_such_world(name))?.as_bytes())?;
         return Ok(Exit::Done);
@@ -131,14 +131,14 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
 
 /// Runs the command for fleets.
 #[cfg(feature = "fleet")]
-fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
+fn run_fleet(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
     use fetchwise_simulate::{Egress, FleetOptions, FleetReport, fleet_html, fleet_plots, fleet_table, simulate_fleet};
     const DELAY: Duration = Duration::from_secs(2);
     let worlds = worlds(args)?;
     let [name] = &args.policy[..] else {
         return Err(Failure::usage("the nodes of a fleet have one policy").advise("give one with --policy"));
     };
-    let contestant = Contestant::by_name(name.trim()).map_err(Failure::usage)?;
+    let contestant = NamedPolicy::by_name(name.trim()).map_err(Failure::usage)?;
     let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
     let nodes: Vec<usize> = args.fleet.iter().map(|nodes| usize::try_from(*nodes).unwrap_or(usize::MAX)).collect();
     let delays = if args.delay.is_empty() { vec![DELAY] } else { args.delay.clone() };
@@ -176,14 +176,14 @@ fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
 
 /// Fails: this build has no fleets.
 #[cfg(not(feature = "fleet"))]
-fn run_fleet(args: &SimulateArgs, _: &mut Out) -> Result<Exit, Failure> {
+fn run_fleet(args: &SimulateArgs, _: &mut Output) -> Result<Exit, Failure> {
     let SimulateArgs { delay: _, egress: _, scope: _, plots: _, .. } = args;
     Err(Failure::usage("simulate --fleet is missing in this build")
         .advise("build fetchwise-cli with the feature `fleet`"))
 }
 
 /// Runs the command for worlds of rate limits.
-fn run_pace(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
+fn run_pace(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
     let mut worlds = Vec::new();
     for path in &args.world {
         let text = pace_text(path).ok_or_else(|| {
@@ -218,7 +218,7 @@ fn run_pace(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
 }
 
 /// Runs the command for worlds of fetcher choice and pace.
-fn run_joint(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
+fn run_joint(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
     let mut worlds = Vec::new();
     for path in &args.world {
         let text = joint_text(path).ok_or_else(|| {
@@ -312,19 +312,19 @@ fn worlds(args: &SimulateArgs) -> Result<Vec<World>, Failure> {
     })
 }
 
-fn contestants(args: &SimulateArgs) -> Result<Vec<Contestant>, Failure> {
+fn contestants(args: &SimulateArgs) -> Result<Vec<NamedPolicy>, Failure> {
     let mut names: Vec<&str> = args.policy.iter().map(|name| name.trim()).collect();
     if names.contains(&"all") {
         names = NAMES.to_vec();
     }
-    names.into_iter().map(|name| Contestant::by_name(name).map_err(Failure::usage)).collect()
+    names.into_iter().map(|name| NamedPolicy::by_name(name).map_err(Failure::usage)).collect()
 }
 
 /// Runs each world and returns all reports. In JSON, prints those of a world as soon as it is done.
 fn each_world<W, R: Serialize>(
     worlds: &[W],
     name: impl Fn(&W) -> &str,
-    out: &mut Out,
+    out: &mut Output,
     play: impl Fn(&W, &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<R>, Failure>,
 ) -> Result<Vec<R>, Failure> {
     let mut reports = Vec::new();

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use crate::setup::log_scan;
 use crate::setup::peer_evidence;
-use crate::setup::peer_evidence::{Folded, Foreign};
+use crate::setup::peer_evidence::{PeerEvidence, SnapshotCounts};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, Table, percent};
+use crate::terminal::output::{Output, Table, percent};
 use fetchwise::analytics::{By, Row, Stats};
 use fetchwise_serve::json::StatsJson;
 
@@ -48,12 +48,12 @@ struct RowJson<'a> {
     #[serde(flatten)]
     own: StatsJson<'a>,
     #[serde(flatten)]
-    fleet: Option<ToldJson>,
+    fleet: Option<PeerCountsJson>,
 }
 
 /// The counts of peers for a row.
 #[derive(Serialize)]
-struct ToldJson {
+struct PeerCountsJson {
     own_attempts: u64,
     peer_attempts: u64,
     /// The part of them that is known as evidence only.
@@ -68,14 +68,14 @@ struct ToldJson {
 }
 
 /// A row: the node's own attempts and those of peers.
-struct Both {
+struct JoinedRow {
     key: String,
     own: Row,
     theirs: Row,
-    folded: Folded,
+    folded: SnapshotCounts,
 }
 
-impl Both {
+impl JoinedRow {
     fn attempts(&self) -> u64 {
         self.theirs.attempts + self.folded.attempts
     }
@@ -88,8 +88,8 @@ impl Both {
         self.folded.ban_rate(self.theirs.banned, self.theirs.attempts)
     }
 
-    fn json(&self, told: &Foreign) -> ToldJson {
-        ToldJson {
+    fn json(&self, told: &PeerEvidence) -> PeerCountsJson {
+        PeerCountsJson {
             own_attempts: self.own.attempts,
             peer_attempts: self.attempts(),
             peer_snapshot_attempts: self.folded.attempts,
@@ -104,24 +104,31 @@ impl Both {
 
 /// Returns the joined rows: in the order of the node's own, then those that only peers have; days and weeks in their
 /// order. Attempts known as evidence only have no days, and their domains are known only if an attempt names them.
-fn together(by: By, own: &Stats, theirs: &Stats, told: Option<&Foreign>) -> Vec<Both> {
+fn join_rows(by: By, own: &Stats, theirs: &Stats, told: Option<&PeerEvidence>) -> Vec<JoinedRow> {
     let mut left: HashMap<&str, &Row> = theirs.iter().collect();
-    let mut rows: Vec<Both> = Vec::new();
+    let mut rows: Vec<JoinedRow> = Vec::new();
     for (key, own) in own.rows() {
         let theirs = left.remove(key.as_str()).copied().unwrap_or_default();
-        rows.push(Both { key, own, theirs, folded: Folded::default() });
+        rows.push(JoinedRow { key, own, theirs, folded: SnapshotCounts::default() });
     }
     let alone = theirs.rows().into_iter().filter(|(key, _)| left.contains_key(key.as_str()));
-    rows.extend(alone.map(|(key, theirs)| Both { key, own: Row::default(), theirs, folded: Folded::default() }));
+    rows.extend(alone.map(|(key, theirs)| JoinedRow {
+        key,
+        own: Row::default(),
+        theirs,
+        folded: SnapshotCounts::default(),
+    }));
     if matches!(by, By::Day | By::Week) {
         rows.sort_by(|a, b| a.key.cmp(&b.key));
     }
     let Some(share) = told.filter(|told| told.nodes > 0).map(|told| &told.share) else { return rows };
-    let mut folded: HashMap<String, Folded> = match by {
-        By::All => HashMap::from([("all".to_owned(), share.said().iter().collect())]),
-        By::Fetcher => share.said().iter().map(|said| (said.fetcher.clone(), [said].into_iter().collect())).collect(),
+    let mut folded: HashMap<String, SnapshotCounts> = match by {
+        By::All => HashMap::from([("all".to_owned(), share.fetcher_totals().iter().collect())]),
+        By::Fetcher => {
+            share.fetcher_totals().iter().map(|said| (said.fetcher.clone(), [said].into_iter().collect())).collect()
+        }
         By::Domain => {
-            let of = share.said_of(rows.iter().map(|row| row.key.as_str()));
+            let of = share.domain_totals(rows.iter().map(|row| row.key.as_str()));
             of.into_iter().map(|(domain, said)| (domain.to_owned(), said.iter().collect())).collect()
         }
         _ => HashMap::new(),
@@ -129,9 +136,10 @@ fn together(by: By, own: &Stats, theirs: &Stats, told: Option<&Foreign>) -> Vec<
     for row in &mut rows {
         row.folded = folded.remove(&row.key).unwrap_or_default();
     }
-    let mut alone: Vec<(String, Folded)> = folded.into_iter().filter(|(_, folded)| folded.attempts > 0).collect();
+    let mut alone: Vec<(String, SnapshotCounts)> =
+        folded.into_iter().filter(|(_, folded)| folded.attempts > 0).collect();
     alone.sort_by(|a, b| b.1.attempts.cmp(&a.1.attempts).then_with(|| a.0.cmp(&b.0)));
-    rows.extend(alone.into_iter().map(|(key, folded)| Both {
+    rows.extend(alone.into_iter().map(|(key, folded)| JoinedRow {
         key,
         own: Row::default(),
         theirs: Row::default(),
@@ -141,7 +149,7 @@ fn together(by: By, own: &Stats, theirs: &Stats, told: Option<&Foreign>) -> Vec<
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let (by, head) = match args.by {
         None => (By::All, ""),
         Some(ByArg::Domain) => (By::Domain, "domain"),
@@ -153,12 +161,12 @@ pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Out) -> Resul
     let mut stats = Stats::new(by);
     log_scan::attempts(&dir, |attempt| stats.observe(&attempt))?;
     let mut theirs = Stats::new(by);
-    let told = peer_evidence::facts(&dir, settings, |fact| theirs.observe_fact(fact))?;
+    let told = peer_evidence::read(&dir, settings, |fact| theirs.observe_fact(fact))?;
     let right =
         [">attempts", ">success", ">blocked", ">learned", ">inferred", ">probed", ">explored", ">requests/page"];
     let others: &[&str] = if told.is_some() { &[">others' attempts", ">success", ">blocked"] } else { &[] };
     let mut table = Table::new(&[&[head], right.as_slice(), others].concat());
-    for both in together(by, &stats, &theirs, told.as_ref()) {
+    for both in join_rows(by, &stats, &theirs, told.as_ref()) {
         let row = &both.own;
         if out.json {
             let fleet = told.as_ref().map(|told| both.json(told));

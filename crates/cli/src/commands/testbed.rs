@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::commands::fetch::shutdown;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{HEADING, Out, Table, note};
+use crate::terminal::output::{HEADING, Output, Table, note};
 
 /// Serve web sites on this machine that any crawler can be tested on
 ///
@@ -54,7 +54,7 @@ struct WhereJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &TestbedArgs, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure> {
     let plans = match &args.sites {
         Some(file) => read(file)?,
         None => default_plans(),
@@ -99,7 +99,7 @@ fn read(file: &std::path::Path) -> Result<Vec<SitePlan>, Failure> {
     Ok(sites.sites)
 }
 
-fn show(ledger: &Ledger, out: &mut Out) -> Result<(), Failure> {
+fn show(ledger: &Ledger, out: &mut Output) -> Result<(), Failure> {
     let heads = ["site", ">listed", ">sent", ">good", ">wrong", ">requests", ">blocked", ">renders", ">cost"];
     let mut table = Table::new(&heads);
     let cells = |name: String, score: &Score| {

@@ -8,13 +8,13 @@ use url::Url;
 
 use super::fetch::args::RequestArgs;
 use crate::commands::fetch::build_crawler::{guard, limits, visits};
-use crate::commands::fetch::build_fetchers::Made;
-use crate::commands::fetch::crawl_options::Wishes;
+use crate::commands::fetch::build_fetchers::BuiltFetchers;
+use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::setup::decider::read_url;
-use crate::setup::fetcher_availability::Available;
+use crate::setup::fetcher_availability::FetcherAvailability;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{CHOSEN, DIM, ERROR, Out, Table};
+use crate::terminal::output::{CHOSEN, DIM, ERROR, Output, Table};
 use fetchwise::attempt::ErrorType;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
@@ -65,19 +65,19 @@ struct TriedJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &TryArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &TryArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let url = read_url(&args.url).map_err(Failure::usage)?;
-    let wishes = Wishes {
+    let crawl_options = CrawlOptions {
         allow_network: args.request.allow_network.clone(),
         allow_private_network: args.request.allow_private_network,
         browser: args.request.browser.clone(),
         timeout: args.request.timeout,
         max_body: args.request.max_body,
         ca_file: args.request.ca_file.clone(),
-        ..Wishes::default()
+        ..CrawlOptions::default()
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
-    let ended = runtime.block_on(try_all(args, settings, &wishes, &url, out));
+    let ended = runtime.block_on(try_all(args, settings, &crawl_options, &url, out));
     // A name lookup blocks a thread that cannot be stopped.
     runtime.shutdown_timeout(Duration::from_millis(500));
     ended
@@ -86,11 +86,11 @@ pub(crate) fn run(args: &TryArgs, settings: &Settings, out: &mut Out) -> Result<
 async fn try_all(
     args: &TryArgs,
     settings: &Settings,
-    wishes: &Wishes,
+    crawl_options: &CrawlOptions,
     url: &Url,
-    out: &mut Out,
+    out: &mut Output,
 ) -> Result<Exit, Failure> {
-    let available = Available::find(settings, &wishes.browser)?;
+    let available = FetcherAvailability::find(settings, &crawl_options.browser)?;
     let selector = settings.config.selector().build().map_err(Failure::usage)?;
     let mut specs: Vec<FetcherSpec> = selector.candidates().map(|(_, spec)| spec.clone()).collect();
     if !args.fetcher.is_empty() {
@@ -100,19 +100,19 @@ async fn try_all(
         specs.retain(|spec| names.contains(&&*spec.name));
     }
     specs.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-    let made = Made::of(settings, wishes, &available, guard(settings, wishes)?)?;
+    let made = BuiltFetchers::build(settings, crawl_options, &available, guard(settings, crawl_options)?)?;
     let detector = settings.detector()?;
     let limits = Limits {
-        deadline: visits(settings, wishes).deadline,
-        max_redirects: visits(settings, wishes).max_redirects,
-        ..limits(settings, wishes)
+        deadline: visits(settings, crawl_options).deadline,
+        max_redirects: visits(settings, crawl_options).max_redirects,
+        ..limits(settings, crawl_options)
     };
     let mut table = Table::new(&["fetcher", "outcome", ">status", ">size", ">time", "details"]);
     for spec in &specs {
         let tried = match made.fetchers.iter().find(|fetcher| fetcher.name() == &*spec.name) {
             Some(fetcher) => one(&**fetcher, spec, url, &limits, &detector).await,
             None => {
-                let why = available.why_left_out(&spec.name).unwrap_or("it is unavailable");
+                let why = available.left_out_reason(&spec.name).unwrap_or("it is unavailable");
                 not_to_be_had(spec, why)
             }
         };

@@ -11,7 +11,7 @@ use crate::parse::input::read_domain;
 use crate::setup::server_discovery::server_of;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, plain};
+use crate::terminal::output::{Output, plain};
 use fetchwise::journal::{JournalError, LogError, ReleaseTarget, maintenance};
 use fetchwise::rfc3339;
 use fetchwise_serve::json::UnpausedJson;
@@ -44,9 +44,9 @@ pub(crate) struct UnpauseArgs {
 }
 
 /// The time limit of a request to the server.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The size limit of a response in bytes.
-const MAX_ANSWER: u64 = 64 << 10;
+const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 
 /// The prefix of a token's hash in a server's token file.
 const HASHED: &str = "sha256:";
@@ -62,14 +62,14 @@ struct UnpauseJson<'a> {
 /// The fields of a server's response that matter here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Answer {
+struct UnpauseResponse {
     unpaused: Option<bool>,
     was_paused_until: Option<String>,
     error: Option<String>,
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &UnpauseArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &UnpauseArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let target = match (&args.domain, &args.link) {
         (Some(domain), _) => ReleaseTarget::Host(read_domain(domain)?),
         (None, Some(link)) => ReleaseTarget::Link(link.clone()),
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &UnpauseArgs, settings: &Settings, out: &mut Out) -> Res
         return ask(server, args, &target, out);
     }
     let dir = settings.existing_dir()?;
-    match maintenance::unpause(&dir, settings.blank_with_pace()?, &target, settings.clock.now()) {
+    match maintenance::unpause(&dir, settings.empty_selector_with_pace()?, &target, settings.clock.now()) {
         Ok(until) => show(out, &target, until.is_some(), until.map(rfc3339::format), None),
         Err(JournalError::Log(LogError::Locked { .. })) if server_of(&dir).is_some() => {
             let server = server_of(&dir).unwrap_or_default();
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &UnpauseArgs, settings: &Settings, out: &mut Out) -> Res
 }
 
 /// Asks a server to end the pause.
-fn ask(server: &str, args: &UnpauseArgs, target: &ReleaseTarget, out: &mut Out) -> Result<Exit, Failure> {
+fn ask(server: &str, args: &UnpauseArgs, target: &ReleaseTarget, out: &mut Output) -> Result<Exit, Failure> {
     let base = url::Url::parse(server)
         .map_err(|error| Failure::usage(format_args!("{} is not a valid server address: {error}", plain(server))))?;
     let mut address = base.clone();
@@ -107,7 +107,8 @@ fn ask(server: &str, args: &UnpauseArgs, target: &ReleaseTarget, out: &mut Out) 
         Ok(mut segments) => drop(segments.pop_if_empty().extend(path)),
         Err(()) => return Err(Failure::usage(format_args!("{} is not a valid server address", plain(server)))),
     }
-    let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false).proxy(None);
+    let config =
+        ureq::Agent::config_builder().timeout_global(Some(REQUEST_TIMEOUT)).http_status_as_error(false).proxy(None);
     let agent = ureq::Agent::new_with_config(config.build());
     let mut request = agent.post(address.as_str()).header("content-type", "application/json");
     if let Some(token) = token(args)? {
@@ -122,10 +123,10 @@ fn ask(server: &str, args: &UnpauseArgs, target: &ReleaseTarget, out: &mut Out) 
     let body = response
         .body_mut()
         .with_config()
-        .limit(MAX_ANSWER)
+        .limit(MAX_RESPONSE_BYTES)
         .read_to_string()
         .map_err(|error| failed(error.to_string()))?;
-    let answer: Answer = serde_json::from_str(&body).unwrap_or_default();
+    let answer: UnpauseResponse = serde_json::from_str(&body).unwrap_or_default();
     match status {
         200..=299 => {
             let unpaused = answer.unpaused.unwrap_or(true);
@@ -159,7 +160,7 @@ fn token(args: &UnpauseArgs) -> Result<Option<String>, Failure> {
 }
 
 fn show(
-    out: &mut Out,
+    out: &mut Output,
     target: &ReleaseTarget,
     unpaused: bool,
     was_paused_until: Option<String>,

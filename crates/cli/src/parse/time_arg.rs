@@ -5,14 +5,14 @@ use fetchwise::time::{Clock, Timestamp};
 
 /// A point in time, or an age relative to now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum TimeArg {
     /// A point in time.
     At(Timestamp),
     /// An age: this long before now.
     Ago(std::time::Duration),
 }
 
-impl When {
+impl TimeArg {
     /// Returns the point in time.
     pub(crate) fn resolve(self, clock: &Clock) -> Timestamp {
         match self {
@@ -26,14 +26,14 @@ impl When {
 }
 
 /// Parses `2026-01-31T12:00:00Z`, `2026-01-31` (its beginning in UTC), or an age: `90m`, `2h`, `7d`.
-pub(crate) fn read_when(text: &str) -> Result<When, String> {
+pub(crate) fn parse_time_arg(text: &str) -> Result<TimeArg, String> {
     let text = text.trim();
     if let Ok(span) = humantime::parse_duration(text) {
-        return Ok(When::Ago(span));
+        return Ok(TimeArg::Ago(span));
     }
     let day = || rfc3339::parse(&format!("{text}T00:00:00Z"));
     let at = rfc3339::parse(text).or_else(|_| day());
-    at.map(When::At).map_err(|_| {
+    at.map(TimeArg::At).map_err(|_| {
         format!(
             "{text:?} is not a valid time: expected one such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or an \
              age such as 2h or 7d"
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn times_days_and_ages_are_read() {
         let clock = Clock::fixed(Timestamp::from_millis(10 * 86_400_000));
-        let read = |text| read_when(text).map(|when| when.resolve(&clock).as_millis());
+        let read = |text| parse_time_arg(text).map(|when| when.resolve(&clock).as_millis());
         assert_eq!(read("1970-01-02"), Ok(86_400_000));
         assert_eq!(read("1970-01-02T00:00:01+00:00"), Ok(86_401_000));
         assert_eq!(read("1d"), Ok(9 * 86_400_000));

@@ -17,15 +17,15 @@ use fetchwise::journal::maintenance::{
 };
 
 /// Background maintenance that is running, and its messages.
-pub(crate) struct Running {
+pub(crate) struct RunningMaintenance {
     upkeep: BackgroundMaintenance,
-    said: Receiver<String>,
+    messages: Receiver<String>,
 }
 
-impl Running {
+impl RunningMaintenance {
     /// Returns the messages since the last call.
-    pub(crate) fn said(&self) -> impl Iterator<Item = String> {
-        self.said.try_iter()
+    pub(crate) fn messages(&self) -> impl Iterator<Item = String> {
+        self.messages.try_iter()
     }
 
     /// Stops it; called before the journal is closed.
@@ -35,21 +35,21 @@ impl Running {
 }
 
 /// Starts background maintenance alongside the writer of `dir`; returns none if the settings turn it off.
-pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<Running>, Failure> {
+pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<RunningMaintenance>, Failure> {
     let options = options(settings);
     if options.compact_threshold.is_none() && options.max_disk_bytes.is_none() {
         return Ok(None);
     }
-    let (tell, said) = channel();
-    let blank = settings.blank_maker();
+    let (tell, messages) = channel();
+    let blank = settings.empty_selector_factory();
     let tell = move |did| {
         // The receiver may be gone.
-        let _ = words(&did).map(|words| tell.send(words));
+        let _ = message(&did).map(|words| tell.send(words));
     };
     let upkeep = BackgroundMaintenance::start(dir, options, Arc::clone(&settings.clock), blank, tell);
     let upkeep =
         upkeep.map_err(|error| Failure::failed(format_args!("cannot start background maintenance: {error}")))?;
-    Ok(Some(Running { upkeep, said }))
+    Ok(Some(RunningMaintenance { upkeep, messages }))
 }
 
 fn options(settings: &Settings) -> MaintenanceOptions {
@@ -70,7 +70,7 @@ pub(crate) fn segment_bytes(settings: &Settings) -> u64 {
     MaintenanceOptions::segment_bytes_within(log.segment_bytes.unwrap_or(DEFAULT_SEGMENT_BYTES), log.max_disk_bytes)
 }
 
-fn words(did: &MaintenanceEvent) -> Option<String> {
+fn message(did: &MaintenanceEvent) -> Option<String> {
     match did {
         MaintenanceEvent::CompactionFinished { cause, done, took } => {
             let CompactReport { attempts, bytes, .. } = done;

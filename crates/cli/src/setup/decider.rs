@@ -8,9 +8,9 @@ use url::Url;
 
 use super::settings::Settings;
 use crate::parse::input::{LineError, Lines, unreadable};
-use crate::setup::fetcher_availability::{Available, BrowserArgs};
+use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability};
 use crate::terminal::exit::Failure;
-use crate::terminal::output::{CHOSEN, ERROR, Out, note, plain, styled};
+use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, styled};
 use fetchwise::attempt::Hint;
 use fetchwise::decision::Decision;
 use fetchwise::heuristic::Heuristic;
@@ -25,7 +25,7 @@ use fetchwise_serve::json::{DecisionJson, ProblemJson, Unavailable};
 
 /// The inputs of a decision besides URL and evidence.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct SituationArgs {
+pub(crate) struct ContextArgs {
     /// Prefer this fetcher
     #[arg(long, value_name = "NAME")]
     pub(crate) fetcher: Option<String>,
@@ -102,16 +102,16 @@ pub(crate) struct Decider<'s> {
     tried: FetcherSet,
     hint: Option<Hint>,
     /// The heuristics that the caller knows.
-    known: Vec<Heuristic>,
+    heuristics: Vec<Heuristic>,
     /// The unavailable candidates, each with the reason.
     missing: BTreeMap<FetcherId, String>,
     /// The unavailable candidates that stderr has already reported.
-    told: BTreeSet<FetcherId>,
+    reported: BTreeSet<FetcherId>,
 }
 
 /// A decision, and the unavailable candidate that evidence or the caller's wish would favour.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Decided {
+pub(crate) struct LocalDecision {
     pub(crate) routed: Routed,
     pub(crate) unavailable: Option<FetcherId>,
 }
@@ -121,13 +121,13 @@ pub(crate) struct Decided {
 fn with_peers(settings: &Settings, selector: &Selector) -> Result<Option<Selector>, Failure> {
     let dir = settings.data_dir()?;
     // An earlier state is rebuilt from the node's own log.
-    if settings.is_past() || !dir.join("peers").is_dir() {
+    if settings.is_historical() || !dir.join("peers").is_dir() {
         return Ok(None);
     }
-    let (own, _) = settings.learned()?;
-    let told = fetchwise_fleet::peer_store::load_peers(&dir, selector);
-    let told = told.map_err(|error| Failure::failed(plain(&error.to_string())))?;
-    Ok(if told > 0 { Some(own) } else { None })
+    let (own, _) = settings.load_selector()?;
+    let reported = fetchwise_fleet::peer_store::load_peers(&dir, selector);
+    let reported = reported.map_err(|error| Failure::failed(plain(&error.to_string())))?;
+    Ok(if reported > 0 { Some(own) } else { None })
 }
 
 #[cfg(not(feature = "fleet"))]
@@ -138,28 +138,29 @@ fn with_peers(_: &Settings, _: &Selector) -> Result<Option<Selector>, Failure> {
 
 impl<'s> Decider<'s> {
     /// Reads the log and finds the available fetchers.
-    pub(crate) fn new(settings: &'s Settings, args: &SituationArgs) -> Result<Self, Failure> {
+    pub(crate) fn new(settings: &'s Settings, args: &ContextArgs) -> Result<Self, Failure> {
         let router = settings.router()?;
-        settings.warn_if_no_dir();
-        let (selector, loaded) = settings.learned()?;
+        settings.warn_if_dir_missing();
+        let (selector, loaded) = settings.load_selector()?;
         let own = with_peers(settings, &selector)?;
-        settings.put_in_force(&selector)?;
+        settings.apply_router(&selector)?;
         let mut missing = BTreeMap::new();
         if !args.all_fetchers {
-            let available = Available::find(settings, &args.browser)?;
+            let available = FetcherAvailability::find(settings, &args.browser)?;
             // The first line of a browser's reason is the reason; the next ones say how to install it.
-            let why_not = |spec: &FetcherSpec| available.why_not(&spec.name)?.lines().next().map(str::to_owned);
-            missing.extend(selector.candidates().filter_map(|(id, spec)| Some((id, why_not(spec)?))));
+            let unavailable_reason =
+                |spec: &FetcherSpec| available.unavailable_reason(&spec.name)?.lines().next().map(str::to_owned);
+            missing.extend(selector.candidates().filter_map(|(id, spec)| Some((id, unavailable_reason(spec)?))));
         }
         let wanted = args.fetcher.as_deref().map(|name| candidate(&selector, name)).transpose()?;
         let mut tried = FetcherSet::EMPTY;
         for name in &args.tried {
             tried.insert(candidate(&selector, name)?);
         }
-        let (hint, told) = (args.last_failure.map(Hint::from), BTreeSet::new());
-        let known = args.tag.clone();
+        let (hint, reported) = (args.last_failure.map(Hint::from), BTreeSet::new());
+        let heuristics = args.tag.clone();
         let link = None;
-        Ok(Self { selector, own, loaded, link, router, settings, wanted, tried, hint, known, missing, told })
+        Ok(Self { selector, own, loaded, link, router, settings, wanted, tried, hint, heuristics, missing, reported })
     }
 
     /// Returns the decider for a URL with the caller's name for its link.
@@ -168,14 +169,14 @@ impl<'s> Decider<'s> {
     }
 
     /// Returns the context of a decision about `url`, without the unavailable candidates.
-    pub(crate) fn situation(&self, url: &Url) -> SelectContext<'_> {
+    pub(crate) fn context(&self, url: &Url) -> SelectContext<'_> {
         let mut excluded = self.tried;
         self.missing.keys().for_each(|id| excluded.insert(*id));
-        SelectContext { excluded, ..self.situation_with_all(url) }
+        SelectContext { excluded, ..self.context_with_all(url) }
     }
 
     /// Returns the same context with every candidate.
-    fn situation_with_all(&self, url: &Url) -> SelectContext<'_> {
+    fn context_with_all(&self, url: &Url) -> SelectContext<'_> {
         let name = self.link.as_deref().unwrap_or(url.as_str());
         let link = self.loaded.links.get(name).copied().unwrap_or_default();
         SelectContext {
@@ -184,28 +185,28 @@ impl<'s> Decider<'s> {
             wanted: self.wanted,
             excluded: self.tried,
             attempts: u32::try_from(self.tried.len()).unwrap_or(u32::MAX),
-            heuristics: &self.known,
+            heuristics: &self.heuristics,
             ..SelectContext::first_attempt(self.settings.clock.now())
         }
     }
 
     /// Decides about a URL. Reports on stderr, once per fetcher, that an unavailable fetcher would have been selected.
-    pub(crate) fn decide(&mut self, url: &Url) -> Result<Decided, RouteError> {
-        let routed = self.selector.route(url, &self.situation(url), None)?;
+    pub(crate) fn decide(&mut self, url: &Url) -> Result<LocalDecision, RouteError> {
+        let routed = self.selector.route(url, &self.context(url), None)?;
         let mut unavailable = None;
         if !self.missing.is_empty() {
-            let with_all = self.selector.route(url, &self.situation_with_all(url), None)?;
+            let with_all = self.selector.route(url, &self.context_with_all(url), None)?;
             unavailable =
                 with_all.decision.selected().map(|take| take.fetcher).filter(|id| self.missing.contains_key(id));
         }
-        if let Some(id) = unavailable.filter(|id| self.told.insert(*id)) {
+        if let Some(id) = unavailable.filter(|id| self.reported.insert(*id)) {
             note(format_args!(
                 "warning: {} would be selected but is unavailable: {} (--all-fetchers considers it anyway)",
                 plain(self.selector.fetcher_name(id)),
-                self.why_not(id).unwrap_or_default()
+                self.unavailable_reason(id).unwrap_or_default()
             ));
         }
-        Ok(Decided { routed, unavailable })
+        Ok(LocalDecision { routed, unavailable })
     }
 
     /// Returns whether the candidate `name` is available.
@@ -213,21 +214,21 @@ impl<'s> Decider<'s> {
         self.selector.fetcher_id(name).is_none_or(|id| !self.missing.contains_key(&id))
     }
 
-    fn why_not(&self, id: FetcherId) -> Option<&str> {
+    fn unavailable_reason(&self, id: FetcherId) -> Option<&str> {
         self.missing.get(&id).map(String::as_str)
     }
 
     /// Returns the decision as JSON; `text` is the URL as given.
-    pub(crate) fn json<'a>(&'a self, text: &'a str, decided: &Decided) -> DecisionJson<'a> {
+    pub(crate) fn json<'a>(&'a self, text: &'a str, decided: &LocalDecision) -> DecisionJson<'a> {
         let unavailable = decided
             .unavailable
-            .map(|id| Unavailable { fetcher: self.selector.fetcher_name(id), reason: self.why_not(id) });
+            .map(|id| Unavailable { fetcher: self.selector.fetcher_name(id), reason: self.unavailable_reason(id) });
         DecisionJson::new(text, &self.selector, self.router.mode, &decided.routed, unavailable)
     }
 
     /// Returns the decision as text.
-    pub(crate) fn words(&self, decided: &Decided) -> String {
-        let words = self.words_of(&decided.routed);
+    pub(crate) fn text(&self, decided: &LocalDecision) -> String {
+        let words = self.decision_text(&decided.routed);
         match decided.unavailable {
             Some(id) => {
                 let name = plain(self.selector.fetcher_name(id));
@@ -237,7 +238,7 @@ impl<'s> Decider<'s> {
         }
     }
 
-    fn words_of(&self, routed: &Routed) -> String {
+    fn decision_text(&self, routed: &Routed) -> String {
         match routed.decision {
             Decision::Selected(take) => format!(
                 "{}  {} (confidence {:.2} over {:.1} attempts)",
@@ -257,7 +258,7 @@ impl<'s> Decider<'s> {
 }
 
 /// Prints an error about one URL.
-pub(crate) fn show_error(out: &mut Out, url: &str, error: &RouteError) -> Result<(), Failure> {
+pub(crate) fn show_error(out: &mut Output, url: &str, error: &RouteError) -> Result<(), Failure> {
     if out.json {
         return out.object(&ProblemJson::of_route(url, error));
     }
@@ -265,7 +266,7 @@ pub(crate) fn show_error(out: &mut Out, url: &str, error: &RouteError) -> Result
 }
 
 /// Prints an error about a line of stdin that is not a URL.
-pub(crate) fn show_bad_line(out: &mut Out, number: u64, error: &LineError) -> Result<(), Failure> {
+pub(crate) fn show_bad_line(out: &mut Output, number: u64, error: &LineError) -> Result<(), Failure> {
     let error = format!("stdin, line {number}: {error}");
     if out.json {
         return out.object(&ProblemJson::of_url(None, "invalid_line", error));
@@ -273,7 +274,7 @@ pub(crate) fn show_bad_line(out: &mut Out, number: u64, error: &LineError) -> Re
     show(out, &error)
 }
 
-fn show(out: &mut Out, error: &str) -> Result<(), Failure> {
+fn show(out: &mut Output, error: &str) -> Result<(), Failure> {
     out.line(format_args!("{}  {}", styled(ERROR, "error"), plain(error)))
 }
 

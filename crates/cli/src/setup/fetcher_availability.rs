@@ -31,15 +31,15 @@ pub(crate) struct BrowserArgs {
 const BROWSERS: [&str; 2] = ["playwright", "playwright_stealth"];
 
 /// The reason for a fetcher that the config lists and another program provides.
-const ELSEWHERE: &str = "the config does not say how it gets pages, and fetchwise does not provide it";
+const THIRD_PARTY: &str = "the config does not say how it gets pages, and fetchwise does not provide it";
 /// The reason for a fetcher that fetchwise provides on request only.
-const NOT_ASKED_FOR: &str = "a config must list it as a [[fetcher]]";
+const NOT_CONFIGURED: &str = "a config must list it as a [[fetcher]]";
 /// The reason for an unknown fetcher.
 const UNKNOWN: &str = "fetchwise does not provide it, and no config gives it a command";
 
 /// The fetchers that are available here.
 #[derive(Debug)]
-pub(crate) struct Available<'s> {
+pub(crate) struct FetcherAvailability<'s> {
     configured: &'s [FetcherConfig],
     /// The reasons of the config's fetchers that are unavailable.
     lacking: BTreeMap<&'s str, String>,
@@ -66,7 +66,7 @@ impl NoBrowser {
     }
 }
 
-impl<'s> Available<'s> {
+impl<'s> FetcherAvailability<'s> {
     /// Finds out which fetchers are available.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl<'s> Available<'s> {
         let lacking = config.fetchers.iter().filter_map(lacks).collect();
         let found = Self { configured: &config.fetchers, lacking, browser: Err(NoBrowser::Unwanted) };
         let is_off = wanted.no_browser || wanted.chromium.is_none() && config.browser.enabled == Some(false);
-        let mut likenesses = config.fetchers.iter().map(FetcherConfig::means);
+        let mut likenesses = config.fetchers.iter().map(FetcherConfig::method);
         let is_wanted = BROWSERS.iter().any(|name| found.is_shipped_and_wanted(name))
             || likenesses.any(|method| matches!(method, FetchMethod::Like(like) if BROWSERS.contains(&like)));
         if is_off || !is_wanted {
@@ -103,20 +103,20 @@ impl<'s> Available<'s> {
     /// them.
     pub(crate) fn left_out(&self) -> impl Iterator<Item = (&'s str, &str)> {
         let names = self.configured.iter().map(|fetcher| canonical(&fetcher.name));
-        names.filter(|name| !BROWSERS.contains(name)).filter_map(|name| Some((name, self.why_left_out(name)?)))
+        names.filter(|name| !BROWSERS.contains(name)).filter_map(|name| Some((name, self.left_out_reason(name)?)))
     }
 
     /// Returns why `fetch` leaves out the candidate `name`; none if it uses it.
-    pub(crate) fn why_left_out(&self, name: &str) -> Option<&str> {
+    pub(crate) fn left_out_reason(&self, name: &str) -> Option<&str> {
         let mut configured = self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
         let is_elsewhere = configured.any(|fetcher| fetcher.method() == FetchMethod::External);
-        self.why_not(name).or_else(|| is_elsewhere.then_some(ELSEWHERE))
+        self.unavailable_reason(name).or_else(|| is_elsewhere.then_some(THIRD_PARTY))
     }
 
     /// Returns why the candidate `name` is unavailable; none if it is available. A fetcher that the config lists
     /// without a way to get pages, and that fetchwise does not provide, counts as available: the author of the config
     /// has it.
-    pub(crate) fn why_not(&self, name: &str) -> Option<&str> {
+    pub(crate) fn unavailable_reason(&self, name: &str) -> Option<&str> {
         match name {
             PROBE_FETCHER => self.lacking.get(name).map(String::as_str),
             browser if BROWSERS.contains(&browser) && self.is_shipped_and_wanted(browser) => {
@@ -130,7 +130,7 @@ impl<'s> Available<'s> {
                 let browser = self.browser.as_ref().err().filter(|_| self.configured.iter().any(is_browser));
                 self.lacking.get(name).map(String::as_str).or_else(|| browser.map(NoBrowser::reason))
             }
-            _ if BUILT_IN.iter().any(|(built_in, _)| *built_in == name) => Some(NOT_ASKED_FOR),
+            _ if BUILT_IN.iter().any(|(built_in, _)| *built_in == name) => Some(NOT_CONFIGURED),
             _ => Some(UNKNOWN),
         }
     }

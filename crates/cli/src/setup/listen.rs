@@ -44,7 +44,7 @@ pub(crate) fn tokens(file: Option<&Path>) -> Result<Tokens, Failure> {
 }
 
 /// Hints for an address that cannot be used.
-pub(crate) struct Advice {
+pub(crate) struct ListenHints {
     /// An example of a valid address.
     pub(crate) example: &'static str,
     /// How to get a token.
@@ -52,7 +52,7 @@ pub(crate) struct Advice {
 }
 
 /// Listens on `address`. Without tokens, other machines must not be able to reach it.
-pub(crate) async fn listen(address: &str, tokens: &Tokens, advice: &Advice) -> Result<TcpListener, Failure> {
+pub(crate) async fn listen(address: &str, tokens: &Tokens, advice: &ListenHints) -> Result<TcpListener, Failure> {
     let wrong = |error: std::io::Error| {
         let failure = Failure::usage(format_args!("cannot listen on {}: {error}", plain(address)));
         match error.kind() {

@@ -30,8 +30,8 @@ const SNAPSHOT_AFTER: u64 = 100_000;
 
 impl Settings {
     /// Applies the router to `selector`, and a rollback to the table that is in force, as a crawler does.
-    pub(crate) fn put_in_force(&self, selector: &Selector) -> Result<(), Failure> {
-        selector.set_router(self.router()?.clone()).map_err(|error| self.about_table(error))?;
+    pub(crate) fn apply_router(&self, selector: &Selector) -> Result<(), Failure> {
+        selector.set_router(self.router()?.clone()).map_err(|error| self.router_failure(error))?;
         let fallen = self.rollout()?.and_then(|kept| kept.fallen_back).filter(|_| self.config.guard().is_on);
         if let Some(fallen) = fallen {
             let event = Event::StillFallen(fallen.why());
@@ -73,7 +73,7 @@ impl Settings {
 
     /// Warns on stderr if the named data directory does not exist. This is not an error, because a decision without
     /// evidence is useful too.
-    pub(crate) fn warn_if_no_dir(&self) {
+    pub(crate) fn warn_if_dir_missing(&self) {
         if let Some(dir) = self.data_dir.as_ref().filter(|dir| !dir.exists()) {
             note(format_args!("warning: {}: deciding without evidence", no_dir(dir)));
         }
@@ -81,36 +81,36 @@ impl Settings {
 
     /// Returns a selector with all evidence of the log, and the states of links. Its candidates are those of the
     /// config. If the config has none, they are the built-in names and those in the log.
-    pub(crate) fn learned(&self) -> Result<(Selector, LoadReport), Failure> {
-        self.learned_with(|builder| builder.pace(self.seen_pace()))
+    pub(crate) fn load_selector(&self) -> Result<(Selector, LoadReport), Failure> {
+        self.load_selector_with(|builder| builder.pace(self.inspection_pace()))
     }
 
     /// Returns a pace for reading: it learns even if the pace of crawls is turned off.
-    pub(crate) fn seen_pace(&self) -> Pace {
+    pub(crate) fn inspection_pace(&self) -> Pace {
         Pace::new(PaceSettings { mode: PaceMode::Learn, ..self.config.pace() })
     }
 
-    /// Does the same as [`Settings::learned`], with additions to the builder.
-    pub(crate) fn learned_with(
+    /// Does the same as [`Settings::load_selector`], with additions to the builder.
+    pub(crate) fn load_selector_with(
         &self,
         more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
     ) -> Result<(Selector, LoadReport), Failure> {
         let (dir, mut bar) = (self.data_dir()?, ByteBar::new());
-        let mut tell = |progress| bar.tell("reading the attempt log", progress);
+        let mut show = |progress| bar.show("reading the attempt log", progress);
         let (selector, loaded) = if let Some(moment) = self.moment {
             let seen = if self.config.fetchers.is_empty() { journal::survey(&dir)?.fetchers } else { Vec::new() };
             let candidates = if self.config.fetchers.is_empty() { self.candidates(&seen) } else { Vec::new() };
             let selector = self.selector(candidates, more)?;
-            let loaded = journal::load_at(&dir, &selector, moment, self.clock.now(), &mut tell)?;
+            let loaded = journal::load_at(&dir, &selector, moment, self.clock.now(), &mut show)?;
             (selector, loaded)
         } else if self.config.fetchers.is_empty() {
-            let survey = journal::inspect_with_progress(&dir, &mut tell)?;
+            let survey = journal::inspect_with_progress(&dir, &mut show)?;
             let selector = self.selector(self.candidates(&survey.fetchers), more)?;
-            let loaded = survey.load(&dir, &selector, self.clock.now(), &mut tell)?;
+            let loaded = survey.load(&dir, &selector, self.clock.now(), &mut show)?;
             (selector, loaded)
         } else {
             let selector = self.selector(Vec::new(), more)?;
-            let loaded = journal::load_with_progress(&dir, &selector, self.clock.now(), &mut tell)?;
+            let loaded = journal::load_with_progress(&dir, &selector, self.clock.now(), &mut show)?;
             (selector, loaded)
         };
         drop(bar);
@@ -123,13 +123,13 @@ impl Settings {
     /// Checks that the router table and the config's priors name candidates only; other names would have no effect.
     fn check_names(&self, selector: &Selector) -> Result<(), Failure> {
         let known: Vec<&str> = selector.candidates().map(|(_, spec)| &*spec.name).collect();
-        self.router.table.check(known.iter().copied()).map_err(|error| self.of_table(error))?;
+        self.router.table.check(known.iter().copied()).map_err(|error| self.route_failure(error))?;
         self.unknown_in_priors(&known).next().map_or(Ok(()), Err)
     }
 
     /// Returns the failures for fetchers in the router table and the priors that are not in `known`.
     pub(crate) fn unknown_names(&self, known: &[&str]) -> Vec<Failure> {
-        let routes = self.router.table.check(known.iter().copied()).map_err(|error| self.of_table(error));
+        let routes = self.router.table.check(known.iter().copied()).map_err(|error| self.route_failure(error));
         routes.err().into_iter().chain(self.unknown_in_priors(known)).collect()
     }
 
@@ -141,7 +141,7 @@ impl Settings {
         })
     }
 
-    fn of_table(&self, error: TableError) -> Failure {
+    fn route_failure(&self, error: TableError) -> Failure {
         match &self.table {
             Some(path) => Failure::usage(format_args!("{}, {error}", path.display())),
             None => Failure::usage(error),
@@ -157,37 +157,39 @@ impl Settings {
             return;
         }
         let mut bar = ByteBar::new();
-        let mut tell = |_, progress| bar.tell("taking a snapshot", progress);
-        let taken = self
-            .blank()
-            .and_then(|blank| Ok(journal::maintenance::snapshot(dir, &blank, self.clock.now(), &mut tell)?));
+        let mut show = |_, progress| bar.show("taking a snapshot", progress);
+        let snapshot = self
+            .empty_selector()
+            .and_then(|blank| Ok(journal::maintenance::snapshot(dir, &blank, self.clock.now(), &mut show)?));
         drop(bar);
-        if let Err(failure) = taken {
+        if let Err(failure) = snapshot {
             note(format_args!("fetchwise: warning: cannot take a snapshot: {failure}"));
         }
     }
 
     /// Returns a selector without evidence, for maintenance. It keeps every key, because its evidence goes into a
     /// snapshot.
-    pub(crate) fn blank(&self) -> Result<Selector, Failure> {
+    pub(crate) fn empty_selector(&self) -> Result<Selector, Failure> {
         let builder = self.config.selector().around(self.clock.now()).max_keys(None);
         builder.build().map_err(Failure::usage)
     }
 
-    /// Returns a function that does the same as [`Settings::blank`], for later use in another thread.
-    pub(crate) fn blank_maker(&self) -> impl Fn() -> Result<Selector, fetchwise::error::Error> + Send + use<> {
+    /// Returns a function that does the same as [`Settings::empty_selector`], for later use in another thread.
+    pub(crate) fn empty_selector_factory(
+        &self,
+    ) -> impl Fn() -> Result<Selector, fetchwise::error::Error> + Send + use<> {
         let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
         move || config.selector().around(clock.now()).max_keys(None).build()
     }
 
-    /// Does the same as [`Settings::blank`], with the paces of hosts.
-    pub(crate) fn blank_with_pace(&self) -> Result<Selector, Failure> {
-        let builder = self.config.selector().around(self.clock.now()).max_keys(None).pace(self.seen_pace());
+    /// Does the same as [`Settings::empty_selector`], with the paces of hosts.
+    pub(crate) fn empty_selector_with_pace(&self) -> Result<Selector, Failure> {
+        let builder = self.config.selector().around(self.clock.now()).max_keys(None).pace(self.inspection_pace());
         builder.build().map_err(Failure::usage)
     }
 
-    /// Returns a selector without evidence that decides by `policy`, with the candidates of [`Settings::learned`].
-    pub(crate) fn unlearned(&self, policy: Box<dyn Policy>) -> Result<Selector, Failure> {
+    /// Returns a selector without evidence that decides by `policy`, with the candidates of [`Settings::load_selector`].
+    pub(crate) fn selector_with_policy(&self, policy: Box<dyn Policy>) -> Result<Selector, Failure> {
         let mut candidates = Vec::new();
         if self.config.fetchers.is_empty() {
             candidates = self.candidates(&journal::survey(&self.existing_dir()?)?.fetchers);

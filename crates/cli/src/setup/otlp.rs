@@ -22,16 +22,16 @@ use crate::terminal::output::note;
 /// The variables that name the collector if no option does.
 const VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 /// The time to send the remaining spans when the program ends.
-const LAST: Duration = Duration::from_secs(5);
+const CLOSE_TIME: Duration = Duration::from_secs(5);
 
 /// An exporter that sends spans until it is dropped.
-pub(crate) struct Sending {
+pub(crate) struct TraceExporter {
     provider: SdkTracerProvider,
 }
 
 /// Starts to send spans to `endpoint`, or to the collector that the environment names; returns none if there is
 /// neither.
-pub(crate) fn start(endpoint: Option<&str>) -> Result<Option<Sending>, Failure> {
+pub(crate) fn start(endpoint: Option<&str>) -> Result<Option<TraceExporter>, Failure> {
     if endpoint.is_none() && !VARIABLES.into_iter().any(is_set) {
         return Ok(None);
     }
@@ -55,14 +55,14 @@ pub(crate) fn start(endpoint: Option<&str>) -> Result<Option<Sending>, Failure> 
     let own = Targets::new().with_target("fetchwise", LevelFilter::DEBUG);
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("fetchwise")).with_filter(own);
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer)).map_err(Failure::failed)?;
-    Ok(Some(Sending { provider }))
+    Ok(Some(TraceExporter { provider }))
 }
 
-impl Sending {
+impl TraceExporter {
     /// Sends the remaining spans, and reports a failure.
     pub(crate) fn finish(self) {
         let flushed = self.provider.force_flush();
-        let ended = self.provider.shutdown_with_timeout(LAST);
+        let ended = self.provider.shutdown_with_timeout(CLOSE_TIME);
         if let Err(error) = flushed.and(ended) {
             note(format_args!("warning: not all traces could be sent by OTLP: {error}"));
         }
@@ -96,7 +96,7 @@ fn client() -> Result<reqwest::blocking::Client, Failure> {
         .map_err(Failure::failed)?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let client = reqwest::blocking::Client::builder().tls_backend_preconfigured(tls).timeout(LAST);
+    let client = reqwest::blocking::Client::builder().tls_backend_preconfigured(tls).timeout(CLOSE_TIME);
     client.build().map_err(Failure::failed)
 }
 

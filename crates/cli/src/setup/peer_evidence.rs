@@ -87,10 +87,6 @@ pub(crate) fn read(
 /// Returns none: without the feature there are no peers.
 #[cfg(not(feature = "fleet"))]
 #[allow(clippy::unnecessary_wraps, reason = "the signature is the same as with the feature fleet")]
-pub(crate) fn facts(
-    _: &Path,
-    _: &Settings,
-    _: impl FnMut(&RemoteAttempt<'_>),
-) -> Result<Option<PeerEvidence>, Failure> {
+pub(crate) fn read(_: &Path, _: &Settings, _: impl FnMut(&RemoteAttempt<'_>)) -> Result<Option<PeerEvidence>, Failure> {
     Ok(None)
 }

@@ -25,7 +25,7 @@ use crate::terminal::output::{ERROR, note, plain, styled};
 const TICK: Duration = Duration::from_secs(1);
 
 /// A reloader of what can change.
-pub(crate) struct Reload {
+pub(crate) struct Reloader {
     settings: Settings,
     /// Weak, so that a task that waits for a signal does not keep a crawler alive.
     selector: Weak<Selector>,
@@ -33,7 +33,7 @@ pub(crate) struct Reload {
     guard: Weak<Guard>,
 }
 
-impl Reload {
+impl Reloader {
     /// Returns a reloader for a crawler that was started with `settings`.
     pub(crate) fn new(
         settings: &Settings,
@@ -54,13 +54,13 @@ impl Reload {
     ///
     /// # Errors
     /// Fails if any of them is unusable; then nothing changes.
-    pub(crate) fn now(&self) -> Result<String, Failure> {
+    pub(crate) fn reload(&self) -> Result<String, Failure> {
         let gone = || Failure::failed("the crawler has ended");
         let selector = self.selector.upgrade().ok_or_else(gone)?;
         let detectors: Option<Vec<_>> = self.detectors.iter().map(Weak::upgrade).collect();
         let detectors = detectors.ok_or_else(gone)?;
         let guard = self.guard.upgrade().ok_or_else(gone)?;
-        let settings = self.settings.again()?;
+        let settings = self.settings.resolve_again()?;
         let router = settings.router()?.clone();
         // Read and check everything before the first change.
         let rules = settings.rules();
@@ -68,7 +68,7 @@ impl Reload {
             Detector::from_file(path).map_err(Failure::usage)?;
         }
         let before = selector.router();
-        selector.set_router(router.clone()).map_err(|error| settings.about_table(error))?;
+        selector.set_router(router.clone()).map_err(|error| settings.router_failure(error))?;
         let read = detectors.iter().try_for_each(|detector| match rules {
             Some(path) => detector.reload_file(path).map_err(Failure::usage),
             None if self.settings.rules().is_some() => detector.reload("").map_err(Failure::usage),
@@ -80,13 +80,13 @@ impl Reload {
             return Err(failure);
         }
         guard.set_settings(settings.config.guard());
-        guard.tick(&selector).iter().for_each(say);
-        Ok(self.words(&settings, &router, detectors.first().map_or(0, |detector| detector.rule_count())))
+        guard.tick(&selector).iter().for_each(report_event);
+        Ok(self.text(&settings, &router, detectors.first().map_or(0, |detector| detector.rule_count())))
     }
 
-    /// Does the same as [`Reload::now`] and reports the result on stderr.
-    pub(crate) fn now_aloud(&self) {
-        match self.now() {
+    /// Does the same as [`Reloader::reload`] and reports the result on stderr.
+    pub(crate) fn reload_and_report(&self) {
+        match self.reload() {
             Ok(words) => note(format_args!("fetchwise: {words}")),
             Err(failure) => note(format_args!(
                 "{}: reload failed, mode, router table and rules are unchanged: {}",
@@ -96,7 +96,7 @@ impl Reload {
         }
     }
 
-    fn words(&self, settings: &Settings, router: &Router, rules: usize) -> String {
+    fn text(&self, settings: &Settings, router: &Router, rules: usize) -> String {
         let files: Vec<String> = settings.files().map(|path| plain(&path.display().to_string())).collect();
         let mode = match router.mode {
             Mode::Split => format!("split, {:.1} % of the hosts to learning", 100.0 * router.split_share),
@@ -107,7 +107,7 @@ impl Reload {
         if settings.is_mode_given() {
             words += "; the mode comes from the command line or the environment, which take precedence over the config";
         }
-        if fixed(&settings.config) != fixed(&self.settings.config) {
+        if restart_only(&settings.config) != restart_only(&self.settings.config) {
             words += "; other changes of the config apply after a restart";
         }
         words
@@ -115,7 +115,7 @@ impl Reload {
 }
 
 /// Returns the part of a config that only a restart changes, in a form that can be compared.
-fn fixed(config: &Config) -> String {
+fn restart_only(config: &Config) -> String {
     let mut rest = config.clone();
     let none = Config::default();
     (rest.mode, rest.split_share, rest.router, rest.rules, rest.rollout) =
@@ -124,7 +124,7 @@ fn fixed(config: &Config) -> String {
 }
 
 /// The SIGHUPs that have arrived and are not handled yet.
-pub(crate) struct Hangups {
+pub(crate) struct ReloadSignals {
     #[cfg(unix)]
     signals: Option<tokio::signal::unix::Signal>,
 }
@@ -133,22 +133,22 @@ pub(crate) struct Hangups {
 /// [`on_hangup`] handles those that arrive meanwhile. Without files to reload, SIGHUP keeps its default: the terminal
 /// is gone, and the process ends. Called within a runtime.
 #[cfg(unix)]
-pub(crate) fn listen(settings: &Settings) -> std::io::Result<Hangups> {
+pub(crate) fn listen(settings: &Settings) -> std::io::Result<ReloadSignals> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let signals = settings.files().next().map(|_| signal(SignalKind::hangup())).transpose()?;
-    Ok(Hangups { signals })
+    Ok(ReloadSignals { signals })
 }
 
 /// Returns nothing to listen to: this system has no SIGHUP.
 #[cfg(not(unix))]
-pub(crate) fn listen(_settings: &Settings) -> std::io::Result<Hangups> {
-    Ok(Hangups {})
+pub(crate) fn listen(_settings: &Settings) -> std::io::Result<ReloadSignals> {
+    Ok(ReloadSignals {})
 }
 
 /// Reloads on every SIGHUP. Called within a runtime.
 #[cfg_attr(not(unix), allow(unused_variables, reason = "only Unix has SIGHUP"))]
-pub(crate) fn on_hangup(hangups: Hangups, reload: Reload) -> JoinHandle<()> {
+pub(crate) fn on_hangup(hangups: ReloadSignals, reload: Reloader) -> JoinHandle<()> {
     tokio::spawn(async move {
         #[cfg(unix)]
         if let Some(mut signals) = hangups.signals {
@@ -156,14 +156,14 @@ pub(crate) fn on_hangup(hangups: Hangups, reload: Reload) -> JoinHandle<()> {
             while signals.recv().await.is_some() {
                 let reload = Arc::clone(&reload);
                 // Reading files blocks, so another thread does it.
-                let _ = tokio::task::spawn_blocking(move || reload.now_aloud()).await;
+                let _ = tokio::task::spawn_blocking(move || reload.reload_and_report()).await;
             }
         }
     })
 }
 
 /// Ticks the automatic rollback until the selector is dropped. Called within a runtime.
-pub(crate) fn watch(guard: &Arc<Guard>, selector: &Arc<Selector>) -> JoinHandle<()> {
+pub(crate) fn watch_rollback(guard: &Arc<Guard>, selector: &Arc<Selector>) -> JoinHandle<()> {
     let (guard, selector) = (Arc::clone(guard), Arc::downgrade(selector));
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(TICK);
@@ -173,7 +173,7 @@ pub(crate) fn watch(guard: &Arc<Guard>, selector: &Arc<Selector>) -> JoinHandle<
             let Some(selector) = selector.upgrade() else { return };
             let guard = Arc::clone(&guard);
             // A due check takes a moment, so another thread does it.
-            let told = tokio::task::spawn_blocking(move || guard.tick(&selector).iter().for_each(say)).await;
+            let told = tokio::task::spawn_blocking(move || guard.tick(&selector).iter().for_each(report_event)).await;
             if told.is_err() {
                 return;
             }
@@ -182,7 +182,7 @@ pub(crate) fn watch(guard: &Arc<Guard>, selector: &Arc<Selector>) -> JoinHandle<
 }
 
 /// Reports an event of the automatic rollback on stderr; as a warning if somebody has to act.
-pub(crate) fn say(event: &Event) {
+pub(crate) fn report_event(event: &Event) {
     let words = plain(&event.to_string());
     match event {
         Event::FellBack(_) | Event::StillFallen(_) | Event::NotSaved(_) => {

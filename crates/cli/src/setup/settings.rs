@@ -69,13 +69,13 @@ impl Settings {
         }
         add_environment(&mut layers)?;
         add_options(&mut layers, args);
-        let settings = Self::of(layers.resolve()?, args)?;
+        let settings = Self::from_resolved(layers.resolve()?, args)?;
         warn_all(&settings.resolved.warnings);
         Ok(settings)
     }
 
     /// Returns the settings for layers that are already resolved, and reads the router table that they name.
-    pub(crate) fn of(resolved: Resolved, args: &GlobalArgs) -> Result<Self, Failure> {
+    pub(crate) fn from_resolved(resolved: Resolved, args: &GlobalArgs) -> Result<Self, Failure> {
         let config = resolved.config.clone();
         let mode = args.mode.map(Mode::from).or(config.mode).unwrap_or_default();
         let is_mode_given = args.mode.is_some() || matches!(resolved.origin(&["mode"]), Origin::Variable(_));
@@ -114,7 +114,7 @@ impl Settings {
     }
 
     /// Resolves the same command line again, and reads its files again.
-    pub(crate) fn again(&self) -> Result<Self, Failure> {
+    pub(crate) fn resolve_again(&self) -> Result<Self, Failure> {
         Self::resolve(&self.args)
     }
 
@@ -129,7 +129,7 @@ impl Settings {
     }
 
     /// Returns the failure for an error of the router, with the file of the table.
-    pub(crate) fn about_table(&self, error: RouterError) -> Failure {
+    pub(crate) fn router_failure(&self, error: RouterError) -> Failure {
         match (&self.table, &error) {
             (Some(path), RouterError::Table(_)) => Failure::usage(format_args!("{}, {error}", path.display())),
             _ => Failure::usage(error),
@@ -152,18 +152,18 @@ impl Settings {
     }
 
     /// Returns the same settings with another data directory, unless the command line names one.
-    pub(crate) fn in_dir_unless_named(&self, dir: &Path) -> Self {
+    pub(crate) fn with_default_dir(&self, dir: &Path) -> Self {
         let data_dir = if self.is_dir_named { self.data_dir.clone() } else { Some(dir.to_owned()) };
         Self { data_dir, ..self.clone() }
     }
 
     /// Returns the same settings at an earlier moment, which was at the time `now`. Evidence is that of the moment.
-    pub(crate) fn at(&self, moment: AsOf, now: Timestamp) -> Self {
+    pub(crate) fn as_of(&self, moment: AsOf, now: Timestamp) -> Self {
         Self { moment: Some(moment), clock: Arc::new(Clock::fixed(now)), ..self.clone() }
     }
 
     /// Returns whether the settings are those of an earlier moment.
-    pub(crate) fn is_past(&self) -> bool {
+    pub(crate) fn is_historical(&self) -> bool {
         self.moment.is_some()
     }
 

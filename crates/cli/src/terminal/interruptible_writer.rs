@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The time at which writes stop waiting, in milliseconds after [`begun`]; at first, never.
-static UNTIL: AtomicU64 = AtomicU64::new(u64::MAX);
+static GIVE_UP_AT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Limits the wait of all writes to `time` from now. Only a shorter limit than the current one has an effect.
 pub(crate) fn give_up_within(time: Duration) {
     let until = begun().elapsed().saturating_add(time).as_millis();
     // Relaxed: a writer that sees the limit a moment later gives up a moment later.
-    UNTIL.fetch_min(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+    GIVE_UP_AT.fetch_min(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 /// Returns whether `error` is that of a write that gave up.
@@ -34,26 +34,26 @@ fn begun() -> Instant {
 
 /// A writer to `W`, which is stdout or stderr, that gives up after the limit of [`give_up_within`].
 #[derive(Debug)]
-pub(crate) struct Patient<W>(pub(crate) W);
+pub(crate) struct InterruptibleWriter<W>(pub(crate) W);
 
 /// The interval at which a waiting write checks the limit.
 #[cfg(unix)]
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The number of bytes that a pipe with any room takes without blocking: PIPE_BUF, which POSIX allows to be as small as
 /// 512.
 #[cfg(unix)]
-const PIECE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
+const MAX_WRITE_BYTES: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
 #[cfg(unix)]
-impl<W: std::os::fd::AsFd> Patient<W> {
+impl<W: std::os::fd::AsFd> InterruptibleWriter<W> {
     /// Waits until the file takes bytes.
     fn ready(&self) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let look = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_EVERY.subsec_nanos()) };
+        let look = Timespec { tv_sec: 0, tv_nsec: i64::from(CHECK_INTERVAL.subsec_nanos()) };
         loop {
             match poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(&look)) {
-                Ok(0) if begun().elapsed().as_millis() >= u128::from(UNTIL.load(Ordering::Relaxed)) => {
+                Ok(0) if begun().elapsed().as_millis() >= u128::from(GIVE_UP_AT.load(Ordering::Relaxed)) => {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "the reader stalled"));
                 }
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
@@ -66,12 +66,12 @@ impl<W: std::os::fd::AsFd> Patient<W> {
 }
 
 #[cfg(unix)]
-impl<W: std::os::fd::AsFd> Write for Patient<W> {
+impl<W: std::os::fd::AsFd> Write for InterruptibleWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             self.ready()?;
             // Bypasses the buffer of the standard library, which would write more at a time.
-            match rustix::io::write(&self.0, &bytes[..bytes.len().min(PIECE)]) {
+            match rustix::io::write(&self.0, &bytes[..bytes.len().min(MAX_WRITE_BYTES)]) {
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
                 ended => return Ok(ended?),
             }
@@ -84,7 +84,7 @@ impl<W: std::os::fd::AsFd> Write for Patient<W> {
 }
 
 #[cfg(not(unix))]
-impl<W: Write> Write for Patient<W> {
+impl<W: Write> Write for InterruptibleWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }

@@ -10,7 +10,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use crate::terminal::exit::Failure;
-use crate::terminal::interruptible_writer::Patient;
+use crate::terminal::interruptible_writer::InterruptibleWriter;
 
 /// The style of a heading.
 pub(crate) const HEADING: Style = Style::new().bold();
@@ -22,13 +22,13 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 
 /// The results of a command, on stdout.
-pub(crate) struct Out {
+pub(crate) struct Output {
     to: BufWriter<Box<dyn Write>>,
     /// Whether the results are JSON lines.
     pub(crate) json: bool,
 }
 
-impl Out {
+impl Output {
     /// Returns an output that prints JSON lines, or text.
     pub(crate) fn new(json: bool) -> Self {
         let to: Box<dyn Write> = if json { Box::new(io::stdout()) } else { Box::new(anstream::stdout()) };
@@ -36,9 +36,9 @@ impl Out {
     }
 
     /// Makes all further writes interruptible: a stalled reader blocks them only until the user interrupts the run.
-    pub(crate) fn patient(&mut self) -> Result<(), Failure> {
+    pub(crate) fn make_interruptible(&mut self) -> Result<(), Failure> {
         self.flush()?;
-        let stdout: Box<dyn Write> = Box::new(Patient(io::stdout()));
+        let stdout: Box<dyn Write> = Box::new(InterruptibleWriter(io::stdout()));
         let to: Box<dyn Write> = match anstream::AutoStream::choice(&io::stdout()) {
             anstream::ColorChoice::Never if !self.json => Box::new(anstream::StripStream::new(stdout)),
             _ => stdout,
@@ -48,7 +48,7 @@ impl Out {
     }
 
     /// Writes all further bytes unchanged: escape sequences are not removed.
-    pub(crate) fn as_it_is(&mut self) -> Result<(), Failure> {
+    pub(crate) fn write_unchanged(&mut self) -> Result<(), Failure> {
         self.flush()?;
         self.to = BufWriter::with_capacity(64 << 10, Box::new(io::stdout()));
         Ok(())
@@ -65,7 +65,7 @@ impl Out {
         writeln!(self.to, "{text}").map_err(|error| Failure::stdout(&error))
     }
 
-    /// Writes bytes; unchanged after [`Out::as_it_is`].
+    /// Writes bytes; unchanged after [`Output::write_unchanged`].
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.to.write_all(bytes).map_err(|error| Failure::stdout(&error))
     }
@@ -83,7 +83,7 @@ pub(crate) fn note(text: impl fmt::Display) {
         anstream::ColorChoice::Never => anstream::adapter::strip_str(&line).to_string(),
         _ => line,
     };
-    let _ = Patient(io::stderr()).write_all(line.as_bytes());
+    let _ = InterruptibleWriter(io::stderr()).write_all(line.as_bytes());
 }
 
 /// Returns `text` in a style.

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use fetchwise::journal::Progress;
 
 /// Work that takes less than this shows no bar.
-const SOON: Duration = Duration::from_secs(1);
+const SHOW_AFTER: Duration = Duration::from_secs(1);
 
 /// A progress bar that counts bytes.
 pub(crate) struct ByteBar {
@@ -31,8 +31,8 @@ impl ByteBar {
     }
 
     /// Shows the progress of the work `what`.
-    pub(crate) fn tell(&mut self, what: &'static str, progress: Progress) {
-        if self.begun.elapsed() < SOON || !std::io::stderr().is_terminal() {
+    pub(crate) fn show(&mut self, what: &'static str, progress: Progress) {
+        if self.begun.elapsed() < SHOW_AFTER || !std::io::stderr().is_terminal() {
             return;
         }
         if self.bar.is_hidden() {

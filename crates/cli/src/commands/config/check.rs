@@ -9,10 +9,10 @@ use fetchwise::registry::canonical;
 use serde::Serialize;
 
 use crate::parse::global::GlobalArgs;
-use crate::setup::fetcher_availability::{Available, BrowserArgs};
+use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability};
 use crate::setup::settings::{Settings, add_environment, add_options, config_file};
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{CHOSEN, ERROR, Out, note, plain, styled};
+use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, styled};
 
 /// Check the settings and report each problem with line and column
 ///
@@ -53,7 +53,7 @@ struct ProblemJson<'a> {
 
 /// The findings of a check: problems with a place, and problems and warnings without one.
 #[derive(Default)]
-struct Found {
+struct Findings {
     problems: Vec<Problem>,
     others: Vec<String>,
     warnings: Vec<Problem>,
@@ -61,12 +61,12 @@ struct Found {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &CheckArgs, global: &GlobalArgs, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn run(args: &CheckArgs, global: &GlobalArgs, out: &mut Output) -> Result<Exit, Failure> {
     let file = match &args.file {
         Some(file) => Some(file.clone()),
         None => config_file(global)?,
     };
-    let found = look(file.as_deref(), global)?;
+    let found = check(file.as_deref(), global)?;
     let is_good = found.problems.is_empty() && found.others.is_empty();
     if out.json {
         show_json(file.as_deref(), &found, is_good, out)?;
@@ -76,8 +76,8 @@ pub(super) fn run(args: &CheckArgs, global: &GlobalArgs, out: &mut Out) -> Resul
     Ok(if is_good { Exit::Done } else { Exit::Usage })
 }
 
-fn look(file: Option<&Path>, global: &GlobalArgs) -> Result<Found, Failure> {
-    let mut found = Found::default();
+fn check(file: Option<&Path>, global: &GlobalArgs) -> Result<Findings, Failure> {
+    let mut found = Findings::default();
     let mut layers = Layers::default();
     if let Some(file) = file {
         match layers.file(file) {
@@ -91,7 +91,7 @@ fn look(file: Option<&Path>, global: &GlobalArgs) -> Result<Found, Failure> {
     match layers.resolve() {
         // If the file is not TOML, its settings are unknown.
         Ok(_) if !found.problems.is_empty() => {}
-        Ok(resolved) => look_further(resolved, global, &mut found),
+        Ok(resolved) => check_names(resolved, global, &mut found),
         Err(ConfigError::Settings(problems)) => found.problems.extend(problems),
         Err(error) => return Err(error.into()),
     }
@@ -99,7 +99,7 @@ fn look(file: Option<&Path>, global: &GlobalArgs) -> Result<Found, Failure> {
 }
 
 /// Checks what the settings name: files, networks, fetchers.
-fn look_further(resolved: Resolved, global: &GlobalArgs, found: &mut Found) {
+fn check_names(resolved: Resolved, global: &GlobalArgs, found: &mut Findings) {
     found.warnings.clone_from(&resolved.warnings);
     let origin = |way: &[&str]| resolved.origin(way);
     for text in &resolved.config.network.allow {
@@ -110,7 +110,7 @@ fn look_further(resolved: Resolved, global: &GlobalArgs, found: &mut Found) {
     if let Err(error) = resolved.config.selector().build() {
         found.others.push(error.to_string());
     }
-    let settings = match Settings::of(resolved.clone(), global) {
+    let settings = match Settings::from_resolved(resolved.clone(), global) {
         Ok(settings) => settings,
         Err(failure) => return found.others.push(failure.to_string()),
     };
@@ -126,7 +126,7 @@ fn look_further(resolved: Resolved, global: &GlobalArgs, found: &mut Found) {
         let known: Vec<&str> = fetchers.iter().map(|fetcher| canonical(&fetcher.name)).collect();
         found.others.extend(settings.unknown_names(&known).iter().map(ToString::to_string));
     }
-    match Available::find(&settings, &BrowserArgs::default()) {
+    match FetcherAvailability::find(&settings, &BrowserArgs::default()) {
         Ok(available) => {
             let left_out = available.left_out();
             found.remarks.extend(left_out.map(|(name, why)| format!("fetcher {name} is unavailable: {why}")));
@@ -135,7 +135,7 @@ fn look_further(resolved: Resolved, global: &GlobalArgs, found: &mut Found) {
     }
 }
 
-fn show(file: Option<&Path>, found: &Found, is_good: bool, out: &mut Out) -> Result<(), Failure> {
+fn show(file: Option<&Path>, found: &Findings, is_good: bool, out: &mut Output) -> Result<(), Failure> {
     for problem in &found.problems {
         let place = problem.place().map_or_else(
             || problem.origin.to_string(),
@@ -162,7 +162,7 @@ fn show(file: Option<&Path>, found: &Found, is_good: bool, out: &mut Out) -> Res
     Ok(())
 }
 
-fn show_json(file: Option<&Path>, found: &Found, is_good: bool, out: &mut Out) -> Result<(), Failure> {
+fn show_json(file: Option<&Path>, found: &Findings, is_good: bool, out: &mut Output) -> Result<(), Failure> {
     let json = |problem| problem_json(problem);
     let plain = |message| ProblemJson {
         source: "default",

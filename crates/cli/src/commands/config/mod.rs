@@ -7,7 +7,7 @@ use fetchwise::config::EXAMPLE;
 
 use crate::parse::global::GlobalArgs;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Out;
+use crate::terminal::output::Output;
 
 mod check;
 mod defaults;
@@ -30,7 +30,7 @@ enum ConfigCommand {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ConfigArgs, global: &GlobalArgs, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &ConfigArgs, global: &GlobalArgs, out: &mut Output) -> Result<Exit, Failure> {
     match &args.command {
         ConfigCommand::Check(args) => check::run(args, global, out),
         ConfigCommand::Show(args) => show::run(args, global, out),

@@ -9,7 +9,7 @@ use crate::commands::config::defaults::{Fallback, fallback, of_fetcher};
 use crate::parse::global::GlobalArgs;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{DIM, Out, Table};
+use crate::terminal::output::{DIM, Output, Table};
 
 /// Show every setting in effect and its origin
 ///
@@ -52,7 +52,7 @@ struct Row {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &ShowArgs, global: &GlobalArgs, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn run(args: &ShowArgs, global: &GlobalArgs, out: &mut Output) -> Result<Exit, Failure> {
     let settings = Settings::resolve(global)?;
     let mut rows = rows(&settings);
     rows.retain(|row| !args.changed || row.origin != Origin::Default);

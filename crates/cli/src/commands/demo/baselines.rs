@@ -12,11 +12,11 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use super::serve;
-use crate::commands::demo::model::Counted;
+use crate::commands::demo::model::RequestCounts;
 use crate::terminal::exit::Failure;
 
 /// A crawler that treats every page alike.
-pub(super) struct Rival {
+pub(super) struct Baseline {
     pub(super) name: &'static str,
     fetcher: Arc<dyn Fetcher>,
     detector: Arc<Detector>,
@@ -25,7 +25,7 @@ pub(super) struct Rival {
     pages: u64,
 }
 
-impl Rival {
+impl Baseline {
     /// Serves the sites for `name`, which requests with `fetcher`.
     pub(super) fn new(
         name: &'static str,
@@ -49,8 +49,8 @@ impl Rival {
     }
 
     /// Returns the counts of its sites. `plain` is the user agent of a plain client.
-    pub(super) fn counted(&self, town: &[DemoSite], plain: &str) -> Counted {
-        Counted { pages: self.pages, ..count(&self.origin, town, plain) }
+    pub(super) fn counted(&self, town: &[DemoSite], plain: &str) -> RequestCounts {
+        RequestCounts { pages: self.pages, ..count(&self.origin, town, plain) }
     }
 }
 
@@ -65,8 +65,8 @@ async fn delivers(fetcher: &dyn Fetcher, detector: &Detector, places: &Semaphore
 }
 
 /// Returns the counts of the sites. A page counts as rendered unless the client's user agent is `plain`.
-pub(super) fn count(origin: &Origin, town: &[DemoSite], plain: &str) -> Counted {
-    let mut counted = Counted::default();
+pub(super) fn count(origin: &Origin, town: &[DemoSite], plain: &str) -> RequestCounts {
+    let mut counted = RequestCounts::default();
     for seen in origin.requests().iter().filter(|seen| town.iter().any(|place| place.host == seen.host)) {
         counted.requests += 1;
         match seen.is_page() {

@@ -21,17 +21,17 @@ use fetchwise_testsite::origin::Origin;
 use tokio::task::JoinSet;
 
 use super::{DemoArgs, STEALTH_AGENT, screen, serve};
-use crate::commands::demo::baselines::{Rival, count};
+use crate::commands::demo::baselines::{Baseline, count};
 use crate::commands::demo::dashboard;
-use crate::commands::demo::model::{Beat, Counted, Story};
-use crate::commands::demo::shared_model::Show;
+use crate::commands::demo::model::{DemoModel, PageResult, RequestCounts};
+use crate::commands::demo::shared_model::SharedModel;
 use crate::commands::fetch::PaceArgs;
-use crate::commands::fetch::crawl_options::Wishes;
+use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::shutdown;
-use crate::setup::fetcher_availability::Available;
+use crate::setup::fetcher_availability::FetcherAvailability;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{DIM, Out, Table, styled};
+use crate::terminal::output::{DIM, Output, Table, styled};
 
 /// The default number of pages of each site.
 const ROUNDS: u16 = 48;
@@ -47,37 +47,37 @@ const MILL_WAIT: Duration = Duration::from_millis(50);
 const UNPACED: f64 = 10_000.0;
 
 /// Runs the command.
-pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let (mill, town): (Vec<DemoSite>, Vec<DemoSite>) =
         interactive_demo_sites().into_iter().partition(|place| place.name == MILL);
     let origin = serve(&[town.clone(), mill.clone()].concat())?;
     let dir = tempfile::tempdir()
         .map_err(|error| Failure::failed(format_args!("cannot create a temporary directory: {error}")))?;
-    let settings = hurried(&settings.in_dir_unless_named(dir.path()), &town);
-    let wishes = Wishes {
+    let settings = hurried(&settings.with_default_dir(dir.path()), &town);
+    let crawl_options = CrawlOptions {
         allow_private_network: true,
         browser: args.browser.clone(),
         stealth_agent: Some(STEALTH_AGENT.to_owned()),
         pace: PaceArgs { mode: Some(PaceMode::Learn), ..PaceArgs::default() },
         has_queue: true,
-        ..Wishes::default()
+        ..CrawlOptions::default()
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
-    let (crawler, served, rivals, stop) = runtime.block_on(async {
+    let (crawler, served, baselines, stop) = runtime.block_on(async {
         let stop = shutdown::listen().map_err(Failure::failed)?;
-        let (crawler, served) = dashboard::open(args.serve, &settings, &wishes).await?;
-        Ok::<_, Failure>((crawler, served, Rivals::new(args, &settings, &town)?, stop))
+        let (crawler, served) = dashboard::open(args.serve, &settings, &crawl_options).await?;
+        Ok::<_, Failure>((crawler, served, Baselines::new(args, &settings, &town)?, stop))
     })?;
     let names: Vec<&'static str> =
-        std::iter::once("fetchwise").chain(rivals.all.iter().map(|rival| rival.name)).collect();
+        std::iter::once("fetchwise").chain(baselines.all.iter().map(|baseline| baseline.name)).collect();
     let rounds = usize::from(args.rounds.unwrap_or(ROUNDS));
-    let mut story = Story::new(&town, &names, rounds, render_cost(&crawler.pipeline));
-    story.dashboard = served.as_ref().map(|served| served.url.clone());
-    let show = Arc::new(Show::new(story));
+    let mut model = DemoModel::new(&town, &names, rounds, render_cost(&crawler.pipeline));
+    model.dashboard = served.as_ref().map(|served| served.url.clone());
+    let show = Arc::new(SharedModel::new(model));
     let agent = settings.config.http.user_agent.clone().unwrap_or_else(|| DEFAULT_USER_AGENT.to_owned());
     let crawl = Crawl { pipeline: Arc::clone(&crawler.pipeline), origin: Arc::new(origin), town, agent };
     let drawn = {
-        let going = runtime.spawn(crawl.clone().go(rivals, Arc::clone(&show)));
+        let going = runtime.spawn(crawl.clone().go(baselines, Arc::clone(&show)));
         let milling = runtime.spawn(grind(crawl.clone(), mill, Arc::clone(&show)));
         let drawn = screen::run(&show, &stop);
         show.end();
@@ -98,7 +98,7 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
             .advise("use --plain to print a table instead")
     })?;
     closed?;
-    sum_up(&show.story(), out)?;
+    sum_up(&show.model(), out)?;
     Ok(Exit::Done)
 }
 
@@ -120,13 +120,13 @@ fn render_cost(pipeline: &Pipeline) -> f64 {
 }
 
 /// The crawlers that learn nothing.
-struct Rivals {
-    all: Vec<Rival>,
+struct Baselines {
+    all: Vec<Baseline>,
     /// The browser that one of them uses.
     browser: Option<Arc<BrowserFetcher>>,
 }
 
-impl Rivals {
+impl Baselines {
     fn new(args: &DemoArgs, settings: &Settings, town: &[DemoSite]) -> Result<Self, Failure> {
         let guard = AddressGuard::new(Vec::new(), true);
         let detector = Arc::new(Detector::new());
@@ -135,8 +135,8 @@ impl Rivals {
             plain = plain.user_agent(agent);
         }
         let plain = Arc::new(plain.build().map_err(Failure::usage)?);
-        let mut all = vec![Rival::new("always direct", plain, Arc::clone(&detector), town)?];
-        let browser = match Available::find(settings, &args.browser)?.browser {
+        let mut all = vec![Baseline::new("always direct", plain, Arc::clone(&detector), town)?];
+        let browser = match FetcherAvailability::find(settings, &args.browser)?.browser {
             Ok(program) => {
                 let browser = BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard));
                 Some(Arc::new(browser.map_err(Failure::usage)?))
@@ -144,7 +144,7 @@ impl Rivals {
             Err(_) => None,
         };
         if let Some(browser) = &browser {
-            all.push(Rival::new("always browser", Arc::clone(browser) as _, detector, town)?);
+            all.push(Baseline::new("always browser", Arc::clone(browser) as _, detector, town)?);
         }
         Ok(Self { all, browser })
     }
@@ -162,29 +162,29 @@ struct Crawl {
 
 impl Crawl {
     /// Runs all rounds, then ends the show.
-    async fn go(self, mut rivals: Rivals, show: Arc<Show>) {
-        let rounds = show.story().rounds;
+    async fn go(self, mut baselines: Baselines, show: Arc<SharedModel>) {
+        let rounds = show.model().rounds;
         for round in 0..rounds {
             let begun = tokio::time::Instant::now();
-            while show.story().is_stopped {
+            while show.model().is_stopped {
                 tokio::time::sleep(ROUND_TIME / 10).await;
             }
-            let others = rivals.all.iter_mut().map(|rival| rival.round(&self.town, round));
+            let others = baselines.all.iter_mut().map(|baseline| baseline.round(&self.town, round));
             tokio::join!(self.round(round, &show), futures_util::future::join_all(others));
-            self.settle(round + 1, &rivals, &show);
+            self.settle(round + 1, &baselines, &show);
             tokio::time::sleep_until(begun + ROUND_TIME).await;
         }
-        if let Some(browser) = &rivals.browser {
+        if let Some(browser) = &baselines.browser {
             browser.close().await;
         }
         // The dashboard stays until the user ends the demo.
-        if show.story().dashboard.is_none() {
+        if show.model().dashboard.is_none() {
             show.end();
         }
     }
 
     /// Fetches one page of each site.
-    async fn round(&self, round: usize, show: &Arc<Show>) {
+    async fn round(&self, round: usize, show: &Arc<SharedModel>) {
         let mut pages = JoinSet::new();
         for (index, place) in self.town.iter().enumerate() {
             let (pipeline, show) = (Arc::clone(&self.pipeline), Arc::clone(show));
@@ -193,23 +193,27 @@ impl Crawl {
                 let report = Report { response: None, ..pipeline.fetch(&link).await };
                 let now = pipeline.selector().now();
                 let paused_for = report.paused_until.map(|until| until.since(now));
-                show.story().page(index, &report, paused_for);
+                show.model().page(index, &report, paused_for);
             });
         }
         while pages.join_next().await.is_some() {}
     }
 
     /// Records the counts of the sites.
-    fn settle(&self, round: usize, rivals: &Rivals, show: &Show) {
+    fn settle(&self, round: usize, baselines: &Baselines, show: &SharedModel) {
         let mut counted = vec![count(&self.origin, &self.town, &self.agent)];
-        counted.extend(rivals.all.iter().map(|rival| rival.counted(&self.town, &self.agent)));
-        let mut story = show.story();
-        story.round = round;
-        let pages =
-            story.sites.iter().flat_map(|site| &site.beats).filter(|beat| matches!(beat, Beat::Page { .. })).count();
+        counted.extend(baselines.all.iter().map(|baseline| baseline.counted(&self.town, &self.agent)));
+        let mut model = show.model();
+        model.round = round;
+        let pages = model
+            .sites
+            .iter()
+            .flat_map(|site| &site.results)
+            .filter(|result| matches!(result, PageResult::Page { .. }))
+            .count();
         counted[0].pages = pages as u64;
-        let render_cost = story.render_cost;
-        for (crawler, counted) in story.crawlers.iter_mut().zip(counted) {
+        let render_cost = model.render_cost;
+        for (crawler, counted) in model.crawlers.iter_mut().zip(counted) {
             crawler.costs.push(counted.cost(render_cost));
             crawler.counted = counted;
         }
@@ -217,7 +221,7 @@ impl Crawl {
 }
 
 /// Requests pages of the mill as fast as its pace allows, and records the pace once per second.
-async fn grind(crawl: Crawl, mill: Vec<DemoSite>, show: Arc<Show>) {
+async fn grind(crawl: Crawl, mill: Vec<DemoSite>, show: Arc<SharedModel>) {
     let Some(mill) = mill.into_iter().next() else { return };
     let mill = Arc::new(mill);
     let next = Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -236,19 +240,19 @@ async fn grind(crawl: Crawl, mill: Vec<DemoSite>, show: Arc<Show>) {
         let selector = crawl.pipeline.selector();
         let pace = selector.pace().and_then(|pace| pace.explain(domain_of(mill.host), selector.now()));
         let refused = crawl.origin.refusals(mill.host);
-        let mut story = show.story();
-        story.mill.refused = refused;
-        story.second(pace);
+        let mut model = show.model();
+        model.mill.refused = refused;
+        model.second(pace);
     }
 }
 
 /// Requests one page of the mill until it arrives.
-async fn sack(crawl: &Crawl, mill: &DemoSite, number: usize, show: &Show) {
+async fn sack(crawl: &Crawl, mill: &DemoSite, number: usize, show: &SharedModel) {
     let link = Link::new(crawl.origin.url(mill.host, &mill.path(number)));
     while !show.is_over() {
         let report = crawl.pipeline.fetch(&link).await;
         if report.success {
-            show.story().mill.pages += 1;
+            show.model().mill.pages += 1;
             return;
         }
         let now = crawl.pipeline.selector().now();
@@ -258,19 +262,19 @@ async fn sack(crawl: &Crawl, mill: &DemoSite, number: usize, show: &Show) {
 }
 
 /// Prints what was learned and what it saved.
-fn sum_up(story: &Story, out: &mut Out) -> Result<(), Failure> {
+fn sum_up(model: &DemoModel, out: &mut Output) -> Result<(), Failure> {
     let mut table = Table::new(&["site", ">pages", ">requests", "now"]);
-    for site in &story.sites {
-        let pages = site.beats.iter().filter(|beat| matches!(beat, Beat::Page { .. })).count();
-        let requests: u32 = site.beats.iter().map(|beat| beat.requests()).sum();
-        let now = match site.beats.last() {
-            Some(Beat::Page { way: Some(way), source, .. }) => {
+    for site in &model.sites {
+        let pages = site.results.iter().filter(|result| matches!(result, PageResult::Page { .. })).count();
+        let requests: u32 = site.results.iter().map(|result| result.requests()).sum();
+        let now = match site.results.last() {
+            Some(PageResult::Page { way: Some(way), source, .. }) => {
                 let source = source.map_or("", fetchwise::decision::Source::name);
                 format!("{}, {source} (confidence {:.2})", way.name(), site.confidence)
             }
-            Some(Beat::Page { way: None, .. }) => "delivered".to_owned(),
-            Some(Beat::Paused) => "paused".to_owned(),
-            Some(Beat::Failed { .. }) => "no page".to_owned(),
+            Some(PageResult::Page { way: None, .. }) => "delivered".to_owned(),
+            Some(PageResult::Paused) => "paused".to_owned(),
+            Some(PageResult::Failed { .. }) => "no page".to_owned(),
             None => String::new(),
         };
         table.row([site.name.to_owned(), pages.to_string(), requests.to_string(), now]);
@@ -278,9 +282,9 @@ fn sum_up(story: &Story, out: &mut Out) -> Result<(), Failure> {
     out.line(table)?;
     let mut table =
         Table::new(&["crawler", ">pages", ">plain requests", ">rendered", ">refused", ">cost", ">cost per page"]);
-    for crawler in &story.crawlers {
-        let Counted { pages, plain, rendered, refused, .. } = crawler.counted;
-        let cost = crawler.counted.cost(story.render_cost);
+    for crawler in &model.crawlers {
+        let RequestCounts { pages, plain, rendered, refused, .. } = crawler.counted;
+        let cost = crawler.counted.cost(model.render_cost);
         let a_page = if pages == 0 { "-".to_owned() } else { format!("{:.1}", cost / pages as f64) };
         let cells = [
             pages.to_string(),
@@ -293,7 +297,7 @@ fn sum_up(story: &Story, out: &mut Out) -> Result<(), Failure> {
         table.row(std::iter::once(crawler.name.to_owned()).chain(cells));
     }
     out.line(format_args!("\n{table}"))?;
-    let mill = &story.mill;
+    let mill = &model.mill;
     if let Some(pace) = &mill.pace {
         let limit = pace.ceiling.map_or_else(String::new, |(ceiling, window)| {
             format!(", its limit is near {ceiling:.1} per second, over a window of {window}")
@@ -307,7 +311,7 @@ fn sum_up(story: &Story, out: &mut Out) -> Result<(), Failure> {
         DIM,
         format_args!(
             "\nCounted by the sites after {} rounds; a rendered page costs {:.0} plain requests.",
-            story.round, story.render_cost
+            model.round, model.render_cost
         ),
     ))
 }

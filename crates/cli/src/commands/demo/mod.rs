@@ -14,7 +14,7 @@ use fetchwise_testsite::origin::Origin;
 use crate::setup::fetcher_availability::BrowserArgs;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Out;
+use crate::terminal::output::Output;
 
 mod baselines;
 mod dashboard;
@@ -54,11 +54,11 @@ pub(crate) struct DemoArgs {
 const STEALTH_AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64) stealth";
 
 /// Runs the command.
-pub(crate) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     if args.plain || out.json || !can_draw() {
         plain::run(args, settings, out)
     } else {
-        crate::commands::demo::interactive::run(args, settings, out)
+        interactive::run(args, settings, out)
     }
 }
 

@@ -17,13 +17,13 @@ const SECONDS: usize = 240;
 
 /// The kinds of fetchers that the demo needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum FetcherKind {
     Direct,
     Browser,
     Stealth,
 }
 
-impl Way {
+impl FetcherKind {
     pub(super) fn of(fetcher: &str) -> Option<Self> {
         match fetcher {
             "direct_access" => Some(Self::Direct),
@@ -45,22 +45,22 @@ impl Way {
 
 /// The result of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beat {
+pub(super) enum PageResult {
     /// The page arrived: by which fetcher, and how that was chosen.
-    Page { way: Option<Way>, source: Option<Source>, requests: u32 },
+    Page { way: Option<FetcherKind>, source: Option<Source>, requests: u32 },
     /// The page did not arrive.
     Failed { requests: u32 },
     /// Nothing was requested, because the host is paused.
     Paused,
 }
 
-impl Beat {
+impl PageResult {
     pub(super) fn of(report: &Report) -> Self {
         match report.error_type {
             Some(Report::PAUSED | Report::PACED) => Self::Paused,
             Some(_) => Self::Failed { requests: report.requests },
             None => Self::Page {
-                way: report.fetcher.as_deref().and_then(Way::of),
+                way: report.fetcher.as_deref().and_then(FetcherKind::of),
                 source: report.source,
                 requests: report.requests,
             },
@@ -86,7 +86,7 @@ pub(super) struct Site {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     /// The result of each round, the oldest first.
-    pub(super) beats: Vec<Beat>,
+    pub(super) results: Vec<PageResult>,
     /// The confidence of the last choice.
     pub(super) confidence: f64,
     /// The end of its pause.
@@ -95,7 +95,7 @@ pub(super) struct Site {
 
 /// The counts of one crawler's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct RequestCounts {
     /// Delivered pages.
     pub(super) pages: u64,
     /// Pages requested by a plain client.
@@ -108,7 +108,7 @@ pub(super) struct Counted {
     pub(super) refused: u64,
 }
 
-impl Counted {
+impl RequestCounts {
     /// Returns the cost in plain requests, if a rendered page costs `render` of them.
     pub(super) fn cost(&self, render: f64) -> f64 {
         self.plain as f64 + self.rendered as f64 * render
@@ -117,16 +117,16 @@ impl Counted {
 
 /// A crawler of the demo.
 #[derive(Clone, Debug)]
-pub(super) struct Crawled {
+pub(super) struct CrawlerCosts {
     pub(super) name: &'static str,
-    pub(super) counted: Counted,
+    pub(super) counted: RequestCounts,
     /// Its cost after each round.
     pub(super) costs: Vec<f64>,
 }
 
 /// The mill, the site with a rate limit.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Mill {
+pub(super) struct MillState {
     pub(super) pages: u64,
     pub(super) refused: u64,
     pub(super) pace: Option<PaceExplanation>,
@@ -136,14 +136,14 @@ pub(super) struct Mill {
 
 /// Everything that is drawn.
 #[derive(Clone, Debug)]
-pub(super) struct Story {
+pub(super) struct DemoModel {
     pub(super) began: Instant,
     pub(super) round: usize,
     pub(super) rounds: usize,
     pub(super) sites: Vec<Site>,
     /// fetchwise first.
-    pub(super) crawlers: Vec<Crawled>,
-    pub(super) mill: Mill,
+    pub(super) crawlers: Vec<CrawlerCosts>,
+    pub(super) mill: MillState,
     /// The latest first.
     pub(super) news: VecDeque<(Duration, String)>,
     /// The cost of a rendered page, in plain requests.
@@ -153,23 +153,23 @@ pub(super) struct Story {
     pub(super) dashboard: Option<String>,
 }
 
-impl Story {
+impl DemoModel {
     pub(super) fn new(places: &[DemoSite], crawlers: &[&'static str], rounds: usize, render_cost: f64) -> Self {
         let site = |place: &DemoSite| Site {
             name: place.name,
             about: place.about,
-            beats: Vec::new(),
+            results: Vec::new(),
             confidence: 0.0,
             paused_until: None,
         };
-        let crawled = |name: &&'static str| Crawled { name, counted: Counted::default(), costs: Vec::new() };
+        let crawled = |name: &&'static str| CrawlerCosts { name, counted: RequestCounts::default(), costs: Vec::new() };
         Self {
             began: Instant::now(),
             round: 0,
             rounds,
             sites: places.iter().map(site).collect(),
             crawlers: crawlers.iter().map(crawled).collect(),
-            mill: Mill::default(),
+            mill: MillState::default(),
             news: VecDeque::new(),
             render_cost,
             is_stopped: false,
@@ -180,14 +180,14 @@ impl Story {
     /// Records the result of a page of site number `index`.
     pub(super) fn page(&mut self, index: usize, report: &Report, paused_for: Option<Duration>) {
         let Some(site) = self.sites.get_mut(index) else { return };
-        let (before, beat) = (site.beats.last().copied(), Beat::of(report));
-        site.beats.push(beat);
+        let (before, result) = (site.results.last().copied(), PageResult::of(report));
+        site.results.push(result);
         site.paused_until = paused_for.and_then(|span| Instant::now().checked_add(span));
-        if matches!(beat, Beat::Page { .. }) {
+        if matches!(result, PageResult::Page { .. }) {
             site.confidence = report.confidence;
         }
         let name = site.name;
-        if let Some(news) = news(name, &site.beats, before, beat) {
+        if let Some(news) = news(name, &site.results, before, result) {
             self.tell(news);
         }
     }
@@ -225,57 +225,61 @@ impl Story {
 
     /// Returns how many decisions of round number `index` were probes, inferred and learned; none if nothing was
     /// requested.
-    pub(super) fn mix(&self, index: usize) -> Option<Mix> {
-        let mut mix = Mix::default();
-        for beat in self.sites.iter().filter_map(|site| site.beats.get(index)) {
-            match beat {
-                Beat::Paused => {}
-                Beat::Page { source: Some(Source::Probe), .. } => mix.probed += 1,
-                Beat::Page { source: Some(Source::Learned), .. } => mix.learned += 1,
-                Beat::Page { .. } => mix.guessed += 1,
-                Beat::Failed { .. } => mix.failed += 1,
+    pub(super) fn mix(&self, index: usize) -> Option<DecisionCounts> {
+        let mut mix = DecisionCounts::default();
+        for result in self.sites.iter().filter_map(|site| site.results.get(index)) {
+            match result {
+                PageResult::Paused => {}
+                PageResult::Page { source: Some(Source::Probe), .. } => mix.probed += 1,
+                PageResult::Page { source: Some(Source::Learned), .. } => mix.learned += 1,
+                PageResult::Page { .. } => mix.guessed += 1,
+                PageResult::Failed { .. } => mix.failed += 1,
             }
         }
-        (mix != Mix::default()).then_some(mix)
+        (mix != DecisionCounts::default()).then_some(mix)
     }
 }
 
 /// The decisions of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mix {
+pub(super) struct DecisionCounts {
     pub(super) probed: u32,
     pub(super) guessed: u32,
     pub(super) learned: u32,
     pub(super) failed: u32,
 }
 
-impl Mix {
+impl DecisionCounts {
     pub(super) const fn all(&self) -> u32 {
         self.probed + self.guessed + self.learned + self.failed
     }
 }
 
 /// Returns a line of news about the newest page of a site, if there is any.
-fn news(name: &str, beats: &[Beat], before: Option<Beat>, now: Beat) -> Option<String> {
-    let way = |beat: Beat| match beat {
-        Beat::Page { way, .. } => way,
+fn news(name: &str, results: &[PageResult], before: Option<PageResult>, now: PageResult) -> Option<String> {
+    let way = |result: PageResult| match result {
+        PageResult::Page { way, .. } => way,
         _ => None,
     };
-    let last_way = beats[..beats.len().saturating_sub(1)].iter().rev().find_map(|beat| way(*beat));
+    let last_way = results[..results.len().saturating_sub(1)].iter().rev().find_map(|result| way(*result));
     match (before, now) {
-        (Some(Beat::Paused), Beat::Failed { .. }) => Some(format!("{name}: the trial failed, still closed")),
-        (Some(Beat::Paused), Beat::Page { .. }) => Some(format!("{name}: open again after its pause")),
-        (Some(Beat::Paused), Beat::Paused) => None,
-        (_, Beat::Paused) => Some(format!("{name}: paused")),
-        (_, beat) if beat.is_learned() && !beats[..beats.len() - 1].iter().any(|beat| beat.is_learned()) => {
-            Some(format!("{name}: learned, {} from now on", way(beat)?.name()))
+        (Some(PageResult::Paused), PageResult::Failed { .. }) => {
+            Some(format!("{name}: the trial failed, still closed"))
         }
-        (_, beat) => match (last_way, way(beat)) {
+        (Some(PageResult::Paused), PageResult::Page { .. }) => Some(format!("{name}: open again after its pause")),
+        (Some(PageResult::Paused), PageResult::Paused) => None,
+        (_, PageResult::Paused) => Some(format!("{name}: paused")),
+        (_, result)
+            if result.is_learned() && !results[..results.len() - 1].iter().any(|result| result.is_learned()) =>
+        {
+            Some(format!("{name}: learned, {} from now on", way(result)?.name()))
+        }
+        (_, result) => match (last_way, way(result)) {
             (Some(old), Some(new)) if old != new => {
                 Some(format!("{name}: {} no longer works, {} does", old.name(), new.name()))
             }
-            (None, Some(Way::Browser | Way::Stealth)) => {
-                Some(format!("{name}: a plain request gets no page, {} does", way(beat)?.name()))
+            (None, Some(FetcherKind::Browser | FetcherKind::Stealth)) => {
+                Some(format!("{name}: a plain request gets no page, {} does", way(result)?.name()))
             }
             _ => None,
         },
@@ -294,14 +298,14 @@ mod tests {
         Report { error_type: Some(error), requests, ..Report::default() }
     }
 
-    fn story() -> Story {
+    fn model() -> DemoModel {
         let places = fetchwise_testsite::demo_sites::demo_sites();
-        Story::new(&places[..1], &["fetchwise"], 10, 20.0)
+        DemoModel::new(&places[..1], &["fetchwise"], 10, 20.0)
     }
 
     #[test]
     fn each_change_of_a_site_is_news_once() {
-        let mut story = story();
+        let mut model = model();
         for report in [
             came("direct_access", Source::Probe),
             came("direct_access", Source::Learned),
@@ -314,9 +318,9 @@ mod tests {
             ended(Report::PAUSED, 0),
             came("playwright", Source::Learned),
         ] {
-            story.page(0, &report, None);
+            model.page(0, &report, None);
         }
-        let news: Vec<&str> = story.news.iter().rev().map(|(_, text)| text.as_str()).collect();
+        let news: Vec<&str> = model.news.iter().rev().map(|(_, text)| text.as_str()).collect();
         assert_eq!(
             news,
             [
@@ -332,17 +336,17 @@ mod tests {
 
     #[test]
     fn a_round_without_requests_has_no_decisions() {
-        let mut story = story();
-        story.page(0, &ended(Report::PAUSED, 0), None);
-        story.page(0, &came("direct_access", Source::Probe), None);
-        assert_eq!(story.mix(0), None);
-        assert_eq!(story.mix(1).map(|mix| (mix.probed, mix.all())), Some((1, 1)));
-        assert_eq!(story.mix(2), None);
+        let mut model = model();
+        model.page(0, &ended(Report::PAUSED, 0), None);
+        model.page(0, &came("direct_access", Source::Probe), None);
+        assert_eq!(model.mix(0), None);
+        assert_eq!(model.mix(1).map(|mix| (mix.probed, mix.all())), Some((1, 1)));
+        assert_eq!(model.mix(2), None);
     }
 
     #[test]
     fn a_rendered_page_has_its_cost() {
-        let counted = Counted { plain: 3, rendered: 2, ..Counted::default() };
+        let counted = RequestCounts { plain: 3, rendered: 2, ..RequestCounts::default() };
         assert_eq!(counted.cost(20.0), 43.0);
     }
 }

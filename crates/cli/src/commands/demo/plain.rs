@@ -9,12 +9,12 @@ use serde::Serialize;
 use super::{DemoArgs, STEALTH_AGENT, serve};
 use crate::commands::demo::dashboard;
 use crate::commands::fetch::PaceArgs;
-use crate::commands::fetch::crawl_options::Wishes;
+use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::report::ReportJson;
 use crate::commands::fetch::shutdown;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Out, Table, note, styled};
+use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Output, Table, note, styled};
 use fetchwise::decision::Source;
 use fetchwise::pace::PaceMode;
 use fetchwise::pipeline::{Link, Pipeline, Report};
@@ -36,24 +36,24 @@ struct FetchJson<'a> {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let places = demo_sites();
     let origin = serve(&places)?;
     let dir = tempfile::tempdir()
         .map_err(|error| Failure::failed(format_args!("cannot create a temporary directory: {error}")))?;
-    let settings = settings.in_dir_unless_named(dir.path());
-    let wishes = Wishes {
+    let settings = settings.with_default_dir(dir.path());
+    let crawl_options = CrawlOptions {
         allow_private_network: true,
         browser: args.browser.clone(),
         stealth_agent: Some(STEALTH_AGENT.to_owned()),
         // The demo sites run on this machine, so no pace is needed.
         pace: PaceArgs { mode: Some(PaceMode::Off), ..PaceArgs::default() },
-        ..Wishes::default()
+        ..CrawlOptions::default()
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended = runtime.block_on(async {
         let mut stop = shutdown::listen().map_err(Failure::failed)?;
-        let (crawler, served) = dashboard::open(args.serve, &settings, &wishes).await?;
+        let (crawler, served) = dashboard::open(args.serve, &settings, &crawl_options).await?;
         if let Some(served) = &served {
             note(format_args!("serving the dashboard at {}", served.url));
         }
@@ -80,7 +80,7 @@ async fn crawl(
     places: &[DemoSite],
     origin: &Origin,
     rounds: usize,
-    out: &mut Out,
+    out: &mut Output,
 ) -> Result<(), Failure> {
     if !out.json {
         introduce(places, out)?;
@@ -115,7 +115,7 @@ async fn crawl(
     Ok(())
 }
 
-fn introduce(places: &[DemoSite], out: &mut Out) -> Result<(), Failure> {
+fn introduce(places: &[DemoSite], out: &mut Output) -> Result<(), Failure> {
     let mut table = Table::new(&["site", "address", ""]);
     for place in places {
         table.row([place.name.to_owned(), place.host.to_owned(), place.about.to_owned()]);
@@ -159,7 +159,7 @@ fn cell(report: &Report) -> String {
 }
 
 /// Prints the cost of the first and the last rounds, and the latest choice.
-fn compare(places: &[DemoSite], history: &[Vec<Report>], out: &mut Out) -> Result<(), Failure> {
+fn compare(places: &[DemoSite], history: &[Vec<Report>], out: &mut Output) -> Result<(), Failure> {
     let heads = ["site", ">requests per page, at first", ">at last", "now"];
     let mut table = Table::new(&heads);
     for (place, past) in places.iter().zip(history) {

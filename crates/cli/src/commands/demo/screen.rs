@@ -10,26 +10,26 @@ use std::time::Duration;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use super::view;
-use crate::commands::demo::shared_model::Show;
+use crate::commands::demo::shared_model::SharedModel;
 use crate::commands::fetch::shutdown::Stop;
 
 /// The time between two frames.
 const FRAME: Duration = Duration::from_millis(100);
 
 /// Draws until the show is over or the user quits.
-pub(super) fn run(show: &Show, stop: &Stop) -> io::Result<()> {
+pub(super) fn run(show: &SharedModel, stop: &Stop) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let drawn = (|| {
         while !show.is_over() && *stop.borrow() == 0 {
             // The model keeps changing while a copy is drawn.
-            let story = show.story().clone();
-            terminal.draw(|frame| view::draw(frame, &story))?;
+            let model = show.model().clone();
+            terminal.draw(|frame| view::draw(frame, &model))?;
             if event::poll(FRAME)? {
                 match pressed(&event::read()?) {
                     Some(Key::Leave) => break,
                     Some(Key::Stop) => {
-                        let mut story = show.story();
-                        story.is_stopped = !story.is_stopped;
+                        let mut model = show.model();
+                        model.is_stopped = !model.is_stopped;
                     }
                     None => {}
                 }

@@ -3,22 +3,22 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::commands::demo::model::Story;
+use crate::commands::demo::model::DemoModel;
 
 /// The progress of the demo, shared by the crawl tasks and the screen.
-pub(super) struct Show {
-    story: Mutex<Story>,
+pub(super) struct SharedModel {
+    model: Mutex<DemoModel>,
     is_over: AtomicBool,
 }
 
-impl Show {
-    pub(super) fn new(story: Story) -> Self {
-        Self { story: Mutex::new(story), is_over: AtomicBool::new(false) }
+impl SharedModel {
+    pub(super) fn new(model: DemoModel) -> Self {
+        Self { model: Mutex::new(model), is_over: AtomicBool::new(false) }
     }
 
     /// Returns the progress. It stays readable after a panic of a task that wrote it.
-    pub(super) fn story(&self) -> MutexGuard<'_, Story> {
-        self.story.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn model(&self) -> MutexGuard<'_, DemoModel> {
+        self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the demo. Relaxed: a task that sees it late makes one more request or draws one more frame.

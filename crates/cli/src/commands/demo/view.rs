@@ -14,7 +14,7 @@ use ratatui::widgets::{Axis, Block, BorderType, Chart, Dataset, GraphType, Paddi
 
 use fetchwise::decision::Source;
 
-use crate::commands::demo::model::{Beat, Mix, Story, Way};
+use crate::commands::demo::model::{DecisionCounts, DemoModel, FetcherKind, PageResult};
 
 /// The smallest window for the picture.
 const LEAST: (u16, u16) = (72, 20);
@@ -28,52 +28,52 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const CRAWLERS: [Color; 3] = [Color::Green, Color::Yellow, Color::Blue];
 
 /// Draws the current progress.
-pub(super) fn draw(frame: &mut Frame<'_>, story: &Story) {
+pub(super) fn draw(frame: &mut Frame<'_>, model: &DemoModel) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let wanted = format!("The demo needs a window of {} by {} characters, or --plain.", LEAST.0, LEAST.1);
         frame.render_widget(Paragraph::new(wanted), area);
         return;
     }
-    let sites = story.sites.len() as u16 + 2;
+    let sites = model.sites.len() as u16 + 2;
     let rows = [Constraint::Length(1), Constraint::Length(sites), Constraint::Min(7), Constraint::Length(1)];
     let [head, town, charts, keys] = Layout::vertical(rows).areas(area);
-    self::head(frame, head, story);
-    self::town(frame, town, story);
+    self::head(frame, head, model);
+    self::town(frame, town, model);
     if charts.height >= 16 {
         let [upper, lower] = Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(charts);
         let [cost, mill] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(upper);
         let [mix, news] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(lower);
-        self::cost(frame, cost, story);
-        self::mill(frame, mill, story);
-        self::mix(frame, mix, story);
-        self::news(frame, news, story);
+        self::cost(frame, cost, model);
+        self::mill(frame, mill, model);
+        self::mix(frame, mix, model);
+        self::news(frame, news, model);
     } else {
         let [cost, news] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(charts);
-        self::cost(frame, cost, story);
-        self::news(frame, news, story);
+        self::cost(frame, cost, model);
+        self::news(frame, news, model);
     }
     let legend = Line::from(vec![
         Span::styled(" ? probe  - inferred  ~ exploring  ● learned  ✕ no page  · paused    ", QUIET),
-        Span::styled("direct ", way_style(Way::Direct)),
-        Span::styled("browser ", way_style(Way::Browser)),
-        Span::styled("stealth", way_style(Way::Stealth)),
+        Span::styled("direct ", way_style(FetcherKind::Direct)),
+        Span::styled("browser ", way_style(FetcherKind::Browser)),
+        Span::styled("stealth", way_style(FetcherKind::Stealth)),
     ]);
     frame.render_widget(legend, keys);
 }
 
-fn head(frame: &mut Frame<'_>, area: Rect, story: &Story) {
-    let passed = story.began.elapsed().as_secs();
-    let stopped = if story.is_stopped { "   paused" } else { "" };
+fn head(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
+    let passed = model.began.elapsed().as_secs();
+    let stopped = if model.is_stopped { "   paused" } else { "" };
     let left = Line::from(vec![
         Span::styled(" fetchwise ", BOLD),
         Span::raw("learns demo sites on this machine"),
         Span::styled(
-            format!("   round {}/{}   {:02}:{:02}{stopped}", story.round, story.rounds, passed / 60, passed % 60),
+            format!("   round {}/{}   {:02}:{:02}{stopped}", model.round, model.rounds, passed / 60, passed % 60),
             QUIET,
         ),
     ]);
-    let keys = match &story.dashboard {
+    let keys = match &model.dashboard {
         Some(url) => format!("dashboard {url}   q quits "),
         None => "p pauses and continues, q quits ".to_owned(),
     };
@@ -92,40 +92,40 @@ fn panel(title: &str) -> Block<'_> {
         .padding(Padding::horizontal(1))
 }
 
-fn town(frame: &mut Frame<'_>, area: Rect, story: &Story) {
+fn town(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
     let block = panel("demo sites, one page per round");
     let inside = block.inner(area);
     frame.render_widget(block, area);
     let columns = [Constraint::Length(NAME), Constraint::Min(10), Constraint::Length(STATE)];
     let [names, strips, states] = Layout::horizontal(columns).spacing(1).areas(inside);
     let (mut left, mut middle, mut right) = (Vec::new(), Vec::new(), Vec::new());
-    for site in &story.sites {
+    for site in &model.sites {
         left.push(Line::styled(site.name, BOLD));
         let kept = usize::from(strips.width);
-        let from = site.beats.len().saturating_sub(kept);
-        let about = if site.beats.is_empty() { site.about } else { "" };
-        let marks = site.beats[from..].iter().map(|beat| mark(*beat));
+        let from = site.results.len().saturating_sub(kept);
+        let about = if site.results.is_empty() { site.about } else { "" };
+        let marks = site.results[from..].iter().map(|result| mark(*result));
         middle.push(Line::from(marks.chain([Span::styled(about, QUIET)]).collect::<Vec<_>>()));
         let pause = site.paused_until.map(|until| until.saturating_duration_since(Instant::now()).as_secs());
-        right.push(state(site.beats.last().copied(), site.confidence, pause));
+        right.push(state(site.results.last().copied(), site.confidence, pause));
     }
     frame.render_widget(Paragraph::new(left), names);
     frame.render_widget(Paragraph::new(middle), strips);
     frame.render_widget(Paragraph::new(right), states);
 }
 
-fn way_style(way: Way) -> Style {
+fn way_style(way: FetcherKind) -> Style {
     let colour = match way {
-        Way::Direct => Color::Green,
-        Way::Browser => Color::Cyan,
-        Way::Stealth => Color::Magenta,
+        FetcherKind::Direct => Color::Green,
+        FetcherKind::Browser => Color::Cyan,
+        FetcherKind::Stealth => Color::Magenta,
     };
     Style::new().fg(colour)
 }
 
-fn mark(beat: Beat) -> Span<'static> {
-    match beat {
-        Beat::Page { way, source, .. } => {
+fn mark(result: PageResult) -> Span<'static> {
+    match result {
+        PageResult::Page { way, source, .. } => {
             let shape = match source {
                 Some(Source::Probe) => "?",
                 Some(Source::Inferred) => "-",
@@ -134,17 +134,17 @@ fn mark(beat: Beat) -> Span<'static> {
             };
             Span::styled(shape, way.map_or(Style::new(), way_style))
         }
-        Beat::Failed { .. } => Span::styled("✕", Style::new().fg(Color::Red)),
-        Beat::Paused => Span::styled("·", QUIET),
+        PageResult::Failed { .. } => Span::styled("✕", Style::new().fg(Color::Red)),
+        PageResult::Paused => Span::styled("·", QUIET),
     }
 }
 
-fn state(beat: Option<Beat>, confidence: f64, pause: Option<u64>) -> Line<'static> {
-    match (beat, pause) {
-        (Some(Beat::Paused | Beat::Failed { .. }), Some(left)) if left > 0 => {
+fn state(result: Option<PageResult>, confidence: f64, pause: Option<u64>) -> Line<'static> {
+    match (result, pause) {
+        (Some(PageResult::Paused | PageResult::Failed { .. }), Some(left)) if left > 0 => {
             Line::styled(format!("paused, {left} s left"), QUIET)
         }
-        (Some(Beat::Page { way: Some(way), .. }), _) => {
+        (Some(PageResult::Page { way: Some(way), .. }), _) => {
             let full = (confidence.clamp(0.0, 1.0) * 10.0).round() as usize;
             Line::from(vec![
                 Span::styled(format!("{:<8}", way.name()), way_style(way)),
@@ -153,20 +153,20 @@ fn state(beat: Option<Beat>, confidence: f64, pause: Option<u64>) -> Line<'stati
                 Span::styled(format!(" {confidence:.2}"), QUIET),
             ])
         }
-        (Some(Beat::Failed { .. }), _) => Line::styled("no page", Style::new().fg(Color::Red)),
-        (Some(Beat::Paused), _) => Line::styled("trial is due", QUIET),
+        (Some(PageResult::Failed { .. }), _) => Line::styled("no page", Style::new().fg(Color::Red)),
+        (Some(PageResult::Paused), _) => Line::styled("trial is due", QUIET),
         _ => Line::default(),
     }
 }
 
-fn cost(frame: &mut Frame<'_>, area: Rect, story: &Story) {
-    let series: Vec<Vec<(f64, f64)>> = story
+fn cost(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
+    let series: Vec<Vec<(f64, f64)>> = model
         .crawlers
         .iter()
         .map(|crawler| crawler.costs.iter().enumerate().map(|(round, cost)| (round as f64 + 1.0, *cost)).collect())
         .collect();
     let most = series.iter().flatten().map(|(_, cost)| *cost).fold(10.0, f64::max);
-    let labels: Vec<String> = story
+    let labels: Vec<String> = model
         .crawlers
         .iter()
         .map(|crawler| {
@@ -174,7 +174,7 @@ fn cost(frame: &mut Frame<'_>, area: Rect, story: &Story) {
                 "{}: {} pages for {:.0}",
                 crawler.name,
                 crawler.counted.pages,
-                crawler.counted.cost(story.render_cost)
+                crawler.counted.cost(model.render_cost)
             )
         })
         .collect();
@@ -189,7 +189,7 @@ fn cost(frame: &mut Frame<'_>, area: Rect, story: &Story) {
         .collect();
     frame.render_widget(Paragraph::new(legend), lines);
     let sets = series.iter().zip(CRAWLERS).map(|(points, colour)| line(points, colour)).collect();
-    frame.render_widget(axes(sets, [0.0, story.rounds as f64], most, format!("{most:.0}")), plot);
+    frame.render_widget(axes(sets, [0.0, model.rounds as f64], most, format!("{most:.0}")), plot);
 }
 
 fn line(points: &[(f64, f64)], colour: Color) -> Dataset<'_> {
@@ -203,8 +203,8 @@ fn axes<'a>(sets: Vec<Dataset<'a>>, across: [f64; 2], most: f64, top: String) ->
         .legend_position(None)
 }
 
-fn mill(frame: &mut Frame<'_>, area: Rect, story: &Story) {
-    let mill = &story.mill;
+fn mill(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
+    let mill = &model.mill;
     let block = panel("the mill: learning a pace");
     let inside = block.inner(area);
     frame.render_widget(block, area);
@@ -236,7 +236,7 @@ fn mill(frame: &mut Frame<'_>, area: Rect, story: &Story) {
 }
 
 /// Draws a column per round, filled from below: learned, then inferred, probed, and failed pages.
-fn mix(frame: &mut Frame<'_>, area: Rect, story: &Story) {
+fn mix(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
     let block = panel("decisions");
     let inside = block.inner(area);
     frame.render_widget(block, area);
@@ -246,9 +246,9 @@ fn mix(frame: &mut Frame<'_>, area: Rect, story: &Story) {
     let words_of = colours.iter().map(|(colour, name)| Span::styled(format!("█ {name}  "), Style::new().fg(*colour)));
     frame.render_widget(Line::from(words_of.collect::<Vec<_>>()), words);
     let kept = usize::from(plot.width);
-    let from = story.round.saturating_sub(kept);
-    for (column, round) in (from..story.round).enumerate() {
-        let Some(mix) = story.mix(round) else { continue };
+    let from = model.round.saturating_sub(kept);
+    for (column, round) in (from..model.round).enumerate() {
+        let Some(mix) = model.mix(round) else { continue };
         let x = plot.x + column as u16;
         for row in 0..plot.height {
             let colour = colour_at(&mix, (f64::from(row) + 0.5) / f64::from(plot.height));
@@ -261,7 +261,7 @@ fn mix(frame: &mut Frame<'_>, area: Rect, story: &Story) {
 }
 
 /// Returns the colour of the decision at this share of a column's height.
-fn colour_at(mix: &Mix, share: f64) -> Color {
+fn colour_at(mix: &DecisionCounts, share: f64) -> Color {
     let at = share * f64::from(mix.all());
     let (learned, guessed, probed) = (mix.learned, mix.learned + mix.guessed, mix.learned + mix.guessed + mix.probed);
     match at {
@@ -272,10 +272,10 @@ fn colour_at(mix: &Mix, share: f64) -> Color {
     }
 }
 
-fn news(frame: &mut Frame<'_>, area: Rect, story: &Story) {
+fn news(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
     let block = panel("news");
     let inside = block.inner(area);
-    let lines: Vec<Line<'_>> = story
+    let lines: Vec<Line<'_>> = model
         .news
         .iter()
         .take(usize::from(inside.height))
@@ -298,25 +298,25 @@ mod tests {
 
     use super::*;
 
-    fn story() -> Story {
+    fn model() -> DemoModel {
         let places = fetchwise_testsite::demo_sites::interactive_demo_sites();
-        let mut story = Story::new(&places[..8], &["fetchwise", "always direct", "always browser"], 48, 15.0);
+        let mut model = DemoModel::new(&places[..8], &["fetchwise", "always direct", "always browser"], 48, 15.0);
         let mut report = Report {
             fetcher: Some("direct_access".to_owned()),
             source: Some(Source::Learned),
             confidence: 0.8,
             ..Report::default()
         };
-        story.page(0, &report, None);
+        model.page(0, &report, None);
         report.error_type = Some("blocked_403");
-        story.page(6, &report, Some(Duration::from_secs(100)));
-        story.round = 1;
-        story
+        model.page(6, &report, Some(Duration::from_secs(100)));
+        model.round = 1;
+        model
     }
 
-    fn drawn(story: &Story, width: u16, height: u16) -> String {
+    fn drawn(model: &DemoModel, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(frame, story)).unwrap();
+        terminal.draw(|frame| draw(frame, model)).unwrap();
         let buffer = terminal.backend().buffer();
         let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
         (0..height).map(row).collect::<Vec<_>>().join("\n")
@@ -324,8 +324,8 @@ mod tests {
 
     #[test]
     fn the_picture_shows_every_site_and_its_state() {
-        let picture = drawn(&story(), 120, 40);
-        for site in &story().sites {
+        let picture = drawn(&model(), 120, 40);
+        for site in &model().sites {
             assert!(picture.contains(site.name), "{picture}");
         }
         for text in
@@ -337,9 +337,9 @@ mod tests {
 
     #[test]
     fn every_size_of_window_is_drawn() {
-        let story = story();
+        let model = model();
         for (width, height) in [(1, 1), (71, 40), (72, 19), (72, 20), (80, 24), (100, 27), (300, 100)] {
-            let picture = drawn(&story, width, height);
+            let picture = drawn(&model, width, height);
             assert_eq!(
                 picture.contains("fetchwise"),
                 (width, height) >= LEAST && height >= LEAST.1,

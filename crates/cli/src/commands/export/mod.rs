@@ -14,7 +14,7 @@ use crate::commands::export::sqlite::SqliteOut;
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Out;
+use crate::terminal::output::Output;
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::json::{AttemptJson, FIELDS, to_json_line};
 use fetchwise::journal::{self, Importances};
@@ -67,12 +67,12 @@ pub(crate) fn run(
     args: &ExportArgs,
     table: Option<&Path>,
     settings: &Settings,
-    out: &mut Out,
+    out: &mut Output,
 ) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
     let format = args.format.unwrap_or(ExportFormat::Jsonl);
     if let Some(path) = table {
-        return router_table::run(&wish(args, path)?, settings, out);
+        return router_table::run(&table_export(args, path)?, settings, out);
     }
     if args.force || args.all || format == ExportFormat::Toml {
         return Err(Failure::usage("--force, --all and --format toml need a router table")
@@ -87,7 +87,7 @@ pub(crate) fn run(
         return Err(Failure::usage("refusing to write Parquet to a terminal")
             .advise("redirect it to a file: ... > attempts.parquet"));
     }
-    out.as_it_is()?;
+    out.write_unchanged()?;
     let mut parquet = match format {
         ExportFormat::Parquet => Some(ParquetOut::new()?),
         ExportFormat::Jsonl | ExportFormat::Csv | ExportFormat::Toml => None,
@@ -104,7 +104,7 @@ pub(crate) fn run(
 }
 
 /// Returns the options for a router table.
-fn wish<'p>(args: &ExportArgs, path: &'p Path) -> Result<router_table::Wish<'p>, Failure> {
+fn table_export<'p>(args: &ExportArgs, path: &'p Path) -> Result<router_table::TableExport<'p>, Failure> {
     let is_toml = match args.format {
         Some(ExportFormat::Toml) => true,
         Some(ExportFormat::Csv) => false,
@@ -118,7 +118,7 @@ fn wish<'p>(args: &ExportArgs, path: &'p Path) -> Result<router_table::Wish<'p>,
     if args.sqlite.is_some() {
         return Err(Failure::usage("--router and --sqlite exclude each other"));
     }
-    Ok(router_table::Wish { path, is_toml, is_forced: args.force, all: args.all })
+    Ok(router_table::TableExport { path, is_toml, is_forced: args.force, all: args.all })
 }
 
 /// Passes each attempt to `write` until that fails. Adds the recorded importance of its heuristics.
@@ -148,7 +148,7 @@ fn rate(attempt: &mut Attempt, importances: &Importances) {
 }
 
 /// Writes the fields of JSON as a CSV row; structured values stay JSON.
-fn csv_row(out: &mut Out, attempt: &Attempt) -> Result<(), Failure> {
+fn csv_row(out: &mut Output, attempt: &Attempt) -> Result<(), Failure> {
     let value = serde_json::to_value(AttemptJson(attempt)).map_err(Failure::failed)?;
     csv_line(
         out,
@@ -168,7 +168,7 @@ fn defused(text: &str) -> String {
     }
 }
 
-fn csv_line(out: &mut Out, cells: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<(), Failure> {
+fn csv_line(out: &mut Output, cells: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<(), Failure> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(cells).map_err(Failure::failed)?;
     let line = writer.into_inner().map_err(Failure::failed)?;

@@ -15,7 +15,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
 use crate::terminal::exit::Failure;
-use crate::terminal::output::Out;
+use crate::terminal::output::Output;
 use fetchwise::attempt::{Attempt, ErrorType};
 
 /// The number of rows in a group.
@@ -78,20 +78,20 @@ impl ParquetOut {
     }
 
     /// Adds an attempt.
-    pub(crate) fn add(&mut self, attempt: Attempt, out: &mut Out) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, attempt: Attempt, out: &mut Output) -> Result<(), Failure> {
         self.rows.push(attempt);
         if self.rows.len() >= GROUP_ROWS { self.write_group(out) } else { Ok(()) }
     }
 
     /// Writes the remaining rows and the end of the file.
-    pub(crate) fn finish(mut self, out: &mut Out) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self, out: &mut Output) -> Result<(), Failure> {
         if !self.rows.is_empty() {
             self.write_group(out)?;
         }
         out.raw(&self.writer.into_inner().map_err(failed)?)
     }
 
-    fn write_group(&mut self, out: &mut Out) -> Result<(), Failure> {
+    fn write_group(&mut self, out: &mut Output) -> Result<(), Failure> {
         let mut group = self.writer.next_row_group().map_err(failed)?;
         columns(&self.rows, &mut group).map_err(failed)?;
         group.close().map_err(failed)?;

@@ -14,7 +14,7 @@ use url::Url;
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, note, plain};
+use crate::terminal::output::{Output, note, plain};
 use fetchwise::attempt::Attempt;
 use fetchwise::config::{LearnedRoute, learned_table};
 use fetchwise::decision::Source;
@@ -25,7 +25,7 @@ use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 
 /// The options of the export.
-pub(crate) struct Wish<'p> {
+pub(crate) struct TableExport<'p> {
     /// The file to write; `-` is stdout.
     pub(crate) path: &'p Path,
     pub(crate) is_toml: bool,
@@ -44,17 +44,17 @@ struct WrittenJson {
 
 /// What is known about a domain besides evidence.
 #[derive(Default)]
-struct Seen {
+struct DomainSummary {
     /// The front page, from its newest attempt; none without attempts.
     front: Option<Url>,
     attempts: HashMap<String, u64>,
 }
 
 /// Writes the router table.
-pub(crate) fn run(wish: &Wish<'_>, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let is_stdout = wish.path.as_os_str() == "-";
-    if !is_stdout && !wish.is_forced && wish.path.exists() {
-        return Err(there(wish.path));
+pub(crate) fn run(table_export: &TableExport<'_>, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+    let is_stdout = table_export.path.as_os_str() == "-";
+    if !is_stdout && !table_export.is_forced && table_export.path.exists() {
+        return Err(file_exists(table_export.path));
     }
     let quiet = score::Settings {
         // A router table must not depend on chance.
@@ -65,23 +65,24 @@ pub(crate) fn run(wish: &Wish<'_>, settings: &Settings, out: &mut Out) -> Result
         impassable_try_rate: 0.0,
         ..settings.config.settings()
     };
-    let (selector, _) = settings.learned_with(|builder| builder.settings(quiet).pace(settings.seen_pace()))?;
-    let mut domains: BTreeMap<String, Seen> = BTreeMap::new();
-    log_scan::attempts(&settings.existing_dir()?, |attempt| see(&mut domains, &attempt))?;
-    for domain in named(&selector, settings.clock.now()) {
+    let (selector, _) =
+        settings.load_selector_with(|builder| builder.settings(quiet).pace(settings.inspection_pace()))?;
+    let mut domains: BTreeMap<String, DomainSummary> = BTreeMap::new();
+    log_scan::attempts(&settings.existing_dir()?, |attempt| observe(&mut domains, &attempt))?;
+    for domain in named_domains(&selector, settings.clock.now()) {
         domains.entry(domain).or_default();
     }
     let all = domains.len();
     let routes: Vec<LearnedRoute> =
-        domains.iter().filter_map(|(domain, seen)| route(wish, settings, &selector, domain, seen)).collect();
-    let (text, left_out) = (learned_table(&routes, wish.is_toml), all - routes.len());
+        domains.iter().filter_map(|(domain, seen)| route(table_export, settings, &selector, domain, seen)).collect();
+    let (text, left_out) = (learned_table(&routes, table_export.is_toml), all - routes.len());
     if is_stdout {
-        out.as_it_is()?;
+        out.write_unchanged()?;
         out.raw(text.as_bytes())?;
     } else {
-        write(wish, &text)?;
+        write(table_export, &text)?;
     }
-    let file = plain(&wish.path.display().to_string());
+    let file = plain(&table_export.path.display().to_string());
     if out.json && !is_stdout {
         out.object(&WrittenJson { file, routes: routes.len(), left_out })?;
     } else {
@@ -94,10 +95,10 @@ pub(crate) fn run(wish: &Wish<'_>, settings: &Settings, out: &mut Out) -> Result
     Ok(Exit::Done)
 }
 
-fn see(domains: &mut BTreeMap<String, Seen>, attempt: &Attempt) {
+fn observe(domains: &mut BTreeMap<String, DomainSummary>, attempt: &Attempt) {
     let Some(domain) = attempt.heuristic("domain") else { return };
     if !domains.contains_key(domain) {
-        domains.insert(domain.to_owned(), Seen::default());
+        domains.insert(domain.to_owned(), DomainSummary::default());
     }
     let Some(seen) = domains.get_mut(domain) else { return };
     seen.front = parse(&attempt.url).ok().and_then(|url| url.join("/").ok());
@@ -108,7 +109,7 @@ fn see(domains: &mut BTreeMap<String, Seen>, attempt: &Attempt) {
 }
 
 /// Returns the domains that something other than an attempt names.
-fn named(selector: &Selector, now: Timestamp) -> Vec<String> {
+fn named_domains(selector: &Selector, now: Timestamp) -> Vec<String> {
     let paces = selector.pace().map(Pace::hosts).unwrap_or_default();
     let paces = paces.into_iter().filter(|(level, _)| *level == Level::Host).map(|(_, name)| name.into());
     let paused = selector.paused_hosts(now).into_iter().map(|host| host.domain);
@@ -117,7 +118,13 @@ fn named(selector: &Selector, now: Timestamp) -> Vec<String> {
 }
 
 /// Returns the route of a domain if there is enough evidence.
-fn route(wish: &Wish<'_>, settings: &Settings, selector: &Selector, domain: &str, seen: &Seen) -> Option<LearnedRoute> {
+fn route(
+    table_export: &TableExport<'_>,
+    settings: &Settings,
+    selector: &Selector,
+    domain: &str,
+    seen: &DomainSummary,
+) -> Option<LearnedRoute> {
     let front = || parse(&format!("https://{domain}/")).ok();
     let url = seen.front.clone().or_else(front)?;
     // A pause affects the time of a request, not the fetcher.
@@ -129,23 +136,23 @@ fn route(wish: &Wish<'_>, settings: &Settings, selector: &Selector, domain: &str
     let of_domain = explanation.steps.iter().find(|step| step.kind == "domain" && step.fetcher == fetcher);
     let attempts = seen.attempts.get(&fetcher).copied().unwrap_or_default();
     let attempts = attempts.max(of_domain.map_or(0, |step| step.attempts.into()));
-    let is_known = take.source == Source::Learned || wish.all && take.source == Source::Inferred;
+    let is_known = take.source == Source::Learned || table_export.all && take.source == Source::Inferred;
     is_known.then(|| LearnedRoute { domain: domain.to_owned(), fetcher, confidence: take.confidence, attempts })
 }
 
-fn there(path: &Path) -> Failure {
+fn file_exists(path: &Path) -> Failure {
     Failure::usage(format_args!("{} already exists", plain(&path.display().to_string())))
         .advise("export writes the router table to it: choose a new file, or overwrite it with --force")
 }
 
-fn write(wish: &Wish<'_>, text: &str) -> Result<(), Failure> {
-    let opened = match wish.is_forced {
-        true => File::create(wish.path),
-        false => OpenOptions::new().write(true).create_new(true).open(wish.path),
+fn write(table_export: &TableExport<'_>, text: &str) -> Result<(), Failure> {
+    let opened = match table_export.is_forced {
+        true => File::create(table_export.path),
+        false => OpenOptions::new().write(true).create_new(true).open(table_export.path),
     };
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => there(wish.path),
-        _ => Failure::failed(format_args!("cannot write {}: {error}", plain(&wish.path.display().to_string()))),
+        io::ErrorKind::AlreadyExists => file_exists(table_export.path),
+        _ => Failure::failed(format_args!("cannot write {}: {error}", plain(&table_export.path.display().to_string()))),
     })
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::FetchArgs;
-use crate::commands::fetch::build_fetchers::{Children, Made};
-use crate::commands::fetch::crawl_options::Wishes;
+use crate::commands::fetch::build_fetchers::{BuiltFetchers, Children};
+use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::setup::background_maintenance;
 use crate::setup::decider::candidate;
-use crate::setup::fetcher_availability::Available;
+use crate::setup::fetcher_availability::FetcherAvailability;
 use crate::setup::reload;
-use crate::setup::reload::Reload;
+use crate::setup::reload::Reloader;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::note;
@@ -49,8 +49,12 @@ pub(crate) struct Crawler {
 
 impl Crawler {
     /// Opens the data directory for writing, loads its evidence, and builds all parts. Called within a runtime.
-    pub(crate) fn open(settings: &Settings, wishes: &Wishes, store: Option<Arc<dyn Store>>) -> Result<Self, Failure> {
-        Self::open_around(settings, wishes, store, |mut selector, journal, _, over_arms| {
+    pub(crate) fn open(
+        settings: &Settings,
+        crawl_options: &CrawlOptions,
+        store: Option<Arc<dyn Store>>,
+    ) -> Result<Self, Failure> {
+        Self::open_around(settings, crawl_options, store, |mut selector, journal, _, over_arms| {
             selector.set_sink(Box::new(over_arms.watched(Arc::clone(journal))));
             Ok(Arc::new(selector))
         })
@@ -59,37 +63,38 @@ impl Crawler {
     /// Does the same as [`Crawler::open`]; `share` must make the selector record to the journal.
     pub(crate) fn open_around(
         settings: &Settings,
-        wishes: &Wishes,
+        crawl_options: &CrawlOptions,
         store: Option<Arc<dyn Store>>,
         share: impl FnOnce(Selector, &Arc<Journal>, &Arc<Detector>, &Arc<Guard>) -> Result<Arc<Selector>, Failure>,
     ) -> Result<Self, Failure> {
         let hangups = reload::listen(settings).map_err(Failure::failed)?;
         let router = settings.router()?.clone();
-        let (limits, visits) = (limits(settings, wishes), visits(settings, wishes));
+        let (limits, visits) = (limits(settings, crawl_options), visits(settings, crawl_options));
         let detector = Arc::new(settings.detector()?);
-        let guard = guard(settings, wishes)?;
-        let available = Available::find(settings, &wishes.browser)?;
+        let guard = guard(settings, crawl_options)?;
+        let available = FetcherAvailability::find(settings, &crawl_options.browser)?;
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
         warn_torn_tail(recovery.torn.as_ref());
         let journal = Arc::new(journal);
-        let pace = Pace::new(pace(settings, wishes)).with_store(Box::new(Arc::clone(&journal)));
+        let pace = Pace::new(pace(settings, crawl_options)).with_store(Box::new(Arc::clone(&journal)));
         let with = |builder: SelectorBuilder| {
             builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
         };
-        let (selector, _) = settings.learned_with(with)?;
-        if let Some(name) = &wishes.fetcher {
+        let (selector, _) = settings.load_selector_with(with)?;
+        if let Some(name) = &crawl_options.fetcher {
             is_known(&available, &selector, name)?;
         }
         let (over_arms, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
-        said.iter().for_each(reload::say);
+        said.iter().for_each(reload::report_event);
         let selector = share(selector, &journal, &detector, &over_arms)?;
-        let again = Reload::new(settings, &selector, &[&detector], &over_arms);
-        let watching = [reload::watch(&over_arms, &selector), reload::on_hangup(hangups, again)];
+        let again = Reloader::new(settings, &selector, &[&detector], &over_arms);
+        let watching = [reload::watch_rollback(&over_arms, &selector), reload::on_hangup(hangups, again)];
         let mut builder = Pipeline::builder(Arc::clone(&selector)).limits(limits).detector(detector);
-        if wishes.has_queue {
+        if crawl_options.has_queue {
             builder = builder.wait_at_most(Duration::ZERO);
         }
-        let Made { plain, fetchers, missing, children } = Made::of(settings, wishes, &available, guard)?;
+        let BuiltFetchers { plain, fetchers, missing, children } =
+            BuiltFetchers::build(settings, crawl_options, &available, guard)?;
         let agent = settings.config.robots.agent.as_deref().unwrap_or(DEFAULT_AGENT);
         builder = builder.robots(RobotsTxt::new(plain, agent));
         for (name, why) in missing {
@@ -116,7 +121,7 @@ impl Crawler {
             let _ = task.await;
         }
         // A short run may not have been checked yet.
-        self.guard.tick(self.pipeline.selector()).iter().for_each(reload::say);
+        self.guard.tick(self.pipeline.selector()).iter().for_each(reload::report_event);
         if let Some(pace) = self.pipeline.selector().pace() {
             // Records the current paces, with which the next run starts.
             pace.close(self.pipeline.selector().now());
@@ -168,15 +173,15 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
 }
 
 /// Returns the limits of a request, without its time and redirects.
-pub(crate) fn limits(settings: &Settings, wishes: &Wishes) -> Limits {
+pub(crate) fn limits(settings: &Settings, crawl_options: &CrawlOptions) -> Limits {
     let base = Limits::default();
-    Limits { max_body: wishes.max_body.or(settings.config.http.max_body).unwrap_or(base.max_body), ..base }
+    Limits { max_body: crawl_options.max_body.or(settings.config.http.max_body).unwrap_or(base.max_body), ..base }
 }
 
 /// Returns the settings of visits.
-pub(crate) fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
+pub(crate) fn visits(settings: &Settings, crawl_options: &CrawlOptions) -> VisitSettings {
     let (http, base) = (&settings.config.http, VisitSettings::default());
-    let deadline = wishes.timeout.or(http.timeout).unwrap_or(base.deadline);
+    let deadline = crawl_options.timeout.or(http.timeout).unwrap_or(base.deadline);
     VisitSettings {
         deadline,
         probe_deadline: http.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
@@ -187,18 +192,20 @@ pub(crate) fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
 }
 
 /// Returns the pace of hosts. With a fixed clock the pace is off, because no time passes between requests.
-pub(crate) fn pace(settings: &Settings, wishes: &Wishes) -> PaceSettings {
-    let pace = wishes.pace.over(settings.config.pace());
+pub(crate) fn pace(settings: &Settings, crawl_options: &CrawlOptions) -> PaceSettings {
+    let pace = crawl_options.pace.over(settings.config.pace());
     match *settings.clock {
         Clock::System => pace,
         Clock::Fixed(_) => PaceSettings { mode: PaceMode::Off, ..pace },
     }
 }
 
-pub(crate) fn guard(settings: &Settings, wishes: &Wishes) -> Result<AddressGuard, Failure> {
+pub(crate) fn guard(settings: &Settings, crawl_options: &CrawlOptions) -> Result<AddressGuard, Failure> {
     let network = &settings.config.network;
-    let mut guard =
-        AddressGuard::new(wishes.allow_network.clone(), wishes.allow_private_network || network.allow_private);
+    let mut guard = AddressGuard::new(
+        crawl_options.allow_network.clone(),
+        crawl_options.allow_private_network || network.allow_private,
+    );
     for text in &network.allow {
         guard.allow_network(
             parse_network(text).map_err(|error| Failure::usage(format_args!("network.allow: {error}")))?,
@@ -222,10 +229,10 @@ pub(crate) fn journal_options(settings: &Settings) -> JournalOptions {
 
 /// Checks that there is a fetcher called `name`. It is only the first one to try, so an unavailable one is a warning,
 /// and others are tried.
-fn is_known(available: &Available<'_>, selector: &Selector, name: &str) -> Result<(), Failure> {
+fn is_known(available: &FetcherAvailability<'_>, selector: &Selector, name: &str) -> Result<(), Failure> {
     let name = canonical(name);
     candidate(selector, name)?;
-    if let Some(reason) = available.why_left_out(name) {
+    if let Some(reason) = available.left_out_reason(name) {
         note(format_args!("warning: --fetcher {name} is unavailable, trying others: {reason}"));
     }
     Ok(())

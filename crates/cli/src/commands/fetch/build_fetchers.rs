@@ -6,8 +6,8 @@ use std::env;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::commands::fetch::crawl_options::Wishes;
-use crate::setup::fetcher_availability::{Available, NoBrowser, download_program, key_variable};
+use crate::commands::fetch::crawl_options::CrawlOptions;
+use crate::setup::fetcher_availability::{FetcherAvailability, NoBrowser, download_program, key_variable};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::note;
@@ -29,7 +29,7 @@ use fetchwise::registry::{PROBE_FETCHER, canonical};
 const CLOSE_TIME: Duration = Duration::from_secs(3);
 
 /// The fetchers of a crawler.
-pub(crate) struct Made {
+pub(crate) struct BuiltFetchers {
     /// The plain fetcher, which also requests robots.txt.
     pub(crate) plain: Arc<HttpFetcher>,
     /// All available fetchers.
@@ -62,18 +62,19 @@ impl Children {
     }
 }
 
-impl Made {
+impl BuiltFetchers {
     /// Builds every available fetcher, and reports the others on stderr.
-    pub(crate) fn of(
+    pub(crate) fn build(
         settings: &Settings,
-        wishes: &Wishes,
-        available: &Available<'_>,
+        crawl_options: &CrawlOptions,
+        available: &FetcherAvailability<'_>,
         guard: AddressGuard,
     ) -> Result<Self, Failure> {
         let config = &settings.config;
         let dialer = Dialer::new(guard.clone());
-        let plain =
-            Arc::new(http(settings, wishes, guard.clone())?.name(PROBE_FETCHER).build().map_err(Failure::usage)?);
+        let plain = Arc::new(
+            http(settings, crawl_options, guard.clone())?.name(PROBE_FETCHER).build().map_err(Failure::usage)?,
+        );
         let mut made = Self {
             plain: Arc::clone(&plain),
             fetchers: Vec::new(),
@@ -86,7 +87,9 @@ impl Made {
         if let Err(NoBrowser::Missing(reason)) = &available.browser {
             note(format_args!("warning: pages that need a browser will fail: {reason}"));
         }
-        for options in browsers(wishes).into_iter().filter(|options| available.is_shipped_and_wanted(&options.name)) {
+        for options in
+            browsers(crawl_options).into_iter().filter(|options| available.is_shipped_and_wanted(&options.name))
+        {
             match &available.browser {
                 Ok(program) => {
                     let tabs = config.browser.tabs.unwrap_or(options.tabs);
@@ -104,15 +107,15 @@ impl Made {
             made.missing.push((name.to_owned(), why.to_owned()));
         }
         for fetcher in
-            config.fetchers.iter().filter(|fetcher| available.why_left_out(canonical(&fetcher.name)).is_none())
+            config.fetchers.iter().filter(|fetcher| available.left_out_reason(canonical(&fetcher.name)).is_none())
         {
             let upstream = upstream(fetcher)?;
-            let mut http = http(settings, wishes, guard.clone())?;
+            let mut http = http(settings, crawl_options, guard.clone())?;
             let mut dialer = dialer.clone();
             if let Some(upstream) = upstream {
                 (http, dialer) = (http.upstream(upstream.clone()), dialer.through(upstream));
             }
-            made.add(fetcher, settings, wishes, available, (http, dialer))?;
+            made.add(fetcher, settings, crawl_options, available, (http, dialer))?;
         }
         Ok(made)
     }
@@ -122,8 +125,8 @@ impl Made {
         &mut self,
         fetcher: &FetcherConfig,
         settings: &Settings,
-        wishes: &Wishes,
-        available: &Available<'_>,
+        crawl_options: &CrawlOptions,
+        available: &FetcherAvailability<'_>,
         (http, dialer): (HttpFetcherBuilder, Dialer),
     ) -> Result<(), Failure> {
         let name = canonical(&fetcher.name);
@@ -171,7 +174,7 @@ impl Made {
                 self.fetchers.push(Arc::new(http.name(name).build().map_err(Failure::usage)?));
             }
             FetchMethod::Like(like) => {
-                let Some(shipped) = browsers(wishes).into_iter().find(|options| options.name == like) else {
+                let Some(shipped) = browsers(crawl_options).into_iter().find(|options| options.name == like) else {
                     return Ok(());
                 };
                 let Ok(program) = &available.browser else { return Ok(()) };
@@ -248,22 +251,22 @@ fn downloads(name: &str, config: &DownloadConfig, max_in_flight: Option<usize>) 
 }
 
 /// Returns the builder of the plain HTTP client.
-fn http(settings: &Settings, wishes: &Wishes, guard: AddressGuard) -> Result<HttpFetcherBuilder, Failure> {
+fn http(settings: &Settings, crawl_options: &CrawlOptions, guard: AddressGuard) -> Result<HttpFetcherBuilder, Failure> {
     let config = &settings.config.http;
-    let mut http = HttpFetcher::builder().guard(guard).keep_exchange(wishes.keep_exchange);
+    let mut http = HttpFetcher::builder().guard(guard).keep_exchange(crawl_options.keep_exchange);
     if let Some(agent) = &config.user_agent {
         http = http.user_agent(agent);
     }
-    match wishes.ca_file.as_ref().or(config.ca_file.as_ref()) {
+    match crawl_options.ca_file.as_ref().or(config.ca_file.as_ref()) {
         Some(file) => http.ca_file(file).map_err(Failure::usage),
         None => Ok(http),
     }
 }
 
 /// Returns the options of the built-in browsers.
-fn browsers(wishes: &Wishes) -> [BrowserOptions; 2] {
+fn browsers(crawl_options: &CrawlOptions) -> [BrowserOptions; 2] {
     let mut stealth = BrowserOptions::stealth();
-    if let Some(agent) = &wishes.stealth_agent {
+    if let Some(agent) = &crawl_options.stealth_agent {
         stealth.user_agent = UserAgent::Custom(agent.clone());
     }
     [BrowserOptions::default(), stealth]

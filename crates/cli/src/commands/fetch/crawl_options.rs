@@ -10,7 +10,7 @@ use crate::setup::fetcher_availability::BrowserArgs;
 
 /// The options of a crawl.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct CrawlOptions {
     /// Networks that requests may reach although they are not public.
     pub(crate) allow_network: Vec<IpNet>,
     /// Whether requests may reach loopback and private networks.
@@ -35,7 +35,7 @@ pub(crate) struct Wishes {
     pub(crate) has_queue: bool,
 }
 
-impl From<&FetchArgs> for Wishes {
+impl From<&FetchArgs> for CrawlOptions {
     fn from(args: &FetchArgs) -> Self {
         Self {
             allow_network: args.request.allow_network.clone(),

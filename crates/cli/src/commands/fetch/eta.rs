@@ -13,7 +13,7 @@ use fetchwise::time::Timestamp;
 const MAX_HOSTS: usize = 256;
 
 /// A host with waiting links.
-struct Waiting {
+struct WaitingHost {
     name: String,
     links: usize,
     pace: PaceExplanation,
@@ -22,7 +22,7 @@ struct Waiting {
 
 /// Returns the remaining time and the host that takes longest, as text. `unread` links are not read yet and are assumed
 /// to be distributed like the others.
-pub(super) fn words<'h>(
+pub(super) fn text<'h>(
     pace: &Pace,
     hosts: impl Iterator<Item = (&'h str, usize)>,
     unread: u64,
@@ -35,14 +35,14 @@ pub(super) fn words<'h>(
         let pace = pace.explain(name, now)?;
         let held = pace.hold_until.map_or(Duration::ZERO, |until| until.since(now));
         let left = held + Duration::from_secs_f64((links as f64 / pace.rate.max(1e-6)).min(1e9));
-        Some(Waiting { name: name.to_owned(), links, pace, left })
+        Some(WaitingHost { name: name.to_owned(), links, pace, left })
     });
     let Some(last) = waiting.max_by_key(|host| host.left) else { return String::new() };
     let more = if all > 0 { 1.0 + unread as f64 / all as f64 } else { 1.0 };
     let left = Duration::from_secs_f64((last.left.as_secs_f64() * more).min(1e9));
     let held = last.pace.hold_until.filter(|until| *until > now);
     let held = held.map_or(String::new(), |until| format!(", held for {}", span(until.since(now))));
-    let Waiting { name, links, pace, .. } = last;
+    let WaitingHost { name, links, pace, .. } = last;
     format!(", {} left; {}: {links} links at {}{held}", span(left), plain(&name), rate(pace.rate))
 }
 
@@ -61,8 +61,8 @@ mod tests {
             pace.cancel(permit, now);
         }
         let hosts = [("a.org", 20), ("b.org", 600), ("unknown.org", 9)];
-        assert_eq!(words(&pace, hosts.into_iter(), 0, now), ", 5 min left; b.org: 600 links at 2.0/s");
-        assert_eq!(words(&pace, hosts.into_iter(), 629, now), ", 10 min left; b.org: 600 links at 2.0/s");
-        assert_eq!(words(&pace, [].into_iter(), 0, now), "");
+        assert_eq!(text(&pace, hosts.into_iter(), 0, now), ", 5 min left; b.org: 600 links at 2.0/s");
+        assert_eq!(text(&pace, hosts.into_iter(), 629, now), ", 10 min left; b.org: 600 links at 2.0/s");
+        assert_eq!(text(&pace, [].into_iter(), 0, now), "");
     }
 }

@@ -26,14 +26,14 @@ const AHEAD: usize = 256;
 
 /// The place of an item in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum InputPosition {
     /// The position among the arguments, counted from 1.
     Position(u64),
     /// The line of a file or of stdin, counted from 1.
     Line(u64),
 }
 
-impl Place {
+impl InputPosition {
     /// Returns the line number; none for an argument.
     pub(crate) fn line(self) -> Option<u64> {
         if let Self::Line(line) = self { Some(line) } else { None }
@@ -49,7 +49,7 @@ impl Place {
 #[derive(Debug)]
 pub(super) enum Item {
     /// A link to fetch.
-    Link(Place, Link),
+    Link(InputPosition, Link),
     /// An invalid line.
     Bad {
         /// The line number, counted from 1.
@@ -62,7 +62,7 @@ pub(super) enum Item {
 }
 
 /// The stream of input items.
-pub(super) struct Feed {
+pub(super) struct InputFeed {
     items: mpsc::Receiver<Item>,
     /// The number of items, if known.
     pub(super) total: Option<u64>,
@@ -83,7 +83,7 @@ struct LinkJson {
     tags: BTreeMap<String, String>,
 }
 
-impl Feed {
+impl InputFeed {
     /// Opens all sources and starts to read.
     pub(super) fn start(args: &FetchArgs, settings: &Settings) -> Result<Self, Failure> {
         let total = total(args);
@@ -100,7 +100,7 @@ impl Feed {
         for (before, url) in (0..).zip(&args.urls) {
             sources.push(match url.as_str() {
                 "-" => Source::Lines(Lines::open(Path::new("-"), MAX_LINE_BYTES)?, PathBuf::from("stdin")),
-                url => Source::One(Place::Position(before + 1), url.to_owned()),
+                url => Source::One(InputPosition::Position(before + 1), url.to_owned()),
             });
         }
         if let Some(path) = &args.input {
@@ -121,7 +121,7 @@ impl Feed {
 }
 
 enum Source {
-    One(Place, String),
+    One(InputPosition, String),
     Lines(Lines, PathBuf),
 }
 
@@ -150,7 +150,7 @@ fn read(sources: Vec<Source>, named: &Link, listed: &Link, to: &mpsc::Sender<Ite
             let item = match line.text {
                 Ok(text) => match link(&text, listed) {
                     None => continue,
-                    Some(Ok(link)) => Item::Link(Place::Line(line.number), link),
+                    Some(Ok(link)) => Item::Link(InputPosition::Line(line.number), link),
                     Some(Err(error)) => Item::Bad { line: line.number, error },
                 },
                 Err(error) => Item::Bad { line: line.number, error: error.to_string() },

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::commands::fetch::report::Show;
+use crate::commands::fetch::report::ResultDisplay;
 use crate::setup::background_maintenance;
 use crate::terminal::output::plain;
 use fetchwise::journal::{Health, Journal};
@@ -20,17 +20,17 @@ pub(super) struct LogWatch {
     journal: Arc<Journal>,
     /// Whether the failing log was reported.
     is_degraded: bool,
-    maintenance: Option<background_maintenance::Running>,
+    maintenance: Option<background_maintenance::RunningMaintenance>,
 }
 
 impl LogWatch {
     /// Returns a watch over `journal`, which owns its background maintenance.
-    pub(super) fn new(journal: Arc<Journal>, maintenance: Option<background_maintenance::Running>) -> Self {
+    pub(super) fn new(journal: Arc<Journal>, maintenance: Option<background_maintenance::RunningMaintenance>) -> Self {
         Self { journal, is_degraded: false, maintenance }
     }
 
     /// Reports when the log begins to fail, and when it recovers. Fetching continues, and attempts wait in memory.
-    pub(super) fn check_health(&mut self, show: &Show<'_>) {
+    pub(super) fn check_health(&mut self, show: &ResultDisplay<'_>) {
         match self.journal.health() {
             Health::Degraded { reason, storage_full } if !self.is_degraded => {
                 self.is_degraded = true;
@@ -49,8 +49,8 @@ impl LogWatch {
     }
 
     /// Prints the messages of background maintenance.
-    pub(super) fn report_maintenance(&self, show: &Show<'_>) {
-        for words in self.maintenance.iter().flat_map(background_maintenance::Running::said) {
+    pub(super) fn report_maintenance(&self, show: &ResultDisplay<'_>) {
+        for words in self.maintenance.iter().flat_map(background_maintenance::RunningMaintenance::messages) {
             show.note(&plain(&words));
         }
     }

@@ -11,25 +11,25 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::commands::fetch::build_crawler::Crawler;
-use crate::setup::listen::{Advice, listen, tokens};
+use crate::setup::listen::{ListenHints, listen, tokens};
 use crate::terminal::exit::Failure;
 use crate::terminal::output::note;
 
 /// The time for an open scrape at the end.
 const GRACE: Duration = Duration::from_secs(2);
 /// The hints for an address that cannot be used.
-const ADVICE: Advice = Advice { example: "--metrics 127.0.0.1:9117", token: "set FETCHWISE_TOKEN" };
+const LISTEN_HINTS: ListenHints = ListenHints { example: "--metrics 127.0.0.1:9117", token: "set FETCHWISE_TOKEN" };
 /// The limit of connections; scrapers are few.
 const MAX_CONNECTIONS: usize = 64;
 
 /// A listener that does not respond yet.
-pub(super) struct Listening {
+pub(super) struct PendingEndpoint {
     listener: TcpListener,
     tokens: Tokens,
 }
 
 /// A running metrics endpoint.
-pub(super) struct Exported {
+pub(super) struct MetricsEndpoint {
     crawl: Crawl,
     /// The number of links, if known.
     total: Option<u64>,
@@ -37,13 +37,13 @@ pub(super) struct Exported {
     task: JoinHandle<()>,
 }
 
-impl Listening {
+impl PendingEndpoint {
     /// Listens on `address`, if there is one. Called before the first request, so that an invalid address is reported
     /// at once.
     pub(super) async fn open(address: Option<&str>) -> Result<Option<Self>, Failure> {
         let Some(address) = address else { return Ok(None) };
         let tokens = tokens(None)?;
-        let listener = listen(address, &tokens, &ADVICE).await?;
+        let listener = listen(address, &tokens, &LISTEN_HINTS).await?;
         Ok(Some(Self { listener, tokens }))
     }
 
@@ -53,7 +53,7 @@ impl Listening {
         crawler: &Crawler,
         total: Option<u64>,
         fleet: Option<Arc<dyn Membership>>,
-    ) -> Result<Exported, Failure> {
+    ) -> Result<MetricsEndpoint, Failure> {
         let address = self.listener.local_addr().map_err(Failure::failed)?;
         let mut options = Options::default();
         (options.grace, options.max_connections) = (GRACE, MAX_CONNECTIONS);
@@ -65,11 +65,11 @@ impl Listening {
             let _ = stopped.await;
         }));
         note(format_args!("fetchwise: serving metrics at http://{address}/metrics"));
-        Ok(Exported { crawl, total, stop, task })
+        Ok(MetricsEndpoint { crawl, total, stop, task })
     }
 }
 
-impl Exported {
+impl MetricsEndpoint {
     /// Sets the numbers of waiting links, of links in progress, of their hosts, and of finished input items.
     pub(super) fn count(&self, queued: usize, in_progress: usize, hosts: usize, done: u64) {
         self.crawl.set_queue(queued, in_progress, hosts);

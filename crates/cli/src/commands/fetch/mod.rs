@@ -20,12 +20,12 @@ use tokio::task::JoinSet;
 #[cfg(feature = "fleet")]
 use super::fleet;
 use crate::commands::fetch::build_crawler::Crawler;
-use crate::commands::fetch::crawl_options::Wishes;
-use crate::commands::fetch::input_feed::Feed;
+use crate::commands::fetch::crawl_options::CrawlOptions;
+use crate::commands::fetch::input_feed::InputFeed;
 use crate::commands::fetch::log_watch::LogWatch;
-use crate::commands::fetch::metrics_endpoint::Listening;
-use crate::commands::fetch::queue::Queue;
-use crate::commands::fetch::report::Show;
+use crate::commands::fetch::metrics_endpoint::PendingEndpoint;
+use crate::commands::fetch::queue::HostQueue;
+use crate::commands::fetch::report::ResultDisplay;
 use crate::commands::fetch::result_order::ResultOrder;
 use crate::commands::fetch::resume::Resume;
 use crate::commands::fetch::scheduler::Scheduler;
@@ -33,7 +33,7 @@ use crate::commands::fetch::shutdown::Shutdown;
 use crate::setup::background_maintenance;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Out;
+use crate::terminal::output::Output;
 use fetchwise::journal::Health;
 use fetchwise::store::warc::{Warc, cdxj};
 
@@ -59,16 +59,16 @@ pub(crate) mod shutdown;
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// Runs the command.
-pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    out.patient()?;
-    let concurrency = crate::commands::fetch::fd_limit::at_once(args.concurrency);
-    let feed = Feed::start(args, settings)?;
-    let store = crate::commands::fetch::build_crawler::store(args)?;
+pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+    out.make_interruptible()?;
+    let concurrency = fd_limit::at_once(args.concurrency);
+    let feed = InputFeed::start(args, settings)?;
+    let store = build_crawler::store(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended = runtime.block_on(async {
-        let stop = crate::commands::fetch::shutdown::listen().map_err(Failure::failed)?;
-        let metrics = Listening::open(args.metrics.as_deref()).await?;
-        let crawler = Crawler::open(settings, &Wishes::from(args), store)?;
+        let stop = shutdown::listen().map_err(Failure::failed)?;
+        let metrics = PendingEndpoint::open(args.metrics.as_deref()).await?;
+        let crawler = Crawler::open(settings, &CrawlOptions::from(args), store)?;
         let resume = Resume::open(crawler.journal.dir(), args, args.restart)
             .map_err(|error| Failure::failed(format_args!("cannot read the state of the last run: {error}")))?;
         let total = feed.total;
@@ -87,9 +87,9 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             max_wait: settings.config.pace.max_wait.unwrap_or(MAX_WAIT),
             feed,
             resume,
-            show: Show::new(out, total),
+            show: ResultDisplay::new(out, total),
             shutdown: Shutdown::new(stop),
-            queue: Queue::default(),
+            queue: HostQueue::default(),
             open: JoinSet::new(),
             links: HashMap::new(),
             finished: ResultOrder::new(args.ordered),

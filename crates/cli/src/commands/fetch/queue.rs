@@ -15,12 +15,12 @@ use fetchwise::heuristic::url::{domain_of, parse};
 use fetchwise::time::Timestamp;
 
 /// After a longer wait than this, a host is probed by a single link.
-const LONG: Duration = Duration::from_secs(2);
+const LONG_WAIT: Duration = Duration::from_secs(2);
 
 /// A queue of links by host.
 #[derive(Debug)]
-pub(super) struct Queue<T> {
-    hosts: HashMap<Arc<str>, Host<T>>,
+pub(super) struct HostQueue<T> {
+    hosts: HashMap<Arc<str>, HostEntry<T>>,
     /// Hosts by the time at which they are ready.
     waiting: BTreeSet<(Timestamp, Arc<str>)>,
     /// Ready hosts by the number of their open links, then by turn.
@@ -32,23 +32,23 @@ pub(super) struct Queue<T> {
 }
 
 #[derive(Debug)]
-struct Host<T> {
+struct HostEntry<T> {
     links: VecDeque<T>,
     /// The time before which the host is not asked.
     at: Timestamp,
-    listed: Listed,
-    under_way: usize,
+    position: ListPosition,
+    open: usize,
     /// The limit of open links.
-    at_once: usize,
+    max_open: usize,
     /// While this is set, one link goes at a time until one has ended. The host is new or had a long wait, so other
     /// links would only take slots and wait for what the first one finds out. The value is the number of links that
     /// were already open: they do not count, because they may wait for the same answer.
-    tried_out_beside: Option<usize>,
+    open_before_probe: Option<usize>,
 }
 
 /// The list that a host is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listed {
+enum ListPosition {
     Nowhere,
     Waiting(Timestamp),
     Ready(usize, u64),
@@ -59,7 +59,7 @@ pub(super) fn host_of(url: &str) -> Arc<str> {
     parse(url).ok().and_then(|url| url.host_str().map(|host| domain_of(host).into())).unwrap_or_default()
 }
 
-impl<T> Default for Queue<T> {
+impl<T> Default for HostQueue<T> {
     fn default() -> Self {
         Self {
             hosts: HashMap::new(),
@@ -72,7 +72,7 @@ impl<T> Default for Queue<T> {
     }
 }
 
-impl<T> Queue<T> {
+impl<T> HostQueue<T> {
     /// Returns the number of waiting links.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -98,15 +98,15 @@ impl<T> Queue<T> {
         self.list(host);
     }
 
-    fn returned(&mut self, host: &Arc<str>, until: Timestamp) -> &mut Host<T> {
+    fn returned(&mut self, host: &Arc<str>, until: Timestamp) -> &mut HostEntry<T> {
         self.len += 1;
-        let is_long = until.since(self.time) > LONG;
+        let is_long = until.since(self.time) > LONG_WAIT;
         let entry = self.host(host);
-        entry.under_way = entry.under_way.saturating_sub(1);
+        entry.open = entry.open.saturating_sub(1);
         entry.at = until;
-        if is_long || entry.tried_out_beside.is_some() {
-            let before = entry.tried_out_beside.unwrap_or(usize::MAX);
-            entry.tried_out_beside = Some(before.min(entry.under_way));
+        if is_long || entry.open_before_probe.is_some() {
+            let before = entry.open_before_probe.unwrap_or(usize::MAX);
+            entry.open_before_probe = Some(before.min(entry.open));
         }
         entry
     }
@@ -120,16 +120,16 @@ impl<T> Queue<T> {
         {
             let Some((_, host)) = self.waiting.pop_first() else { break };
             if let Some(entry) = self.hosts.get_mut(&host) {
-                entry.listed = Listed::Ready(entry.under_way, self.turns);
-                self.ready.insert((entry.under_way, self.turns, host));
+                entry.position = ListPosition::Ready(entry.open, self.turns);
+                self.ready.insert((entry.open, self.turns, host));
                 self.turns += 1;
             }
         }
         let (_, _, host) = self.ready.pop_first()?;
         let entry = self.hosts.get_mut(&host)?;
-        entry.listed = Listed::Nowhere;
+        entry.position = ListPosition::Nowhere;
         let link = entry.links.pop_front();
-        entry.under_way += usize::from(link.is_some());
+        entry.open += usize::from(link.is_some());
         self.list(&host);
         self.len -= usize::from(link.is_some());
         Some((host, link?))
@@ -146,12 +146,12 @@ impl<T> Queue<T> {
     /// Records that a link of `host` has ended.
     pub(super) fn ended(&mut self, host: &Arc<str>) {
         let Some(entry) = self.hosts.get_mut(host) else { return };
-        entry.under_way = entry.under_way.saturating_sub(1);
-        if entry.at.since(self.time) <= LONG {
+        entry.open = entry.open.saturating_sub(1);
+        if entry.at.since(self.time) <= LONG_WAIT {
             // The others may have waited for its slot: let them ask again.
-            (entry.tried_out_beside, entry.at) = (None, Timestamp::default());
+            (entry.open_before_probe, entry.at) = (None, Timestamp::default());
         }
-        if entry.under_way == 0 && entry.links.is_empty() {
+        if entry.open == 0 && entry.links.is_empty() {
             // The next link of the host gets a new time to wait. Without links the host is in no list.
             self.hosts.remove(host);
         } else {
@@ -160,8 +160,8 @@ impl<T> Queue<T> {
     }
 
     /// Limits the open links of `host`.
-    pub(super) fn set_at_once(&mut self, host: &Arc<str>, at_once: usize) {
-        self.host(host).at_once = at_once.max(1);
+    pub(super) fn set_max_open(&mut self, host: &Arc<str>, max_open: usize) {
+        self.host(host).max_open = max_open.max(1);
         self.list(host);
     }
 
@@ -180,50 +180,50 @@ impl<T> Queue<T> {
         self.hosts.len()
     }
 
-    fn host(&mut self, host: &Arc<str>) -> &mut Host<T> {
-        self.hosts.entry(Arc::clone(host)).or_insert_with(|| Host {
+    fn host(&mut self, host: &Arc<str>) -> &mut HostEntry<T> {
+        self.hosts.entry(Arc::clone(host)).or_insert_with(|| HostEntry {
             links: VecDeque::new(),
             at: Timestamp::default(),
-            listed: Listed::Nowhere,
-            under_way: 0,
-            at_once: usize::MAX,
-            tried_out_beside: Some(0),
+            position: ListPosition::Nowhere,
+            open: 0,
+            max_open: usize::MAX,
+            open_before_probe: Some(0),
         })
     }
 
     /// Moves the host to the right list; to none if it has nothing to give.
     fn list(&mut self, host: &Arc<str>) {
         let Some(entry) = self.hosts.get_mut(host) else { return };
-        let may_go = !entry.links.is_empty() && entry.under_way < entry.limit();
-        let wanted = match entry.listed {
-            _ if !may_go => Listed::Nowhere,
+        let may_go = !entry.links.is_empty() && entry.open < entry.limit();
+        let wanted = match entry.position {
+            _ if !may_go => ListPosition::Nowhere,
             // It keeps its turn.
-            Listed::Ready(_, turn) if entry.at <= self.time => Listed::Ready(entry.under_way, turn),
+            ListPosition::Ready(_, turn) if entry.at <= self.time => ListPosition::Ready(entry.open, turn),
             _ if entry.at <= self.time => {
                 self.turns += 1;
-                Listed::Ready(entry.under_way, self.turns)
+                ListPosition::Ready(entry.open, self.turns)
             }
-            _ => Listed::Waiting(entry.at),
+            _ => ListPosition::Waiting(entry.at),
         };
-        if entry.listed == wanted {
+        if entry.position == wanted {
             return;
         }
-        match std::mem::replace(&mut entry.listed, wanted) {
-            Listed::Waiting(at) => drop(self.waiting.remove(&(at, Arc::clone(host)))),
-            Listed::Ready(under_way, turn) => drop(self.ready.remove(&(under_way, turn, Arc::clone(host)))),
-            Listed::Nowhere => {}
+        match std::mem::replace(&mut entry.position, wanted) {
+            ListPosition::Waiting(at) => drop(self.waiting.remove(&(at, Arc::clone(host)))),
+            ListPosition::Ready(open, turn) => drop(self.ready.remove(&(open, turn, Arc::clone(host)))),
+            ListPosition::Nowhere => {}
         }
         match wanted {
-            Listed::Waiting(at) => drop(self.waiting.insert((at, Arc::clone(host)))),
-            Listed::Ready(under_way, turn) => drop(self.ready.insert((under_way, turn, Arc::clone(host)))),
-            Listed::Nowhere => {}
+            ListPosition::Waiting(at) => drop(self.waiting.insert((at, Arc::clone(host)))),
+            ListPosition::Ready(open, turn) => drop(self.ready.insert((open, turn, Arc::clone(host)))),
+            ListPosition::Nowhere => {}
         }
     }
 }
 
-impl<T> Host<T> {
+impl<T> HostEntry<T> {
     fn limit(&self) -> usize {
-        self.tried_out_beside.map_or(self.at_once, |beside| beside + 1)
+        self.open_before_probe.map_or(self.max_open, |beside| beside + 1)
     }
 }
 
@@ -237,8 +237,8 @@ mod tests {
         NOW.saturating_add(Duration::from_millis(ms))
     }
 
-    fn queue(links: &[(&str, u32)]) -> Queue<u32> {
-        let mut queue = Queue::default();
+    fn queue(links: &[(&str, u32)]) -> HostQueue<u32> {
+        let mut queue = HostQueue::default();
         for (host, link) in links {
             let host = Arc::from(*host);
             queue.push(&host, *link);
@@ -247,7 +247,7 @@ mod tests {
         queue
     }
 
-    fn all(queue: &mut Queue<u32>, now: Timestamp) -> Vec<u32> {
+    fn all(queue: &mut HostQueue<u32>, now: Timestamp) -> Vec<u32> {
         std::iter::from_fn(|| queue.pop(now).map(|(_, link)| link)).collect()
     }
 
@@ -259,22 +259,22 @@ mod tests {
 
     #[test]
     fn a_hanging_host_takes_only_its_share_of_slots() {
-        let mut queue = Queue::default();
+        let mut queue = HostQueue::default();
         for n in 0..100 {
             queue.push(&Arc::from("hangs"), 0);
             queue.push(&Arc::from("quick"), n + 1);
         }
         queue.ended(&Arc::from("hangs"));
         queue.ended(&Arc::from("quick"));
-        let mut under_way: Vec<(Arc<str>, u32)> = Vec::new();
+        let mut open: Vec<(Arc<str>, u32)> = Vec::new();
         for _ in 0..80 {
-            while under_way.len() < 16 {
-                under_way.push(queue.pop(NOW).unwrap());
+            while open.len() < 16 {
+                open.push(queue.pop(NOW).unwrap());
             }
-            let quick = under_way.iter().position(|(_, link)| *link > 0).unwrap();
-            queue.ended(&under_way.remove(quick).0);
+            let quick = open.iter().position(|(_, link)| *link > 0).unwrap();
+            queue.ended(&open.remove(quick).0);
         }
-        assert_eq!(under_way.iter().filter(|(_, link)| *link == 0).count(), 8);
+        assert_eq!(open.iter().filter(|(_, link)| *link == 0).count(), 8);
     }
 
     #[test]
@@ -302,18 +302,18 @@ mod tests {
     fn open_links_of_a_host_stay_within_the_limit() {
         let mut queue = queue(&[("a", 1), ("a", 2), ("a", 3), ("b", 4)]);
         let a = Arc::from("a");
-        queue.set_at_once(&a, 1);
+        queue.set_max_open(&a, 1);
         assert_eq!(all(&mut queue, NOW), [1, 4]);
         assert_eq!(queue.next_at(), None, "an open link has to end first");
         queue.ended(&a);
         assert_eq!(all(&mut queue, NOW), [2]);
-        queue.set_at_once(&a, 2);
+        queue.set_max_open(&a, 2);
         assert_eq!(all(&mut queue, NOW), [3]);
     }
 
     #[test]
     fn a_new_or_paused_host_is_probed_by_one_link() {
-        let mut queue = Queue::default();
+        let mut queue = HostQueue::default();
         let a = Arc::from("a");
         (1..=4).for_each(|link| queue.push(&a, link));
         assert_eq!(all(&mut queue, NOW), [1]);

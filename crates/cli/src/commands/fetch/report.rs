@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use crate::commands::fetch::input_feed::Place;
+use crate::commands::fetch::input_feed::InputPosition;
 use crate::terminal::exit::Failure;
-use crate::terminal::output::{CHOSEN, DIM, ERROR, Out, note, plain, styled};
+use crate::terminal::output::{CHOSEN, DIM, ERROR, Output, note, plain, styled};
 use crate::terminal::pace_text::span;
 use fetchwise::decision::Source;
 use fetchwise::heuristic::url::{MAX_URL_BYTES, shorten};
@@ -51,12 +51,12 @@ pub(crate) struct ReportJson<'a> {
 
 impl<'a> ReportJson<'a> {
     /// Returns the result of the link with the caller's `id`, with its place in the input if there is one.
-    pub(crate) fn new(place: Option<Place>, id: Option<&'a str>, report: &'a Report) -> Self {
+    pub(crate) fn new(place: Option<InputPosition>, id: Option<&'a str>, report: &'a Report) -> Self {
         Self {
             url: Some(url(report)),
             id,
-            line: place.and_then(Place::line),
-            position: place.and_then(Place::position),
+            line: place.and_then(InputPosition::line),
+            position: place.and_then(InputPosition::position),
             fetcher: report.fetcher.as_deref(),
             source: report.source.map(Source::name),
             // Confidence belongs to a fetcher: without one there is none.
@@ -87,7 +87,7 @@ fn url(report: &Report) -> Cow<'_, str> {
 
 /// The totals of a run.
 #[derive(Debug, Default)]
-pub(super) struct Sum {
+pub(super) struct Totals {
     pub(super) delivered: u64,
     pub(super) failed: u64,
     pub(super) paused: u64,
@@ -98,7 +98,7 @@ pub(super) struct Sum {
     pub(super) bytes: u64,
 }
 
-impl Sum {
+impl Totals {
     fn add(&mut self, report: &Report) {
         self.requests += u64::from(report.requests);
         match report {
@@ -114,18 +114,18 @@ impl Sum {
 }
 
 /// The display of a run.
-pub(super) struct Show<'o> {
-    out: &'o mut Out,
+pub(super) struct ResultDisplay<'o> {
+    out: &'o mut Output,
     bar: ProgressBar,
     begun: Instant,
     /// The remaining time, as text.
     pace: String,
-    pub(super) sum: Sum,
+    pub(super) sum: Totals,
 }
 
-impl<'o> Show<'o> {
+impl<'o> ResultDisplay<'o> {
     /// Returns a display with a progress bar, which shows on a terminal only.
-    pub(super) fn new(out: &'o mut Out, total: Option<u64>) -> Self {
+    pub(super) fn new(out: &'o mut Output, total: Option<u64>) -> Self {
         let bar = match std::io::stderr().is_terminal() {
             true => ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr()),
             false => ProgressBar::hidden(),
@@ -138,16 +138,16 @@ impl<'o> Show<'o> {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(200));
-        Self { out, bar, begun: Instant::now(), pace: String::new(), sum: Sum::default() }
+        Self { out, bar, begun: Instant::now(), pace: String::new(), sum: Totals::default() }
     }
 
     /// Prints a result.
-    pub(super) fn report(&mut self, place: Place, id: Option<&str>, report: &Report) -> Result<(), Failure> {
+    pub(super) fn report(&mut self, place: InputPosition, id: Option<&str>, report: &Report) -> Result<(), Failure> {
         self.sum.add(report);
         if self.out.json {
             self.out.object(&ReportJson::new(Some(place), id, report))?;
         } else {
-            let line = words(place, &url(report), report);
+            let line = text(place, &url(report), report);
             let out = &mut *self.out;
             // Flush while the bar is hidden, so that the two do not overwrite each other.
             self.bar.suspend(|| out.line(line).and_then(|()| out.flush()))?;
@@ -162,7 +162,7 @@ impl<'o> Show<'o> {
             true => {
                 let (error_type, message) = (Some(INVALID_LINE), Some(error.to_owned()));
                 let report = Report { error_type, message, ..Report::default() };
-                let json = ReportJson::new(Some(Place::Line(line)), None, &report);
+                let json = ReportJson::new(Some(InputPosition::Line(line)), None, &report);
                 self.out.object(&ReportJson { url: None, ..json })?;
             }
             false => {
@@ -196,7 +196,7 @@ impl<'o> Show<'o> {
     }
 
     /// Prints the summary on stderr.
-    pub(super) fn finish(self) -> Sum {
+    pub(super) fn finish(self) -> Totals {
         self.bar.finish_and_clear();
         let sum = self.sum;
         let mut parts = vec![format!("{} delivered", sum.delivered)];
@@ -243,7 +243,7 @@ impl<'o> Show<'o> {
 }
 
 /// Returns a result as text.
-fn words(place: Place, url: &str, report: &Report) -> String {
+fn text(place: InputPosition, url: &str, report: &Report) -> String {
     let fetcher = report.fetcher.as_deref().unwrap_or("-");
     let source = report.source.map_or("-", Source::name);
     let line = place.line().map_or_else(String::new, |line| format!("line {line}, "));

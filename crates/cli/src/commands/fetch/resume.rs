@@ -95,7 +95,7 @@ impl Resume {
 
 /// Returns whether a link is done: it was delivered, or ended in an outcome of the table. Any other result describes
 /// this machine, this moment or the speed of the crawl, not the link.
-pub(super) fn is_through(report: &Report) -> bool {
+pub(super) fn is_done(report: &Report) -> bool {
     let later = [ErrorKind::LocalFault, ErrorKind::RateLimited];
     let own = |error_type| ErrorKind::from_name(error_type).is_some_and(|kind| !later.contains(&kind));
     report.success || report.error_type.is_some_and(own)
@@ -164,8 +164,8 @@ mod tests {
 
     #[test]
     fn only_a_links_own_outcome_counts_as_done() {
-        let ended = |error_type| is_through(&Report { error_type: Some(error_type), ..Report::default() });
-        assert!(is_through(&Report { success: true, ..Report::default() }));
+        let ended = |error_type| is_done(&Report { error_type: Some(error_type), ..Report::default() });
+        assert!(is_done(&Report { success: true, ..Report::default() }));
         for &kind in ErrorKind::ALL {
             let later = matches!(kind, ErrorKind::LocalFault | ErrorKind::RateLimited);
             assert_eq!(ended(kind.name()), !later, "{kind}");
@@ -180,7 +180,7 @@ mod tests {
         ];
         assert!(later.into_iter().all(|error_type| !ended(error_type)));
         // A page that arrived and could not be stored is not done.
-        assert!(!is_through(&Report { success: false, status: Some(200), ..Report::default() }));
+        assert!(!is_done(&Report { success: false, status: Some(200), ..Report::default() }));
     }
 
     #[test]

@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::queue::{Queue, host_of};
-use super::report::{self, Show};
+use super::queue::{HostQueue, host_of};
+use super::report::{self, ResultDisplay};
 use super::resume::{self, Resume};
 use super::{eta, log_watch};
-use crate::commands::fetch::input_feed::{Feed, Item, Place};
+use crate::commands::fetch::input_feed::{InputFeed, InputPosition, Item};
 use crate::commands::fetch::log_watch::LogWatch;
-use crate::commands::fetch::metrics_endpoint::Exported;
+use crate::commands::fetch::metrics_endpoint::MetricsEndpoint;
 use crate::commands::fetch::result_order::ResultOrder;
 use crate::commands::fetch::shutdown::{Shutdown, ShutdownRequest};
 use crate::terminal::exit::{Exit, Failure};
@@ -40,11 +40,11 @@ pub(super) struct Scheduler<'o> {
     pub(super) per_host: Option<u8>,
     /// The limit of a link's wait for its host.
     pub(super) max_wait: Duration,
-    pub(super) feed: Feed,
+    pub(super) feed: InputFeed,
     pub(super) resume: Resume,
-    pub(super) show: Show<'o>,
+    pub(super) show: ResultDisplay<'o>,
     pub(super) shutdown: Shutdown,
-    pub(super) queue: Queue<QueuedLink>,
+    pub(super) queue: HostQueue<QueuedLink>,
     pub(super) open: JoinSet<Report>,
     /// The links in progress, with their hosts.
     pub(super) links: HashMap<Id, (Arc<str>, QueuedLink)>,
@@ -57,7 +57,7 @@ pub(super) struct Scheduler<'o> {
     /// Whether the failing browser was reported.
     pub(super) is_browser_reported: bool,
     /// The endpoint that receives the counts.
-    pub(super) metrics: Option<Exported>,
+    pub(super) metrics: Option<MetricsEndpoint>,
 }
 
 /// A link that was read and is not finished.
@@ -65,14 +65,14 @@ pub(super) struct Scheduler<'o> {
 pub(super) struct QueuedLink {
     /// Its number in the order of reading.
     number: u64,
-    place: Place,
+    place: InputPosition,
     link: Link,
     /// The number of refusals by its host because the crawl was too fast.
     refused: u8,
 }
 
 pub(super) enum FinishedItem {
-    Fetched(Place, Link, Box<Report>),
+    Fetched(InputPosition, Link, Box<Report>),
     Bad { line: u64, error: String },
 }
 
@@ -159,7 +159,7 @@ impl Scheduler<'_> {
                         let host = host_of(&link.url);
                         self.queue.push(&host, QueuedLink { number: self.read, place, link, refused: 0 });
                         if let Some(most) = self.per_host {
-                            self.queue.set_at_once(&host, most.into());
+                            self.queue.set_max_open(&host, most.into());
                         }
                         self.read += 1;
                     }
@@ -181,7 +181,7 @@ impl Scheduler<'_> {
         let Some(pace) = self.pipeline.selector().pace().filter(|_| self.show.is_seen()) else { return };
         let read = self.queue.len() as u64 + self.open.len() as u64;
         let unread = self.show.left().unwrap_or_default().saturating_sub(read);
-        let words = eta::words(pace, self.queue.hosts(), unread, self.pipeline.selector().now());
+        let words = eta::text(pace, self.queue.hosts(), unread, self.pipeline.selector().now());
         self.show.pace(words);
     }
 
@@ -301,7 +301,7 @@ impl Scheduler<'_> {
             FinishedItem::Bad { line, error } => self.show.bad_line(*line, error),
             FinishedItem::Fetched(place, link, report) => {
                 self.show.report(*place, link.id.as_deref(), report)?;
-                if resume::is_through(report) {
+                if resume::is_done(report) {
                     self.resume.note(resume::hash(link));
                 }
                 Ok(())

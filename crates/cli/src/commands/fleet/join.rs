@@ -19,7 +19,7 @@ use fetchwise_fleet::transport::{Transport, TransportError};
 use fetchwise_fleet::{Fleet, FleetError, Options, Scope, Status};
 use fetchwise_serve::Membership;
 
-use crate::commands::fleet::server_status::Told;
+use crate::commands::fleet::server_status::ServerStatus;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, plain};
@@ -27,9 +27,9 @@ use crate::terminal::output::{note, plain};
 /// The time for a broker to respond at the start.
 const READY: Duration = Duration::from_secs(5);
 /// The time to publish the rest at the end.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const PUBLISH_TIME: Duration = Duration::from_secs(5);
 /// The interval at which the status file is rewritten.
-const STATUS_EVERY: Duration = Duration::from_millis(500);
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 /// The status file of the process that uses the data directory.
 pub(super) const STATUS_FILE: &str = "fleet.status.json";
 
@@ -95,9 +95,9 @@ pub(super) fn options(settings: &Settings, args: &FleetArgs) -> Options {
 }
 
 /// Returns the failure for an error of the fleet.
-pub(super) fn about(error: FleetError) -> Failure {
+pub(super) fn fleet_failure(error: FleetError) -> Failure {
     match error {
-        FleetError::Transport(error) => about_broker(&error),
+        FleetError::Transport(error) => broker_failure(&error),
         FleetError::Journal(error) => error.into(),
         error @ (FleetError::Differs { .. } | FleetError::OtherScope { .. }) => {
             Failure::usage(plain(&error.to_string()))
@@ -107,7 +107,7 @@ pub(super) fn about(error: FleetError) -> Failure {
     }
 }
 
-pub(super) fn about_broker(error: &TransportError) -> Failure {
+pub(super) fn broker_failure(error: &TransportError) -> Failure {
     let words = plain(&error.to_string());
     match error {
         TransportError::Invalid(_) => Failure::usage(words),
@@ -118,12 +118,12 @@ pub(super) fn about_broker(error: &TransportError) -> Failure {
 }
 
 /// The membership in a fleet.
-pub(crate) struct Joined {
+pub(crate) struct FleetMembership {
     fleet: Arc<Fleet>,
     hosts: Option<Arc<SharedHosts>>,
     transport: Arc<dyn Transport>,
     journal: Arc<Journal>,
-    telling: tokio::task::JoinHandle<()>,
+    status_task: tokio::task::JoinHandle<()>,
     file: PathBuf,
 }
 
@@ -134,38 +134,38 @@ pub(crate) async fn join(
     args: &FleetArgs,
     journal: &Arc<Journal>,
     selector: &Arc<Selector>,
-) -> Result<Option<Joined>, Failure> {
+) -> Result<Option<FleetMembership>, Failure> {
     let Some(nats) = nats(settings, args)? else { return Ok(None) };
     let transport = connect(nats, settings.config.fleet.required).await?;
     let options = options(settings, args);
     let egress = options.egress_group.clone();
     let joining = Fleet::join(Arc::clone(journal), Arc::clone(selector), Arc::clone(&transport), options);
-    let fleet = Arc::new(joining.await.map_err(about)?);
+    let fleet = Arc::new(joining.await.map_err(fleet_failure)?);
     let hosts =
         SharedHosts::share(Arc::clone(selector), Arc::clone(&transport), fleet.node_id(), &egress).map(Arc::new);
     let file = journal.dir().join(STATUS_FILE);
-    let telling = tokio::spawn(tell(Arc::clone(&fleet), file.clone()));
-    Ok(Some(Joined { fleet, hosts, transport, journal: Arc::clone(journal), telling, file }))
+    let status_task = tokio::spawn(keep_status_file(Arc::clone(&fleet), file.clone()));
+    Ok(Some(FleetMembership { fleet, hosts, transport, journal: Arc::clone(journal), status_task, file }))
 }
 
 /// Returns a connection. If the broker is unavailable, the connection is made later.
 pub(super) async fn connect(nats: NatsSettings, is_required: bool) -> Result<Arc<dyn Transport>, Failure> {
-    let nats = Nats::connect(nats).await.map_err(|error| about_broker(&error))?;
+    let nats = Nats::connect(nats).await.map_err(|error| broker_failure(&error))?;
     match nats.ready(READY).await {
         Ok(_) => {}
         Err(error @ TransportError::Away(_)) if !is_required => {
             note(format_args!("warning: {}; this node continues alone until it can connect", plain(&error.to_string())))
         }
-        Err(error) => return Err(about_broker(&error)),
+        Err(error) => return Err(broker_failure(&error)),
     }
     Ok(Arc::new(nats))
 }
 
-impl Joined {
+impl FleetMembership {
     /// Returns the view of the fleet for a server.
     pub(crate) fn membership(&self) -> Arc<dyn Membership> {
         let hosts = self.hosts.as_ref().map(Arc::downgrade).unwrap_or_default();
-        Arc::new(Told { fleet: Arc::downgrade(&self.fleet), hosts, transport: Arc::clone(&self.transport) })
+        Arc::new(ServerStatus { fleet: Arc::downgrade(&self.fleet), hosts, transport: Arc::clone(&self.transport) })
     }
 
     /// Returns how often a domain was forgotten on request of any node.
@@ -175,19 +175,19 @@ impl Joined {
 
     /// Publishes the rest and leaves.
     pub(crate) async fn end(self) {
-        let Self { fleet, hosts, journal, telling, file, .. } = self;
+        let Self { fleet, hosts, journal, status_task, file, .. } = self;
         if journal.flush().await.is_ok() && fleet.status().broker {
             let said = async {
                 while fleet.status().published < journal.durable_seq() {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             };
-            if tokio::time::timeout(LAST_WORDS, said).await.is_err() {
+            if tokio::time::timeout(PUBLISH_TIME, said).await.is_err() {
                 note("the broker has not accepted everything: the rest follows in the next run");
             }
         }
-        telling.abort();
-        let _ = telling.await;
+        status_task.abort();
+        let _ = status_task.await;
         let _ = std::fs::remove_file(file);
         if let Some(hosts) = hosts.and_then(Arc::into_inner) {
             hosts.stop().await;
@@ -199,8 +199,8 @@ impl Joined {
 }
 
 /// Keeps the status in a file, for `fleet status` alongside this process.
-async fn tell(fleet: Arc<Fleet>, file: PathBuf) {
-    let mut every = tokio::time::interval(STATUS_EVERY);
+async fn keep_status_file(fleet: Arc<Fleet>, file: PathBuf) {
+    let mut every = tokio::time::interval(STATUS_INTERVAL);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;

@@ -21,12 +21,12 @@ use serde::Serialize;
 
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, plain};
-use join::{STATUS_FILE, about, about_broker, connect, nats, options};
+use crate::terminal::output::{Output, plain};
+use join::{STATUS_FILE, broker_failure, connect, fleet_failure, nats, options};
 
 use crate::commands::fleet::outliers::ComparedJson;
 
-pub(crate) use crate::commands::fleet::session::{Part, part};
+pub(crate) use session::{FleetSession, open_session};
 pub(crate) use join::{FleetArgs, join};
 
 mod join;
@@ -37,7 +37,7 @@ mod session;
 /// An older status file was left by a process that has ended.
 const FRESH: Duration = Duration::from_secs(5);
 /// The time for a new node to learn the state of the fleet.
-const FIRST_LOOK: Duration = Duration::from_secs(3);
+const JOIN_TIME: Duration = Duration::from_secs(3);
 
 /// Manage a fleet: many nodes that learn together
 ///
@@ -48,11 +48,11 @@ const FIRST_LOOK: Duration = Duration::from_secs(3);
     fetchwise fleet status --fleet nats://127.0.0.1:4222 --wait 30s")]
 pub(crate) struct FleetCommand {
     #[command(subcommand)]
-    pub(crate) what: What,
+    pub(crate) what: FleetSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum What {
+pub(crate) enum FleetSubcommand {
     Init(InitArgs),
     Status(StatusArgs),
     Exclude(NodeArgs),
@@ -181,20 +181,20 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &FleetCommand, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    if let What::Permissions(args) = &command.what {
+pub(crate) fn run(command: &FleetCommand, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+    if let FleetSubcommand::Permissions(args) = &command.what {
         return print_permissions(args, settings, out);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended = runtime.block_on(async {
         match &command.what {
-            What::Init(args) => init(args, settings, out).await,
-            What::Status(args) => status(args, settings, out).await,
-            What::Exclude(args) => count(&args.node, &args.fleet, true, settings, out).await,
-            What::Include(args) => count(&args.node, &args.fleet, false, settings, out).await,
-            What::Leave(args) => leave(args, settings).await,
-            What::Owner(args) => owners(args, settings, out).await,
-            What::Permissions(_) => Ok(Exit::Done),
+            FleetSubcommand::Init(args) => init(args, settings, out).await,
+            FleetSubcommand::Status(args) => status(args, settings, out).await,
+            FleetSubcommand::Exclude(args) => set_excluded(&args.node, &args.fleet, true, settings, out).await,
+            FleetSubcommand::Include(args) => set_excluded(&args.node, &args.fleet, false, settings, out).await,
+            FleetSubcommand::Leave(args) => leave(args, settings).await,
+            FleetSubcommand::Owner(args) => owners(args, settings, out).await,
+            FleetSubcommand::Permissions(_) => Ok(Exit::Done),
         }
     });
     runtime.shutdown_timeout(Duration::from_millis(500));
@@ -209,14 +209,14 @@ fn broker(settings: &Settings, args: &FleetArgs) -> Result<NatsSettings, Failure
     })
 }
 
-async fn init(args: &InitArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+async fn init(args: &InitArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let mut nats = broker(settings, &args.fleet)?;
     nats.replicas = args.replicas.map(usize::from);
     nats.max_age = args.max_age.unwrap_or(nats.max_age);
     nats.max_bytes = args.max_bytes;
     // `init` creates missing streams and counts them, so the connection must not.
     nats.make = false;
-    let nats = Nats::connect(nats).await.map_err(|error| about_broker(&error))?;
+    let nats = Nats::connect(nats).await.map_err(|error| broker_failure(&error))?;
     let begun = Instant::now();
     let made = loop {
         match nats.init(args.change).await {
@@ -224,12 +224,12 @@ async fn init(args: &InitArgs, settings: &Settings, out: &mut Out) -> Result<Exi
             Err(fetchwise_fleet::transport::TransportError::Away(_)) if begun.elapsed() < Duration::from_secs(20) => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            made => break made.map_err(|error| about_broker(&error))?,
+            made => break made.map_err(|error| broker_failure(&error))?,
         }
     };
     let mut differs = false;
-    for StreamReport { name, how } in &made {
-        let (state, differences): (_, &[String]) = match how {
+    for StreamReport { name, state } in &made {
+        let (state, differences): (_, &[String]) = match state {
             StreamState::Created => ("created", &[]),
             StreamState::Exists => ("exists", &[]),
             StreamState::Differs(what) => ("differs", what),
@@ -250,20 +250,20 @@ async fn init(args: &InitArgs, settings: &Settings, out: &mut Out) -> Result<Exi
     Ok(Exit::Done)
 }
 
-async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+async fn status(args: &StatusArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let dir = settings.data_dir()?;
     let wait = args.wait.unwrap_or_default();
     let status = match Journal::open(&dir, JournalOptions::default()) {
-        Ok((journal, _)) => by_itself(journal, wait, args, settings).await?,
-        Err(JournalError::Log(LogError::Locked { .. })) => beside(&dir, wait).await?,
+        Ok((journal, _)) => status_by_joining(journal, wait, args, settings).await?,
+        Err(JournalError::Log(LogError::Locked { .. })) => status_of_running_process(&dir, wait).await?,
         Err(error) => return Err(error.into()),
     };
     let compared =
-        if args.outliers { Some(crate::commands::fleet::outliers::compare(&dir, &status, settings)?) } else { None };
+        if args.outliers { Some(outliers::compare(&dir, &status, settings)?) } else { None };
     if out.json {
         out.object(&StatusJson {
             status: &status,
-            compared: compared.as_ref().map(crate::commands::fleet::outliers::json),
+            compared: compared.as_ref().map(outliers::json),
         })?;
         return Ok(Exit::Done);
     }
@@ -300,19 +300,19 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result
             if peer.excluded { ", excluded" } else { "" },
         ))?;
     }
-    compared.iter().try_for_each(|compared| crate::commands::fleet::outliers::show(compared, out))?;
+    compared.iter().try_for_each(|compared| outliers::show(compared, out))?;
     Ok(Exit::Done)
 }
 
 /// Returns the state of the process that uses the directory.
-async fn beside(dir: &Path, wait: Duration) -> Result<Status, Failure> {
+async fn status_of_running_process(dir: &Path, wait: Duration) -> Result<Status, Failure> {
     let (file, begun) = (dir.join(STATUS_FILE), Instant::now());
     loop {
         let is_fresh = std::fs::metadata(&file)
             .and_then(|file| file.modified())
             .is_ok_and(|at| at.elapsed().is_ok_and(|age| age < FRESH));
         let status = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Status>(&text).ok());
-        let is_over = begun.elapsed() >= wait.max(FIRST_LOOK);
+        let is_over = begun.elapsed() >= wait.max(JOIN_TIME);
         match status.filter(|_| is_fresh) {
             Some(status) if status.converged || begun.elapsed() >= wait => return Ok(status),
             None if is_over => {
@@ -328,7 +328,7 @@ async fn beside(dir: &Path, wait: Duration) -> Result<Status, Failure> {
 }
 
 /// Joins the fleet to find out its state.
-async fn by_itself(
+async fn status_by_joining(
     journal: Journal,
     wait: Duration,
     args: &StatusArgs,
@@ -338,7 +338,7 @@ async fn by_itself(
     let begun = Instant::now();
     loop {
         let status = fleet.status();
-        if status.converged || begun.elapsed() >= wait.max(FIRST_LOOK) {
+        if status.converged || begun.elapsed() >= wait.max(JOIN_TIME) {
             fleet.stop().await;
             return Ok(status);
         }
@@ -353,23 +353,23 @@ async fn take_part(
     is_required: bool,
 ) -> Result<Fleet, Failure> {
     let transport = connect(broker(settings, args)?, is_required).await?;
-    let (selector, _) = settings.learned()?;
-    Fleet::join(Arc::new(journal), Arc::new(selector), transport, options(settings, args)).await.map_err(about)
+    let (selector, _) = settings.load_selector()?;
+    Fleet::join(Arc::new(journal), Arc::new(selector), transport, options(settings, args)).await.map_err(fleet_failure)
 }
 
 async fn leave(args: &LeaveArgs, settings: &Settings) -> Result<Exit, Failure> {
     let (journal, _) = Journal::open(&settings.data_dir()?, JournalOptions::default())?;
     let fleet = take_part(journal, &args.fleet, settings, true).await?;
-    fleet.leave().await.map_err(about)?;
+    fleet.leave().await.map_err(fleet_failure)?;
     Ok(Exit::Done)
 }
 
-async fn count(
+async fn set_excluded(
     node: &NodeId,
     args: &FleetArgs,
     is_excluded: bool,
     settings: &Settings,
-    out: &mut Out,
+    out: &mut Output,
 ) -> Result<Exit, Failure> {
     let transport = connect(broker(settings, args)?, true).await?;
     let name = node.to_string();
@@ -377,7 +377,7 @@ async fn count(
         true => transport.cells().put(Table::Excluded, &name, "{}".into()).await.map(drop),
         false => transport.cells().delete(Table::Excluded, &name, None).await.map(drop),
     };
-    done.map_err(|error| about_broker(&error))?;
+    done.map_err(|error| broker_failure(&error))?;
     match (out.json, is_excluded) {
         (true, excluded) => out.object(&CountsJson { node: &name, excluded })?,
         (false, true) => out.line(format_args!("{name}: excluded"))?,
@@ -392,7 +392,7 @@ pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until:
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     let told = runtime.block_on(async {
         let transport = connect(nats, true).await?;
-        notify_forgotten(&*transport, domain, until).await.map_err(|error| about_broker(&error))
+        notify_forgotten(&*transport, domain, until).await.map_err(|error| broker_failure(&error))
     });
     told.map(|()| true)
         .map_err(|failure| failure.advise("run the same command again to notify the other nodes; it is forgotten here"))
@@ -417,16 +417,16 @@ pub(crate) fn forget_peer_evidence(
         journal.append_tombstone(&Tombstone { target, at: until })?;
         journal.close()?;
     }
-    let found = peer_store::forget(dir, domain, until).map_err(about)?;
+    let found = peer_store::forget(dir, domain, until).map_err(fleet_failure)?;
     Ok(found.map(|found| (found.attempts, found.folded as u64)))
 }
 
-async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let own = NodeState::load(&settings.data_dir()?).map_err(about)?.map(|state| state.node_id);
+async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+    let own = NodeState::load(&settings.data_dir()?).map_err(fleet_failure)?.map(|state| state.node_id);
     let transport = connect(broker(settings, &args.fleet)?, true).await?;
-    let listed = transport.cells().list(Table::Nodes).await.map_err(|error| about_broker(&error))?;
+    let listed = transport.cells().list(Table::Nodes).await.map_err(|error| broker_failure(&error))?;
     let nodes: Vec<NodeId> = listed.iter().filter_map(|(name, _)| name.parse().ok()).collect();
-    let (selector, _) = settings.learned()?;
+    let (selector, _) = settings.load_selector()?;
     for text in &args.urls {
         let url = fetchwise::heuristic::url::parse(text).map_err(Failure::usage)?;
         let shown = selector.heuristics(&url).map_err(Failure::usage)?;
@@ -444,13 +444,13 @@ async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<
     Ok(Exit::Done)
 }
 
-fn print_permissions(args: &PermissionsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let own = NodeState::load(&settings.data_dir()?).map_err(about)?.map(|state| state.node_id);
+fn print_permissions(args: &PermissionsArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+    let own = NodeState::load(&settings.data_dir()?).map_err(fleet_failure)?.map(|state| state.node_id);
     let node = args.node.or(own).ok_or_else(|| {
         Failure::usage("missing node: this data directory has never joined a fleet")
             .advise("give a node, as `fetchwise fleet status` prints it")
     })?;
     let options = options(settings, &args.fleet);
-    out.line(permissions(&options.pool, node).map_err(|error| about_broker(&error))?)?;
+    out.line(permissions(&options.pool, node).map_err(|error| broker_failure(&error))?)?;
     Ok(Exit::Done)
 }

@@ -9,25 +9,25 @@ use fetchwise_fleet::model::outliers::{OutlierDetector, OutlierReport, RateDiffe
 use fetchwise_fleet::{NodeId, Status, peer_store};
 use serde::Serialize;
 
-use super::join::about;
+use super::join::fleet_failure;
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
-use crate::terminal::output::{Out, plain};
+use crate::terminal::output::{Output, plain};
 
 /// The age limit of compared attempts: older ones say more about sites than about nodes.
-const NEWS: Duration = Duration::from_secs(7 * 86_400);
+const MAX_AGE: Duration = Duration::from_secs(7 * 86_400);
 
 #[derive(Serialize)]
 pub(super) struct ComparedJson<'a> {
     /// The number of nodes with attempts to compare.
     compared_nodes: usize,
     shared_sites: usize,
-    outliers: Vec<SuspectJson<'a>>,
+    outliers: Vec<OutlierJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct SuspectJson<'a> {
+struct OutlierJson<'a> {
     node: String,
     sigma: f64,
     sites: usize,
@@ -51,17 +51,17 @@ pub(super) fn compare(dir: &Path, status: &Status, settings: &Settings) -> Resul
     let mut compare = OutlierDetector::default();
     log_scan::attempts(dir, |attempt| {
         let domain =
-            attempt.heuristic("domain").filter(|_| attempt.weight > 0.0 && now.since(attempt.attempted_at) <= NEWS);
+            attempt.heuristic("domain").filter(|_| attempt.weight > 0.0 && now.since(attempt.attempted_at) <= MAX_AGE);
         if let Some(domain) = domain {
             compare.observe(own, domain, &attempt.fetcher, attempt.success);
         }
     })?;
     let told = peer_store::scan_attempts(dir, None, |node_id, fact| {
-        if let Some(domain) = fact.domain().filter(|_| now.since(fact.at) <= NEWS) {
+        if let Some(domain) = fact.domain().filter(|_| now.since(fact.at) <= MAX_AGE) {
             compare.observe(node_id, domain, fact.fetcher, fact.success);
         }
     });
-    told.map_err(about)?;
+    told.map_err(fleet_failure)?;
     Ok(compare.compare())
 }
 
@@ -77,16 +77,16 @@ pub(super) fn json(compared: &OutlierReport) -> ComparedJson<'_> {
             others_success_rate: *others_success_rate,
         }
     };
-    let outliers = compared.outliers.iter().map(|outlier| SuspectJson {
+    let outliers = compared.outliers.iter().map(|outlier| OutlierJson {
         node: outlier.node_id.to_string(),
         sigma: outlier.sigma,
         sites: outlier.sites,
         differences: outlier.differences.iter().map(difference).collect(),
     });
-    ComparedJson { compared_nodes: compared.nodes, shared_sites: compared.shared_sites, suspicious: outliers.collect() }
+    ComparedJson { compared_nodes: compared.nodes, shared_sites: compared.shared_sites, outliers: outliers.collect() }
 }
 
-pub(super) fn show(compared: &OutlierReport, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn show(compared: &OutlierReport, out: &mut Output) -> Result<(), Failure> {
     if compared.nodes < 3 {
         out.line(format_args!(
             "{} nodes have attempts of the last week here: a comparison needs three",

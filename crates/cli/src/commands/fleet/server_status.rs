@@ -48,53 +48,51 @@ impl Membership for ServerStatus {
 }
 
 fn json(status: Status, hosts: HostCounts) -> FleetJson {
-    let Status { origin, pool, broker, quiet, epoch, position, published, share, withheld, clock_ahead_s, .. } = status;
-    let Status { stopped, excluded, starting, links, links_waiting, peers, counts, .. } = status;
     FleetJson {
-        origin,
-        pool,
-        broker,
-        quiet,
-        epoch,
-        position,
-        published,
-        share,
-        withheld,
-        clock_ahead_s,
-        stopped,
-        excluded,
-        starting,
-        links,
-        links_waiting,
-        peers: peers.into_iter().map(node).collect(),
-        counts: counted(&counts),
-        hosts: shared(hosts),
+        node: status.node,
+        pool: status.pool,
+        broker: status.broker,
+        converged: status.converged,
+        epoch: status.epoch,
+        position: status.position,
+        published: status.published,
+        snapshot_position: status.snapshot_position,
+        withheld: status.withheld,
+        clock_ahead_s: status.clock_ahead_s,
+        stopped: status.stopped,
+        excluded: status.excluded,
+        syncing: status.syncing,
+        links: status.links,
+        links_waiting: status.links_waiting,
+        peers: status.peers.into_iter().map(node_json).collect(),
+        counts: counts_json(&status.counts),
+        hosts: hosts_json(hosts),
     }
 }
 
-fn node(peer: PeerStatus) -> NodeJson {
+fn node_json(peer: PeerStatus) -> NodeJson {
     NodeJson {
-        origin: peer.origin,
+        node: peer.node,
         position: peer.position,
         published: peer.published,
-        share: peer.snapshot_position,
-        holes: peer.missing_records,
+        snapshot_position: peer.snapshot_position,
+        missing_records: peer.missing_records,
         lost: peer.lost,
         lag_s: peer.lag_s,
         version: peer.version,
         present: peer.present,
         excluded: peer.excluded,
-        aside: peer.aside,
+        set_aside_reason: peer.set_aside_reason,
         rejected: peer.rejected,
         waiting: peer.waiting,
         limited: peer.limited,
         closed: peer.closed,
-        egress: peer.egress,
+        egress_group: peer.egress_group,
         clock_ahead_s: peer.clock_ahead_s,
     }
 }
 
-fn counted(counts: &Counts) -> FleetCountsJson {
+fn counts_json(counts: &Counts) -> FleetCountsJson {
     FleetCountsJson {
         published: counts.published,
         bytes: counts.bytes,
@@ -104,20 +102,20 @@ fn counted(counts: &Counts) -> FleetCountsJson {
         withheld: counts.withheld,
         rejected: counts.rejected,
         forgotten: counts.forgotten,
-        late: counts.throttled,
-        wants: counts.retransmit_requests,
-        rewinds: counts.stream_resets,
-        shares: counts.snapshots_applied,
+        throttled: counts.throttled,
+        retransmit_requests: counts.retransmit_requests,
+        stream_resets: counts.stream_resets,
+        snapshots_applied: counts.snapshots_applied,
         // All bounds, so that sums over time always have the same ones.
         delays: DELAYS_MS.iter().map(|end| (*end, counts.delays.get(end).copied().unwrap_or(0))).collect(),
         delayed_ms: counts.delayed_ms,
     }
 }
 
-fn shared(hosts: HostCounts) -> SharedHostsJson {
+fn hosts_json(hosts: HostCounts) -> SharedHostsJson {
     SharedHostsJson {
-        taken: hosts.received,
-        told: hosts.sent,
+        received: hosts.received,
+        sent: hosts.sent,
         rejected: hosts.rejected,
         trials: hosts.trials,
         lost: hosts.lost,

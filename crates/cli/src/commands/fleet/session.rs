@@ -14,18 +14,18 @@ use fetchwise_fleet::Fleet;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::runtime::{Builder, Runtime};
 
-use super::join::{FleetArgs, about, connect, nats, options};
+use super::join::{FleetArgs, connect, fleet_failure, nats, options};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, plain};
 
 /// The time limit for a broker that accepts nothing.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval at which the progress is checked.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A short membership. While it lasts, the node publishes what the log has on disk.
-pub(crate) struct Part {
+pub(crate) struct FleetSession {
     runtime: Runtime,
     fleet: Fleet,
     journal: Arc<Journal>,
@@ -33,25 +33,29 @@ pub(crate) struct Part {
 
 /// Joins the fleet that the settings name, if there is one. If the broker is unavailable, the node publishes when it
 /// next joins, unless the settings require the broker.
-pub(crate) fn part(settings: &Settings, args: &FleetArgs, journal: &Arc<Journal>) -> Result<Option<Part>, Failure> {
+pub(crate) fn open_session(
+    settings: &Settings,
+    args: &FleetArgs,
+    journal: &Arc<Journal>,
+) -> Result<Option<FleetSession>, Failure> {
     let Some(nats) = nats(settings, args)? else { return Ok(None) };
-    let (selector, _) = settings.learned()?;
+    let (selector, _) = settings.load_selector()?;
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(Failure::failed)?;
     let fleet = runtime.block_on(async {
         let transport = connect(nats, settings.config.fleet.required).await?;
         let joining = Fleet::join(Arc::clone(journal), Arc::new(selector), transport, options(settings, args));
-        joining.await.map_err(about)
+        joining.await.map_err(fleet_failure)
     })?;
-    Ok(Some(Part { runtime, fleet, journal: Arc::clone(journal) }))
+    Ok(Some(FleetSession { runtime, fleet, journal: Arc::clone(journal) }))
 }
 
-impl Part {
+impl FleetSession {
     /// Publishes the rest and releases the log. Returns whether the broker has everything; otherwise reports the
     /// reason.
     pub(crate) fn end(self) -> bool {
         let Self { runtime, fleet, journal } = self;
         let told = runtime.block_on(async {
-            let told = say_all(&fleet, &journal).await;
+            let told = publish_all(&fleet, &journal).await;
             fleet.stop().await;
             told
         });
@@ -64,7 +68,7 @@ impl Part {
 }
 
 /// Waits until everything on disk is published.
-async fn say_all(fleet: &Fleet, journal: &Journal) -> Result<(), String> {
+async fn publish_all(fleet: &Fleet, journal: &Journal) -> Result<(), String> {
     journal.flush().await.map_err(|error| error.to_string())?;
     let end = journal.durable_seq();
     let mut known = fleet.status().published;
@@ -83,10 +87,10 @@ async fn say_all(fleet: &Fleet, journal: &Journal) -> Result<(), String> {
         if let Some(why) = status.stopped {
             return Err(format!("this node publishes nothing ({why})"));
         }
-        if moved.elapsed() >= PATIENCE || !status.broker && moved.elapsed() >= PATIENCE / 4 {
+        if moved.elapsed() >= PUBLISH_TIMEOUT || !status.broker && moved.elapsed() >= PUBLISH_TIMEOUT / 4 {
             return Err("the broker does not accept the imported attempts".to_owned());
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
 

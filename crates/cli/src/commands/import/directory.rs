@@ -16,7 +16,7 @@ pub(super) struct Directory {
     pub(super) dir: PathBuf,
     pub(super) journal: Arc<Journal>,
     #[cfg(feature = "fleet")]
-    part: Option<crate::commands::fleet::Part>,
+    part: Option<crate::commands::fleet::FleetSession>,
 }
 
 impl Directory {
@@ -29,7 +29,7 @@ impl Directory {
         warn_torn_tail(recovery.torn.as_ref());
         let journal = Arc::new(journal);
         #[cfg(feature = "fleet")]
-        let part = crate::commands::fleet::part(settings, &args.fleet, &journal)?;
+        let part = crate::commands::fleet::open_session(settings, &args.fleet, &journal)?;
         Ok(Self {
             dir,
             journal,
@@ -42,7 +42,7 @@ impl Directory {
     /// fleet was notified of everything; none without a fleet.
     pub(super) fn close(self, settings: &Settings) -> Result<Option<bool>, Failure> {
         #[cfg(feature = "fleet")]
-        let told = self.part.map(crate::commands::fleet::Part::end);
+        let told = self.part.map(crate::commands::fleet::FleetSession::end);
         #[cfg(not(feature = "fleet"))]
         let told = None;
         match Arc::try_unwrap(self.journal) {

@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use super::ImportArgs;
 use super::directory::Directory;
-use super::target::{Place, Summary, Target, bar, len_of};
+use super::target::{RecordPosition, Summary, Target, bar, len_of};
 use crate::parse::input::{Lines, is_stdin, unreadable};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, note};
+use crate::terminal::output::{Output, note};
 use fetchwise::attempt::json::MAX_LINE_BYTES;
 use fetchwise::journal;
 use fetchwise::journal::maintenance;
@@ -23,7 +23,7 @@ use fetchwise::journal::maintenance;
 const TELL_EVERY: u64 = 64 << 10;
 
 /// Imports the lines of `file`.
-pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let mut lines = Lines::open(file, MAX_LINE_BYTES)?;
     let into = Directory::open(args, settings)?;
     let mut known: HashSet<Uuid> = HashSet::new();
@@ -53,7 +53,7 @@ pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut
                 }
                 summary.unknown_fields.extend(notes.unknown_fields);
             }
-            Err(error) => summary.fail(&name, Place::Line(line.number), error, &progress.bar),
+            Err(error) => summary.fail(&name, RecordPosition::Line(line.number), error, &progress.bar),
         }
     }
     progress.bar.finish_and_clear();

@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Out;
+use crate::terminal::output::Output;
 
 mod directory;
 mod lines;
@@ -54,7 +54,7 @@ pub(crate) struct ImportArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ImportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &ImportArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     match (&args.pocketbase, &args.file) {
         (Some(database), _) => pocketbase::run(database, args, settings, out),
         (None, Some(file)) => lines::run(file, args, settings, out),

@@ -37,7 +37,7 @@ pub(super) struct Summary {
     /// Attempts with a future time, which became the current time.
     pub(super) clamped: u64,
     pub(super) unknown_fields: BTreeSet<String>,
-    pub(super) errors: Vec<Unusable>,
+    pub(super) errors: Vec<InvalidRecord>,
     /// Whether the fleet was notified of everything; none without a fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fleet_notified: Option<bool>,
@@ -45,7 +45,7 @@ pub(super) struct Summary {
 
 /// An invalid line or row.
 #[derive(Debug, Serialize)]
-pub(super) struct Unusable {
+pub(super) struct InvalidRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ pub(super) struct Unusable {
 
 /// The position of a record in the input.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum RecordPosition {
     /// A line, counted from 1.
     Line(u64),
     /// A row: the name of its table, and its id.
@@ -105,18 +105,18 @@ impl Target<'_> {
 
 impl Summary {
     /// Counts and reports an invalid record.
-    pub(super) fn fail(&mut self, source: &str, place: Place, error: String, bar: &ProgressBar) {
+    pub(super) fn fail(&mut self, source: &str, place: RecordPosition, error: String, bar: &ProgressBar) {
         self.failed += 1;
         if self.failed > MAX_NAMED {
             return;
         }
         let (line, row) = match place {
-            Place::Line(line) => (Some(line), None),
-            Place::Row(row) => (None, Some(row)),
+            RecordPosition::Line(line) => (Some(line), None),
+            RecordPosition::Row(row) => (None, Some(row)),
         };
         let at = line.map(|line| line.to_string()).or_else(|| row.clone()).unwrap_or_default();
         bar.suspend(|| note(format_args!("{source}:{}: {}", plain(&at), plain(&error))));
-        self.errors.push(Unusable { line, row, error });
+        self.errors.push(InvalidRecord { line, row, error });
     }
 
     /// Prints the warnings of the import.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{bar, bytes, change};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, note};
+use crate::terminal::output::{Output, note};
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::CompactOptions;
 use fetchwise::rfc3339;
@@ -50,13 +50,13 @@ struct CompactJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let days = args.retain.or(settings.config.log.retain_days).unwrap_or(maintenance::DEFAULT_RETAIN_DAYS);
     let mut options = CompactOptions::default();
     let retain = Duration::from_secs(u64::from(days) * 86_400);
     (options.retain, options.trust_clock, options.dry_run) = (retain, args.trust_clock, args.dry_run);
     let dir = settings.existing_dir()?;
-    let done = maintenance::compact(&dir, &settings.blank()?, &options, settings.clock.now(), &mut bar())?;
+    let done = maintenance::compact(&dir, &settings.empty_selector()?, &options, settings.clock.now(), &mut bar())?;
     let cutoff = rfc3339::format(done.cutoff);
     if out.json {
         out.object(&CompactJson {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{ERROR, Out, plain, styled};
+use crate::terminal::output::{ERROR, Output, plain, styled};
 use crate::terminal::progress::ByteBar;
 use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::journal::maintenance;
@@ -32,7 +32,7 @@ pub(crate) enum MaintainCommand {
 }
 
 /// Runs one of the commands.
-pub(crate) fn run(command: &MaintainCommand, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(command: &MaintainCommand, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     // Reported before a command repairs it. `verify` reports it itself.
     if !matches!(command, MaintainCommand::Verify(_)) {
         let torn = maintenance::torn_tail(&settings.existing_dir()?).ok().flatten();
@@ -76,7 +76,7 @@ fn damage_json(damage: &[Damage]) -> Vec<DamageJson<'_>> {
     damage.iter().map(DamageJson::from).collect()
 }
 
-fn show_damage(out: &mut Out, damage: &[Damage]) -> Result<(), Failure> {
+fn show_damage(out: &mut Output, damage: &[Damage]) -> Result<(), Failure> {
     damage
         .iter()
         .try_for_each(|damage| out.line(format_args!("{}  {}", styled(ERROR, "damaged"), plain(&damage.to_string()))))
@@ -91,7 +91,7 @@ fn bar() -> impl FnMut(Phase, Progress) {
             Phase::Compacting => "compacting",
             _ => "reading",
         };
-        bar.tell(what, progress);
+        bar.show(what, progress);
     }
 }
 

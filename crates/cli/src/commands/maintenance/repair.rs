@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{DamageJson, damage_json, show_damage};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, note};
+use crate::terminal::output::{Output, note};
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::RepairOptions;
 
@@ -37,7 +37,7 @@ struct RepairJson<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &RepairArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &RepairArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let mut options = RepairOptions::default();
     (options.salvage, options.rebuild_manifest) = (args.salvage, args.rebuild_manifest);
     let report = maintenance::repair(&settings.existing_dir()?, options)?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{bar, bytes};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Out;
+use crate::terminal::output::Output;
 use fetchwise::journal::maintenance;
 
 /// Save the evidence of all attempts, so that the next start is fast
@@ -30,8 +30,13 @@ struct SnapshotJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(_: &SnapshotArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let taken = maintenance::snapshot(&settings.existing_dir()?, &settings.blank()?, settings.clock.now(), &mut bar())?;
+pub(crate) fn run(_: &SnapshotArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+    let taken = maintenance::snapshot(
+        &settings.existing_dir()?,
+        &settings.empty_selector()?,
+        settings.clock.now(),
+        &mut bar(),
+    )?;
     let file = taken.file.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
     if out.json {
         out.object(&SnapshotJson {

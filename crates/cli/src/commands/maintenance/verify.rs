@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{DamageJson, bar, bytes, damage_json, show_damage};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{CHOSEN, ERROR, Out, note, styled};
+use crate::terminal::output::{CHOSEN, ERROR, Output, note, styled};
 use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::{RefoldReport, VerificationReport};
@@ -37,7 +37,7 @@ struct VerifyJson<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(_: &VerifyArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(_: &VerifyArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let found = maintenance::verify(&settings.existing_dir()?, &mut bar())?;
     warn_torn_tail(found.log.log.torn.as_ref());
     let damage: Vec<_> = found.log.log.damage.iter().chain(&found.log.snapshot_damage).cloned().collect();
@@ -83,7 +83,7 @@ pub(crate) fn run(_: &VerifyArgs, settings: &Settings, out: &mut Out) -> Result<
     Ok(Exit::Refused)
 }
 
-fn show_refold(found: &VerificationReport, out: &mut Out) -> Result<(), Failure> {
+fn show_refold(found: &VerificationReport, out: &mut Output) -> Result<(), Failure> {
     let Some(seq) = found.log.snapshot_seq else { return out.line("no snapshot") };
     match &found.refold {
         RefoldReport::Same { records } => {

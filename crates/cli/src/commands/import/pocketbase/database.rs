@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row};
 
-use super::row::{LinkRow, Read, Reading};
+use super::row::{AttemptReader, LinkRow, ReadRow};
 use crate::terminal::exit::Failure;
 
 /// The database file in PocketBase's directory.
 const FILE: &str = "data.db";
-/// Columns of `fetcher_attempts`, in the order of [`Reading`].
+/// Columns of `fetcher_attempts`, in the order of [`AttemptReader`].
 const ATTEMPT: [&[&str]; 11] = [
     &["id"],
     &["url"],
@@ -84,7 +84,7 @@ impl Database {
     }
 
     /// Passes each attempt with its heuristics to `f`, the oldest first.
-    pub(super) fn attempts(&self, mut f: impl FnMut(Read) -> Result<(), Failure>) -> Result<(), Failure> {
+    pub(super) fn attempts(&self, mut f: impl FnMut(ReadRow) -> Result<(), Failure>) -> Result<(), Failure> {
         let columns = self.columns("fetcher_attempts")?;
         if let Some(missing) = ATTEMPT[..NEEDED].iter().find(|names| present(&columns, names).is_none()) {
             return Err(Failure::failed(format_args!("{}: fetcher_attempts has no column {}", self.name, missing[0])));
@@ -109,14 +109,15 @@ impl Database {
         let fail = |error: rusqlite::Error| self.unreadable(&error);
         let mut statement = self.connection.prepare(&sql).map_err(fail)?;
         let mut rows = statement.query(()).map_err(fail)?;
-        let mut current: Option<(i64, Reading)> = None;
+        let mut current: Option<(i64, AttemptReader)> = None;
         while let Some(row) = rows.next().map_err(fail)? {
             let number: i64 = row.get(0).map_err(fail)?;
             if current.as_ref().is_none_or(|(open, _)| *open != number) {
                 if let Some((_, done)) = current.take() {
                     f(done.end())?;
                 }
-                current = Some((number, Reading::begin(number, values::<{ ATTEMPT.len() }>(row, 1).map_err(fail)?)));
+                current =
+                    Some((number, AttemptReader::begin(number, values::<{ ATTEMPT.len() }>(row, 1).map_err(fail)?)));
             }
             if let Some((_, reading)) = &mut current {
                 reading.tag(values::<{ HEURISTIC.len() }>(row, 1 + ATTEMPT.len()).map_err(fail)?);

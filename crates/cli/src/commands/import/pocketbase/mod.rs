@@ -13,16 +13,16 @@ use uuid::Uuid;
 
 use super::ImportArgs;
 use super::directory::Directory;
-use super::target::{Place, Summary, Target, bar, counted};
+use super::target::{RecordPosition, Summary, Target, bar, counted};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Out, note};
+use crate::terminal::output::{Output, note};
 use database::Database;
 use fetchwise::config::load_route_table;
 use fetchwise::journal;
 use fetchwise::journal::{Entry, Journal, LinkEntry, maintenance};
 use fetchwise::time::Timestamp;
-use row::{AttemptRow, LinkRow, Read};
+use row::{AttemptRow, LinkRow, ReadRow};
 
 mod database;
 mod row;
@@ -34,7 +34,7 @@ const LINKS_FILE: &str = "pocketbase-links.jsonl";
 
 /// The result of the import.
 #[derive(Debug, Default, Serialize)]
-struct Imported {
+struct ImportCounts {
     #[serde(flatten)]
     attempts: Summary,
     /// Rows that a bootstrap wrote without an attempt. The built-in priors cover them.
@@ -52,14 +52,14 @@ struct Imported {
 }
 
 /// Imports the database at `path`, or the one in that directory.
-pub(super) fn run(path: &Path, args: &ImportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn run(path: &Path, args: &ImportArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let database = Database::open(path)?;
     let links = database.links()?;
     let into = Directory::open(args, settings)?;
     let (dir, journal) = (&into.dir, &into.journal);
-    let mut imported = Imported::default();
+    let mut imported = ImportCounts::default();
     let names = LinkNames { links: &links, with_ids: args.link_ids };
-    let seen = Seen::in_log(dir)?;
+    let seen = KnownRecords::in_log(dir)?;
     let mut target =
         Target { journal, known: seen.attempts, cutoff: maintenance::cutoff(dir)?, now: settings.clock.now() };
     attempts(&database, &names, &mut target, &mut imported)?;
@@ -92,13 +92,13 @@ impl LinkNames<'_> {
 }
 
 /// What the log already contains.
-struct Seen {
+struct KnownRecords {
     attempts: HashSet<Uuid>,
     /// The time of the last record about each link.
     links: HashMap<String, Timestamp>,
 }
 
-impl Seen {
+impl KnownRecords {
     fn in_log(dir: &Path) -> Result<Self, Failure> {
         let mut seen = Self { attempts: HashSet::new(), links: HashMap::new() };
         journal::ids(dir, |id| {
@@ -117,19 +117,24 @@ fn attempts(
     database: &Database,
     names: &LinkNames<'_>,
     target: &mut Target<'_>,
-    imported: &mut Imported,
+    imported: &mut ImportCounts,
 ) -> Result<(), Failure> {
     let bar = bar(Some(database.count("fetcher_attempts")?), "{bar:40} {human_pos}/{human_len} attempts {eta}");
     database.attempts(|read| {
         bar.inc(1);
         imported.attempts.lines += 1;
-        let fail = |imported: &mut Imported, row: &str, error: String| {
-            imported.attempts.fail(database.name(), Place::Row(format!("fetcher_attempts {row}")), error, &bar);
+        let fail = |imported: &mut ImportCounts, row: &str, error: String| {
+            imported.attempts.fail(
+                database.name(),
+                RecordPosition::Row(format!("fetcher_attempts {row}")),
+                error,
+                &bar,
+            );
         };
         match read {
-            Read::Bootstrap => imported.bootstrap += 1,
-            Read::Unusable { row, error } => fail(imported, &row, error),
-            Read::Attempt(row) => {
+            ReadRow::Bootstrap => imported.bootstrap += 1,
+            ReadRow::Invalid { row, error } => fail(imported, &row, error),
+            ReadRow::Attempt(row) => {
                 let (line, is_mended) = row.to_json_line(names.of_attempt(&row));
                 match target.take(&line, &mut imported.attempts)? {
                     Ok(_) => imported.mended += u64::from(is_mended),
@@ -162,7 +167,7 @@ fn keep_link(
     Ok(true)
 }
 
-fn routes(database: &Database, dir: &Path, imported: &mut Imported) -> Result<(), Failure> {
+fn routes(database: &Database, dir: &Path, imported: &mut ImportCounts) -> Result<(), Failure> {
     let routes = database.routes()?;
     if routes.is_empty() {
         return Ok(());
@@ -188,7 +193,7 @@ fn overrides(
     links: &HashMap<String, LinkRow>,
     with_link_ids: bool,
     dir: &Path,
-    imported: &mut Imported,
+    imported: &mut ImportCounts,
 ) -> Result<(), Failure> {
     #[derive(Serialize)]
     struct Line<'a> {
@@ -220,7 +225,7 @@ fn cannot_write(path: &Path, error: impl std::fmt::Display) -> Failure {
     Failure::failed(format_args!("cannot write {}: {error}", path.display()))
 }
 
-fn show(imported: &Imported, out: &mut Out) -> Result<(), Failure> {
+fn show(imported: &ImportCounts, out: &mut Output) -> Result<(), Failure> {
     imported.attempts.warn("rows");
     if out.json {
         return out.object(imported);

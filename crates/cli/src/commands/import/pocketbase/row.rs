@@ -23,11 +23,11 @@ use fetchwise::time::Timestamp;
 const BOOTSTRAP: &str = "seed:";
 
 /// The meaning of a row.
-pub(super) enum Read {
+pub(super) enum ReadRow {
     Attempt(Box<AttemptRow>),
     /// A row of a bootstrap, without an attempt.
     Bootstrap,
-    Unusable {
+    Invalid {
         row: String,
         error: String,
     },
@@ -57,18 +57,18 @@ struct TagRow {
 }
 
 /// An attempt whose heuristics are still being read.
-pub(super) struct Reading(Result<AttemptRow, Read>);
+pub(super) struct AttemptReader(Result<AttemptRow, ReadRow>);
 
-impl Reading {
+impl AttemptReader {
     /// Starts with the row itself. `number` identifies a row without an id.
     pub(super) fn begin(number: i64, values: [Value; 11]) -> Self {
         let [id, url, fetcher, success, attempted_at, link, is_banned, error_type, http_status, headers, duration] =
             values;
         let id = text(id).filter(|id| !id.is_empty()).unwrap_or_else(|| format!("row {number}"));
-        let unusable = |error: String| Self(Err(Read::Unusable { row: id.clone(), error }));
+        let unusable = |error: String| Self(Err(ReadRow::Invalid { row: id.clone(), error }));
         let Some(url) = text(url).filter(|url| !url.is_empty()) else { return unusable("url is empty".to_owned()) };
         if url.starts_with(BOOTSTRAP) {
-            return Self(Err(Read::Bootstrap));
+            return Self(Err(ReadRow::Bootstrap));
         }
         let Some(fetcher) = text(fetcher).filter(|name| !name.trim().is_empty()) else {
             return unusable("fetcher is empty".to_owned());
@@ -116,9 +116,9 @@ impl Reading {
     }
 
     /// Ends the attempt after its last heuristic.
-    pub(super) fn end(self) -> Read {
+    pub(super) fn end(self) -> ReadRow {
         match self.0 {
-            Ok(row) => Read::Attempt(Box::new(row)),
+            Ok(row) => ReadRow::Attempt(Box::new(row)),
             Err(read) => read,
         }
     }
