@@ -1,7 +1,7 @@
-//! How fast the log appends, syncs and replays, against reading the same bytes with a checksum only.
+//! Throughput of appends, syncs and replays, compared with reading the same bytes with a checksum only.
 //!
-//! `cargo bench -p fetchwise-log` prints one line a measurement; `FETCHWISE_BENCH_RECORDS` sets the size of the replayed log
-//! (2 million records of 263 bytes unless set).
+//! `cargo bench -p fetchwise-log` prints one line per measurement. `FETCHWISE_BENCH_RECORDS` sets the size of the
+//! replayed log (default: 2 million records of 263 bytes).
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;

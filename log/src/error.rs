@@ -1,26 +1,30 @@
-//! Everything that can go wrong, told apart by what the caller has to do about it.
+//! Errors, distinguished by what the caller has to do about them.
 //!
-//! Owns: the error types of the crate's boundary. Invariant: damage (the bytes are wrong), a refusal (somebody else's
-//! lock, format or schema) and a failing disk are never the same variant. Must not know: how any of them is found.
+//! Owns: the error types of the crate's boundary.
+//!
+//! Invariant: damage (wrong bytes), a refusal (another writer's lock, another format or schema) and a failing disk are
+//! never the same variant.
+//!
+//! Must not know: how any of them is found.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why the log could not be opened, read or closed.
+/// The reason why the log could not be opened, read or closed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another process, or another `Log` in this one, has the directory.
+    /// Another process, or another `Log` of this process, has locked the directory.
     #[error("{} is locked by {holder}", dir.display())]
     Locked {
         /// The data directory.
         dir: PathBuf,
-        /// Who holds it, as the lock file says: normally `pid N`.
+        /// The holder named in the lock file: normally `pid N`.
         holder: String,
     },
-    /// The segments were written with a schema fingerprint that this build does not know.
+    /// The segments have a schema fingerprint that this build does not know.
     #[error(
         "{} was written with another record layout (fingerprint {}, this build has {})",
         file.display(), Hex(found), Hex(expected)
@@ -28,27 +32,27 @@ pub enum Error {
     FingerprintMismatch {
         /// The segment or snapshot.
         file: PathBuf,
-        /// What this build writes.
+        /// The fingerprint that this build writes.
         expected: [u8; 16],
-        /// What the file says.
+        /// The fingerprint in the file.
         found: [u8; 16],
     },
-    /// A newer release wrote this file in a way that this one cannot read.
-    #[error("{} is of a newer format ({found}); this release reads up to {supported}", file.display())]
+    /// A newer release wrote this file in a format that this release cannot read.
+    #[error("{} has a newer format ({found}); this release reads up to {supported}", file.display())]
     NewerFormat {
         /// The file.
         file: PathBuf,
         /// Its version or the unknown flags.
         found: String,
-        /// What this release knows.
+        /// What this release can read.
         supported: String,
     },
-    /// Bytes that had been written are wrong or gone. Nothing was changed on disk.
+    /// Written bytes are wrong or missing. Nothing was changed on disk.
     #[error("the log in {} is damaged: {}", dir.display(), DamageList(damage))]
     Corrupt {
         /// The data directory.
         dir: PathBuf,
-        /// Each damaged place, in the order of the log; never empty.
+        /// The damaged ranges, in the order of the log; never empty.
         damage: Vec<Damage>,
     },
     /// The directory or a file in it cannot be written.
@@ -67,20 +71,21 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// Maintenance was told to stop before it was done ([`Brake::stop`](crate::Brake::stop)). What it had done is complete in itself.
-    #[error("stopped before it was done")]
+    /// Maintenance was told to stop before it was done ([`Throttle::stop`](crate::Throttle::stop)). What it had done is
+    /// complete in itself.
+    #[error("stopped before it had finished")]
     Stopped,
-    /// The system reported an error that is neither of the above. The data may well be intact.
+    /// The system reported another error. The data may be intact.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The failed operation, as a verb.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// The log is closed, and not all that it was given is in it.
+    /// The log is closed, and some accepted records are not in it.
     #[error("the log has lost {lost}: {source}")]
     Unsaved {
         /// Every record since the log was opened that is not in it, refused ones included.
@@ -88,8 +93,8 @@ pub enum Error {
         /// The last failure.
         source: Box<Error>,
     },
-    /// Somebody deleted the directory, or the segment that was being written, or moved it away. The log goes on in a new
-    /// directory or segment by itself.
+    /// The directory or the active segment was deleted or moved away. The log continues in a new directory or segment
+    /// by itself.
     #[error("{} was deleted or moved away, and {lost} with it", path.display())]
     Removed {
         /// The data directory or the segment.
@@ -97,30 +102,30 @@ pub enum Error {
         /// The records that were in it. Those of earlier processes are not counted.
         lost: Lost,
     },
-    /// The directory was replaced by one in which another log is, or another process writes to it. Nothing more is written
-    /// there by this process.
-    #[error("{} holds another log, or another process has written to it: this process writes no more there", dir.display())]
+    /// The directory was replaced by one with another log, or another process writes to it. This process no longer
+    /// writes there.
+    #[error("{} holds another log, or another process has written to it: this process no longer writes there", dir.display())]
     TakenOver {
         /// The data directory.
         dir: PathBuf,
     },
-    /// A file vanished under a reader: a compaction replaced it. Opening a new reader helps.
-    #[error("{} was replaced by a compaction meanwhile; open the log again", file.display())]
+    /// A compaction replaced a file under a reader. A new reader can continue.
+    #[error("a compaction has replaced {}; open the log again", file.display())]
     Replaced {
         /// The file.
         file: PathBuf,
     },
-    /// The writer thread ended without a word, which is a bug in this crate.
+    /// The writer thread ended without an error, which is a bug in this crate.
     #[error("the log's writer thread is gone")]
     WriterGone,
-    /// A request that cannot be met as stated.
+    /// A request with invalid values.
     #[error("{0}")]
     Invalid(String),
 }
 
 impl Error {
-    /// True when the log was refused as it stands (locked, other layout, newer format, damaged): trying again without
-    /// doing something about it is useless. Commands end with exit code 3.
+    /// Returns true if the log was refused (locked, other layout, newer format, damaged). A retry is useless until the
+    /// cause is removed. Commands end with exit code 3.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -128,7 +133,7 @@ impl Error {
         )
     }
 
-    /// True when the disk is full.
+    /// Returns true if the disk is full.
     pub fn is_storage_full(&self) -> bool {
         match self {
             Self::StorageFull { .. } => true,
@@ -137,7 +142,7 @@ impl Error {
         }
     }
 
-    /// The damaged places, when that is what is wrong.
+    /// Returns the damaged ranges; empty for other errors.
     pub fn damage(&self) -> &[Damage] {
         match self {
             Self::Corrupt { damage, .. } => damage,
@@ -159,17 +164,17 @@ impl Error {
     }
 }
 
-/// One damaged place.
+/// A damaged range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
     /// The file, as a name in the data directory.
     pub file: String,
-    /// Where the damage begins in the file.
+    /// The offset of the damage in the file.
     pub offset: u64,
-    /// How many bytes cannot be read; 0 when the file is missing or too short to say.
+    /// The number of unreadable bytes; 0 if the file is missing or too short to say.
     pub len: u64,
-    /// The sequence numbers that cannot be read, first and last; `None` when no record is concerned.
+    /// The first and last sequence number that cannot be read; `None` if no record is affected.
     pub records: Option<(u64, u64)>,
     /// What is wrong.
     pub what: &'static str,
@@ -181,23 +186,23 @@ impl fmt::Display for Damage {
         match self.records {
             Some((first, u64::MAX)) => write!(f, " (records {first} and after)"),
             Some((first, last)) => write!(f, " (records {first} to {last})"),
-            None => write!(f, " (no record is concerned)"),
+            None => write!(f, " (no record is affected)"),
         }
     }
 }
 
-/// A torn tail: the normal trace of a crash in the last segment. What follows the last good frame was never
+/// A torn tail: the normal trace of a crash in the last segment. Bytes after the last good frame were never
 /// acknowledged as durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TornTail {
     /// The segment file, as a name in the data directory.
     pub file: String,
-    /// Where the good frames end.
+    /// The end of the good frames.
     pub offset: u64,
-    /// Bytes from there to the last byte that is not zero.
+    /// The number of bytes from there to the last byte that is not zero.
     pub bytes: u64,
-    /// Records of this segment that were kept, all those before `offset`.
+    /// The number of kept records of this segment: all those before `offset`.
     pub records_kept: u64,
 }
 
@@ -211,7 +216,7 @@ impl fmt::Display for TornTail {
     }
 }
 
-/// How many records are not in the log, and will not be. Those whose sync failed count: some of them may be found after all.
+/// The number of records that are lost. It includes records whose sync failed, although some of them may be readable.
 ///
 /// ```
 /// use fetchwise_log::Lost;
@@ -221,25 +226,24 @@ impl fmt::Display for TornTail {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {
-    /// So many.
+    /// The number of records.
     pub records: u64,
-    /// True when there may be more that nobody could count: those that earlier processes had written to a directory that was
-    /// deleted.
+    /// True if there may be more: records of earlier processes in a deleted directory are not counted.
     pub at_least: bool,
 }
 
 impl Lost {
-    /// So many records.
+    /// Creates a loss of `records` records.
     pub fn new(records: u64) -> Self {
         Self { records, at_least: false }
     }
 
-    /// No record.
+    /// Returns true if no record is lost.
     pub fn is_nothing(self) -> bool {
         self == Self::default()
     }
 
-    /// Both losses together.
+    /// Adds two losses.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { records: self.records.saturating_add(other.records), at_least: self.at_least || other.at_least }
@@ -254,7 +258,7 @@ impl fmt::Display for Lost {
     }
 }
 
-/// Why a record was not taken.
+/// The reason why a record was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppendError {
@@ -262,14 +266,14 @@ pub enum AppendError {
     #[error("the log's queue is full")]
     Full,
     /// The record is larger than a frame can hold.
-    #[error("a record of {len} bytes is larger than the {max} that a frame holds")]
+    #[error("the record is too large: {len} bytes, at most {max}")]
     TooLarge {
         /// Its length.
         len: usize,
         /// The largest length.
         max: usize,
     },
-    /// The disk has failed and memory for waiting records is used up. Appending never blocks in this state.
+    /// The disk has failed and the queue is full. Appending never blocks in this state.
     #[error("the log is degraded and its queue is full: {0}")]
     Degraded(Arc<str>),
     /// The log is closed.
@@ -277,17 +281,17 @@ pub enum AppendError {
     Closed,
 }
 
-/// Why an acknowledgement did not come.
+/// The reason why an acknowledgement failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// Writing or syncing failed, and so did the one attempt to go on in a new segment. The records are still in memory
-    /// and will be tried again.
+    /// Writing or syncing failed, and so did the attempt to continue in a new segment. The records stay in memory, and
+    /// the log retries.
     #[error("the log is degraded: {reason}")]
     Degraded {
         /// What failed.
         reason: Arc<str>,
-        /// True when the file system is full.
+        /// True if the file system is full.
         storage_full: bool,
     },
     /// The record was shed under [`OnFull::Shed`](crate::OnFull::Shed).
@@ -298,16 +302,16 @@ pub enum WaitError {
     Closed,
 }
 
-/// A text that names nothing of its kind.
+/// The error for an unknown name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} can be {known}, not {text:?}")]
+#[error("invalid {kind} {text:?}: expected {known}")]
 #[non_exhaustive]
 pub struct UnknownName {
-    /// What it should have named.
+    /// The kind of name.
     pub kind: &'static str,
     /// The text.
     pub text: String,
-    /// What there is.
+    /// The known names.
     pub known: &'static str,
 }
 
@@ -317,7 +321,7 @@ impl fmt::Display for DamageList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, damage) in self.0.iter().enumerate() {
             if i == 4 {
-                return write!(f, "; and {} more places", self.0.len() - i);
+                return write!(f, "; and {} more ranges", self.0.len() - i);
             }
             write!(f, "{}{damage}", if i == 0 { "" } else { "; " })?;
         }

@@ -1,6 +1,8 @@
 //! Entry points for a fuzzer: bytes in, no panic, no endless loop, no contradiction out.
 //!
-//! Owns: the way from any bytes to a directory that is read, opened and repaired. Must not know: which fuzzer calls it.
+//! Owns: the path from arbitrary bytes to a directory that is read, opened and repaired.
+//!
+//! Must not know: which fuzzer calls it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,33 +10,33 @@ use std::sync::Arc;
 use crate::directory::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest};
 use crate::format::{self, FRAME_HEADER_LEN, FRAME_MAGIC, HEADER_LEN, Link, SegmentHeader};
 use crate::fs::sim::SimFs;
-use crate::{LogOptions, Reader, RepairOptions, Stepper, repair_with, verify_with};
+use crate::{LogOptions, Reader, RepairOptions, ManualLog, repair_with, verify_with};
 
 const DIR: &str = "/fuzz";
 
-/// Takes `data` for a segment file.
+/// Uses `data` as a segment file.
 pub fn decode_segment(data: &[u8]) {
     try_directory(&[("seg-00000001-0000000000000001.fwl", data.to_vec())]);
 }
 
-/// Takes `data` for the frames of a segment, and makes every checksum right, so that what lies behind them is reached.
+/// Uses `data` as the frames of a segment and corrects every checksum, so that the code behind the checks is reached.
 pub fn decode_frames(data: &[u8]) {
     try_directory(&[("seg-00000001-0000000000000001.fwl", with_checksums(data))]);
 }
 
-/// Takes `data` for a snapshot file.
+/// Uses `data` as a snapshot file.
 pub fn decode_snapshot(data: &[u8]) {
     let _ = crate::read::snapshot::parse(crate::read::scan::AlignedBuf::copy_of(data), Path::new("fuzz"));
 }
 
-/// Takes `data` for each of the manifests.
+/// Uses `data` as each of the manifests.
 pub fn decode_manifests(data: &[u8]) {
     let _ = SegmentsManifest::decode(data);
     let _ = SnapshotManifest::decode(data);
     try_directory(&[(SEGMENTS, data.to_vec()), (SNAPSHOT, data.to_vec())]);
 }
 
-/// Takes `data` for the payload of a frame.
+/// Uses `data` as the payload of a frame.
 pub fn decode_records(data: &[u8]) {
     let counted = format::count_records(data);
     let records = format::Records::new(data);
@@ -84,7 +86,7 @@ fn with_checksums(data: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Reads, verifies, opens and repairs a directory. A log that opens must be one that a reader finds sound.
+/// Reads, verifies, opens and repairs a directory. A reader must find no damage in a log that opens.
 fn try_directory(files: &[(&str, Vec<u8>)]) {
     let fs = SimFs::new(1);
     let dir = Path::new(DIR);
@@ -101,7 +103,7 @@ fn try_directory(files: &[(&str, Vec<u8>)]) {
     });
     let Ok(summary) = read else { return };
     let _ = verify_with(fs.clone(), dir);
-    match Stepper::open(fs.clone(), dir, &LogOptions::default()) {
+    match ManualLog::open(fs.clone(), dir, &LogOptions::default()) {
         Ok((log, recovery)) => {
             assert!(summary.damage.is_empty() && recovery.next_seq > last);
             drop(log);

@@ -1,26 +1,27 @@
 //! The append-only record log of fetchwise.
 //!
-//! A [`Log`] takes records (bytes with a kind, a schema version and a key) from any number of threads, gives each a
-//! sequence number, and hands them to one writer thread that writes them to checksummed segment files. A [`Reader`] reads
-//! them back, beside a running writer if need be. FORMAT.md in this crate describes the files.
+//! A [`Log`] accepts records (bytes with a kind, a schema version and a key) from any number of threads and gives each
+//! a sequence number. One writer thread writes them to checksummed segment files. A [`Reader`] reads them back, also
+//! while a writer runs. FORMAT.md in this crate describes the files.
 //!
 //! # What is promised
 //!
-//! * An acknowledged record is never lost, reordered within a caller, duplicated or altered in silence. What "acknowledged"
-//!   means is [`Durability`].
-//! * A crash leaves a torn tail at most, which [`Log::open`] repairs and reports. Bytes that had been written and are wrong
-//!   now are damage: `Log::open` refuses them with the range of sequence numbers, a `Reader` reports them and goes on
-//!   behind them.
-//! * A full or failing disk never blocks or aborts the host: the log becomes [`Health::Degraded`], waiters get the error,
-//!   records wait in memory up to the queue's bounds, and the log resumes by itself. What is lost is counted ([`Log::lost`]).
-//! * A directory that somebody deletes under the log is noticed within a second. What was in it is gone; the log says how much
-//!   that was, and goes on in a new directory.
-//! * One writer a directory, across threads and processes.
+//! * An acknowledged record is never silently lost, reordered within a caller, duplicated or altered. [`Durability`]
+//!   defines "acknowledged".
+//! * A crash leaves at most a torn tail, which [`Log::open`] repairs and reports. Written bytes that are wrong now are
+//!   damage: `Log::open` refuses them with the range of sequence numbers; a `Reader` reports them and continues after
+//!   them.
+//! * A full or failing disk never blocks or aborts the host. The log becomes [`Health::Degraded`], waiters get the
+//!   error, records wait in memory up to the queue's bounds, and the log resumes by itself. [`Log::lost`] counts lost
+//!   records.
+//! * The log detects a deleted directory within a second. The records in it are gone; the log reports their number and
+//!   continues in a new directory.
+//! * A directory has one writer, across threads and processes.
 //!
-//! # What is not
+//! # What is not promised
 //!
-//! The log does not know what is in a record: an application that needs its records aligned to more than 8 bytes copies
-//! them first. Directories on network file systems without working `flock` are not protected from a second writer.
+//! The log does not interpret records. An application that needs records aligned to more than 8 bytes must copy them.
+//! On network file systems without a working `flock`, a second writer is not detected.
 #![warn(missing_debug_implementations)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -38,19 +39,19 @@ mod maintenance;
 mod read;
 mod write;
 
-pub use crate::maintenance::compact::{CompactOptions, CompactReport, Maintenance};
-pub use crate::maintenance::repair::{RepairOptions, RepairReport, repair, repair_with};
-pub use crate::maintenance::throttle::{Brake, give_way};
-pub use crate::maintenance::verify::{VerifyReport, verify, verify_showing, verify_with};
-pub use crate::read::resume_mark::Mark;
-pub use crate::write::ack_future::Acknowledgement;
-pub use crate::write::ack_tracker::Health;
+pub use maintenance::compact::{CompactOptions, CompactReport, Maintenance};
+pub use maintenance::repair::{RepairOptions, RepairReport, repair, repair_with};
+pub use maintenance::throttle::{Throttle, lower_thread_priority};
+pub use maintenance::verify::{VerifyReport, verify, verify_with_progress, verify_with};
+pub use read::resume_mark::ResumeMark;
+pub use write::ack_future::Acknowledgement;
+pub use write::ack_tracker::Health;
 #[cfg(feature = "sim")]
-pub use crate::write::manual_log::Stepper;
+pub use write::manual_log::ManualLog;
 pub use error::{AppendError, Damage, Error, Lost, TornTail, UnknownName, WaitError};
 pub use format::{MAX_RECORD_LEN, RecordRef};
 pub use read::progress::Progress;
-pub use read::reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
+pub use read::reader::{ReadItem, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
 pub use read::snapshot::{
     Section, Snapshot, SnapshotMeta, SnapshotSearch, durable_seq, load_previous_snapshot, load_snapshot,
     load_snapshot_with,

@@ -12,7 +12,7 @@ use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
 
-use fetchwise_log::{Brake, Error as LogError, Progress, Reader, RecordRef, TornTail};
+use fetchwise_log::{Throttle, Error as LogError, Progress, Reader, RecordRef, TornTail};
 
 use super::entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, ReleaseTarget, TombstoneTarget, is_at_risk,
@@ -60,7 +60,7 @@ pub(super) struct Fold {
     /// Set if the snapshot has no outcome counts.
     lacks_outcome_counts: bool,
     /// Throttle of a fold that runs alongside a live crawl. Such a fold uses one thread and pauses now and then.
-    pub(super) brake: Option<Arc<Brake>>,
+    pub(super) throttle: Option<Arc<Throttle>>,
 }
 
 /// Last value of each key, with its sequence number; 0 for values from a snapshot.
@@ -102,7 +102,7 @@ impl Fold {
             replayed: ReplayReport::default(),
             lacks_outcome_counts: contents.outcome_counts.is_none(),
             outcome_counts: contents.outcome_counts.unwrap_or_default(),
-            brake: None,
+            throttle: None,
         }
     }
 
@@ -196,11 +196,11 @@ impl Fold {
         if self.covers_seq >= upto {
             return Ok(None);
         }
-        let threads = if self.brake.is_some() { 1 } else { threads() };
+        let threads = if self.throttle.is_some() { 1 } else { threads() };
         let shards = (0..threads).map(|_| Shard::new(selector, self.past)).collect();
-        let brake = self.brake.as_deref();
+        let throttle = self.throttle.as_deref();
         let take = |shard: &mut Shard, seq: u64, record: RecordRef<'_>| {
-            if seq.is_multiple_of(256) && brake.is_some_and(|brake| !brake.breathe()) {
+            if seq.is_multiple_of(256) && throttle.is_some_and(|throttle| !throttle.checkpoint()) {
                 return;
             }
             if seq <= upto && shard.failed.is_none() {
@@ -216,7 +216,7 @@ impl Fold {
         }
         let ahead = |_: &Shard, keys: &[u64]| selector.prefetch_sites(keys);
         let (shards, summary) = reader.for_each_sharded(self.covers_seq + 1, shards, ahead, take, progress)?;
-        if brake.is_some_and(Brake::is_stopped) {
+        if throttle.is_some_and(Throttle::is_stopped) {
             // The pass skipped records, so that this fold is useless from here on.
             return Err(LogError::Stopped.into());
         }

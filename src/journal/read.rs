@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_log::{Error as LogError, Mark, Reader, RecordRef, TornTail};
+use fetchwise_log::{Error as LogError, ResumeMark, Reader, RecordRef, TornTail};
 use uuid::Uuid;
 
 use super::entry::Entry;
@@ -131,7 +131,7 @@ pub(super) fn pass_range(
     from: u64,
     mut f: impl FnMut(u64, RecordRef<'_>) -> Result<(), SchemaError>,
     upto: u64,
-    mark: &mut Mark,
+    mark: &mut ResumeMark,
 ) -> Result<(), JournalError> {
     let (mut next, mut failed) = (from, None);
     for _ in 0..=MAX_REOPENINGS {

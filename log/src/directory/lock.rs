@@ -1,7 +1,10 @@
 //! The directory's locks: `LOCK` for the one writer, `MAINT.LOCK` for the one maintenance command.
 //!
-//! Owns: taking them, with patience for a process that is just ending. Invariant: a lock file is never deleted, so two
-//! holders can never lock two different files of one name. Must not know: what is done under the lock.
+//! Owns: acquisition, with retries while another process is ending.
+//!
+//! Invariant: a lock file is never deleted, so two holders can never lock two different files of one name.
+//!
+//! Must not know: the work under the lock.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) type Guard = Box<dyn LockGuard + Send + Sync>;
 
-/// Takes a lock or says who has it, after about 250 ms at the latest.
+/// Takes a lock, or returns its holder after about 250 ms.
 pub(crate) fn acquire(fs: &dyn Fs, dir: &Path, name: &str) -> Result<Guard, Error> {
     let path = dir.join(name);
     let holder = format!("pid {}\n", std::process::id());

@@ -1,13 +1,16 @@
-//! The two manifests, `SEGMENTS` and `SNAPSHOT`, and the way a small file gets its name.
+//! The two manifests, `SEGMENTS` and `SNAPSHOT`, and the publication of small files.
 //!
-//! Owns: their bytes, and the order write, sync, rename, sync directory. Invariant: a manifest under its own name is
-//! complete, so one with a wrong checksum is damage. Must not know: when they are due.
+//! Owns: their bytes, and the order write, sync, rename, sync directory.
+//!
+//! Invariant: a published manifest is complete, so one with a wrong checksum is damage.
+//!
+//! Must not know: when they are due.
 
 use std::io;
 use std::path::Path;
 
 use crate::error::Error;
-use crate::format::{MAJOR, MINOR, Put, Take, is_sealed, seal_bytes, snapshot_name};
+use crate::format::{MAJOR, MINOR, FieldWriter, FieldReader, is_sealed, seal_bytes, snapshot_name};
 use crate::fs::{Fs, SyncSite, read_full_at, sync, write_all_at};
 
 /// Name of the writer's manifest.
@@ -18,12 +21,12 @@ pub(crate) const SNAPSHOT: &str = "SNAPSHOT";
 const MAGIC: [u8; 8] = *b"\x89FWM\r\n\x1a\n";
 const LEN: usize = 128;
 
-/// Where the log ends, at the least.
+/// A lower bound for the end of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentsManifest {
     /// The store's UUID.
     pub(crate) store: [u8; 16],
-    /// Grows with each publication.
+    /// A counter of publications.
     pub(crate) generation: u64,
     /// The writer's epoch.
     pub(crate) epoch: u64,
@@ -31,13 +34,13 @@ pub(crate) struct SegmentsManifest {
     pub(crate) number: u32,
     /// Its first sequence number.
     pub(crate) first_seq: u64,
-    /// How much of it is known durable.
+    /// The offset up to which it is known durable.
     pub(crate) durable_off: u64,
     /// The last sequence number known durable.
     pub(crate) durable_seq: u64,
 }
 
-/// One snapshot, as `SNAPSHOT` names it.
+/// A snapshot as named by `SNAPSHOT`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SnapshotRef {
     /// It holds what the records up to here taught.
@@ -57,12 +60,12 @@ impl SnapshotRef {
     }
 }
 
-/// Which snapshots count, and below which number segments may be missing.
+/// The valid snapshots, and the sequence number below which segments may be missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SnapshotManifest {
     /// The store's UUID.
     pub(crate) store: [u8; 16],
-    /// Grows with each publication.
+    /// A counter of publications.
     pub(crate) generation: u64,
     /// Records up to here may be gone from the segments.
     pub(crate) floor_seq: u64,
@@ -72,7 +75,7 @@ pub(crate) struct SnapshotManifest {
     pub(crate) previous: Option<SnapshotRef>,
 }
 
-/// Why a manifest cannot be used.
+/// The reason why a manifest cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ManifestError {
     Bad,
@@ -127,18 +130,18 @@ impl SnapshotManifest {
     }
 }
 
-fn start<'a>(out: &'a mut [u8; LEN], kind: u32, store: &[u8; 16], generation: u64) -> Put<'a> {
-    let mut w = Put { bytes: out, at: 0 };
+fn start<'a>(out: &'a mut [u8; LEN], kind: u32, store: &[u8; 16], generation: u64) -> FieldWriter<'a> {
+    let mut w = FieldWriter { bytes: out, at: 0 };
     w.put(&MAGIC).put(&MAJOR.to_le_bytes()).put(&MINOR.to_le_bytes()).u32(kind).put(store).u64(generation);
     w
 }
 
-fn check(bytes: &[u8], kind: u32) -> Result<(Take<'_>, [u8; 16], u64), ManifestError> {
+fn check(bytes: &[u8], kind: u32) -> Result<(FieldReader<'_>, [u8; 16], u64), ManifestError> {
     let bytes = bytes.get(..LEN).ok_or(ManifestError::Bad)?;
     if bytes[..8] != MAGIC || !is_sealed(bytes) {
         return Err(ManifestError::Bad);
     }
-    let mut r = Take { bytes, at: 8 };
+    let mut r = FieldReader { bytes, at: 8 };
     let major = r.u16();
     if major > MAJOR {
         return Err(ManifestError::Newer(format!("major version {major}")));
@@ -152,7 +155,7 @@ fn check(bytes: &[u8], kind: u32) -> Result<(Take<'_>, [u8; 16], u64), ManifestE
     Ok((r, store, generation))
 }
 
-/// Reads a small file whole; `None` when there is none.
+/// Reads a whole small file; `None` if it does not exist.
 pub(crate) fn read_small(fs: &dyn Fs, path: &Path) -> Result<Option<Vec<u8>>, Error> {
     let file = match fs.open(path) {
         Ok(file) => file,
@@ -165,7 +168,7 @@ pub(crate) fn read_small(fs: &dyn Fs, path: &Path) -> Result<Option<Vec<u8>>, Er
     Ok(Some(bytes))
 }
 
-/// Publishes a small file under `name`: afterwards it is durable, or an error says that the old one may still count.
+/// Publishes a small file under `name`. On success it is durable; on an error the old one may still be valid.
 pub(crate) fn publish(fs: &dyn Fs, dir: &Path, name: &str, bytes: &[u8], sites: [SyncSite; 2]) -> Result<(), Error> {
     let tmp = dir.join(format!("tmp-{name}"));
     let path = dir.join(name);

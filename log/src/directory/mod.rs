@@ -1,4 +1,4 @@
-//! What else is in a directory beside segments and snapshots: locks, manifests, space kept back.
+//! The files of a directory besides segments and snapshots: locks, manifests, reserved space.
 
 pub(crate) mod lock;
 pub(crate) mod manifest;

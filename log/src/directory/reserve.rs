@@ -1,7 +1,10 @@
-//! Space kept back on the disk, so that a compaction can begin on a full one.
+//! Reserved disk space, so that a compaction can start on a full disk.
 //!
-//! Owns: the file `RESERVE`. Invariant: nothing ever fails because the space could not be kept. Must not know: what the space is
-//! used for.
+//! Owns: the file `RESERVE`.
+//!
+//! Invariant: a missing reserve never causes a failure.
+//!
+//! Must not know: what the space is used for.
 
 use std::path::Path;
 
@@ -10,7 +13,7 @@ use crate::fs::Fs;
 const RESERVE: &str = "RESERVE";
 const LEN: u64 = 256 << 10;
 
-/// Takes the space, if it is not taken already. Where space cannot be allocated, there is no reserve.
+/// Allocates the space unless it is allocated already. If the system cannot allocate space, there is no reserve.
 pub(crate) fn keep(fs: &dyn Fs, dir: &Path) {
     let path = dir.join(RESERVE);
     if let Ok(file) = fs.create_new(&path)
@@ -21,7 +24,7 @@ pub(crate) fn keep(fs: &dyn Fs, dir: &Path) {
     }
 }
 
-/// Gives the space back; true when there was some.
+/// Frees the space; returns true if there was some.
 pub(crate) fn release(fs: &dyn Fs, dir: &Path) -> bool {
     fs.remove(&dir.join(RESERVE)).is_ok()
 }

@@ -1,7 +1,10 @@
 //! Little-endian fields, and blocks that end with their own checksum.
 //!
-//! Owns: the two cursors that every encoder and decoder of the format uses. Invariant: reading past the end gives zeros and
-//! never panics. Must not know: which fields a block has.
+//! Owns: the two cursors that every encoder and decoder of the format uses.
+//!
+//! Invariant: reading past the end gives zeros and never panics.
+//!
+//! Must not know: which fields a block has.
 
 /// Writes the checksum of all bytes but the last four into the last four.
 pub(crate) fn seal_bytes(bytes: &mut [u8]) {
@@ -10,19 +13,19 @@ pub(crate) fn seal_bytes(bytes: &mut [u8]) {
     bytes[at..].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Whether the last four bytes are the checksum of the others.
+/// Returns whether the last four bytes are the checksum of the others.
 pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
     let Some((body, crc)) = bytes.split_last_chunk::<4>() else { return false };
     crc32c::crc32c(body) == u32::from_le_bytes(*crc)
 }
 
-/// Writes fields one after the other into a block that is known to be large enough.
-pub(crate) struct Put<'a> {
+/// A cursor that writes fields into a block, which must be large enough.
+pub(crate) struct FieldWriter<'a> {
     pub(crate) bytes: &'a mut [u8],
     pub(crate) at: usize,
 }
 
-impl Put<'_> {
+impl FieldWriter<'_> {
     pub(crate) fn put(&mut self, field: &[u8]) -> &mut Self {
         self.bytes[self.at..self.at + field.len()].copy_from_slice(field);
         self.at += field.len();
@@ -38,13 +41,13 @@ impl Put<'_> {
     }
 }
 
-/// Reads fields one after the other; past the end they are zero.
-pub(crate) struct Take<'a> {
+/// A cursor that reads fields from a block; past its end they are zero.
+pub(crate) struct FieldReader<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) at: usize,
 }
 
-impl Take<'_> {
+impl FieldReader<'_> {
     fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut out = [0; N];
         if let Some(bytes) = self.bytes.get(self.at..self.at + N) {

@@ -1,11 +1,11 @@
-//! The bytes of the files, as FORMAT.md lays them out. Pure functions of bytes.
+//! The byte formats of FORMAT.md, as pure functions of bytes.
 
 mod bytes;
 mod names;
 mod record;
 mod segment;
 
-pub(crate) use bytes::{Put, Take, is_sealed, seal_bytes};
+pub(crate) use bytes::{FieldWriter, FieldReader, is_sealed, seal_bytes};
 pub(crate) use names::{parse_segment_name, parse_snapshot_name, segment_name, snapshot_name};
 pub use record::{MAX_RECORD_LEN, RECORD_HEADER_LEN, RecordRef, Records, count_records, put_record, record_len};
 #[cfg(feature = "fuzzing")]

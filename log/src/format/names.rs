@@ -1,31 +1,34 @@
-//! The names of files, as FORMAT.md section 1 has them.
+//! File names, as specified in FORMAT.md section 1.
 //!
-//! Owns: making a name and taking it apart. Invariant: a name that is made here is taken apart to the same numbers; one that
-//! is spelled in any other way is no name of the log's. Must not know: which files exist.
+//! Owns: formatting and parsing of names.
+//!
+//! Invariant: a formatted name parses to the same numbers; any other spelling is not a name of the log.
+//!
+//! Must not know: which files exist.
 
-/// The name of a segment.
+/// Returns the name of a segment.
 pub(crate) fn segment_name(number: u32, first_seq: u64) -> String {
     format!("seg-{number:08x}-{first_seq:016x}.fwl")
 }
 
-/// Number and first sequence number in a segment's name.
+/// Parses number and first sequence number from a segment's name.
 pub(crate) fn parse_segment_name(name: &str) -> Option<(u32, u64)> {
     let (number, first_seq) = name.strip_prefix("seg-")?.strip_suffix(".fwl")?.split_once('-')?;
     Some((u32::try_from(hex(number, 8)?).ok()?, hex(first_seq, 16)?))
 }
 
-/// The name of a snapshot.
+/// Returns the name of a snapshot.
 pub(crate) fn snapshot_name(covers_seq: u64, generation: u32) -> String {
     format!("snap-{covers_seq:016x}-{generation:08x}.fws")
 }
 
-/// Sequence number and generation in a snapshot's name.
+/// Parses sequence number and generation from a snapshot's name.
 pub(crate) fn parse_snapshot_name(name: &str) -> Option<(u64, u32)> {
     let (covers, generation) = name.strip_prefix("snap-")?.strip_suffix(".fws")?.split_once('-')?;
     Some((hex(covers, 16)?, u32::try_from(hex(generation, 8)?).ok()?))
 }
 
-/// A number of exactly `digits` lower-case hex digits.
+/// Parses a number of exactly `digits` lower-case hex digits.
 fn hex(text: &str, digits: usize) -> Option<u64> {
     let is_hex = text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     if is_hex { u64::from_str_radix(text, 16).ok() } else { None }

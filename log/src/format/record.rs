@@ -1,9 +1,12 @@
-//! The records in a frame's payload, as FORMAT.md section 2.3 lays them out.
+//! Records in a frame's payload, as specified in FORMAT.md section 2.3.
 //!
-//! Owns: putting a record into a payload and taking it out. Invariant: any bytes decode to records or to nothing, without a
-//! panic. Must not know: frames, what a record means.
+//! Owns: encoding and decoding of records.
+//!
+//! Invariant: decoding never panics and yields records or nothing for any bytes.
+//!
+//! Must not know: frames, what a record means.
 
-use super::bytes::Take;
+use super::bytes::FieldReader;
 
 /// Length of a record's header.
 pub const RECORD_HEADER_LEN: usize = 16;
@@ -12,7 +15,7 @@ pub(super) const MAX_PAYLOAD_LEN: usize = 16 << 20;
 /// Largest record.
 pub const MAX_RECORD_LEN: usize = MAX_PAYLOAD_LEN - RECORD_HEADER_LEN;
 
-/// A record as the log sees it: bytes with a tag.
+/// A record: bytes with a kind, a version and a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRef<'a> {
     /// The application's kind.
@@ -27,7 +30,7 @@ pub struct RecordRef<'a> {
 }
 
 impl RecordRef<'_> {
-    /// How many bytes it takes in a segment, its header and padding included.
+    /// Returns its size in a segment, header and padding included.
     pub fn stored_len(&self) -> u64 {
         record_len(self.payload.len()) as u64
     }
@@ -44,7 +47,7 @@ pub fn put_record(out: &mut Vec<u8>, record: &RecordRef<'_>) {
     out.resize(out.len().next_multiple_of(8), 0);
 }
 
-/// Length of a record in a frame's payload.
+/// Returns the length of a record in a frame's payload.
 pub fn record_len(payload_len: usize) -> usize {
     (RECORD_HEADER_LEN + payload_len).next_multiple_of(8)
 }
@@ -56,7 +59,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Of a payload that [`count_records`] has accepted; of any other, up to the first that makes no sense.
+    /// Iterates over a payload that [`count_records`] accepted; in any other payload, up to the first invalid record.
     pub fn new(payload: &'a [u8]) -> Self {
         Self { rest: payload }
     }
@@ -67,7 +70,7 @@ impl<'a> Iterator for Records<'a> {
 
     fn next(&mut self) -> Option<RecordRef<'a>> {
         let header = self.rest.get(..RECORD_HEADER_LEN)?;
-        let mut r = Take { bytes: header, at: 0 };
+        let mut r = FieldReader { bytes: header, at: 0 };
         let (len, kind, schema, key_hash) = (r.u32() as usize, r.u16(), r.u16(), r.u64());
         let payload = self.rest.get(RECORD_HEADER_LEN..)?.get(..len)?;
         self.rest = self.rest.get(record_len(len)..)?;
@@ -75,7 +78,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// How many records a payload holds; `None` when it does not end with the end of one.
+/// Returns the number of records in a payload; `None` if it does not end with the end of a record.
 pub fn count_records(payload: &[u8]) -> Option<u64> {
     let mut records = Records::new(payload);
     let count = records.by_ref().count() as u64;

@@ -1,11 +1,14 @@
-//! The bytes of segments: header pages, frames, seals and digests, as FORMAT.md sections 2.1, 2.2 and 3 lay them out.
+//! The bytes of segments: header pages, frames, seals and digests, as specified in FORMAT.md sections 2.1, 2.2 and 3.
 //!
-//! Owns: encoding and decoding, pure functions of bytes. Invariant: decoding never panics and never accepts what FORMAT.md
-//! calls bad. Must not know: files, the chain of segments, what a payload means.
+//! Owns: encoding and decoding, as pure functions of bytes.
+//!
+//! Invariant: decoding never panics and never accepts bytes that FORMAT.md calls bad.
+//!
+//! Must not know: files, the chain of segments, what a payload means.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::bytes::{Put, Take, is_sealed, seal_bytes};
+use super::bytes::{FieldWriter, FieldReader, is_sealed, seal_bytes};
 use super::record::MAX_PAYLOAD_LEN;
 
 /// First bytes of a segment.
@@ -24,7 +27,7 @@ pub const FRAME_HEADER_LEN: usize = 48;
 pub const FRAME_ALIGN: u64 = 16;
 /// Length of a seal's payload.
 pub const SEAL_LEN: usize = 48;
-/// "No time is known."
+/// The value for an unknown time.
 pub const TIME_UNKNOWN: i64 = i64::MIN;
 /// Incompatible flag: the file was rewritten by compaction or repair; sequence numbers may skip.
 pub const INCOMPAT_REWRITTEN: u64 = 1;
@@ -32,14 +35,14 @@ pub const INCOMPAT_REWRITTEN: u64 = 1;
 const BLOCK_LEN: usize = 256;
 const BLOCK_COPY: usize = 2048;
 
-/// What a segment says of the one before it, or a rewritten one of itself.
+/// The link of a segment to the one before it, or of a rewritten one to itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Up to where the segment counts.
+    /// The length of the valid part of the segment.
     pub valid_len: u64,
-    /// The last sequence number up to there.
+    /// The last sequence number in that part.
     pub last_seq: u64,
-    /// The digest up to there.
+    /// The digest of that part.
     pub digest: u64,
 }
 
@@ -56,7 +59,7 @@ pub struct SegmentHeader {
     pub stands_to: u32,
     /// The sequence number of its first record.
     pub first_seq: u64,
-    /// How many times the store had been opened for writing.
+    /// The number of times that the store had been opened for writing.
     pub epoch: u64,
     /// Random salt of the checksums.
     pub nonce: u64,
@@ -72,13 +75,13 @@ pub struct SegmentHeader {
     pub compat: u64,
     /// Incompatible flags.
     pub incompat: u64,
-    /// On disk before the file got its name.
+    /// The length that was on disk before the file got its name.
     pub born_len: u64,
-    /// For a rewritten segment: what its successor's link says of the original.
+    /// For a rewritten segment: its successor's link to the original.
     pub alias: Link,
 }
 
-/// Why a header page is not usable.
+/// The reason why a header page cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderError {
     /// Wrong magic, checksum or field.
@@ -88,7 +91,7 @@ pub enum HeaderError {
 }
 
 impl SegmentHeader {
-    /// True when compaction or repair wrote this file.
+    /// Returns true if compaction or repair wrote this file.
     pub fn is_rewritten(&self) -> bool {
         self.incompat & INCOMPAT_REWRITTEN != 0
     }
@@ -136,7 +139,7 @@ impl SegmentHeader {
 
     fn block(&self) -> [u8; BLOCK_LEN] {
         let mut block = [0; BLOCK_LEN];
-        let mut w = Put { bytes: &mut block, at: 0 };
+        let mut w = FieldWriter { bytes: &mut block, at: 0 };
         w.put(&SEGMENT_MAGIC).put(&MAJOR.to_le_bytes()).put(&self.minor.to_le_bytes());
         w.u32(HEADER_LEN as u32).put(&self.store).u32(self.number).u32(self.stands_to);
         w.u64(self.first_seq).u64(self.epoch).u64(self.nonce).put(&self.created_ms.to_le_bytes());
@@ -150,7 +153,7 @@ impl SegmentHeader {
         if !is_sealed(block) {
             return Err(HeaderError::Bad("the header's checksum is wrong"));
         }
-        let mut r = Take { bytes: block, at: 8 };
+        let mut r = FieldReader { bytes: block, at: 8 };
         let major = r.u16();
         if major > MAJOR {
             return Err(HeaderError::Newer(format!("major version {major}")));
@@ -195,7 +198,7 @@ impl SegmentHeader {
         header.check().map(|()| header)
     }
 
-    /// The checksum was right, so these only fail for a file that no release writes.
+    /// The checksum was correct, so these checks fail only for a file that no release writes.
     fn check(&self) -> Result<(), HeaderError> {
         let ok = self.number > 0
             && self.stands_to >= self.number
@@ -208,12 +211,12 @@ impl SegmentHeader {
     }
 }
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// Records.
     Records,
-    /// Nothing: its `durable_off` is what it is for.
+    /// Nothing; the frame exists for its `durable_off`.
     Marker,
     /// The summary that ends a finished segment.
     Seal,
@@ -228,7 +231,7 @@ pub struct FrameHeader {
     pub pcrc: u32,
     /// Sequence number of the first record, or of the next one.
     pub first_seq: u64,
-    /// What was durable when the frame was written.
+    /// The offset that was durable when the frame was written.
     pub durable_off: u64,
     /// How many records.
     pub count: u32,
@@ -247,7 +250,7 @@ impl FrameHeader {
             FrameKind::Marker => 2,
             FrameKind::Seal => 3,
         };
-        let mut w = Put { bytes: &mut out, at: 8 };
+        let mut w = FieldWriter { bytes: &mut out, at: 8 };
         w.u32(self.payload_len).u32(self.pcrc).u64(self.first_seq).u64(self.durable_off).u32(self.count);
         w.put(&kind.to_le_bytes()).put(&[0; 2]).put(&self.max_time.to_le_bytes());
         out[..4].copy_from_slice(&FRAME_MAGIC);
@@ -256,13 +259,13 @@ impl FrameHeader {
         out
     }
 
-    /// Reads a frame's header at `offset`; `None` when it is not one. The payload is not looked at.
+    /// Decodes a frame's header at `offset`; `None` if it is not valid. Does not read the payload.
     pub fn decode(bytes: &[u8], nonce: u64, offset: u64) -> Option<Self> {
         let bytes = bytes.get(..FRAME_HEADER_LEN)?;
         if bytes[..4] != FRAME_MAGIC {
             return None;
         }
-        let mut r = Take { bytes, at: 4 };
+        let mut r = FieldReader { bytes, at: 4 };
         if r.u32() != header_crc(nonce, offset, bytes) {
             return None;
         }
@@ -324,7 +327,7 @@ pub(crate) fn header_crc(nonce: u64, offset: u64, header: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&salt), &header[8..FRAME_HEADER_LEN])
 }
 
-/// What a seal says.
+/// The content of a seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
     /// Records in the segment.
@@ -335,7 +338,7 @@ pub struct Seal {
     pub last_seq: u64,
     /// Digest of all frames before.
     pub digest: u64,
-    /// Earliest record time, ms; [`TIME_UNKNOWN`] when not known.
+    /// Earliest record time, ms; [`TIME_UNKNOWN`] if unknown.
     pub min_time: i64,
     /// Latest record time, ms.
     pub max_time: i64,
@@ -345,7 +348,7 @@ impl Seal {
     /// The payload.
     pub fn encode(&self) -> [u8; SEAL_LEN] {
         let mut out = [0; SEAL_LEN];
-        let mut w = Put { bytes: &mut out, at: 0 };
+        let mut w = FieldWriter { bytes: &mut out, at: 0 };
         w.u64(self.count).u64(self.first_seq).u64(self.last_seq).u64(self.digest);
         w.put(&self.min_time.to_le_bytes()).put(&self.max_time.to_le_bytes());
         out
@@ -354,19 +357,19 @@ impl Seal {
     /// Reads a payload.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..SEAL_LEN)?;
-        let mut r = Take { bytes, at: 0 };
+        let mut r = FieldReader { bytes, at: 0 };
         let (count, first_seq, last_seq, digest) = (r.u64(), r.u64(), r.u64(), r.u64());
         Some(Self { count, first_seq, last_seq, digest, min_time: r.i64(), max_time: r.i64() })
     }
 }
 
-impl Put<'_> {
+impl FieldWriter<'_> {
     fn link(&mut self, link: &Link) -> &mut Self {
         self.u64(link.valid_len).u64(link.last_seq).u64(link.digest)
     }
 }
 
-impl Take<'_> {
+impl FieldReader<'_> {
     fn link(&mut self) -> Link {
         Link { valid_len: self.u64(), last_seq: self.u64(), digest: self.u64() }
     }

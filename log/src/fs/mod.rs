@@ -1,4 +1,4 @@
-//! File systems: what the log needs of one, the machine's, and a simulated one for tests.
+//! File systems: the trait that the log needs, the machine's, and a simulated one for tests.
 
 mod real;
 #[cfg(feature = "sim")]

@@ -1,7 +1,11 @@
 //! The real file system.
 //!
-//! Owns: the calls into `std::fs` and `rustix`. Invariant: one call here is one system call, so that the layer above sees
-//! short writes and interruptions as they are. Must not know: what the bytes mean.
+//! Owns: the calls into `std::fs` and `rustix`.
+//!
+//! Invariant: one call here is one system call, so that the layer above sees short writes and interruptions as they
+//! are.
+//!
+//! Must not know: what the bytes mean.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -84,7 +88,7 @@ impl Fs for RealFs {
 
     fn random(&self) -> u64 {
         getrandom::u64().unwrap_or_else(|_| {
-            // There is no entropy source. The format needs numbers that are unique, and time, process and thread give those.
+            // There is no entropy source. The format needs unique numbers; time, process and thread provide them.
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
             let salt = (now, std::process::id(), std::thread::current().id());
             std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), salt)
@@ -109,7 +113,7 @@ fn write_holder(file: &mut File, holder: &str) -> io::Result<()> {
     file.write_all(holder.as_bytes())
 }
 
-/// Whether `path` leads to the open `file`.
+/// Returns whether `path` refers to the open `file`.
 fn is_file_at(file: &File, path: &Path) -> io::Result<bool> {
     let found = match std::fs::metadata(path) {
         Ok(found) => found,
@@ -124,7 +128,7 @@ fn is_file_at(file: &File, path: &Path) -> io::Result<bool> {
     }
     #[cfg(not(unix))]
     {
-        // Windows does not let anybody delete a file that is open.
+        // Windows does not allow the deletion of an open file.
         let _ = (file, found);
         Ok(true)
     }
@@ -160,7 +164,7 @@ impl FsFile for RealFile {
         use rustix::io::Errno;
         match rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), offset, len) {
             Ok(()) => Ok(()),
-            // Some file systems without this call (ZFS, older FUSE ones) answer EINVAL.
+            // Some file systems without this call (ZFS, older FUSE ones) return EINVAL.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Err(io::ErrorKind::Unsupported.into()),
             Err(e) => Err(e.into()),
         }

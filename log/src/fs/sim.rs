@@ -1,8 +1,11 @@
-//! A simulated file system that forgets, tears, reorders and fails like a bad disk under a power cut.
+//! A simulated file system that loses, tears and reorders writes and fails, like a bad disk under a power cut.
 //!
-//! Owns: what a call does to what can be read now, and to what may be found after a crash. Invariants: only a sync makes
-//! anything durable; after a failed sync the data looks fine and never becomes durable; one call here is one call of
-//! [`Fs`] or [`FsFile`], so a crash or an error can be put at each. Must not know: what the bytes mean.
+//! Owns: the effect of each call on the readable state and on the state after a crash.
+//!
+//! Invariants: only a sync makes anything durable; after a failed sync the data looks fine and never becomes durable;
+//! one call here is one call of [`Fs`] or [`FsFile`], so a crash or an error can be put at each.
+//!
+//! Must not know: what the bytes mean.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,7 +30,7 @@ impl std::fmt::Debug for SimFs {
     }
 }
 
-/// What goes wrong at one call.
+/// The fault of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// An I/O error. A failed sync also loses what it should have made durable, for good.
@@ -42,10 +45,10 @@ pub enum Fault {
     PowerOff,
 }
 
-/// How a disk takes changes.
+/// The state of a simulated disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disk {
-    /// As it should.
+    /// Changes succeed.
     #[default]
     Working,
     /// Every change fails with "read-only file system".
@@ -54,16 +57,16 @@ pub enum Disk {
     Failing,
 }
 
-/// How much survives of what no sync has made durable.
+/// The part of unsynced changes that survives a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
     /// All of it: the process died, the machine did not.
     All,
     /// None of it.
     None,
-    /// What was done up to some moment, the last write perhaps torn.
+    /// The changes up to some moment, the last write perhaps torn.
     Prefix,
-    /// Any sectors and any directory changes, in no order; what is missing of a longer file reads as zeros.
+    /// Any sectors and any directory changes, in no order; missing parts of a longer file read as zeros.
     AnyZeros,
     /// As `AnyZeros`, but missing sectors hold garbage.
     AnyGarbage,
@@ -81,7 +84,7 @@ struct World {
     durable_names: BTreeMap<PathBuf, usize>,
     name_ops: Vec<NameOp>,
     dirs: BTreeSet<PathBuf>,
-    /// Locks that are held, with a number of their own.
+    /// The held locks, each with a unique number.
     locks: BTreeMap<PathBuf, (u64, String)>,
     locks_taken: u64,
     random: u64,
@@ -138,7 +141,7 @@ impl NameOp {
     }
 }
 
-/// A small generator (SplitMix64), so that a seed is a test case.
+/// A small random number generator (SplitMix64), so that a seed is a test case.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -175,7 +178,7 @@ impl SimFs {
         fs
     }
 
-    /// How many calls were made.
+    /// Returns the number of calls.
     pub fn calls(&self) -> u64 {
         self.world().calls
     }
@@ -185,7 +188,7 @@ impl SimFs {
         self.world().faults.insert(call, fault);
     }
 
-    /// Takes all faults back.
+    /// Removes all faults.
     pub fn clear_faults(&self) {
         self.world().faults.clear();
     }
@@ -200,7 +203,7 @@ impl SimFs {
         self.world().disabled = site;
     }
 
-    /// How the disk takes changes from now on.
+    /// Sets the state of the disk.
     pub fn set_disk(&self, disk: Disk) {
         self.world().disk = disk;
     }
@@ -210,7 +213,7 @@ impl SimFs {
         self.world().now_ms = now_ms;
     }
 
-    /// How often each site was synced, by name.
+    /// Returns the number of syncs per site, by name.
     pub fn syncs(&self) -> BTreeMap<&'static str, u64> {
         self.world().synced.clone()
     }
@@ -220,12 +223,12 @@ impl SimFs {
         self.world().used()
     }
 
-    /// True after [`Fault::PowerOff`].
+    /// Returns true after [`Fault::PowerOff`].
     pub fn is_off(&self) -> bool {
         self.world().off
     }
 
-    /// What the machine may find after losing power now.
+    /// Returns a state that the machine may find after a power loss now.
     pub fn crash(&self, survival: Survival, rng: &mut Rng) -> Self {
         let world = self.world();
         let names = world.crashed_names(survival, rng);
@@ -248,7 +251,7 @@ impl SimFs {
         world.inodes.get(*inode).map(|inode| inode.live.clone())
     }
 
-    /// Sets the content of a file behind the log's back, durably.
+    /// Sets the content of a file durably, without the log's knowledge.
     pub fn put(&self, path: &Path, content: Vec<u8>) {
         let mut world = self.world();
         let new = Inode { live: content.clone(), durable: content, pending: Vec::new() };
@@ -264,14 +267,15 @@ impl SimFs {
         world.inodes.push(new);
     }
 
-    /// Removes a file behind the log's back, durably.
+    /// Removes a file durably, without the log's knowledge.
     pub fn lose(&self, path: &Path) {
         let mut world = self.world();
         world.names.remove(path);
         world.durable_names.remove(path);
     }
 
-    /// Deletes a directory with everything in it behind the log's back, durably. Open files stay open and lead nowhere.
+    /// Deletes a directory with its content durably, without the log's knowledge. Open files stay open, but no path
+    /// refers to them.
     pub fn lose_dir(&self, dir: &Path) {
         let mut world = self.world();
         world.names.retain(|path, _| !path.starts_with(dir));
@@ -301,7 +305,7 @@ impl SimFs {
 }
 
 impl World {
-    /// Counts a call and lets it fail if that is due; true asks for a short one.
+    /// Counts a call and returns its fault, if any; true requests a short read or write.
     fn enter(&mut self, needs_space: bool) -> io::Result<bool> {
         let call = self.calls;
         self.calls += 1;
@@ -336,7 +340,7 @@ impl World {
         self.inodes.get_mut(id).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// An error when there is no directory for `path`.
+    /// Returns an error if the directory of `path` does not exist.
     fn find_dir(&self, path: &Path) -> io::Result<()> {
         let found = path.parent().is_some_and(|dir| self.dirs.contains(dir));
         if found { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
@@ -443,7 +447,7 @@ struct SimLock {
 }
 
 impl LockGuard for SimLock {
-    // Not counted as a call: it changes nothing, so no fault is put here.
+    // Not counted as a call: it changes nothing, so it needs no fault.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         Ok(self.fs.world().locks.get(path).is_some_and(|(number, _)| *number == self.number))
     }
@@ -645,7 +649,7 @@ impl FsFile for SimFile {
 
     fn drop_cache(&self) {}
 
-    // Not counted as a call: it changes nothing, so no fault is put here.
+    // Not counted as a call: it changes nothing, so it needs no fault.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         Ok(self.fs.world().names.get(path) == Some(&self.inode))
     }

@@ -1,85 +1,88 @@
-//! What the log needs of the outside: reading, writing and syncing files, names, locks, the clock and random numbers.
+//! The interface to the system: files, names, syncs, locks, the clock and random numbers.
 //!
-//! Owns: the [`Fs`] and [`FsFile`] traits and the loops over short reads and writes. Invariant: nothing else in the crate
-//! touches `std::fs`, so that a simulated file system can stand in and lose power at any call. Must not know: what the
-//! bytes mean.
+//! Owns: the [`Fs`] and [`FsFile`] traits and the loops over short reads and writes.
+//!
+//! Invariant: nothing else in the crate touches `std::fs`, so that a simulated file system can stand in and lose power
+//! at any call.
+//!
+//! Must not know: what the bytes mean.
 
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// A file system, as the log needs one.
+/// A file system.
 pub trait Fs: Send + Sync + Debug {
     /// Creates a directory and those above it.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
-    /// The names in a directory, unsorted; names that are no UTF-8 are left out.
+    /// Returns the names in a directory, unsorted; names that are not valid UTF-8 are left out.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Box<dyn FsFile>>;
     /// Creates a file for reading and writing; an existing one is an error.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn FsFile>>;
-    /// Gives a file another name, replacing what had it.
+    /// Renames a file, replacing any file of that name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a name.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path, site: SyncSite) -> io::Result<()>;
-    /// Tries to take the exclusive lock on `path`, creating the file when there is none, and writes `holder` into it.
+    /// Tries to take the exclusive lock on `path`, creating the file if it does not exist, and writes `holder` into it.
     fn try_lock(&self, path: &Path, holder: &str) -> io::Result<LockAttempt>;
-    /// A random number nobody can foresee.
+    /// Returns an unpredictable random number.
     fn random(&self) -> u64;
-    /// Milliseconds since the Unix epoch.
+    /// Returns milliseconds since the Unix epoch.
     fn now_ms(&self) -> i64;
-    /// Waits a little for somebody else.
+    /// Sleeps, to wait for another process.
     fn pause(&self, time: Duration);
 }
 
 /// An open file.
-#[allow(clippy::len_without_is_empty, reason = "nobody asks whether a file is empty")]
+#[allow(clippy::len_without_is_empty, reason = "no caller needs is_empty")]
 pub trait FsFile: Send + Sync + Debug {
-    /// Reads at an offset; 0 at the end. May read less than asked.
+    /// Reads at an offset; 0 at the end. May read less than requested.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes at an offset. May write less than asked.
+    /// Writes at an offset. May write less than requested.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
     /// Makes content and length durable.
     fn sync(&self, site: SyncSite) -> io::Result<()>;
-    /// Makes sure that a range has space on disk, growing the file with zeros. `Unsupported` when the system cannot.
+    /// Allocates disk space for a range, growing the file with zeros. `Unsupported` if the system cannot.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Sets the length.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// The length.
     fn len(&self) -> io::Result<u64>;
-    /// Asks the system to forget cached content, so that the next read comes from the disk. Best effort.
+    /// Asks the system to drop cached content, so that the next read comes from the disk. Best effort.
     fn drop_cache(&self);
-    /// Whether `path` still leads to this file. False when the file or its directory was deleted, moved or replaced. A file
-    /// system on which nobody else can do that need not implement it.
+    /// Returns whether `path` still refers to this file; false if the file or its directory was deleted, moved or
+    /// replaced. A file system that no other program can change need not implement it.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         let _ = path;
         Ok(true)
     }
 }
 
-/// What came of trying to lock.
+/// The result of an attempt to lock.
 #[derive(Debug)]
 pub enum LockAttempt {
     /// Locked until the guard is dropped.
     Held(Box<dyn Send + Sync + LockGuard>),
-    /// Somebody else has it; the text they left.
+    /// Another holder has the lock; its text in the lock file.
     Taken(String),
 }
 
 /// Holds a lock while it lives.
 pub trait LockGuard: Debug {
-    /// Whether `path` still leads to the locked file; as [`FsFile::is_at`].
+    /// Returns whether `path` still refers to the locked file; as [`FsFile::is_at`].
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         let _ = path;
         Ok(true)
     }
 }
 
-/// Which sync call this is. Each has its own reason to exist; the fault suite switches each off in turn and expects a
-/// test to fail.
+/// The site of a sync call. The fault suite disables each site in turn and expects a test to fail, which proves that
+/// each is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SyncSite {
@@ -141,7 +144,7 @@ impl SyncSite {
         Self::QuarantineDir,
     ];
 
-    /// Its name, for tables.
+    /// Returns its name, for tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Frames => "frames",
@@ -165,7 +168,7 @@ impl SyncSite {
     }
 }
 
-/// Writes all of `buf`, going on after short writes and interruptions.
+/// Writes all of `buf`, continuing after short writes and interruptions.
 pub(crate) fn write_all_at(file: &dyn FsFile, mut buf: &[u8], mut offset: u64) -> io::Result<()> {
     while !buf.is_empty() {
         match file.write_at(buf, offset) {
@@ -181,7 +184,7 @@ pub(crate) fn write_all_at(file: &dyn FsFile, mut buf: &[u8], mut offset: u64) -
     Ok(())
 }
 
-/// Reads until `buf` is full or the file ends; returns how much.
+/// Reads until `buf` is full or the file ends; returns the number of bytes.
 pub(crate) fn read_full_at(file: &dyn FsFile, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
@@ -195,7 +198,8 @@ pub(crate) fn read_full_at(file: &dyn FsFile, buf: &mut [u8], offset: u64) -> io
     Ok(done)
 }
 
-/// Syncs, going on after interruptions. Any other error is final: a second try may succeed though the data is gone.
+/// Syncs, continuing after interruptions. Any other error is final: a second attempt may succeed although the data is
+/// gone.
 pub(crate) fn sync(file: &dyn FsFile, site: SyncSite) -> io::Result<()> {
     loop {
         match file.sync(site) {

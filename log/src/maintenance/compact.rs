@@ -1,9 +1,12 @@
-//! Maintenance beside a running writer: snapshots and compaction, under a lock of their own.
+//! Maintenance during a running writer: snapshots and compaction, under a separate lock.
 //!
-//! Owns: which segments are rewritten, merged or unlinked. Invariants: the last segment, which a writer may be using, is
-//! never touched; nothing at or above the floor is dropped; the floor is durable before anything below it goes, and a
-//! replacement is durable before what it replaces goes; so a crash at any point leaves a log that opens and has everything
-//! it should have. Must not know: what a record means; its caller decides which are kept.
+//! Owns: which segments are rewritten, merged or unlinked.
+//!
+//! Invariants: the last segment, which a writer may be using, is never touched. No record above the floor is dropped.
+//! The floor is durable before any record below it goes, and a replacement is durable before the replaced files go. So
+//! after a crash at any point, the log opens and is complete.
+//!
+//! Must not know: what a record means; the caller decides which records stay.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -18,41 +21,41 @@ use crate::format::{FrameKind, Link, RecordRef, Records, TIME_UNKNOWN, record_le
 use crate::fs::{Fs, RealFs, SyncSite};
 use crate::maintenance::rewrite::{Builder, Identity};
 use crate::maintenance::snapshot::{publish_manifest, write_snapshot};
-use crate::maintenance::throttle::Brake;
+use crate::maintenance::throttle::Throttle;
 use crate::read::catalog::Catalog;
 use crate::read::chain::ChainSegment;
 use crate::read::progress::Progress;
 use crate::read::segment_check::{GoodFrame, SegmentReport, scan_segment};
 use crate::read::snapshot::{Section, SnapshotMeta};
 
-/// How to compact.
+/// The options of a compaction.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompactOptions {
-    /// Records after this sequence number are all kept. The older of the two snapshots bounds it too: what a record
-    /// taught must be in both.
+    /// The last sequence number whose record may be dropped. The older of the two snapshots is a bound too: both must
+    /// contain the evidence of a dropped record.
     pub floor_seq: u64,
     /// Neighbouring segments smaller than this are merged.
     pub small_bytes: u64,
     /// Merged segments are not made larger than about this.
     pub segment_bytes: u64,
-    /// What time it is, ms.
+    /// The current time, ms.
     pub now_ms: i64,
-    /// Refuse when the newest record is older than this: then the clock has probably jumped, and "old" means nothing.
-    /// `None` switches the guard off.
+    /// Refuses to compact if the newest record is older than this, because the clock has probably jumped. `None`
+    /// disables the check.
     pub max_jump: Option<Duration>,
-    /// Only say what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
-    /// A dry run supposes that both snapshots cover the records up to here, as they will once they are taken.
+    /// A dry run assumes that both snapshots cover the records up to here.
     pub suppose_covered: u64,
-    /// A dry run supposes that the last segment is sealed, as it will be once a writer begins a new one.
+    /// A dry run assumes that the last segment is sealed, as it is once a writer begins a new one.
     pub suppose_sealed: bool,
-    /// Rests when it says so, and stops with [`Error::Stopped`].
-    pub brake: Option<Arc<Brake>>,
+    /// The throttle, which can stop the compaction with [`Error::Stopped`].
+    pub throttle: Option<Arc<Throttle>>,
 }
 
 impl CompactOptions {
-    /// Usual settings.
+    /// Returns the default settings.
     pub fn new(floor_seq: u64, now_ms: i64) -> Self {
         Self {
             floor_seq,
@@ -63,12 +66,12 @@ impl CompactOptions {
             dry_run: false,
             suppose_covered: 0,
             suppose_sealed: false,
-            brake: None,
+            throttle: None,
         }
     }
 }
 
-/// What a compaction did, or would do.
+/// The result of a compaction or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompactReport {
@@ -78,17 +81,17 @@ pub struct CompactReport {
     pub records: (u64, u64),
     /// Bytes of segment files before and after.
     pub bytes: (u64, u64),
-    /// Segments unlinked because nothing in them was worth keeping.
+    /// Segments unlinked because no record in them was kept.
     pub unlinked: usize,
-    /// Segments written in place of others.
+    /// Segments written as replacements of others.
     pub rewritten: usize,
     /// Left-overs of earlier compactions and crashes that were removed.
     pub leftovers: usize,
-    /// Records up to here may be gone now.
+    /// Records up to this sequence number may be gone.
     pub floor_seq: u64,
 }
 
-/// The right to maintain a directory: holds `MAINT.LOCK`. A writer may run meanwhile, readers anyway.
+/// The maintenance of a directory, under `MAINT.LOCK`. A writer and readers may run meanwhile.
 #[derive(Debug)]
 pub struct Maintenance {
     fs: Arc<dyn Fs>,
@@ -101,7 +104,7 @@ impl Maintenance {
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] when another maintenance command runs; [`Error::Io`] when there is no such directory.
+    /// [`Error::Locked`] if another maintenance command runs; [`Error::Io`] if the directory does not exist.
     pub fn lock(dir: &Path) -> Result<Self, Error> {
         Self::lock_with(Arc::new(RealFs), dir)
     }
@@ -118,7 +121,7 @@ impl Maintenance {
         Ok(Self { fs, dir: dir.to_owned(), _lock: lock })
     }
 
-    /// Whether a writer has the directory open.
+    /// Returns whether a writer has the directory open.
     ///
     /// # Errors
     ///
@@ -143,14 +146,14 @@ impl Maintenance {
         self.with_reserve(|| write_snapshot(&*self.fs, &self.dir, meta, sections))
     }
 
-    /// Drops records that `keep` refuses from sealed segments at or below the floor, merges small segments, and removes
-    /// left-overs. `keep` sees every record at or below the floor, in order, and may see them twice (first to count, then
-    /// to write), so it must answer alike.
+    /// Drops the records that `keep` rejects from sealed segments at or below the floor, merges small segments, and
+    /// removes left-overs. `keep` sees every record at or below the floor in order, perhaps twice (first to count, then
+    /// to write), so it must be deterministic.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] for a damaged log, which is left as it is; [`Error::Invalid`] when the clock seems to have
-    /// jumped; or what the system says. Whatever was done until then is complete in itself.
+    /// [`Error::Corrupt`] for a damaged log, which stays unchanged; [`Error::Invalid`] if the clock seems to have
+    /// jumped; or the system's error. Each finished step is complete in itself.
     pub fn compact(
         &self,
         options: &CompactOptions,
@@ -161,7 +164,7 @@ impl Maintenance {
         self.with_reserve(|| Compaction::run(&*self.fs, &self.dir, options, &mut keep, progress))
     }
 
-    /// On a full disk, tries again with the space that is kept back for this.
+    /// On a full disk, retries with the reserved space.
     fn with_reserve<T>(&self, mut f: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
         match f() {
             Err(e) if e.is_storage_full() && reserve::release(&*self.fs, &self.dir) => {
@@ -231,7 +234,7 @@ impl<'a> Compaction<'a> {
         if newest_ms != TIME_UNKNOWN && age > i64::try_from(max_jump.as_millis()).unwrap_or(i64::MAX) {
             let hours = age / 3_600_000;
             return Err(Error::Invalid(format!(
-                "the newest record is {hours} hours old; if the clock is right, say so"
+                "the newest record is {hours} hours old: check the clock, or confirm that it is right"
             )));
         }
         Ok(())
@@ -281,7 +284,7 @@ impl<'a> Compaction<'a> {
     ) -> Result<SegmentReport, Error> {
         let mut failed = None;
         let mut visit = |frame: GoodFrame<'_>| {
-            if self.options.brake.as_ref().is_some_and(|brake| !brake.breathe()) {
+            if self.options.throttle.as_ref().is_some_and(|throttle| !throttle.checkpoint()) {
                 failed = Some(Error::Stopped);
                 return false;
             }
@@ -350,7 +353,8 @@ impl<'a> Compaction<'a> {
     fn carry_out(&mut self, plan: &Plan, keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool) -> Result<(), Error> {
         self.raise_floor()?;
         self.remove_leftovers()?;
-        // What is gone as a whole goes first, and what a run replaced goes with it: so little more room is needed than there was.
+        // Whole segments are unlinked first, and replaced segments with their run, so that little extra space is
+        // needed.
         self.unlink(&self.sealed()[..plan.gone])?;
         let mut written = 0;
         for run in &plan.runs {
@@ -429,7 +433,7 @@ impl<'a> Compaction<'a> {
 }
 
 struct Plan {
-    /// So many segments from the oldest on are unlinked.
+    /// The number of segments, from the oldest on, that are unlinked.
     gone: usize,
     runs: Vec<Run>,
 }

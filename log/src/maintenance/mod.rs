@@ -1,4 +1,4 @@
-//! BackgroundMaintenance: snapshots, compaction, checking and repair, under a lock of their own.
+//! Maintenance: snapshots, compaction, verification and repair, under a separate lock.
 
 pub(crate) mod compact;
 pub(crate) mod repair;

@@ -1,7 +1,11 @@
-//! Mending a damaged log, when asked to.
+//! Repair of a damaged log, on request.
 //!
-//! Owns: `repair`. Invariants: before anything is changed, a copy of what will be lost is on disk in `quarantine/`; good records
-//! keep their sequence numbers; the numbers that are lost are named. Must not know: what a record means.
+//! Owns: `repair`.
+//!
+//! Invariants: before any change, a copy of the bytes that will be lost is on disk in `quarantine/`. Good records keep
+//! their sequence numbers. Lost numbers are reported.
+//!
+//! Must not know: what a record means.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,49 +28,50 @@ use crate::read::snapshot::{ParseError, parse};
 
 const QUARANTINE: &str = "quarantine";
 
-/// What to mend.
+/// The options of a repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairOptions {
-    /// Write damaged segments anew from their good frames. Without it, bad ranges are only copied to `quarantine/`.
+    /// Rewrite damaged segments from their good frames. Otherwise bad ranges are only copied to `quarantine/`.
     pub salvage: bool,
-    /// Make `SEGMENTS` and `SNAPSHOT` anew from what is in the directory, when they are damaged.
+    /// Rebuild `SEGMENTS` and `SNAPSHOT` from the directory if they are damaged.
     pub rebuild_manifest: bool,
 }
 
 impl RepairOptions {
-    /// Write damaged segments anew, and leave manifests as they are.
+    /// Rewrites damaged segments and leaves manifests unchanged.
     pub fn salvaging() -> Self {
         Self { salvage: true, rebuild_manifest: false }
     }
 
-    /// Mend all that can be mended.
+    /// Repairs as much as possible.
     pub fn everything() -> Self {
         Self { salvage: true, rebuild_manifest: true }
     }
 }
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// What was damaged before. With salvage, these sequence numbers are lost for good.
+    /// The damage before the repair. With salvage, these sequence numbers are lost permanently.
     pub damage: Vec<Damage>,
     /// Files written to `quarantine/`.
     pub quarantined: Vec<PathBuf>,
-    /// Segments written anew.
+    /// Rewritten segments.
     pub rewritten: usize,
-    /// Manifests written anew.
+    /// Rebuilt manifests.
     pub manifests: Vec<&'static str>,
-    /// What is still damaged.
+    /// The remaining damage.
     pub remaining: Vec<Damage>,
 }
 
-/// Mends the log in `dir`, as far as `options` ask for it. Takes both locks. Killed at any point, it can be run again.
+/// Repairs the log in `dir` as `options` request. Takes both locks. A repair that was killed at any point can be
+/// repeated.
 ///
 /// # Errors
 ///
-/// [`Error::Locked`] while a writer or another maintenance command runs, [`Error::NewerFormat`], or what the system says.
+/// [`Error::Locked`] while a writer or another maintenance command runs, [`Error::NewerFormat`], or the system's error.
 pub fn repair(dir: &Path, options: RepairOptions) -> Result<RepairReport, Error> {
     repair_with(Arc::new(RealFs), dir, options)
 }
@@ -240,9 +245,9 @@ impl Repair<'_> {
         Ok(report.end)
     }
 
-    /// Writes every damaged, unreadable or missing segment anew, oldest first, so that the chain holds again.
+    /// Rewrites every damaged, unreadable or missing segment, oldest first, so that the chain is complete again.
     fn salvage(&mut self) -> Result<(), Error> {
-        // Each round mends the first broken place; a mended one is never broken again.
+        // Each round repairs the first broken link; a repaired one never breaks again.
         let rounds = Catalog::read(self.fs, self.dir)?.chain.len() * 2 + self.report.damage.len() + 8;
         for _ in 0..rounds {
             let catalog = Catalog::read(self.fs, self.dir)?;
@@ -254,7 +259,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Mends the oldest broken place; false when there is none.
+    /// Repairs the oldest broken link; returns false if there is none.
     fn salvage_next(&self, catalog: &Catalog) -> Result<bool, Error> {
         let Some(store) = catalog.store else { return Ok(false) };
         // The end of what has been looked at, number and link, and the one before that.
@@ -313,7 +318,7 @@ impl Repair<'_> {
         catalog.unreadable.iter().find_map(|(_, _, name)| self.damaged_header(name).ok().flatten())
     }
 
-    /// Writes a segment anew from its good frames.
+    /// Rewrites a segment from its good frames.
     fn rewrite(
         &self,
         segment: &ChainSegment,
@@ -353,7 +358,7 @@ impl Repair<'_> {
         builder.finish().map(|_| ())
     }
 
-    /// Fills a gap in the chain with one segment that holds what can be saved of the unreadable ones in it.
+    /// Fills a gap in the chain with one segment that has the readable records of the segments in it.
     fn fill(&self, catalog: &Catalog, slot: &Slot, model: &SegmentHeader) -> Result<(), Error> {
         let Some((until, alias)) = slot.until else { return Ok(()) };
         self.build_filler(catalog, slot, until, Ok(alias), model)
@@ -412,7 +417,8 @@ impl Repair<'_> {
             })?;
         }
         builder.finish()?;
-        // Everything in these files is in the new segment or in quarantine. Their names are numbers that the new one stands for.
+        // Everything in these files is in the new segment or in quarantine. Their names are numbers that the new one
+        // stands for.
         let own = segment_name(identity.number, identity.first_seq);
         for (_, _, name) in inside.filter(|(_, _, name)| *name != own) {
             let path = self.dir.join(name);

@@ -1,8 +1,11 @@
-//! Building a segment that takes the place of others: for compaction and for repair.
+//! Construction of a segment that replaces others, for compaction and repair.
 //!
-//! Owns: the bytes of a `REWRITTEN` segment and the order in which it takes its place. Invariants: the new file is complete,
-//! synced and read back before it gets a name; what it replaces is unlinked only after that name is durable. Must not know:
-//! which records are worth keeping.
+//! Owns: the bytes of a `REWRITTEN` segment and the order of its publication.
+//!
+//! Invariants: the new file is complete, synced and read back before it gets a name. Replaced files are unlinked only
+//! after that name is durable.
+//!
+//! Must not know: which records are kept.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +21,7 @@ use crate::read::scan::{Extent, Scanner, Step};
 /// A frame is cut when it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;
 
-/// Who the new segment is.
+/// The identity of the new segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) store: [u8; 16],
@@ -29,8 +32,8 @@ pub(crate) struct Identity {
     pub(crate) prev_number: u32,
     pub(crate) prev: Link,
     pub(crate) fingerprint: [u8; 16],
-    /// What its successor says of the original. `None` for the last segment, which has no successor yet: then it stands for
-    /// itself, up to this sequence number at least.
+    /// What its successor says of the original. `None` for the last segment, which has no successor yet: then it stands
+    /// for itself, up to this sequence number at least.
     pub(crate) alias: Result<Link, u64>,
 }
 

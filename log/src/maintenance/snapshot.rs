@@ -1,7 +1,11 @@
-//! Writing a snapshot, and making it the current one.
+//! Writing and publication of a snapshot.
 //!
-//! Owns: the order in which a snapshot comes to count. Invariants: its content is synced and read back before it gets a name;
-//! `SNAPSHOT` names it before an older one is unlinked; the one before it stays. Must not know: what is in a section.
+//! Owns: the order of publication.
+//!
+//! Invariants: the content is synced and read back before it gets a name. `SNAPSHOT` names it before an older one is
+//! unlinked. The previous snapshot stays.
+//!
+//! Must not know: what is in a section.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +14,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::directory::manifest::{SNAPSHOT, SnapshotManifest, SnapshotRef, publish};
 use crate::error::Error;
-use crate::format::{HEADER_LEN, MAJOR, MINOR, Put, seal_bytes};
+use crate::format::{HEADER_LEN, MAJOR, MINOR, FieldWriter, seal_bytes};
 use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
 use crate::read::catalog::Catalog;
 use crate::read::snapshot::{
@@ -18,7 +22,7 @@ use crate::read::snapshot::{
     read_named, read_whole, section_hcrc,
 };
 
-/// How often a live writer is given time to say what is durable.
+/// The number of waits for a live writer to prove what is durable.
 const PATIENCE: u32 = 50;
 
 /// Writes a snapshot and makes it the current one. The caller holds `MAINT.LOCK`.
@@ -29,10 +33,10 @@ pub(crate) fn write_snapshot(
     sections: &[Section<'_>],
 ) -> Result<(PathBuf, u64), Error> {
     let catalog = await_durable(fs, dir, meta.covers_seq)?;
-    let Some(store) = catalog.store else { return Err(Error::Invalid("there is no log to take a snapshot of".into())) };
+    let Some(store) = catalog.store else { return Err(Error::Invalid("cannot take a snapshot: there is no log".into())) };
     let old = catalog.snapshot.unwrap_or(SnapshotManifest { store, ..SnapshotManifest::default() });
     if meta.covers_seq == 0 || old.current.is_some_and(|current| current.covers_seq > meta.covers_seq) {
-        return Err(Error::Invalid("a snapshot must cover more than the one before it".into()));
+        return Err(Error::Invalid("a snapshot must cover more records than the previous one".into()));
     }
     let generation = old.generation + 1;
     let mut named =
@@ -50,7 +54,7 @@ pub(crate) fn write_snapshot(
         let _ = fs.remove(&tmp);
         return Err(e);
     }
-    // A snapshot that was damaged meanwhile cannot be the one to fall back on.
+    // A damaged snapshot cannot serve as the previous one.
     let is_good = match &old.current {
         Some(current) => read_named(fs, dir, current, &store)?.is_ok(),
         None => true,
@@ -62,9 +66,9 @@ pub(crate) fn write_snapshot(
     Ok((path, named.len))
 }
 
-/// Waits until the files themselves prove that the records up to `covers_seq` are durable. A writer writes that proof with its
-/// next frame, or with a marker once it is idle. Without it, a power cut could take away records that the snapshot says it has,
-/// and their numbers would be given to others.
+/// Waits until the files prove that the records up to `covers_seq` are durable. A writer writes that proof with its
+/// next frame, or with a marker once it is idle. Without the proof, a power cut could remove records that the snapshot
+/// covers, and other records would get their numbers.
 fn await_durable(fs: &dyn Fs, dir: &Path, covers_seq: u64) -> Result<Catalog, Error> {
     for _ in 0..PATIENCE {
         let catalog = Catalog::read(fs, dir)?;
@@ -112,7 +116,7 @@ fn write_file(
     out.put(&header_page(meta, store)).map_err(failed)?;
     for section in sections {
         let mut header = [0; SECTION_HEADER_LEN];
-        let mut w = Put { bytes: &mut header, at: 0 };
+        let mut w = FieldWriter { bytes: &mut header, at: 0 };
         w.u32(section.kind).u32(section.version).u64(section.bytes.len() as u64).u32(crc32c::crc32c(section.bytes));
         let hcrc = section_hcrc(out.at as usize, &header);
         header[20..24].copy_from_slice(&hcrc.to_le_bytes());
@@ -122,7 +126,7 @@ fn write_file(
     }
     let hash = out.hasher.digest128().to_le_bytes();
     let mut footer = [0; FOOTER_LEN];
-    let mut w = Put { bytes: &mut footer, at: 0 };
+    let mut w = FieldWriter { bytes: &mut footer, at: 0 };
     w.put(&FOOTER_MAGIC).u64(sections.len() as u64).u64(out.at + FOOTER_LEN as u64).u64(0).put(&hash);
     seal_bytes(&mut footer);
     out.put(&footer).map_err(failed)?;
@@ -148,7 +152,7 @@ impl Out<'_> {
 
 fn header_page(meta: &SnapshotMeta, store: &[u8; 16]) -> [u8; HEADER_LEN] {
     let mut page = [0; HEADER_LEN];
-    let mut w = Put { bytes: &mut page, at: 0 };
+    let mut w = FieldWriter { bytes: &mut page, at: 0 };
     w.put(&HEADER_MAGIC).put(&MAJOR.to_le_bytes()).put(&MINOR.to_le_bytes()).u32(HEADER_LEN as u32).put(store);
     w.u64(meta.covers_seq).put(&meta.landmark_ms.to_le_bytes()).u64(meta.half_life_ms).put(&meta.config_hash);
     w.put(&meta.fingerprint).put(&meta.taken_ms.to_le_bytes());

@@ -1,56 +1,59 @@
-//! How maintenance goes beside a writer without being in its way: it rests, and stops when it is told to.
+//! A throttle: maintenance rests regularly, so that it does not slow a writer down, and stops on request.
 //!
-//! Owns: when to rest, and for how long. Must not know: what is being done.
+//! Owns: when to rest, and for how long.
+//!
+//! Must not know: the throttled work.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Work goes on for so long between two rests.
+/// The time of work between two rests.
 const SLICE: Duration = Duration::from_millis(10);
-/// No rest is longer, so that whoever says stop is heard soon.
+/// The longest rest, so that a stop takes effect soon.
 const MAX_REST: Duration = Duration::from_millis(200);
 
-/// Shared by whoever works and whoever watches. One thread works with it at a time.
+/// A throttle, shared by a working thread and its controller. One thread at a time works with it.
 ///
 /// ```
-/// let brake = fetchwise_log::Brake::new(100);
-/// brake.breathe();
-/// brake.stop();
-/// assert!(brake.is_stopped());
+/// let throttle = fetchwise_log::Throttle::new(100);
+/// throttle.checkpoint();
+/// throttle.stop();
+/// assert!(throttle.is_stopped());
 /// ```
 #[derive(Debug)]
-pub struct Brake {
+pub struct Throttle {
     is_stopped: AtomicBool,
     rest_percent: AtomicU32,
     since: Mutex<Instant>,
 }
 
-impl Brake {
-    /// One that rests for so many hundredths of the time that it works: 100 takes half of a core, 0 never rests.
+impl Throttle {
+    /// Creates a throttle that rests for `rest_percent` of the time that it works: 100 takes half of a core, 0 never
+    /// rests.
     pub fn new(rest_percent: u32) -> Self {
         let rest_percent = AtomicU32::new(rest_percent);
         Self { is_stopped: AtomicBool::new(false), rest_percent, since: Mutex::new(Instant::now()) }
     }
 
-    /// Rests more, or less, from now on.
-    pub fn set_rest(&self, percent: u32) {
-        // Relaxed, here and below: nothing else hangs on it.
+    /// Changes the share of rest.
+    pub fn set_rest_percent(&self, percent: u32) {
+        // Relaxed, here and below: no other data depends on it.
         self.rest_percent.store(percent, Ordering::Relaxed);
     }
 
-    /// Whoever works stops soon.
+    /// Makes the working thread stop soon.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody said so.
+    /// Returns whether a stop was requested.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Called by whoever works, every few hundred records: rests when it has worked for long enough. Returns whether to go on.
-    pub fn breathe(&self) -> bool {
+    /// Rests if a rest is due; returns whether to continue. The working thread calls it every few hundred records.
+    pub fn checkpoint(&self) -> bool {
         if self.is_stopped() {
             return false;
         }
@@ -65,13 +68,14 @@ impl Brake {
     }
 }
 
-/// Makes the calling thread, and those that it starts, give way to others, where the system has priorities of threads (Linux).
-pub fn give_way() {
+/// Lowers the priority of the calling thread and of the threads that it starts, if the system has thread priorities
+/// (Linux).
+pub fn lower_thread_priority() {
     #[cfg(target_os = "linux")]
     {
-        /// Of the 19 steps down that there are.
+        /// The number of steps, of 19.
         const STEPS: i32 = 10;
-        // On Linux this is about the thread. Without the right to it nothing is lost.
+        // On Linux this concerns the thread. A failure does no harm.
         let _ = rustix::process::nice(STEPS);
     }
 }
@@ -81,10 +85,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_is_heard() {
-        let brake = Brake::new(0);
-        assert!(brake.breathe());
-        brake.stop();
-        assert!(!brake.breathe() && brake.is_stopped());
+    fn a_stop_ends_the_work() {
+        let throttle = Throttle::new(0);
+        assert!(throttle.checkpoint());
+        throttle.stop();
+        assert!(!throttle.checkpoint() && throttle.is_stopped());
     }
 }

@@ -1,6 +1,10 @@
-//! Checking a whole directory without changing it.
+//! Verification of a whole directory, without changes.
 //!
-//! Owns: `verify`. Invariant: reads only, takes no lock. Must not know: what a record means, how damage is mended.
+//! Owns: `verify`.
+//!
+//! Invariant: reads only, takes no lock.
+//!
+//! Must not know: what a record means, how damage is repaired.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,26 +15,26 @@ use crate::read::progress::Progress;
 use crate::read::reader::{Reader, Summary};
 use crate::read::snapshot::load_snapshot_with;
 
-/// What [`verify`] found.
+/// The result of [`verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
     /// Segments in the log.
     pub segments: usize,
-    /// What a pass over every record found: damage of segments and manifests, and a torn tail.
+    /// The findings of a pass over every record: damage of segments and manifests, and a torn tail.
     pub log: Summary,
     /// The newest good snapshot covers the records up to here.
     pub snapshot_seq: Option<u64>,
-    /// Snapshots that are named but not good; the log is usable all the same.
+    /// Snapshots that are named but not good; the log is still usable.
     pub snapshots_rejected: Vec<Damage>,
-    /// Records below the floor that no good snapshot covers, or other damage of the snapshots that loses something.
+    /// Records below the floor that no good snapshot covers, or other damage of snapshots that loses records.
     pub snapshot_damage: Vec<Damage>,
     /// Records up to here may be gone from the segments.
     pub floor_seq: u64,
 }
 
 impl VerifyReport {
-    /// True when nothing is damaged. A torn tail and left-over files are no damage.
+    /// Returns true if nothing is damaged. A torn tail and left-over files are not damage.
     pub fn is_sound(&self) -> bool {
         self.log.damage.is_empty() && self.snapshots_rejected.is_empty() && self.snapshot_damage.is_empty()
     }
@@ -40,7 +44,7 @@ impl VerifyReport {
 ///
 /// # Errors
 ///
-/// [`Error::NewerFormat`], or what the system says. Damage is in the report.
+/// [`Error::NewerFormat`], or the system's error. Damage is in the report.
 pub fn verify(dir: &Path) -> Result<VerifyReport, Error> {
     verify_with(Arc::new(RealFs), dir)
 }
@@ -50,12 +54,12 @@ pub fn verify_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<VerifyReport, Error> {
     check_all(fs, dir, &mut |_| {})
 }
 
-/// As [`verify`], telling `progress` after each segment.
+/// As [`verify`], reporting `progress` after each segment.
 ///
 /// # Errors
 ///
 /// As [`verify`].
-pub fn verify_showing(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, Error> {
+pub fn verify_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, Error> {
     check_all(Arc::new(RealFs), dir, progress)
 }
 

@@ -1,6 +1,8 @@
-//! What is known of a segment without reading its records.
+//! Bounds of a segment that are known without reading its records.
 //!
-//! Owns: reading a seal. Must not know: what is done with it.
+//! Owns: reading a seal.
+//!
+//! Must not know: its use.
 
 use crate::error::Error;
 use crate::format::{FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, SEAL_LEN, TIME_UNKNOWN, frame_len};
@@ -8,13 +10,12 @@ use crate::read::reader::Reader;
 use crate::read::scan::Extent;
 
 impl Reader {
-    /// The latest time of a record in the segment at `index`, ms, as its seal says; in a segment that was rewritten none of its
-    /// records is later, and perhaps none is as late. `None` for the last segment, and for one that its writer could not seal. Cost:
-    /// 48 bytes are read.
+    /// Returns an upper bound of the record times in the segment at `index`, ms, from its seal. The bound is exact
+    /// unless the segment was rewritten. `None` for the last segment and for one without a seal. Reads 48 bytes.
     ///
     /// # Errors
     ///
-    /// What the system says; [`Error::Replaced`] when a compaction has taken the file away.
+    /// The system's error; [`Error::Replaced`] if a compaction has removed the file.
     pub fn newest_time(&self, index: usize) -> Result<Option<i64>, Error> {
         let Some(segment) = self.catalog.chain.get(index) else { return Ok(None) };
         let Extent::Fixed(end) = segment.extent else { return Ok(None) };

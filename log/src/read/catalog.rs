@@ -1,8 +1,11 @@
-//! The directory read as a chain of segments: which files count, up to where, and which are missing.
+//! The catalog of a directory: its chain of segments, their valid lengths, and the missing ones.
 //!
-//! Owns: listing the directory, and the rules of FORMAT.md section 3. Invariant: reads only and takes no lock, so it works
-//! beside a running writer; of a healthy log it reads the header pages alone, so it is cheap. Frames are read only to name the
-//! exact records that a missing segment had. Must not know: what to do about damage.
+//! Owns: listing the directory, and the rules of FORMAT.md section 3.
+//!
+//! Invariant: it only reads and takes no lock, so it works during a running writer. In a healthy log it reads only the
+//! header pages. It reads frames only to name the exact records of a missing segment.
+//!
+//! Must not know: what to do about damage.
 
 use std::io;
 use std::path::Path;
@@ -17,21 +20,21 @@ use crate::read::segment_check::{refine_damage, scan_segment};
 
 /// How often a listing is repeated when files vanish while it is read.
 const MAX_RACES: usize = 8;
-/// So many files stay open, so that a compaction beside a reader takes nothing away from it.
+/// The number of files that stay open, so that a concurrent compaction does not take them away from a reader.
 const MAX_OPEN_FILES: usize = 256;
 
-/// A directory, understood.
+/// The catalog of a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     /// The log, oldest first.
     pub(crate) chain: Vec<ChainSegment>,
-    /// Segment files that are no part of the log: superseded, abandoned or below the floor.
+    /// Segment files that are not part of the log: superseded, abandoned or below the floor.
     pub(crate) leftovers: Vec<String>,
     /// Segment files whose header cannot be read, by number.
     pub(crate) unreadable: Vec<(u32, u64, String)>,
     /// `tmp-*` files.
     pub(crate) unfinished: Vec<String>,
-    /// What the headers and manifests contradict.
+    /// Contradictions between headers and manifests.
     pub(crate) damage: Vec<Damage>,
     pub(crate) segments: Option<SegmentsManifest>,
     pub(crate) snapshot: Option<SnapshotManifest>,
@@ -42,7 +45,7 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// Reads a directory. One that does not exist is an empty log.
+    /// Reads a directory. A missing directory is an empty log.
     pub(crate) fn read(fs: &dyn Fs, dir: &Path) -> Result<Self, Error> {
         let mut races = 0;
         loop {
@@ -88,7 +91,7 @@ impl Catalog {
     pub(crate) fn lost_behind(&self, file: &str, last_seq: u64) -> Option<Damage> {
         let covers_seq = self.covers_seq();
         (covers_seq > last_seq).then(|| {
-            let what = "a snapshot holds what records taught that the log has lost";
+            let what = "a snapshot covers records that the log has lost";
             Damage { file: file.to_owned(), offset: 0, len: 0, records: Some((last_seq + 1, covers_seq)), what }
         })
     }
@@ -105,8 +108,9 @@ impl Catalog {
     }
 
     fn read_once(fs: &dyn Fs, dir: &Path) -> Result<Self, Error> {
-        // The floor is read before the listing. A segment that is unlinked after that is either missing from the listing, which
-        // `recheck_floor` notices, or it was listed and opening it fails; both times the listing is repeated.
+        // The floor is read before the listing. A segment that is unlinked after that is either missing from the
+        // listing, which `recheck_floor` notices, or it was listed and opening it fails; both times the listing is
+        // repeated.
         let mut catalog = Self::default();
         catalog.read_manifests(fs, dir)?;
         let names = match fs.list(dir) {
@@ -159,7 +163,8 @@ impl Catalog {
         }
     }
 
-    /// A compaction may have raised the floor and unlinked between our two looks: then what seems missing is not.
+    /// A compaction may have raised the floor and unlinked segments between the two reads. Then segments that seem
+    /// missing are not.
     fn recheck_floor(&self, fs: &dyn Fs, dir: &Path) -> Result<(), Error> {
         if self.damage.is_empty() {
             return Ok(());
@@ -232,7 +237,7 @@ impl Catalog {
         }
     }
 
-    /// Of files that stand for the same numbers, the one with the larger range counts.
+    /// Drops superseded files. Among files for the same numbers, the one with the larger range is valid.
     fn drop_superseded(&mut self, files: &mut Vec<Entry>) {
         let mut covered_to = 0;
         let leftovers = &mut self.leftovers;
@@ -283,7 +288,7 @@ impl Catalog {
         let continues = next.first_seq == next.prev.last_seq.wrapping_add(1) && file.header.first_seq <= next.first_seq;
         if !alias_ok || !continues || next.prev.valid_len < HEADER_LEN as u64 {
             let records = Some((file.header.first_seq, next.first_seq.saturating_sub(1)));
-            let what = "the next segment's link does not fit";
+            let what = "the link of the next segment does not match";
             self.damage.push(Damage { file: file.name.clone(), offset: 0, len: HEADER_LEN as u64, records, what });
         }
     }

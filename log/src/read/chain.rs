@@ -1,8 +1,10 @@
-//! The segments of a log as their header pages show them, oldest first.
+//! The segments of a log by their header pages, oldest first.
 //!
-//! Owns: what is known of one segment file without looking at its frames, and keeping the file at hand. Invariant: a file that
-//! is opened a second time is the same file, or it is reported as replaced. Must not know: which files belong to the log (that
-//! is [`catalog`](super::catalog)), what frames say.
+//! Owns: the facts about a segment file without its frames, and the open file.
+//!
+//! Invariant: a file that is opened again is the same file, or it is reported as replaced.
+//!
+//! Must not know: which files belong to the log (that is [`catalog`](super::catalog)), the content of frames.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +29,7 @@ pub(crate) struct SegmentFile {
 pub(crate) struct ChainSegment {
     pub(crate) file: SegmentFile,
     pub(crate) extent: Extent,
-    /// What the successor says of the end; for an ordinary segment that has one.
+    /// The end as stated by the successor, for an ordinary segment that has one.
     pub(crate) stated: Option<Link>,
     /// Known durable from outside the file: the manifest.
     pub(crate) durable_off: u64,
@@ -99,7 +101,7 @@ pub(crate) fn open_segment(
         Err(HeaderError::Bad(what)) => return Ok(Err(damaged(what))),
     };
     if header.number != number || header.first_seq != first_seq {
-        return Ok(Err(damaged("the file's name and its header disagree")));
+        return Ok(Err(damaged("the file's name does not match its header")));
     }
     let open = keep_open.then_some(file);
     Ok(Ok(SegmentFile { name: name.to_owned(), path, header, file_len, open }))

@@ -1,19 +1,21 @@
-//! How far a pass over the log is.
+//! The progress of a pass over the log.
 //!
-//! Owns: one pair of numbers. Must not know: what is being done.
+//! Owns: one pair of numbers.
+//!
+//! Must not know: the work.
 
-/// How far something that reads the log is, for a progress bar.
+/// The progress of a pass over the log, for a progress bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
     /// Bytes done.
     pub done: u64,
-    /// Bytes in all.
+    /// Total bytes.
     pub total: u64,
 }
 
 impl Progress {
-    /// So many bytes of so many, for a caller who reports on a pass of its own.
+    /// Creates a progress of `done` of `total` bytes, for callers that report on their own pass.
     pub fn new(done: u64, total: u64) -> Self {
         Self { done, total }
     }

@@ -1,7 +1,10 @@
-//! Reading the log without a lock, beside a running writer or compaction, repairing nothing.
+//! The reader: reads the log without a lock and without repairs, also during a running writer or compaction.
 //!
-//! Owns: iteration in order, by segment and from a sequence number. Invariant: a record is delivered once and in order, or
-//! its sequence number is in a reported range. Must not know: what a record means, how to repair.
+//! Owns: iteration in order, by segment and from a sequence number.
+//!
+//! Invariant: a record is delivered once and in order, or its sequence number is in a reported range.
+//!
+//! Must not know: what a record means, how to repair.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,11 +16,11 @@ use crate::format::{FrameKind, RECORD_HEADER_LEN, RecordRef, Records, TIME_UNKNO
 use crate::fs::{Fs, RealFs};
 use crate::read::catalog::Catalog;
 use crate::read::chain::ChainSegment;
-use crate::read::resume_mark::Mark;
+use crate::read::resume_mark::ResumeMark;
 use crate::read::scan::{AlignedBuf, Extent};
 use crate::read::segment_check::{GoodFrame, scan_segment, scan_segment_from};
 
-/// The log as it was when the reader was opened, and for the last segment as it is when that is read.
+/// The log at the time when the reader was opened; the last segment at the time when it is read.
 ///
 /// Payloads start at addresses divisible by 8 (not always by 16); see [`RecordRef::payload`].
 #[derive(Debug)]
@@ -45,7 +48,7 @@ pub struct SegmentInfo {
     pub fingerprint: [u8; 16],
 }
 
-/// What a pass over the log, or over one segment, found.
+/// The findings of a pass over the log or one segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
@@ -59,14 +62,14 @@ pub struct Summary {
     pub last_seq: Option<u64>,
     /// The latest record time of the frames read, ms.
     pub max_time: Option<i64>,
-    /// Present when the last writer died in the middle of a write (or is in the middle of one).
+    /// Present if the last writer died during a write (or is writing now).
     pub torn: Option<TornTail>,
-    /// What could not be read. Empty in a healthy log.
+    /// The unreadable ranges. Empty in a healthy log.
     pub damage: Vec<Damage>,
 }
 
 impl Summary {
-    /// Adds what another pass found.
+    /// Adds the findings of another pass.
     pub fn merge(&mut self, other: Self) {
         self.records += other.records;
         self.bytes += other.bytes;
@@ -82,12 +85,12 @@ impl Summary {
 }
 
 impl Reader {
-    /// Opens the log in `dir`. A directory that is empty or does not exist is an empty log. Takes no lock; reads headers.
+    /// Opens the log in `dir`. An empty or missing directory is an empty log. Takes no lock; reads headers.
     ///
     /// # Errors
     ///
-    /// [`Error::NewerFormat`], or what the system says. Damage is no error here: [`damage`](Self::damage) has what headers
-    /// and manifests show, and each pass reports it again with what it finds itself.
+    /// [`Error::NewerFormat`], or the system's error. Damage is not an error here: [`damage`](Self::damage) returns the
+    /// damage of headers and manifests, and each pass reports it again with its own findings.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         Self::open_with(Arc::new(RealFs), dir)
     }
@@ -128,27 +131,27 @@ impl Reader {
         &self.catalog.chain
     }
 
-    /// What headers and manifests show to be damaged, before any frame is read.
+    /// Returns the damage of headers and manifests, before any frame is read.
     pub fn damage(&self) -> &[Damage] {
         &self.catalog.damage
     }
 
-    /// Records up to here may be gone from the segments, because snapshots hold what they taught.
+    /// Returns the floor: records up to here may be gone from the segments, because snapshots cover them.
     pub fn floor_seq(&self) -> u64 {
         self.catalog.floor_seq()
     }
 
-    /// Shows every record to `f`, in order.
+    /// Calls `f` with every record, in order.
     ///
     /// # Errors
     ///
-    /// What the system says, or [`Error::Replaced`] when a compaction took a file away that was not open yet. Damage and a
-    /// torn tail are in the summary: a caller that ignores [`Summary::damage`] skips records in silence.
+    /// The system's error, or [`Error::Replaced`] if a compaction removed a file that was not open yet. Damage and a
+    /// torn tail are in the summary: a caller that ignores [`Summary::damage`] silently skips records.
     pub fn for_each(&self, f: impl FnMut(u64, RecordRef<'_>)) -> Result<Summary, Error> {
         self.for_each_from(0, f)
     }
 
-    /// As [`for_each`](Self::for_each), from a sequence number on. Segments wholly before it are not read.
+    /// As [`for_each`](Self::for_each), from a sequence number on. Earlier segments are not read.
     pub fn for_each_from(&self, seq: u64, mut f: impl FnMut(u64, RecordRef<'_>)) -> Result<Summary, Error> {
         let mut summary = Summary { damage: self.catalog.damage.clone(), ..Summary::default() };
         for (i, segment) in self.catalog.chain.iter().enumerate() {
@@ -159,7 +162,7 @@ impl Reader {
         Ok(summary)
     }
 
-    /// Shows the records of the `index`-th segment from `seq` on to `f`, in order: for a replay with several threads.
+    /// Calls `f` with the records of the `index`-th segment from `seq` on, in order, for a replay with several threads.
     ///
     /// # Errors
     ///
@@ -187,9 +190,9 @@ impl Reader {
         Ok(summary)
     }
 
-    /// As [`segment_for_each`](Self::segment_for_each) up to `upto`, for who comes back for what was written since: `mark` remembers how far
-    /// it was, so that the next pass over this segment begins there, and what lies behind `upto` is not read. What was found good
-    /// before the mark is not looked at again.
+    /// As [`segment_for_each`](Self::segment_for_each) up to `upto`, for repeated passes over a growing segment. `mark`
+    /// stores the position, so that the next pass begins there. Bytes after `upto` are not read, and bytes before the
+    /// mark are not checked again.
     ///
     /// # Errors
     ///
@@ -198,7 +201,7 @@ impl Reader {
         &self,
         index: usize,
         (seq, upto): (u64, u64),
-        mark: &mut Mark,
+        mark: &mut ResumeMark,
         mut f: impl FnMut(u64, RecordRef<'_>),
     ) -> Result<Summary, Error> {
         let Some(segment) = self.catalog.chain.get(index) else {
@@ -229,10 +232,10 @@ impl Reader {
         Ok(summary)
     }
 
-    /// The records as an iterator, with buffers of about a segment. Damage and a torn tail come as [`Found`] items at
-    /// their place, so that they cannot be overlooked. [`for_each`](Self::for_each) is faster.
+    /// Returns the records as an iterator, with buffers of about a segment. Damage and a torn tail are items too, at
+    /// their position, so that callers cannot overlook them. [`for_each`](Self::for_each) is faster.
     pub fn records(&self) -> RecordIter<'_> {
-        let ready = self.catalog.damage.iter().cloned().map(|damage| Ok(Found::Damage(damage))).collect();
+        let ready = self.catalog.damage.iter().cloned().map(|damage| Ok(ReadItem::Damage(damage))).collect();
         RecordIter { reader: self, segment: 0, ready }
     }
 
@@ -265,8 +268,8 @@ impl Reader {
         if let Some(Damage { records: Some((_, last)), .. }) = summary.damage.last_mut().filter(|_| at_end && !whole)
             && *last >= report.end.last_seq
         {
-            // A snapshot is taken of durable records only. So the records that it covers were there, even if no frame is left that
-            // shows it.
+            // A snapshot is taken of durable records only. So the records that it covers were there, even if no frame
+            // is left that shows it.
             *last = (*last).max(self.catalog.covers_seq());
         }
         if whole && at_end {
@@ -277,15 +280,15 @@ impl Reader {
     }
 }
 
-/// What a [`RecordIter`] comes across.
+/// An item of a [`RecordIter`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Found {
+pub enum ReadItem {
     /// A record.
     Record(OwnedRecord),
-    /// The end of the log is a torn tail. The last item, if it comes.
+    /// The log ends with a torn tail. Always the last item.
     Torn(TornTail),
-    /// Something cannot be read. Good records may follow.
+    /// A range is unreadable. Good records may follow.
     Damage(Damage),
 }
 
@@ -318,11 +321,11 @@ impl OwnedRecord {
 pub struct RecordIter<'r> {
     reader: &'r Reader,
     segment: usize,
-    ready: VecDeque<Result<Found, Error>>,
+    ready: VecDeque<Result<ReadItem, Error>>,
 }
 
 impl Iterator for RecordIter<'_> {
-    type Item = Result<Found, Error>;
+    type Item = Result<ReadItem, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.ready.is_empty() && self.segment < self.reader.catalog.chain.len() {
@@ -344,7 +347,7 @@ impl RecordIter<'_> {
                 let range = start..start + record.payload.len();
                 at = range.end.next_multiple_of(8);
                 let RecordRef { kind, schema, key_hash, .. } = record;
-                ready.push_back(Ok(Found::Record(OwnedRecord {
+                ready.push_back(Ok(ReadItem::Record(OwnedRecord {
                     seq,
                     kind,
                     schema,
@@ -359,11 +362,11 @@ impl RecordIter<'_> {
         for damage in summary.damage {
             let at = self.ready.iter().position(|item| {
                 let first = damage.records.map_or(u64::MAX, |(first, _)| first);
-                matches!(item, Ok(Found::Record(record)) if record.seq > first)
+                matches!(item, Ok(ReadItem::Record(record)) if record.seq > first)
             });
-            self.ready.insert(at.unwrap_or(self.ready.len()), Ok(Found::Damage(damage)));
+            self.ready.insert(at.unwrap_or(self.ready.len()), Ok(ReadItem::Damage(damage)));
         }
-        self.ready.extend(summary.torn.map(|torn| Ok(Found::Torn(torn))));
+        self.ready.extend(summary.torn.map(|torn| Ok(ReadItem::Torn(torn))));
         if let Err(e) = read {
             self.ready.push_back(Err(e));
             self.segment = usize::MAX;

@@ -1,7 +1,10 @@
-//! Reading one segment frame by frame, and judging the place where good frames end.
+//! The scanner of one segment: reads frame by frame and classifies the end of the good frames.
 //!
 //! Owns: the aligned read window, the definition of a good frame in its context, the search for frames after a bad one.
-//! Invariants: an I/O error is returned as an error and is never taken for damage; every loop moves on by at least 16 bytes.
+//!
+//! Invariants: an I/O error is returned as an error and is never taken for damage; every loop moves on by at least 16
+//! bytes.
+//!
 //! Must not know: other segments, what to do about damage.
 
 use std::path::Path;
@@ -97,18 +100,18 @@ impl Window<'_> {
     }
 }
 
-/// What a step of a [`Scanner`] found.
+/// The result of a step of a [`Scanner`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A good frame; [`Scanner::payload`] has its payload.
     Frame(FrameHeader),
     /// The end that the scanner was told of, or nothing but zeros from here on.
     End,
-    /// No good frame here, and why.
+    /// No good frame at this position, with the reason.
     Bad(&'static str),
 }
 
-/// Up to where a segment must be good.
+/// The extent up to which a segment must be good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Exactly up to here: a successor or the file itself says so.
@@ -117,7 +120,7 @@ pub(crate) enum Extent {
     Open,
 }
 
-/// Where a scanner stood, and what it knew there: all that it takes to go on in the same file.
+/// The state of a scanner: all that is needed to continue in the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reached {
     pub(crate) offset: u64,
@@ -195,7 +198,7 @@ impl<'f> Scanner<'f> {
         let bytes = self.window.get(offset, FRAME_HEADER_LEN)?;
         if bytes.iter().all(|&b| b == 0) && self.extent == Extent::Open {
             let zeros = self.last_nonzero(offset)?.is_none();
-            return Ok(if zeros { Step::End } else { Step::Bad("there is data behind zeros") });
+            return Ok(if zeros { Step::End } else { Step::Bad("data follows zeros") });
         }
         let Some(header) = FrameHeader::decode(bytes, self.nonce, offset) else {
             let cut = bytes.len() < FRAME_HEADER_LEN;
@@ -231,7 +234,7 @@ impl<'f> Scanner<'f> {
         Link { valid_len: self.offset, last_seq: self.next_seq - 1, digest: self.digest }
     }
 
-    /// Reads the file anew at the next step: a writer may have gone on.
+    /// Makes the next step read the file again, because a writer may have continued.
     pub(crate) fn refresh(&mut self) {
         self.window.forget();
     }
@@ -257,19 +260,19 @@ impl<'f> Scanner<'f> {
         Ok(None)
     }
 
-    /// What lies at and behind the place of a bad frame in the last segment.
-    pub(crate) fn survey(&mut self) -> Result<Survey, Error> {
+    /// Scans the bytes at and after a bad frame in the last segment.
+    pub(crate) fn scan_tail(&mut self) -> Result<TailScan, Error> {
         let start = self.offset;
         let last_byte = self.last_nonzero(start)?;
         let bytes = last_byte.map_or(0, |at| at + 1 - start);
-        let mut survey = Survey { proven: self.proven, bytes, next_seq: None };
+        let mut tail = TailScan { proven: self.proven, bytes, next_seq: None };
         let mut from = start;
         while let Some((offset, header)) = self.next_header(from)? {
-            survey.proven = survey.proven.max(header.durable_off);
-            survey.next_seq = survey.next_seq.max(Some(header.next_seq()));
+            tail.proven = tail.proven.max(header.durable_off);
+            tail.next_seq = tail.next_seq.max(Some(header.next_seq()));
             from = offset + FRAME_ALIGN;
         }
-        Ok(survey)
+        Ok(tail)
     }
 
     fn misplaced_at(&self, offset: u64, header: &FrameHeader, after_damage: bool) -> Option<&'static str> {
@@ -356,9 +359,9 @@ impl<'f> Scanner<'f> {
     }
 }
 
-/// What [`Scanner::survey`] found.
+/// The result of [`Scanner::scan_tail`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Survey {
+pub(crate) struct TailScan {
     /// Everything before this offset had been durable.
     pub(crate) proven: u64,
     /// Bytes from the bad place to the last one that is not zero.

@@ -1,7 +1,11 @@
-//! One whole segment scanned and judged: good, torn at the end, or damaged.
+//! The check of one whole segment: good, torn at the end, or damaged.
 //!
-//! Owns: FORMAT.md section 4. Invariant: every byte that should be part of the log is either visited as part of a good
-//! frame or named in a [`Damage`]. Must not know: locks, writing, what a record means.
+//! Owns: FORMAT.md section 4.
+//!
+//! Invariant: every byte that should be part of the log is either visited as part of a good frame or named in a
+//! [`Damage`].
+//!
+//! Must not know: locks, writing, what a record means.
 
 use std::time::Duration;
 
@@ -14,7 +18,7 @@ use crate::read::scan::{Extent, Reached, Scanner, Step};
 /// How often a bad frame in the last segment is read again before it is judged: a writer may be in the middle of it.
 const REREADS: u32 = 4;
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug)]
 pub(crate) struct SegmentReport {
     /// The end of the good frames.
@@ -39,7 +43,7 @@ pub(crate) struct GoodFrame<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// Scans a segment and shows each good frame to `visit`, which may end the scan by returning false.
+/// Scans a segment and calls `visit` with each good frame; `visit` ends the scan by returning false.
 pub(crate) fn scan_segment(
     fs: &dyn Fs,
     segment: &ChainSegment,
@@ -49,7 +53,7 @@ pub(crate) fn scan_segment(
     scan_segment_from(fs, segment, file, None, visit)
 }
 
-/// As [`scan_segment`], going on where an earlier scan of this very file stood: what it has seen to be good is not looked at again.
+/// As [`scan_segment`], continuing from an earlier scan of the same file. Frames that were good are not checked again.
 pub(crate) fn scan_segment_from(
     fs: &dyn Fs,
     segment: &ChainSegment,
@@ -96,7 +100,7 @@ struct Judge<'s> {
     damage: Vec<Damage>,
     torn: Option<TornTail>,
     rereads: u32,
-    /// A place that looked damaged: it gets one more look after what proved it damaged was seen.
+    /// A position that looked damaged. It is checked once more after the proof of the damage was read.
     suspect: Option<u64>,
 }
 
@@ -125,7 +129,7 @@ impl Judge<'_> {
         if !fits && scanner.is_complete() {
             // Every frame is good, but the whole is not what the successor recorded. So no smaller range can be named.
             let last = self.last_known_seq().unwrap_or(u64::MAX);
-            let what = "the content is not what the next segment says";
+            let what = "the content does not match the link of the next segment";
             self.push(HEADER_LEN as u64, scanner.offset - HEADER_LEN as u64, header.first_seq, last, what);
         }
     }
@@ -143,18 +147,19 @@ impl Judge<'_> {
                 scanner.refresh();
                 return Ok(true);
             }
-            let survey = scanner.survey()?;
-            scanner.proven = survey.proven;
-            let behind = survey.next_seq.is_some_and(|next| next > scanner.next_seq);
-            if survey.proven.max(self.segment.durable_off) <= at
-                || survey.proven <= at && !behind && self.has_all_records(scanner.next_seq)
+            let tail = scanner.scan_tail()?;
+            scanner.proven = tail.proven;
+            let behind = tail.next_seq.is_some_and(|next| next > scanner.next_seq);
+            if tail.proven.max(self.segment.durable_off) <= at
+                || tail.proven <= at && !behind && self.has_all_records(scanner.next_seq)
             {
                 let file = self.segment.file.name.clone();
-                self.torn = Some(TornTail { file, offset: at, bytes: survey.bytes, records_kept: scanner.records });
+                self.torn = Some(TornTail { file, offset: at, bytes: tail.bytes, records_kept: scanner.records });
                 return Ok(false);
             }
             if self.suspect != Some(at) {
-                // A writer may have finished this frame, and written what proves it durable, after we looked. So look once more.
+                // A writer may have finished this frame, and written what proves it durable, after we looked. So look
+                // once more.
                 self.suspect = Some(at);
                 scanner.refresh();
                 return Ok(true);
@@ -169,7 +174,7 @@ impl Judge<'_> {
                     Extent::Fixed(end) => end,
                     Extent::Open => scanner.proven.max(self.segment.durable_off),
                 };
-                let behind = scanner.survey()?.next_seq;
+                let behind = scanner.scan_tail()?.next_seq;
                 let last = self.last_lost_seq(expected, behind);
                 self.push(at, end.saturating_sub(at), expected, last, what);
             }
@@ -183,8 +188,8 @@ impl Judge<'_> {
         self.segment.durable_seq > 0 && self.segment.durable_seq + 1 == next_seq
     }
 
-    /// The last record that is lost when everything from `expected` on is. What the manifest says may be of long ago; then a
-    /// frame header that can still be read tells more, and without one nothing is known.
+    /// The last record that is lost when everything from `expected` on is. What the manifest says may be of long ago;
+    /// then a frame header that can still be read tells more, and without one nothing is known.
     fn last_lost_seq(&self, expected: u64, behind: Option<u64>) -> u64 {
         if let Some(next) = self.segment.next_seq() {
             return next - 1;

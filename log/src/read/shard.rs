@@ -1,8 +1,11 @@
-//! Replay with several threads: one reads, checks and sorts, the others fold, each key always on the same thread.
+//! Sharded replay: one thread reads, checks and sorts; the others fold, each key always on the same thread.
 //!
-//! Owns: cutting the stream of frames into batches and handing them out. Invariants: records with one key are seen in order by
-//! one shard; a shard looks at its own records only; memory is bounded by a few batches, however large the log. Must not know:
-//! what a record means.
+//! Owns: cutting the stream of frames into batches and handing them out.
+//!
+//! Invariants: records with one key are seen in order by one shard; a shard looks at its own records only; memory is
+//! bounded by a few batches, however large the log.
+//!
+//! Must not know: what a record means.
 
 use std::sync::Arc;
 
@@ -16,10 +19,10 @@ use crate::read::scan::AlignedBuf;
 
 /// A batch is handed out when it has this many bytes.
 const BATCH_BYTES: usize = 512 << 10;
-/// So many batches wait for each shard.
+/// The number of batches that may wait for each shard.
 const BATCHES: usize = 4;
 
-/// Of so many records the keys are shown before the first of them is.
+/// The number of records whose keys are prefetched.
 const AHEAD: usize = 16;
 
 /// How often a compaction may take a file away.
@@ -30,12 +33,13 @@ const MAX_REOPENINGS: u32 = 8;
 struct Batch {
     bytes: AlignedBuf,
     used: usize,
-    by_shard: Vec<Vec<Place>>,
+    by_shard: Vec<Vec<RecordPosition>>,
 }
 
-/// Where a record is, and its header. The thread that sorts has read the header, so the threads that fold need not read it again.
+/// The position and header of a record. The sorting thread has read the header, so the folding threads need not read it
+/// again.
 #[derive(Clone, Copy)]
-struct Place {
+struct RecordPosition {
     seq: u64,
     key_hash: u64,
     /// Of the payload.
@@ -46,10 +50,10 @@ struct Place {
 }
 
 impl Reader {
-    /// Shows every record from `seq` on to `f`, with one thread for each of `shards` and one that reads. Records with one
-    /// `key_hash` go to one shard, in order; different keys may overtake each other. `progress` is told after each segment.
-    /// `ahead` is shown the keys of the next few records of a shard before they are, so that what belongs to them can be on its
-    /// way from memory. Memory: some 4 MiB, and 32 B for each record that is on its way.
+    /// Calls `f` with every record from `seq` on, with one thread per shard and one that reads. Records with one
+    /// `key_hash` go to one shard, in order; different keys may overtake each other. `progress` is called after each
+    /// segment. `ahead` gets the keys of the next few records of a shard, so that it can prefetch their data. Uses some
+    /// 4 MiB of memory, and 32 B per record in flight.
     ///
     /// ```
     /// # use fetchwise_log::{Log, LogOptions, Reader, Record};
@@ -66,8 +70,8 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// What the system says; what was seen until then has been folded, and is of no use. A compaction that takes files away
-    /// meanwhile is none, as what has replaced them is read instead, unless that has dropped records which were still to come:
+    /// The system's error; the records folded until then are of no use. A concurrent compaction is not an error,
+    /// because the replacing files are read instead, unless it dropped records that were still to come:
     /// [`Error::Replaced`].
     pub fn for_each_sharded<S: Send>(
         &self,
@@ -78,7 +82,7 @@ impl Reader {
         mut progress: impl FnMut(Progress),
     ) -> Result<(Vec<S>, Summary), Error> {
         if shards.is_empty() {
-            return Err(Error::Invalid("a replay needs a shard".into()));
+            return Err(Error::Invalid("a replay needs at least one shard".into()));
         }
         let (ahead, f) = (&ahead, &f);
         std::thread::scope(|scope| {
@@ -102,7 +106,7 @@ impl Reader {
         })
     }
 
-    /// Reads everything from `seq` on, from a reader opened anew where a compaction came in between.
+    /// Reads all records from `seq` on, with a new reader after each concurrent compaction.
     fn read_all(
         &self,
         seq: u64,
@@ -118,7 +122,8 @@ impl Reader {
             let next = summary.last_seq.map_or(seq, |last| last + 1);
             let again = Self::open_with(self.fs.clone(), &self.dir)?;
             if again.floor_seq() >= next {
-                // The records that come next were dropped and are in a snapshot now. This replay did not begin with that one.
+                // The records that come next were dropped and are in a snapshot now. This replay did not begin with
+                // that one.
                 break;
             }
             summary.damage.clear();
@@ -185,13 +190,13 @@ impl Batch {
                 // A batch is no longer than a frame may be, or than `BATCH_BYTES`.
                 let (start, len) = (at as u32, payload.len() as u32);
                 let shard = (key_hash % shards) as usize;
-                self.by_shard[shard].push(Place { seq, key_hash, start, len, kind, schema });
+                self.by_shard[shard].push(RecordPosition { seq, key_hash, start, len, kind, schema });
             }
             at += record_len(payload.len());
         }
     }
 
-    fn payload(&self, place: &Place) -> &[u8] {
+    fn payload(&self, place: &RecordPosition) -> &[u8] {
         let start = place.start as usize;
         self.bytes.bytes().get(start..start + place.len as usize).unwrap_or_default()
     }
@@ -256,7 +261,7 @@ fn fold<S>(
             keys.extend(places.iter().map(|place| place.key_hash));
             ahead(&state, &keys);
             for place in places {
-                let Place { seq, key_hash, kind, schema, .. } = *place;
+                let RecordPosition { seq, key_hash, kind, schema, .. } = *place;
                 f(&mut state, seq, RecordRef { kind, schema, key_hash, payload: batch.payload(place) });
             }
         }

@@ -1,14 +1,17 @@
-//! Reading snapshots: containers of checksummed sections that hold what the records up to a sequence number taught.
+//! Reading snapshots: containers of checksummed sections with the evidence of the records up to a sequence number.
 //!
-//! Owns: the file format of FORMAT.md section 6, and finding the newest good snapshot. Invariant: a snapshot counts only when
-//! `SNAPSHOT` names it and every one of its checksums is right. Must not know: how one is written, what is in a section.
+//! Owns: the file format of FORMAT.md section 6, and finding the newest good snapshot.
+//!
+//! Invariant: a snapshot is valid only if `SNAPSHOT` names it and every checksum is correct.
+//!
+//! Must not know: how one is written, what is in a section.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::directory::manifest::{SNAPSHOT, SnapshotManifest, SnapshotRef};
 use crate::error::{Damage, Error};
-use crate::format::{HEADER_LEN, MAJOR, Take, is_sealed};
+use crate::format::{HEADER_LEN, MAJOR, FieldReader, is_sealed};
 use crate::fs::{Fs, FsFile, RealFs, read_full_at};
 use crate::read::catalog::Catalog;
 use crate::read::scan::AlignedBuf;
@@ -20,20 +23,20 @@ pub(crate) const FOOTER_LEN: usize = 64;
 pub(crate) const SECTION_HEADER_LEN: usize = 32;
 pub(crate) const SECTION_ALIGN: usize = 64;
 
-/// What a snapshot says of itself.
+/// The metadata of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotMeta {
-    /// It holds what the records up to here, this one included, taught.
+    /// The last sequence number whose evidence it contains.
     pub covers_seq: u64,
     /// Landmark of the decay, ms since the Unix epoch.
     pub landmark_ms: i64,
     /// Half-life, ms.
     pub half_life_ms: u64,
-    /// Hash of the configuration that matters to a fold.
+    /// Hash of the configuration that affects a fold.
     pub config_hash: [u8; 16],
     /// Schema fingerprint of the sections.
     pub fingerprint: [u8; 16],
-    /// When it was taken, ms. Filled in when it is written.
+    /// Creation time, ms. Set when it is written.
     pub taken_ms: i64,
 }
 
@@ -58,7 +61,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// What it says of itself.
+    /// Returns its metadata.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.meta
     }
@@ -68,13 +71,13 @@ impl Snapshot {
         &self.path
     }
 
-    /// Version and bytes of the first section of a kind. The bytes start at an address divisible by 16.
+    /// Returns version and bytes of the first section of a kind. The bytes start at an address divisible by 16.
     pub fn section(&self, kind: u32) -> Option<(u32, &[u8])> {
         let (_, version, range) = self.sections.iter().find(|(k, _, _)| *k == kind)?;
         Some((*version, self.bytes.bytes().get(range.clone())?))
     }
 
-    /// Every section, in the order of writing.
+    /// Returns every section, in the order of writing.
     pub fn sections(&self) -> impl Iterator<Item = Section<'_>> {
         self.sections.iter().map(|(kind, version, range)| Section {
             kind: *kind,
@@ -84,24 +87,24 @@ impl Snapshot {
     }
 }
 
-/// What [`load_snapshot`] found.
+/// The result of [`load_snapshot`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct SnapshotSearch {
     /// The newest good snapshot.
     pub snapshot: Option<Snapshot>,
-    /// Snapshots that are named but not good. A caller says so, and replays more records.
+    /// Snapshots that are named but not good. The caller reports them and replays more records.
     pub rejected: Vec<Damage>,
     /// Records up to here may be gone from the segments.
     pub floor_seq: u64,
 }
 
-/// The last record that the disk itself says is durable: up to here a snapshot can be taken at once, whatever a writer is doing.
-/// Takes no lock.
+/// Returns the last sequence number that the files prove durable. A snapshot up to it needs no wait for a writer. Takes
+/// no lock.
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] for a log whose headers or manifests are damaged; or what the system says.
+/// [`Error::Corrupt`] for a log whose headers or manifests are damaged; or the system's error.
 pub fn durable_seq(dir: &Path) -> Result<u64, Error> {
     let catalog = Catalog::read(&RealFs, dir)?;
     if !catalog.damage.is_empty() {
@@ -110,12 +113,12 @@ pub fn durable_seq(dir: &Path) -> Result<u64, Error> {
     catalog.proven_seq(&RealFs)
 }
 
-/// The snapshot before the newest one, when it is good: what a re-fold begins with that the newest one is checked against.
-/// Takes no lock.
+/// Returns the previous snapshot if it is good. A re-fold that checks the newest snapshot starts from it. Takes no
+/// lock.
 ///
 /// # Errors
 ///
-/// As [`load_snapshot`]; a damaged one is none.
+/// As [`load_snapshot`]; a damaged previous snapshot counts as missing.
 pub fn load_previous_snapshot(dir: &Path) -> Result<Option<Snapshot>, Error> {
     let catalog = Catalog::read(&RealFs, dir)?;
     let Some(manifest) = &catalog.snapshot else { return Ok(None) };
@@ -127,8 +130,8 @@ pub fn load_previous_snapshot(dir: &Path) -> Result<Option<Snapshot>, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] when records are gone below the floor and no snapshot that is good covers them, or when `SNAPSHOT` is
-/// damaged; [`Error::NewerFormat`]; or what the system says.
+/// [`Error::Corrupt`] if no good snapshot covers the records below the floor, or if `SNAPSHOT` is damaged;
+/// [`Error::NewerFormat`]; or the system's error.
 pub fn load_snapshot(dir: &Path) -> Result<SnapshotSearch, Error> {
     load_snapshot_with(Arc::new(RealFs), dir)
 }
@@ -206,7 +209,7 @@ pub(crate) fn read_named(
     match parse(bytes, &path) {
         Ok((snapshot, hash, found_store)) => {
             let right = hash == named.hash && snapshot.meta.covers_seq == named.covers_seq && found_store == *store;
-            if right { Ok(Ok(snapshot)) } else { bad("it is not the snapshot that SNAPSHOT names") }
+            if right { Ok(Ok(snapshot)) } else { bad("the snapshot is not the one that SNAPSHOT names") }
         }
         Err(ParseError::Bad(what)) => bad(what),
         Err(ParseError::Newer(found)) => Err(Error::NewerFormat { file: path, found, supported: format!("{MAJOR}.x") }),
@@ -237,7 +240,7 @@ pub(crate) fn parse(bytes: AlignedBuf, path: &Path) -> Result<(Snapshot, [u8; 16
     if footer[..8] != FOOTER_MAGIC || !is_sealed(footer) {
         return Err(ParseError::Bad("the snapshot's footer is wrong"));
     }
-    let mut r = Take { bytes: footer, at: 8 };
+    let mut r = FieldReader { bytes: footer, at: 8 };
     let (count, total) = (r.u64(), r.u64());
     r.u64();
     let hash = r.bytes16();
@@ -266,7 +269,7 @@ fn parse_header(page: &[u8]) -> Result<(SnapshotMeta, [u8; 16]), ParseError> {
     if page[..8] != HEADER_MAGIC || !is_sealed(page) {
         return Err(ParseError::Bad("the snapshot's header is wrong"));
     }
-    let mut r = Take { bytes: page, at: 8 };
+    let mut r = FieldReader { bytes: page, at: 8 };
     let major = r.u16();
     if major > MAJOR {
         return Err(ParseError::Newer(format!("major version {major}")));
@@ -291,7 +294,7 @@ fn parse_header(page: &[u8]) -> Result<(SnapshotMeta, [u8; 16]), ParseError> {
 fn parse_section(body: &[u8], at: usize) -> Result<(u32, u32, std::ops::Range<usize>), ParseError> {
     let bad = ParseError::Bad("a section of the snapshot is wrong");
     let Some(header) = body.get(at..at + SECTION_HEADER_LEN) else { return Err(bad) };
-    let mut r = Take { bytes: header, at: 0 };
+    let mut r = FieldReader { bytes: header, at: 0 };
     let (kind, version, len, crc, hcrc) = (r.u32(), r.u32(), r.u64(), r.u32(), r.u32());
     let start = at + SECTION_HEADER_LEN;
     let Some(end) = usize::try_from(len).ok().and_then(|len| start.checked_add(len)) else { return Err(bad) };

@@ -1,7 +1,11 @@
-//! From when to when the records of a segment are, without reading them.
+//! The time range of a segment's records, without reading them.
 //!
-//! Owns: finding a segment's seal at its end. Invariant: a time is told only when the seal is the one that the chain of segments knows
-//! of, so that a look for times skips nothing that it should have read. Must not know: what is looked for.
+//! Owns: finding a segment's seal at its end.
+//!
+//! Invariant: a time range is returned only if the seal matches the chain of segments, so that a search by time skips
+//! no record.
+//!
+//! Must not know: what is searched for.
 
 use crate::error::Error;
 use crate::format::{
@@ -16,17 +20,17 @@ use crate::read::scan::Extent;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentTimes {
-    /// None is earlier; `None` when that is not known, as of segments that a compaction wrote.
+    /// No record is earlier; `None` if unknown, such as in segments that a compaction wrote.
     pub earliest: Option<i64>,
-    /// None is later; `None` in a segment without records.
+    /// No record is later; `None` in a segment without records.
     pub latest: Option<i64>,
-    /// How many records there are.
+    /// The number of records.
     pub records: u64,
 }
 
 impl Reader {
-    /// From when to when the records of the `index`-th segment are, by its seal: one short read. None when it has no seal, since its
-    /// writer died, or has not ended it yet.
+    /// Returns the time range of the records in the `index`-th segment from its seal, with one short read. None if it
+    /// has no seal, because its writer died or has not finished it.
     ///
     /// ```
     /// # use fetchwise_log::{Log, LogOptions, Reader, Record};
@@ -47,7 +51,8 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// What the system says, [`Error::Replaced`] when a compaction took the file away, [`Error::Invalid`] for an index out of range.
+    /// The system's error, [`Error::Replaced`] if a compaction removed the file, [`Error::Invalid`] for an index out of
+    /// range.
     pub fn segment_times(&self, index: usize) -> Result<Option<SegmentTimes>, Error> {
         let Some(segment) = self.chain().get(index) else {
             return Err(Error::Invalid(format!("there is no segment {index}")));

@@ -1,7 +1,10 @@
-//! Waiting for an acknowledgement, in a thread or in a future.
+//! The future of an acknowledgement, which threads can wait for as well.
 //!
-//! Owns: the future. Invariant: a future that is dropped leaves nothing behind, and the writer thread is told of each that
-//! waits. Must not know: files, frames.
+//! Owns: the future.
+//!
+//! Invariant: a dropped future leaves nothing behind, and the writer thread learns of each waiter.
+//!
+//! Must not know: files, frames.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +17,7 @@ use crate::write::ack_tracker::Goal;
 
 /// An outstanding acknowledgement: a future, and something to block on.
 #[derive(Debug)]
-#[must_use = "a flush that nobody waits for says nothing"]
+#[must_use = "a flush has no result unless it is awaited"]
 pub struct Acknowledgement {
     shared: Arc<Shared>,
     goal: Goal,
@@ -38,7 +41,7 @@ impl Acknowledgement {
     ///
     /// # Errors
     ///
-    /// When the attempt failed; the records stay in memory and will be tried again.
+    /// If the attempt failed. The records stay in memory, and the log retries.
     pub fn wait(self) -> Result<(), WaitError> {
         match &self.done {
             Some(result) => result.clone(),

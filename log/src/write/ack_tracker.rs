@@ -1,9 +1,13 @@
-//! Who waits for what: acknowledgements going out, room in the queue coming back.
+//! The tracking of acknowledgements and of the queue's capacity.
 //!
-//! Owns: [`Acks`], through which the writer thread tells waiters how far it is, and [`Gate`], through which it gives room in the
-//! queue back to callers. Invariants: a waiter is woken when its goal is reached, when the log degrades or when the writer ends,
-//! whichever comes first; no wake-up is lost; the queue never holds more than its bounds, except for a single record that alone is
-//! larger. Must not know: files, frames.
+//! Owns: [`Acks`], through which the writer thread tells waiters how far it is, and [`Gate`], through which it gives
+//! room in the queue back to callers.
+//!
+//! Invariants: a waiter is woken when its goal is reached, when the log degrades or when the writer ends, whichever
+//! comes first; no wake-up is lost; the queue never holds more than its bounds, except for a single record that alone
+//! is larger.
+//!
+//! Must not know: files, frames.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,7 +15,7 @@ use std::task::Waker;
 use super::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use crate::error::WaitError;
 
-/// What a waiter waits for. Sequence numbers are exclusive ends.
+/// The goal of a waiter. Sequence numbers are exclusive ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// Handed to the operating system.
@@ -20,14 +24,15 @@ pub(crate) enum Goal {
     Durable(u64),
 }
 
-/// How the log is.
+/// The health of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
     /// Records reach the disk.
     #[default]
     Good,
-    /// Writing failed, or the directory is gone. Records wait in memory up to the queue's bounds; the log tries again by itself.
+    /// Writing failed, or the directory is gone. Records wait in memory up to the queue's bounds; the log retries by
+    /// itself.
     Degraded {
         /// What failed.
         reason: Arc<str>,
@@ -69,7 +74,8 @@ impl Acks {
     /// Publishes progress. Called by the writer thread only; values never go back.
     pub(crate) fn advance(&self, written: u64, durable: u64) {
         let mut inner = self.lock();
-        // Relaxed loads: only this thread stores. The Release stores pair with the Acquire loads in `reached`, which takes no lock.
+        // Relaxed loads: only this thread stores. The Release stores pair with the Acquire loads in `reached`, which
+        // takes no lock.
         let written = written.max(self.written.load(Ordering::Relaxed));
         let durable = durable.max(self.durable.load(Ordering::Relaxed));
         self.written.store(written, Ordering::Release);
@@ -80,7 +86,7 @@ impl Acks {
         ready.into_iter().for_each(Waker::wake);
     }
 
-    /// Publishes how the writer is; everybody who still waits gets the news when it is bad.
+    /// Publishes the health of the writer; if it is bad, every waiter is woken.
     pub(crate) fn set_health(&self, health: Health) {
         let mut inner = self.lock();
         let bad = health != Health::Good;
@@ -120,8 +126,8 @@ impl Acks {
         }
     }
 
-    /// Blocks until the goal is reached. With `since`, only a failure after that count ends the wait (the caller has asked
-    /// for another attempt); without, a log that is degraded already does.
+    /// Blocks until the goal is reached. With `since`, only a failure after that count ends the wait (the caller has
+    /// asked for another attempt); without, a log that is degraded already does.
     pub(crate) fn wait(&self, goal: Goal, since: Option<u64>) -> Result<(), WaitError> {
         if self.reached(goal) {
             return Ok(());
@@ -230,10 +236,11 @@ impl Gate {
         }
     }
 
-    /// Takes room for one record, or says that there is none now.
+    /// Takes room for one record; returns false if there is none.
     pub(crate) fn try_enter(&self, bytes: u64) -> bool {
-        // Relaxed, like every read here: a stale value costs one more turn of the loop, or a refusal just after room was given
-        // back. The check before `fetch_max` spares most calls a write, as most records are no larger than one before them.
+        // Relaxed, like every read here: a stale value costs one more turn of the loop, or a refusal just after room
+        // was given back. The check before `fetch_max` spares most calls a write, as most records are no larger than
+        // one before them.
         if bytes > self.largest.load(Ordering::Relaxed) {
             self.largest.fetch_max(bytes, Ordering::Relaxed);
         }
@@ -262,9 +269,10 @@ impl Gate {
             return true;
         }
         let mut shut = self.lock();
-        // Why no wake-up is lost: this function changes `waiting` and then reads `used`, while `leave` changes `used` and then
-        // reads `waiting`. All four steps are read-modify-writes, so they have one order on `waiting`. If `leave` comes first
-        // there, we see the room that it gave back. If we come first, `leave` sees that we wait, and wakes us.
+        // Why no wake-up is lost: this function changes `waiting` and then reads `used`, while `leave` changes `used`
+        // and then reads `waiting`. All four steps are read-modify-writes, so they have one order on `waiting`. If
+        // `leave` comes first there, we see the room that it gave back. If we come first, `leave` sees that we wait,
+        // and wakes us.
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let entered = loop {
             if self.take(bytes, self.used.fetch_add(0, Ordering::AcqRel)) {
@@ -286,8 +294,8 @@ impl Gate {
         }
         self.used.fetch_sub(records * ONE_RECORD + bytes, Ordering::AcqRel);
         if self.waiting.fetch_add(0, Ordering::AcqRel) > 0 {
-            // A waiter looks for room and goes to sleep under this lock. Taking it here makes sure that a waiter which found no room
-            // is asleep by now, so that `notify_all` reaches it.
+            // A waiter looks for room and goes to sleep under this lock. Taking it here makes sure that a waiter which
+            // found no room is asleep by now, so that `notify_all` reaches it.
             drop(self.lock());
             self.freed.notify_all();
         }

@@ -1,6 +1,8 @@
 //! Records that will be one frame, in memory.
 //!
-//! Owns: the bytes of the frame before it is written. Must not know: where it will be written.
+//! Owns: the bytes of the frame before it is written.
+//!
+//! Must not know: where it will be written.
 
 use crate::format::{FRAME_HEADER_LEN, FrameHeader, TIME_UNKNOWN};
 

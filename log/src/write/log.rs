@@ -1,8 +1,12 @@
-//! The log as a crawler sees it: append from any thread, wait or not, flush, look at its health.
+//! The log's public interface: appends from any thread, acknowledgements, flushes, health.
 //!
-//! Owns: sequence numbers, and appending to the queue. Invariants: records get their numbers in the order of each caller's calls
-//! and are written in the order of their numbers; an append blocks only under [`OnFull::Block`] and only while the writer makes
-//! progress; the writer is told when somebody waits, and gathers no more records then. Must not know: how bytes are laid out.
+//! Owns: sequence numbers, and appending to the queue.
+//!
+//! Invariants: records get their numbers in the order of each caller's calls and are written in the order of their
+//! numbers. An append blocks only under [`OnFull::Block`] and only while the writer makes progress. A waiter ends the
+//! gathering of records.
+//!
+//! Must not know: how bytes are laid out.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,9 +25,9 @@ use crate::fs::{Fs, RealFs};
 use crate::read::reader::Reader;
 use crate::write::ack_future::Acknowledgement;
 use crate::write::ack_tracker::{Goal, Health};
-use crate::write::directory_lock::Home;
+use crate::write::directory_lock::OwnedDir;
 
-/// A record's place in the log.
+/// The position of a record in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// 0 when the record was shed.
@@ -31,7 +35,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// The record's sequence number; `None` when it was shed.
+    /// Returns the record's sequence number; `None` if it was shed.
     pub fn seq(self) -> Option<u64> {
         (self.seq > 0).then_some(self.seq)
     }
@@ -68,23 +72,23 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log in `dir` for writing, creating both when there is none, and starts its writer thread.
+    /// Opens the log in `dir` for writing and starts its writer thread. Creates directory and log if they do not exist.
     ///
-    /// Reads what [`LogOptions::check`] says: at about the speed of the disk. A torn tail is repaired and reported in
-    /// [`Recovery::torn`].
+    /// Reads as much as [`LogOptions::check`] requires, at about the speed of the disk. A torn tail is repaired and
+    /// reported in [`Recovery::torn`].
     ///
     /// # Errors
     ///
-    /// A refusal ([`Error::is_refusal`]) when another writer has the directory, the log is damaged, or it was written with
-    /// another fingerprint or by a newer release; [`Error::ReadOnly`], [`Error::StorageFull`] or [`Error::Io`] when the
-    /// system says so.
+    /// A refusal ([`Error::is_refusal`]) if another writer has the directory, the log is damaged, or it was written
+    /// with another fingerprint or by a newer release; [`Error::ReadOnly`], [`Error::StorageFull`] or [`Error::Io`] for
+    /// the system's errors.
     pub fn open(dir: &Path, options: LogOptions) -> Result<(Self, Recovery), Error> {
         Self::open_with(Arc::new(RealFs), dir, options)
     }
 
     /// As [`open`](Self::open), on another file system.
     pub fn open_with(fs: Arc<dyn Fs>, dir: &Path, options: LogOptions) -> Result<(Self, Recovery), Error> {
-        let home = Home::take(fs.clone(), dir)?;
+        let owned_dir = OwnedDir::take(fs.clone(), dir)?;
         let plan = Plan {
             fs: fs.clone(),
             dir,
@@ -99,7 +103,7 @@ impl Log {
         let (queue, incoming) = crossbeam_channel::unbounded();
         let (hurry, hurried) = crossbeam_channel::bounded(1);
         let shared = Arc::new(Shared::new(&options, recovery.next_seq, hurry));
-        let mut worker = Worker::new(home, writer, shared.clone(), incoming, hurried, &options, recovery.next_seq);
+        let mut worker = Worker::new(owned_dir, writer, shared.clone(), incoming, hurried, &options, recovery.next_seq);
         let thread = std::thread::Builder::new()
             .name("fetchwise-log".into())
             .spawn(move || worker.run())
@@ -116,13 +120,13 @@ impl Log {
         Ok((log, recovery))
     }
 
-    /// Queues a record: one allocation and one copy. Blocks only under [`OnFull::Block`] with a full queue; in async code
-    /// use another policy.
+    /// Queues a record: one allocation and one copy. Blocks only under [`OnFull::Block`] with a full queue; in async
+    /// code use another policy.
     ///
     /// # Errors
     ///
-    /// [`AppendError::TooLarge`], [`AppendError::Full`], [`AppendError::Degraded`] or [`AppendError::Closed`]; the record
-    /// has no place in the log then.
+    /// [`AppendError::TooLarge`], [`AppendError::Full`], [`AppendError::Degraded`] or [`AppendError::Closed`]; the
+    /// record is then not in the log.
     pub fn append(&self, record: Record<'_>) -> Result<Ticket, AppendError> {
         if record.payload.len() > MAX_RECORD_LEN {
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
@@ -190,7 +194,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// When the log is degraded or becomes so, or has shed the record. The record may still be written later.
+    /// If the log is degraded or becomes degraded, or has shed the record. The record may still be written later.
     pub fn wait(&self, ticket: Ticket) -> Result<(), WaitError> {
         match ticket.seq() {
             None => Err(WaitError::Shed),
@@ -211,18 +215,20 @@ impl Log {
         }
     }
 
-    /// Everything appended so far, acknowledged at the log's durability: as [`acknowledged`](Self::acknowledged) for a caller
-    /// who has no tickets. Asks for no sync of its own.
+    /// Returns the acknowledgement of all records appended so far, at the log's durability: as
+    /// [`acknowledged`](Self::acknowledged), without tickets. Causes no separate sync.
     pub fn settled(&self) -> Acknowledgement {
-        // Relaxed: records that this thread has appended, or that another thread has told it of, have their numbers already.
+        // Relaxed: records that this thread has appended, or that another thread has told it of, have their numbers
+        // already.
         match self.goal(self.shared.next_seq.load(Ordering::Relaxed)) {
             None => Acknowledgement::done(self.shared.clone(), Ok(())),
             Some(goal) => Acknowledgement::pending(self.shared.clone(), goal, None),
         }
     }
 
-    /// Asks that everything appended so far be synced to disk, at any durability, and returns what can be awaited or
-    /// [waited for](Acknowledgement::wait). The request stands even if the result is dropped. A degraded log tries once more.
+    /// Requests a sync of all records appended so far, at any durability, and returns a future that threads can also
+    /// [wait for](Acknowledgement::wait). The request stands even if the result is dropped. A degraded log retries
+    /// once.
     pub fn flush(&self) -> Acknowledgement {
         // Relaxed: the records that this thread has appended have their numbers already.
         let target = self.shared.next_seq.load(Ordering::Relaxed);
@@ -233,29 +239,29 @@ impl Log {
         Acknowledgement::pending(self.shared.clone(), Goal::Durable(target), since)
     }
 
-    /// Counts and gauges. Cheap.
+    /// Returns counts and gauges. Cheap.
     pub fn metrics(&self) -> Metrics {
         self.shared.metrics()
     }
 
-    /// How many records since the log was opened are not in it and will not be: those that were refused or shed, and those
-    /// that went with a directory or segment which somebody deleted. What waits in memory is not among them:
-    /// [`Error::Unsaved`] of [`close`](Self::close) has all.
+    /// Returns the number of records lost since the log was opened: refused ones, shed ones, and those in a deleted
+    /// directory or segment. Records that wait in memory do not count; [`Error::Unsaved`] of [`close`](Self::close)
+    /// includes them.
     pub fn lost(&self) -> Lost {
         self.shared.lost()
     }
 
-    /// The last record that is known to be on disk, so that no loss of power takes it back; 0 before the first.
+    /// Returns the last sequence number that is known to be on disk and survives a power loss; 0 before the first.
     pub fn durable_seq(&self) -> u64 {
         self.shared.acks.durable().saturating_sub(1)
     }
 
-    /// The sequence number that the next record gets.
+    /// Returns the sequence number that the next record gets.
     pub fn next_seq(&self) -> u64 {
         self.shared.next_seq()
     }
 
-    /// Whether records reach the disk.
+    /// Returns whether records reach the disk.
     pub fn health(&self) -> Health {
         self.shared.acks.health()
     }
@@ -265,12 +271,12 @@ impl Log {
         &self.dir
     }
 
-    /// The durability that the log was opened with.
+    /// Returns the durability that the log was opened with.
     pub fn durability(&self) -> Durability {
         self.durability
     }
 
-    /// A reader of this log: everything flushed, and perhaps more.
+    /// Returns a reader of this log: it sees all flushed records, and perhaps more.
     pub fn reader(&self) -> Result<Reader, Error> {
         Reader::open_with(self.fs.clone(), &self.dir)
     }
@@ -279,8 +285,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsaved`] when records could not be written in a last attempt, or were deleted with their directory, and by
-    /// that lost without an error of [`append`](Self::append).
+    /// [`Error::Unsaved`] if records could not be written in a last attempt, or were deleted with their directory.
     pub fn close(mut self) -> Result<(), Error> {
         self.shut_down()
     }
@@ -293,9 +298,10 @@ impl Log {
         }
     }
 
-    /// Has the writer thread look at the flags now.
+    /// Makes the writer thread check the flags now.
     fn wake(&self) {
-        // The message goes into the queue before `hurry` is sent. When `hurry` ends the gathering, the writer then finds it there.
+        // The message goes into the queue before `hurry` is sent. When `hurry` ends the gathering, the writer then
+        // finds it there.
         let _ = self.queue.send(Message::Wake);
         self.shared.hurry();
     }

@@ -1,6 +1,7 @@
-//! The log without its thread, one step at a time: for the fault suite, where each call must be a place to crash.
+//! The log without its thread, one step at a time: for the fault suite, which crashes at each call.
 //!
-//! Owns: nothing but the order of calls, which is its caller's. It calls the same recovery and the same writer as the log does.
+//! Owns: nothing. Its caller determines the order of calls, and it uses the same recovery and writer as the log.
+//!
 //! Must not know: queues and waiters.
 
 use std::path::Path;
@@ -15,16 +16,16 @@ use crate::error::Error;
 use crate::format::{HEADER_LEN, RecordRef, put_record};
 use crate::fs::Fs;
 
-/// A log that does what it is told, when it is told.
+/// A log that is driven step by step.
 #[derive(Debug)]
-pub struct Stepper {
+pub struct ManualLog {
     writer: Writer,
     next_seq: u64,
     batch: Option<Batch>,
     _lock: Guard,
 }
 
-impl Stepper {
+impl ManualLog {
     /// As [`Log::open_with`](crate::Log::open_with).
     pub fn open(fs: Arc<dyn Fs>, dir: &Path, options: &LogOptions) -> Result<(Self, Recovery), Error> {
         fs.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;

@@ -1,6 +1,8 @@
-//! How to open a log, and what to append to it.
+//! The options of a log, and the records to append.
 //!
-//! Owns: the settings and their defaults. Must not know: what is done with them.
+//! Owns: the settings and their defaults.
+//!
+//! Must not know: their use.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,20 +10,20 @@ use std::time::Duration;
 
 use crate::error::UnknownName;
 
-/// The size at which a segment is full unless a caller says otherwise, in bytes.
+/// The default size at which a segment is full, in bytes.
 pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
 
-/// What an acknowledgement means.
+/// The meaning of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
     /// The record is queued in the process.
     Memory,
-    /// The operating system has it: it survives the end of the process, `kill -9` included.
+    /// The operating system has the record: it survives the end of the process, `kill -9` included.
     Os,
-    /// As `Os`, and a power loss costs at most this interval plus the time of one sync.
+    /// As `Os`; a power loss costs at most the records of this interval plus the time of one sync.
     Interval(Duration),
-    /// It is on disk: `fdatasync` has returned. Concurrent records share one sync.
+    /// The record is on disk: `fdatasync` has returned. Concurrent records share one sync.
     Sync,
 }
 
@@ -73,7 +75,7 @@ impl FromStr for Durability {
     }
 }
 
-/// What an append does when the queue is full.
+/// The behaviour of an append to a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {
@@ -107,7 +109,7 @@ impl FromStr for OnFull {
             "error" => Ok(Self::Error),
             "shed" => Ok(Self::Shed),
             _ => Err(UnknownName {
-                kind: "what happens when the queue is full",
+                kind: "behaviour on a full queue",
                 text: text.to_owned(),
                 known: "block, error or shed",
             }),
@@ -121,9 +123,9 @@ impl FromStr for OnFull {
 pub struct LogOptions {
     /// What an acknowledgement means.
     pub durability: Durability,
-    /// Records that nobody waits for are gathered for this long at most, and for an eighth of an interval, so that the
-    /// writer thread need not be woken and a frame written for each. Whoever waits for a record, flushes, closes, half fills
-    /// the queue or finds no room in it ends it. Zero gathers nothing; so does [`Durability::Sync`].
+    /// The longest time to gather records without a waiter; an eighth of an interval is a second limit. Gathering saves
+    /// wake-ups of the writer thread and frames. A wait, a flush, a close, a half-full queue and an append without room
+    /// end it. Zero disables gathering, and so does [`Durability::Sync`].
     pub linger: Duration,
     /// A segment is sealed and the next one begun at about this many bytes.
     pub segment_bytes: u64,
@@ -131,15 +133,15 @@ pub struct LogOptions {
     pub queue_bytes: usize,
     /// Records that may wait in the queue; at most 16 777 214.
     pub queue_records: usize,
-    /// What happens beyond that.
+    /// The behaviour of an append to a full queue.
     pub on_full: OnFull,
     /// Identifies the layout of the records; written into each segment and compared at open.
     pub fingerprint: [u8; 16],
     /// Other fingerprints of segments that this build can read.
     pub accepts: Vec<[u8; 16]>,
-    /// How much is read at open.
+    /// The extent of the check at open.
     pub check: OpenCheck,
-    /// Begin a new segment now, not with the first record: then all that was there before can be compacted.
+    /// Begin a new segment now instead of with the first record, so that all earlier records can be compacted.
     pub begin_segment: bool,
 }
 
@@ -160,16 +162,16 @@ impl Default for LogOptions {
     }
 }
 
-/// How much [`Log::open`](crate::Log::open) reads.
+/// The extent of the check by [`Log::open`](crate::Log::open).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenCheck {
-    /// Every frame of every segment. Safe without further thought.
+    /// Every frame of every segment. Always safe.
     #[default]
     Full,
     /// Every header and link, and every frame of the last segment. For a caller who replays the log through a
-    /// [`Reader`](crate::Reader) anyway and looks at the damage that [`Summary`](crate::Summary) reports; or who starts from a
-    /// snapshot.
+    /// [`Reader`](crate::Reader) anyway and looks at the damage that [`Summary`](crate::Summary) reports; or who starts
+    /// from a snapshot.
     Tail,
 }
 

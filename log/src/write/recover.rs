@@ -1,7 +1,11 @@
-//! Opening a directory for writing: what is there, is it whole, and how does a writer go on from it.
+//! Recovery: the check of a directory that is opened for writing, and the writer that continues it.
 //!
-//! Owns: the recovery rules. Invariants: a damaged log is refused before anything is changed; a recovered segment is
-//! neither appended to nor truncated; what is rewritten was checked frame by frame first. Must not know: threads, queues.
+//! Owns: the recovery rules.
+//!
+//! Invariants: a damaged log is refused before any change. A recovered segment is neither appended to nor truncated.
+//! Rewritten frames were checked first.
+//!
+//! Must not know: threads, queues.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,11 +22,11 @@ use crate::read::chain::ChainSegment;
 use crate::read::scan::{Extent, Scanner, Step};
 use crate::read::segment_check::{SegmentReport, scan_segment};
 
-/// What a writer found when it opened a directory.
+/// The result of opening a directory for writing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
-    /// How many times the store has been opened for writing, this time included.
+    /// The number of times that the store has been opened for writing, this time included.
     pub epoch: u64,
     /// Segments in the log.
     pub segments: usize,
@@ -34,11 +38,11 @@ pub struct Recovery {
     pub records_checked: u64,
     /// The latest record time that was seen, ms; `None` when none was.
     pub max_time: Option<i64>,
-    /// Present when the last writer died in the middle of a write. The log has been repaired already.
+    /// Present if the last writer died during a write. The log is repaired already.
     pub torn: Option<TornTail>,
     /// Records that were good but not known durable, and were rewritten into a new segment.
     pub rewritten: u64,
-    /// Records up to here may be gone from the segments, because snapshots hold what they taught.
+    /// Records up to here may be gone from the segments, because snapshots cover them.
     pub floor_seq: u64,
 }
 
@@ -101,7 +105,7 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
         next_number: catalog
             .number_max
             .checked_add(1)
-            .ok_or_else(|| Error::Invalid("no segment number left".into()))?,
+            .ok_or_else(|| Error::Invalid("no segment numbers are left".into()))?,
         manifest_generation: catalog.segments.map_or(0, |m| m.generation),
         durable_seq: tail.durable.last_seq,
         here_since: recovery.next_seq,
@@ -196,7 +200,7 @@ fn find_tail(fs: &dyn Fs, dir: &Path, segment: &ChainSegment, report: &SegmentRe
         match durable {
             Some(durable) if scanner.offset == report.end.valid_len => Ok(Tail { number, durable, rest }),
             _ => {
-                let what = "what had been durable does not end with a frame";
+                let what = "the durable part does not end with a frame";
                 let records = Some((header.first_seq, report.end.last_seq)).filter(|(first, last)| first <= last);
                 let damage = Damage { file: segment.file.name.clone(), offset: report.proven, len: 0, records, what };
                 Err(Error::Corrupt { dir: dir.to_owned(), damage: vec![damage] })

@@ -1,7 +1,10 @@
-//! The segment that is being written: its open file, how far it is written, and how far it is on disk.
+//! The active segment: its open file, its written end and its durable end.
 //!
-//! Owns: laying frames one behind the other, and the space allocated ahead of them. Invariant: `durable` is never ahead of
-//! `written`, and both stand behind a whole frame. Must not know: when a sync is due, what to do when one fails.
+//! Owns: the layout of frames, and the space allocated ahead of them.
+//!
+//! Invariant: `durable` is never ahead of `written`, and both are ends of whole frames.
+//!
+//! Must not know: when a sync is due, what to do when one fails.
 
 use std::io;
 use std::path::PathBuf;

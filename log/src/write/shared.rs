@@ -1,8 +1,12 @@
-//! What callers and the writer thread share: the queue's messages, acknowledgements, room, flags and counts.
+//! The state that callers and the writer thread share: messages of the queue, acknowledgements, capacity, flags and
+//! counts.
 //!
-//! Owns: how a caller tells the writer thread that somebody waits. Invariant: a waiter stores `wanted` before it sends
-//! `hurry`, and the writer looks at `wanted` before it waits for `hurry`, so a wake-up is never lost. Must not know: files,
-//! frames.
+//! Owns: how a caller tells the writer thread about a waiter.
+//!
+//! Invariant: a waiter stores `wanted` before it sends `hurry`, and the writer reads `wanted` before it waits for
+//! `hurry`, so no wake-up is lost.
+//!
+//! Must not know: files, frames.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,19 +22,18 @@ use crate::write::ack_tracker::{Acks, Gate, Goal};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Records taken.
+    /// Accepted records.
     pub appended: u64,
     /// Records dropped under [`OnFull::Shed`](crate::OnFull::Shed).
     pub shed: u64,
     /// Appends refused: because the queue was full, under [`OnFull::Error`](crate::OnFull::Error) or in a degraded
     /// log, or the record too large.
     pub refused: u64,
-    /// Records that were written and went with a directory or segment that somebody deleted. Those of earlier processes are
-    /// not counted.
+    /// Written records that were in a deleted directory or segment. Those of earlier processes are not counted.
     pub gone: u64,
     /// Appends that had to wait for room.
     pub blocked: u64,
-    /// The last sequence number that is in the hands of the operating system.
+    /// The last sequence number that the operating system has.
     pub written_seq: u64,
     /// The last sequence number that is on disk.
     pub durable_seq: u64,
@@ -44,15 +47,15 @@ pub struct Metrics {
     pub bytes: u64,
     /// Syncs.
     pub syncs: u64,
-    /// When the last sync ended that did what it should, in milliseconds since 1970; 0 before the first.
+    /// The end of the last successful sync, in milliseconds since 1970; 0 before the first.
     pub synced_ms: u64,
     /// Segments begun.
     pub segments: u64,
     /// Failed writes, syncs and new segments.
     pub failures: u64,
-    /// Failures that were survived by going on in a new segment.
+    /// Failures that were overcome by continuing in a new segment.
     pub heals: u64,
-    /// `SEGMENTS` could not be published; no data is concerned.
+    /// Failed publications of `SEGMENTS`; no data is affected.
     pub manifest_failures: u64,
     /// Times the log became degraded.
     pub degraded: u64,
@@ -135,8 +138,8 @@ impl Shared {
         let _ = self.hurry.try_send(());
     }
 
-    /// Asks the writer thread not to wait until it has all records before the goal. Asking once would not do: a record that has its
-    /// number may not be in the queue yet. So `wanted` stands until the writer has passed it.
+    /// Asks the writer thread not to wait until it has all records before the goal. Asking once would not do: a record
+    /// that has its number may not be in the queue yet. So `wanted` stands until the writer has passed it.
     pub(super) fn want(&self, goal: Goal) {
         let (Goal::Written(next_seq) | Goal::Durable(next_seq)) = goal;
         self.wanted.fetch_max(next_seq, Ordering::SeqCst);

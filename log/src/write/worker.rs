@@ -1,9 +1,13 @@
-//! The writer thread: takes records from the queue, cuts frames, syncs when it is due, retries when the disk has failed.
+//! The writer thread: takes records from the queue, cuts frames, syncs when due, and retries after a failure of the
+//! disk.
 //!
-//! Owns: the loop and its timing, and looking whether the directory is still there. Invariants: records are written in the order
-//! of their numbers, whatever order they come in; records are gathered only while nobody waits for them; a degraded log leaves
-//! records in the queue, so that the queue's bounds hold; all waiters are told when the thread ends, even by a panic. Must not
-//! know: how bytes are laid out.
+//! Owns: the loop and its timing, and the check that the directory still exists.
+//!
+//! Invariants: records are written in the order of their numbers, in whatever order they arrive. Records are gathered
+//! only without waiters. A degraded log leaves records in the queue, so that the queue's bounds hold. All waiters are
+//! woken when the thread ends, even by a panic.
+//!
+//! Must not know: how bytes are laid out.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,27 +24,27 @@ use super::writer::Writer;
 use crate::error::{Error, Lost};
 use crate::format::{RecordRef, put_record, record_len};
 use crate::write::ack_tracker::Health;
-use crate::write::directory_lock::Home;
+use crate::write::directory_lock::OwnedDir;
 
 /// A frame is cut when it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;
 /// At `Memory` and `Os` nothing asks for syncs; this bounds what is kept in memory until one.
 const MAX_RETAINED: usize = 8 << 20;
-/// After so long without a record, a sync marker.
+/// The idle time after which a sync marker is written.
 const IDLE: Duration = Duration::from_millis(50);
-/// Of the interval, lingering takes at most one part in so many.
+/// The divisor of the interval that limits gathering.
 const LINGER_PART: u32 = 8;
-/// How often the thread looks whether its directory is still there.
+/// The interval between two checks that the directory still exists.
 const LOOK: Duration = Duration::from_millis(500);
-/// A log whose directory was deleted stays degraded for so long before it goes on in a new one, so that a host which looks a
-/// few times a second gets to see it.
+/// The time for which a log with a deleted directory stays degraded before it continues in a new one, so that a host
+/// that checks a few times per second notices it.
 const REMOVAL_SHOWN: Duration = Duration::from_millis(500);
 const MIN_RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_secs(5);
 
 /// The writer thread.
 pub(crate) struct Worker {
-    home: Home,
+    owned_dir: OwnedDir,
     writer: Writer,
     shared: Arc<Shared>,
     incoming: Receiver<Message>,
@@ -60,9 +64,9 @@ pub(crate) struct Worker {
     last_record: Instant,
     retry: Option<Retry>,
     look_at: Instant,
-    /// The directory was found missing, and has not been taken anew yet.
+    /// The directory is missing and has not been taken again yet.
     is_homeless: bool,
-    /// The last removal, for whoever closes the log.
+    /// The last removal, for the error at close.
     removed: Option<Error>,
     /// Records of earlier processes are in the directory.
     has_older: bool,
@@ -77,7 +81,7 @@ struct Retry {
 
 impl Worker {
     pub(crate) fn new(
-        home: Home,
+        owned_dir: OwnedDir,
         writer: Writer,
         shared: Arc<Shared>,
         incoming: Receiver<Message>,
@@ -86,7 +90,7 @@ impl Worker {
         next_seq: u64,
     ) -> Self {
         Self {
-            home,
+            owned_dir,
             writer,
             shared,
             incoming,
@@ -181,8 +185,9 @@ impl Worker {
         let is_wanted = self.shared.wanted.load(Ordering::SeqCst) > self.next_seq;
         let is_closing = self.shared.closing.load(Ordering::SeqCst);
         if !self.behind && !is_wanted && !is_closing && !time.is_zero() {
-            // A waiter stores `wanted` before it sends `hurry`. So a request that comes after the check above is received here, and
-            // none is lost. A request that is left over from earlier ends this gathering early and does no other harm.
+            // A waiter stores `wanted` before it sends `hurry`. So a request that comes after the check above is
+            // received here, and none is lost. A request that is left over from earlier ends this gathering early and
+            // does no other harm.
             let _ = self.hurry.recv_timeout(time);
         }
     }
@@ -196,8 +201,8 @@ impl Worker {
             if now >= at || self.shared.closing.load(Ordering::SeqCst) {
                 return;
             }
-            // The thread cannot wait on the channel, because records stay in it until the log is well again. So it sleeps in short
-            // steps, to notice a flush or close soon.
+            // The thread cannot wait on the channel, because records stay in it until the log is well again. So it
+            // sleeps in short steps, to notice a flush or close soon.
             std::thread::sleep((at - now).min(Duration::from_millis(10)));
         }
     }
@@ -303,13 +308,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Looks whether directory and segment are where they were, when it is time to. Once they are not, everything that is no
-    /// longer on disk is counted, and the next look takes the directory anew.
+    /// Checks, when due, whether directory and segment still exist. If not, counts the lost records; the next check
+    /// takes the directory again.
     fn look(&mut self, closing: bool) -> Result<(), Error> {
         let now = Instant::now();
         let is_due = now >= self.look_at || self.retry.is_some() || closing;
-        // Before the first segment is begun, look in any case: the directory may have been emptied since the log was opened, and a
-        // segment that continues what was in it would be damage.
+        // Before the first segment is begun, look in any case: the directory may have been emptied since the log was
+        // opened, and a segment that continues what was in it would be damage.
         if !is_due && self.writer.has_segment() {
             return Ok(());
         }
@@ -319,30 +324,30 @@ impl Worker {
         {
             self.is_homeless = true;
             self.removed = Some(error.clone());
-            // A log that is being closed will not look again, so it takes the directory anew at once.
+            // A closing log does not check again, so it takes the directory immediately.
             if !closing {
                 return Err(error);
             }
         }
         if self.is_homeless {
-            self.home.retake(self.writer.tenant())?;
+            self.owned_dir.retake(self.writer.identity())?;
             // The write that follows begins a new segment with everything that is in memory.
             self.is_homeless = false;
         }
         Ok(())
     }
 
-    /// What was deleted or moved away since the last look, with how much of the log.
+    /// Returns what was deleted or moved away since the last check, with the number of lost records.
     fn find_removal(&mut self) -> Result<Option<Error>, Error> {
         let segment = self.writer.missing_segment().map(Path::to_owned);
-        if segment.is_none() && self.home.is_held() {
+        if segment.is_none() && self.owned_dir.is_held() {
             return Ok(None);
         }
-        let own = self.writer.tenant();
-        if self.home.tenant()?.is_some_and(|tenant| tenant.store == own.store) {
+        let own = self.writer.identity();
+        if self.owned_dir.identity()?.is_some_and(|identity| identity.store == own.store) {
             let Some(path) = segment else {
-                // Only the lock file is gone. It is taken anew, unless another writer has come first.
-                self.home.retake(own)?;
+                // Only the lock file is gone. It is taken again unless another writer came first.
+                self.owned_dir.retake(own)?;
                 return Ok(None);
             };
             let lost = Lost::new(self.writer.lose_segment());
@@ -352,7 +357,7 @@ impl Worker {
         let mut lost = Lost::new(self.writer.lose_directory());
         lost.at_least = std::mem::take(&mut self.has_older);
         self.shared.add_gone(lost);
-        Ok(Some(Error::Removed { path: self.home.dir().to_owned(), lost }))
+        Ok(Some(Error::Removed { path: self.owned_dir.dir().to_owned(), lost }))
     }
 
     fn degrade(&mut self, error: &Error) {
@@ -372,7 +377,7 @@ impl Worker {
     }
 }
 
-/// Tells everybody that the writer thread has ended, even by a panic.
+/// Wakes all waiters when the writer thread ends, even by a panic.
 struct Ending(Arc<Shared>);
 
 impl Drop for Ending {

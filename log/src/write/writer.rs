@@ -1,9 +1,12 @@
 //! The writing side as a plain state machine: frames, syncs, markers, seals, new segments, and what to do when the disk
-//! fails. It has no thread and no clock of its own, so the fault suite drives it call by call.
+//! fails. It has no thread and no clock, so the fault suite drives it call by call.
 //!
-//! Owns: the active segment and the frames that are not durable yet. Invariants: a frame stays in memory until a sync after
-//! its write has succeeded; nothing is written or synced again on a descriptor that has failed once; `durable` never runs
-//! ahead of the disk. Must not know: queues, waiters, durability levels.
+//! Owns: the active segment and the frames that are not durable yet.
+//!
+//! Invariants: a frame stays in memory until a sync after its write has succeeded; nothing is written or synced again
+//! on a descriptor that has failed once; `durable` never runs ahead of the disk.
+//!
+//! Must not know: queues, waiters, durability levels.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,9 +19,9 @@ use crate::directory::manifest::{SEGMENTS, SegmentsManifest, publish};
 use crate::error::Error;
 use crate::format::{FrameKind, HEADER_LEN, Link, MINOR, Seal, SegmentHeader, TIME_UNKNOWN, frame_len, segment_name};
 use crate::fs::{Fs, SyncSite, sync, write_all_at};
-use crate::write::directory_lock::Tenant;
+use crate::write::directory_lock::StoreIdentity;
 
-/// What a store was when it was opened, and how to write it.
+/// The state of a store at open, and the settings for writing it.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) fs: Arc<dyn Fs>,
@@ -37,16 +40,16 @@ pub(crate) struct Setup {
     pub(crate) here_since: u64,
 }
 
-/// Counts of what the writer did.
+/// The counts of the writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WriterCounts {
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
     pub(crate) syncs: u64,
-    /// Those of them that did what they should.
+    /// The successful syncs.
     pub(crate) synced: u64,
     pub(crate) segments: u64,
-    /// Times a failure was survived by going on in a new segment.
+    /// Failures that were overcome by continuing in a new segment.
     pub(crate) heals: u64,
     pub(crate) failures: u64,
     pub(crate) manifest_failures: u64,
@@ -111,15 +114,15 @@ impl Writer {
         self.setup.durable_seq + 1
     }
 
-    /// The sequence number up to which (exclusively) a reader would find records in the directory. What a failed sync was for
-    /// is not counted on: it may be there or not.
+    /// The sequence number up to which (exclusively) a reader would find records in the directory. What a failed sync
+    /// was for is not counted on: it may be there or not.
     pub(crate) fn found_next(&self) -> u64 {
         if self.in_doubt { self.durable_next() } else { self.found_next }
     }
 
     /// Which log this is.
-    pub(crate) fn tenant(&self) -> Tenant {
-        Tenant { store: self.setup.store, epoch: self.setup.epoch }
+    pub(crate) fn identity(&self) -> StoreIdentity {
+        StoreIdentity { store: self.setup.store, epoch: self.setup.epoch }
     }
 
     /// Whether a segment has been begun.
@@ -142,8 +145,8 @@ impl Writer {
         }
     }
 
-    /// Gives up the segment being written, which is gone. Returns how many durable records were in it; those that are in memory
-    /// will be written to the next segment, whose link to the missing one makes the loss show.
+    /// Gives up the segment being written, which is gone. Returns how many durable records were in it; those that are
+    /// in memory will be written to the next segment, whose link to the missing one makes the loss show.
     pub(crate) fn lose_segment(&mut self) -> u64 {
         let Some(active) = self.active.take() else { return 0 };
         self.setup.prev_number = active.header.number;
@@ -188,8 +191,8 @@ impl Writer {
         self.active.as_ref().is_some_and(|active| active.unmarked)
     }
 
-    /// Writes what has not been written. A failure is answered by one new segment; if that fails too, the error says
-    /// why, everything is still in memory, and calling again tries again.
+    /// Writes the pending frames. After a failure, continues in a new segment; if that fails too, returns the error,
+    /// and all frames stay in memory for the next call.
     pub(crate) fn pump(&mut self) -> Result<(), Error> {
         if !self.broken {
             if self.try_pump().is_ok() {
@@ -234,7 +237,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the log in good order: sync, seal, trim, publish.
+    /// Closes the log: sync, seal, trim, publish.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
         self.sync()?;
         if self.active.is_none() {
@@ -253,7 +256,7 @@ impl Writer {
         while self.written < self.retained.len() {
             let next = frame_len(self.retained[self.written].payload_len());
             let full = self.active.as_ref().is_some_and(|active| {
-                // A frame larger than a segment gets a segment of its own.
+                // A frame larger than a segment gets a separate segment.
                 let room = self.setup.segment_bytes.saturating_sub(active.written.offset);
                 next > room && active.written.offset > HEADER_LEN as u64
             });
@@ -390,9 +393,10 @@ impl Writer {
         let first_seq = self.setup.prev.last_seq + 1;
         let tmp = self.setup.dir.join(format!("tmp-seg-{number:08x}"));
         let path = self.setup.dir.join(segment_name(number, first_seq));
-        // Each try has a number of its own, because after a failed directory sync the old name may or may not survive a crash.
+        // Each attempt has a new number, because after a failed directory sync the old name may or may not survive a
+        // crash.
         self.setup.next_number =
-            number.checked_add(1).ok_or_else(|| Error::Invalid("segment numbers are used up".into()))?;
+            number.checked_add(1).ok_or_else(|| Error::Invalid("no segment numbers are left".into()))?;
         let born_len = self.retained.iter().map(|b| frame_len(b.payload_len())).sum::<u64>() + HEADER_LEN as u64;
         let fs = self.setup.fs.clone();
         let header = SegmentHeader {
@@ -427,7 +431,8 @@ impl Writer {
             }
             Err(e) => {
                 self.counts.failures += 1;
-                // Best effort. A file that is left over is ignored, because of its name or because no later segment links to it.
+                // Best effort. A file that is left over is ignored, because of its name or because no later segment
+                // links to it.
                 let _ = fs.remove(if named { &path } else { &tmp });
                 Err(Error::io("write", &path, e))
             }
@@ -458,7 +463,8 @@ impl Writer {
             unmarked: false,
         };
         for batch in &mut self.retained {
-            // The file gets its name only when all of it is durable. So each frame may say that everything before it is durable.
+            // The file gets its name only when all of it is durable. So each frame may say that everything before it is
+            // durable.
             let durable_off = active.written.offset;
             active.write_raw(batch, FrameKind::Records, durable_off)?;
             self.counts.frames += 1;

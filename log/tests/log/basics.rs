@@ -1,4 +1,5 @@
-//! The log through its public API on the real file system: what goes in comes out, and each refusal is its own.
+//! The log through its public API on the real file system: records come back as written, and each refusal has its own
+//! error.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fetchwise_log::{
-    AppendError, Durability, Error, Found, Health, Log, LogOptions, Mark, OnFull, Reader, Record, WaitError,
+    AppendError, Durability, Error, ReadItem, Health, Log, LogOptions, ResumeMark, OnFull, Reader, Record, WaitError,
 };
 use pollster::block_on;
 use tempfile::TempDir;
@@ -95,7 +96,7 @@ fn records_come_back_in_order_with_their_tags() {
     }
 }
 
-/// So long that who waits for it has waited for too long.
+/// A time that no correct wait reaches.
 const LINGER: Duration = Duration::from_secs(60);
 
 fn lingering() -> LogOptions {
@@ -105,7 +106,7 @@ fn lingering() -> LogOptions {
 }
 
 #[test]
-fn nobody_waits_for_records_to_be_gathered() {
+fn no_waiter_is_delayed_by_the_gathering_of_records() {
     let dir = TempDir::new().unwrap();
     let mut opts = lingering();
     opts.queue_records = 8;
@@ -135,7 +136,7 @@ fn nobody_waits_for_records_to_be_gathered() {
 }
 
 #[test]
-fn a_record_that_finds_no_room_beside_gathered_ones_ends_the_gathering() {
+fn a_record_without_room_ends_the_gathering() {
     for on_full in [OnFull::Block, OnFull::Error, OnFull::Shed] {
         let dir = TempDir::new().unwrap();
         let mut opts = lingering();
@@ -154,12 +155,12 @@ fn a_record_that_finds_no_room_beside_gathered_ones_ends_the_gathering() {
 }
 
 #[test]
-fn records_that_nobody_waits_for_share_a_frame() {
+fn records_without_waiters_share_a_frame() {
     let dir = TempDir::new().unwrap();
     let log = open(dir.path(), lingering());
     for _ in 0..3 {
         log.append(record(b"at leisure")).unwrap();
-        // Longer than the writer needs for one that it does not keep back.
+        // Longer than the writer needs for a record that it does not gather.
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(log.metrics().written_seq, 0);
@@ -170,7 +171,7 @@ fn records_that_nobody_waits_for_share_a_frame() {
 }
 
 #[test]
-fn numbers_go_on_after_reopening_and_opening_alone_makes_no_files() {
+fn numbers_continue_after_reopening_and_opening_alone_makes_no_files() {
     let dir = TempDir::new().unwrap();
     for round in 0..3u64 {
         let (log, recovery) = Log::open(dir.path(), options(Durability::Os)).unwrap();
@@ -204,7 +205,7 @@ fn segments_roll_and_chain() {
     log.close().unwrap();
     assert!(segments(dir.path()).len() > 5);
     assert_eq!(payloads(dir.path()).len(), 2000);
-    // A record larger than a segment has one of its own.
+    // A record larger than a segment gets a separate segment.
     let log = open(dir.path(), opts);
     log.append(record(&vec![1; 300 << 10])).unwrap();
     log.close().unwrap();
@@ -226,7 +227,7 @@ fn an_empty_or_absent_directory_is_an_empty_log() {
 }
 
 #[test]
-fn a_reader_works_beside_the_writer() {
+fn a_reader_works_during_a_running_writer() {
     let dir = TempDir::new().unwrap();
     let log = open(dir.path(), options(Durability::Os));
     for i in 0..100u64 {
@@ -245,7 +246,7 @@ fn a_reader_works_beside_the_writer() {
     let seqs: Vec<u64> = items
         .iter()
         .map(|item| match item {
-            Found::Record(r) => {
+            ReadItem::Record(r) => {
                 assert_eq!(r.as_ref().payload, (r.seq() - 1).to_le_bytes());
                 assert_eq!(r.as_ref().payload.as_ptr().align_offset(8), 0);
                 r.seq()
@@ -258,7 +259,7 @@ fn a_reader_works_beside_the_writer() {
 }
 
 #[test]
-fn a_second_writer_is_refused_and_told_who_has_it() {
+fn a_second_writer_is_refused_with_the_name_of_the_holder() {
     let dir = TempDir::new().unwrap();
     let log = open(dir.path(), options(Durability::Os));
     let start = Instant::now();
@@ -328,7 +329,7 @@ fn a_torn_tail_is_repaired_and_reported() {
     assert_eq!(recovery.next_seq, 101);
     log.append(record(&100u64.to_le_bytes())).unwrap();
     log.close().unwrap();
-    // The repair is for good: nobody reports the tail again, and the torn file was not touched.
+    // The repair is permanent: the tail is not reported again, and the torn file is unchanged.
     assert_eq!(payloads(copy.path()).len(), 101);
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }
@@ -352,7 +353,7 @@ fn damage_in_the_middle_is_refused_with_its_range() {
     assert_eq!(damage.len(), 1, "{error}");
     let (first, last) = damage[0].records.unwrap();
     assert_eq!(first, last);
-    // A reader goes on behind it and says the same.
+    // A reader continues after it and reports the same.
     let mut seqs = Vec::new();
     let summary = Reader::open(dir.path()).unwrap().for_each(|seq, _| seqs.push(seq)).unwrap();
     assert_eq!(seqs, (1..=100).filter(|&s| s != first).collect::<Vec<_>>());
@@ -360,8 +361,8 @@ fn damage_in_the_middle_is_refused_with_its_range() {
     let mut order = Vec::new();
     for item in Reader::open(dir.path()).unwrap().records() {
         match item.unwrap() {
-            Found::Record(r) => order.push(r.seq()),
-            Found::Damage(d) => order.push(d.records.unwrap().0),
+            ReadItem::Record(r) => order.push(r.seq()),
+            ReadItem::Damage(d) => order.push(d.records.unwrap().0),
             other => panic!("{other:?}"),
         }
     }
@@ -394,7 +395,7 @@ fn a_missing_segment_is_damage() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_says_so() {
+fn an_unwritable_directory_is_reported() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("file"), b"").unwrap();
     let error = Log::open(&dir.path().join("file"), options(Durability::Os)).unwrap_err();
@@ -403,7 +404,7 @@ fn a_directory_that_cannot_be_written_says_so() {
 }
 
 #[test]
-fn a_full_queue_errs_or_sheds_by_policy_and_is_counted() {
+fn a_full_queue_fails_or_sheds_by_policy_and_counts() {
     for (policy, level) in [(OnFull::Error, Durability::Sync), (OnFull::Shed, Durability::Os)] {
         let dir = TempDir::new().unwrap();
         let mut opts = options(level);
@@ -567,7 +568,7 @@ fn a_sharded_replay_sees_each_record_once_and_keeps_the_order_of_a_key() {
 
 #[test]
 fn a_closed_log_that_lost_its_last_bytes_is_a_torn_tail_unless_a_record_is_gone() {
-    // The story: a cut that only took the seal was refused as damage, and named records that never were.
+    // The bug: a cut that removed only the seal was refused as damage, with records that had never existed.
     let dir = TempDir::new().unwrap();
     let log = open(dir.path(), options(Durability::Sync));
     for i in 0..5u64 {
@@ -603,7 +604,7 @@ fn a_closed_log_that_lost_its_last_bytes_is_a_torn_tail_unless_a_record_is_gone(
 }
 
 #[test]
-fn a_segment_tells_its_times_only_when_its_seal_is_the_one_that_the_next_one_knows_of() {
+fn a_segment_reports_its_times_only_if_its_seal_matches_the_next_segment() {
     let dir = TempDir::new().unwrap();
     let write = |times: &[i64], is_closed: bool| {
         let mut options = options(Durability::Sync);
@@ -616,7 +617,7 @@ fn a_segment_tells_its_times_only_when_its_seal_is_the_one_that_the_next_one_kno
         if is_closed {
             log.close().unwrap();
         } else {
-            // As a process that is killed leaves it: a copy of what is on disk now.
+            // The state after a kill: a copy of the files on disk now.
             let last = segments(dir.path()).pop().unwrap();
             let bytes = fs::read(&last).unwrap();
             log.close().unwrap();
@@ -637,7 +638,7 @@ fn a_segment_tells_its_times_only_when_its_seal_is_the_one_that_the_next_one_kno
     assert_eq!(ends[1], None, "it has no seal");
     assert_eq!(*ends.last().unwrap(), None, "it may still grow");
     assert!(matches!(reader.segment_times(ends.len()), Err(Error::Invalid(_))));
-    // A seal that is damaged tells nothing, and what it says can never be taken for another one's.
+    // A damaged seal reports nothing and cannot pass as the seal of another segment.
     let first = segments(dir.path()).remove(0);
     let whole = fs::read(&first).unwrap();
     for back in 1..=96 {
@@ -651,14 +652,14 @@ fn a_segment_tells_its_times_only_when_its_seal_is_the_one_that_the_next_one_kno
 }
 
 #[test]
-fn a_pass_with_a_mark_shows_what_came_since_and_does_not_read_what_it_has_seen() {
+fn a_pass_with_a_mark_delivers_only_new_records_and_does_not_read_old_ones_again() {
     let dir = TempDir::new().unwrap();
     let mut small = options(Durability::Sync);
     small.segment_bytes = 64 << 10;
     let log = open(dir.path(), small);
-    let mut mark = Mark::default();
+    let mut mark = ResumeMark::default();
     let (mut seen, mut next) = (Vec::new(), 1u64);
-    let read = |next: &mut u64, upto: u64, mark: &mut Mark, seen: &mut Vec<u64>| {
+    let read = |next: &mut u64, upto: u64, mark: &mut ResumeMark, seen: &mut Vec<u64>| {
         let reader = Reader::open(dir.path()).unwrap();
         for (index, segment) in reader.segments().enumerate() {
             if segment.first_seq > upto || segment.next_seq.is_some_and(|end| end <= *next) {
@@ -686,7 +687,7 @@ fn a_pass_with_a_mark_shows_what_came_since_and_does_not_read_what_it_has_seen()
     read(&mut next, 4000, &mut mark, &mut seen);
     assert_eq!(seen, (1..=4000).collect::<Vec<_>>());
     assert!(segments(dir.path()).len() > 3, "it goes on over the end of a segment");
-    // Before the mark nothing is looked at any more; a pass without one sees that something is wrong there.
+    // Bytes before the mark are not read again; a pass without a mark finds the damage there.
     log.append(record(&4000u64.to_le_bytes())).unwrap();
     log.flush().wait().unwrap();
     let last = segments(dir.path()).pop().unwrap();
@@ -695,11 +696,11 @@ fn a_pass_with_a_mark_shows_what_came_since_and_does_not_read_what_it_has_seen()
     fs::write(&last, bytes).unwrap();
     let reader = Reader::open(dir.path()).unwrap();
     let index = reader.segments().len() - 1;
-    let pass = |mark: &mut Mark| {
+    let pass = |mark: &mut ResumeMark| {
         let mut shown = Vec::new();
         let summary = reader.segment_for_each_marked(index, (4001, 4001), mark, |seq, _| shown.push(seq)).unwrap();
         (shown, summary.damage.len())
     };
     assert_eq!(pass(&mut mark), (vec![4001], 0));
-    assert_eq!(pass(&mut Mark::default()).1, 1);
+    assert_eq!(pass(&mut ResumeMark::default()).1, 1);
 }

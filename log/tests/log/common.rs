@@ -1,10 +1,10 @@
-//! What the fault tests share: a workload, its oracle, and the check that every image of the log has to pass.
+//! Shared code of the fault tests: a workload, its oracle, and the check that every image of the log has to pass.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
-use fetchwise_log::{Error, LogOptions, Reader, Record, Recovery, Stepper};
+use fetchwise_log::{Error, LogOptions, Reader, Record, Recovery, ManualLog};
 
 pub(crate) const DIR: &str = "/log";
 
@@ -12,13 +12,13 @@ pub(crate) fn dir() -> PathBuf {
     PathBuf::from(DIR)
 }
 
-/// True when the long run was asked for.
+/// Returns true if the long run was requested.
 pub(crate) fn full() -> bool {
     std::env::var("FETCHWISE_FAULTS").is_ok_and(|v| v == "full")
 }
 
-/// How much is tried: `FETCHWISE_FAULTS=ci` asks for what CI runs, `full` for the long run; without it there is just enough to see
-/// that something broke.
+/// The number of rounds: `FETCHWISE_FAULTS=ci` selects the size for CI, `full` the long run; the default is just large
+/// enough to detect a regression.
 pub(crate) fn scaled(quick: u64, ci: u64, long: u64) -> u64 {
     match std::env::var("FETCHWISE_FAULTS").as_deref() {
         Ok("full") => long,
@@ -38,7 +38,7 @@ pub(crate) fn options() -> LogOptions {
     options
 }
 
-/// What was given to the log, and what it has acknowledged.
+/// The appended and the acknowledged records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
     /// Payload of record `i + 1`.
@@ -50,7 +50,7 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    pub(crate) fn append(&mut self, log: &mut Stepper, rng: &mut Rng) {
+    pub(crate) fn append(&mut self, log: &mut ManualLog, rng: &mut Rng) {
         let len = match rng.below(20) {
             0 => 0,
             1 => rng.below(6000),
@@ -65,12 +65,12 @@ impl Oracle {
         self.given.push(payload);
     }
 
-    pub(crate) fn acknowledge(&mut self, log: &Stepper) {
+    pub(crate) fn acknowledge(&mut self, log: &ManualLog) {
         self.durable = self.durable.max(log.durable_seq());
         self.written = self.written.max(log.written_seq());
     }
 
-    /// Checks that a directory holds a prefix of what was given, at least up to `at_least`, and nothing else.
+    /// Checks that a directory holds a prefix of the appended records, at least up to `at_least`, and nothing else.
     pub(crate) fn check(&self, fs: &SimFs, at_least: u64) -> Result<u64, String> {
         let reader = Reader::open_with(Arc::new(fs.clone()), Path::new(DIR)).map_err(|e| e.to_string())?;
         let mut next = 1;
@@ -97,9 +97,9 @@ impl Oracle {
     }
 }
 
-/// Opens what a crash left; anything but success is a failure of the log.
-pub(crate) fn reopen(fs: &SimFs) -> Result<(Stepper, Recovery), Error> {
-    Stepper::open(Arc::new(fs.clone()), Path::new(DIR), &options())
+/// Opens a crash image; any error is a failure of the log.
+pub(crate) fn reopen(fs: &SimFs) -> Result<(ManualLog, Recovery), Error> {
+    ManualLog::open(Arc::new(fs.clone()), Path::new(DIR), &options())
 }
 
 /// Opens a crash image, and checks it before, after, and after one more record.
@@ -114,7 +114,7 @@ pub(crate) fn check_image(fs: &SimFs, oracle: &Oracle, at_least: u64) -> Result<
     oracle.append(&mut log, &mut Rng::new(seen));
     log.sync().map_err(|e| format!("sync: {e}"))?;
     drop(log);
-    // Only what is durable may be relied on from here on.
+    // From here on only durable records are guaranteed.
     let after = fs.crash(Survival::None, &mut Rng::new(1));
     let kept = oracle.check(&after, seen + 1).map_err(|e| format!("after repair: {e}"))?;
     if kept != seen + 1 {
@@ -164,7 +164,7 @@ pub(crate) fn last_segment(fs: &SimFs) -> PathBuf {
     fs.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fwl")).max().unwrap()
 }
 
-/// A fixed run through everything a writer does. It goes on after an error, as the log promises one may.
+/// A fixed run through every operation of a writer. It continues after an error, as the log allows.
 pub(crate) fn script(fs: &SimFs, oracle: &mut Oracle) {
     let mut rng = Rng::new(77);
     let mut errors = 0;
@@ -179,7 +179,7 @@ pub(crate) fn script(fs: &SimFs, oracle: &mut Oracle) {
         };
         oracle.given.truncate(recovery.next_seq as usize - 1);
         for step in 0..6 {
-            let step_of = |log: &mut Stepper| match step {
+            let step_of = |log: &mut ManualLog| match step {
                 0 | 3 => log.write(),
                 1 | 4 => log.sync(),
                 _ => log.mark(),

@@ -3,10 +3,10 @@
 use crate::common::{Oracle, check_image, dir, last_segment, reopen, report, scaled, script, workload};
 use fetchwise_log::fs::SyncSite;
 use fetchwise_log::fs::sim::{Disk, Fault, Rng, SimFs, Survival};
-use fetchwise_log::{Log, LogOptions, OpenCheck, Stepper};
+use fetchwise_log::{Log, LogOptions, OpenCheck, ManualLog};
 use std::sync::Arc;
 
-/// Runs a workload into a power cut at a random call, and checks images of what may be found afterwards.
+/// Runs a workload into a power cut at a random call, and checks possible images of the disk after it.
 fn crash_once(seed: u64, disabled: Option<SyncSite>, images: &mut u64) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let fs = SimFs::new(seed);
@@ -59,7 +59,7 @@ fn no_power_cut_loses_or_alters_what_was_acknowledged() {
     report("3", "power cuts on the simulated file system, half of them again during recovery", images, 0, 0);
 }
 
-/// The last record is told durable by a marker, and the marker is on disk when `mark` returns.
+/// A marker proves the last record durable, and the marker is on disk when `mark` returns.
 fn marked_record_is_protected(disabled: Option<SyncSite>) -> Result<(), String> {
     let fs = SimFs::new(5);
     fs.disable_sync(disabled);
@@ -82,7 +82,7 @@ fn marked_record_is_protected(disabled: Option<SyncSite>) -> Result<(), String> 
     }
 }
 
-/// A closed log whose last segment is deleted says so, even right after a power cut.
+/// A closed log reports a deleted last segment, even right after a power cut.
 fn lost_last_segment_is_noticed(disabled: Option<SyncSite>) -> Result<(), String> {
     let fs = SimFs::new(6);
     fs.disable_sync(disabled);
@@ -169,7 +169,7 @@ fn every_call_may_fail_once_and_nothing_acknowledged_is_lost() {
     let mut runs = 0;
     for fault in [Fault::Eio, Fault::Enospc, Fault::Eintr, Fault::Short] {
         for call in 0..=calls {
-            // A second fault right behind the first hits the attempt to go on; the third try has to work.
+            // A second fault right after the first hits the attempt to continue; the third attempt has to work.
             for second in [None, Some(1), Some(3)] {
                 let fs = SimFs::new(9);
                 let mut oracle = Oracle::default();
@@ -218,7 +218,7 @@ fn an_io_error_while_opening_is_not_taken_for_damage_and_changes_nothing() {
 }
 
 #[test]
-fn a_read_only_file_system_is_named() {
+fn a_read_only_file_system_is_reported() {
     let fs = SimFs::new(4);
     script(&fs, &mut Oracle::default());
     fs.set_disk(Disk::ReadOnly);
@@ -230,7 +230,7 @@ fn a_read_only_file_system_is_named() {
 
 #[test]
 fn a_failed_sync_is_not_believed_when_it_is_repeated() {
-    // The story: on ext4 a second fdatasync after a failed one returned OK three times out of three, and the data was
+    // The cause: on ext4 a second fdatasync after a failed one returned OK three times out of three, and the data was
     // gone. So the frames go to a new segment.
     let fs = SimFs::new(8);
     let mut oracle = Oracle::default();
@@ -250,7 +250,7 @@ fn a_failed_sync_is_not_believed_when_it_is_repeated() {
 }
 
 #[test]
-fn opening_with_the_tail_checked_alone_recovers_the_same() {
+fn opening_with_a_check_of_the_tail_only_recovers_the_same() {
     for seed in 1..200 {
         let mut rng = Rng::new(seed);
         let fs = SimFs::new(seed);
@@ -260,7 +260,7 @@ fn opening_with_the_tail_checked_alone_recovers_the_same() {
         let copy = image.crash(Survival::All, &mut Rng::new(1));
         let mut options = crate::common::options();
         options.check = OpenCheck::Tail;
-        let (_, tail) = Stepper::open(Arc::new(copy), &dir(), &options).unwrap();
+        let (_, tail) = ManualLog::open(Arc::new(copy), &dir(), &options).unwrap();
         let (_, whole) = reopen(&image).unwrap();
         assert_eq!((tail.next_seq, &tail.torn, tail.rewritten), (whole.next_seq, &whole.torn, whole.rewritten));
     }

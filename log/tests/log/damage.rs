@@ -1,5 +1,5 @@
-//! Fault suite, rows 1 and 2: every truncation, every bit flip, and blocks that are zeroed, doubled or swapped, in a real
-//! log of three segments. Each is repaired as a torn tail or refused with a range; no record is ever wrong.
+//! Fault suite, rows 1 and 2: every truncation, every bit flip, and blocks that are zeroed, doubled or swapped, in a
+//! real log of three segments. Each is repaired as a torn tail or refused with a range; no record is ever wrong.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ use std::sync::Arc;
 use crate::common::{DIR, Oracle, last_segment, options, reopen, report, scaled};
 use fetchwise_log::format::{FrameHeader, HEADER_LEN, SegmentHeader};
 use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
-use fetchwise_log::{CompactOptions, Error, Maintenance, Reader, Stepper};
+use fetchwise_log::{CompactOptions, Error, Maintenance, Reader, ManualLog};
 
 /// How the last session of the log ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// In good order.
+    /// Closed properly.
     Closed,
-    /// Killed a while after the last record: a sync marker is behind it.
+    /// Killed some time after the last record: a sync marker follows it.
     Marked,
     /// Killed right after an acknowledgement.
     Killed,
-    /// In good order, and the first two segments were merged by a compaction.
+    /// Closed properly, and a compaction merged the first two segments.
     Merged,
 }
 
@@ -50,7 +50,7 @@ fn victim(ending: Ending, seed: u64) -> Victim {
     let mut oracle = Oracle::default();
     let mut rng = Rng::new(seed);
     for session in 0..3 {
-        let (mut log, _) = Stepper::open(Arc::new(fs.clone()), Path::new(DIR), &options()).unwrap();
+        let (mut log, _) = ManualLog::open(Arc::new(fs.clone()), Path::new(DIR), &options()).unwrap();
         for step in 0..6 {
             for _ in 0..2 {
                 oracle.append(&mut log, &mut rng);
@@ -76,7 +76,7 @@ fn victim(ending: Ending, seed: u64) -> Victim {
     Victim { fs, oracle, ending, last, frames, born_len }
 }
 
-/// How often what was judged how.
+/// The counts of the outcomes.
 #[derive(Default, Debug)]
 struct Tally {
     tried: u64,
@@ -90,7 +90,7 @@ impl Victim {
         self.fs.files().into_iter().filter(|f| !f.ends_with("LOCK") && !f.ends_with("MAINT.LOCK")).collect()
     }
 
-    /// Puts changed content in place of a file and judges how the log takes it.
+    /// Replaces a file with changed content and checks the reaction of the log.
     fn try_content(&self, path: &Path, content: Vec<u8>, tally: &mut Tally) -> Result<(), String> {
         tally.tried += 1;
         let original = self.fs.read(path).unwrap();
@@ -101,8 +101,8 @@ impl Victim {
         judged
     }
 
-    /// From which record on nothing says any more, in changed content of the last segment, that it had been durable: only
-    /// such records may be missing without a word.
+    /// Returns the first record that the changed content of the last segment no longer proves durable. Only such
+    /// records may be missing without a report.
     fn excused_from(&self, changed: &[u8]) -> u64 {
         if matches!(self.ending, Ending::Closed | Ending::Merged) {
             return u64::MAX;
@@ -118,7 +118,7 @@ impl Victim {
     fn judge(&self, excused_from: u64, tally: &mut Tally) -> Result<(), String> {
         let reader = match Reader::open_with(Arc::new(self.fs.clone()), Path::new(DIR)) {
             Ok(reader) => reader,
-            // A flip may not look like a newer version: checksums come first.
+            // A flip must not look like a newer version: checksums are checked first.
             Err(e) => return Err(format!("the reader failed: {e}")),
         };
         let mut seen = BTreeSet::new();
@@ -141,12 +141,12 @@ impl Victim {
             let tail = *first + unreported.len() as u64 - 1 == total;
             if !tail || *first < excused_from {
                 return Err(format!(
-                    "records {unreported:?} are missing without a word, {excused_from} and after could be"
+                    "records {unreported:?} are missing without a report; only {excused_from} and after may be"
                 ));
             }
         }
         let opened =
-            Stepper::open(Arc::new(self.fs.crash(Survival::All, &mut Rng::new(1))), Path::new(DIR), &options());
+            ManualLog::open(Arc::new(self.fs.crash(Survival::All, &mut Rng::new(1))), Path::new(DIR), &options());
         match opened {
             Ok((_, recovery)) => {
                 if !summary.damage.is_empty() {
@@ -264,7 +264,7 @@ fn bytes_of_an_older_segment_are_not_taken_for_frames() {
 }
 
 #[test]
-fn any_lost_or_foreign_file_is_noticed() {
+fn any_lost_or_foreign_file_is_detected() {
     for ending in ENDINGS {
         let victim = victim(ending, 70);
         let total = victim.oracle.given.len() as u64;
@@ -275,7 +275,7 @@ fn any_lost_or_foreign_file_is_noticed() {
             match reopen(&copy) {
                 Ok((_, recovery)) => assert!(!is_segment && recovery.next_seq == total + 1, "{path:?} lost"),
                 Err(e) => {
-                    // Exactly the lost numbers are named.
+                    // Exactly the lost numbers are reported.
                     assert!(is_segment && e.damage().len() == 1, "{path:?}: {e}");
                     let (first, last) = e.damage()[0].records.unwrap();
                     let mut left = BTreeSet::new();
@@ -283,7 +283,7 @@ fn any_lost_or_foreign_file_is_noticed() {
                     reader.for_each(|seq, _| assert!(left.insert(seq))).unwrap();
                     let lost: Vec<u64> = (1..=total).filter(|seq| !left.contains(seq)).collect();
                     assert_eq!(first, lost[0], "{path:?}: {e}");
-                    // Of the last segment of a log that was not closed, the manifest knows only how it began.
+                    // The manifest knows only the beginning of the last segment of a log that was not closed.
                     let known = path != victim.last || matches!(ending, Ending::Closed | Ending::Merged);
                     let end = lost[lost.len() - 1];
                     assert!(if known { last == end } else { last <= end }, "{path:?}: {e}");

@@ -1,18 +1,18 @@
-//! Fault suite, row 12: the fuzzer's entry points on random, mutated and hand-made bytes, so that every run has a little of
-//! it. The real fuzzing is `cargo fuzz`.
+//! Fault suite, row 12: the fuzzer's entry points on random, mutated and hand-made bytes. The real fuzzing is `cargo
+//! fuzz`.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{DIR, Oracle, options, report, scaled};
-use fetchwise_log::Stepper;
+use fetchwise_log::ManualLog;
 use fetchwise_log::fs::sim::{Rng, SimFs};
 use fetchwise_log::fuzzing::{decode_frames, decode_manifests, decode_records, decode_segment, decode_snapshot};
 
 fn real_segment() -> Vec<u8> {
     let fs = SimFs::new(1);
     let mut oracle = Oracle::default();
-    let (mut log, _) = Stepper::open(Arc::new(fs.clone()), Path::new(DIR), &options()).unwrap();
+    let (mut log, _) = ManualLog::open(Arc::new(fs.clone()), Path::new(DIR), &options()).unwrap();
     for _ in 0..10 {
         oracle.append(&mut log, &mut Rng::new(1));
         log.sync().unwrap();
@@ -35,7 +35,7 @@ fn no_bytes_make_a_decoder_panic_or_hang() {
         decode_snapshot(&noise);
         decode_manifests(&noise);
         decode_records(&noise);
-        // Frames of a real segment, with fields changed and checksums made right again.
+        // Frames of a real segment with changed fields and corrected checksums.
         let mut body = segment[4096..].to_vec();
         for _ in 0..rng.below(4) + 1 {
             let at = rng.below(body.len() as u64) as usize;

@@ -1,5 +1,5 @@
-//! Every release reads every older release's files, for ever: `tests/golden/` holds a directory for each format, written
-//! by the release that brought it. When the format gets a new minor version, add a directory; never change an old one.
+//! Every release reads the files of every older release: `tests/golden/` holds a directory per format, written by the
+//! release that introduced it. For a new minor version of the format, add a directory; never change an old one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn options() -> LogOptions {
     options
 }
 
-/// One line a record, as `expected.txt` has it.
+/// One line per record, as in `expected.txt`.
 fn listing(dir: &Path) -> String {
     let mut text = String::new();
     let summary = Reader::open(dir)
@@ -62,8 +62,8 @@ fn files_of_format_1_0_are_read_and_written_on() {
     assert!(verify(copy.path()).unwrap().is_sound());
 }
 
-/// Writes the directory of the current format; by hand, when there is a new one:
-/// `FETCHWISE_GOLDEN=DIR cargo test -p fetchwise-log --test log golden::make`.
+/// Writes the directory of the current format. Run by hand for a new format: `FETCHWISE_GOLDEN=DIR cargo test -p
+/// fetchwise-log --test log golden::make`.
 #[test]
 fn make_golden_files() {
     let Ok(dir) = std::env::var("FETCHWISE_GOLDEN") else { return };

@@ -1,7 +1,8 @@
-//! Which file of the crate may import which: no circles between files, and arrows between folders in one direction.
+//! The import rules of the crate: no cycles between files, and one direction between folders.
 //!
-//! Owns: reading `use` declarations and paths in the sources. A file imports what it names by a path that begins with `crate`,
-//! `super` or `self`; a name that a folder's `mod.rs` re-exports counts as an import of the file that it comes from.
+//! Owns: reading `use` declarations and paths in the sources. A file imports what it names by a path that begins with
+//! `crate`, `super` or `self`; a name that a folder's `mod.rs` re-exports counts as an import of the file that it comes
+//! from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +17,7 @@ type Modules = BTreeMap<Vec<String>, String>;
 fn no_file_imports_one_that_imports_it() {
     let edges = imports(&modules());
     assert!(edges.values().map(BTreeSet::len).sum::<usize>() > 60, "too few imports were found: {edges:?}");
-    // Whatever imports nothing that is left can go; what stays is in a circle, or imports one.
+    // Files that import no remaining file are removed; the rest is in a cycle or imports one.
     let mut left = edges;
     loop {
         let names: BTreeSet<_> = left.keys().cloned().collect();
@@ -30,11 +31,11 @@ fn no_file_imports_one_that_imports_it() {
 }
 
 #[test]
-fn folders_import_only_what_stands_below_them() {
+fn folders_import_only_lower_folders() {
     let level = |path: &[String]| LAYERS.iter().position(|layer| layer.contains(&path.first().unwrap().as_str()));
     for (from, targets) in imports(&modules()) {
         for to in targets {
-            // The crate's root and the fuzzer's entry points stand above all.
+            // The crate's root and the fuzzer's entry points are above all folders.
             let (Some(upper), Some(lower)) = (level(&from), level(&to)) else { continue };
             let fine = lower < upper || from[0] == to[0];
             assert!(fine, "{} imports {}", from.join("::"), to.join("::"));
@@ -42,7 +43,7 @@ fn folders_import_only_what_stands_below_them() {
     }
 }
 
-/// Whom each file imports.
+/// The imports of each file.
 fn imports(modules: &Modules) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
     let mut edges: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for (module, text) in modules {
@@ -89,7 +90,7 @@ fn resolve(modules: &Modules, from: &[String], path: &[String], depth: usize) ->
     if !is_folder(modules, &at) {
         return modules.contains_key(&at).then_some(at);
     }
-    // What a folder re-exports.
+    // The re-exports of a folder.
     let name = rest.first()?;
     let mut exported = uses(&modules[&at]).into_iter().filter(|path| path.last() == Some(name));
     let path = exported.next()?;

@@ -1,5 +1,6 @@
-//! What the log says it has lost, against what a reader finds: on a full disk, under a bounded queue, after a failed sync, and
-//! when somebody deletes the directory under a running writer. On the simulated file system and on real ones.
+//! The losses that the log reports, compared with what a reader finds: on a full disk, under a bounded queue, after a
+//! failed sync, and after a deletion of the directory under a running writer. On the simulated file system and on real
+//! ones.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use fetchwise_log::{
     verify_with,
 };
 
-/// A removal has to be noticed within this time.
+/// The time within which the log has to detect a removal.
 const NOTICED: Duration = Duration::from_secs(1);
 
 fn options(durability: Durability) -> LogOptions {
@@ -26,7 +27,7 @@ fn options(durability: Durability) -> LogOptions {
     options
 }
 
-/// Takes the record `id`, or says that it was refused.
+/// Appends the record `id`; returns false if it was refused.
 fn append(log: &Log, id: u64) -> bool {
     let payload = id.to_le_bytes().repeat(30);
     match log.append(Record { kind: 1, schema: 1, key_hash: id, time_ms: 0, payload: &payload }) {
@@ -96,7 +97,7 @@ fn every_record_is_found_or_counted(
 }
 
 #[test]
-fn what_a_full_disk_refuses_and_keeps_in_memory_is_all_counted() {
+fn every_record_that_a_full_disk_refuses_or_keeps_in_memory_is_counted() {
     for durability in [Durability::Os, Durability::default(), Durability::Sync] {
         let sim = SimFs::new(1);
         let fs: Arc<dyn Fs> = Arc::new(sim.clone());
@@ -107,7 +108,7 @@ fn what_a_full_disk_refuses_and_keeps_in_memory_is_all_counted() {
 }
 
 #[test]
-fn what_a_really_full_file_system_refuses_is_all_counted() {
+fn every_record_that_a_really_full_file_system_refuses_is_counted() {
     let tmp = tempfile::tempdir().unwrap();
     let at = tmp.path().join("small");
     std::fs::create_dir_all(&at).unwrap();
@@ -131,7 +132,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn what_is_shed_or_too_large_counts() {
+fn shed_and_too_large_records_count_as_lost() {
     let sim = SimFs::new(1);
     let mut options = options(Durability::Os);
     options.on_full = OnFull::Shed;
@@ -149,7 +150,7 @@ fn what_is_shed_or_too_large_counts() {
 }
 
 #[test]
-fn what_a_failed_sync_was_for_counts_as_lost() {
+fn records_of_a_failed_sync_count_as_lost() {
     let sim = SimFs::new(1);
     // Nothing is synced by itself, for as long as the log is not idle.
     let mut options = options(Durability::Interval(Duration::from_secs(3600)));
@@ -166,7 +167,7 @@ fn what_a_failed_sync_was_for_counts_as_lost() {
     assert_eq!(unsaved(log.close()), Lost::new(2));
 }
 
-/// Deletes the directory under a log with a good deal in it, and goes on.
+/// Deletes the directory under a log with many records, and continues.
 fn a_deleted_directory_is_noticed_and_replaced(
     fs: &Arc<dyn Fs>,
     dir: &Path,
@@ -179,7 +180,7 @@ fn a_deleted_directory_is_noticed_and_replaced(
     }
     log.flush().wait().unwrap();
     delete();
-    // Records that nobody can keep from being lost: they go to files without a name.
+    // Records that are lost inevitably, because they go to files without a name.
     for id in 1000..1100 {
         assert!(append(&log, id));
     }
@@ -196,7 +197,7 @@ fn a_deleted_directory_is_noticed_and_replaced(
     }
     log.flush().wait().unwrap();
     assert_eq!(log.lost(), lost);
-    // One writer a directory, in the new one too.
+    // The new directory has one writer too.
     assert!(matches!(Log::open_with(fs.clone(), dir, options(durability)), Err(Error::Locked { .. })));
     assert_eq!(unsaved(log.close()), lost, "closing says it once more");
 
@@ -214,7 +215,7 @@ fn a_deleted_directory_is_noticed_and_replaced(
 }
 
 #[test]
-fn a_simulated_directory_that_is_deleted_is_noticed_and_replaced() {
+fn a_deleted_simulated_directory_is_detected_and_replaced() {
     for durability in [Durability::Os, Durability::default(), Durability::Sync] {
         let sim = SimFs::new(1);
         let fs: Arc<dyn Fs> = Arc::new(sim.clone());
@@ -223,7 +224,7 @@ fn a_simulated_directory_that_is_deleted_is_noticed_and_replaced() {
 }
 
 #[test]
-fn a_real_directory_that_is_deleted_emptied_or_moved_is_noticed_and_replaced() {
+fn a_deleted_emptied_or_moved_real_directory_is_detected_and_replaced() {
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let delete: fn(&Path) = |dir| std::fs::remove_dir_all(dir).unwrap();
     let empty: fn(&Path) = |dir| {
@@ -241,7 +242,7 @@ fn a_real_directory_that_is_deleted_emptied_or_moved_is_noticed_and_replaced() {
 }
 
 #[test]
-fn an_idle_log_notices_too_and_so_does_one_that_closes_at_once() {
+fn an_idle_log_and_a_closing_log_detect_a_removal() {
     let tmp = tempfile::tempdir().unwrap();
     for waits in [true, false] {
         let dir = tmp.path().join(format!("log-{waits}"));
@@ -276,7 +277,7 @@ fn records_of_earlier_processes_make_the_number_a_lower_bound() {
 }
 
 #[test]
-fn a_segment_that_is_deleted_shows_as_damage_with_its_numbers() {
+fn a_deleted_segment_is_damage_with_its_numbers() {
     let sim = SimFs::new(1);
     let fs: Arc<dyn Fs> = Arc::new(sim.clone());
     let (log, _) = Log::open_with(fs.clone(), &dir(), options(Durability::Os)).unwrap();
@@ -307,7 +308,7 @@ fn a_segment_that_is_deleted_shows_as_damage_with_its_numbers() {
 }
 
 #[test]
-fn a_directory_that_another_log_has_taken_is_left_alone() {
+fn a_directory_of_another_log_stays_unchanged() {
     let tmp = tempfile::tempdir().unwrap();
     let (dir, old) = (tmp.path().join("log"), tmp.path().join("old"));
     let (log, _) = Log::open(&dir, options(Durability::Os)).unwrap();
@@ -321,7 +322,7 @@ fn a_directory_that_another_log_has_taken_is_left_alone() {
     assert!(append(&log, 2), "it waits in memory");
     let says = |text: &str| matches!(log.health(), Health::Degraded { reason, .. } if reason.contains(text));
     wait_for("it says why", Duration::from_secs(3), || says("holds another log"));
-    // Nobody else is kept out.
+    // Other writers are not kept out.
     let (again, recovery) = Log::open(&dir, options(Durability::Os)).unwrap();
     assert_eq!(recovery.next_seq, 2);
     again.close().unwrap();
@@ -330,7 +331,7 @@ fn a_directory_that_another_log_has_taken_is_left_alone() {
 }
 
 #[test]
-fn a_log_that_has_only_been_opened_when_its_directory_is_emptied_begins_a_new_one() {
+fn a_log_that_is_emptied_right_after_opening_begins_a_new_one() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = tmp.path().join("log");
     let (log, _) = Log::open(&dir, options(Durability::Os)).unwrap();
@@ -350,7 +351,7 @@ fn a_log_that_has_only_been_opened_when_its_directory_is_emptied_begins_a_new_on
 }
 
 #[test]
-fn a_lock_file_that_is_deleted_is_taken_again() {
+fn a_deleted_lock_file_is_created_again() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = tmp.path().join("log");
     let (log, _) = Log::open(&dir, options(Durability::Os)).unwrap();
@@ -364,9 +365,9 @@ fn a_lock_file_that_is_deleted_is_taken_again() {
     assert_eq!(found(&(Arc::new(RealFs) as Arc<dyn Fs>), &dir).len(), 2);
 }
 
-/// Each of the first calls in the new directory fails once: nothing is lost by that but time.
+/// Each of the first calls in the new directory fails once, which costs only time.
 #[test]
-fn a_new_directory_that_cannot_be_made_at_first_is_tried_again() {
+fn a_failed_creation_of_the_new_directory_is_retried() {
     std::thread::scope(|scope| {
         for call in 0..40 {
             scope.spawn(move || {

@@ -1,5 +1,5 @@
-//! Snapshots, compaction, verify and repair: what they promise, on the simulated file system with a crash at every call
-//! (fault suite, rows 1, 2, 4 and 13), and on the real one beside a running writer.
+//! The guarantees of snapshots, compaction, verify and repair: on the simulated file system with a crash at every call
+//! (fault suite, rows 1, 2, 4 and 13), and on the real one during a running writer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -53,11 +53,11 @@ fn fill(fs: &SimFs, oracle: &mut Oracle, rng: &mut Rng, sessions: u64) -> Result
     Ok(())
 }
 
-/// What was asked for and what was answered.
+/// The requests and their results.
 #[derive(Default)]
 struct Story {
     oracle: Oracle,
-    /// The highest floor that a compaction was asked for.
+    /// The highest requested floor of a compaction.
     floor_asked: u64,
     snapshot_done: u64,
     snapshot_asked: u64,
@@ -130,7 +130,7 @@ fn check(fs: &SimFs, story: &Story) -> Result<(), String> {
 }
 
 #[test]
-fn compaction_drops_what_it_may_and_nothing_else() {
+fn compaction_drops_all_droppable_records_and_no_others() {
     let fs = SimFs::new(1);
     let mut story = Story::default();
     tell(&fs, &mut story).unwrap();
@@ -235,7 +235,7 @@ fn each_sync_call_of_maintenance_is_needed() {
             match crash_at(cut, salt, Some(site), &mut 0, false) {
                 Err(story) => break story,
                 Ok(true) => cut += 1,
-                // Some need one directory change to survive and another to be lost: a matter of luck.
+                // Some need one directory change to survive and another to be lost, which depends on chance.
                 Ok(false) if salt < 20 => (cut, salt) = (0, salt + 1),
                 Ok(false) => panic!("nothing notices that {site:?} is switched off"),
             }
@@ -289,7 +289,7 @@ fn a_damaged_snapshot_falls_back_to_the_one_before() {
         expect_fallback(bytes);
     }
     report("1-2", "truncations and bit flips of a snapshot, each falling back", tried, 0, 0);
-    // With both gone, what was below the floor is lost, and that is said.
+    // Without both snapshots, the records below the floor are lost, and the log reports that.
     let names: Vec<_> = fs.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fws")).collect();
     assert_eq!(names.len(), 2);
     names.iter().for_each(|name| fs.lose(name));
@@ -299,8 +299,8 @@ fn a_damaged_snapshot_falls_back_to_the_one_before() {
 }
 
 #[test]
-fn a_snapshot_waits_for_the_disk_and_notices_what_the_disk_loses_later() {
-    // The story: a snapshot of records that a power cut then took away would hide the records that get their numbers next.
+fn a_snapshot_waits_for_the_disk_and_later_losses_are_detected() {
+    // The bug: a snapshot of records that a power cut then removed hid the later records with the same numbers.
     let fs = SimFs::new(4);
     let mut oracle = Oracle::default();
     let (mut log, _) = reopen(&fs).unwrap();
@@ -382,7 +382,7 @@ fn hurt(fs: &SimFs, rng: &mut Rng) {
 }
 
 #[test]
-fn repair_saves_what_is_good_and_names_what_is_lost() {
+fn repair_keeps_good_records_and_reports_lost_ones() {
     let mut runs = 0;
     let mut mended = 0;
     for seed in 0..scaled(400, 1000, 4000) {
@@ -403,7 +403,7 @@ fn repair_saves_what_is_good_and_names_what_is_lost() {
         hurt(&fs, &mut rng);
         let arc: Arc<SimFs> = Arc::new(fs.clone());
         let options = RepairOptions::everything();
-        // Every other repair is killed before it comes to its end, and run again on what it left.
+        // Every second repair is killed before its end and repeated on the remains.
         if rng.below(2) == 0 {
             fs.fault_at(fs.calls() + rng.below(150), Fault::PowerOff);
             let cut = repair_with(arc.clone(), &dir(), options);
@@ -467,7 +467,7 @@ fn repair_without_salvage_changes_nothing_but_the_quarantine() {
     assert!(reopen(&fs).is_err());
 }
 
-/// What repair takes out of the log is durably in quarantine before the log is changed.
+/// The bytes that repair removes are durably in quarantine before the log changes.
 fn quarantine_is_durable(disabled: Option<SyncSite>) -> bool {
     let mut durable = true;
     for cut in 0..200 {
@@ -501,7 +501,7 @@ fn repair_quarantines_before_it_changes_anything() {
 }
 
 #[test]
-fn compaction_runs_beside_a_writer_and_readers() {
+fn compaction_runs_during_a_writer_and_readers() {
     let tmp = tempfile::tempdir().unwrap();
     let mut options = LogOptions::default();
     options.durability = Durability::Os;
@@ -629,5 +629,5 @@ fn a_large_log_is_compacted_while_a_writer_appends_at_full_speed() {
     assert_eq!((summary.damage, next), (vec![], last + 1));
     assert!(done.bytes.0 - done.bytes.1 > records / 2 * 260);
     println!("{done:?} in {took:?}, {} records appended meanwhile", last - records);
-    report("-", "records that a compaction of 2 M beside a writer had to leave or take", records, 0, 0);
+    report("-", "records that a compaction of 2 M during a running writer had to keep or drop", records, 0, 0);
 }

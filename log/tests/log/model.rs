@@ -1,5 +1,5 @@
-//! Fault suite, row 10: operations of every kind against a naive model, with reopening, I/O failures and power cuts among
-//! the operations. What fails is shrunk to a short story.
+//! Fault suite, row 10: operations of every kind against a naive model, with reopening, I/O failures and power cuts
+//! among the operations. A failure is shrunk to a short sequence.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::common::{DIR, dir, options, report, scaled};
 use fetchwise_log::fs::sim::{Fault, Rng, SimFs, Survival};
 use fetchwise_log::{
-    CompactOptions, Maintenance, Reader, Record, Section, SnapshotMeta, Stepper, load_snapshot_with, verify_with,
+    CompactOptions, Maintenance, Reader, Record, Section, SnapshotMeta, ManualLog, load_snapshot_with, verify_with,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -18,7 +18,7 @@ enum Op {
     Append(u16),
     Write,
     Sync,
-    Mark,
+    ResumeMark,
     Close,
     Drop,
     Snapshot(u8),
@@ -34,7 +34,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (4000u16..12000).prop_map(Op::Append),
         4 => Just(Op::Write),
         4 => Just(Op::Sync),
-        2 => Just(Op::Mark),
+        2 => Just(Op::ResumeMark),
         2 => Just(Op::Close),
         1 => Just(Op::Drop),
         1 => any::<u8>().prop_map(Op::Snapshot),
@@ -45,10 +45,10 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The naive model: all records, and what must be there.
+/// The naive model: all records, and those that must exist.
 struct Model {
     fs: SimFs,
-    log: Option<Stepper>,
+    log: Option<ManualLog>,
     records: BTreeMap<u64, Vec<u8>>,
     /// Records up to here are durable.
     durable: u64,
@@ -70,7 +70,7 @@ impl Model {
     /// Opens the log if it is not open; false while faults keep it closed.
     fn open(&mut self) -> bool {
         if self.log.is_none() {
-            match Stepper::open(self.arc(), Path::new(DIR), &options()) {
+            match ManualLog::open(self.arc(), Path::new(DIR), &options()) {
                 Ok((log, recovery)) => {
                     assert!(recovery.next_seq > self.durable, "{} after {}", recovery.next_seq, self.durable);
                     assert!(recovery.next_seq <= self.last() + 1);
@@ -99,7 +99,7 @@ impl Model {
                 assert_eq!(seq, self.last() + 1);
                 self.records.insert(seq, payload);
             }
-            Op::Write | Op::Sync | Op::Mark if self.open() => {
+            Op::Write | Op::Sync | Op::ResumeMark if self.open() => {
                 let log = self.log.as_mut().unwrap();
                 let done = match op {
                     Op::Write => log.write(),
@@ -160,7 +160,7 @@ impl Model {
         }
     }
 
-    /// Reads everything and compares. Faults are held off meanwhile.
+    /// Reads everything and compares. Faults are suspended meanwhile.
     fn check(&mut self) {
         self.fs.clear_faults();
         let mut seen = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Fault suite, rows 5 and 9, and the failing disk as the host sees it: processes that are killed, processes and threads that
-//! want the same directory, a writer thread whose disk is full or broken.
+//! Fault suite, rows 5 and 9, and the failing disk from the host's view: killed processes, processes and threads that
+//! compete for a directory, a writer thread with a full or broken disk.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -32,7 +32,8 @@ fn record(payload: &[u8]) -> Record<'_> {
     Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload }
 }
 
-/// The child: runs only when the parent says so. It appends from four threads and tells each acknowledgement on stderr.
+/// The child process; runs only on behalf of the parent. It appends from four threads and prints each acknowledgement
+/// on stderr.
 #[test]
 fn child_that_writes_until_it_is_killed() {
     let Ok(dir) = std::env::var("FETCHWISE_LOG_CHILD") else { return };
@@ -96,7 +97,7 @@ fn kill_once(dir: &Path, level: &str, salt: u64, acknowledged: &mut HashMap<u64,
 }
 
 #[test]
-fn a_killed_process_loses_nothing_that_was_acknowledged() {
+fn a_killed_process_loses_no_acknowledged_record() {
     for level in ["os", "sync"] {
         let kills = scaled(30, 200, 500);
         let mut rng = Rng::new(1);
@@ -137,7 +138,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// The child of the lock test: tries to open, and says how it went.
+/// The child of the lock test: tries to open the log and prints the result.
 #[test]
 fn child_that_tries_the_lock() {
     let Ok(dir) = std::env::var("FETCHWISE_LOCK_CHILD") else { return };
@@ -151,7 +152,7 @@ fn child_that_tries_the_lock() {
 }
 
 #[test]
-fn one_writer_a_directory_across_threads_and_processes() {
+fn a_directory_has_one_writer_across_threads_and_processes() {
     let tmp = tempfile::tempdir().unwrap();
     let path = tmp.path();
     let inside = AtomicU64::new(0);
@@ -231,7 +232,7 @@ fn a_full_disk_degrades_and_the_log_resumes_by_itself() {
         }
         log.flush().wait().unwrap();
         fs.set_capacity(Some(fs.used()));
-        // Appending goes on, never blocks, and ends in an error when memory is used up.
+        // Appending continues, never blocks, and fails once the queue is full.
         let mut id = 20;
         let mut waiting = Vec::new();
         let start = Instant::now();
@@ -270,7 +271,7 @@ fn a_full_disk_degrades_and_the_log_resumes_by_itself() {
 }
 
 #[test]
-fn maintenance_begins_on_a_full_disk_with_the_space_kept_back_for_it() {
+fn maintenance_begins_on_a_full_disk_with_the_reserved_space() {
     let fs = SimFs::new(1);
     let (log, _) = Log::open_with(Arc::new(fs.clone()), &dir(), options(Durability::Sync)).unwrap();
     let ticket = log.append(record(b"x")).unwrap();
@@ -285,7 +286,7 @@ fn maintenance_begins_on_a_full_disk_with_the_space_kept_back_for_it() {
         load_snapshot_with(Arc::new(fs.clone()), &dir()).unwrap().snapshot.unwrap().section(1),
         Some((1, &bytes[..]))
     );
-    // With nothing left, it fails in good order.
+    // Without any space left, it fails cleanly.
     let large = vec![1; 300 << 10];
     let error = maintenance.write_snapshot(&meta, &[Section { kind: 1, version: 1, bytes: &large }]).unwrap_err();
     assert!(error.is_storage_full(), "{error}");
@@ -293,7 +294,7 @@ fn maintenance_begins_on_a_full_disk_with_the_space_kept_back_for_it() {
 }
 
 #[test]
-fn a_broken_disk_wakes_every_waiter_and_close_says_what_is_lost() {
+fn a_broken_disk_wakes_every_waiter_and_close_reports_the_loss() {
     let fs = SimFs::new(1);
     let (log, _) = Log::open_with(Arc::new(fs.clone()), &dir(), options(Durability::Sync)).unwrap();
     let ticket = log.append(record(b"good")).unwrap();
@@ -325,7 +326,7 @@ fn a_broken_disk_wakes_every_waiter_and_close_says_what_is_lost() {
 }
 
 #[test]
-fn a_blocked_append_is_let_go_when_the_disk_breaks() {
+fn a_blocked_append_returns_when_the_disk_breaks() {
     let fs = SimFs::new(1);
     let mut options = options(Durability::Sync);
     options.queue_records = 2;
@@ -346,7 +347,7 @@ fn a_blocked_append_is_let_go_when_the_disk_breaks() {
 }
 
 #[test]
-fn acknowledgements_come_exactly_when_they_should_under_load() {
+fn acknowledgements_are_exact_under_load() {
     // Fault suite, row 11, the part that loom cannot do: the real queue, real threads, many times.
     let each = scaled(20_000, 125_000, 125_000);
     let tmp = tempfile::tempdir().unwrap();

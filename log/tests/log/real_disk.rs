@@ -1,5 +1,5 @@
-//! Fault suite, rows 7 and 8: file systems that are really full and really fail. They need root and loop devices, so they
-//! run with `FETCHWISE_FAULTS=full` only, and say so when the machine does not let them.
+//! Fault suite, rows 7 and 8: file systems that are really full and really fail. They need root and loop devices, so
+//! they run with `FETCHWISE_FAULTS=full` only, and report when the machine does not allow them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::common::{full, report};
 use fetchwise_log::{Durability, Health, Log, LogOptions, Reader, Record, Ticket};
 
-/// A mount that goes when it is dropped.
+/// A mount that is removed on drop.
 struct Mount(PathBuf);
 
 impl Drop for Mount {
@@ -58,7 +58,7 @@ fn wait_until(log: &Log, seconds: u64, wanted: impl Fn(&Health) -> bool) -> bool
     true
 }
 
-/// Every acknowledged record is there, and nothing that was not given.
+/// Checks that every acknowledged record exists, and no record that was not appended.
 fn check(dir: &Path, acknowledged: &BTreeMap<u64, u64>) -> u64 {
     let mut seen = BTreeMap::new();
     let mut next = 1;
@@ -130,7 +130,7 @@ fn a_file_system_fills_frees_and_the_log_resumes() {
 }
 
 #[test]
-fn a_sync_that_really_fails_loses_nothing_that_was_acknowledged() {
+fn a_sync_that_really_fails_loses_no_acknowledged_record() {
     if !full() {
         return;
     }
@@ -143,7 +143,7 @@ fn a_sync_that_really_fails_loses_nothing_that_was_acknowledged() {
             println!("SKIPPED row 7: this machine does not let us mount");
             return;
         };
-        // An ext4 that believes to have 64 MiB, on a file that can only have 24.
+        // An ext4 of 64 MiB on a file that can only have 24 MiB.
         let image = below.join("image");
         fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
         let image_text = image.to_str().unwrap();
@@ -174,7 +174,7 @@ fn a_sync_that_really_fails_loses_nothing_that_was_acknowledged() {
         told += acknowledged.len();
         failures += u64::from(log.metrics().failures > 0);
         drop(log);
-        // What counts is what is on the device, not what the page cache of a failed sync shows.
+        // The content of the device counts, not the page cache after a failed sync.
         drop(ext4);
         fs::remove_file(&ballast).unwrap();
         let deadline = Instant::now() + Duration::from_secs(5);

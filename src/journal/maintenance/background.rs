@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, chan
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use fetchwise_log::{Brake, DEFAULT_SEGMENT_BYTES, Error as LogError, give_way};
+use fetchwise_log::{Throttle, DEFAULT_SEGMENT_BYTES, Error as LogError, lower_thread_priority};
 
 use super::compact::{CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact};
 use crate::journal::error::JournalError;
@@ -142,7 +142,7 @@ pub enum MaintenanceEvent {
 /// ```
 #[derive(Debug)]
 pub struct BackgroundMaintenance {
-    brake: Arc<Brake>,
+    throttle: Arc<Throttle>,
     wake: Option<SyncSender<()>>,
     ended: Receiver<()>,
 }
@@ -159,14 +159,14 @@ impl BackgroundMaintenance {
         blank: impl Fn() -> Result<Selector, crate::error::Error> + Send + 'static,
         on_event: impl FnMut(MaintenanceEvent) + Send + 'static,
     ) -> io::Result<Self> {
-        let brake = Arc::new(Brake::new(REST_PERCENT));
+        let throttle = Arc::new(Throttle::new(REST_PERCENT));
         let (wake, woken) = sync_channel(1);
         let (at_end, ended) = channel();
         let worker = Worker {
             dir: dir.to_owned(),
             options,
             clock,
-            brake: Arc::clone(&brake),
+            throttle: Arc::clone(&throttle),
             blank: Box::new(blank),
             on_event: Box::new(on_event),
             share_checked_at: None,
@@ -174,12 +174,12 @@ impl BackgroundMaintenance {
             stuck_at_bytes: 0,
         };
         Builder::new().name("fetchwise-upkeep".to_owned()).spawn(move || {
-            give_way();
+            lower_thread_priority();
             worker.run(&woken);
             // Nobody may be waiting any more.
             let _ = at_end.send(());
         })?;
-        Ok(Self { brake, wake: Some(wake), ended })
+        Ok(Self { throttle, wake: Some(wake), ended })
     }
 
     /// Starts a check now, including the one for old attempts.
@@ -197,7 +197,7 @@ impl BackgroundMaintenance {
     }
 
     fn end(&mut self) {
-        self.brake.stop();
+        self.throttle.stop();
         if self.wake.take().is_some() {
             let _ = self.ended.recv_timeout(STOP_WAIT);
         }
@@ -214,7 +214,7 @@ struct Worker {
     dir: PathBuf,
     options: MaintenanceOptions,
     clock: Arc<Clock>,
-    brake: Arc<Brake>,
+    throttle: Arc<Throttle>,
     blank: Box<dyn Fn() -> Result<Selector, crate::error::Error> + Send>,
     on_event: Box<dyn FnMut(MaintenanceEvent) + Send>,
     /// Time of the last check for old attempts.
@@ -233,7 +233,7 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            if self.brake.is_stopped() || matches!(woken.try_recv(), Err(TryRecvError::Disconnected)) {
+            if self.throttle.is_stopped() || matches!(woken.try_recv(), Err(TryRecvError::Disconnected)) {
                 return;
             }
             if self.not_before.is_some_and(|at| Instant::now() < at) {
@@ -274,7 +274,7 @@ impl Worker {
         }
         // Down to two thirds, so that the next compaction is some time away.
         let keep = (high / 3 * 2).saturating_sub(usage.total - usage.sealed);
-        self.brake.set_rest(if usage.total > most { 0 } else { REST_PERCENT });
+        self.throttle.set_rest_percent(if usage.total > most { 0 } else { REST_PERCENT });
         self.compact(CompactCause::Full { taken: usage.total }, Some(keep))?;
         let after = self.usage()?;
         // The next compaction can drop what a crawl has written meanwhile. Only sealed segments can shrink.
@@ -308,7 +308,7 @@ impl Worker {
             trust_clock: keep_bytes.is_some(),
             keep_bytes,
             segment_bytes: Some(self.options.segment_bytes),
-            brake: Some(Arc::clone(&self.brake)),
+            throttle: Some(Arc::clone(&self.throttle)),
             ..CompactOptions::default()
         };
         let done = compact(&self.dir, &selector, &options, self.clock.now(), &mut |_, _| {})?;

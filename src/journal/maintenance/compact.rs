@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_log::{Brake, Error as LogError, Maintenance, OpenCheck, Progress, RecordRef};
+use fetchwise_log::{Throttle, Error as LogError, Maintenance, OpenCheck, Progress, RecordRef};
 
 use crate::journal::entry::Entry;
 use crate::journal::error::JournalError;
@@ -49,20 +49,20 @@ pub struct CompactOptions {
     /// Size that segments are merged up to, in bytes; 64 MiB by default.
     pub segment_bytes: Option<u64>,
     /// Throttle. With one, the compaction uses one thread, rests when the throttle requires it, and stops on request.
-    pub brake: Option<Arc<Brake>>,
+    pub throttle: Option<Arc<Throttle>>,
 }
 
 impl CompactOptions {
     /// Rests if the throttle requires it. Returns whether to stop.
     fn is_stopped(&self) -> bool {
-        self.brake.as_deref().is_some_and(|brake| !brake.breathe())
+        self.throttle.as_deref().is_some_and(|throttle| !throttle.checkpoint())
     }
 }
 
 impl Default for CompactOptions {
     fn default() -> Self {
         let retain = Duration::from_secs(u64::from(DEFAULT_RETAIN_DAYS) * 86_400);
-        Self { retain, trust_clock: false, dry_run: false, keep_bytes: None, segment_bytes: None, brake: None }
+        Self { retain, trust_clock: false, dry_run: false, keep_bytes: None, segment_bytes: None, throttle: None }
     }
 }
 
@@ -111,7 +111,7 @@ pub fn compact(
     let mut covered = SnapshotCoverage::now(dir, &start)?;
     let sealed_seq = sealed_seq(dir)?;
     let mut fold = Fold::begin(start, selector);
-    fold.brake.clone_from(&options.brake);
+    fold.throttle.clone_from(&options.throttle);
     let cutoff = cutoff(dir, if writer_active { sealed_seq } else { u64::MAX }, options, now)?;
     fold.cutoff = fold.cutoff.max(Some(cutoff));
     let mut at_seal = None;
@@ -202,7 +202,7 @@ fn begin_segment(dir: &Path) -> Result<(), JournalError> {
 fn cutoff(dir: &Path, floor_seq: u64, options: &CompactOptions, now: Timestamp) -> Result<Timestamp, JournalError> {
     let by_age = Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(options.retain.as_millis() as u64));
     let Some(keep) = options.keep_bytes else { return Ok(by_age) };
-    let by_room = disk_usage::cutoff(dir, floor_seq, keep, options.brake.as_deref())?;
+    let by_room = disk_usage::cutoff(dir, floor_seq, keep, options.throttle.as_deref())?;
     Ok(by_room.map_or(by_age, |by_room| by_room.max(by_age)))
 }
 
@@ -247,7 +247,7 @@ impl DropRules {
             }
             side.add_record(seq, &record)
         })?;
-        match options.brake.as_deref().is_some_and(Brake::is_stopped) {
+        match options.throttle.as_deref().is_some_and(Throttle::is_stopped) {
             // The pass may have skipped tombstones.
             true => Err(LogError::Stopped.into()),
             false => Ok(drops),
@@ -302,7 +302,7 @@ impl DropRules {
         let mut log_options = fetchwise_log::CompactOptions::new(self.floor_seq, now.as_millis());
         // The check ran before anything was written.
         log_options.max_jump = None;
-        log_options.brake.clone_from(&options.brake);
+        log_options.throttle.clone_from(&options.throttle);
         if let Some(bytes) = options.segment_bytes {
             (log_options.segment_bytes, log_options.small_bytes) = (bytes, log_options.small_bytes.min(bytes / 4));
         }

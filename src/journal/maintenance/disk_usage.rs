@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use fetchwise_log::Brake;
+use fetchwise_log::Throttle;
 
 use crate::journal::error::JournalError;
 use crate::journal::read::pass;
@@ -70,12 +70,12 @@ pub(super) fn cutoff(
     dir: &Path,
     floor_seq: u64,
     keep: u64,
-    brake: Option<&Brake>,
+    throttle: Option<&Throttle>,
 ) -> Result<Option<Timestamp>, JournalError> {
-    let minutes = sums(dir, floor_seq, brake, &|at| Some(at.as_millis().div_euclid(MINUTE_MS)))?;
+    let minutes = sums(dir, floor_seq, throttle, &|at| Some(at.as_millis().div_euclid(MINUTE_MS)))?;
     let Some((minute, room)) = first_too_many(&minutes, keep) else { return Ok(None) };
     let within =
-        sums(dir, floor_seq, brake, &|at| Some(at.as_millis()).filter(|at| at.div_euclid(MINUTE_MS) == minute))?;
+        sums(dir, floor_seq, throttle, &|at| Some(at.as_millis()).filter(|at| at.div_euclid(MINUTE_MS) == minute))?;
     let last = first_too_many(&within, room).map(|(at, _)| at);
     Ok(last.map(|at| Timestamp::from_millis(at.saturating_add(1))))
 }
@@ -84,12 +84,12 @@ pub(super) fn cutoff(
 fn sums(
     dir: &Path,
     floor_seq: u64,
-    brake: Option<&Brake>,
+    throttle: Option<&Throttle>,
     of: &dyn Fn(Timestamp) -> Option<i64>,
 ) -> Result<BTreeMap<i64, u64>, JournalError> {
     let mut sums = BTreeMap::new();
     pass(dir, |seq, record| {
-        if seq > floor_seq || seq.is_multiple_of(256) && brake.is_some_and(|brake| !brake.breathe()) {
+        if seq > floor_seq || seq.is_multiple_of(256) && throttle.is_some_and(|throttle| !throttle.checkpoint()) {
             return Ok(());
         }
         if let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)?

@@ -66,7 +66,7 @@ impl VerificationReport {
 /// [`JournalError::Record`] for a record whose bytes are intact but mean nothing; newer formats; I/O errors. Damage is
 /// in the report.
 pub fn verify(dir: &Path, on_progress: ProgressFn<'_>) -> Result<VerificationReport, JournalError> {
-    let log = fetchwise_log::verify_showing(dir, &mut |progress| on_progress(Phase::Reading, progress))?;
+    let log = fetchwise_log::verify_with_progress(dir, &mut |progress| on_progress(Phase::Reading, progress))?;
     let mut verified = VerificationReport { log, ..VerificationReport::default() };
     if !verified.log.log.damage.is_empty() || !verified.log.snapshot_damage.is_empty() {
         return Ok(verified);
