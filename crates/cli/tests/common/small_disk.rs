@@ -1,15 +1,15 @@
-//! A small file system of one's own, for tests of what happens when it is full. A real one, so this needs a machine that lets its user
+//! A small file system for tests of a full disk. It is a real one, so these tests need a machine that allows users to
 //! mount.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A small file system that goes when it is dropped.
+/// A small file system that is unmounted on drop.
 pub(crate) struct Small(PathBuf);
 
 impl Small {
-    /// Mounts one; none where this machine does not let us.
+    /// Mounts one; returns none if this machine does not allow that.
     pub(crate) fn mount(at: &Path, size: &str) -> Option<Self> {
         fs::create_dir_all(at).unwrap();
         let mut mount = Command::new("mount");

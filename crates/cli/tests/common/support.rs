@@ -1,4 +1,4 @@
-//! Running the program in a directory of its own.
+//! Runs of the program in a separate directory.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A place to run the program in, with a data directory that is not there yet.
-pub(crate) struct Place {
+/// A directory to run the program in; its data directory does not exist at first.
+pub(crate) struct TestDir {
     dir: TempDir,
 }
 
-/// What a run left.
+/// The output of a run.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Place {
+impl TestDir {
     pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
@@ -34,13 +34,14 @@ impl Place {
         self.path("data")
     }
 
-    /// Writes a file and gives its name.
+    /// Writes a file and returns its name.
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
         std::fs::write(self.path(name), text).unwrap();
         name.to_owned()
     }
 
-    /// The program with `args`, in this place, with this place's data directory.
+    /// Returns the program with `args`, in this directory and with its data directory. It inherits none of our
+    /// variables.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
         for (name, _) in std::env::vars_os() {
@@ -60,16 +61,16 @@ impl Place {
         Ran::from(self.command(args).output().unwrap())
     }
 
-    /// Runs it where a browser is to be had, whatever there is on this machine: for commands that start none.
+    /// Runs the program with an available browser, on any machine: for commands that start none.
     pub(crate) fn run_with_browser(&self, args: &[&str]) -> Ran {
         let browser = env!("CARGO_BIN_EXE_fetchwise");
         Ran::from(self.command(args).env("FETCHWISE_CHROMIUM", browser).output().unwrap())
     }
 
-    /// Runs it with `text` on stdin.
+    /// Runs the program with `text` on stdin.
     pub(crate) fn run_with(&self, args: &[&str], text: impl AsRef<[u8]>) -> Ran {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
-        // Whoever ends before it has read everything closes the pipe.
+        // A program that ends before it has read everything closes the pipe.
         let _ = child.stdin.take().unwrap().write_all(text.as_ref());
         Ran::from(child.wait_with_output().unwrap())
     }
@@ -78,7 +79,7 @@ impl Place {
         self.command(args).spawn().unwrap()
     }
 
-    /// Imports these attempts, all of which must be fit.
+    /// Imports these attempts, which must all be valid.
     pub(crate) fn import(&self, lines: impl IntoIterator<Item = Value>) {
         let text: String = lines.into_iter().map(|line| format!("{line}\n")).collect();
         let ran = self.run_with(&["import", "-"], text);
@@ -97,12 +98,12 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// Its results, one JSON object a line.
+    /// Returns the results, one JSON object per line.
     pub(crate) fn json(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Its one result.
+    /// Returns the only result.
     pub(crate) fn one(&self) -> Value {
         let mut all = self.json();
         assert_eq!(all.len(), 1, "{}{}", self.stdout, self.stderr);
@@ -110,7 +111,7 @@ impl Ran {
     }
 }
 
-/// The segments of a log, oldest first.
+/// Returns the segments of a log, the oldest first.
 pub(crate) fn segments(data: &Path) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path()).collect();
     all.retain(|path| path.extension().is_some_and(|extension| extension == "fwl"));
@@ -118,7 +119,7 @@ pub(crate) fn segments(data: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Milliseconds now.
+/// Returns the current time in milliseconds.
 pub(crate) fn now() -> i64 {
     fetchwise::time::Timestamp::now().as_millis()
 }
@@ -126,10 +127,10 @@ pub(crate) fn now() -> i64 {
 pub(crate) const HOUR: i64 = 3_600_000;
 pub(crate) const DAY: i64 = 24 * HOUR;
 
-/// Longer than anything here takes.
+/// A time limit that no step reaches.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lines as they come, so that a test need not wait for an end.
+/// Returns lines as they appear, so that a test need not wait for the end.
 pub(crate) fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {

@@ -1,7 +1,6 @@
 //! The manual tests of the original system's two plans, through the program as a user runs it.
 //!
-//! Where the plans contradict themselves the design takes a side; the tests say which one they follow.
-
+//! If the plans contradict themselves, the tests say which one they follow.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +8,7 @@ use std::process::{Command, Output};
 use fetchwise_testsite::origin::{Origin, Site};
 use serde_json::{Value, json};
 
-/// The program with a data directory of its own and an environment that says nothing.
+/// Returns the program with its own data directory and an empty environment.
 fn fetchwise(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
     command.args(arguments).arg("--json").arg("--data-dir").arg(dir.join("data"));
@@ -22,7 +21,7 @@ fn fetchwise(dir: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// `select` where a browser is to be had: it starts none.
+/// Runs `select` with an available browser, which it does not start.
 fn select(dir: &Path, url: &str) -> Value {
     let mut command = fetchwise(dir, &["select", url]);
     command.env("FETCHWISE_CHROMIUM", env!("CARGO_BIN_EXE_fetchwise"));
@@ -58,7 +57,7 @@ fn import(dir: &Path, attempts: &[Value]) {
     assert_eq!(status.code(), Some(0));
 }
 
-/// `count` attempts of `fetcher` at wikipedia.org, so many days ago.
+/// `count` attempts of `fetcher` at wikipedia.org, some days ago.
 fn attempts(count: usize, fetcher: &str, success: bool, days_ago: i64) -> Vec<Value> {
     let at = chrono::Utc::now() - chrono::Duration::days(days_ago);
     (0..count)
@@ -86,11 +85,11 @@ fn legacy_mode_serves_the_router_table() {
     legacy.env("LEARNING_MODE_ENABLED", "false");
     let report = one(legacy);
     assert_eq!((&report["source"], &report["fetcher"]), (&json!("hard_coded"), &json!("direct_access")), "{report}");
-    // With the flag on the table plays no part.
+    // With the flag the table has no effect.
     let mut learning = fetchwise(dir.path(), &arguments);
     learning.env("LEARNING_MODE_ENABLED", "true");
     assert_eq!(one(learning)["source"], "probe");
-    // A domain without a route is an error that says so.
+    // A domain without a route is an error.
     let mut missing = fetchwise(dir.path(), &["select", "https://elsewhere.org/", "--router", table.to_str().unwrap()]);
     let output = missing.env("LEARNING_MODE_ENABLED", "false").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -100,7 +99,7 @@ fn legacy_mode_serves_the_router_table() {
 #[test]
 fn a_learned_pattern_is_used() {
     let dir = tempfile::tempdir().unwrap();
-    // Five successes give a confidence of 0.50 by the formula, whatever the plan's prose says: ten it takes.
+    // Five successes give a confidence of 0.50 by the formula, so ten are needed, unlike the plan's text says.
     import(dir.path(), &attempts(5, "playwright", true, 0));
     let five = select(dir.path(), "https://wikipedia.org/wiki/New");
     assert_ne!(five["decision"], "learned", "{five}");
@@ -111,7 +110,7 @@ fn a_learned_pattern_is_used() {
 }
 
 #[test]
-fn seed_data_serves_an_unknown_hosts_pdf() {
+fn a_prior_serves_a_pdf_of_an_unknown_host() {
     let dir = tempfile::tempdir().unwrap();
     let decision = one(fetchwise(dir.path(), &["select", "https://unknown-domain.com/document.pdf"]));
     assert_eq!((&decision["fetcher"], &decision["decision"]), (&json!("direct_access"), &json!("learned")));
@@ -147,7 +146,7 @@ fn a_static_page_costs_one_request_and_its_body_is_kept() {
 }
 
 #[test]
-fn an_empty_page_is_taken_to_the_browser_with_one_attempt_each() {
+fn an_empty_page_goes_to_the_browser_with_one_attempt_each() {
     let (dir, origin) = (tempfile::tempdir().unwrap(), Origin::start([("127.0.0.1", Site::ReactShell)]).unwrap());
     let report = fetch(dir.path(), &origin.url("127.0.0.1", "/a"), &[]);
     assert_eq!((&report["success"], &report["requests"]), (&json!(true), &json!(2)), "{report}");

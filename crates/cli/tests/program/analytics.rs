@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{DAY, HOUR, Place, now};
+use crate::support::{DAY, HOUR, TestDir, now};
 
-/// Of the site's n-th page: plain requests succeed for `.pdf` and fail for pages; the browser is the other way round.
+/// An attempt at the site's n-th page: plain requests succeed for `.pdf` and fail for pages; the browser does the
+/// opposite.
 fn mixed(n: i64, at: i64) -> Value {
     let (is_pdf, is_plain) = (n % 2 == 0, n % 4 < 2);
     let success = is_pdf == is_plain;
@@ -16,7 +17,7 @@ fn mixed(n: i64, at: i64) -> Value {
 
 #[test]
 fn a_query_counts_what_has_all_of_the_heuristics() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.import((0..40).map(|n| mixed(n, now() - HOUR)));
     place.import([json!({"url": "https://other.org/a.pdf", "fetcher": "direct_access", "success": false,
                          "error_type": "blocked_captcha", "attempted_at": now()})]);
@@ -34,8 +35,8 @@ fn a_query_counts_what_has_all_of_the_heuristics() {
 }
 
 #[test]
-fn a_decayed_rate_weighs_the_recent_more() {
-    let place = Place::new();
+fn a_decayed_rate_weighs_recent_attempts_more() {
+    let place = TestDir::new();
     let of = |success: bool, at: i64| {
         let error = if success { Value::Null } else { json!("empty_content") };
         json!({"url": "https://e.org/", "fetcher": "playwright", "success": success, "error_type": error, "attempted_at": at})
@@ -47,8 +48,8 @@ fn a_decayed_rate_weighs_the_recent_more() {
     assert!((row["decayed_success_rate"].as_f64().unwrap() - 1.0 / 3.0).abs() < 1e-3, "{row}");
 }
 
-/// 30 attempts with a captcha, of which 3 succeed, and 30 without, of which 27 do.
-fn captchas(place: &Place) {
+/// 30 attempts with a captcha, 3 of which succeed, and 30 without, 27 of which succeed.
+fn captchas(place: &TestDir) {
     place.import((0..60).map(|n| {
         let has_captcha = n < 30;
         let success = if has_captcha { n % 10 == 0 } else { n % 10 != 0 };
@@ -63,8 +64,8 @@ fn captchas(place: &Place) {
 }
 
 #[test]
-fn importance_is_the_seeds_gain_and_bits_and_can_be_written_back() {
-    let place = Place::new();
+fn importance_has_gain_and_bits_and_can_be_recorded() {
+    let place = TestDir::new();
     captchas(&place);
     let rows = place.run(&["importance", "--json"]).json();
     let row = |kind: &str, value: Value| rows.iter().find(|row| row["type"] == kind && row["value"] == value).unwrap();
@@ -84,16 +85,16 @@ fn importance_is_the_seeds_gain_and_bits_and_can_be_written_back() {
 }
 
 #[test]
-fn without_enough_attempts_importance_says_so() {
-    let place = Place::new();
+fn importance_reports_a_lack_of_attempts() {
+    let place = TestDir::new();
     std::fs::create_dir(place.data()).unwrap();
     let ran = place.run(&["importance", "--write"]);
     assert_eq!((ran.code, ran.stdout.trim()), (0, "no heuristic has more than 10 attempts yet"));
     assert_eq!(std::fs::read_dir(place.data()).unwrap().count(), 0, "nothing is written");
 }
 
-/// A log in which the browser, which always works, was taken one time in five; plain requests work half the time.
-fn logged(place: &Place, propensity: bool) {
+/// A log in which the browser, which always works, made one request in five; plain requests work half of the time.
+fn logged(place: &TestDir, propensity: bool) {
     place.import((0..400u32).map(|n| {
         let hash = n.wrapping_mul(2_654_435_761) >> 16;
         let (is_browser, works) = (hash % 5 == 0, hash / 5 % 2 == 0);
@@ -107,15 +108,15 @@ fn logged(place: &Place, propensity: bool) {
 }
 
 #[test]
-fn a_policy_is_judged_by_a_log_that_knows_its_propensities() {
-    let place = Place::new();
+fn a_policy_is_evaluated_on_a_log_with_propensities() {
+    let place = TestDir::new();
     logged(&place, true);
     let verdict = place.run(&["replay-policy", "--policy", "default", "--json"]).one();
     let number = |name: &str| verdict[name].as_f64().unwrap();
     assert_eq!(verdict["policy"], "default");
     assert!(number("ci_low") < number("estimate") && number("estimate") < number("ci_high"), "{verdict}");
     assert!(number("effective_sample") > 50.0 && number("fetches") == 400.0, "{verdict}");
-    // What the log came to: a page half of the time for 1, always for 20 in one of five.
+    // The value of the log: a page half of the time for 1, always for 20 in one of five.
     assert!((40.0..70.0).contains(&verdict["logged"]["estimate"].as_f64().unwrap()), "{verdict}");
     let both = place.run(&["replay-policy", "--policy", "default,published", "--json"]);
     assert_eq!(both.json().len(), 2);
@@ -123,8 +124,8 @@ fn a_policy_is_judged_by_a_log_that_knows_its_propensities() {
 }
 
 #[test]
-fn a_log_that_cannot_support_the_question_is_called_so() {
-    let place = Place::new();
+fn an_unsupported_estimate_has_a_warning() {
+    let place = TestDir::new();
     logged(&place, false);
     let ran = place.run(&["replay-policy", "--policy", "index", "--json"]);
     let verdict = ran.one();
@@ -135,8 +136,8 @@ fn a_log_that_cannot_support_the_question_is_called_so() {
 }
 
 #[test]
-fn parquet_begins_and_ends_as_parquet_does() {
-    let place = Place::new();
+fn parquet_output_has_its_magic_bytes() {
+    let place = TestDir::new();
     place.import((0..40).map(|n| mixed(n, now() - HOUR)));
     let output = place.command(&["export", "--format", "parquet"]).output().unwrap();
     assert!(output.status.success());
@@ -148,8 +149,8 @@ fn parquet_begins_and_ends_as_parquet_does() {
 }
 
 #[test]
-fn importance_prunes_what_the_config_says() {
-    let place = Place::new();
+fn importance_prunes_as_configured() {
+    let place = TestDir::new();
     captchas(&place);
     place.import((0..40).map(|n| mixed(n, now() - HOUR)));
     assert_eq!(place.run(&["importance", "--write"]).code, 0);
@@ -165,8 +166,8 @@ fn importance_prunes_what_the_config_says() {
 }
 
 #[test]
-fn an_exported_database_answers_the_usual_queries_as_the_commands_do() {
-    let place = Place::new();
+fn an_exported_database_agrees_with_the_commands() {
+    let place = TestDir::new();
     place.import((0..400_i64).map(|n| {
         let error = match n % 5 {
             0 => json!("blocked_captcha"),

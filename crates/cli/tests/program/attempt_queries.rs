@@ -1,5 +1,5 @@
-//! Looking back: `attempts`, `explain --at` and `--attempt`, `links`, `release`, and ban rates by day; on logs that were imported, cut
-//! off in the middle, and compacted.
+//! Queries of the past: `attempts`, `explain --at` and `--attempt`, `links`, `unpause`, and ban rates by day; on logs
+//! that were imported, cut off in the middle, or compacted.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -12,15 +12,15 @@ use fetchwise::journal::{Journal, JournalOptions, LinkEntry};
 use fetchwise::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::support::{DAY, HOUR, Place, lines, now, segments, wait_for};
+use crate::support::{DAY, HOUR, TestDir, lines, now, segments, wait_for};
 
 /// A line for `import`; `error` is null for content.
 fn line(url: &str, fetcher: &str, error: Value, at: i64) -> Value {
     json!({"url": url, "fetcher": fetcher, "success": error.is_null(), "error_type": error, "attempted_at": at})
 }
 
-/// Ten segments, each with forty attempts of one day, the last of today.
-fn ten_days(place: &Place) {
+/// Ten segments, each with forty attempts of one day, the last one of today.
+fn ten_days(place: &TestDir) {
     for day in 0..10i64 {
         let options = JournalOptions::default().begin_segment();
         let (journal, _) = Journal::open(&place.data(), options).unwrap();
@@ -40,8 +40,8 @@ fn urls(rows: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_narrow_time_reads_a_part_of_the_log_only() {
-    let place = Place::new();
+fn a_narrow_time_range_reads_only_a_part_of_the_log() {
+    let place = TestDir::new();
     ten_days(&place);
     assert_eq!(segments(&place.data()).len(), 10);
     let ran = place.run(&["attempts", "--since", "36h", "--summary", "--json"]);
@@ -51,7 +51,7 @@ fn a_narrow_time_reads_a_part_of_the_log_only() {
     let count = |name: &str| last["summary"][name].as_u64().unwrap();
     assert_eq!((count("attempts"), count("segments"), count("segments_read")), (80, 10, 2), "{last}");
     assert!(count("bytes_read") * 4 < count("bytes"), "{last}");
-    // What it has left out holds nothing: the whole log has no more of that time.
+    // The skipped part has no matches: a full scan finds no more.
     let all = place.run(&["export"]).json();
     let since = now() - 36 * HOUR;
     let recent = all
@@ -74,7 +74,7 @@ fn a_narrow_time_reads_a_part_of_the_log_only() {
 
 #[test]
 fn attempts_are_found_by_url_link_domain_time_and_outcome() {
-    let place = Place::new();
+    let place = TestDir::new();
     let at = now() - HOUR;
     let mut named = line("https://a.org/3", "mine", json!("gremlins"), at + 3);
     named["link"] = json!("article 17");
@@ -102,7 +102,7 @@ fn attempts_are_found_by_url_link_domain_time_and_outcome() {
     assert_eq!(place.run(&["attempts", "--since", "1h", "--until", "2h"]).code, 2);
     let bad = place.run(&["attempts", "--since", "yesterday"]);
     assert!(bad.code == 2 && bad.stderr.contains("7d"), "{}", bad.stderr);
-    // What is forgotten is not found, whichever end the look begins at.
+    // A forgotten attempt is not found in either direction.
     assert_eq!(place.run(&["forget", "--domain", "a.org"]).code, 0);
     assert_eq!(found(&[]), "b.org/2");
     assert_eq!(urls(&place.run(&["attempts", "--json", "--limit", "3"]).json()), ["https://b.org/2"]);
@@ -110,7 +110,7 @@ fn attempts_are_found_by_url_link_domain_time_and_outcome() {
 
 #[test]
 fn hostile_text_is_shown_as_text() {
-    let place = Place::new();
+    let place = TestDir::new();
     let mut evil = line("https://e.org/a", "mine", json!("boom\u{202e}"), now() - 1000);
     evil["link"] = json!("\u{1b}]0;owned\u{7}\r\nlink");
     place.import([evil]);
@@ -125,12 +125,12 @@ fn hostile_text_is_shown_as_text() {
 }
 
 #[test]
-fn a_log_that_was_cut_off_in_the_middle_of_a_write_is_looked_back_at_up_to_there() {
-    let place = Place::new();
+fn a_log_with_a_torn_tail_is_queried_up_to_the_tail() {
+    let place = TestDir::new();
     place.import((0..30).map(|n| line(&format!("https://e.org/{n}"), "playwright", Value::Null, now() - 1000 + n)));
     let segment = segments(&place.data()).pop().unwrap();
     let bytes = std::fs::read(&segment).unwrap();
-    // Half of a frame behind what is there, as a write that was cut off leaves it.
+    // Half of a frame at the end, as an interrupted write leaves it.
     std::fs::remove_file(place.data().join("SEGMENTS")).unwrap();
     std::fs::write(&segment, [&bytes[..], &[0xf1, b'F', b'W', b'r', 7, 7, 7, 7, 9, 0]].concat()).unwrap();
     let ran = place.run(&["attempts", "--json"]);
@@ -138,8 +138,8 @@ fn a_log_that_was_cut_off_in_the_middle_of_a_write_is_looked_back_at_up_to_there
 }
 
 #[test]
-fn a_crawler_that_was_killed_is_looked_back_at() {
-    let place = Place::new();
+fn the_log_of_a_killed_crawler_is_queried() {
+    let place = TestDir::new();
     let serve = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = serve.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -166,7 +166,7 @@ fn a_crawler_that_was_killed_is_looked_back_at() {
     let mut child = place.spawn(&args);
     let seen = lines(child.stdout.take().unwrap());
     wait_for(&seen, "/a\"");
-    // Beside it: it is read, and only it may change it.
+    // Alongside the crawler the log can be read, but only the crawler may change it.
     let beside = place.run(&["attempts", "--json"]);
     assert_eq!(beside.code, 0, "{}", beside.stderr);
     let refused = place.run(&["unpause", "127.0.0.1"]);
@@ -188,8 +188,9 @@ fn a_crawler_that_was_killed_is_looked_back_at() {
     assert_eq!((rate["attempts"].as_u64(), rate["banned"].as_u64()), (Some(1), Some(0)));
 }
 
-/// At `https://e.org`: twenty plain requests that worked until three days ago, then twenty that were refused, the browser working.
-fn changed(place: &Place) {
+/// At `https://e.org`: twenty plain requests that worked until three days ago, then twenty that were refused, while the
+/// browser works.
+fn changed(place: &TestDir) {
     let old = (0..20).map(|n| line(&format!("https://e.org/{n}"), "direct_access", Value::Null, now() - 3 * DAY + n));
     place.import(old);
     let new = (0..40).map(|n| {
@@ -205,8 +206,8 @@ fn candidate<'v>(explained: &'v Value, name: &str) -> &'v Value {
 }
 
 #[test]
-fn the_evidence_of_an_earlier_time_is_that_of_the_attempts_until_then() {
-    let place = Place::new();
+fn past_evidence_is_that_of_the_attempts_up_to_then() {
+    let place = TestDir::new();
     changed(&place);
     let explain = |args: &[&str]| {
         let all = [&["explain", "https://e.org/new", "--all-fetchers", "--json"], args].concat();
@@ -220,8 +221,8 @@ fn the_evidence_of_an_earlier_time_is_that_of_the_attempts_until_then() {
     assert_eq!(then["rebuilt"]["missing_before"], Value::Null);
     let (before, _) = explain(&["--at", "5d"]);
     assert_eq!(candidate(&before, "direct_access")["domain_attempts"].as_f64(), Some(0.0));
-    // What a log that ends there says is the same to the last digit.
-    let other = Place::new();
+    // A log that ends at that time gives exactly the same numbers.
+    let other = TestDir::new();
     let at = now() - 2 * DAY;
     other.import(place.run(&["attempts", "--until", "2d", "--oldest-first", "--json"]).json());
     let at_text = fetchwise::rfc3339::format(Timestamp::from_millis(at));
@@ -234,7 +235,7 @@ fn the_evidence_of_an_earlier_time_is_that_of_the_attempts_until_then() {
             assert!((a - b).abs() <= 1e-9 * a.abs().max(1.0), "{name} {field}: {a} {b}");
         }
     }
-    // A snapshot of a later time is of no use for it; one that is old enough is begun with.
+    // A later snapshot is useless for it; an older one is used.
     assert_eq!(place.run(&["snapshot"]).code, 0);
     assert_eq!(explain(&["--at", "2d"]).0["rebuilt"]["snapshot_seq"], Value::Null);
     place.import([line("https://e.org/last", "playwright", Value::Null, now())]);
@@ -244,7 +245,7 @@ fn the_evidence_of_an_earlier_time_is_that_of_the_attempts_until_then() {
         (Some(60), Some(0))
     );
     assert_eq!(recent["fetcher"], "playwright");
-    // What was compacted away is said to be missing.
+    // Compacted attempts are reported as missing.
     let compacted = place.run(&["compact", "--retain", "2"]);
     assert_eq!(compacted.code, 0, "{}", compacted.stderr);
     let (then, said) = explain(&["--at", "36h"]);
@@ -256,8 +257,8 @@ fn the_evidence_of_an_earlier_time_is_that_of_the_attempts_until_then() {
 }
 
 #[test]
-fn the_decision_of_an_attempt_is_shown_as_it_was_recorded() {
-    let place = Place::new();
+fn the_decision_of_an_attempt_is_shown_as_recorded() {
+    let place = TestDir::new();
     changed(&place);
     let mut first = line("https://e.org/page", "direct_access", json!("blocked_403"), now() - 2000);
     let mut second = line("https://e.org/page", "playwright", Value::Null, now() - 1000);
@@ -291,7 +292,7 @@ fn the_decision_of_an_attempt_is_shown_as_it_was_recorded() {
 }
 
 /// Two paused hosts and two paused links.
-fn paused(place: &Place) {
+fn paused(place: &TestDir) {
     let at = Timestamp::from_millis(now());
     let until = |minutes: i64| Some(Timestamp::from_millis(now() + minutes * 60_000));
     let (journal, _) = Journal::open(&place.data(), JournalOptions::default()).unwrap();
@@ -312,8 +313,8 @@ fn paused(place: &Place) {
 }
 
 #[test]
-fn paused_links_and_hosts_are_shown_with_their_reason_and_are_released() {
-    let place = Place::new();
+fn paused_links_and_hosts_are_shown_with_their_reason_and_unpaused() {
+    let place = TestDir::new();
     paused(&place);
     let names = |args: &[&str], field: &str| -> Vec<String> {
         place.run(args).json().iter().map(|row| row[field].as_str().unwrap().to_owned()).collect()
@@ -341,14 +342,14 @@ fn paused_links_and_hosts_are_shown_with_their_reason_and_are_released() {
     for args in [&["unpause"][..], &["unpause", "a b"], &["unpause", "e.org", "--link", "x"]] {
         assert_eq!(place.run(args).code, 2, "{args:?}");
     }
-    // The same after a snapshot and a compaction.
+    // The same holds after a snapshot and a compaction.
     assert_eq!(place.run(&["compact"]).code, 0);
     assert_eq!(names(&["hosts", "--paused", "--json"], "host"), ["f.org"]);
     let select = place.run(&["select", "https://e.org/a", "--all-fetchers", "--json"]).one();
     assert_ne!(select["decision"], "paused", "{select}");
 }
 
-/// A server that answers one request with `answer`, and tells what it was asked.
+/// A server that responds to one request with `answer` and passes on the request.
 fn answering(answer: &'static str) -> (String, std::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -367,17 +368,17 @@ fn answering(answer: &'static str) -> (String, std::sync::mpsc::Receiver<String>
 }
 
 #[test]
-fn beside_a_server_a_release_goes_to_it() {
+fn alongside_a_server_unpause_asks_the_server() {
     const DONE: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 72\r\nconnection: close\r\n\r\n\
         {\"host\":\"e.org\",\"unpaused\":true,\"was_paused_until\":\"2026-01-31T12:00:00Z\"}";
-    let place = Place::new();
+    let place = TestDir::new();
     paused(&place);
-    // A server has the log for itself, and says where it listens.
+    // A server has exclusive access to the log and writes its address.
     let (holder, _) = Journal::open(&place.data(), JournalOptions::default()).unwrap();
     let (address, asked) = answering(DONE);
     std::fs::write(place.data().join("SERVE"), format!("{address}\n")).unwrap();
     let ran =
-        Place::command(&place, &["unpause", "e.org", "--json"]).env("FETCHWISE_TOKEN", "secret").output().unwrap();
+        TestDir::command(&place, &["unpause", "e.org", "--json"]).env("FETCHWISE_TOKEN", "secret").output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     let released: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
     assert_eq!((&released["unpaused"], &released["server"]), (&json!(true), &json!(address)), "{released}");
@@ -386,7 +387,7 @@ fn beside_a_server_a_release_goes_to_it() {
         request.starts_with("post /v1/hosts/e.org/unpause ") && request.contains("authorization: bearer secret"),
         "{request}"
     );
-    // It has gone, and its file is still there.
+    // The server has ended, and its file is still there.
     let gone = place.run(&["unpause", "e.org"]);
     assert!(gone.code == 1 && gone.stderr.contains("check that the server runs"), "{}", gone.stderr);
     drop(holder);
@@ -403,8 +404,8 @@ fn beside_a_server_a_release_goes_to_it() {
 }
 
 #[test]
-fn ban_rates_are_answered_for_days_that_were_compacted_away() {
-    let place = Place::new();
+fn ban_rates_include_compacted_days() {
+    let place = TestDir::new();
     let of = |n: i64, error: Value, days: i64| {
         line(&format!("https://e.org/{n}"), "playwright", error, now() - days * DAY - n)
     };
@@ -420,7 +421,7 @@ fn ban_rates_are_answered_for_days_that_were_compacted_away() {
     assert_eq!(compacted.code, 0, "{}", compacted.stderr);
     assert_eq!(place.run(&["attempts", "--json"]).json().len(), 10, "they are gone from the log");
     assert_eq!(rate("80"), (30, 6, Value::Null), "and not from the counts");
-    // More than is kept comes from the log, which says what it lacks.
+    // Earlier days come from the log, which reports what is missing.
     let (attempts, banned, since) = rate("200");
     assert!((attempts, banned) == (30, 6) && since.is_string(), "{since}");
     let words = place.run(&["ban-rate", "e.org", "--days", "200"]);
@@ -432,8 +433,8 @@ fn ban_rates_are_answered_for_days_that_were_compacted_away() {
 }
 
 #[test]
-fn both_rates_of_a_query_are_over_what_counts() {
-    let place = Place::new();
+fn both_rates_of_a_query_are_over_counted_attempts() {
+    let place = TestDir::new();
     let errors = [Value::Null, json!("not_found"), json!("not_found"), json!("wrong_tool")];
     place.import((0..4).map(|n| line(&format!("https://e.org/{n}"), "direct_access", errors[n].clone(), now())));
     let row = place.run(&["query", "--where", "domain=e.org", "--json"]).one();

@@ -1,8 +1,8 @@
-//! `classify`: one response, and many.
+//! `classify`: single responses, and batches.
 
 use serde_json::json;
 
-use crate::support::Place;
+use crate::support::TestDir;
 
 const CHALLENGE: &str = "<html><head><title>Just a moment...</title></head><body><div id=\"challenge-form\"></div>\
     <script>window._cf_chl_opt={}</script></body></html>";
@@ -16,7 +16,7 @@ fn article() -> String {
 
 #[test]
 fn a_challenge_is_blocked_and_an_article_is_content() {
-    let place = Place::new();
+    let place = TestDir::new();
     let file = place.write("c.html", CHALLENGE);
     let ran =
         place.run(&["classify", &file, "--status", "403", "--header", "Server: cloudflare", "--json", "--explain"]);
@@ -34,8 +34,8 @@ fn a_challenge_is_blocked_and_an_article_is_content() {
 }
 
 #[test]
-fn a_batch_comes_in_the_order_of_its_lines_with_paths_relative_to_it() {
-    let place = Place::new();
+fn a_batch_keeps_the_order_of_its_lines_and_has_relative_paths() {
+    let place = TestDir::new();
     std::fs::create_dir_all(place.path("sub/pages")).unwrap();
     place.write("sub/pages/c.html", CHALLENGE);
     place.write("sub/pages/a.html", article());
@@ -43,7 +43,7 @@ fn a_batch_comes_in_the_order_of_its_lines_with_paths_relative_to_it() {
     for n in 0..3000 {
         let body = ["pages/c.html", "pages/a.html"][n % 2];
         let line = json!({"url": format!("https://e.org/{n}"), "status": 200, "headers": {"Content-Type": "text/html"},
-                          "body_path": body, "label": "left alone"});
+                          "body_path": body, "label": "ignored"});
         lines += &format!("{line}\n");
     }
     let batch = place.write("sub/batch.jsonl", lines);
@@ -57,8 +57,8 @@ fn a_batch_comes_in_the_order_of_its_lines_with_paths_relative_to_it() {
 }
 
 #[test]
-fn a_line_of_a_batch_that_cannot_be_read_is_named_and_the_rest_goes_on() {
-    let place = Place::new();
+fn an_invalid_line_of_a_batch_is_reported_and_the_rest_continues() {
+    let place = TestDir::new();
     place.write("a.html", article());
     let lines = [
         json!({"url": "https://e.org/1", "body_path": "absent.html"}).to_string(),
@@ -77,8 +77,8 @@ fn a_line_of_a_batch_that_cannot_be_read_is_named_and_the_rest_goes_on() {
 }
 
 #[test]
-fn rules_can_be_shown_and_added_and_bad_ones_are_refused() {
-    let place = Place::new();
+fn rules_can_be_shown_and_added_and_invalid_ones_are_rejected() {
+    let place = TestDir::new();
     assert!(place.run(&["classify", "--show-rules"]).stdout.contains("[[rule]]"));
     let rules = place.write("rules.toml", "[[rule]]\nid = 7\n");
     let page = place.write("a.html", article());
@@ -87,16 +87,16 @@ fn rules_can_be_shown_and_added_and_bad_ones_are_refused() {
 }
 
 #[test]
-fn keywords_judge_as_the_seeds_did() {
-    let place = Place::new();
+fn keywords_classify_like_the_original_system() {
+    let place = TestDir::new();
     let page = place.write("a.html", format!("{}<p>Protected by Cloudflare.</p>", article()));
     assert_eq!(place.run(&["classify", &page, "--json"]).one()["is_blocked"].as_bool(), Some(false));
     assert_eq!(place.run(&["classify", &page, "--json", "--keywords"]).one()["is_blocked"].as_bool(), Some(true));
 }
 
 #[test]
-fn a_labelled_batch_judges_the_detector() {
-    let place = Place::new();
+fn a_labelled_batch_evaluates_the_detector() {
+    let place = TestDir::new();
     place.write("c.html", CHALLENGE);
     place.write("a.html", article());
     let line = |label: &str, body: &str| json!({"label": label, "body_path": body}).to_string();
@@ -113,12 +113,12 @@ fn a_labelled_batch_judges_the_detector() {
 
 #[test]
 fn a_batch_is_judged_at_status_200_beside_the_status_it_came_with() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.write("a.html", article());
     let line = json!({"label": "block", "status": 403, "body_path": "a.html"}).to_string();
     let file = place.write("labels.jsonl", line);
     let report = place.run(&["classify", "--batch", &file, "--evaluate", "--json"]).one();
-    // What a status hides is seen without it.
+    // Without the status, the rules that it hid match.
     assert_eq!(report["given"]["block"]["hits"].as_u64(), Some(1));
     assert_eq!(report["at_200"]["block"]["misses"].as_u64(), Some(1));
     assert_eq!(report["at_200"]["mistakes"][0]["taken_for"].as_str(), Some("content"));

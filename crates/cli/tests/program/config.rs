@@ -1,11 +1,11 @@
-//! `config`: what is wrong, what is in effect and where it comes from, and that secrets are shown nowhere.
+//! `config`: problems of the settings, their values and origins, and that no command shows secrets.
 
 use serde_json::Value;
 
-use crate::support::{Place, Ran};
+use crate::support::{Ran, TestDir};
 
 /// Runs `config` without the variable that names this place's data directory.
-fn config(place: &Place, args: &[&str], variables: &[(&str, &str)]) -> Ran {
+fn config(place: &TestDir, args: &[&str], variables: &[(&str, &str)]) -> Ran {
     let mut command = place.command(args);
     command.env_remove("FETCHWISE_DATA_DIR").envs(variables.iter().copied());
     Ran::from(command.output().unwrap())
@@ -16,10 +16,12 @@ fn row<'r>(rows: &'r [Value], key: &str) -> &'r Value {
 }
 
 #[test]
-fn check_says_all_that_is_wrong_at_once_with_its_place() {
-    let place = Place::new();
-    let file =
-        place.write("f.toml", "mode = 'learning'\n\n[scoring]\npage_valu = 3\nsuccess_discount = 2.0\n[log]\ndurability = 'synch'\n");
+fn check_reports_all_problems_at_once_with_their_places() {
+    let place = TestDir::new();
+    let file = place.write(
+        "f.toml",
+        "mode = 'learning'\n\n[scoring]\npage_valu = 3\nsuccess_discount = 2.0\n[log]\ndurability = 'synch'\n",
+    );
     let ran = config(&place, &["config", "check", &file], &[("FETCHWISE_SPLIT_SHARE", "9")]);
     assert_eq!(ran.code, 2, "{}", ran.stdout);
     let lines: Vec<&str> = ran.stdout.lines().collect();
@@ -28,7 +30,11 @@ fn check_says_all_that_is_wrong_at_once_with_its_place() {
     assert!(lines[0].ends_with("did you mean `page_value`?"), "{}", lines[0]);
     assert!(lines[1].starts_with("f.toml:5:20: error: invalid scoring.success_discount 2.0:"), "{}", lines[1]);
     assert!(lines[2].starts_with("f.toml:7:14: error: unknown variant `synch`"), "{}", lines[2]);
-    assert!(lines[3].starts_with("FETCHWISE_SPLIT_SHARE: error: invalid split_share 9.0: expected 0 to 1"), "{}", lines[3]);
+    assert!(
+        lines[3].starts_with("FETCHWISE_SPLIT_SHARE: error: invalid split_share 9.0: expected 0 to 1"),
+        "{}",
+        lines[3]
+    );
 
     let json = config(&place, &["config", "check", &file, "--json"], &[]).one();
     assert_eq!((json["ok"].as_bool(), json["problems"].as_array().map(Vec::len)), (Some(false), Some(3)));
@@ -46,8 +52,8 @@ fn check_says_all_that_is_wrong_at_once_with_its_place() {
 }
 
 #[test]
-fn check_looks_at_what_the_settings_name() {
-    let place = Place::new();
+fn check_covers_what_the_settings_name() {
+    let place = TestDir::new();
     place.write("routes.csv", "domain,fetcher\na.org,playwrite\n");
     let text = "mode = 'split'\nrouter = 'routes.csv'\nrules = 'none.toml'\n[network]\nallow = ['10.0.0.0/99']\n\
                 [[fetcher]]\nname = 'playwright'\n[[fetcher]]\nname = 'x'\ncommand = ['/no/such/program']\n\
@@ -70,8 +76,8 @@ fn check_looks_at_what_the_settings_name() {
 }
 
 #[test]
-fn show_names_where_each_value_comes_from() {
-    let place = Place::new();
+fn show_has_the_origin_of_each_value() {
+    let place = TestDir::new();
     let file = place.write(
         "f.toml",
         "split_share = 0.25\n[http]\ntimeout_s = 5\n[log]\nretain_days = 30\n[[fetcher]]\nname = 'direct_access'\n",
@@ -95,20 +101,20 @@ fn show_names_where_each_value_comes_from() {
     assert_eq!(row(&rows, "log.max_disk_bytes")["variable"], "FETCHWISE_LOG__MAX_DISK_BYTES");
     let changed = config(&place, &["config", "show", "--changed"], &variables);
     assert!(!changed.stdout.contains("default\n") && changed.stdout.contains("f.toml:3"), "{}", changed.stdout);
-    // More specific goes first.
+    // The more specific one takes precedence.
     let both = [("LEARNING_MODE_ENABLED", "false"), ("FETCHWISE_MODE", "shadow")];
     let rows = config(&place, &["config", "show", "--json"], &both).json();
     assert_eq!(row(&rows, "mode")["value"], "shadow");
 }
 
 #[test]
-fn every_default_is_as_the_example_says() {
-    let place = Place::new();
+fn every_default_is_that_of_the_example() {
+    let place = TestDir::new();
     let example = config(&place, &["config", "example"], &[]).stdout;
     let is_setting = |rest: &&str| rest.starts_with(|c: char| c == '[' || c.is_ascii_lowercase());
     let text: Vec<&str> =
         example.lines().map(|line| line.strip_prefix('#').filter(is_setting).unwrap_or(line)).collect();
-    // Those of lists have no default.
+    // Keys inside lists have no default.
     let text = text.join("\n").split("[[fetcher]]").next().unwrap().to_owned();
     let all: toml::Table = text.parse().unwrap();
     let mut compared = 0;
@@ -130,15 +136,16 @@ fn every_default_is_as_the_example_says() {
 }
 
 #[test]
-fn a_variable_that_means_nothing_is_a_warning_with_what_was_probably_meant() {
-    let place = Place::new();
+fn an_unknown_variable_is_a_warning_with_a_suggestion() {
+    let place = TestDir::new();
     let ran = config(
         &place,
         &["config", "show", "--changed"],
         &[("FETCHWISE_LOG__RETAINDAYS", "7"), ("FETCHWISE_TOKEN", "t")],
     );
     assert_eq!(ran.code, 0);
-    let want = "warning: the variable FETCHWISE_LOG__RETAINDAYS: unknown setting; did you mean FETCHWISE_LOG__RETAIN_DAYS?\n";
+    let want =
+        "warning: the variable FETCHWISE_LOG__RETAINDAYS: unknown setting; did you mean FETCHWISE_LOG__RETAIN_DAYS?\n";
     assert_eq!(ran.stderr, want);
     let wrong = config(&place, &["select", "http://e.org/"], &[("FETCHWISE_LOG__RETAIN_DAYS", "long")]);
     assert_eq!(wrong.code, 2);
@@ -150,8 +157,8 @@ fn a_variable_that_means_nothing_is_a_warning_with_what_was_probably_meant() {
 }
 
 #[test]
-fn a_secret_is_shown_by_no_command_that_meets_it() {
-    let place = Place::new();
+fn no_command_shows_a_secret() {
+    let place = TestDir::new();
     let text = "[[fetcher]]\nname = 'by_proxy'\nproxy = 'socks5://me:hunter2@127.0.0.1:1'\n\
                 [[fetcher]]\nname = 'farm'\ncdp = 'ws://me:hunter2@127.0.0.1:1/devtools?token=hunter2'\n\
                 [[fetcher]]\nname = 'solver'\nsolver = 'http://me:hunter2@127.0.0.1:1/v1?key=hunter2'\n\

@@ -1,4 +1,4 @@
-//! What a crawl shows over HTTP while it lasts: its metrics (`fetch --metrics`), and the demo's dashboard.
+//! HTTP during a crawl: its metrics (`fetch --metrics`), and the demo's dashboard.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fetchwise_testsite::origin::{Origin, Site};
 
-use crate::support::{PATIENCE, Place, lines, wait_for};
+use crate::support::{PATIENCE, TestDir, lines, wait_for};
 
 const TOKEN: &str = "a-token-that-is-long-enough";
 const PAGES: u64 = 40;
@@ -22,7 +22,7 @@ fn ask(address: &str, path: &str, headers: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// The one value of a metric without labels; none where it is not there.
+/// Returns the value of a metric without labels; none if it is absent.
 fn value(page: &str, name: &str) -> Option<u64> {
     page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }
@@ -32,8 +32,8 @@ fn sum(page: &str, name: &str) -> u64 {
     rows.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
 }
 
-/// A crawl of one host that takes one page at once, and where its metrics are.
-fn crawl(place: &Place, origin: &Origin, args: &[&str], listen: &str, token: Option<&str>) -> (Child, String) {
+/// A crawl of one host with one page at a time, and the address of its metrics.
+fn crawl(place: &TestDir, origin: &Origin, args: &[&str], listen: &str, token: Option<&str>) -> (Child, String) {
     let urls: String = (0..PAGES).map(|n| origin.url("127.0.75.1", &format!("/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
     let fetch =
@@ -49,12 +49,12 @@ fn crawl(place: &Place, origin: &Origin, args: &[&str], listen: &str, token: Opt
 }
 
 #[test]
-fn a_crawl_says_how_far_it_is_for_as_long_as_it_lasts() {
-    let place = Place::new();
+fn a_crawl_exports_its_progress_while_it_runs() {
+    let place = TestDir::new();
     let origin = Origin::start([("127.0.75.1".to_owned(), Site::slow(Duration::from_millis(150)))]).unwrap();
     let (mut child, address) = crawl(&place, &origin, &["--concurrency", "1"], "127.0.0.1:0", None);
     let begun = Instant::now();
-    // Some pages are there, and others wait.
+    // Some pages are done, and others wait.
     let page = loop {
         let (status, page) = ask(&address, "/metrics", "Accept: text/plain\r\n");
         assert_eq!(status, 200, "{page}");
@@ -72,7 +72,7 @@ fn a_crawl_says_how_far_it_is_for_as_long_as_it_lasts() {
     assert_eq!(ask(&address, "/healthz", "").0, 200);
     let (status, words) = ask(&address, "/v1/stats", "");
     assert!(status == 404 && words.contains("fetchwise serve"), "{words}");
-    // A page of somebody else's in the operator's browser is not let in.
+    // A page of another site in the operator's browser is rejected.
     assert_eq!(ask(&address, "/metrics", "Origin: http://evil.example\r\n").0, 403);
     let results = lines(child.stdout.take().unwrap());
     for _ in 0..PAGES {
@@ -83,8 +83,8 @@ fn a_crawl_says_how_far_it_is_for_as_long_as_it_lasts() {
 }
 
 #[test]
-fn others_want_a_token_and_a_wrong_address_is_said_before_anything_is_fetched() {
-    let place = Place::new();
+fn an_open_address_needs_a_token_and_errors_come_before_the_first_request() {
+    let place = TestDir::new();
     let origin = Origin::start([("127.0.75.1".to_owned(), Site::slow(Duration::from_millis(50)))]).unwrap();
     let url = origin.url("127.0.75.1", "/never");
     for (listen, words) in [
@@ -106,8 +106,8 @@ fn others_want_a_token_and_a_wrong_address_is_said_before_anything_is_fetched() 
 }
 
 #[test]
-fn the_demo_has_the_dashboard_over_it_until_somebody_ends_it() {
-    let place = Place::new();
+fn the_demo_serves_its_dashboard_until_it_is_ended() {
+    let place = TestDir::new();
     let mut child = place.command(&["demo", "--plain", "--serve", "--rounds", "3", "--no-browser"]).spawn().unwrap();
     let said = lines(child.stderr.take().unwrap());
     let line = said.recv_timeout(PATIENCE).unwrap();
@@ -118,7 +118,7 @@ fn the_demo_has_the_dashboard_over_it_until_somebody_ends_it() {
     assert!(status == 200 && page.contains("<title>"), "{page}");
     let board = |path: &str| serde_json::from_str::<serde_json::Value>(&ask(&address, path, "").1).unwrap();
     let begun = Instant::now();
-    // It shows what was crawled: the same attempts that the log has.
+    // It shows what was crawled: the attempts of the log.
     let all = loop {
         let all = board("/v1/dashboard?range=15m");
         if all["complete"] == true {

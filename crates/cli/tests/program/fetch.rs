@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use fetchwise_testsite::origin::{Origin, Site};
 
-use crate::support::{PATIENCE, Place, Ran, lines, wait_for};
+use crate::support::{PATIENCE, Ran, TestDir, lines, wait_for};
 
 const HOST: &str = "127.0.0.1";
 const OTHER: &str = "127.0.0.2";
-/// Loopback opened, no browser: these tests are about the program, not about fetchers. Requests are counted, so that nothing is asked
-/// for on the side, and this machine's own servers may be asked as fast as can be.
+/// Loopback allowed, no browser: these tests are about the program, not about fetchers. Requests are counted, so there
+/// is no robots.txt, and no pace is needed on this machine.
 const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
 
 fn fetch<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -23,7 +23,7 @@ fn fetch<'a>(more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn thirty_pages_cost_thirty_requests_are_stored_and_remembered() {
-    let place = Place::new();
+    let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let urls: String = (0..30).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
@@ -43,7 +43,7 @@ fn thirty_pages_cost_thirty_requests_are_stored_and_remembered() {
     }
     assert_eq!(lines[0]["source"].as_str(), Some("probe"));
     assert_eq!(lines[29]["source"].as_str(), Some("learned"));
-    // A second process remembers everything.
+    // A second process knows everything.
     let again = place.run(&fetch(&[&origin.url(HOST, "/articles/new")])).one();
     assert_eq!(again["source"].as_str(), Some("learned"));
     assert_eq!(place.run(&["export"]).json().len(), 31);
@@ -51,7 +51,7 @@ fn thirty_pages_cost_thirty_requests_are_stored_and_remembered() {
 
 #[test]
 fn every_url_ends_in_a_classified_outcome() {
-    let place = Place::new();
+    let place = TestDir::new();
     let sites =
         [(HOST, Site::RedirectOut), (OTHER, Site::Pdf), ("127.0.0.3", Site::GzipBomb), ("127.0.0.4", Site::Empty)];
     let origin = Origin::start(sites).unwrap();
@@ -78,7 +78,7 @@ fn every_url_ends_in_a_classified_outcome() {
     assert!(results[7]["url"].as_str().unwrap().len() < 200, "a URL that is none is not repeated at length");
     let recorded = place.run(&["export"]).json();
     assert!(recorded.iter().all(|line| line["url"].as_str().unwrap().len() < 200), "nothing odd is recorded");
-    // A line that is no line is an error of the input.
+    // An invalid line is an error of the input.
     let input = place.write("long.txt", format!("{long}\n{}\n", origin.url(OTHER, "/x")));
     let ran = place.run(&fetch(&["--input", &input, "--ordered"]));
     let results = ran.json();
@@ -86,8 +86,8 @@ fn every_url_ends_in_a_classified_outcome() {
 }
 
 #[test]
-fn a_pace_is_kept_shown_and_known_to_the_next_run() {
-    let place = Place::new();
+fn a_pace_is_honoured_shown_and_known_to_the_next_run() {
+    let place = TestDir::new();
     let robots = Site::Html("User-agent: *\nCrawl-delay: 0.2".to_owned());
     let site = Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
     let origin = Origin::start([(HOST, site), (OTHER, Site::rate_limited(3600))]).unwrap();
@@ -108,7 +108,7 @@ fn a_pace_is_kept_shown_and_known_to_the_next_run() {
     assert_eq!(explained["pace"]["rate"], known[0]["pace"]["rate"]);
     let words = place.run(&["explain", &origin.url(HOST, "/new")]).stdout;
     assert!(words.contains("requests/s"), "{words}");
-    // A host that wants to be left alone for an hour is not waited for.
+    // A run does not wait for a host that is held for an hour.
     let again =
         place.run(&["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", &origin.url(OTHER, "/b")]);
     assert_eq!(again.one()["error_type"].as_str(), Some("paused"), "{}", again.stderr);
@@ -117,8 +117,8 @@ fn a_pace_is_kept_shown_and_known_to_the_next_run() {
 }
 
 #[test]
-fn a_crawl_delay_that_is_cut_is_said_once_a_host_and_shown_afterwards() {
-    let place = Place::new();
+fn a_limited_crawl_delay_is_reported_once_per_host_and_shown_later() {
+    let place = TestDir::new();
     let robots = Site::Html("User-agent: *\nCrawl-delay: 300".to_owned());
     let site = Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
     let origin = Origin::start([(HOST, site)]).unwrap();
@@ -139,8 +139,8 @@ fn a_crawl_delay_that_is_cut_is_said_once_a_host_and_shown_afterwards() {
 }
 
 #[test]
-fn a_list_keeps_to_robots_txt_and_a_url_that_is_named_does_not() {
-    let place = Place::new();
+fn a_list_obeys_robots_txt_and_an_argument_does_not() {
+    let place = TestDir::new();
     let robots = Site::Html("User-agent: *\nDisallow: /private".to_owned());
     let site = Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
     let origin = Origin::start([(HOST, site)]).unwrap();
@@ -164,8 +164,8 @@ fn a_list_keeps_to_robots_txt_and_a_url_that_is_named_does_not() {
     assert!(wrong.code == 2 && wrong.stderr.contains("did you mean \"obey\"?"), "{}", wrong.stderr);
 }
 
-/// Two pages that come at once and, between them, one that takes longer than this file's patience.
-fn one_that_hangs(place: &Place, more: &[&str]) -> (Origin, Child, Receiver<String>) {
+/// Two fast pages and, between them, one that takes longer than this file's time limit.
+fn one_that_hangs(place: &TestDir, more: &[&str]) -> (Origin, Child, Receiver<String>) {
     let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::slow(PATIENCE * 2))]).unwrap();
     let urls = [origin.url(HOST, "/a"), origin.url(OTHER, "/hangs"), origin.url(HOST, "/b")];
     let input = place.write("urls.txt", urls.join("\n"));
@@ -179,8 +179,8 @@ fn line_number(result: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_url_that_hangs_holds_nobody_back() {
-    let place = Place::new();
+fn a_hanging_url_delays_no_other() {
+    let place = TestDir::new();
     let (_origin, mut child, results) = one_that_hangs(&place, &[]);
     let mut seen: Vec<_> = (0..2).map(|_| line_number(&results.recv_timeout(PATIENCE).unwrap())).collect();
     seen.sort();
@@ -190,8 +190,8 @@ fn a_url_that_hangs_holds_nobody_back() {
 }
 
 #[test]
-fn ordered_results_wait_for_what_stands_before_them() {
-    let place = Place::new();
+fn ordered_results_wait_for_earlier_ones() {
+    let place = TestDir::new();
     let (origin, mut child, results) = one_that_hangs(&place, &["--ordered"]);
     assert_eq!(line_number(&results.recv_timeout(PATIENCE).unwrap()), Some(1));
     while origin.hits(HOST) < 2 {
@@ -204,7 +204,7 @@ fn ordered_results_wait_for_what_stands_before_them() {
 
 #[test]
 fn arguments_have_a_position_and_lines_a_line() {
-    let place = Place::new();
+    let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let urls = [origin.url(HOST, "/a"), origin.url(HOST, "/b")];
     let input = place.write("urls.txt", format!("\n{}", origin.url(HOST, "/c")));
@@ -215,8 +215,8 @@ fn arguments_have_a_position_and_lines_a_line() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn more_urls_at_once_than_the_process_may_open_files_become_as_many_as_fit() {
-    let place = Place::new();
+fn concurrency_is_limited_by_the_open_files_limit() {
+    let place = TestDir::new();
     let program = env!("CARGO_BIN_EXE_fetchwise");
     let script = format!("ulimit -n 256; exec {program} fetch --concurrency 5000 http://127.0.0.1:9/");
     let ran =
@@ -227,7 +227,7 @@ fn more_urls_at_once_than_the_process_may_open_files_become_as_many_as_fit() {
 
 #[test]
 fn pauses_outlive_the_process() {
-    let place = Place::new();
+    let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::RateLimited { retry_after: "3600".to_owned(), free: 0 })]).unwrap();
     let url = origin.url(HOST, "/");
     let first = place.run(&fetch(&[&url])).one();
@@ -248,8 +248,8 @@ fn pauses_outlive_the_process() {
 }
 
 #[test]
-fn a_line_may_have_an_id_a_fetcher_and_a_wish_of_its_own() {
-    let place = Place::new();
+fn a_line_may_have_its_own_id_fetcher_and_mode() {
+    let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let routes = place.write("routes.csv", format!("{HOST},direct_access\n"));
     let url = origin.url(HOST, "/a");
@@ -276,7 +276,7 @@ fn a_line_may_have_an_id_a_fetcher_and_a_wish_of_its_own() {
 
 #[test]
 fn pages_go_into_a_warc_archive() {
-    let place = Place::new();
+    let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let urls = [origin.url(HOST, "/a"), origin.url(HOST, "/b")];
     let ran = place.run(&fetch(&["--warc", "out/crawl.warc", &urls[0], &urls[1]]));
@@ -287,8 +287,8 @@ fn pages_go_into_a_warc_archive() {
 }
 
 #[test]
-fn an_archive_that_a_crash_has_cut_goes_on_after_its_last_whole_record() {
-    let place = Place::new();
+fn an_archive_torn_by_a_crash_continues_after_its_last_whole_record() {
+    let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let run = |path: &str| place.run(&fetch(&["--warc", "crawl.warc.gz", &origin.url(HOST, path)]));
     assert_eq!(run("/a").code, 0);
@@ -313,7 +313,7 @@ pub(crate) fn signal(child: &std::process::Child, name: &str) {
 
 /// Starts a run of `urls` slow pages and reads its first `lines` results.
 fn begin(
-    place: &Place,
+    place: &TestDir,
     input: &str,
     lines: usize,
 ) -> (std::process::Child, Vec<String>, BufReader<std::process::ChildStdout>) {
@@ -339,8 +339,8 @@ fn runs_left(data: &Path) -> usize {
 }
 
 #[test]
-fn a_run_that_is_stopped_or_killed_goes_on_where_it_was() {
-    let place = Place::new();
+fn a_stopped_or_killed_run_continues_where_it_stopped() {
+    let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(100)))]).unwrap();
     let urls: String = (0..40).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
@@ -367,7 +367,7 @@ fn a_run_that_is_stopped_or_killed_goes_on_where_it_was() {
     let (stopped, last) = (urls_of(&seen), urls_of(last.stdout.lines()));
     let all: HashSet<&String> = stopped.iter().chain(&last).collect();
     assert_eq!(all.len(), 40);
-    // Killed between the last lines shown and the note about them: so many may come twice.
+    // The run was killed between printing lines and recording them, so these may appear twice.
     assert!(stopped.len() + last.len() <= 42, "{} and {}", stopped.len(), last.len());
     assert_eq!(runs_left(&place.data()), 0);
 
@@ -377,7 +377,7 @@ fn a_run_that_is_stopped_or_killed_goes_on_where_it_was() {
 
 #[test]
 fn a_second_ctrl_c_ends_a_run_at_once() {
-    let place = Place::new();
+    let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::slow(Duration::from_secs(60)))]).unwrap();
     let begun = std::time::Instant::now();
     let mut child = place.spawn(&fetch(&[&origin.url(HOST, "/"), "--timeout", "60s"]));
@@ -395,8 +395,8 @@ fn a_second_ctrl_c_ends_a_run_at_once() {
 }
 
 #[test]
-fn text_for_people_says_what_happened() {
-    let place = Place::new();
+fn text_output_shows_the_results() {
+    let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let url = origin.url(HOST, "/a");
     let ran: Ran = place.run(&[&["fetch", &url, "http://10.0.0.1/"][..], &PLAIN].concat());
@@ -405,8 +405,8 @@ fn text_for_people_says_what_happened() {
 }
 
 #[test]
-fn the_demo_learns_and_keeps_nothing() {
-    let place = Place::new();
+fn the_demo_learns_and_discards_everything() {
+    let place = TestDir::new();
     let ran = place.run(&["demo", "--rounds", "9", "--no-browser", "--json"]);
     let lines = ran.json();
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -421,10 +421,10 @@ fn the_demo_learns_and_keeps_nothing() {
     assert!(!place.data().exists());
 }
 
-/// `script` gives the program a terminal of its own, as `sshd` would.
+/// `script` gives the program its own terminal, like `sshd`.
 #[test]
-fn on_a_terminal_the_demo_is_a_picture_and_ends_with_what_it_cost() {
-    let place = Place::new();
+fn on_a_terminal_the_demo_draws_and_ends_with_the_costs() {
+    let place = TestDir::new();
     let program = env!("CARGO_BIN_EXE_fetchwise");
     let line = format!("stty rows 40 cols 120; '{program}' demo --rounds 2 --no-browser");
     let mut script = Command::new("script");
@@ -435,15 +435,15 @@ fn on_a_terminal_the_demo_is_a_picture_and_ends_with_what_it_cost() {
     for text in ["demo sites, one page per round", "the mill: learning a pace", "\x1b[?1049l"] {
         assert!(shown.contains(text), "{text}\n{shown}");
     }
-    // The picture is gone when it ends; the sum stays.
+    // The picture disappears at the end; the summary stays.
     let sum = shown.rsplit("\x1b[?1049l").next().unwrap();
     assert!(sum.contains("always direct") && sum.contains("library"), "{sum}");
     assert!(!place.data().exists());
 }
 
 #[test]
-fn rules_are_read_again_while_pages_are_fetched() {
-    let place = Place::new();
+fn rules_are_reloaded_while_pages_are_fetched() {
+    let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let rule = |vendor: &str| {
         format!(

@@ -1,5 +1,5 @@
-//! `fetch` on a file system that fills up while it runs, and has room again later: a real one, so this needs a machine that
-//! lets its user mount.
+//! `fetch` on a file system that fills up during the run and has space again later. It is a real one, so this test
+//! needs a machine that allows users to mount.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -8,13 +8,13 @@ use std::process::Stdio;
 use fetchwise_testsite::origin::{Origin, Site};
 
 use crate::small_disk::Small;
-use crate::support::{PATIENCE, Place, lines, wait_for};
+use crate::support::{PATIENCE, TestDir, lines, wait_for};
 
 const HOST: &str = "127.0.0.1";
 
 #[test]
-fn fetching_goes_on_while_the_log_has_no_room_and_nothing_is_lost() {
-    let place = Place::new();
+fn fetching_continues_while_the_log_has_no_space_and_nothing_is_lost() {
+    let place = TestDir::new();
     let Some(_small) = Small::mount(&place.path("small"), "3m") else {
         println!("SKIPPED a full file system during fetch: this machine does not let us mount");
         return;
@@ -54,12 +54,12 @@ fn fetching_goes_on_while_the_log_has_no_room_and_nothing_is_lost() {
     };
     ask(5);
     delivered(5);
-    // Everything that is left, to the last byte.
+    // Fill the rest, to the last byte.
     let mut filler = OpenOptions::new().append(true).create(true).open(place.path("small/filler")).unwrap();
     for size in [64 << 10, 4096, 64, 1] {
         while filler.write_all(&vec![1; size]).is_ok() {}
     }
-    // What was allocated ahead is used up first.
+    // The preallocated space is used up first.
     ask(3000);
     delivered(3000);
     wait_for(&messages, "the attempt log is degraded");

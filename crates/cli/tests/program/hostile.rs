@@ -1,5 +1,5 @@
-//! The program under attack: readers that stall, disks that fill up, browsers that do not start, files in the way. The servers,
-//! pages and children that mean harm are in the library's `tests/hostile/`.
+//! The program under attack: stalled readers, full disks, browsers that do not start, files in the way. Malicious
+//! servers, pages and children are in the library's `tests/hostile/`.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use fetchwise_testsite::origin::{Origin, Site};
 
-
 use crate::small_disk::Small;
-use crate::support::{PATIENCE, Place, lines, wait_for};
+use crate::support::{PATIENCE, TestDir, lines, wait_for};
 
 const HOST: &str = "127.0.0.1";
 const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
@@ -20,7 +19,7 @@ fn terminate(child: &Child) {
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
 }
 
-/// The end of a process, which has to come within `time`; else it is killed.
+/// Waits for the end of a process within `time`; kills it otherwise.
 fn end_within(child: &mut Child, time: Duration) -> Option<ExitStatus> {
     let begun = Instant::now();
     while begun.elapsed() < time {
@@ -34,8 +33,8 @@ fn end_within(child: &mut Child, time: Duration) -> Option<ExitStatus> {
     None
 }
 
-/// A run whose results and messages nobody reads, stuck with the results.
-fn stalled(place: &Place, input: &str) -> Child {
+/// A run whose output nobody reads, blocked while it prints results.
+fn stalled(place: &TestDir, input: &str) -> Child {
     let args = [&["fetch", "--json", "--input", input, "--out", "pages", "--concurrency", "4"][..], &PLAIN].concat();
     let child = place.spawn(&args);
     let size = || {
@@ -43,7 +42,7 @@ fn stalled(place: &Place, input: &str) -> Child {
             hosts.flatten().map(|host| host.path().read_dir().map_or(0, Iterator::count)).sum::<usize>()
         })
     };
-    // It stands still once the pipe is full, long before the end.
+    // It blocks when the pipe is full, long before the end.
     let (begun, mut before) = (Instant::now(), (0, Instant::now()));
     while before.1.elapsed() < Duration::from_secs(2) || before.0 == 0 && begun.elapsed() < PATIENCE {
         let now = size();
@@ -57,10 +56,10 @@ fn stalled(place: &Place, input: &str) -> Child {
 }
 
 #[test]
-fn a_reader_that_stalls_does_not_keep_a_run_from_being_stopped() {
-    let place = Place::new();
+fn a_stalled_reader_does_not_prevent_a_stop() {
+    let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
-    // Long enough that not all results fit into a pipe.
+    // More results than fit into a pipe.
     let urls: String = (0..2000).map(|n| origin.url(HOST, &format!("/articles/{n}?{}\n", "x".repeat(300)))).collect();
     let input = place.write("urls.txt", urls);
 
@@ -76,7 +75,7 @@ fn a_reader_that_stalls_does_not_keep_a_run_from_being_stopped() {
     let ended = end_within(&mut child, Duration::from_secs(5)).expect("two SIGTERMs end it at once");
     assert_eq!(ended.code(), Some(1));
 
-    // Nothing that nobody read is lost: the same command brings the rest.
+    // Unread results are not lost: the same command prints them again.
     let args = [&["fetch", "--json", "--input", &input, "--out", "pages", "--concurrency", "4"][..], &PLAIN].concat();
     let last = place.run(&args);
     assert_eq!(last.code, 0, "{}", last.stderr);
@@ -85,8 +84,8 @@ fn a_reader_that_stalls_does_not_keep_a_run_from_being_stopped() {
 }
 
 #[test]
-fn pages_for_which_there_was_no_room_are_fetched_when_there_is() {
-    let place = Place::new();
+fn pages_without_disk_space_are_fetched_again_later() {
+    let place = TestDir::new();
     let Some(_small) = Small::mount(&place.path("small"), "1m") else {
         println!("SKIPPED a full output disk: this machine does not let us mount");
         return;
@@ -119,8 +118,8 @@ fn pages_for_which_there_was_no_room_are_fetched_when_there_is() {
 }
 
 #[test]
-fn a_browser_that_does_not_start_is_said_once() {
-    let place = Place::new();
+fn a_browser_that_does_not_start_is_reported_once() {
+    let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let broken = place.path("chromium");
     fs::write(&broken, "#!/bin/sh\necho 'libfoo.so: cannot open shared object file' >&2\nexit 127\n").unwrap();
@@ -146,8 +145,8 @@ fn a_browser_that_does_not_start_is_said_once() {
 }
 
 #[test]
-fn what_is_in_the_way_is_said_with_the_option_that_leads_there() {
-    let place = Place::new();
+fn a_file_in_the_way_is_reported_with_the_option() {
+    let place = TestDir::new();
     place.write("pages", "a file");
     for (option, path) in [("--out", "pages"), ("--out", "pages/below"), ("--warc", "pages/below/x.warc")] {
         let ran = place.run(&[&["fetch", "http://127.0.0.1:9/", option, path][..], &PLAIN].concat());
@@ -157,8 +156,8 @@ fn what_is_in_the_way_is_said_with_the_option_that_leads_there() {
 }
 
 #[test]
-fn cells_that_a_spreadsheet_would_run_are_defused() {
-    let place = Place::new();
+fn cells_that_a_spreadsheet_would_run_are_escaped() {
+    let place = TestDir::new();
     let attempt = |link: &str| {
         serde_json::json!({"url": "http://e.org/", "fetcher": "playwright", "success": true, "link": link,
             "attempted_at": "2026-01-31T12:00:00Z"})
@@ -173,8 +172,8 @@ fn cells_that_a_spreadsheet_would_run_are_defused() {
 }
 
 #[test]
-fn settings_that_cannot_work_are_errors_in_plain_words() {
-    let place = Place::new();
+fn settings_that_cannot_work_are_errors() {
+    let place = TestDir::new();
     for (text, part) in [
         ("[browser]\ntabs = 0", "browser.tabs is 0"),
         ("[log]\nsegment_bytes = 1", "log.segment_bytes is 1"),
@@ -194,7 +193,7 @@ fn settings_that_cannot_work_are_errors_in_plain_words() {
 
 #[test]
 fn blank_lines_are_imported_as_fast_as_they_are_read() {
-    let place = Place::new();
+    let place = TestDir::new();
     let input = place.write("blank.jsonl", vec![b'\n'; 5_000_000]);
     let begun = Instant::now();
     let fetched = place.command(&["fetch", "--input", &input, "--no-browser"]).stdin(Stdio::null()).output().unwrap();

@@ -1,4 +1,4 @@
-//! `import`, `export`, `ban-rate`, `stats`, and what becomes of a log that is locked, torn or damaged.
+//! `import`, `export`, `ban-rate`, `stats`, and logs that are locked, torn or damaged.
 
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use fetchwise_testsite::origin::{Origin, Site};
 use serde_json::{Value, json};
 
-use crate::support::{DAY, Place, Ran, now, segments};
+use crate::support::{DAY, Ran, TestDir, now, segments};
 
 fn attempt(url: &str, at: i64, error: Option<&str>) -> Value {
     json!({"url": url, "fetcher": "direct_access", "success": error.is_none(), "error_type": error, "attempted_at": at})
 }
 
 #[test]
-fn a_bad_line_is_named_and_the_rest_imported() {
-    let place = Place::new();
+fn an_invalid_line_is_reported_and_the_rest_imported() {
+    let place = TestDir::new();
     let good = |n: i64| attempt("https://e.org/", now() - n, None);
     let text = format!("{}\nno json\n\n{}\n{}\n", good(1), json!({"url": "x"}), good(2));
     let file = place.write("a.jsonl", [text.as_bytes(), b"\xff\xfe\n"].concat());
@@ -31,7 +31,7 @@ fn a_bad_line_is_named_and_the_rest_imported() {
 
 #[test]
 fn importing_twice_changes_nothing_and_an_export_imports_to_the_same() {
-    let place = Place::new();
+    let place = TestDir::new();
     let line = attempt("https://e.org/a", now(), Some("blocked_captcha"));
     let text = format!("{line}\n{line}\n{}\n", attempt("https://e.org/b", now(), None));
     let sums = [(), ()].map(|()| {
@@ -40,7 +40,7 @@ fn importing_twice_changes_nothing_and_an_export_imports_to_the_same() {
     });
     assert_eq!(sums, [(2, 1), (0, 3)]);
     let exported = place.run(&["export"]).stdout;
-    let other = Place::new();
+    let other = TestDir::new();
     assert_eq!(other.run_with(&["import", "-"], &exported).code, 0);
     assert_eq!(other.run(&["export"]).stdout, exported);
     let csv = place.run(&["export", "--format", "csv"]).stdout;
@@ -49,7 +49,7 @@ fn importing_twice_changes_nothing_and_an_export_imports_to_the_same() {
 
 #[test]
 fn exported_attempts_have_the_fields_that_programs_rely_on() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.import([attempt("https://www.e.org/a.pdf", 1_790_000_000_123, Some("timeout"))]);
     let line = place.run(&["export"]).one();
     let mut names: Vec<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
@@ -84,8 +84,8 @@ fn exported_attempts_have_the_fields_that_programs_rely_on() {
 }
 
 #[test]
-fn unknown_fields_are_left_out_with_one_warning() {
-    let place = Place::new();
+fn unknown_fields_are_ignored_with_one_warning() {
+    let place = TestDir::new();
     let lines: String = (0..3)
         .map(|n| {
             let mut line = attempt("https://e.org/", now() - n, None);
@@ -98,8 +98,8 @@ fn unknown_fields_are_left_out_with_one_warning() {
 }
 
 #[test]
-fn ban_rate_counts_whole_utc_days_and_none_is_none() {
-    let place = Place::new();
+fn ban_rate_counts_whole_utc_days_and_is_null_without_attempts() {
+    let place = TestDir::new();
     let today = "2026-03-10T00:00:00Z";
     let midnight = 1_773_100_800_000;
     place.import([
@@ -121,7 +121,7 @@ fn ban_rate_counts_whole_utc_days_and_none_is_none() {
 
 #[test]
 fn stats_add_up_by_domain_and_fetcher() {
-    let place = Place::new();
+    let place = TestDir::new();
     let with = |url: &str, error, source: &str, n: i64| {
         let mut line = attempt(url, now() - n, error);
         line["source"] = json!(source);
@@ -143,20 +143,20 @@ fn stats_add_up_by_domain_and_fetcher() {
         (rows.len(), rows[0]["key"].as_str(), rows[0]["attempts"].as_u64()),
         (1, Some("direct_access"), Some(5))
     );
-    let empty = Place::new();
+    let empty = TestDir::new();
     std::fs::create_dir(empty.data()).unwrap();
     assert!(empty.run(&["stats"]).stdout.contains("no attempts yet"));
 }
 
 /// A log of `count` attempts.
-fn written(count: i64) -> Place {
-    let place = Place::new();
+fn written(count: i64) -> TestDir {
+    let place = TestDir::new();
     place.import((0..count).map(|n| attempt(&format!("https://e.org/{n}"), now() - n, None)));
     place
 }
 
 #[test]
-fn a_torn_tail_is_said_and_repaired_by_a_writer_only() {
+fn a_torn_tail_is_reported_and_repaired_by_a_writer_only() {
     let place = written(3);
     let origin = Origin::start([("127.0.0.1", Site::slow(Duration::from_millis(50)))]).unwrap();
     let urls: Vec<String> = (0..200).map(|n| origin.url("127.0.0.1", &format!("/{n}"))).collect();
@@ -168,7 +168,7 @@ fn a_torn_tail_is_said_and_repaired_by_a_writer_only() {
     BufReader::new(crawler.stdout.take().unwrap()).read_line(&mut first).unwrap();
     crawler.kill().unwrap();
     crawler.wait().unwrap();
-    // Killed in the middle of a write: a frame's first bytes stand behind the last whole one.
+    // Killed in the middle of a write: the first bytes of a frame follow the last whole one.
     let last = segments(&place.data()).pop().unwrap();
     let mut content = std::fs::read(&last).unwrap();
     let end = content.iter().rposition(|byte| *byte != 0).unwrap() + 1;
@@ -192,7 +192,7 @@ fn a_torn_tail_is_said_and_repaired_by_a_writer_only() {
 }
 
 #[test]
-fn damage_in_the_middle_ends_every_command_with_three() {
+fn damage_in_the_middle_makes_every_command_exit_with_3() {
     let place = written(200);
     let segment = segments(&place.data()).remove(0);
     let mut content = std::fs::read(&segment).unwrap();
@@ -216,7 +216,7 @@ fn a_missing_tail_of_a_sealed_segment_is_damage() {
 }
 
 #[test]
-fn one_writer_at_a_time_and_readers_beside_it() {
+fn one_writer_at_a_time_alongside_readers() {
     let place = written(3);
     let (journal, _) = fetchwise::journal::Journal::open(&place.data(), Default::default()).unwrap();
     let ran = place.run_with(&["import", "-"], format!("{}\n", attempt("https://e.org/new", now(), None)));
@@ -228,7 +228,7 @@ fn one_writer_at_a_time_and_readers_beside_it() {
 
 #[test]
 fn a_data_directory_that_cannot_be_written_is_a_clear_error() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.write("file", "");
     let line = format!("{}\n", attempt("https://e.org/", now(), None));
     let ran = place.run_with(&["import", "-", "--data-dir", "file/data"], line);
@@ -236,7 +236,7 @@ fn a_data_directory_that_cannot_be_written_is_a_clear_error() {
 }
 
 #[test]
-fn whoever_reads_only_the_first_line_gets_it_without_a_word() {
+fn a_reader_of_the_first_line_gets_no_error() {
     let place = written(2000);
     let script = format!("'{}' export | head -n 1", env!("CARGO_BIN_EXE_fetchwise"));
     let mut command = std::process::Command::new("sh");
@@ -246,14 +246,14 @@ fn whoever_reads_only_the_first_line_gets_it_without_a_word() {
 }
 
 #[test]
-fn the_log_of_every_release_exports_as_it_did() {
+fn the_log_of_every_release_exports_unchanged() {
     let all = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/journal");
     let mut releases = 0;
     for release in std::fs::read_dir(all).unwrap() {
         let release = release.unwrap().path();
-        let ran = Place::new().run(&["export", "--data-dir", release.to_str().unwrap()]);
+        let ran = TestDir::new().run(&["export", "--data-dir", release.to_str().unwrap()]);
         let then = std::fs::read_to_string(release.join("attempts.jsonl")).unwrap();
-        // Fields that came later say nothing of an attempt that was recorded before.
+        // Later fields are null for an attempt that was recorded before.
         let known_then = |lines: &str| lines.replace(r#","rule":null,"confidence":null,"arm":null"#, "");
         assert_eq!(known_then(&ran.stdout), known_then(&then));
         releases += 1;

@@ -14,15 +14,15 @@ mod hostile;
 mod log_export;
 mod maintenance;
 mod migrating;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod pocketbase;
 mod rollout;
 mod select_and_explain;
-mod testbed;
-mod third_party_fetchers;
-#[cfg(feature = "otlp")]
-mod otlp;
 mod serve;
 #[path = "../common/small_disk.rs"]
 mod small_disk;
 #[path = "../common/support.rs"]
 mod support;
+mod testbed;
+mod third_party_fetchers;

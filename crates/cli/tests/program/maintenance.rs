@@ -1,4 +1,5 @@
-//! `snapshot`, `compact`, `verify`, `repair`, `forget`: on a log that is whole, damaged, in use, or cut off in the middle.
+//! `snapshot`, `compact`, `verify`, `repair`, `forget`: on logs that are whole, damaged, in use, or cut off in the
+//! middle.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,9 +9,9 @@ use std::time::Duration;
 use fetchwise::journal::{Journal, JournalOptions};
 use serde_json::{Value, json};
 
-use crate::support::{DAY, Place, lines, now, segments, wait_for};
+use crate::support::{DAY, TestDir, lines, now, segments, wait_for};
 
-/// `count` attempts at ten hosts, every other one 120 days old.
+/// `count` attempts at ten hosts, every second one 120 days old.
 fn history(count: i64) -> impl Iterator<Item = Value> {
     (0..count).map(|n| {
         let age = if n % 2 == 0 { 120 * DAY } else { 3_600_000 };
@@ -23,24 +24,24 @@ fn history(count: i64) -> impl Iterator<Item = Value> {
     })
 }
 
-fn place_with(count: i64) -> Place {
-    let place = Place::new();
+fn place_with(count: i64) -> TestDir {
+    let place = TestDir::new();
     place.import(history(count));
     place
 }
 
-/// The numbers of a decision as of tomorrow: weights fade while a test runs, and what is compared must not.
-fn choice(place: &Place) -> Value {
+/// The numbers of a decision as of tomorrow: weights decay during a test, and the compared ones must not.
+fn choice(place: &TestDir) -> Value {
     static TOMORROW: LazyLock<String> =
         LazyLock::new(|| fetchwise::rfc3339::format(fetchwise::time::Timestamp::from_millis(now() + DAY)));
     place.run(&["explain", "--json", "--now", &TOMORROW, "https://h1.e.org/p1/new"]).one()["candidates"].clone()
 }
 
-fn exported(place: &Place) -> usize {
+fn exported(place: &TestDir) -> usize {
     place.run(&["export"]).json().len()
 }
 
-/// Whether two explanations have the same numbers, to rounding.
+/// Returns whether two explanations have the same numbers, up to rounding.
 fn assert_near(a: &Value, b: &Value) {
     match (a, b) {
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
@@ -89,13 +90,13 @@ fn maintenance_has_the_fields_that_programs_rely_on_and_changes_no_decision() {
 }
 
 #[test]
-fn what_was_compacted_is_not_imported_again() {
+fn compacted_attempts_are_not_imported_again() {
     let place = place_with(40);
     place.run(&["compact"]);
     let lines: String = history(40).map(|line| format!("{line}\n")).collect();
     let ran = place.run_with(&["import", "-", "--json"], lines);
     let sum = ran.one();
-    // The other half differ in their ids by the time of this call, and are new.
+    // The ids of the other half depend on the time of this call, so they are new.
     assert_eq!((ran.code, sum["failed"].as_u64()), (1, Some(20)));
     assert!(ran.stderr.contains("stdin:1: made before"), "{}", ran.stderr);
 }
@@ -113,7 +114,7 @@ fn a_jumped_clock_is_refused_unless_trusted() {
 }
 
 #[test]
-fn a_forgotten_domain_is_nowhere_afterwards() {
+fn a_forgotten_domain_disappears_everywhere() {
     let place = place_with(100);
     place.run(&["snapshot"]);
     let forgot = place.run(&["forget", "--domain", "WWW.h3.e.org", "--json"]).one();
@@ -141,7 +142,7 @@ fn contains(path: &Path, needle: &[u8]) -> bool {
 }
 
 #[test]
-fn damage_is_verified_kept_apart_and_repaired_with_what_is_lost_named() {
+fn damage_is_found_quarantined_and_repaired_with_a_report_of_the_loss() {
     let place = place_with(2000);
     let segment = segments(&place.data()).remove(0);
     let mut bytes = std::fs::read(&segment).unwrap();
@@ -170,7 +171,7 @@ fn damage_is_verified_kept_apart_and_repaired_with_what_is_lost_named() {
 }
 
 #[test]
-fn a_damaged_manifest_is_made_anew() {
+fn a_damaged_manifest_is_rebuilt() {
     let place = place_with(50);
     place.run(&["snapshot"]);
     for name in ["SEGMENTS", "SNAPSHOT"] {
@@ -186,7 +187,7 @@ fn a_damaged_manifest_is_made_anew() {
 }
 
 #[test]
-fn beside_a_writer_snapshots_and_compaction_work_and_the_rest_is_refused_with_its_name() {
+fn alongside_a_writer_only_snapshot_and_compact_work() {
     let place = place_with(300);
     let (journal, _) = Journal::open(&place.data(), JournalOptions::default()).unwrap();
     for command in [&["snapshot"][..], &["verify"], &["compact", "--dry-run"], &["compact"]] {
@@ -205,7 +206,7 @@ fn beside_a_writer_snapshots_and_compaction_work_and_the_rest_is_refused_with_it
 }
 
 #[test]
-fn every_command_that_meets_a_torn_tail_says_so_and_keeps_every_record() {
+fn every_command_reports_a_torn_tail_and_keeps_every_record() {
     for command in [
         &["snapshot"][..],
         &["compact"],
@@ -215,7 +216,7 @@ fn every_command_that_meets_a_torn_tail_says_so_and_keeps_every_record() {
         &["forget", "--domain", "h1.e.org"],
     ] {
         let place = place_with(50);
-        // The mark that closed it is cut in two: what a crash at the very end leaves.
+        // Half of the closing mark, as a crash at the very end leaves it.
         let segment = segments(&place.data()).pop().unwrap();
         let len = segment.metadata().unwrap().len();
         std::fs::File::options().write(true).open(&segment).unwrap().set_len(len - 10).unwrap();
@@ -227,8 +228,8 @@ fn every_command_that_meets_a_torn_tail_says_so_and_keeps_every_record() {
 }
 
 #[test]
-fn maintenance_makes_no_directory() {
-    let place = Place::new();
+fn maintenance_creates_no_directory() {
+    let place = TestDir::new();
     for command in [&["snapshot"][..], &["verify"], &["compact"], &["repair"], &["forget", "--domain", "a.org"]] {
         let ran = place.run(command);
         assert!(ran.code == 2 && ran.stderr.contains("does not exist"), "{command:?}: {}", ran.stderr);
@@ -237,8 +238,8 @@ fn maintenance_makes_no_directory() {
 }
 
 #[test]
-fn much_work_ends_with_a_snapshot() {
-    let place = Place::new();
+fn many_new_records_lead_to_a_snapshot() {
+    let place = TestDir::new();
     place.import((0..99_999).map(|n| {
         json!({"url": format!("https://h{}.e.org/{n}", n % 100), "fetcher": "direct_access", "success": true, "attempted_at": now() - n})
     }));
@@ -249,7 +250,7 @@ fn much_work_ends_with_a_snapshot() {
     assert_eq!(snapshot(), Some(100_000));
 }
 
-/// Killed at any moment, a compaction leaves a directory that opens with the same evidence.
+/// A compaction killed at any moment leaves a directory that opens with the same evidence.
 #[test]
 fn a_compaction_that_is_killed_leaves_a_sound_log() {
     let rounds = match std::env::var("FETCHWISE_FAULTS").as_deref() {
@@ -262,7 +263,7 @@ fn a_compaction_that_is_killed_leaves_a_sound_log() {
     for round in 0..rounds {
         let mut child = place.spawn(&["compact", "--retain", "30"]);
         std::thread::sleep(Duration::from_millis(round * 97 % 400));
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = child.kill();
         let ended = child.wait().unwrap().code() == Some(0);
         killed += u64::from(!ended);
@@ -270,7 +271,7 @@ fn a_compaction_that_is_killed_leaves_a_sound_log() {
         assert_eq!(verified.code, 0, "round {round}: {} {}", verified.stdout, verified.stderr);
         assert_near(&known, &choice(&place));
         if ended {
-            // There is something to do again.
+            // Now there is something to do again.
             let more = history(4000).filter(|line| line["attempted_at"].as_i64() > Some(now() - DAY));
             place.import(more);
             known = choice(&place);
@@ -281,7 +282,7 @@ fn a_compaction_that_is_killed_leaves_a_sound_log() {
 }
 
 #[test]
-fn the_format_page_is_enough_for_a_reader_of_its_own() {
+fn the_format_page_suffices_for_an_independent_reader() {
     let place = place_with(500);
     place.run(&["compact"]);
     place.import(history(30).filter(|line| line["attempted_at"].as_i64() > Some(now() - DAY)));
@@ -304,10 +305,10 @@ fn the_format_page_is_enough_for_a_reader_of_its_own() {
 }
 
 #[test]
-fn a_crawl_compacts_by_itself_what_is_older_than_is_kept() {
-    let place = Place::new();
+fn a_crawl_compacts_expired_attempts_in_the_background() {
+    let place = TestDir::new();
     place.write("c.toml", "[log]\nsegment_bytes = '64KiB'\n");
-    // As a log comes to be: what is older stands before what is newer.
+    // As in a real log, older records precede newer ones.
     let (old, new): (Vec<Value>, Vec<Value>) =
         history(4000).partition(|of| of["attempted_at"].as_i64().unwrap() < now() - 90 * DAY);
     for part in [old, new] {
@@ -321,7 +322,7 @@ fn a_crawl_compacts_by_itself_what_is_older_than_is_kept() {
     wait_for(&said, "compacted the attempt log in the background");
     drop(crawl.stdin.take());
     assert_eq!(crawl.wait().unwrap().code(), Some(0));
-    // Whole segments go: the last one of the old attempts has new ones in it.
+    // Whole segments are removed: the last one of the old attempts contains new ones.
     let left = exported(&place);
     assert!((2000..2500).contains(&left), "{left} of 4000 are left");
     assert_near(&before, &choice(&place));

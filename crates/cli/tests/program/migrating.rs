@@ -1,9 +1,10 @@
-//! The commands that docs/guides/migrating.md has for a crawler with a routing table and a database of attempts, one after the other.
+//! The commands of docs/guides/migrating.md for a crawler with a routing table and a database of attempts, one after
+//! the other.
 
 use fetchwise_testsite::origin::{Origin, Site};
 
 use crate::pocketbase;
-use crate::support::{DAY, Place, now};
+use crate::support::{DAY, TestDir, now};
 
 const PAGE: &str = include_str!("../../../../docs/guides/migrating.md");
 
@@ -13,8 +14,8 @@ fn commands() -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn a_database_of_attempts_is_taken_over_and_learning_serves_in_the_end() {
-    let place = Place::new();
+fn a_database_of_attempts_is_migrated_to_learning() {
+    let place = TestDir::new();
     let origin = Origin::start([("127.0.0.1", Site::Static)]).unwrap();
     let url = |n: i64| origin.url("127.0.0.1", &format!("/page/{n}"));
     let db = pocketbase::database(&place);

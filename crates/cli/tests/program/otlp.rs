@@ -1,4 +1,4 @@
-//! Traces, as a collector on loopback gets them from a real run.
+//! Traces of a real run, as a collector on loopback receives them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -31,7 +31,7 @@ fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
     Some((first, body))
 }
 
-/// Answers every request with what `answer` makes of it, until the test ends.
+/// Responds to every request by `answer` until the test ends.
 fn server(answer: impl Fn(&str, Vec<u8>) -> String + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, answer) = (listener.local_addr().unwrap(), Arc::new(answer));
@@ -65,7 +65,7 @@ fn text(span: &Span, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_run_arrives_at_a_collector_as_spans_within_spans() {
+fn a_run_arrives_at_a_collector_as_nested_spans() {
     let site = server(|_, _| page("200 OK", "text/html", &format!("<p>{}", "The ferry leaves at noon. ".repeat(40))));
     let got: Arc<Mutex<Vec<ExportTraceServiceRequest>>> = Arc::default();
     let taken = Arc::clone(&got);
@@ -119,9 +119,9 @@ fn a_run_arrives_at_a_collector_as_spans_within_spans() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_changes_no_result() {
+fn a_missing_collector_changes_no_result() {
     let site = server(|_, _| page("200 OK", "text/html", &format!("<p>{}", "The ferry leaves at noon. ".repeat(40))));
-    // Bound and let go again, so that nobody listens there.
+    // Bound and released, so that nothing listens there.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let run = Command::new(env!("CARGO_BIN_EXE_fetchwise"))

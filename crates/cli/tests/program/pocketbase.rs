@@ -1,11 +1,12 @@
-//! `import --pocketbase`: attempts, links and routes of a system that keeps them in PocketBase, on databases with its schema.
+//! `import --pocketbase`: attempts, links and routes of a system that stores them in PocketBase, from databases with
+//! its schema.
 
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-use crate::support::{DAY, Place, now};
+use crate::support::{DAY, TestDir, now};
 
-/// The tables as PocketBase makes them, with the fields that such a system adds.
+/// The tables as PocketBase creates them, with the fields of such a system.
 const SCHEMA: &str = "
     CREATE TABLE links (
         id TEXT PRIMARY KEY DEFAULT ('r'||lower(hex(randomblob(7)))) NOT NULL, initial_url TEXT DEFAULT '' NOT NULL,
@@ -24,11 +25,11 @@ const SCHEMA: &str = "
         importance_score NUMERIC DEFAULT 0 NOT NULL, created_at TEXT DEFAULT '' NOT NULL);
     CREATE INDEX idx_heur_attempt ON attempt_heuristics (attempt);";
 
-/// A database in `place`, in a directory such as PocketBase has.
-pub(crate) fn database(place: &Place) -> Connection {
+/// A database in `place`, in a directory like PocketBase's.
+pub(crate) fn database(place: &TestDir) -> Connection {
     std::fs::create_dir(place.path("pb_data")).unwrap();
     let connection = Connection::open(place.path("pb_data/data.db")).unwrap();
-    // Nobody cuts the power of a test; its rows need no disk sync each.
+    // A test needs no disk sync per row.
     connection.execute_batch(&format!("PRAGMA synchronous = OFF; {SCHEMA}")).unwrap();
     connection
 }
@@ -60,13 +61,13 @@ fn tag(db: &Connection, attempt: &str, kind: &str, value: &str, importance: f64)
     .unwrap();
 }
 
-fn import(place: &Place) -> Value {
+fn import(place: &TestDir) -> Value {
     place.run(&["import", "--pocketbase", "pb_data", "--json"]).one()
 }
 
 #[test]
-fn rows_become_attempts_with_their_tags_beside_those_of_the_url_and_a_second_import_doubles_nothing() {
-    let place = Place::new();
+fn rows_become_attempts_with_tags_and_a_second_import_changes_nothing() {
+    let place = TestDir::new();
     let db = database(&place);
     let id = attempt(&db, 1, "https://www.e.org/a/b.pdf", "simple_http", "", now() - DAY);
     tag(&db, &id, "video_platform", "vimeo", 0.7);
@@ -98,8 +99,8 @@ fn rows_become_attempts_with_their_tags_beside_those_of_the_url_and_a_second_imp
 }
 
 #[test]
-fn rows_that_cannot_be_read_are_named_and_counted_and_the_rest_imported() {
-    let place = Place::new();
+fn invalid_rows_are_reported_and_the_rest_imported() {
+    let place = TestDir::new();
     let db = database(&place);
     attempt(&db, 1, "https://e.org/", "simple_http", "", now());
     attempt(&db, 2, "seed:.pdf", "simple_http", "", now());
@@ -107,7 +108,7 @@ fn rows_that_cannot_be_read_are_named_and_counted_and_the_rest_imported() {
     attempt(&db, 4, "", "simple_http", "", now());
     attempt(&db, 5, "https://e.org/", "", "", now());
     attempt(&db, 6, "not a url", "playwright", "", now());
-    // A retry that succeeded was stored with the error of the request before it.
+    // A successful retry was stored with the error of the request before it.
     attempt(&db, 7, "https://e.org/x", "playwright", "timeout", now());
     db.execute("UPDATE fetcher_attempts SET success = 1 WHERE id = 'a00000000000007'", ()).unwrap();
     attempt(&db, 8, "https://e.org/y", "playwright", "", now());
@@ -128,8 +129,8 @@ fn rows_that_cannot_be_read_are_named_and_counted_and_the_rest_imported() {
 }
 
 #[test]
-fn links_keep_their_pauses_and_modes_and_the_router_table_can_be_used() {
-    let place = Place::new();
+fn links_keep_pauses_and_modes_and_the_router_table_works() {
+    let place = TestDir::new();
     let db = database(&place);
     let link = "INSERT INTO links (id, initial_url, paused_until, risk_level, attempt_count, last_attempt_at, learning_mode_override)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -160,9 +161,9 @@ fn links_keep_their_pauses_and_modes_and_the_router_table_can_be_used() {
 
 #[test]
 fn analytics_over_the_log_agree_with_sql_over_the_database() {
-    let place = Place::new();
+    let place = TestDir::new();
     let db = database(&place);
-    // Whole days back, at noon, so that no row stands at the edge of a day or of the retention.
+    // Whole days back, at noon, so that no row is at the boundary of a day or of the retention.
     let noon = now() / DAY * DAY - DAY / 2;
     let (fetchers, errors) =
         (["simple_http", "playwright", "playwright_stealth"], ["", "", "", "blocked_captcha", "timeout"]);
@@ -206,8 +207,8 @@ fn analytics_over_the_log_agree_with_sql_over_the_database() {
 }
 
 #[test]
-fn what_is_no_such_database_is_said() {
-    let place = Place::new();
+fn another_database_is_an_error() {
+    let place = TestDir::new();
     let ran = place.run(&["import", "--pocketbase", "nowhere.db"]);
     assert!(ran.code == 2 && ran.stderr.contains("database nowhere.db not found"), "{}", ran.stderr);
     place.write("text.db", "this is no database, but long enough to look like something else entirely");

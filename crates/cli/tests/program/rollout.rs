@@ -1,4 +1,4 @@
-//! Rolling learning out, against real servers on loopback: a learning arm that is worse, one that is better, and modes that change
+//! Rollouts against real servers on loopback: a learning arm that is worse, one that is better, and modes that change
 //! while pages are fetched.
 
 use std::collections::HashMap;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use fetchwise_testsite::origin::{Origin, Site};
 use serde_json::{Value, json};
 
-use crate::support::{Place, lines, now, wait_for};
+use crate::support::{TestDir, lines, now, wait_for};
 
 const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
 const HOSTS: usize = 40;
 
-/// A fetcher that costs next to nothing and brings nothing.
+/// A fetcher that costs almost nothing and delivers nothing.
 const CHEAP: &str = r#"
 import json, sys
 for line in sys.stdin:
@@ -27,8 +27,8 @@ fn host(n: usize) -> String {
     format!("127.0.72.{}", n + 1)
 }
 
-/// Forty hosts of articles, a table that sends all of them to `routed`, and `more` in the config.
-fn town(place: &Place, routed: &str, more: &str) -> Origin {
+/// Forty hosts of articles, a table that routes all of them to `routed`, and `more` in the config.
+fn town(place: &TestDir, routed: &str, more: &str) -> Origin {
     let origin = Origin::start((0..HOSTS).map(|n| (host(n), Site::Static))).unwrap();
     let mut table = "domain,fetcher\n".to_owned();
     (0..HOSTS).for_each(|n| writeln!(table, "{},{routed}", host(n)).unwrap());
@@ -40,8 +40,8 @@ fn town(place: &Place, routed: &str, more: &str) -> Origin {
     origin
 }
 
-/// The addresses of so many pages of each host, host after host in turn.
-fn pages(place: &Place, origin: &Origin, name: &str, many: usize) -> String {
+/// The URLs of some pages of each host, one host after the other in turn.
+fn pages(place: &TestDir, origin: &Origin, name: &str, many: usize) -> String {
     let all: String = (0..many)
         .flat_map(|page| (0..HOSTS).map(move |n| (page, n)))
         .map(|(page, n)| origin.url(&host(n), &format!("/{name}/{page}\n")))
@@ -53,17 +53,16 @@ fn fetch(input: &str) -> Vec<&str> {
     [&["fetch", "--json", "--config", "c.toml", "--input", input][..], &PLAIN[..]].concat()
 }
 
-fn rollout(place: &Place, more: &[&str]) -> Value {
+fn rollout(place: &TestDir, more: &[&str]) -> Value {
     place.run(&[&["rollout", "--config", "c.toml", "--json"][..], more].concat()).one()
 }
 
-/// One attempt a URL, and learning always has another look at what is cheap: so it cannot learn how bad that is.
-const WORSE: &str =
-    "[scoring]\nmax_attempts = 1\nexplore_rate = 1.0\nmax_explore_rate = 1.0\n[rollout]\nmin_pages = 20\nmin_hosts = 5\n";
+/// One attempt per URL, and learning always tries the cheap fetcher again, so it cannot learn how bad that is.
+const WORSE: &str = "[scoring]\nmax_attempts = 1\nexplore_rate = 1.0\nmax_explore_rate = 1.0\n[rollout]\nmin_pages = 20\nmin_hosts = 5\n";
 
 #[test]
-fn a_worse_learning_arm_is_taken_out_of_service_loudly_until_somebody_resumes() {
-    let place = Place::new();
+fn a_worse_learning_arm_is_out_of_service_until_it_is_resumed() {
+    let place = TestDir::new();
     let origin = town(&place, "direct_access", WORSE);
     let first = place.run(&fetch(&pages(&place, &origin, "first", 8)));
     assert_eq!(first.code, 0, "{}", first.stderr);
@@ -74,15 +73,15 @@ fn a_worse_learning_arm_is_taken_out_of_service_loudly_until_somebody_resumes() 
     assert!(found["difference"]["success"]["value"].as_f64().unwrap() < -0.05, "{found}");
     assert_eq!(found["until"], fallen["at"], "what the table served from then on is not learning's doing");
 
-    // A restart knows of it, and so do those who only ask.
+    // A restart and read-only commands know about it.
     let second = place.run(&fetch(&pages(&place, &origin, "second", 2)));
     assert!(second.stderr.contains("learning is out of service since"), "{}", second.stderr);
     let results = second.json();
     assert!(results.iter().all(|result| result["source"] == "hard_coded" && result["success"] == true), "{results:?}");
     let url = origin.url(&host(0), "/asked");
-    let asked = |place: &Place| place.run_with_browser(&["select", "--config", "c.toml", "--json", &url]).one();
+    let asked = |place: &TestDir| place.run_with_browser(&["select", "--config", "c.toml", "--json", &url]).one();
     assert_eq!(asked(&place)["decision"], "hard_coded");
-    // Another share is no word of resuming.
+    // Another share does not resume learning.
     let config = std::fs::read_to_string(place.path("c.toml")).unwrap();
     place.write("c.toml", config.replace("split_share = 0.5", "split_share = 1.0"));
     assert_eq!(asked(&place)["decision"], "hard_coded");
@@ -95,14 +94,14 @@ fn a_worse_learning_arm_is_taken_out_of_service_loudly_until_somebody_resumes() 
     assert_eq!(place.run(&["rollout", "--resume", "--json"]).one()["resumed"], false);
     let after = rollout(&place, &[]);
     assert_eq!((after["fallen_back"].is_null(), after["looks"].as_u64()), (true, Some(0)), "{after}");
-    // Everything that was said is still in the log.
+    // All earlier attempts are still in the log.
     assert!(rollout(&place, &["--since", "1d"])["arms"][1]["visits"].as_u64().unwrap() >= 80);
 }
 
 #[test]
-fn a_better_learning_arm_stays_and_figures_add_up() {
-    let place = Place::new();
-    // The table sends everybody to the fetcher that brings nothing.
+fn a_better_learning_arm_stays_and_the_figures_add_up() {
+    let place = TestDir::new();
+    // The table routes every host to the fetcher that delivers nothing.
     let origin = town(&place, "cheap", "[rollout]\nmin_pages = 20\nmin_hosts = 5\n");
     let ran = place.run(&fetch(&pages(&place, &origin, "better", 6)));
     assert!(!ran.stderr.contains("FELL BACK"), "{}", ran.stderr);
@@ -123,7 +122,7 @@ fn a_better_learning_arm_stays_and_figures_add_up() {
         assert!(success["ci_low"].as_f64() <= success["value"].as_f64(), "{success}");
     }
     is_one(&[&found["agreement"]["agreed_share"], &found["agreement"]["differed_share"]]);
-    // Both arms' visits are the attempts of the log that begin one.
+    // The visits of both arms are the first attempts in the log.
     let exported = place.run(&["export"]).json();
     let mut begun: HashMap<String, u64> = HashMap::new();
     for attempt in exported.iter().filter(|attempt| attempt["try_no"] == 1) {
@@ -135,8 +134,8 @@ fn a_better_learning_arm_stays_and_figures_add_up() {
 }
 
 #[test]
-fn a_guard_that_is_switched_off_leaves_a_worse_arm_alone() {
-    let place = Place::new();
+fn a_disabled_guard_keeps_a_worse_arm_in_service() {
+    let place = TestDir::new();
     let origin = town(&place, "direct_access", &format!("{WORSE}fall_back = false\n"));
     let ran = place.run(&fetch(&pages(&place, &origin, "off", 4)));
     assert!(!ran.stderr.contains("FELL BACK"), "{}", ran.stderr);
@@ -144,14 +143,14 @@ fn a_guard_that_is_switched_off_leaves_a_worse_arm_alone() {
 }
 
 #[test]
-fn mode_share_and_table_change_under_load_and_no_request_is_dropped() {
-    let place = Place::new();
+fn mode_share_and_table_change_under_load_without_a_dropped_request() {
+    let place = TestDir::new();
     let origin = town(&place, "direct_access", "[rollout]\nfall_back = false\n");
     for n in 0..HOSTS {
         origin.set_site(&host(n), Site::slow(Duration::from_millis(40)));
     }
     let config = std::fs::read_to_string(place.path("c.toml")).unwrap();
-    // Nobody who brings nothing, so that each page is delivered whoever serves.
+    // Without the fetcher that delivers nothing, each page is delivered by either arm.
     let config = config.split("[[fetcher]]\nname = 'cheap'").next().unwrap().to_owned();
     let write = |mode: &str, share: &str| {
         let text = config.replace("mode = 'split'", mode).replace("split_share = 0.5", share);
@@ -206,16 +205,16 @@ fn mode_share_and_table_change_under_load_and_no_request_is_dropped() {
     }
 }
 
-/// A signal that came while the log was still being read ended the process: nobody listened yet.
+/// A signal that arrived while the log was being read ended the process, because nothing listened yet.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_signal_that_comes_at_the_start_is_heard_once_the_crawler_runs() {
-    let place = Place::new();
+fn an_early_signal_is_handled_once_the_crawler_runs() {
+    let place = TestDir::new();
     let origin = town(&place, "direct_access", "");
     let mut child = place.command(&fetch("-")).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let (results, messages) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
-    // It listens once it catches the signal, as the system tells.
+    // The process listens once it catches the signal, as the system reports.
     let status = format!("/proc/{}/status", child.id());
     let catches = || {
         let text = std::fs::read_to_string(&status).unwrap();
@@ -228,15 +227,15 @@ fn a_signal_that_comes_at_the_start_is_heard_once_the_crawler_runs() {
     assert!(Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap().success());
     wait_for(&messages, ": mode split");
     std::io::Write::write_all(&mut input, format!("{}\n", origin.url(&host(0), "/x")).as_bytes()).unwrap();
-    // Whoever serves it, and whatever comes of it: the crawler lives.
+    // Either arm may serve it, with any result: the crawler lives.
     assert!(results.recv_timeout(crate::support::PATIENCE).unwrap().contains("/x"));
     drop(input);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn a_running_crawler_hears_an_operators_word() {
-    let place = Place::new();
+fn a_running_crawler_applies_resume() {
+    let place = TestDir::new();
     let origin = town(&place, "direct_access", WORSE);
     place.run(&fetch(&pages(&place, &origin, "first", 8)));
     let mut child = place.command(&fetch("-")).stdin(std::process::Stdio::piped()).spawn().unwrap();
@@ -250,8 +249,8 @@ fn a_running_crawler_hears_an_operators_word() {
 }
 
 #[test]
-fn what_was_learned_comes_out_as_a_table_that_is_read_back() {
-    let place = Place::new();
+fn learned_evidence_is_exported_as_a_table_that_can_be_read() {
+    let place = TestDir::new();
     let attempt = |host: &str, fetcher: &str, n: i64, success: bool| {
         json!({"url": format!("https://{host}/{n}"), "fetcher": fetcher, "success": success,
                "error_type": if success { Value::Null } else { "empty_content".into() }, "attempted_at": now() - n * 1000})
@@ -269,7 +268,7 @@ fn what_was_learned_comes_out_as_a_table_that_is_read_back() {
     assert_eq!((rows[1][0], rows[1][1], rows[1][3]), ("spa.example", "playwright", "12"));
     assert_eq!((rows[2][0], rows[2][1], rows[2][3]), ("static.example", "direct_access", "12"));
     assert!(rows[1][2].parse::<f64>().unwrap() > 0.6);
-    // A table that people wrote is not written over by mistake.
+    // A table that people wrote is not overwritten by mistake.
     let again = place.run(&["export", "--router", "learned.csv"]);
     assert!(again.code == 2 && again.stderr.contains("--force"), "{}", again.stderr);
     assert_eq!(place.run(&["export", "--router", "learned.csv", "--force"]).code, 0);
@@ -285,8 +284,8 @@ fn what_was_learned_comes_out_as_a_table_that_is_read_back() {
 }
 
 #[test]
-fn a_table_has_domains_whose_attempts_are_compacted_away() {
-    let place = Place::new();
+fn a_table_has_domains_with_compacted_attempts() {
+    let place = TestDir::new();
     let origin = Origin::start([(host(0), Site::Static)]).unwrap();
     let urls: String = (0..15).map(|n| origin.url(&host(0), &format!("/a/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
@@ -313,8 +312,8 @@ fn a_table_has_domains_whose_attempts_are_compacted_away() {
 }
 
 #[test]
-fn a_table_may_have_more_columns_in_any_order_and_says_so() {
-    let place = Place::new();
+fn a_table_may_have_more_columns_in_any_order_with_a_warning() {
+    let place = TestDir::new();
     place.write("t.csv", "owner,fetcher,domain\nme,playwright,a.example\n");
     let args = ["select", "--json", "--mode", "legacy", "--router", "t.csv", "https://a.example/"];
     let decided = place.run_with_browser(&args);
@@ -323,8 +322,8 @@ fn a_table_may_have_more_columns_in_any_order_and_says_so() {
 }
 
 #[test]
-fn what_is_kept_of_a_rollout_and_cannot_be_read_is_said_and_nothing_else_is_done() {
-    let place = Place::new();
+fn an_unreadable_rollout_state_is_an_error() {
+    let place = TestDir::new();
     place.import([
         json!({"url": "https://a.example/", "fetcher": "direct_access", "success": true, "attempted_at": now()}),
     ]);
@@ -337,6 +336,6 @@ fn what_is_kept_of_a_rollout_and_cannot_be_read_is_said_and_nothing_else_is_done
     assert_eq!(place.run(&["rollout", "--since", "soon"]).code, 2);
 }
 
-fn rollout_without_config(place: &Place) -> Value {
+fn rollout_without_config(place: &TestDir) -> Value {
     place.run(&["rollout", "--json"]).one()
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{DAY, HOUR, Place, now};
+use crate::support::{DAY, HOUR, TestDir, now};
 
 fn attempts(url: &str, fetcher: &str, success: bool, count: usize, ms: i64) -> Vec<Value> {
     let line = |n: usize| {
@@ -14,8 +14,8 @@ fn attempts(url: &str, fetcher: &str, success: bool, count: usize, ms: i64) -> V
 }
 
 #[test]
-fn nothing_known_means_probe_and_leaves_no_data_directory() {
-    let place = Place::new();
+fn without_evidence_select_probes_and_creates_no_data_directory() {
+    let place = TestDir::new();
     let ran = place.run(&["select", "https://example.org/", "--json"]);
     let line = ran.one();
     assert_eq!(
@@ -28,7 +28,7 @@ fn nothing_known_means_probe_and_leaves_no_data_directory() {
 
 #[test]
 fn ten_successes_are_learned_and_confident() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.import(attempts("https://wikipedia.org/wiki/", "playwright", true, 10, now() - HOUR));
     let line = place.run_with_browser(&["select", "--json", "https://wikipedia.org/wiki/Rust"]).one();
     assert_eq!((line["decision"].as_str(), line["fetcher"].as_str()), (Some("learned"), Some("playwright")));
@@ -37,7 +37,7 @@ fn ten_successes_are_learned_and_confident() {
 
 #[test]
 fn five_successes_give_a_confidence_of_one_half() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.import(attempts("https://wikipedia.org/wiki/", "playwright", true, 5, now()));
     let line = place.run_with_browser(&["explain", "--json", "https://wikipedia.org/wiki/Rust"]).one();
     let candidate = line["candidates"].as_array().unwrap().iter().find(|c| c["fetcher"] == "playwright").unwrap();
@@ -46,14 +46,14 @@ fn five_successes_give_a_confidence_of_one_half() {
 
 #[test]
 fn an_unseen_hosts_pdf_goes_to_the_plain_fetcher_by_its_prior() {
-    let line = Place::new().run(&["select", "--json", "https://unknown-domain.com/document.pdf"]).one();
+    let line = TestDir::new().run(&["select", "--json", "https://unknown-domain.com/document.pdf"]).one();
     assert_eq!((line["decision"].as_str(), line["fetcher"].as_str()), (Some("learned"), Some("direct_access")));
     assert_eq!(line["confidence"].as_f64(), Some(0.95));
 }
 
 #[test]
 fn recent_failures_outweigh_old_successes() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.import(attempts("https://e.org/", "playwright", true, 5, now() - 60 * DAY));
     place.import(attempts("https://e.org/x", "playwright", false, 2, now()));
     let line = place.run(&["select", "--json", "https://e.org/y"]).one();
@@ -62,8 +62,8 @@ fn recent_failures_outweigh_old_successes() {
 }
 
 #[test]
-fn fetchers_seen_in_the_log_are_candidates_when_all_are_and_can_be_wanted() {
-    let place = Place::new();
+fn with_all_fetchers_those_in_the_log_are_candidates() {
+    let place = TestDir::new();
     place.import(attempts("https://e.org/", "my_fetcher", true, 10, now()));
     let args = ["select", "--json", "--all-fetchers", "https://e.org/y"];
     let line = place.run(&args).one();
@@ -76,8 +76,8 @@ fn fetchers_seen_in_the_log_are_candidates_when_all_are_and_can_be_wanted() {
 }
 
 #[test]
-fn a_fetcher_that_the_log_speaks_for_and_nobody_has_is_named_and_not_chosen() {
-    let place = Place::new();
+fn an_unavailable_fetcher_is_reported_and_not_selected() {
+    let place = TestDir::new();
     place.import(attempts("https://e.org/", "my_fetcher", true, 10, now()));
     place.import(attempts("https://b.org/", "playwright", true, 10, now()));
     let urls = ["https://e.org/y", "https://e.org/z", "https://b.org/y"];
@@ -99,15 +99,15 @@ fn a_fetcher_that_the_log_speaks_for_and_nobody_has_is_named_and_not_chosen() {
     assert_eq!((available, &explained["unavailable_fetcher"]), (vec![&json!("direct_access")], &json!("playwright")));
     let text = place.run(&["explain", "--no-browser", "https://b.org/y"]).stdout;
     assert!(text.contains("playwright is not available") && !text.contains("archive_proxy"), "{text}");
-    // What the config names is considered, whoever brings it.
+    // A fetcher of the config is considered even if another program provides it.
     let config = place.write("c.toml", "[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'my_fetcher'\n");
     let line = place.run(&["select", "--json", "https://e.org/y", "--config", &config]).one();
     assert_eq!(line["fetcher"].as_str(), Some("my_fetcher"));
 }
 
 #[test]
-fn a_wish_for_a_fetcher_that_fetch_cannot_use_is_said_and_others_are_tried() {
-    let place = Place::new();
+fn a_requested_unavailable_fetcher_is_reported_and_others_are_tried() {
+    let place = TestDir::new();
     let config = place.write("c.toml", "[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'my_fetcher'\n");
     for (more, want) in [
         (
@@ -120,7 +120,7 @@ fn a_wish_for_a_fetcher_that_fetch_cannot_use_is_said_and_others_are_tried() {
         ),
         (&["--fetcher", "my_fetcher", "--config", &config], "the config does not say how it gets pages"),
     ] {
-        // Nobody listens there: an attempt by the plain fetcher, and its retry.
+        // Nothing listens there: an attempt by the plain fetcher, and its retry.
         let line =
             [&["fetch", "http://127.0.0.1:9/", "--no-browser", "--json", "--allow-network", "127.0.0.0/8"], more];
         let ran = place.run(&line.concat());
@@ -136,17 +136,21 @@ fn a_wish_for_a_fetcher_that_fetch_cannot_use_is_said_and_others_are_tried() {
 }
 
 #[test]
-fn fetchers_in_the_log_beyond_the_most_that_there_can_be_are_named() {
-    let place = Place::new();
+fn fetchers_beyond_the_limit_are_reported() {
+    let place = TestDir::new();
     place.import((0..70).map(|n| attempts("https://e.org/", &format!("fetcher{n}"), true, 1, now()).remove(0)));
     let ran = place.run(&["select", "--all-fetchers", "--json", "https://e.org/"]);
     // Six names are built in.
-    assert!(ran.code == 0 && ran.stderr.contains("12 of the fetchers in the log cannot be candidates"), "{}", ran.stderr);
+    assert!(
+        ran.code == 0 && ran.stderr.contains("12 of the fetchers in the log cannot be candidates"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
-fn no_index_is_nonsense() {
-    let place = Place::new();
+fn an_index_stays_within_bounds() {
+    let place = TestDir::new();
     place.import(attempts("https://e.org/a/", "direct_access", false, 40, now() - HOUR));
     let args = ["explain", "--json", "--all-fetchers", "https://e.org/a/new"];
     let line = place.run(&args).one();
@@ -157,8 +161,8 @@ fn no_index_is_nonsense() {
 }
 
 #[test]
-fn names_that_mean_nothing_are_errors_with_the_nearest_one() {
-    let place = Place::new();
+fn unknown_names_are_errors_with_a_suggestion() {
+    let place = TestDir::new();
     let routes = place.write("routes.csv", "domain,fetcher\na.org,playwright\nb.org,playwrite\n");
     let columns = place.write("columns.csv", "host,tool\na.org,playwright\n");
     let prior = place
@@ -183,7 +187,7 @@ fn names_that_mean_nothing_are_errors_with_the_nearest_one() {
 
 #[test]
 fn the_same_fault_has_the_same_exit_code_in_every_command() {
-    let place = Place::new();
+    let place = TestDir::new();
     let file = place.write("file", "");
     for command in [
         &["fetch", "--no-browser", "--input", "absent"][..],
@@ -216,8 +220,8 @@ fn the_same_fault_has_the_same_exit_code_in_every_command() {
 }
 
 #[test]
-fn a_data_directory_that_is_not_there_is_named_by_every_command_that_reads() {
-    let place = Place::new();
+fn every_reading_command_reports_a_missing_data_directory() {
+    let place = TestDir::new();
     let absent = ["--data-dir", "mistyped"];
     for command in [
         &["stats"][..],
@@ -237,14 +241,18 @@ fn a_data_directory_that_is_not_there_is_named_by_every_command_that_reads() {
     }
     for command in [&["select", "https://e.org/"][..], &["explain", "https://e.org/"]] {
         let ran = place.run(&[command, &absent].concat());
-        assert!(ran.code == 0 && ran.stderr.contains("data directory mistyped does not exist"), "{command:?}: {}", ran.stderr);
+        assert!(
+            ran.code == 0 && ran.stderr.contains("data directory mistyped does not exist"),
+            "{command:?}: {}",
+            ran.stderr
+        );
     }
     assert!(!place.path("mistyped").exists());
 }
 
 #[test]
 fn after_a_captcha_comes_stealth_and_after_a_shell_the_browser() {
-    let place = Place::new();
+    let place = TestDir::new();
     for (hint, want) in [("blocked", "playwright_stealth"), ("empty", "playwright")] {
         let args = ["select", "--json", "https://e.org/", "--tried", "simple_http", "--last-failure", hint];
         assert_eq!(place.run_with_browser(&args).one()["fetcher"].as_str(), Some(want), "{hint}");
@@ -252,8 +260,8 @@ fn after_a_captcha_comes_stealth_and_after_a_shell_the_browser() {
 }
 
 #[test]
-fn a_url_that_is_none_is_a_line_of_its_own_and_the_rest_goes_on() {
-    let place = Place::new();
+fn an_invalid_url_has_its_own_result_and_the_rest_continues() {
+    let place = TestDir::new();
     let ran = place.run(&["select", "--json", "nonsense", "ftp://e.org/", "https://e.org/"]);
     let lines = ran.json();
     assert_eq!((ran.code, lines.len()), (1, 3));
@@ -269,7 +277,7 @@ fn a_url_that_is_none_is_a_line_of_its_own_and_the_rest_goes_on() {
 
 #[test]
 fn the_router_table_serves_legacy_by_flag_and_by_variable() {
-    let place = Place::new();
+    let place = TestDir::new();
     let table = place.write("routes.csv", "domain,fetcher\nexample.org,playwright\n");
     let args = ["select", "--json", "https://www.example.org/a", "https://other.org/", "--router", &table];
     let ran = Ran::from(place.command(&args).env("LEARNING_MODE_ENABLED", "false").output().unwrap());
@@ -287,7 +295,7 @@ use crate::support::Ran;
 
 #[test]
 fn explain_names_evidence_candidates_and_rule() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.import(attempts("https://wikipedia.org/wiki/", "playwright", true, 10, now() - HOUR));
     let line = place.run_with_browser(&["explain", "--json", "https://wikipedia.org/wiki/Rust"]).one();
     let heuristics = line["heuristics"].as_array().unwrap();
@@ -303,7 +311,7 @@ fn explain_names_evidence_candidates_and_rule() {
 
 #[test]
 fn bad_usage_and_bad_config_end_with_two() {
-    let place = Place::new();
+    let place = TestDir::new();
     let config = place.write("c.toml", "[scoring]\ncolour = 1\n");
     let half_life = place.write("h.toml", "half_life_days = 3\n");
     for (args, want) in [
@@ -324,8 +332,8 @@ fn bad_usage_and_bad_config_end_with_two() {
 }
 
 #[test]
-fn help_teaches_and_shells_and_readers_are_served() {
-    let place = Place::new();
+fn help_completions_and_manual_pages_work() {
+    let place = TestDir::new();
     for command in ["fetch", "select", "explain", "classify", "import", "export", "ban-rate", "stats"] {
         let ran = place.run(&[command, "--help"]);
         assert!(ran.code == 0 && ran.stdout.contains("Example"), "{command}: {}", ran.stdout);
@@ -337,8 +345,8 @@ fn help_teaches_and_shells_and_readers_are_served() {
 }
 
 #[test]
-fn an_explanation_marks_what_decided_and_says_what_would_be_otherwise() {
-    let place = Place::new();
+fn an_explanation_marks_the_decisive_step_and_has_counterfactuals() {
+    let place = TestDir::new();
     place.import(
         (0..60).flat_map(|n| attempts(&format!("https://s{n}.org/x/"), "direct_access", true, 1, now() - HOUR)),
     );
@@ -358,9 +366,11 @@ fn an_explanation_marks_what_decided_and_says_what_would_be_otherwise() {
     assert!(cheapest["expected_cost"].as_f64() > cheapest["expected_cost_chosen"].as_f64(), "{cheapest}");
 
     let text = place.run_with_browser(&["explain", "https://spa.org/app/new"]).stdout;
-    for want in
-        ["without the domain's evidence: direct_access", "cheapest alternative: direct_access", "decided by the evidence"]
-    {
+    for want in [
+        "without the domain's evidence: direct_access",
+        "cheapest alternative: direct_access",
+        "decided by the evidence",
+    ] {
         assert!(text.contains(want), "{want}: {text}");
     }
     assert_eq!(text.lines().filter(|line| line.starts_with('>')).count(), 2, "the candidate and the line: {text}");
@@ -368,14 +378,14 @@ fn an_explanation_marks_what_decided_and_says_what_would_be_otherwise() {
 
 #[test]
 fn an_explanation_without_evidence_marks_nothing() {
-    let line = Place::new().run(&["explain", "--json", "https://new.org/"]).one();
+    let line = TestDir::new().run(&["explain", "--json", "https://new.org/"]).one();
     assert!(line["steps"].as_array().unwrap().iter().all(|step| step["deciding"] == false));
     assert_eq!(line["counterfactuals"][0]["fetcher"], "direct_access");
 }
 
 #[test]
-fn what_the_caller_knows_decides_and_what_the_url_tells_is_refused() {
-    let place = Place::new();
+fn callers_heuristics_decide_and_those_of_the_url_are_rejected() {
+    let place = TestDir::new();
     place.import((0..60).flat_map(|n| {
         let of = |host: &str, fetcher: &str, success: bool, tags: Value| {
             let error = if success { Value::Null } else { json!("wrong_tool") };
@@ -403,8 +413,8 @@ fn what_the_caller_knows_decides_and_what_the_url_tells_is_refused() {
 }
 
 #[test]
-fn explain_says_how_fetchers_fare_behind_the_vendor_that_the_host_has_shown() {
-    let place = Place::new();
+fn explain_shows_the_success_of_fetchers_behind_the_hosts_vendor() {
+    let place = TestDir::new();
     let line = |host: &str, fetcher: &str, success: bool, tag: (&str, &str), at: i64| {
         let error = if success { Value::Null } else { json!("blocked_captcha") };
         let heuristic = |kind: &str, value: &str| json!({"type": kind, "value": value});

@@ -1,4 +1,4 @@
-//! `town`: crawled by `fetch`, with what came handed in, and the ledger read.
+//! `testbed`: a crawl of it by `fetch`, the submission of pages, and the ledger.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,9 +6,9 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use crate::fetch::signal;
-use crate::support::{PATIENCE, Place, lines};
+use crate::support::{PATIENCE, TestDir, lines};
 
-/// What is answered to a request by HTTP/1.0, without the head.
+/// Returns the body of a response by HTTP/1.0.
 fn ask(method: &str, url: &str, body: &str) -> String {
     let url = url::Url::parse(url).unwrap();
     let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).unwrap();
@@ -19,13 +19,23 @@ fn ask(method: &str, url: &str, body: &str) -> String {
 }
 
 #[test]
-fn a_crawl_of_the_town_is_counted_and_what_is_handed_in_is_read() {
-    let place = Place::new();
+fn a_crawl_of_the_testbed_is_counted_and_submitted_pages_are_scored() {
+    let place = TestDir::new();
     let kinds = ["static", "shell", "cloudflare", "redirect"];
     let sites: String = kinds.iter().map(|kind| format!("[[site]]\nkind = \"{kind}\"\n")).collect();
     let sites = place.write("sites.toml", sites);
-    let mut town =
-        place.spawn(&["testbed", "--json", "--sites", &sites, "--pages", "4", "--seed", "5", "--ledger", "ledger.json"]);
+    let mut town = place.spawn(&[
+        "testbed",
+        "--json",
+        "--sites",
+        &sites,
+        "--pages",
+        "4",
+        "--seed",
+        "5",
+        "--ledger",
+        "ledger.json",
+    ]);
     let said = lines(town.stdout.take().unwrap());
     let places: Value = serde_json::from_str(&said.recv_timeout(PATIENCE).unwrap()).unwrap();
     let links = place.write("links.txt", ask("GET", places["links"].as_str().unwrap(), ""));
@@ -64,8 +74,8 @@ fn a_crawl_of_the_town_is_counted_and_what_is_handed_in_is_read() {
 }
 
 #[test]
-fn sites_that_make_no_sense_are_told() {
-    let place = Place::new();
+fn invalid_sites_are_errors() {
+    let place = TestDir::new();
     let sites = place.write("sites.toml", "[[site]]\nkind = \"casino\"\n");
     let ran = place.run(&["testbed", "--sites", &sites]);
     assert_eq!(ran.code, 2);

@@ -1,5 +1,4 @@
-//! Fetchers that ask somebody else for a page: what the config says of them, what they bring, and what is said of those that are
-//! not to be had.
+//! Fetchers that ask another service for a page: their configuration, their pages, and their availability.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,7 +8,7 @@ use fetchwise_testsite::services::proxy::{ForwardProxy, ProxyOptions};
 use fetchwise_testsite::services::{Reply, Service};
 use serde_json::{Value, json};
 
-use crate::support::Place;
+use crate::support::TestDir;
 
 const SITE: &str = "127.0.0.31";
 const ARCHIVE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 32));
@@ -25,8 +24,8 @@ fn by_name<'j>(rows: &'j [Value], key: &str, name: &str) -> &'j Value {
 }
 
 #[test]
-fn fetchers_says_what_there_is_and_why_something_is_not() {
-    let place = Place::new();
+fn fetchers_lists_availability_with_reasons() {
+    let place = TestDir::new();
     let names = ["direct_access", "playwright", "playwright_stealth", "archive_proxy", "youtube_downloader"];
     let rows = place.run(&["fetchers", "--no-browser", "--json"]).json();
     for (name, class, is_there, why) in [
@@ -62,8 +61,8 @@ fn fetchers_says_what_there_is_and_why_something_is_not() {
 }
 
 #[test]
-fn what_requests_took_is_learned_from_attempts() {
-    let place = Place::new();
+fn request_costs_are_learned_from_attempts() {
+    let place = TestDir::new();
     place.import((0..5).map(|n| {
         json!({"url": format!("https://example.org/{n}"), "fetcher": "direct_access", "success": true,
                "attempted_at": "2026-01-01T00:00:00Z", "duration_ms": 100 * (n + 1), "http_status": 200,
@@ -75,8 +74,8 @@ fn what_requests_took_is_learned_from_attempts() {
 }
 
 #[test]
-fn select_names_no_fetcher_that_cannot_be_had() {
-    let place = Place::new();
+fn select_never_selects_an_unavailable_fetcher() {
+    let place = TestDir::new();
     let lines = ["archive_proxy", "mine"].into_iter().flat_map(|fetcher| {
         (0..30).map(move |n| {
             json!({"url": format!("https://example.org/{n}"), "fetcher": fetcher, "success": true,
@@ -102,8 +101,8 @@ fn select_names_no_fetcher_that_cannot_be_had() {
 }
 
 #[test]
-fn a_blocked_page_comes_from_the_archive_of_the_config_and_the_result_says_from_when() {
-    let place = Place::new();
+fn a_blocked_page_comes_from_the_configured_archive_with_its_date() {
+    let place = TestDir::new();
     let origin = Origin::start([(SITE, Site::FORBIDDEN)]).unwrap();
     let url = origin.url(SITE, "/a");
     let captures =
@@ -143,8 +142,8 @@ fn a_blocked_page_comes_from_the_archive_of_the_config_and_the_result_says_from_
 }
 
 #[test]
-fn two_ways_to_get_pages_or_an_archive_without_an_address_are_no_config() {
-    let place = Place::new();
+fn two_ways_to_get_pages_or_an_archive_without_an_address_are_invalid() {
+    let place = TestDir::new();
     for (text, part) in [
         ("[[fetcher]]\nname = 'a'\ncommand = ['x']\narchive = {}", "line 4: fetcher.0.archive is"),
         ("[[fetcher]]\nname = 'a'\narchive = { from = [{}] }", "either wayback or timegate"),
@@ -159,8 +158,8 @@ fn two_ways_to_get_pages_or_an_archive_without_an_address_are_no_config() {
 }
 
 #[test]
-fn a_fetcher_through_a_proxy_has_a_name_and_evidence_of_its_own() {
-    let place = Place::new();
+fn a_fetcher_through_a_proxy_has_its_own_name_and_evidence() {
+    let place = TestDir::new();
     let origin = Origin::start([(SITE, Site::Static)]).unwrap();
     let temper = ProxyOptions {
         upstream: SITE.parse().unwrap(),
@@ -198,8 +197,8 @@ fn a_fetcher_through_a_proxy_has_a_name_and_evidence_of_its_own() {
 }
 
 #[test]
-fn a_search_interface_of_the_config_is_asked_with_the_key_of_the_environment_which_is_shown_nowhere() {
-    let place = Place::new();
+fn a_configured_search_api_uses_the_key_of_the_environment_and_never_shows_it() {
+    let place = TestDir::new();
     let service = Service::start(ARCHIVE, |asked| match asked.parameter("k").as_deref() {
         Some("hush-hush") => Reply::status(200).body(
             "application/json",
@@ -239,8 +238,8 @@ fn a_search_interface_of_the_config_is_asked_with_the_key_of_the_environment_whi
 }
 
 #[test]
-fn a_downloader_and_a_solver_of_the_config_are_there_when_their_programs_are() {
-    let place = Place::new();
+fn a_downloader_and_a_solver_are_available_if_their_programs_exist() {
+    let place = TestDir::new();
     place.write(
         "c.toml",
         "[[fetcher]]\nname = 'youtube_downloader'\n[fetcher.download]\nprogram = 'no-such-program-here'\nmax_time = '5m'\n\
@@ -260,7 +259,7 @@ fn a_downloader_and_a_solver_of_the_config_are_there_when_their_programs_are() {
         (&json!("rendering"), &json!(true), &json!(0.5)),
         "{farm}"
     );
-    // A browser that cannot be reached is not to be had, and somebody else fetches.
+    // An unreachable browser is unavailable, and another fetcher is used.
     let origin = Origin::start([(SITE, Site::Static)]).unwrap();
     let url = origin.url(SITE, "/a");
     let line = ["fetch", "--config", "c.toml", "--allow-private-network", "--fetcher", "farm", "--json", &url];
@@ -269,8 +268,8 @@ fn a_downloader_and_a_solver_of_the_config_are_there_when_their_programs_are() {
 }
 
 #[test]
-fn a_solvers_page_is_delivered_and_one_that_is_not_there_is_not_the_sites_fault() {
-    let place = Place::new();
+fn a_solvers_page_is_delivered_and_a_missing_solver_is_not_the_sites_fault() {
+    let place = TestDir::new();
     let origin = Origin::start([(SITE, Site::FORBIDDEN)]).unwrap();
     let service = Service::start(ARCHIVE, |asked| {
         let ask: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
@@ -295,8 +294,8 @@ fn a_solvers_page_is_delivered_and_one_that_is_not_there_is_not_the_sites_fault(
 }
 
 #[test]
-fn a_video_platform_is_told_from_the_url_and_kept_with_attempts() {
-    let place = Place::new();
+fn a_video_platform_is_derived_from_the_url_and_kept_with_attempts() {
+    let place = TestDir::new();
     let explained = place.run(&["explain", "--no-browser", "--json", "https://www.youtube.com/watch?v=1"]).one();
     let tags = explained["heuristics"].as_array().unwrap();
     assert!(tags.iter().any(|tag| tag["type"] == "video_platform" && tag["value"] == "youtube"), "{explained}");

@@ -1,4 +1,4 @@
-//! `fetch --warc --cdx`, read by the programs that others read archives with: warcio checks each digest and length, pywb replays pages.
+//! `fetch --warc --cdx` read by common archive programs: warcio checks each digest and length, pywb replays pages.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{PATIENCE, Place, lines};
+use crate::support::{PATIENCE, TestDir, lines};
 
-/// A site with pages, redirects to them, pages that are all the same, and a file; on a loopback port of its own.
+/// A site with pages, redirects to them, identical pages, and a file, on its own loopback port.
 struct Site {
     port: u16,
     stop: Arc<AtomicBool>,
@@ -49,12 +49,11 @@ impl Drop for Site {
     }
 }
 
-/// What the site has at a path: its type and bytes.
+/// Returns the content of the site at a path: type and bytes.
 fn page(path: &str) -> (&'static str, Vec<u8>) {
     let text = |about: &str| {
-        let words =
-            format!("{about} has a paragraph of its own, and a few more words so that there is something to read. ")
-                .repeat(6);
+        let words = format!("{about} has its own paragraph, and a few more words so that there is something to read. ")
+            .repeat(6);
         format!("<!doctype html><title>{about}</title><article><p>{words}</p></article>").into_bytes()
     };
     match path {
@@ -73,7 +72,7 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
         line.clear();
         reader.read_line(&mut line)?;
     }
-    // Slow enough to be killed in the middle of.
+    // Slow enough to be killed in the middle.
     std::thread::sleep(Duration::from_millis(5));
     if let Some(rest) = path.strip_prefix("/go/") {
         return write!(
@@ -90,7 +89,7 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
     stream.write_all(&body)
 }
 
-/// A program of those that `.ci/warc-tools` installs.
+/// Returns a program that `.ci/warc-tools` installs.
 fn tool(name: &str) -> PathBuf {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/warc-tools/bin");
     let path = tools.join(name);
@@ -98,7 +97,7 @@ fn tool(name: &str) -> PathBuf {
     path
 }
 
-/// The records of an archive by their type, as warcio reads them; fails where it finds a digest or a length that is wrong.
+/// Returns the records of an archive by type, as warcio reads them; fails for a wrong digest or length.
 fn checked(files: &[PathBuf]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for file in files {
@@ -114,7 +113,7 @@ fn checked(files: &[PathBuf]) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The urls that the site has, as an input file.
+/// Returns the URLs of the site as an input file.
 fn input(site: &Site, pages: usize) -> (Vec<String>, String) {
     let mut paths: Vec<String> = (0..pages)
         .map(|n| match n % 4 {
@@ -148,8 +147,8 @@ const FETCH: [&str; 16] = [
 ];
 
 #[test]
-fn an_archive_of_a_crawl_that_was_killed_in_the_middle_is_checked_by_warcio_and_replayed_by_pywb() {
-    let (place, site) = (Place::new(), Site::start());
+fn an_archive_of_a_killed_crawl_passes_warcio_and_pywb() {
+    let (place, site) = (TestDir::new(), Site::start());
     let (paths, text) = input(&site, 80);
     place.write("urls.txt", &text);
     let mut first = place.spawn(&FETCH);
@@ -178,8 +177,8 @@ fn an_archive_of_a_crawl_that_was_killed_in_the_middle_is_checked_by_warcio_and_
     replays(&place, &site, &paths);
 }
 
-/// Has pywb serve the archive, and compares what it gives with what the site has.
-fn replays(place: &Place, site: &Site, paths: &[String]) {
+/// Serves the archive by pywb and compares the pages with those of the site.
+fn replays(place: &TestDir, site: &Site, paths: &[String]) {
     for folder in ["archive", "indexes"] {
         std::fs::create_dir_all(place.path(&format!("web/collections/test/{folder}"))).unwrap();
     }
@@ -188,7 +187,7 @@ fn replays(place: &Place, site: &Site, paths: &[String]) {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let mut command = Command::new(tool("wayback"));
     command.args(["-b", "127.0.0.1", "-p", &port.to_string(), "-d"]).arg(place.path("web"));
-    let mut pywb = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut pywb = ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let until = Instant::now() + PATIENCE;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(Instant::now() < until && pywb.0.try_wait().unwrap().is_none(), "pywb does not start");
@@ -197,7 +196,7 @@ fn replays(place: &Place, site: &Site, paths: &[String]) {
     for path in paths {
         let (head, body) = get(port, &format!("/test/2030id_/{}", site.url(path)));
         match path.strip_prefix("/go/") {
-            // The page that it leads to is there under its own URL.
+            // The target page has its own URL.
             Some(rest) => {
                 assert!(head.contains(" 302 ") || head.contains(" 307 "), "{path}: {head}");
                 let (head, body) = get(port, &format!("/test/2030id_/{}", site.url(&format!("/p/{rest}"))));
@@ -208,16 +207,16 @@ fn replays(place: &Place, site: &Site, paths: &[String]) {
     }
 }
 
-struct Ended(Child);
+struct ChildGuard(Child);
 
-impl Drop for Ended {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The head and the body of an answer.
+/// Returns the head and the body of a response.
 fn get(port: u16, path: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -229,8 +228,8 @@ fn get(port: u16, path: &str) -> (String, Vec<u8>) {
 }
 
 #[test]
-fn an_archive_goes_on_in_a_new_file_once_one_is_long_enough() {
-    let (place, site) = (Place::new(), Site::start());
+fn an_archive_continues_in_a_new_file_at_the_size_limit() {
+    let (place, site) = (TestDir::new(), Site::start());
     let (paths, text) = input(&site, 40);
     place.write("urls.txt", &text);
     let mut args = FETCH.to_vec();
@@ -251,7 +250,7 @@ fn an_archive_goes_on_in_a_new_file_once_one_is_long_enough() {
                 .iter()
                 .all(|file| { index.contains(&format!("\"{}\"", file.file_name().unwrap().to_string_lossy())) })
     );
-    // A second run goes on in the last file.
+    // A second run continues in the last file.
     args.push("--restart");
     assert_eq!(place.run(&args).code, 0);
     assert_eq!(checked(&files[..1])["warcinfo"], 1);

@@ -1,4 +1,5 @@
-//! The program as a node of a fleet: what one process fetches another one knows, and who may not join is told so by the exit code.
+//! The program as a node of a fleet: attempts of one process are known to the others, and exit codes report a failure
+//! to join.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::brokers::{Servers, free_port};
 
-/// A site with one page, under every address. Its thread ends with the process.
+/// A site with one page at every path. Its thread ends with the process.
 fn site() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -57,7 +58,7 @@ fn fetch<'a>(page: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["fetch", page, "--allow-private-network", "--no-browser"], more].concat()
 }
 
-/// A server of a node, until it is dropped.
+/// A server of a node, which ends on drop.
 struct Serving(Child);
 
 impl Serving {
@@ -65,7 +66,7 @@ impl Serving {
         let mut child =
             fetchwise(dir, url, &["serve", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
         let mut first = [0];
-        // It says where it listens once it has joined.
+        // It prints its address once it has joined.
         child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
         Self(child)
     }
@@ -90,12 +91,12 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-struct Place {
+struct TestDir {
     folder: tempfile::TempDir,
     servers: Servers,
 }
 
-impl Place {
+impl TestDir {
     fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), servers: Servers::start(1) }
     }
@@ -110,8 +111,8 @@ impl Place {
 }
 
 #[test]
-fn what_one_node_fetches_another_one_knows() {
-    let (place, site) = (Place::new(), site());
+fn attempts_of_one_node_are_known_to_another() {
+    let (place, site) = (TestDir::new(), site());
     let (a, b, url) = (place.dir("a"), place.dir("b"), place.url());
     let made = run(&a, &url, &["fleet", "init"]);
     assert_eq!(String::from_utf8_lossy(&made.stdout).matches("\"made\"").count(), 7, "{}", said(&made));
@@ -127,14 +128,14 @@ fn what_one_node_fetches_another_one_knows() {
     let steps = explained["steps"].as_array().unwrap();
     let of = |field: &str| steps.iter().filter_map(|step| step[field].as_f64()).sum::<f64>();
     assert!(of("peer_total") > 0.5 && of("own_total") == 0.0, "{explained}");
-    // Left out, and counted again.
+    // Excluded, and counted again.
     let node = peer["node"].as_str().unwrap();
     for (word, counts) in [("exclude", false), ("include", true)] {
         assert_eq!(code(&run(&b, &url, &["fleet", word, node])), 0);
         let status = json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
         assert_eq!(status["peers"][0]["excluded"], !counts, "{status}");
     }
-    // Forgotten at one, forgotten at the other.
+    // Forgotten on one node, forgotten on the other.
     assert_eq!(code(&run(&a, &url, &["forget", "--domain", "127.0.0.1"])), 0);
     run(&b, &url, &["fleet", "status", "--wait", "30s"]);
     let mut left = f64::MAX;
@@ -155,13 +156,13 @@ fn what_one_node_fetches_another_one_knows() {
 }
 
 #[test]
-fn who_may_not_join_is_told_so() {
-    let (place, site) = (Place::new(), site());
+fn a_node_that_may_not_join_fails() {
+    let (place, site) = (TestDir::new(), site());
     let (a, url) = (place.dir("a"), place.url());
     let page = format!("{site}/page.html");
     let serving = Serving::start(&a, &url);
     let status = json(&run(&a, &url, &["fleet", "status", "--wait", "20s"]));
-    assert_eq!(status["converged"], true, "beside a server it tells what that one knows: {status}");
+    assert_eq!(status["converged"], true, "alongside a server it shows the state of that process: {status}");
     let copied = place.dir("copied");
     copy(&a, &copied);
     let _ = std::fs::remove_file(copied.join("fleet.status.json"));
@@ -175,7 +176,7 @@ fn who_may_not_join_is_told_so() {
     assert_eq!(code(&other), 2, "{}", said(&other));
     assert!(said(&other).contains("half-life"), "{}", said(&other));
     drop(serving);
-    // Without a broker a crawl goes on, unless one is required.
+    // Without a broker a crawl continues, unless the broker is required.
     let nobody = format!("nats://127.0.0.1:{}", free_port());
     let alone = run(&place.dir("alone"), &nobody, &fetch(&page, &[]));
     assert_eq!(json(&alone)["success"], true);
@@ -190,8 +191,8 @@ fn who_may_not_join_is_told_so() {
 }
 
 #[test]
-fn a_pool_of_scope_own_shares_what_belongs_to_no_one_site() {
-    let (place, site) = (Place::new(), site());
+fn a_pool_of_scope_own_shares_global_evidence() {
+    let (place, site) = (TestDir::new(), site());
     let (a, b, url) = (place.dir("a"), place.dir("b"), place.url());
     let config = place.dir("own.toml");
     std::fs::write(&config, "[fleet]\nscope = \"own\"\n").unwrap();
@@ -210,14 +211,14 @@ fn a_pool_of_scope_own_shares_what_belongs_to_no_one_site() {
     let steps = explained["steps"].as_array().unwrap();
     let of = |field: &str| steps.iter().filter_map(|step| step[field].as_f64()).sum::<f64>();
     assert!(of("peer_total") > 0.5 && of("own_total") == 0.0, "{explained}");
-    // Who reads everything is of another pool.
+    // A node that reads everything belongs to another pool.
     let other = run(&place.dir("other"), &url, &fetch(&page, &[]));
     assert_eq!(code(&other), 2, "{}", said(&other));
     assert!(said(&other).contains("the scope own, this one has all"), "{}", said(&other));
 }
 
-/// Attempts at pages of `domain`, of which so many deliver, as a file that `import` reads.
-fn attempts(place: &Place, name: &str, hosts: &[(&str, usize, usize)]) -> PathBuf {
+/// Attempts at pages of `domain`, some of which deliver, as a file for `import`.
+fn attempts(place: &TestDir, name: &str, hosts: &[(&str, usize, usize)]) -> PathBuf {
     let at = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     let mut lines = String::new();
     for (domain, good, bad) in hosts {
@@ -235,8 +236,8 @@ fn attempts(place: &Place, name: &str, hosts: &[(&str, usize, usize)]) -> PathBu
     file
 }
 
-/// Imports into a directory that is in no fleet.
-fn import(place: &Place, name: &str, hosts: &[(&str, usize, usize)]) -> PathBuf {
+/// Imports into a directory outside the fleet.
+fn import(place: &TestDir, name: &str, hosts: &[(&str, usize, usize)]) -> PathBuf {
     let (dir, file) = (place.dir(name), attempts(place, name, hosts));
     let mut command = fetchwise(&dir, "", &["import", file.to_str().unwrap()]);
     let done = command.env_remove("FETCHWISE_FLEET").output().unwrap();
@@ -250,8 +251,8 @@ fn rows(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_imported_at_one_node_others_know() {
-    let place = Place::new();
+fn imported_attempts_are_known_to_other_nodes() {
+    let place = TestDir::new();
     let (url, b) = (place.url(), place.dir("b"));
     let foreign = |dir: &Path| -> u64 {
         assert_eq!(json(&run(dir, &url, &["fleet", "status", "--wait", "30s"]))["converged"], true);
@@ -263,22 +264,22 @@ fn what_is_imported_at_one_node_others_know() {
     let mut command = fetchwise(&a, "", &["import", first.to_str().unwrap(), "--fleet", &url]);
     let done = json(&command.env_remove("FETCHWISE_FLEET").output().unwrap());
     assert_eq!((&done["imported"], &done["fleet_notified"]), (&50.into(), &true.into()), "{done}");
-    assert_eq!(load_peers(&b), 50);
+    assert_eq!(foreign(&b), 50);
     let explained = json(&run(&b, &url, &["explain", "https://imported.example/x", "--no-browser"]));
     let of_domain = explained["steps"].as_array().unwrap().iter().find(|step| step["type"] == "domain").unwrap();
     assert!(of_domain["peer_total"].as_f64().unwrap() > 49.0, "{explained}");
     let again = json(&run(&a, &url, &["import", first.to_str().unwrap()]));
     assert_eq!((&again["imported"], &again["duplicates"]), (&0.into(), &50.into()), "{again}");
-    // Without a broker it is imported, and told later.
+    // Without a broker it is imported, and published later.
     let nobody = format!("nats://127.0.0.1:{}", free_port());
     let second = attempts(&place, "second", &[("later.example", 7, 0)]);
     let alone = run(&a, &nobody, &["import", second.to_str().unwrap()]);
     assert_eq!((&json(&alone)["imported"], &json(&alone)["fleet_notified"]), (&7.into(), &false.into()));
     assert!(said(&alone).contains("next joins the fleet"), "{}", said(&alone));
-    assert_eq!(load_peers(&b), 50);
-    load_peers(&a);
-    assert_eq!(load_peers(&b), 57);
-    // Who may not join imports nothing.
+    assert_eq!(foreign(&b), 50);
+    foreign(&a);
+    assert_eq!(foreign(&b), 57);
+    // A node that may not join imports nothing.
     let config = place.dir("other.toml");
     std::fs::write(&config, "half_life_days = 90\n").unwrap();
     let words = ["import", first.to_str().unwrap(), "--config", config.to_str().unwrap()];
@@ -288,8 +289,8 @@ fn what_is_imported_at_one_node_others_know() {
 }
 
 #[test]
-fn what_others_have_told_is_counted_apart() {
-    let place = Place::new();
+fn attempts_of_peers_are_counted_separately() {
+    let place = TestDir::new();
     let url = place.url();
     let a = import(&place, "a", &[("shared.example", 6, 2), ("theirs.example", 3, 0)]);
     let b = import(&place, "b", &[("shared.example", 1, 3)]);
@@ -299,7 +300,7 @@ fn what_others_have_told_is_counted_apart() {
         assert_eq!(json(&run(dir, &url, &["fleet", "status", "--wait", "30s"]))["converged"], true);
     }
     let by_domain = |dir: &Path| rows(&run(dir, &url, &["stats", "--by", "domain"]));
-    // Whether they come one by one or in a share, they are as many, and have gone as well.
+    // The counts and results are the same, whether they come one by one or in an evidence snapshot.
     let figures = |row: &Value| ["attempts", "own_attempts", "peer_attempts"].map(|field| row[field].as_u64().unwrap());
     let is_about = |row: &Value, field: &str, rate: f64| {
         assert!((row[field].as_f64().unwrap() - rate).abs() < 0.01, "{field}: {row}");
@@ -327,7 +328,7 @@ fn what_others_have_told_is_counted_apart() {
         (Some("direct_access"), Some(0), Some(3))
     );
 
-    // Who comes later takes the shares of both, and knows their attempts together: how many, and how they went.
+    // A later node takes the snapshots of both, and knows the number and results of their attempts.
     let late = import(&place, "late", &[("shared.example", 1, 0)]);
     json(&run(&late, &url, &["fleet", "status", "--wait", "30s"]));
     let of_late = by_domain(&late);
@@ -342,7 +343,7 @@ fn what_others_have_told_is_counted_apart() {
         assert_eq!((all.len(), all[0]["peer_attempts"].as_u64()), (1, Some(15)), "{by}: {all:?}");
     }
 
-    // A domain is forgotten on a directory while no node runs, as is said without a broker: of facts, and of shares.
+    // A domain is forgotten in a directory without a running node or broker: in single attempts and in snapshots.
     for (dir, attempts, nodes) in [(&b, 3, 0), (&late, 0, 1)] {
         assert_eq!(query(dir, "domain=theirs.example").len(), 1);
         let mut forget = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
@@ -360,16 +361,16 @@ fn what_others_have_told_is_counted_apart() {
         let known: f64 = steps.iter().filter(is_own).map(|step| step["exact_total"].as_f64().unwrap()).sum();
         assert_eq!(known, 0.0, "{explained}");
     }
-    // What it had in common with others goes as far as attempts are there one by one.
+    // What it had in common with others disappears as far as attempts are known one by one.
     assert_eq!(figures(&rows(&run(&b, &url, &["stats"]))[0]), [4, 4, 8]);
-    // The node tells the others when it joins the next time.
+    // The node notifies the others when it next joins.
     json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
     json(&run(&a, &url, &["fleet", "status", "--wait", "30s"]));
     assert!(by_domain(&a).iter().all(|row| row["key"] != "theirs.example"));
     let again = json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
     assert_eq!(again["converged"], true, "nothing of it is waited for: {again}");
 
-    // What is left out counts no more.
+    // An excluded node does not count.
     let node = json(&run(&a, &url, &["fleet", "status"]))["node"].as_str().unwrap().to_owned();
     assert_eq!(code(&run(&b, &url, &["fleet", "exclude", &node])), 0);
     json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
@@ -377,7 +378,7 @@ fn what_others_have_told_is_counted_apart() {
     assert_eq!(figures(&left[0]), [4, 4, 1], "{left:?}");
 }
 
-/// Posts to the server that has a directory.
+/// Posts to the server of a directory.
 fn post(dir: &Path, path: &str, body: &str) {
     let address = std::fs::read_to_string(dir.join("SERVE")).unwrap();
     let address = address.trim().trim_start_matches("http://");
@@ -390,15 +391,15 @@ fn post(dir: &Path, path: &str, body: &str) {
 }
 
 #[test]
-fn a_liar_is_named_and_sites_are_divided_among_all_who_were_there() {
-    let place = Place::new();
+fn a_lying_node_is_an_outlier_and_sites_are_divided_among_the_present() {
+    let place = TestDir::new();
     let url = place.url();
     let names: Vec<String> = (0..12).map(|n| format!("s{n}.example")).collect();
     let honest: Vec<(&str, usize, usize)> = names.iter().map(|name| (name.as_str(), 18, 2)).collect();
     let lies: Vec<(&str, usize, usize)> = names.iter().map(|name| (name.as_str(), 2, 18)).collect();
     let dirs = ["a", "b", "c"].map(|name| place.dir(name));
     let serving = dirs.each_ref().map(|dir| Serving::start(dir, &url));
-    // All have begun before anything is recorded, so that it comes one by one and not in a share.
+    // All nodes start before anything is recorded, so that attempts come one by one and not in a snapshot.
     let status = |dir: &Path| json(&run(dir, &url, &["fleet", "status", "--outliers", "--wait", "30s"]));
     let begun = std::time::Instant::now();
     let once = |is: &dyn Fn(&Value) -> bool| {
@@ -433,7 +434,7 @@ fn a_liar_is_named_and_sites_are_divided_among_all_who_were_there() {
     let asked = json(&run(&dirs[0], &url, &["fleet", "status"]));
     assert!(asked.get("outliers").is_none(), "only who asks is told");
     drop(serving);
-    // None of the three runs any more, and all of them have been there within ten minutes.
+    // None of the three runs any more, and all were present within ten minutes.
     let urls: Vec<String> = (0..60).map(|n| format!("https://site{n}.example/")).collect();
     let words: Vec<&str> = ["fleet", "owner"].into_iter().chain(urls.iter().map(String::as_str)).collect();
     let owners = rows(&run(&dirs[1], &url, &words));
@@ -442,7 +443,7 @@ fn a_liar_is_named_and_sites_are_divided_among_all_who_were_there() {
     }
 }
 
-/// The page of figures at an address.
+/// Returns the metrics page at an address.
 fn figures(address: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     write!(stream, "GET /metrics HTTP/1.0\r\nHost: {address}\r\nAccept: text/plain\r\n\r\n").unwrap();
@@ -452,8 +453,8 @@ fn figures(address: &str) -> String {
 }
 
 #[test]
-fn a_crawl_counts_what_it_tells_the_fleet() {
-    let (place, site) = (Place::new(), site());
+fn a_crawl_counts_what_it_publishes() {
+    let (place, site) = (TestDir::new(), site());
     let (a, url) = (place.dir("a"), place.url());
     let words = ["fetch", "--input", "-", "--allow-private-network", "--no-browser", "--metrics", "127.0.0.1:0"];
     let mut crawl = fetchwise(&a, &url, &words)
@@ -466,7 +467,7 @@ fn a_crawl_counts_what_it_tells_the_fleet() {
     let address =
         said.find_map(|line| Some(line.unwrap().split_once("http://")?.1.trim_end_matches("/metrics").to_owned()));
     let address = address.unwrap();
-    // What it says later is read, so that it never waits for a reader.
+    // Read its later output, so that it never blocks.
     std::thread::spawn(move || said.for_each(drop));
     let mut input = crawl.stdin.take().unwrap();
     writeln!(input, "{site}/page.html").unwrap();

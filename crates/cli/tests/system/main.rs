@@ -1,4 +1,5 @@
-//! The program with others: a real Chromium, NATS, nginx, Prometheus, warcio and pywb. `make test-system` installs and runs all of it.
+//! The program with other programs: a real Chromium, NATS, nginx, Prometheus, warcio and pywb. `make test-system`
+//! installs and runs them.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 #![allow(unreachable_pub, reason = "the brokers are those of the fleet's own tests")]
 
@@ -7,6 +8,9 @@ mod archive;
 #[path = "../../../fleet/tests/nats/servers.rs"]
 mod brokers;
 mod dashboard;
+#[path = "../program/serve/description.rs"]
+#[allow(dead_code, reason = "the tests of the server use the rest")]
+mod description;
 #[cfg(feature = "fleet")]
 mod fleet;
 #[cfg(target_os = "linux")]
@@ -18,9 +22,6 @@ mod serve_fleet;
 #[path = "../program/serve/server.rs"]
 #[allow(dead_code, reason = "the tests of the server use the rest")]
 mod server;
-#[path = "../program/serve/description.rs"]
-#[allow(dead_code, reason = "the tests of the server use the rest")]
-mod description;
 #[path = "../common/support.rs"]
 #[allow(dead_code, reason = "the other tests of the program use the rest")]
 mod support;

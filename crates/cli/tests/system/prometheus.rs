@@ -1,4 +1,4 @@
-//! A real Prometheus scrapes a running server, and the dashboard and the alerts find in it what the run did.
+//! A real Prometheus that scrapes a running server; its dashboard and alerts find the results of the run.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,11 +19,10 @@ use serde_json::{Value, json};
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-
-/// Attempts of an earlier run that a compaction has dropped, and of one that it has kept.
+/// Attempts of an earlier run: those that a compaction dropped, and those that it kept.
 const OLD: u64 = 40;
 const KEPT: u64 = 5;
-/// Attempts that are posted, of which so many were blocked.
+/// Attempts that are posted, and how many of them were blocked.
 const POSTED: u64 = 12;
 const BLOCKED: u64 = 4;
 /// Visits that deliver at their first request.
@@ -43,7 +42,7 @@ fn ops(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ops").join(file)
 }
 
-/// Asks a server on loopback. HTTP/1.0, so that the answer ends with the connection.
+/// Makes a request to a server on loopback. HTTP/1.0, so that the response ends with the connection.
 fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String, Vec<u8>) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -66,7 +65,7 @@ fn post(address: &str, path: &str, body: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The result of an expression, as Prometheus gives it.
+/// Returns the result of an expression as Prometheus gives it.
 fn query(prometheus: &str, expression: &str) -> Vec<Value> {
     let query = Serializer::new(String::new()).append_pair("query", expression).finish();
     let (status, _, answer) = ask(prometheus, "GET", &format!("/api/v1/query?{query}"), "", "");
@@ -78,7 +77,7 @@ fn query(prometheus: &str, expression: &str) -> Vec<Value> {
     }
 }
 
-/// The one number that an expression comes to; none without data.
+/// Returns the value of an expression with one result; none without data.
 fn number(prometheus: &str, expression: &str) -> Option<f64> {
     query(prometheus, expression).first().map(|row| row["value"][1].as_str().unwrap().parse().unwrap())
 }
@@ -98,7 +97,7 @@ fn promtool(arguments: &[&str], dir: &Path) {
     assert!(ran.status.success(), "promtool {arguments:?}: {said}");
 }
 
-/// A log with attempts that a compaction has dropped, so that there is something to say of it.
+/// A log with attempts that a compaction dropped, so that its metrics exist.
 fn earlier_run(dir: &Path) {
     let now = Timestamp::now();
     let old = Timestamp::from_millis(now.as_millis() - 200 * 86_400_000);
@@ -129,7 +128,7 @@ fn serve(dir: &Path, broker: &str) -> (Running, String) {
     (Running(server), said["listening"].as_str().unwrap().to_owned())
 }
 
-/// A Prometheus with the repository's configuration, but for the address and how often it looks.
+/// A Prometheus with the repository's configuration, except address and scrape interval.
 fn prometheus(dir: &Path, target: &str) -> (Running, String) {
     for file in ["alerts.yml", "prometheus.yml"] {
         let text = fs::read_to_string(ops("prometheus").join(file)).unwrap();
@@ -137,7 +136,7 @@ fn prometheus(dir: &Path, target: &str) -> (Running, String) {
         assert!(file != "prometheus.yml" || text.contains(target) && text.contains("interval: 1s"), "{text}");
         fs::write(dir.join(file), text).unwrap();
     }
-    // Bound and let go again: a port that is free.
+    // Bound and released: a free port.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let child = Command::new("prometheus")
         .arg(format!("--web.listen-address={address}"))
@@ -181,7 +180,7 @@ fn crawl(server: &str, round: u64) {
     }
 }
 
-/// All expressions of the dashboard, with its variables put in.
+/// Returns all expressions of the dashboard, with its variables filled in.
 fn expressions_of_dashboard() -> Vec<(String, String)> {
     let dashboard: Value = serde_json::from_str(&fs::read_to_string(ops("grafana/fetchwise.json")).unwrap()).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
@@ -212,12 +211,15 @@ fn alerts_are_rules_that_fire_when_they_should() {
     for name in names {
         let tried = |how: &str| tests.contains(&format!("- name: {name}, {how}\n"));
         assert!(tried("fires") && tried("does not fire"), "{name} is not tried out");
-        assert!(reference.contains(&format!("| {name} | ")), "docs/reference/metrics.md does not say what to do about {name}");
+        assert!(
+            reference.contains(&format!("| {name} | ")),
+            "docs/reference/metrics.md does not say what to do about {name}"
+        );
     }
 }
 
 #[test]
-fn a_real_prometheus_finds_what_the_run_did() {
+fn a_real_prometheus_finds_the_results_of_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     earlier_run(&data);
@@ -233,20 +235,20 @@ fn a_real_prometheus_finds_what_the_run_did() {
     crawl(&server, 2);
     wait_for("the second round", || number(&prometheus, total) == Some(attempts(2)));
 
-    // What another node of the fleet does is counted as learned, and is no attempt of this one.
+    // Attempts of another node of the fleet are counted as evidence, not as attempts of this one.
     let (_other, other) = serve(&dir.path().join("other"), &broker);
     crawl(&other, 3);
     let learned = "fetchwise_fleet_received_attempts_total{result=\"learned\"}";
     wait_for("the other node", || number(&prometheus, learned) == Some((POSTED + VISITS) as f64));
-    // The nodes' table is looked at now and then only.
+    // The nodes' table is read only periodically.
     wait_for("the other node's word", || number(&prometheus, "fetchwise_fleet_peers{state=\"present\"}") == Some(1.0));
-    // What was compacted, and what was there when the node joined, is in its share.
+    // Compacted attempts, and those before the node joined, are in its evidence snapshot.
     let published = "fetchwise_fleet_published_attempts_total and fetchwise_fleet_unpublished_records == 0";
     let since = attempts(2) - (OLD + KEPT) as f64;
     wait_for("what it publishes", || number(&prometheus, published) == Some(since));
     assert_eq!(number(&prometheus, total), Some(attempts(2)));
 
-    // What was ingested as native histograms has a count without a series for it.
+    // A native histogram has a count without a separate series.
     let count = "sum(histogram_count(fetchwise_attempt_duration_seconds))";
     assert_eq!(number(&prometheus, count), Some(attempts(2) - (OLD + KEPT) as f64), "native histograms");
     assert_eq!(query(&prometheus, "fetchwise_attempt_duration_seconds_bucket"), [] as [Value; 0]);
@@ -270,7 +272,7 @@ fn a_real_prometheus_finds_what_the_run_did() {
         !rules.is_empty() && rules.iter().all(|rule| rule["health"] == "ok")
     });
 
-    // Whoever asks for text gets the same numbers with classic buckets.
+    // A client that requests text gets the same numbers with classic buckets.
     let (status, head, page) = ask(&server, "GET", "/metrics", "accept: text/plain\r\n", "");
     let page = String::from_utf8(page).unwrap();
     assert!(status == 200 && head.contains("text/plain"), "{head}");

@@ -1,4 +1,4 @@
-//! Servers of one fleet, over a real broker: they show each other, and what one is told to forget all forget.
+//! Servers of one fleet over a real broker: they show each other, and all forget what one is asked to forget.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::brokers::Servers;
 use crate::description::Described;
 use crate::server::{Server, attempt, lines};
 
-/// Longer than anything takes on a busy machine.
+/// A time limit that no step reaches on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn node(brokers: &Servers, place: &str) -> Server {
@@ -35,7 +35,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     }
 }
 
-/// What a server says of its fleet once that is so.
+/// Returns the fleet status of a server once `is` holds.
 #[track_caller]
 fn fleet_once(server: &Server, what: &str, is: impl Fn(&Value) -> bool) -> Value {
     until(what, || {
@@ -78,7 +78,7 @@ fn servers_of_a_fleet_show_each_other_and_forget_together() {
     let mut described = Described::of(&a);
     described.check("get", "/v1/dashboard", &a.get("/v1/dashboard"));
 
-    // The figures for Prometheus say the same.
+    // The Prometheus metrics agree.
     let page = a.ask("GET", "/metrics", b"").body;
     for line in [
         "fetchwise_fleet_broker_up 1",
@@ -99,11 +99,11 @@ fn servers_of_a_fleet_show_each_other_and_forget_together() {
     forgets(&b, "gone.example");
     let kept = b.get("/v1/stats?by=domain").of(200).to_string();
     assert!(kept.contains("there.example"), "{kept}");
-    // Of links nobody is told: their names do not travel.
+    // Links are not forgotten on other nodes: their names are not published.
     let link = a.post("/v1/forget", &json!({ "link": "https://here.example/0" })).of(200);
     assert_eq!(link["fleet_notified"], false);
 
-    // Without a broker it is forgotten here, which is said, and the same request tells the others when there is one again.
+    // Without a broker the domain is forgotten here, which is reported, and the same request later notifies the others.
     brokers.kill(0);
     fleet_once(&a, "without a broker", |fleet| fleet["broker"] == false && fleet["converged"] == false);
     let alone = a.post("/v1/forget", &json!({ "domain": "there.example" }));
@@ -116,13 +116,13 @@ fn servers_of_a_fleet_show_each_other_and_forget_together() {
         if again.status == 200 { Ok(()) } else { Err(again.body) }
     });
     forgets(&b, "there.example");
-    // A server that is told to stop leaves the fleet in order.
+    // A server that is stopped leaves the fleet in order.
     let (_, code, said) = a.end("-TERM");
     assert_eq!(code, Some(0), "{said}");
 }
 
 #[test]
-fn a_server_alone_says_that_it_is_in_no_fleet() {
+fn a_server_outside_a_fleet_reports_that() {
     let server = Server::start(&[]);
     assert_eq!(server.get("/v1/dashboard").of(200)["fleet"], Value::Null);
     assert!(!server.get("/metrics").body.contains("fetchwise_fleet_"));

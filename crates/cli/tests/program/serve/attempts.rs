@@ -1,4 +1,4 @@
-//! Attempts that are told of: what is accepted is in the log, whatever happens next.
+//! Reported attempts: an accepted one is in the log, whatever happens next.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ fn id(n: u128) -> String {
 }
 
 #[test]
-fn what_cannot_be_used_is_named_by_its_line_and_keeps_nothing_else_out() {
+fn an_invalid_line_is_reported_and_the_rest_accepted() {
     let server = Server::start(&[]);
     let mut body = lines(&[attempt("https://e.org/a", "direct_access", true)]);
     body.extend(b"\n{\"url\": 7}\nnot json\n");
@@ -33,7 +33,7 @@ fn what_cannot_be_used_is_named_by_its_line_and_keeps_nothing_else_out() {
 }
 
 #[test]
-fn an_attempt_that_is_known_is_accepted_and_not_doubled() {
+fn a_known_attempt_is_accepted_and_not_recorded_again() {
     let server = Server::start(&[]);
     let mut one = attempt("https://e.org/a", "direct_access", true);
     one["id"] = json!(id(7));
@@ -50,7 +50,7 @@ fn an_attempt_that_is_known_is_accepted_and_not_doubled() {
 }
 
 #[test]
-fn the_same_from_many_at_once_is_recorded_once() {
+fn the_same_attempt_from_many_clients_is_recorded_once() {
     let server = Server::start(&[]);
     let all: Vec<Value> = (0..200)
         .map(|n| {
@@ -68,7 +68,7 @@ fn the_same_from_many_at_once_is_recorded_once() {
     assert_eq!(server.beside(&["export"]).len(), 200);
 }
 
-/// Sends attempts from several clients until the server is gone, and says which were acknowledged.
+/// Sends attempts from several clients until the server is gone, and returns which were acknowledged.
 fn under_load(server: Server, signal: &str) -> (tempfile::TempDir, HashSet<String>, Option<i32>) {
     let (acknowledged, stop) = (Arc::new(Mutex::new(HashSet::new())), Arc::new(AtomicBool::new(false)));
     let address = server.address;
@@ -128,21 +128,21 @@ fn all_there(dir: tempfile::TempDir, acknowledged: &HashSet<String>) {
 }
 
 #[test]
-fn a_kill_loses_nothing_that_was_acknowledged() {
+fn a_kill_loses_no_acknowledged_attempt() {
     let (dir, acknowledged, code) = under_load(Server::start(&["--pace", "off"]), "-KILL");
     assert_eq!(code, None);
     all_there(dir, &acknowledged);
 }
 
 #[test]
-fn a_request_to_stop_under_load_loses_nothing_that_was_acknowledged() {
+fn a_stop_under_load_loses_no_acknowledged_attempt() {
     let (dir, acknowledged, code) = under_load(Server::start(&["--pace", "off"]), "-TERM");
     assert_eq!(code, Some(0));
     all_there(dir, &acknowledged);
 }
 
 #[test]
-fn a_visits_report_is_in_the_log_when_it_is_answered() {
+fn a_visits_report_is_in_the_log_before_the_response() {
     let server = Server::start(&["--pace", "off"]);
     let reports: Vec<Value> = (0..20)
         .map(|n| {

@@ -15,7 +15,7 @@ fn example(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/clients").join(name)
 }
 
-/// A site with a page, and a wall at `/wall`.
+/// A site with a page, and a block page at `/wall`.
 fn site() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

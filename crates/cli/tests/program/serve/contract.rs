@@ -1,4 +1,4 @@
-//! Answers have the fields that the commands' `--json` has, and say the same.
+//! Responses of the server have the fields and values of the commands' `--json`.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn taught() -> Server {
 }
 
 #[test]
-fn select_answers_as_the_command_does_and_in_order() {
+fn select_responds_like_the_command_and_in_order() {
     let server = taught();
     let urls = ["https://e.org/docs/99", "https://new.example/", "https://other.net/x.pdf"];
     let answers = server.post("/v1/select", &json!({ "urls": urls })).of(200);
@@ -39,7 +39,7 @@ fn select_answers_as_the_command_does_and_in_order() {
 }
 
 #[test]
-fn a_url_of_many_that_is_none_keeps_no_other_from_its_answer() {
+fn an_invalid_url_affects_no_other_url() {
     let server = Server::start(&[]);
     let asked = json!({ "urls": ["https://e.org/", "nonsense", { "url": "https://f.org/", "tried": ["direct_access"] }, { "url": "https://g.org/", "fetcher": "plawright" }] });
     let answers = server.post("/v1/select", &asked).of(200);
@@ -52,7 +52,7 @@ fn a_url_of_many_that_is_none_keeps_no_other_from_its_answer() {
 }
 
 #[test]
-fn who_has_few_fetchers_is_given_one_of_them() {
+fn a_client_with_few_fetchers_gets_one_of_them() {
     let server = taught();
     let asked = json!({ "urls": ["https://e.org/docs/99"], "fetchers": ["direct_access"] });
     let answer = &server.post("/v1/select", &asked).of(200)[0];
@@ -60,7 +60,7 @@ fn who_has_few_fetchers_is_given_one_of_them() {
 }
 
 #[test]
-fn a_fetcher_that_somebody_has_used_is_to_be_had() {
+fn a_fetcher_with_attempts_is_available() {
     let server = Server::start(&[]);
     let url = "https://e.org/a";
     let select = || server.post("/v1/select", &json!({ "urls": [url], "fetcher": "archive_proxy" })).of(200)[0].clone();
@@ -158,7 +158,7 @@ fn forgetting_empties_figures_evidence_and_pauses() {
 }
 
 #[test]
-fn blocks_that_are_told_of_pause_their_host_and_a_release_ends_it() {
+fn reported_blocks_pause_their_host_and_unpause_ends_it() {
     let server = Server::start(&[]);
     let blocks: Vec<Value> =
         (0..3).map(|n| attempt(&format!("https://wall.example/{n}"), "direct_access", false)).collect();
@@ -183,7 +183,7 @@ fn blocks_that_are_told_of_pause_their_host_and_a_release_ends_it() {
 }
 
 #[test]
-fn the_mode_is_changed_while_it_runs() {
+fn the_mode_can_change_while_the_server_runs() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("table.csv"), "domain,fetcher\ne.org,playwright\n").unwrap();
     let server = Server::start_in(dir, &["--router", "table.csv", "--mode", "legacy"], &[]);
@@ -197,7 +197,7 @@ fn the_mode_is_changed_while_it_runs() {
 }
 
 #[test]
-fn what_there_is_not_is_said() {
+fn unknown_routes_and_names_are_errors() {
     let server = Server::start(&[]);
     assert_eq!(server.get("/v1/nothing").of(404)["error_type"], "no_such_route");
     assert_eq!(server.get("/v1/select").of(405)["error_type"], "method_not_allowed");

@@ -1,12 +1,12 @@
-//! The description at `/openapi.json` is true: real answers of every route fit it, and have no field that it does not name.
+//! `/openapi.json` against real responses: those of every route fit the description, which names all of their fields.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::server::{Answer, Server, attempt, lines};
+use super::server::{Response, Server, attempt, lines};
 
-/// The description, and which of its operations were held against an answer.
+/// The description, and which of its operations were checked.
 pub(crate) struct Described {
     all: Value,
     seen: BTreeSet<(String, String, String)>,
@@ -17,9 +17,9 @@ impl Described {
         Self { all: server.get("/openapi.json").of(200), seen: BTreeSet::new() }
     }
 
-    /// Holds an answer against what is said of its route.
+    /// Checks a response against the description of its route.
     #[track_caller]
-    pub(crate) fn check(&mut self, method: &str, path: &str, answer: &Answer) {
+    pub(crate) fn check(&mut self, method: &str, path: &str, answer: &Response) {
         let status = answer.status.to_string();
         let pointer = path.replace('~', "~0").replace('/', "~1");
         let at = format!("/paths/{pointer}/{method}/responses/{status}/content/application~1json/schema");
@@ -27,7 +27,7 @@ impl Described {
             self.all.pointer(&at).is_some(),
             "{method} {path} answers {status}, which is not described: {answer:?}"
         );
-        // In a reference, which is a URI, braces are written as their codes.
+        // In a reference, which is a URI, braces are percent-encoded.
         let reference = format!("#{at}").replace('{', "%7B").replace('}', "%7D");
         let schema = json!({ "$ref": reference, "paths": self.all["paths"], "components": self.all["components"] });
         let validator = jsonschema::draft202012::new(&schema).unwrap();
@@ -39,7 +39,7 @@ impl Described {
         self.seen.insert((path.to_owned(), method.to_owned(), status));
     }
 
-    /// Whether the schema names every field of the value.
+    /// Returns whether the schema names every field of the value.
     #[track_caller]
     fn names(&self, value: &Value, schema: &Value, at: &str) {
         let schemas = self.open(schema);
@@ -62,7 +62,7 @@ impl Described {
         }
     }
 
-    /// The schemas that a schema may stand for.
+    /// Returns the schemas that a schema may refer to.
     fn open(&self, schema: &Value) -> Vec<Value> {
         if let Some(name) = schema["$ref"].as_str() {
             return self.open(self.all.pointer(name.trim_start_matches('#')).unwrap());
@@ -75,7 +75,7 @@ impl Described {
 }
 
 #[test]
-fn every_route_answers_as_it_is_described() {
+fn every_route_responds_as_described() {
     let server = Server::start(&["--pace", "off"]);
     let mut described = Described::of(&server);
     let mut post = |path: &str, route: &str, body: &Value| {
@@ -146,14 +146,14 @@ fn every_route_answers_as_it_is_described() {
     for (path, methods) in described.all["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             let is_seen = described.seen.iter().any(|(seen, by, _)| seen == path && by == method);
-            // The figures for Prometheus and the dashboard are no JSON, and have tests of their own.
+            // The Prometheus metrics and the dashboard are not JSON and have separate tests.
             assert!(is_seen || ["/metrics", "/"].contains(&path.as_str()), "{method} {path} was not tried");
         }
     }
 }
 
 #[test]
-fn what_is_described_is_there() {
+fn every_described_schema_is_used() {
     let server = Server::start(&[]);
     let described = Described::of(&server);
     assert_eq!(described.all["openapi"], "3.1.0");

@@ -1,11 +1,11 @@
-//! What is forgotten is gone from the running server, wherever it was: evidence, figures, pauses, pace, links, the dashboard; and it
-//! does not come back with the end of the process or a restart.
+//! `forget` on a running server: evidence, figures, pauses, pace, links and dashboard lose the domain at once, and
+//! nothing comes back at the end of the process or after a restart.
 
 use serde_json::{Value, json};
 
 use super::server::{Server, attempt, lines};
 
-/// One visit that a host refuses, and says until when.
+/// One visit that a host refuses with an end of the refusal.
 fn refused(server: &Server, url: &str, id: Option<&str>) {
     let begun = server.post("/v1/visits", &json!({ "url": url, "id": id })).of(201);
     let path = format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap());
@@ -13,7 +13,7 @@ fn refused(server: &Server, url: &str, id: Option<&str>) {
     assert_eq!(server.post(&path, &report).of(200)["step"]["end"], "failed");
 }
 
-/// Everything that a server says of hosts, links, domains and values of heuristics.
+/// Everything that a server returns about hosts, links, domains and values of heuristics.
 fn everything(server: &Server) -> String {
     let routes = [
         "/v1/hosts",
@@ -33,7 +33,7 @@ fn everything(server: &Server) -> String {
 }
 
 #[test]
-fn nothing_of_a_forgotten_domain_is_left_and_nothing_comes_back() {
+fn nothing_of_a_forgotten_domain_stays_or_comes_back() {
     let server = Server::start(&[]);
     let told: Vec<Value> = (0..12)
         .map(|n| attempt(&format!("https://gone.example/a/{n}"), "playwright", true))
@@ -61,14 +61,14 @@ fn nothing_of_a_forgotten_domain_is_left_and_nothing_comes_back() {
         assert_eq!(server.get("/v1/ban-rate?domain=gone.example").of(200)["attempts"], 0);
     };
     of_gone(&server);
-    // Where hosts stand is written at the end: what was forgotten is not among it.
+    // The paces of hosts are written at the end, without the forgotten one.
     let (dir, code, said) = server.end("-TERM");
     assert_eq!(code, Some(0), "{said}");
     of_gone(&Server::start_in(dir, &[], &[]));
 }
 
 #[test]
-fn links_of_a_forgotten_domain_go_whatever_they_are_called() {
+fn links_of_a_forgotten_domain_go_under_any_name() {
     let server = Server::start(&["--pace", "off"]);
     refused(&server, "https://gone.example/1", Some("article 17"));
     refused(&server, "https://stays.example/1", Some("article 18"));
@@ -80,7 +80,7 @@ fn links_of_a_forgotten_domain_go_whatever_they_are_called() {
 }
 
 #[test]
-fn a_request_that_is_under_way_while_its_host_is_forgotten_ends_as_ever() {
+fn an_open_request_of_a_forgotten_host_ends_as_usual() {
     let server = Server::start(&[]);
     let begun = server.post("/v1/visits", &json!({ "url": "https://gone.example/1" })).of(201);
     assert_eq!(begun["step"]["kind"], "fetch");
@@ -89,7 +89,7 @@ fn a_request_that_is_under_way_while_its_host_is_forgotten_ends_as_ever() {
     assert!(under_way["limit"].is_null() && under_way["lowered_at"].is_null(), "{under_way}");
     let path = format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap());
     assert_eq!(server.post(&path, &json!({ "outcome": "content" })).of(200)["step"]["end"], "delivered");
-    // What came after is learned anew.
+    // Later attempts are learned again.
     assert_eq!(server.get("/v1/stats?by=domain").of(200)[0]["attempts"], 1);
     let metrics = server.get("/metrics").body;
     assert!(metrics.contains("fetchwise_pace_requests_in_flight 0"), "{metrics}");

@@ -1,5 +1,6 @@
-//! A server whose file system fills up and has room again later: it says so, goes on deciding, acknowledges nothing that is not in the
-//! log, and takes what is sent again once. A real file system, so this needs a machine that lets its user mount.
+//! A server whose file system fills up and has space again later: it reports that, continues to decide, acknowledges
+//! only what is in the log, and accepts repeated attempts once. It is a real file system, so this test needs a machine
+//! that allows users to mount.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::server::{Server, attempt, lines, program};
 use crate::small_disk::Small;
 
-/// A hundred attempts, with ids of their own.
+/// A hundred attempts with their own ids.
 fn batch(number: u128) -> Vec<u8> {
     let all: Vec<Value> = (0..100)
         .map(|n| {
@@ -23,7 +24,7 @@ fn batch(number: u128) -> Vec<u8> {
 }
 
 #[test]
-fn a_log_without_room_is_said_and_nothing_is_acknowledged_that_is_not_in_it() {
+fn a_full_disk_is_reported_and_nothing_lost_is_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let Some(small) = Small::mount(&dir.path().join("small"), "3m") else {
         println!("SKIPPED a full file system under serve: this machine does not let us mount");
@@ -32,13 +33,13 @@ fn a_log_without_room_is_said_and_nothing_is_acknowledged_that_is_not_in_it() {
     let (data, filler) = (dir.path().join("small/data"), dir.path().join("small/filler"));
     let server = Server::start_in(dir, &["--pace", "off"], &[("FETCHWISE_DATA_DIR", data.to_str().unwrap())]);
     assert_eq!(server.ask("POST", "/v1/attempts", &batch(0)).of(200)["accepted"], 100);
-    // Everything that is left, to the last byte.
+    // Fill the rest, to the last byte.
     let mut file = OpenOptions::new().append(true).create(true).open(&filler).unwrap();
     for size in [64 << 10, 4096, 64, 1] {
         while file.write_all(&vec![1; size]).is_ok() {}
     }
     drop(file);
-    // What was allocated ahead is used up first.
+    // The preallocated space is used up first.
     let mut acknowledged = 1;
     let refused = loop {
         let answer = server.ask("POST", "/v1/attempts", &batch(acknowledged));
@@ -54,7 +55,7 @@ fn a_log_without_room_is_said_and_nothing_is_acknowledged_that_is_not_in_it() {
     let log = server.get("/v1/dashboard").of(200)["log"].clone();
     assert!(log["state"] == "degraded" && log["reason"].is_string(), "{log}");
     assert!(server.get("/metrics").body.contains("\nfetchwise_log_healthy 0"));
-    // Who only asks is answered.
+    // Requests that only read still get a response.
     let chosen = server.post("/v1/select", &json!({ "urls": ["https://e.org/x"] })).of(200);
     assert_eq!(chosen[0]["fetcher"], "direct_access");
 
@@ -64,7 +65,7 @@ fn a_log_without_room_is_said_and_nothing_is_acknowledged_that_is_not_in_it() {
         assert!(begun.elapsed() < Duration::from_secs(120), "never ready again: {}", server.get("/readyz").body);
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Whoever was refused sends it again, and it counts once.
+    // A client sends rejected attempts again, and they count once.
     assert_eq!(server.ask("POST", "/v1/attempts", &batch(acknowledged)).of(200)["accepted"], 100);
     let expected = usize::try_from((acknowledged + 1) * 100).unwrap();
     assert_eq!(server.get("/v1/stats").of(200)[0]["attempts"], expected);

@@ -1,4 +1,4 @@
-//! Clients that mean harm, and the one beside them that does not.
+//! Malicious clients, and a well-behaved one alongside them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::server::{Server, attempt, lines, read};
 
-/// A client who means no harm is answered.
+/// Checks that a well-behaved client gets a response.
 #[track_caller]
 fn is_well(server: &Server) {
     let answer = server.post("/v1/select", &json!({ "urls": ["https://e.org/"] })).of(200);
@@ -22,7 +22,7 @@ fn memory_kb(server: &Server) -> u64 {
 }
 
 #[test]
-fn bad_bodies_are_refused_with_words() {
+fn invalid_bodies_are_rejected_with_an_error() {
     let server = Server::start(&[]);
     for path in
         ["/v1/select", "/v1/visits", "/v1/visits/report", "/v1/classify", "/v1/forget", "/v1/links/unpause", "/v1/mode"]
@@ -42,7 +42,7 @@ fn bad_bodies_are_refused_with_words() {
 }
 
 #[test]
-fn a_body_beyond_the_limit_is_refused_before_it_is_read() {
+fn a_body_beyond_the_limit_is_rejected_before_it_is_read() {
     let server = Server::start(&["--max-body", "64KiB"]);
     let long = vec![b' '; 1 << 20];
     assert_eq!(server.ask("POST", "/v1/attempts", &long).of(413)["error_type"], "body_too_large");
@@ -65,7 +65,7 @@ fn a_body_beyond_the_limit_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn a_head_that_is_too_long_or_none_at_all_is_refused() {
+fn an_invalid_or_too_long_head_is_rejected() {
     let server = Server::start(&[]);
     let mut stream = server.connect();
     let _ = stream.write_all(format!("GET /v1/explain?url={} HTTP/1.1\r\n\r\n", "x".repeat(200_000)).as_bytes());
@@ -82,7 +82,7 @@ fn a_head_that_is_too_long_or_none_at_all_is_refused() {
 }
 
 #[test]
-fn slow_heads_and_idle_connections_hold_up_nobody_and_make_room() {
+fn slow_heads_and_idle_connections_delay_no_other_client() {
     let server = Server::start(&["--max-connections", "100"]);
     let mut slow: Vec<TcpStream> = (0..300)
         .map(|n| {
@@ -98,7 +98,7 @@ fn slow_heads_and_idle_connections_hold_up_nobody_and_make_room() {
         let _ = stream.write_all(b"a");
     }
     is_well(&server);
-    // Those that came first were closed to make room, whether they had begun a request or not.
+    // The oldest ones were closed to make room, whether they had begun a request or not.
     let is_open = |stream: &mut TcpStream| {
         stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         match stream.read(&mut [0; 512]) {
@@ -106,7 +106,7 @@ fn slow_heads_and_idle_connections_hold_up_nobody_and_make_room() {
             Err(error) => matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
         }
     };
-    // Well before heads have to be there.
+    // Well before the time limit for heads.
     let begun = Instant::now();
     while slow.iter_mut().take(100).any(is_open) {
         assert!(begun.elapsed() < Duration::from_secs(20), "they are still there");
@@ -114,7 +114,7 @@ fn slow_heads_and_idle_connections_hold_up_nobody_and_make_room() {
 }
 
 #[test]
-fn ten_thousand_idle_connections_harm_nobody() {
+fn ten_thousand_idle_connections_affect_no_other_client() {
     let files = fetchwise::fetch::local_faults::raise_descriptor_limit();
     let wanted = 10_000usize.min(usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(500));
     assert!(wanted >= 500, "this machine lets a process open {files} files only");
@@ -130,7 +130,7 @@ fn ten_thousand_idle_connections_harm_nobody() {
 }
 
 #[test]
-fn a_client_that_reads_no_answers_is_none_of_the_others_business() {
+fn a_client_that_reads_no_responses_affects_no_other() {
     let server = Server::start(&[]);
     let stuck: Vec<TcpStream> = (0..8)
         .map(|_| {
@@ -154,7 +154,7 @@ fn a_client_that_reads_no_answers_is_none_of_the_others_business() {
 }
 
 #[test]
-fn visits_without_end_take_a_bounded_room_and_end_by_themselves() {
+fn endless_visits_use_limited_memory_and_time_out() {
     let server = Server::start(&["--visit-timeout", "1s", "--max-visits", "100000"]);
     let before = memory_kb(&server);
     let mut begun = 0;
@@ -204,7 +204,7 @@ fn hostile_text_comes_back_as_text() {
 }
 
 #[test]
-fn too_many_at_once_in_one_call_is_refused() {
+fn too_many_items_in_one_call_are_rejected() {
     let server = Server::start(&[]);
     let urls = vec!["https://e.org/"; 10_001];
     assert_eq!(server.post("/v1/select", &json!({ "urls": urls })).of(422)["error_type"], "invalid_value");

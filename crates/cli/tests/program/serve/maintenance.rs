@@ -1,4 +1,5 @@
-//! BackgroundMaintenance under the server: old attempts are compacted away while it answers, and its figures are those of the log again.
+//! Background maintenance of a server: old attempts are compacted while it responds, and its figures agree with the log
+//! again.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::server::{Server, attempt, lines, now};
 
-/// More than the log has room for.
+/// More than the log's disk limit allows.
 const ATTEMPTS: usize = 24_000;
 const DOMAINS: usize = 7;
 const MAX_DISK: u64 = 2 << 20;
 
 #[test]
-fn the_log_is_compacted_beside_the_server_and_its_figures_agree_with_it() {
+fn the_log_is_compacted_alongside_the_server_and_the_figures_agree() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("c.toml"), "[log]\nmax_disk_bytes = '2MiB'\n").unwrap();
     let server = Server::start_in(dir, &["--config", "c.toml", "--pace", "off"], &[]);
@@ -30,7 +31,8 @@ fn the_log_is_compacted_beside_the_server_and_its_figures_agree_with_it() {
     }
     server.wait_for("compacted the attempt log in the background", 0);
 
-    // It came faster than upkeep could go. Once that is quiet the log is within its room, and the server says what the log says.
+    // The attempts came faster than compaction. Once it is done, the log is within its limit, and the server agrees
+    // with the log.
     let patience = Instant::now();
     loop {
         let (shown, logged) = (server.get("/v1/stats?by=domain").of(200), server.beside(&["stats", "--by", "domain"]));
@@ -48,7 +50,7 @@ fn the_log_is_compacted_beside_the_server_and_its_figures_agree_with_it() {
     assert_eq!((&board["all"]["attempts"], &board["complete"]), (&json!(left), &json!(true)));
     assert!(board["log"]["compacted_at"].is_string(), "{}", board["log"]);
 
-    // Evidence is never dropped, nor is what was counted.
+    // Evidence and counts are never dropped.
     let chosen = &server.post("/v1/select", &json!({ "urls": ["https://d1.example/new"] })).of(200)[0];
     assert_eq!((&chosen["decision"], &chosen["fetcher"]), (&json!("learned"), &json!("playwright")));
     let metrics = server.get("/metrics").body;
@@ -56,7 +58,7 @@ fn the_log_is_compacted_beside_the_server_and_its_figures_agree_with_it() {
     let counted: u64 = counted.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
     assert_eq!(counted, ATTEMPTS as u64);
     assert!(metrics.contains("fetchwise_log_last_compaction_timestamp_seconds"), "{metrics}");
-    // It goes on taking attempts, and counts them once.
+    // The server still accepts attempts and counts them once.
     let one = attempt("https://d1.example/after", "playwright", true);
     server.ask("POST", "/v1/attempts", &lines(&[one])).of(200);
     assert_eq!(all(&server), left + 1);

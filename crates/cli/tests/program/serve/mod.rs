@@ -1,5 +1,4 @@
-//! The program as a server: every line of its contract, hostile clients, and what is left after a kill.
-
+//! The program as a server: its contract, hostile clients, and the state after a kill.
 
 mod attempts;
 mod clients;
@@ -8,10 +7,10 @@ mod description;
 mod forget;
 mod full_disk;
 mod hostile;
-mod unpause;
+mod maintenance;
 mod reload;
 mod rollout;
 mod server;
 mod tokens;
-mod maintenance;
+mod unpause;
 mod visits;

@@ -1,4 +1,5 @@
-//! SIGHUP has a server read mode, table and rules again: all of it or nothing, while it answers, and no request is dropped.
+//! SIGHUP makes a server reload mode, table and rules: all of it or nothing, while it responds, and without a dropped
+//! request.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +40,7 @@ fn begin() -> (Server, Files) {
     (Server::start_in(dir, &["--config", "c.toml", "--pace", "off"], &[]), files)
 }
 
-/// Who serves e.org, in which mode, and whose wall the page is.
+/// The fetcher for e.org, the mode, and the vendor of the block page.
 fn in_force(server: &Server) -> [Value; 4] {
     let chosen = &server.post("/v1/select", &json!({ "urls": ["https://e.org/a"] })).of(200)[0];
     let judged = server.post("/v1/classify", &json!({ "status": 200, "body": PAGE })).of(200);
@@ -48,7 +49,7 @@ fn in_force(server: &Server) -> [Value; 4] {
 }
 
 #[test]
-fn what_is_good_is_in_force_and_what_is_not_changes_nothing() {
+fn valid_settings_take_effect_and_invalid_ones_change_nothing() {
     let (server, files) = begin();
     assert_eq!(in_force(&server), [json!("playwright"), json!("legacy"), json!("first"), json!(1)]);
     files.config("mode = 'shadow'");
@@ -58,14 +59,14 @@ fn what_is_good_is_in_force_and_what_is_not_changes_nothing() {
     assert!(said.contains("reloaded c.toml, routes.csv, rules.toml"), "{said}");
     let good = [json!("playwright_stealth"), json!("shadow"), json!("second"), json!(2)];
     assert_eq!(in_force(&server), good);
-    // A visit's reports are read by the same rules.
+    // Reports of visits are classified by the same rules.
     let begun = server.post("/v1/visits", &json!({ "url": "https://e.org/b" })).of(201);
     let path = format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap());
     server.post(&path, &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": PAGE })).of(200);
     let blocked = server.beside(&["export"]).remove(0);
     assert!(blocked["heuristics"].to_string().contains("second"), "{blocked}");
 
-    // Each of them has something that could be put in force, and none of it is.
+    // Each of these has a valid part, and none of it takes effect.
     files.rules("third");
     files.config("mode = 'splat'");
     server.hang_up("stay as they are: c.toml");
@@ -91,14 +92,14 @@ fn what_is_good_is_in_force_and_what_is_not_changes_nothing() {
     assert_eq!([mode, vendor, routes], [json!("learning"), json!("third"), json!(1)]);
 }
 
-/// A decision, and a visit to its end. Every request is answered, and none is refused.
+/// A decision, and a whole visit. Every request gets a response, and none is rejected.
 fn one_of_each(address: SocketAddr, client: u32, n: u64) {
     let ask = |path: &str, body: Value, status| {
         ask_at(address, None, "POST", path, body.to_string().as_bytes()).unwrap().of(status)
     };
     let asked = json!({ "urls": [format!("https://e.org/{client}/{n}"), "https://f.org/"] });
     let chosen = ask("/v1/select", asked, 200);
-    // In mode `legacy` nobody is there for f.org.
+    // In mode `legacy` f.org has no route.
     assert!(chosen[0]["fetcher"].is_string(), "{chosen}");
     let begun = ask("/v1/visits", json!({ "url": format!("https://e.org/{client}/{n}") }), 201);
     let (mut step, path) = (begun["step"].clone(), format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap()));

@@ -1,5 +1,5 @@
-//! A rollout under the server: the guard compares the arms of visits that come over HTTP, takes a worse one out of service loudly, stays
-//! so over a restart, and hears an operator's word.
+//! A rollout on a server: the guard compares the arms of visits over HTTP and takes a worse one out of service, which
+//! survives a restart and ends when an operator resumes learning.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::server::Server;
 
 const HOSTS: usize = 40;
-/// One attempt a URL, and learning always has another look at what is cheap: so it cannot learn how bad that is.
+/// One attempt per URL, and learning always tries the cheap fetcher again, so it cannot learn how bad that is.
 const CONFIG: &str = "mode = 'split'\nsplit_share = 0.5\nrouter = 'routes.csv'\n\
     [scoring]\nmax_attempts = 1\nexplore_rate = 1.0\nmax_explore_rate = 1.0\n\
     [rollout]\nmin_pages = 20\nmin_hosts = 5\n\
@@ -28,13 +28,13 @@ fn start(dir: tempfile::TempDir) -> Server {
     Server::start_in(dir, &["--config", "c.toml", "--pace", "off"], &[])
 }
 
-/// A crawler whose fetcher `cheap` brings nothing: a page of each host. Returns who was asked.
+/// A crawler whose fetcher `cheap` delivers nothing: one page of each host. Returns the fetchers that were used.
 fn round(server: &Server, page: usize) -> Vec<Value> {
     let wishes: Vec<Value> = (0..HOSTS).map(|n| json!({ "url": format!("https://h{n}.example/{page}") })).collect();
     let begun = server.post("/v1/visits", &json!(wishes)).of(200);
     let begun = begun.as_array().unwrap().clone();
     let mut steps = begun.clone();
-    // What may pass is asked for once more.
+    // A transient failure is requested once more.
     while steps.iter().any(|of| of["step"]["kind"] != "end") {
         let under_way = steps.iter().filter(|of| of["step"]["kind"] != "end");
         let reports: Vec<Value> = under_way
@@ -54,7 +54,7 @@ fn out_of_service(server: &Server) -> bool {
 }
 
 #[test]
-fn a_worse_arm_falls_back_over_http_loudly_and_comes_back_by_an_operators_word() {
+fn a_worse_arm_falls_back_over_http_until_it_is_resumed() {
     let server = start(place());
     let by_table = |server: &Server, page| round(server, page).iter().all(|of| of["decision"] == "hard_coded");
     assert!(!by_table(&server, 0), "learning serves half of the hosts");
@@ -63,7 +63,7 @@ fn a_worse_arm_falls_back_over_http_loudly_and_comes_back_by_an_operators_word()
         assert!(page < 200, "it never falls back: {}", server.get("/v1/rollout").body);
         round(&server, page);
         page += 1;
-        // The guard looks about once a second.
+        // The guard checks about once per second.
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     assert!(by_table(&server, page), "the table serves everything from then on");
@@ -84,7 +84,7 @@ fn a_worse_arm_falls_back_over_http_loudly_and_comes_back_by_an_operators_word()
 }
 
 #[test]
-fn the_api_puts_a_fallen_arm_back() {
+fn the_api_resumes_learning() {
     let server = start(place());
     for page in 0.. {
         if out_of_service(&server) {
@@ -99,7 +99,7 @@ fn the_api_puts_a_fallen_arm_back() {
     assert!(resumed["fallen_back"].is_null(), "{resumed}");
     let is_back = |page| round(&server, page).iter().any(|of| of["decision"] != "hard_coded");
     assert!(is_back(1000));
-    // The guard, which had taken it out of service, has looked again since, and so has a restart.
+    // The guard, which had taken it out of service, has checked again since, and so has a restart.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     assert!(is_back(1001), "{}", server.stderr());
     let (dir, ..) = server.end("-TERM");

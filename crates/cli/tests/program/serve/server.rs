@@ -1,4 +1,4 @@
-//! The program as a server in a directory of its own, and a client that knows no more of HTTP than it needs.
+//! The program as a server in its own directory, and a minimal HTTP client.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Longer than anything takes on a busy machine.
+/// A time limit that no step reaches on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server, which is killed when this is dropped.
+/// A server, which is killed on drop.
 pub(crate) struct Server {
     pub(crate) dir: TempDir,
     pub(crate) address: SocketAddr,
@@ -21,20 +21,20 @@ pub(crate) struct Server {
     stderr: PathBuf,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The body of an answer that must have this status.
+    /// Returns the body of a response that must have this status.
     #[track_caller]
     pub(crate) fn of(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
@@ -53,7 +53,7 @@ pub(crate) fn program(dir: &TempDir) -> Command {
         command.env_remove(name);
     }
     command.current_dir(dir.path()).env("FETCHWISE_DATA_DIR", dir.path().join("data"));
-    // For commands that start no browser there is one, whatever there is on this machine.
+    // Commands that start no browser find one on any machine.
     command.env("FETCHWISE_CHROMIUM", env!("CARGO_BIN_EXE_fetchwise")).stdin(Stdio::null());
     command
 }
@@ -88,7 +88,7 @@ impl Server {
         std::fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
-    /// Waits until it has said `words`, after the first `from` bytes of what it said. Returns everything that it has said.
+    /// Waits for `words` in its output after the first `from` bytes. Returns all output.
     #[track_caller]
     pub(crate) fn wait_for(&self, words: &str, from: usize) -> String {
         let begun = Instant::now();
@@ -102,7 +102,7 @@ impl Server {
         }
     }
 
-    /// Sends SIGHUP and waits until it has said `words`.
+    /// Sends SIGHUP and waits for `words`.
     #[track_caller]
     pub(crate) fn hang_up(&self, words: &str) -> String {
         let from = self.stderr().len();
@@ -116,23 +116,23 @@ impl Server {
         stream
     }
 
-    pub(crate) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Response {
         self.ask("GET", path, b"")
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Response {
         self.ask("POST", path, body.to_string().as_bytes())
     }
 
-    pub(crate) fn ask(&self, method: &str, path: &str, body: &[u8]) -> Answer {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &[u8]) -> Response {
         self.try_ask(method, path, body).unwrap()
     }
 
-    pub(crate) fn try_ask(&self, method: &str, path: &str, body: &[u8]) -> std::io::Result<Answer> {
+    pub(crate) fn try_ask(&self, method: &str, path: &str, body: &[u8]) -> std::io::Result<Response> {
         ask_at(self.address, self.token.as_deref(), method, path, body)
     }
 
-    /// Runs another command beside it, with JSON.
+    /// Runs another command alongside it, with JSON.
     pub(crate) fn beside(&self, args: &[&str]) -> Vec<Value> {
         let output = program(&self.dir).arg("--json").args(args).output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -163,7 +163,7 @@ pub(crate) fn ask_at(
     method: &str,
     path: &str,
     body: &[u8],
-) -> std::io::Result<Answer> {
+) -> std::io::Result<Response> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let bearer = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
@@ -172,13 +172,13 @@ pub(crate) fn ask_at(
         body.len()
     );
     stream.write_all(head.as_bytes())?;
-    // Whoever refuses a body may close before it has all of it.
+    // A server that rejects a body may close before it has read all of it.
     let _ = stream.write_all(body);
     read(&mut stream)
 }
 
-/// Reads one answer of a connection that closes after it.
-pub(crate) fn read(stream: &mut TcpStream) -> std::io::Result<Answer> {
+/// Reads one response of a connection that closes after it.
+pub(crate) fn read(stream: &mut TcpStream) -> std::io::Result<Response> {
     let mut bytes = Vec::new();
     let ended = stream.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -186,15 +186,15 @@ pub(crate) fn read(stream: &mut TcpStream) -> std::io::Result<Answer> {
         return Err(ended.err().unwrap_or_else(|| std::io::Error::other(format!("no answer: {text:?}"))));
     };
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
-    Ok(Answer { status, head: head.to_owned(), body: body.to_owned() })
+    Ok(Response { status, head: head.to_owned(), body: body.to_owned() })
 }
 
-/// Milliseconds now.
+/// Returns the current time in milliseconds.
 pub(crate) fn now() -> i64 {
     fetchwise::time::Timestamp::now().as_millis()
 }
 
-/// An attempt as a line.
+/// Returns an attempt as a line.
 pub(crate) fn attempt(url: &str, fetcher: &str, success: bool) -> Value {
     let mut line = json!({ "url": url, "fetcher": fetcher, "success": success, "attempted_at": now() });
     if !success {
@@ -203,7 +203,7 @@ pub(crate) fn attempt(url: &str, fetcher: &str, success: bool) -> Value {
     line
 }
 
-/// Lines of JSON.
+/// Parses lines of JSON.
 pub(crate) fn lines<'v>(values: impl IntoIterator<Item = &'v Value>) -> Vec<u8> {
     values.into_iter().map(|value| format!("{value}\n")).collect::<String>().into_bytes()
 }

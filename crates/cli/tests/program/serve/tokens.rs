@@ -1,11 +1,11 @@
-//! Who may come in.
+//! Access: tokens, hosts and client rates.
 
 use serde_json::json;
 
 use super::server::{Server, ask_at, program};
 
 #[test]
-fn with_a_token_nobody_else_comes_in() {
+fn a_token_keeps_other_clients_out() {
     let server = Server::start_in(
         tempfile::tempdir().unwrap(),
         &[],
@@ -27,7 +27,7 @@ fn with_a_token_nobody_else_comes_in() {
 }
 
 #[test]
-fn a_new_token_is_printed_once_and_its_hash_is_kept() {
+fn a_new_token_is_printed_once_and_its_hash_is_stored() {
     let dir = tempfile::tempdir().unwrap();
     let made = program(&dir).args(["serve", "--new-token", "--token-file", "tokens.txt"]).output().unwrap();
     assert!(made.status.success());
@@ -40,7 +40,7 @@ fn a_new_token_is_printed_once_and_its_hash_is_kept() {
 }
 
 #[test]
-fn where_others_can_reach_it_a_token_is_wanted() {
+fn an_open_address_requires_a_token() {
     let dir = tempfile::tempdir().unwrap();
     let refused = program(&dir).args(["serve", "--listen", "0.0.0.0:0"]).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
@@ -52,7 +52,7 @@ fn where_others_can_reach_it_a_token_is_wanted() {
 }
 
 #[test]
-fn a_page_of_somebody_elses_asks_in_vain() {
+fn a_page_of_another_site_is_rejected() {
     let server = Server::start(&[]);
     let ask = |host: &str, origin: &str| {
         let mut stream = server.connect();
@@ -72,7 +72,7 @@ fn a_page_of_somebody_elses_asks_in_vain() {
 }
 
 #[test]
-fn a_rate_is_kept_for_each_client() {
+fn each_client_has_its_own_rate_limit() {
     let server = Server::start_in(
         tempfile::tempdir().unwrap(),
         &["--client-rate", "20"],

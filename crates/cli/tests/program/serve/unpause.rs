@@ -1,4 +1,5 @@
-//! `fetchwise unpause` beside a server: it finds the server by the data directory, and the pause ends at once and in the log.
+//! `fetchwise unpause` alongside a server: it finds the server by the data directory, and the pause ends at once and in
+//! the log.
 
 use std::process::Output;
 
@@ -28,7 +29,7 @@ fn one(output: &Output) -> Value {
 }
 
 #[test]
-fn a_host_and_a_link_are_released_through_the_server_of_the_directory() {
+fn a_host_and_a_link_are_unpaused_through_the_server_of_the_directory() {
     let server = Server::start(&["--pace", "off"]);
     paused(&server);
     let said = one(&release(&server, &["www.wall.example"], None));
@@ -38,7 +39,7 @@ fn a_host_and_a_link_are_released_through_the_server_of_the_directory() {
     assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]));
     assert_eq!(one(&release(&server, &["wall.example"], None))["unpaused"], false, "it is not paused any more");
 
-    // As it was given; it is kept as URLs are.
+    // As given; the log stores it in the form of URLs.
     let link = "https://shut.example/a?b=c d#e";
     let begun = server.post("/v1/visits", &json!({ "url": "https://shut.example/a", "id": link })).of(201);
     let path = format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap());
@@ -53,14 +54,14 @@ fn a_host_and_a_link_are_released_through_the_server_of_the_directory() {
 }
 
 #[test]
-fn a_server_with_tokens_wants_one_of_them() {
+fn a_server_with_tokens_requires_one_of_them() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start_in(dir, &["--pace", "off"], &[("FETCHWISE_TOKEN", TOKEN)]);
     paused(&server);
     let refused = release(&server, &["wall.example"], None);
     let words = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(1) && words.contains("FETCHWISE_TOKEN"), "{words}");
-    // A server's own file of tokens has hashes, which open nothing.
+    // A server's own token file has hashes, which grant no access.
     std::fs::write(server.dir.path().join("hashes.txt"), format!("sha256:{}\n", "0".repeat(64))).unwrap();
     let hashes = release(&server, &["wall.example", "--token-file", "hashes.txt"], None);
     let words = String::from_utf8(hashes.stderr).unwrap();
@@ -72,7 +73,7 @@ fn a_server_with_tokens_wants_one_of_them() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_said() {
+fn a_missing_server_is_an_error() {
     let server = Server::start(&[]);
     let address = format!("http://{}", server.address);
     let (dir, ..) = server.end("-TERM");

@@ -1,4 +1,4 @@
-//! Visits over HTTP: the shapes of steps and reports, and what they leave in the log.
+//! Visits over HTTP: the form of steps and reports, and their attempts in the log.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn a_block_leads_to_another_fetcher_and_ends_failed_when_none_is_left() {
 }
 
 #[test]
-fn a_whole_response_is_judged() {
+fn a_whole_response_is_classified() {
     let server = Server::start(&["--pace", "off"]);
     let page = format!(
         "<html><body><h1>News</h1><p>{}</p></body></html>",
@@ -103,7 +103,7 @@ fn tags_and_ids_are_kept_with_the_attempt() {
 }
 
 #[test]
-fn a_host_that_asks_to_be_left_alone_is() {
+fn a_retry_after_is_honoured() {
     let server = Server::start(&[]);
     let (visit, _) = begin(&server, "https://e.org/a");
     let end = report(&server, &visit, &json!({ "outcome": "blocked_403", "status": 429, "retry_after": 120 }));
@@ -156,7 +156,7 @@ fn many_visits_and_many_reports_go_in_one_call_each() {
 }
 
 #[test]
-fn a_report_that_comes_twice_is_taken_once() {
+fn a_repeated_report_counts_once() {
     let server = Server::start(&["--pace", "off"]);
     let (visit, step) = begin(&server, "https://e.org/a");
     assert_eq!(step["number"], 1);
@@ -177,7 +177,7 @@ fn a_report_that_comes_twice_is_taken_once() {
 }
 
 #[test]
-fn a_report_that_says_what_cannot_be_changes_nothing() {
+fn an_impossible_report_changes_nothing() {
     let server = Server::start(&["--pace", "off"]);
     let (visit, _) = begin(&server, "https://e.org/a");
     let path = format!("/v1/visits/{visit}/report");
@@ -199,7 +199,7 @@ fn a_report_that_says_what_cannot_be_changes_nothing() {
 }
 
 #[test]
-fn a_fetcher_that_is_not_to_be_had_is_passed_over() {
+fn an_unavailable_fetcher_is_skipped() {
     let server = Server::start(&["--pace", "off"]);
     let (visit, _) = begin(&server, "https://e.org/a");
     let step = report(&server, &visit, &json!({ "unavailable": "it does not start" }));
@@ -211,11 +211,11 @@ fn a_fetcher_that_is_not_to_be_had_is_passed_over() {
 }
 
 #[test]
-fn a_visit_that_nobody_comes_back_to_ends_by_itself_and_gives_back_what_it_held() {
+fn an_abandoned_visit_times_out_and_releases_what_it_held() {
     let server = Server::start(&["--visit-timeout", "100ms", "--pace", "off"]);
     let (first, step) = begin(&server, "https://e.org/a");
     assert_eq!(step["is_probe"], true);
-    // While the first one probes the host the second one waits for what it finds.
+    // While the first visit probes the host, the second one waits for the result.
     let (second, step) = begin(&server, "https://e.org/b");
     assert_eq!((&step["kind"], &step["reason"]), (&json!("wait"), &json!("probe")));
     let step = server.get(&format!("/v1/visits/{second}?wait_s=60")).of(200)["step"].clone();

@@ -1,6 +1,8 @@
-//! A Chromium of the test's own, spoken to over its DevTools socket.
+//! A Chromium of the test, controlled over its DevTools socket.
 //!
-//! Owns the conversation: commands, their answers, and every event that came meanwhile. Must not know what the page is.
+//! Owns: the conversation: commands, their responses, and all events in between.
+//!
+//! Must not know: the content of the page.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -12,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tungstenite::{Message, WebSocket};
 
-/// So long anything may take that a test waits for. No test passes or fails by how fast it is.
+/// A time limit for any step. No test passes or fails by speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A browser with one tab.
@@ -21,7 +23,7 @@ pub(crate) struct Chrome {
     socket: WebSocket<TcpStream>,
     session: Option<String>,
     next: u64,
-    /// What came, oldest first.
+    /// The events, the oldest first.
     pub(crate) events: Vec<Value>,
     _profile: TempDir,
 }
@@ -34,7 +36,7 @@ fn program() -> PathBuf {
 }
 
 impl Chrome {
-    /// Starts it, with a window of this size.
+    /// Starts the browser with a window of this size.
     pub(crate) fn start(width: u32, height: u32) -> Self {
         let profile = tempfile::tempdir().unwrap();
         let mut child = Command::new(program())
@@ -63,7 +65,7 @@ impl Chrome {
         let address = lines
             .find_map(|line| line.unwrap().strip_prefix("DevTools listening on ").map(str::to_owned))
             .expect("Chromium says where it listens");
-        // What it says later is read, so that it never waits for a reader.
+        // Read its later output, so that it never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         let host = address.trim_start_matches("ws://").split('/').next().unwrap().to_owned();
         let stream = TcpStream::connect(host).unwrap();
@@ -80,7 +82,7 @@ impl Chrome {
         chrome
     }
 
-    /// Sends a command and gives its result; one that is refused fails the test.
+    /// Sends a command and returns its result; a rejected one fails the test.
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         let id = self.next;
@@ -114,14 +116,14 @@ impl Chrome {
         }
     }
 
-    /// The events called `method` that have come so far.
+    /// Returns the events called `method` so far.
     pub(crate) fn seen(&mut self, method: &str) -> Vec<Value> {
-        // An answer comes after the events that were before it.
+        // A response follows all earlier events.
         self.call("Runtime.evaluate", json!({"expression": "0"}));
         self.events.iter().filter(|event| event["method"] == method).map(|event| event["params"].clone()).collect()
     }
 
-    /// The value of an expression in the page; what is thrown there fails the test.
+    /// Returns the value of an expression in the page; an exception fails the test.
     pub(crate) fn eval(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let result = self.call("Runtime.evaluate", params);
@@ -146,13 +148,13 @@ impl Chrome {
         self.call("Page.navigate", json!({"url": url}));
     }
 
-    /// Gives the window another size.
+    /// Resizes the window.
     pub(crate) fn size(&mut self, width: u32, height: u32) {
         let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
-    /// Says which colours the person wants, and whether motion is wanted.
+    /// Sets the person's preferences for colours and motion.
     pub(crate) fn prefers(&mut self, scheme: &str, reduced_motion: bool) {
         let motion = if reduced_motion { "reduce" } else { "no-preference" };
         let features = json!([
@@ -182,12 +184,12 @@ impl Chrome {
         self.call("Input.dispatchKeyEvent", up);
     }
 
-    /// Types text where the focus is.
+    /// Types text at the focus.
     pub(crate) fn type_text(&mut self, text: &str) {
         self.call("Input.insertText", json!({"text": text}));
     }
 
-    /// A picture of the window, as PNG.
+    /// Returns a picture of the window as PNG.
     pub(crate) fn picture(&mut self) -> Vec<u8> {
         use base64::Engine as _;
         let shot = self.call("Page.captureScreenshot", json!({"format": "png"}));

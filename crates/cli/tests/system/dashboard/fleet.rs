@@ -1,6 +1,6 @@
-//! The dashboard of a server that is in a fleet: two nodes over a real broker, and what a third one says of itself.
+//! The dashboard of a server in a fleet: two nodes over a real broker, and the claims of a third one.
 //!
-//! Owns also the picture of it in the docs.
+//! Owns: the picture of it in the docs, too.
 
 use fetchwise_fleet::NodeId;
 use fetchwise_fleet::model::heartbeat::Heartbeat;
@@ -14,10 +14,10 @@ use super::server::Server;
 use crate::brokers::Servers;
 use crate::{CONTRAST, HOSTILE, SHOWN, attempt, focus, kept_to_itself, named, row};
 
-/// What the third node says it has published: nothing of it is there.
+/// The position that the third node claims to have published; nothing of it exists.
 const UNHEARD: u64 = 5;
 
-/// A broker, two nodes on it that have told each other everything, and the folder of their directories.
+/// A broker, two nodes that have learned from each other, and the folder of their directories.
 struct Fleet {
     place: TempDir,
     brokers: Servers,
@@ -41,7 +41,7 @@ impl Fleet {
         Self { place, brokers, a, b }
     }
 
-    /// Says in the table of nodes that there is another one.
+    /// Adds another node to the table of nodes.
     fn say(&self, name: NodeId, presence: &Heartbeat) {
         let url = self.brokers.urls();
         let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -74,7 +74,7 @@ fn open(server: &Server, width: u32) -> Chrome {
     chrome
 }
 
-/// What a tile of the fleet says.
+/// Returns the text of a tile of the fleet.
 fn tile(chrome: &mut Chrome, name: &str) -> String {
     let expression = format!(
         "[...document.querySelectorAll('#fleet-facts .tile')].find(tile => tile.querySelector('dt').textContent === {})?.querySelector('.big').textContent ?? ''",
@@ -127,7 +127,7 @@ fn it_shows_the_other_nodes_and_the_broker_as_text() {
     assert!(!text.contains('\u{202e}') && !text.contains('\u{200b}'), "{text}");
     assert_eq!(chrome.eval("document.querySelectorAll('#fleet img, #fleet [onerror]').length"), json!(0));
 
-    // What comes is followed: the broker goes, and the node says that it is alone.
+    // The page follows changes: the broker goes away, and the node reports that it is alone.
     kept_to_itself(&mut chrome, a);
     fleet.brokers.kill(0);
     chrome.until("document.querySelector('#fleet-facts .big').textContent === 'Disconnected'");
@@ -138,7 +138,7 @@ fn it_shows_the_other_nodes_and_the_broker_as_text() {
 }
 
 #[test]
-fn a_keyboard_and_a_screen_reader_find_the_nodes_and_a_narrow_screen_has_room() {
+fn nodes_work_with_keyboard_screen_reader_and_narrow_screen() {
     let fleet = Fleet::start();
     let mut chrome = open(&fleet.a, 1400);
     let nodes = named(&mut chrome);
@@ -147,7 +147,8 @@ fn a_keyboard_and_a_screen_reader_find_the_nodes_and_a_narrow_screen_has_room() 
     }
     assert!(nodes.iter().all(|(role, name)| role != "columnheader" || !name.is_empty()));
     assert_eq!(chrome.eval("document.querySelector('#fleet .scroll').ariaLabel"), json!("Other nodes"));
-    // The link at the top leads to the part, and from there on the keyboard goes to its table. A head that is pressed sorts, and says so.
+    // The link at the top leads to the section, and the keyboard continues to its table. Pressing a column head sorts,
+    // with an announcement.
     chrome.eval("document.querySelector('#nav-fleet a').focus()");
     chrome.key("Enter");
     focus(&mut chrome, "search-other-nodes");
@@ -165,7 +166,7 @@ fn a_keyboard_and_a_screen_reader_find_the_nodes_and_a_narrow_screen_has_room() 
     for width in [1400, 720, 360, 320] {
         chrome.size(width, 740);
         chrome.until(&format!("innerWidth === {width}"));
-        // The charts are drawn anew at their new width a moment later.
+        // The charts are drawn again at their new width a moment later.
         chrome.until(&format!("document.documentElement.scrollWidth <= {width}"));
     }
 }

@@ -1,7 +1,7 @@
 //! The dashboard in a real Chromium, on a real server over a real log.
 //!
-//! Owns: that figures on the page are those of the log, that it follows what is recorded, that a keyboard and a screen reader can use
-//! it, that it fits a narrow screen, and that it asks nobody but its server.
+//! Owns: the checks that figures on the page are those of the log, that the page follows new records, that it works
+//! with keyboard, screen reader and narrow screen, and that it sends requests to its server only.
 
 mod chrome;
 #[cfg(feature = "fleet")]
@@ -18,16 +18,16 @@ use serde_json::{Value, json};
 use self::chrome::Chrome;
 use self::server::{Server, lines};
 
-/// Turns text around, is not seen, or is markup.
+/// A name with invisible characters, marks that reverse text, and markup.
 const HOSTILE: &str = "\u{202e}gpj.exe\u{200b}<img src=x onerror=alert(1)>";
-/// The same as the page is to show it.
+/// The same name as the page must show it.
 const SHOWN: &str = "\\u{202e}gpj.exe\\u{200b}<img src=x onerror=alert(1)>";
 
 fn now_ms() -> i64 {
     i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
-/// An attempt at page `n` of `host`, so many milliseconds ago.
+/// An attempt at page `n` of `host`, some milliseconds ago.
 fn attempt(host: &str, n: usize, fetcher: &str, ago_ms: i64, error_type: Option<&str>) -> Value {
     let source = ["probe", "inferred", "explore", "learned", "learned"][n % 5];
     json!({
@@ -66,13 +66,13 @@ fn import(data: &Path, attempts: &[Value]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The rows of `stats`, by key, the fields that the dashboard's rows have too.
+/// Returns the rows of `stats` by key, with the fields that the dashboard's rows have too.
 fn stats(data: &Path, by: Option<&str>) -> BTreeMap<String, Value> {
     let args: Vec<&str> = ["stats"].into_iter().chain(by.map(|_| "--by")).chain(by).collect();
     lines(data, &args).into_iter().map(|row| (row["key"].as_str().unwrap().to_owned(), row)).collect()
 }
 
-/// Holds what the dashboard's API says against `stats` over the same log.
+/// Compares the dashboard's API with `stats` over the same log.
 fn agrees(server: &Server, data: &Path) {
     let board = server.get("/v1/dashboard?range=week&limit=1000");
     let only_stats = |row: &Value, like: &Value| -> Value {
@@ -105,7 +105,7 @@ fn agrees(server: &Server, data: &Path) {
         .into_iter()
         .map(|(day, row)| (day, ["attempts", "delivered", "banned"].map(|field| row[field].as_u64().unwrap())));
     assert_eq!(days, want.collect());
-    // Each fetcher's work adds up to all of it.
+    // The work of all fetchers adds up to the total.
     let work: u64 = series["fetchers"]
         .as_array()
         .unwrap()
@@ -168,7 +168,7 @@ fn the_domains_are_sorted_and_searched_by_the_server() {
     }
 }
 
-/// The page on a server over some attempts, once it shows them.
+/// The page of a server over some attempts, once it shows them.
 fn open(data: &Path, attempts: &[Value], width: u32) -> (Server, Chrome) {
     import(data, attempts);
     let server = Server::start(data, None);
@@ -178,7 +178,7 @@ fn open(data: &Path, attempts: &[Value], width: u32) -> (Server, Chrome) {
     (server, chrome)
 }
 
-/// The text of the cells in a row of a table that begins with `head`.
+/// Returns the text of the cells in the table row that begins with `head`.
 fn row(chrome: &mut Chrome, table: &str, head: &str) -> Vec<String> {
     let expression = format!(
         "[...document.querySelectorAll('#{table} tbody tr')].map(tr => [...tr.children].map(cell => cell.textContent.trim()))
@@ -192,7 +192,7 @@ fn row(chrome: &mut Chrome, table: &str, head: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Nothing went wrong in the page, and it asked nobody but its server.
+/// Checks that nothing failed in the page, and that it sent requests to its server only.
 fn kept_to_itself(chrome: &mut Chrome, server: &Server) {
     let requests = chrome.seen("Network.requestWillBeSent");
     assert!(requests.len() > 10, "{}", requests.len());
@@ -210,7 +210,7 @@ fn kept_to_itself(chrome: &mut Chrome, server: &Server) {
 }
 
 #[test]
-fn it_shows_the_log_and_follows_what_is_recorded() {
+fn it_shows_the_log_and_follows_new_records() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
     let (server, mut chrome) = open(&data, &crawl(), 1400);
@@ -222,10 +222,10 @@ fn it_shows_the_log_and_follows_what_is_recorded() {
     assert_eq!(cells[2], format!("{:.1} %", want["success_rate"].as_f64().unwrap() * 100.0));
     assert_eq!(chrome.eval("document.querySelectorAll('#charts canvas').length"), json!(6));
     assert_eq!(chrome.eval("document.querySelector('#log-facts .big').textContent"), json!("Good"));
-    // A table has the figures that a chart draws, and what is in it is not all nothing.
+    // A table has the figures of each chart, and they are not all zero.
     chrome.eval("document.querySelector('#charts details summary').click()");
     chrome.until("[...document.querySelectorAll('#charts details[open] td')].some(td => /[1-9]/.test(td.textContent))");
-    // Ink on the canvas, beside the axes.
+    // Ink on the canvas besides the axes.
     let coloured = "(() => { const c = document.querySelector('#charts canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
         let n = 0; for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 0 && Math.max(d[i], d[i+1], d[i+2]) - Math.min(d[i], d[i+1], d[i+2]) > 60) n += 1; return n; })()";
     assert!(chrome.eval(coloured).as_u64().unwrap() > 100);
@@ -241,14 +241,14 @@ fn it_shows_the_log_and_follows_what_is_recorded() {
     let verdict = chrome.eval("document.querySelector('#verdict').textContent");
     assert!(verdict.as_str().unwrap().starts_with(chosen.as_str().unwrap()), "{verdict} {chosen}");
     kept_to_itself(&mut chrome, &server);
-    // The server goes: that is said, and it is seen when it is back.
+    // The server ends: the page reports it, and recovers when the server is back.
     server.kill();
     chrome.until("document.querySelector('#status').textContent.startsWith('Connection lost')");
     chrome.until("document.querySelector('#dot').classList.contains('off')");
 }
 
 #[test]
-fn names_that_mean_harm_are_text() {
+fn malicious_names_are_shown_as_text() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
     let mut attempts = crawl();
@@ -272,7 +272,7 @@ fn names_that_mean_harm_are_text() {
     chrome.eval("document.querySelector('#explain-form').requestSubmit()");
     chrome.until("document.querySelector('#verdict')");
     assert_eq!(chrome.eval("document.querySelectorAll('#explained script, #explained img').length"), json!(0));
-    // What is not a URL is said to be none, and its words are not the page's.
+    // An invalid URL is reported, and its text does not become part of the page.
     chrome.eval(&format!("document.querySelector('#explain-url').value = {}", json!(format!("{HOSTILE}:"))));
     chrome.eval("document.querySelector('#explain-form').requestSubmit()");
     chrome.until("document.querySelector('#explain-error').textContent !== ''");
@@ -284,7 +284,7 @@ fn names_that_mean_harm_are_text() {
 }
 
 #[test]
-fn a_keyboard_is_enough_to_explain_a_url_and_to_release_a_host() {
+fn a_keyboard_is_enough_to_explain_a_url_and_to_unpause_a_host() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
     let (server, mut chrome) = open(&data, &crawl(), 1400);
@@ -321,7 +321,7 @@ fn a_keyboard_is_enough_to_explain_a_url_and_to_release_a_host() {
         chrome.key("Tab");
     }
     assert_eq!(chrome.eval(unpause), json!(true));
-    // The next answer draws the table anew, and the focus stays where it was.
+    // The next response redraws the table, and the focus stays.
     let before = chrome.seen("Network.loadingFinished").len();
     while chrome.seen("Network.loadingFinished").len() < before + 3 {
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -353,7 +353,7 @@ fn focus(chrome: &mut Chrome, id: &str) {
     panic!("the keyboard does not get to #{id}");
 }
 
-/// Every control, picture and landmark that a screen reader meets, with its name.
+/// Every control, picture and landmark of the accessibility tree, with its name.
 fn named(chrome: &mut Chrome) -> Vec<(String, String)> {
     let tree = chrome.call("Accessibility.getFullAXTree", json!({}));
     let nodes = tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] != json!(true));
@@ -403,14 +403,14 @@ fn a_screen_reader_finds_landmarks_headings_and_names() {
     let levels = chrome.eval("[...document.querySelectorAll('main h2, main h3, main h4')].filter(h => h.offsetParent).map(h => +h.tagName[1])");
     let levels: Vec<u64> = levels.as_array().unwrap().iter().map(|level| level.as_u64().unwrap()).collect();
     assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "a level of headings is left out: {levels:?}");
-    // What scrolls can be reached and says what it is.
+    // Scrollable parts are focusable and have a name.
     let scrolls = "[...document.querySelectorAll('.scroll')].every(s => s.tabIndex === 0 && s.getAttribute('role') === 'group' && s.ariaLabel)";
     assert_eq!(chrome.eval(scrolls), json!(true));
-    // Charts that are pictures have a table each.
+    // Each chart has a table.
     assert_eq!(chrome.eval("[...document.querySelectorAll('.chart')].every(c => c.querySelector('[role=img]').getAttribute('aria-label').length > 20 && c.querySelector('table'))"), json!(true));
 }
 
-/// The least contrast of any text on the page with what is behind it, and where that is.
+/// Returns the lowest contrast of any text on the page with its background, and where that is.
 const CONTRAST: &str = r"(() => {
     const light = ([r, g, b]) => { const f = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
     const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
@@ -458,7 +458,7 @@ fn it_is_readable_light_and_dark_and_fits_a_narrow_screen() {
     }
     assert_ne!(grounds[0], grounds[1]);
     assert_eq!(chrome.eval("getComputedStyle(document.querySelector('#said')).transitionDuration"), json!("0s"));
-    // Somebody may want the other one all the same, and gets it again the next time.
+    // A person may choose the other scheme, and gets it again the next time.
     chrome.eval("(() => { const t = document.querySelector('#theme'); t.value = 'light'; t.dispatchEvent(new Event('change')); })()");
     assert_eq!(chrome.eval(ground), grounds[0]);
     chrome.call("Page.reload", json!({}));
@@ -468,7 +468,7 @@ fn it_is_readable_light_and_dark_and_fits_a_narrow_screen() {
         chrome.size(width, 740);
         chrome.until(&format!("innerWidth === {width}"));
         chrome.until("[...document.querySelectorAll('#charts canvas')].length === 6");
-        // The charts are drawn anew at their new width a moment later.
+        // The charts are drawn again at their new width a moment later.
         chrome.until(&format!("document.documentElement.scrollWidth <= {width}"));
         let widths = chrome.eval("[...document.querySelectorAll('.card, .tiles, .head')].map(e => Math.ceil(e.getBoundingClientRect().right))");
         assert_ne!(widths, json!([]));
@@ -480,14 +480,14 @@ fn it_is_readable_light_and_dark_and_fits_a_narrow_screen() {
 }
 
 #[test]
-fn while_a_table_serves_part_of_the_visits_both_arms_are_side_by_side() {
+fn during_a_split_both_arms_are_shown() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
     let arm = |(n, mut attempt): (usize, Value)| {
         let is_learning = n % 2 == 0;
         attempt["arm"] = json!(if is_learning { "learning" } else { "legacy" });
         attempt["source"] = json!(if is_learning { "learned" } else { "hard_coded" });
-        // A stage begins when the server does, and what was before it is none of its.
+        // A stage begins when the server starts, and excludes what was before it.
         attempt["attempted_at"] = json!(now_ms());
         attempt
     };
@@ -514,7 +514,7 @@ fn while_a_table_serves_part_of_the_visits_both_arms_are_side_by_side() {
 }
 
 #[test]
-fn a_token_is_asked_for_and_kept_in_the_tab_only() {
+fn a_token_is_requested_and_kept_in_the_tab_only() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
     import(&data, &crawl());

@@ -1,11 +1,11 @@
-//! The pictures of `docs/guides/dashboard.md`, taken of a crawl of the town. `make pictures` takes them anew.
+//! The pictures of `docs/guides/dashboard.md`, taken of a crawl of the demo sites by `make pictures`.
 
 use std::path::{Path, PathBuf};
 
 use super::chrome::Chrome;
 use super::server::{Server, program};
 
-/// A folder for them.
+/// The folder for the pictures.
 fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
     std::fs::create_dir_all(&folder).unwrap();
@@ -13,7 +13,7 @@ fn folder() -> PathBuf {
 }
 
 pub(crate) fn take(chrome: &mut Chrome, name: &str) {
-    // What is drawn after the last change of size or colours is drawn with the next frame.
+    // The next frame draws everything after the last change of size or colours.
     chrome.eval("new Promise(done => requestAnimationFrame(() => setTimeout(done, 300)))");
     let picture = chrome.picture();
     std::fs::write(folder().join(name), picture).unwrap();
@@ -23,7 +23,7 @@ pub(crate) fn take(chrome: &mut Chrome, name: &str) {
 #[ignore = "writes the pictures of the docs: `make pictures`"]
 fn pictures_of_the_docs() {
     let place = tempfile::tempdir().unwrap();
-    // A crawl of a quarter of an hour gives better pictures than the minute that a demo takes.
+    // A crawl of a quarter of an hour gives better pictures than the minute of a demo.
     let data = match std::env::var_os("PICTURES_OF") {
         Some(dir) => PathBuf::from(dir),
         None => {
@@ -43,7 +43,7 @@ fn pictures_of_the_docs() {
     chrome.eval("document.fonts.ready.then(() => 0)");
     take(&mut chrome, "dashboard-light.png");
 
-    // The gallery: an application's shell, which a plain request does not get past.
+    // The gallery is an application shell, which a plain request cannot render.
     chrome.eval("document.querySelector('#explain-url').value = 'http://127.0.0.3/works/99'");
     chrome.eval("document.querySelector('#explain-form').requestSubmit()");
     chrome.until("document.querySelector('#verdict')");

@@ -1,4 +1,4 @@
-//! A `fetchwise serve` of the test's own, and plain HTTP to it.
+//! A `fetchwise serve` of the test, and plain HTTP to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::chrome::PATIENCE;
 
-/// The program in a data directory.
+/// Returns the program for a data directory.
 pub(crate) fn program(data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
     for (name, _) in std::env::vars_os() {
@@ -25,7 +25,7 @@ pub(crate) fn program(data: &Path) -> Command {
     command
 }
 
-/// What a command prints with `--json`.
+/// Returns what a command prints with `--json`.
 pub(crate) fn lines(data: &Path, args: &[&str]) -> Vec<Value> {
     let output = program(data).args(args).arg("--json").output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -35,19 +35,19 @@ pub(crate) fn lines(data: &Path, args: &[&str]) -> Vec<Value> {
 /// A server.
 pub(crate) struct Server {
     child: Child,
-    /// `http://127.0.0.1:PORT`.
+    /// The address, `http://127.0.0.1:PORT`.
     pub(crate) url: String,
     host: String,
     token: Option<String>,
 }
 
 impl Server {
-    /// Starts one, with a token when there is one, and waits until it has looked at the log.
+    /// Starts one, with a token if there is one, and waits until it has read the log.
     pub(crate) fn start(data: &Path, token: Option<&str>) -> Self {
         Self::start_with(data, token, &[])
     }
 
-    /// The same with more options.
+    /// Does the same with more options.
     pub(crate) fn start_with(data: &Path, token: Option<&str>, options: &[&str]) -> Self {
         let mut command = program(data);
         command.args(["serve", "--listen", "127.0.0.1:0", "--json", "--all-fetchers"]).args(options);
@@ -70,7 +70,7 @@ impl Server {
         server
     }
 
-    /// One request on a connection of its own: status and body.
+    /// Makes one request on its own connection and returns status and body.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&str>) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.host).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -90,14 +90,14 @@ impl Server {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    /// JSON from a path.
+    /// Returns JSON from a path.
     pub(crate) fn get(&self, path: &str) -> Value {
         let (status, body) = self.ask("GET", path, None);
         assert_eq!(status, 200, "{path}: {body}");
         serde_json::from_str(&body).unwrap()
     }
 
-    /// Records attempts: all of them are to be taken.
+    /// Records attempts, which must all be accepted.
     pub(crate) fn record(&self, attempts: &[Value]) {
         let body: String = attempts.iter().map(|attempt| format!("{attempt}\n")).collect();
         let (status, answer) = self.ask("POST", "/v1/attempts", Some(&body));
@@ -106,7 +106,7 @@ impl Server {
         assert_eq!(answer["accepted"], json!(attempts.len()), "{answer}");
     }
 
-    /// Ends it as a power cut would.
+    /// Kills it, like a power failure.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

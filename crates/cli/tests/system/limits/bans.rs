@@ -1,4 +1,5 @@
-//! Servers that ban an address for some seconds for what was not there. Bans for speed are in `limiters`, since they take minutes.
+//! Servers that ban an address for some seconds because of missing pages. Bans because of speed are in `limiters`,
+//! since they take minutes.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -6,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::crawl::{Crawl, pages};
 use super::server::{Limiter, Server, Verdict};
-use crate::support::Place;
+use crate::support::TestDir;
 
-/// After so many strikes within the window nothing is answered as it should be until the ban is over; `judge` says what a request is
-/// answered with while there is none, and whether that is a strike.
+/// Bans a client after a number of strikes within the window; `judge` returns the response to a request without a ban,
+/// and whether it is a strike.
 fn ban(
     most: usize,
     window: Duration,
@@ -39,21 +40,22 @@ fn ban(
     })
 }
 
-/// Whether the page's number is one of those that are not there.
+/// Returns whether the page with this number is missing.
 fn is_missing(path: &str) -> bool {
     path.rsplit('/').next().and_then(|number| number.parse::<u32>().ok()).is_some_and(|number| number % 4 == 3)
 }
 
-/// As fail2ban does it: whoever asks for too much that is not there gets no answer for a while. Which of the pages are missing cannot
-/// be known, so bans are met; each may cost the links that meet it, and nothing is asked while it lasts but for the trials.
+/// Like fail2ban: a client that requests too many missing pages gets no response for a while. The crawler cannot know
+/// which pages are missing, so bans happen. Each may cost the links that hit it, and only trials are sent while it
+/// lasts.
 #[test]
-fn a_ban_for_errors_costs_a_few_links_and_no_run_against_it() {
+fn a_ban_for_errors_costs_few_links_and_few_requests() {
     let host = "127.0.62.2";
     let limiter = ban(8, Duration::from_secs(30), Duration::from_secs(6), 0, |path| match is_missing(path) {
         true => (404, true),
         false => (200, false),
     });
-    let (server, place) = (Server::start([(host.to_owned(), limiter)]), Place::new());
+    let (server, place) = (Server::start([(host.to_owned(), limiter)]), TestDir::new());
     let crawl = Crawl::run(&place, &pages(&server.base(host), 100), &[]);
     let seen = server.seen();
     let unanswered = seen.iter().filter(|seen| seen.status == 0).count();

@@ -1,23 +1,23 @@
-//! One run of the program over a list, and what came of it.
+//! One run of the program over a list, and its results.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::support::{Place, Ran};
+use crate::support::{Ran, TestDir};
 
-/// Loopback opened, no browser, and robots.txt left alone, since requests are counted.
+/// Loopback allowed, no browser, and no robots.txt, since requests are counted.
 pub(crate) const PLAIN: [&str; 5] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
 
-/// What a run said.
+/// The output of a run.
 pub(crate) struct Crawl {
     pub(crate) results: Vec<Value>,
     pub(crate) stderr: String,
 }
 
 impl Crawl {
-    /// Fetches `urls` with these options more.
-    pub(crate) fn run(place: &Place, urls: &[String], more: &[&str]) -> Self {
+    /// Fetches `urls` with more options.
+    pub(crate) fn run(place: &TestDir, urls: &[String], more: &[&str]) -> Self {
         let input = place.write("urls.txt", urls.join("\n"));
         let ran: Ran = place.run(&[&["fetch", "--json", "--input", &input][..], &PLAIN[..], more].concat());
         assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -28,7 +28,7 @@ impl Crawl {
         self.results.iter().filter(|result| result["success"] == true).count()
     }
 
-    /// How results ended that brought nothing, and how often.
+    /// Returns how often each failure occurred.
     pub(crate) fn failures(&self) -> HashMap<&str, usize> {
         let mut failures = HashMap::new();
         for result in &self.results {
@@ -40,7 +40,7 @@ impl Crawl {
     }
 }
 
-/// So many addresses of pages below `base`.
+/// Returns URLs of pages below `base`.
 pub(crate) fn pages(base: &str, many: usize) -> Vec<String> {
     (0..many).map(|n| format!("{base}/articles/{n}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Many hosts in one run: none holds up the others, and a run that is interrupted goes on.
+//! Many hosts in one run: none delays the others, and an interrupted run continues.
 
 use std::io::{BufRead, BufReader};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::crawl::{Crawl, PLAIN, pages};
 use super::server::{Limiter, Server, Verdict};
-use crate::support::Place;
+use crate::support::TestDir;
 
 fn free() -> Limiter {
     Box::new(|_, _| Verdict::GOOD)
@@ -19,14 +19,14 @@ fn host(n: usize) -> String {
 /// The slow one among twenty hosts: one request in five seconds.
 const SLOW: usize = 20;
 
-/// Fetches so many pages of nineteen hosts, and `slow` of the twentieth, at two requests a second each. Returns when the last page of
-/// the nineteen came, and how many of the slow one's had come by then.
+/// Fetches pages of nineteen hosts, and `slow` pages of the twentieth, at two requests per second and host. Returns
+/// when the last page of the nineteen came, and how many of the slow one's had come by then.
 fn twenty(many: usize, slow: usize) -> (Duration, usize) {
     let server = Server::start((1..=SLOW).map(|n| (host(n), free())));
-    let place = Place::new();
+    let place = TestDir::new();
     let rates = format!("[pace]\nmode = 'fixed'\ninitial_rate = 2.0\n[pace.host.\"{}\"]\nrate = 0.2", host(SLOW));
     let config = place.write("c.toml", rates);
-    // The slow host's come first: a list is rarely sorted the way one would like it.
+    // The slow host's pages come first: a list is rarely sorted well.
     let mut urls = pages(&server.base(&host(SLOW)), slow);
     urls.extend((1..SLOW).flat_map(|n| pages(&server.base(&host(n)), many)));
     let begun = Instant::now();
@@ -39,25 +39,25 @@ fn twenty(many: usize, slow: usize) -> (Duration, usize) {
 }
 
 #[test]
-fn a_slow_host_with_a_long_queue_holds_up_none_of_nineteen_others() {
+fn a_slow_host_with_a_long_queue_delays_no_other() {
     let (_, slow_by_then) = twenty(10, 4);
-    // Ten pages at two a second are five seconds: in them the slow one has at most two turns.
+    // Ten pages at two per second take five seconds: in them the slow host has at most two turns.
     assert!(slow_by_then <= 3, "{slow_by_then}: the others have waited for the slow one");
 }
 
 #[test]
 #[ignore = "takes minutes: make limits"]
-fn nineteen_hosts_are_done_in_the_time_that_they_need_alone() {
+fn nineteen_hosts_need_no_more_time_than_alone() {
     let (alone, _) = twenty(60, 0);
     let (together, _) = twenty(60, 20);
-    println!("19 hosts of 60 pages: {alone:.1?} alone, {together:.1?} beside one at one request in five seconds");
+    println!("19 hosts of 60 pages: {alone:.1?} alone, {together:.1?} alongside one at one request in five seconds");
     assert!(together <= alone.mul_f64(1.2), "{together:?} instead of {alone:?}");
 }
 
-/// Fetches so many pages of ten hosts, interrupted so often; each has to be delivered once.
+/// Fetches pages of ten hosts with interruptions; each page has to be delivered once.
 fn interrupted(first: usize, many: usize, times: usize) {
     let server = Server::start((0..10).map(|n| (host(first + n), free())));
-    let place = Place::new();
+    let place = TestDir::new();
     let config = place.write("c.toml", "[pace]\ninitial_rate = 40.0\nmax_rate = 100.0\n");
     let urls: Vec<String> = (0..10).flat_map(|n| pages(&server.base(&host(first + n)), many / 10)).collect();
     let input = place.write("urls.txt", urls.join("\n"));
@@ -75,7 +75,7 @@ fn interrupted(first: usize, many: usize, times: usize) {
     assert_eq!(last.delivered(), last.results.len(), "{:?}", last.failures());
     let deliveries = server.deliveries();
     assert_eq!((deliveries.len(), deliveries.values().max()), (many, Some(&1)), "each page once");
-    // What was learned of each host outlived every one of the runs.
+    // The learned paces of the hosts outlive every run.
     let known = place.run(&["hosts", "--json"]).json();
     for n in 0..10 {
         let of = known.iter().find(|line| line["host"] == host(first + n)).unwrap();
@@ -84,7 +84,7 @@ fn interrupted(first: usize, many: usize, times: usize) {
 }
 
 #[test]
-fn a_paced_crawl_that_is_interrupted_delivers_each_page_once() {
+fn an_interrupted_paced_crawl_delivers_each_page_once() {
     interrupted(30, 600, 3);
 }
 

@@ -1,4 +1,4 @@
-//! Limiters of all kinds, with windows of seconds.
+//! Limiters of many kinds, with windows of seconds.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::crawl::{Crawl, pages};
 use super::server::{Limiter, Server, Verdict};
-use crate::support::Place;
+use crate::support::TestDir;
 
-/// So many in each window, which begins with a clock's tick; more are told 429, and when the next one begins if `says_when`.
+/// A fixed window: further requests get 429, with the begin of the next window if `says_when`.
 fn fixed_window(most: u32, window: Duration, says_when: bool) -> Limiter {
     let (begun, state) = (Instant::now(), Mutex::new((0u128, 0u32)));
     Box::new(move |_, now| {
@@ -27,7 +27,7 @@ fn fixed_window(most: u32, window: Duration, says_when: bool) -> Limiter {
     })
 }
 
-/// Whoever asks for more than so many within the window is refused everything for a time, as fail2ban does it.
+/// A client that exceeds the limit within the window is refused everything for a time, like by fail2ban.
 fn ban(most: usize, window: Duration, banned: Duration) -> Limiter {
     let state = Mutex::new((VecDeque::new(), None::<Instant>));
     Box::new(move |_, now| {
@@ -48,7 +48,7 @@ fn ban(most: usize, window: Duration, banned: Duration) -> Limiter {
     })
 }
 
-/// One request at a time, each for so long: whoever asks faster waits in line.
+/// One request at a time, each of a fixed duration: faster clients wait in a queue.
 fn one_at_a_time(each: Duration) -> Limiter {
     let busy = Mutex::new(());
     Box::new(move |_, _| {
@@ -58,9 +58,9 @@ fn one_at_a_time(each: Duration) -> Limiter {
     })
 }
 
-/// Fetches so many pages and says what the server refused.
+/// Fetches pages and returns what the server refused.
 fn crawl(what: &str, host: &str, limiter: Limiter, many: usize, max_refusals: usize) {
-    let (server, place) = (Server::start([(host.to_owned(), limiter)]), Place::new());
+    let (server, place) = (Server::start([(host.to_owned(), limiter)]), TestDir::new());
     let begun = Instant::now();
     let crawl = Crawl::run(&place, &pages(&server.base(host), many), &[]);
     let (refused, seconds) = (server.refusals(), begun.elapsed().as_secs_f64());
@@ -70,24 +70,24 @@ fn crawl(what: &str, host: &str, limiter: Limiter, many: usize, max_refusals: us
 }
 
 #[test]
-fn a_fixed_window_is_found_and_kept_to() {
+fn a_fixed_window_is_found_and_honoured() {
     crawl("40 in 5 s", "127.0.61.1", fixed_window(40, Duration::from_secs(5), false), 100, 10);
 }
 
 #[test]
-fn retry_after_is_kept_to() {
+fn retry_after_is_honoured() {
     crawl("20 in 5 s, told when", "127.0.61.2", fixed_window(20, Duration::from_secs(5), true), 45, 10);
 }
 
 #[test]
 fn a_slow_small_server_is_not_swamped() {
-    // Nothing is refused, and no request waits behind so many others that it is given up.
+    // Nothing is refused, and no request waits so long that it times out.
     crawl("one at a time, 150 ms each", "127.0.61.3", one_at_a_time(Duration::from_millis(150)), 80, 0);
 }
 
 #[test]
 #[ignore = "takes minutes: make limits"]
-fn a_ban_is_waited_out_and_not_called_forth_again_and_again() {
+fn a_ban_is_waited_out_and_not_triggered_repeatedly() {
     let limiter = ban(30, Duration::from_secs(10), Duration::from_secs(20));
     crawl("more than 30 in 10 s: 403 for 20 s", "127.0.61.4", limiter, 600, 25);
 }

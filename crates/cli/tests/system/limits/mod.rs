@@ -1,9 +1,7 @@
-//! `fetch` against servers that limit: what they refuse and what they deliver, counted by the servers themselves.
+//! `fetch` against servers with limits: the servers count what they refuse and deliver.
 //!
-//! What ends within half a minute runs always. What measures for minutes is ignored unless it is asked for: `make limits` runs it, and
-//! prints what it found.
-
-
+//! Tests that end within half a minute always run. Measurements of minutes are ignored by default: `make limits` runs
+//! them and prints the results.
 mod bans;
 mod crawl;
 mod hosts;

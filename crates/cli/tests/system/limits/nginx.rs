@@ -1,4 +1,4 @@
-//! nginx's own limiters.
+//! Limiters of nginx.
 
 use std::fmt::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::crawl::{Crawl, pages};
-use crate::support::Place;
+use crate::support::TestDir;
 
 /// A running nginx with one limited site.
 struct Nginx {
@@ -18,7 +18,7 @@ struct Nginx {
     port: u16,
 }
 
-/// A line of its access log: when a request was answered, in seconds, and how.
+/// A line of its access log: the time of a response in seconds, and its status.
 struct Line {
     at: f64,
     status: u16,
@@ -48,7 +48,7 @@ impl Nginx {
              }}\n"
         );
         std::fs::write(dir.path().join("nginx.conf"), config).unwrap();
-        // From here on it ends with this.
+        // From here on, drop ends it.
         let nginx = Self { process: run(&here), dir, port };
         for _ in 0..500 {
             if TcpStream::connect((host, port)).is_ok() {
@@ -87,7 +87,7 @@ fn run(dir: &str) -> Child {
     nginx.spawn().expect("nginx is needed here: make nginx installs it")
 }
 
-/// nginx is often not where programs of users are looked for.
+/// Returns the nginx program, which is often outside the PATH.
 fn program() -> PathBuf {
     let usual = PathBuf::from("/usr/sbin/nginx");
     if usual.exists() { usual } else { "nginx".into() }
@@ -96,13 +96,13 @@ fn program() -> PathBuf {
 const TEN: &str = "limit_req_zone $binary_remote_addr zone=z:1m rate=10r/s;";
 
 #[test]
-fn a_leaky_bucket_refuses_little_and_everything_comes() {
+fn a_leaky_bucket_refuses_little_and_everything_is_delivered() {
     for (host, limits) in [
         ("127.0.60.1", "limit_req zone=z burst=5; limit_req_status 429;"),
         ("127.0.60.2", "limit_req zone=z burst=5 nodelay;"),
         ("127.0.60.7", "limit_req zone=z burst=5 nodelay; limit_req_status 429;"),
     ] {
-        let (nginx, place) = (Nginx::start(host, TEN, limits), Place::new());
+        let (nginx, place) = (Nginx::start(host, TEN, limits), TestDir::new());
         let crawl = Crawl::run(&place, &pages(&format!("http://{host}:{}", nginx.port), 120), &[]);
         assert_eq!(crawl.delivered(), 120, "{:?} {}", crawl.failures(), crawl.stderr);
         assert!(nginx.refusals() <= 10, "{} refusals: {limits}", nginx.refusals());
@@ -110,16 +110,16 @@ fn a_leaky_bucket_refuses_little_and_everything_comes() {
 }
 
 #[test]
-fn connections_at_once_are_kept_to() {
+fn a_connection_limit_is_honoured() {
     let host = "127.0.60.3";
     let nginx = Nginx::start(host, "limit_conn_zone $binary_remote_addr zone=z:1m;", "limit_conn z 2; limit_rate 8k;");
-    let place = Place::new();
+    let place = TestDir::new();
     let crawl = Crawl::run(&place, &pages(&format!("http://{host}:{}", nginx.port), 40), &[]);
     assert_eq!(crawl.delivered(), 40, "{:?} {}", crawl.failures(), crawl.stderr);
     assert!(nginx.refusals() <= 5, "{} refusals", nginx.refusals());
 }
 
-/// The share of ten requests a second that were served after the first two minutes.
+/// Returns the share of ten requests per second that were served after the first two minutes.
 fn share(log: &[Line]) -> f64 {
     let (Some(first), Some(last)) = (log.first(), log.last()) else { return 0.0 };
     let from = first.at + 120.0;
@@ -127,9 +127,9 @@ fn share(log: &[Line]) -> f64 {
     served as f64 / (last.at - from) / 10.0
 }
 
-/// Two thousand pages, of which at least three quarters of ten a second are to come, and the same again.
+/// Two thousand pages, of which at least three quarters of ten per second must be delivered, and the same again.
 fn ten_a_second(host: &str, limits: &str) {
-    let (nginx, place) = (Nginx::start(host, TEN, limits), Place::new());
+    let (nginx, place) = (Nginx::start(host, TEN, limits), TestDir::new());
     let urls = pages(&format!("http://{host}:{}", nginx.port), 2000);
     let crawl = Crawl::run(&place, &urls, &[]);
     let (first, share) = (nginx.refusals(), share(&nginx.log()));
@@ -166,7 +166,7 @@ fn two_thousand_pages_at_ten_a_second_with_429_and_no_delay() {
 fn two_thousand_pages_over_two_connections() {
     let host = "127.0.60.6";
     let zone = "limit_conn_zone $binary_remote_addr zone=z:1m;";
-    let (nginx, place) = (Nginx::start(host, zone, "limit_conn z 2; limit_rate 16k;"), Place::new());
+    let (nginx, place) = (Nginx::start(host, zone, "limit_conn z 2; limit_rate 16k;"), TestDir::new());
     let crawl = Crawl::run(&place, &pages(&format!("http://{host}:{}", nginx.port), 2000), &[]);
     println!("limit_conn 2, 2000 URLs: {} refusals", nginx.refusals());
     assert_eq!(crawl.delivered(), 2000, "{:?}", crawl.failures());

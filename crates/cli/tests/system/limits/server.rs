@@ -1,4 +1,4 @@
-//! A small server of our own that decides about each request by itself, and counts.
+//! A small server that decides about each request by a limiter, and counts.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a request is answered with. Status 0: the connection is closed without an answer.
+/// The response to a request. Status 0 closes the connection without a response.
 pub(crate) struct Verdict {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<u64>,
@@ -22,12 +22,12 @@ impl Verdict {
     }
 }
 
-/// Decides about a request that comes now; it may take its time.
+/// Decides about a request; may take its time.
 pub(crate) type Limiter = Box<dyn Fn(&str, Instant) -> Verdict + Send + Sync>;
 
-/// A request that was answered.
+/// A request with a response.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ServedRequest {
     pub(crate) host: String,
     pub(crate) path: String,
     pub(crate) at: Instant,
@@ -37,7 +37,7 @@ pub(crate) struct Seen {
 /// A server on one port of several loopback addresses. It ends with the test's process.
 pub(crate) struct Server {
     pub(crate) port: u16,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ServedRequest>>>,
     ended: Arc<AtomicBool>,
     listening: Vec<JoinHandle<()>>,
     hosts: Vec<String>,
@@ -70,8 +70,8 @@ impl Server {
         format!("http://{host}:{}", self.port)
     }
 
-    /// Everything that was answered, in order.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    /// Returns all requests with a response, in order.
+    pub(crate) fn seen(&self) -> Vec<ServedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
@@ -79,7 +79,7 @@ impl Server {
         self.seen().iter().filter(|seen| seen.status != 200).count()
     }
 
-    /// How often each page was delivered.
+    /// Returns how often each page was delivered.
     pub(crate) fn deliveries(&self) -> HashMap<String, usize> {
         let mut deliveries = HashMap::new();
         for seen in self.seen().into_iter().filter(|seen| seen.status == 200) {
@@ -99,7 +99,7 @@ impl Drop for Server {
     }
 }
 
-fn serve(stream: &TcpStream, host: &str, limiter: &Limiter, seen: &Mutex<Vec<Seen>>) {
+fn serve(stream: &TcpStream, host: &str, limiter: &Limiter, seen: &Mutex<Vec<ServedRequest>>) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(120)));
     let _ = stream.set_nodelay(true);
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
@@ -115,7 +115,7 @@ fn serve(stream: &TcpStream, host: &str, limiter: &Limiter, seen: &Mutex<Vec<See
         let wait = verdict.retry_after.map_or(String::new(), |seconds| format!("Retry-After: {seconds}\r\n"));
         let head =
             format!("HTTP/1.1 {status} So\r\nContent-Type: text/html\r\nContent-Length: {}\r\n{wait}\r\n", page.len());
-        seen.lock().unwrap().push(Seen { host: host.to_owned(), path, at, status });
+        seen.lock().unwrap().push(ServedRequest { host: host.to_owned(), path, at, status });
         if status == 0 {
             let _ = stream.shutdown(std::net::Shutdown::Both);
             return;
