@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::directory::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest};
 use crate::format::{self, FRAME_HEADER_LEN, FRAME_MAGIC, HEADER_LEN, Link, SegmentHeader};
 use crate::fs::sim::SimFs;
-use crate::{LogOptions, Reader, RepairOptions, ManualLog, repair_with, verify_with};
+use crate::{LogOptions, ManualLog, Reader, RepairOptions, repair_with, verify_with};
 
 const DIR: &str = "/fuzz";
 

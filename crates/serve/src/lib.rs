@@ -34,10 +34,10 @@ mod unavailable_fetchers;
 mod visits;
 mod write_timeout;
 
-pub use crate::fleet_membership::{Membership, MembershipFuture};
-pub use crate::metrics::exporter::{CRAWL_FAMILIES, Crawl, Exporter};
-pub use crate::metrics::fleet::FLEET_FAMILIES;
+pub use fleet_membership::{Membership, MembershipFuture};
 pub use metrics::FAMILIES;
+pub use metrics::exporter::{CRAWL_FAMILIES, Crawl, Exporter};
+pub use metrics::fleet::FLEET_FAMILIES;
 pub use options::Options;
 pub use server::{Handle, Parts, Server};
 pub use token::{TokenError, Tokens};

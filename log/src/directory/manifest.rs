@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 
 use crate::error::Error;
-use crate::format::{MAJOR, MINOR, FieldWriter, FieldReader, is_sealed, seal_bytes, snapshot_name};
+use crate::format::{FieldReader, FieldWriter, MAJOR, MINOR, is_sealed, seal_bytes, snapshot_name};
 use crate::fs::{Fs, SyncSite, read_full_at, sync, write_all_at};
 
 /// Name of the writer's manifest.

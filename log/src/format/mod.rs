@@ -5,7 +5,7 @@ mod names;
 mod record;
 mod segment;
 
-pub(crate) use bytes::{FieldWriter, FieldReader, is_sealed, seal_bytes};
+pub(crate) use bytes::{FieldReader, FieldWriter, is_sealed, seal_bytes};
 pub(crate) use names::{parse_segment_name, parse_snapshot_name, segment_name, snapshot_name};
 pub use record::{MAX_RECORD_LEN, RECORD_HEADER_LEN, RecordRef, Records, count_records, put_record, record_len};
 #[cfg(feature = "fuzzing")]

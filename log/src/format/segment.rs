@@ -8,7 +8,7 @@
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::bytes::{FieldWriter, FieldReader, is_sealed, seal_bytes};
+use super::bytes::{FieldReader, FieldWriter, is_sealed, seal_bytes};
 use super::record::MAX_PAYLOAD_LEN;
 
 /// First bytes of a segment.

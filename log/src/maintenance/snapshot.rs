@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::directory::manifest::{SNAPSHOT, SnapshotManifest, SnapshotRef, publish};
 use crate::error::Error;
-use crate::format::{HEADER_LEN, MAJOR, MINOR, FieldWriter, seal_bytes};
+use crate::format::{FieldWriter, HEADER_LEN, MAJOR, MINOR, seal_bytes};
 use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
 use crate::read::catalog::Catalog;
 use crate::read::snapshot::{
@@ -33,7 +33,9 @@ pub(crate) fn write_snapshot(
     sections: &[Section<'_>],
 ) -> Result<(PathBuf, u64), Error> {
     let catalog = await_durable(fs, dir, meta.covers_seq)?;
-    let Some(store) = catalog.store else { return Err(Error::Invalid("cannot take a snapshot: there is no log".into())) };
+    let Some(store) = catalog.store else {
+        return Err(Error::Invalid("cannot take a snapshot: there is no log".into()));
+    };
     let old = catalog.snapshot.unwrap_or(SnapshotManifest { store, ..SnapshotManifest::default() });
     if meta.covers_seq == 0 || old.current.is_some_and(|current| current.covers_seq > meta.covers_seq) {
         return Err(Error::Invalid("a snapshot must cover more records than the previous one".into()));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::directory::manifest::{SNAPSHOT, SnapshotManifest, SnapshotRef};
 use crate::error::{Damage, Error};
-use crate::format::{HEADER_LEN, MAJOR, FieldReader, is_sealed};
+use crate::format::{FieldReader, HEADER_LEN, MAJOR, is_sealed};
 use crate::fs::{Fs, FsFile, RealFs, read_full_at};
 use crate::read::catalog::Catalog;
 use crate::read::scan::AlignedBuf;

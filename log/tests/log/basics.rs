@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fetchwise_log::{
-    AppendError, Durability, Error, ReadItem, Health, Log, LogOptions, ResumeMark, OnFull, Reader, Record, WaitError,
+    AppendError, Durability, Error, Health, Log, LogOptions, OnFull, ReadItem, Reader, Record, ResumeMark, WaitError,
 };
 use pollster::block_on;
 use tempfile::TempDir;

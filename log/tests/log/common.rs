@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
-use fetchwise_log::{Error, LogOptions, Reader, Record, Recovery, ManualLog};
+use fetchwise_log::{Error, LogOptions, ManualLog, Reader, Record, Recovery};
 
 pub(crate) const DIR: &str = "/log";
 

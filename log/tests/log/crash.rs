@@ -3,7 +3,7 @@
 use crate::common::{Oracle, check_image, dir, last_segment, reopen, report, scaled, script, workload};
 use fetchwise_log::fs::SyncSite;
 use fetchwise_log::fs::sim::{Disk, Fault, Rng, SimFs, Survival};
-use fetchwise_log::{Log, LogOptions, OpenCheck, ManualLog};
+use fetchwise_log::{Log, LogOptions, ManualLog, OpenCheck};
 use std::sync::Arc;
 
 /// Runs a workload into a power cut at a random call, and checks possible images of the disk after it.

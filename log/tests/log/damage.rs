@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::common::{DIR, Oracle, last_segment, options, reopen, report, scaled};
 use fetchwise_log::format::{FrameHeader, HEADER_LEN, SegmentHeader};
 use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
-use fetchwise_log::{CompactOptions, Error, Maintenance, Reader, ManualLog};
+use fetchwise_log::{CompactOptions, Error, Maintenance, ManualLog, Reader};
 
 /// How the last session of the log ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::common::{DIR, dir, options, report, scaled};
 use fetchwise_log::fs::sim::{Fault, Rng, SimFs, Survival};
 use fetchwise_log::{
-    CompactOptions, Maintenance, Reader, Record, Section, SnapshotMeta, ManualLog, load_snapshot_with, verify_with,
+    CompactOptions, Maintenance, ManualLog, Reader, Record, Section, SnapshotMeta, load_snapshot_with, verify_with,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
