@@ -28,8 +28,8 @@ use crate::fetch::local_faults::is_local_fault;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use wire::{Content, Reply, ResponseMessage};
 
-pub use process::CommandError;
 pub use options::CommandOptions;
+pub use process::CommandError;
 
 /// Bytes per read of a body in a file.
 const COPY_CHUNK: usize = 256 << 10;
@@ -202,8 +202,7 @@ impl CommandFetcher {
             FetchError { local: is_local_fault(&why), ..error(ErrorKind::NetworkError, message) }
         };
         let (scratch, name) = (running.scratch().to_owned(), named.to_owned());
-        let found =
-            tokio::task::spawn_blocking(move || process::in_scratch(&scratch, &name)).await;
+        let found = tokio::task::spawn_blocking(move || process::in_scratch(&scratch, &name)).await;
         let path = found.map_err(std::io::Error::other).flatten().map_err(broken)?;
         let opened = tokio::fs::File::open(&path).await;
         // The file is ours now, read or not.
