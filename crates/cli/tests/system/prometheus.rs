@@ -205,7 +205,7 @@ fn alerts_are_rules_that_fire_when_they_should() {
     promtool(&["test", "rules", "alerts_test.yml"], &dir);
     let (alerts, tests) =
         (fs::read_to_string(dir.join("alerts.yml")).unwrap(), fs::read_to_string(dir.join("alerts_test.yml")).unwrap());
-    let reference = include_str!("../../../docs/reference/metrics.md");
+    let reference = include_str!("../../../../docs/reference/metrics.md");
     let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     assert!(names.len() > 10, "{names:?}");
     for name in names {
@@ -223,7 +223,7 @@ fn a_real_prometheus_finds_the_results_of_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     earlier_run(&data);
-    let brokers = brokers::Servers::start(1);
+    let brokers = crate::brokers::Servers::start(1);
     let broker = brokers.urls().join(",");
     let (_server, server) = serve(&data, &broker);
     let (_prometheus, prometheus) = prometheus(dir.path(), &server);

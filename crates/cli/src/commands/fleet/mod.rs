@@ -26,8 +26,8 @@ use join::{STATUS_FILE, broker_failure, connect, fleet_failure, nats, options};
 
 use crate::commands::fleet::outliers::ComparedJson;
 
-pub(crate) use session::{FleetSession, open_session};
 pub(crate) use join::{FleetArgs, join};
+pub(crate) use session::{FleetSession, open_session};
 
 mod join;
 mod outliers;
@@ -258,13 +258,9 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Output) -> Res
         Err(JournalError::Log(LogError::Locked { .. })) => status_of_running_process(&dir, wait).await?,
         Err(error) => return Err(error.into()),
     };
-    let compared =
-        if args.outliers { Some(outliers::compare(&dir, &status, settings)?) } else { None };
+    let compared = if args.outliers { Some(outliers::compare(&dir, &status, settings)?) } else { None };
     if out.json {
-        out.object(&StatusJson {
-            status: &status,
-            compared: compared.as_ref().map(outliers::json),
-        })?;
+        out.object(&StatusJson { status: &status, compared: compared.as_ref().map(outliers::json) })?;
         return Ok(Exit::Done);
     }
     let yes = |is: bool| if is { "yes" } else { "no" };

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use super::chrome::{Chrome, PATIENCE};
 use super::server::Server;
+use super::{CONTRAST, HOSTILE, SHOWN, attempt, focus, kept_to_itself, named, row};
 use crate::brokers::Servers;
-use crate::{CONTRAST, HOSTILE, SHOWN, attempt, focus, kept_to_itself, named, row};
 
 /// The position that the third node claims to have published; nothing of it exists.
 const UNHEARD: u64 = 5;
