@@ -71,7 +71,7 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// Maintenance was told to stop before it was done ([`Throttle::stop`](crate::Throttle::stop)). What it had done is
+    /// Maintenance was stopped before it had finished ([`Throttle::stop`](crate::Throttle::stop)). Each finished step is
     /// complete in itself.
     #[error("stopped before it had finished")]
     Stopped,

@@ -60,7 +60,7 @@ pub struct NodeJson {
     pub missing_records: u64,
     /// The number of missing records that no node seems to have.
     pub lost: u64,
-    /// Time for which records have been unavailable, in seconds.
+    /// Time for which records have been missing, in seconds.
     pub lag_s: f64,
     /// Its version.
     pub version: String,

@@ -68,8 +68,8 @@ families! {
     DELAY = "delay_seconds", Histogram, [], "Time from the broker's disk until this node has learned a message";
     PEERS = "peers", Gauge, ["state"], "Other nodes";
     MISSING = "missing_records", Gauge, ["state"], "Records of other nodes that are known to exist and are missing here";
-    LAG = "lag_seconds", Gauge, [], "Time for which records have been unavailable, for the node where that is longest";
-    LAG_RECORDS = "lag_records", Gauge, ["node"], "UnavailableFetchers records per node, for at most 50 nodes";
+    LAG = "lag_seconds", Gauge, [], "Time for which records have been missing, for the node where that is longest";
+    LAG_RECORDS = "lag_records", Gauge, ["node"], "Missing records per node, for at most 50 nodes";
     RETRANSMITS = "retransmit_requests", Counter, [], "Requests for missing records";
     STREAM_RESETS = "stream_resets", Counter, [], "Times that the broker's stream was a different one than before";
     SNAPSHOTS = "snapshots_applied", Counter, [], "Evidence snapshots of other nodes that replaced their messages";

@@ -1,5 +1,5 @@
 //! `GET /v1/rollout`: both arms side by side, as `fetchwise rollout --json`. The estimate of learning on the table's
-//! visits is unavailable, because it needs a decision per visit.
+//! visits is missing, because it needs a decision per visit.
 
 use std::sync::Arc;
 

@@ -129,7 +129,7 @@ fn begin_one(state: &State, client: Client, request: &VisitRequest) -> Result<Ar
 
 #[derive(serde::Serialize)]
 struct SumJson {
-    active: usize,
+    under_way: usize,
     begun: u64,
     ended: u64,
     /// Visits whose client did not return.
@@ -142,7 +142,7 @@ struct SumJson {
 async fn sum(Get(state): Shared) -> Response {
     let counts = state.visits.counts();
     json_response::json(&SumJson {
-        active: state.visits.len(),
+        under_way: state.visits.len(),
         begun: counts.begun.load(Ordering::Relaxed),
         ended: counts.ended.load(Ordering::Relaxed),
         abandoned: counts.abandoned.load(Ordering::Relaxed),
