@@ -17,7 +17,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use crate::ab_test::aggregate::{Aggregate, Window};
-pub use crate::ab_test::sequential_test::{GuardSettings, InterimLooks, Look, Metric};
-pub use crate::ab_test::summary::{ArmFigures, Comparison, Difference, FetcherShare, Figure, Method, Shares};
+pub use aggregate::{Aggregate, Window};
 pub use agreement::{Agreement, Differing, HostAgreement};
+pub use sequential_test::{GuardSettings, InterimLooks, Look, Metric};
+pub use summary::{ArmFigures, Comparison, Difference, FetcherShare, Figure, Method, Shares};

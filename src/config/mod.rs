@@ -16,14 +16,14 @@ use serde::Deserialize;
 
 use crate::router::Mode;
 
-pub use crate::config::env::variable_of;
-pub use crate::config::fetcher_sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig};
-pub use crate::config::layers::{Layers, Resolved, Setting};
-pub use crate::config::router_table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
 pub use build::{FetchMethod, built_in_fetchers};
+pub use env::variable_of;
 pub use error::ConfigError;
+pub use fetcher_sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig};
 pub use keys::{ANY, Key, Kind, keys};
+pub use layers::{Layers, Resolved, Setting};
 pub use origin::{Origin, Problem, TextPosition};
+pub use router_table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
 pub use secret::{Secret, without_password};
 pub use sections::{
     BackoffConfig, BrowserConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig, FleetScope, HttpConfig,

@@ -14,19 +14,11 @@ use std::sync::atomic::AtomicI64;
 use papaya::{HashMap, ResizeMode};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-pub use crate::evidence::daily_block_counts::BanRate;
 use crate::evidence::daily_block_counts::Day;
-pub use crate::evidence::decayed_counts::Weights;
 use crate::evidence::decayed_counts::{DecayedCounts, Increment, Writers};
-pub(crate) use crate::evidence::host_signal_counts::SignalObservation;
-pub(crate) use crate::evidence::host_signal_slots::{SignalId, SignalSide, day_of};
-pub(crate) use crate::evidence::host_signals::{ANY_BLOCK, HostSignals, SignalRow};
 use crate::evidence::observation::domain_of;
-pub(crate) use crate::evidence::observation::{Observation, ObservedFields};
-#[cfg(feature = "journal")]
-#[doc(hidden)]
-pub use crate::evidence::remote::{EvidenceSnapshot, FetcherTotals, RemoteAttempt};
-pub(crate) use crate::evidence::signal_attribution::ShownSignals;
+pub use daily_block_counts::BanRate;
+pub use decayed_counts::Weights;
 use entry::SharedEntry;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
 use fetchwise_types::attempt::Hint;
@@ -35,10 +27,19 @@ use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, SHORT_PAGE, SHORT_PAGE_TRUE};
 use fetchwise_types::registry::{FetcherId, Registry};
 use fetchwise_types::time::Timestamp;
+pub(crate) use host_signal_counts::SignalObservation;
+pub(crate) use host_signal_slots::{SignalId, SignalSide, day_of};
+pub(crate) use host_signals::{ANY_BLOCK, HostSignals, SignalRow};
 pub(crate) use keys::PrehashedHasher;
+pub(crate) use observation::{Observation, ObservedFields};
+#[cfg(feature = "journal")]
+#[doc(hidden)]
+pub use remote::{EvidenceSnapshot, FetcherTotals, RemoteAttempt};
+pub(crate) use signal_attribution::ShownSignals;
 
 pub mod decay;
 
+pub(crate) mod block_rates;
 #[cfg(feature = "journal")]
 pub(crate) mod columns;
 #[cfg(feature = "journal")]

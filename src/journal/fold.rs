@@ -12,7 +12,7 @@ use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
 
-use fetchwise_log::{Throttle, Error as LogError, Progress, Reader, RecordRef, TornTail};
+use fetchwise_log::{Error as LogError, Progress, Reader, RecordRef, Throttle, TornTail};
 
 use super::entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, ReleaseTarget, TombstoneTarget, is_at_risk,

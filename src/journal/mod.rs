@@ -53,12 +53,10 @@ mod schema;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod tombstone_cache;
 mod tombstones;
 mod write;
 
-pub use crate::journal::point_in_time::{AsOf, load_at};
-pub use crate::journal::query::{AttemptQuery, Order, OutcomeFilter, QueryStats, attempt, attempts, fetch_of};
-pub use crate::journal::recovery_point::RecoveryPoint;
 pub use entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget,
 };
@@ -70,6 +68,9 @@ pub use fetchwise_log::{
 pub use load::{
     Importances, LoadReport, LogInfo, importances, inspect_with_progress, load, load_with_progress, survey,
 };
+pub use point_in_time::{AsOf, load_at};
+pub use query::{AttemptQuery, Order, OutcomeFilter, QueryStats, attempt, attempts, fetch_of};
 pub use read::{ReplayReport, ids, replay};
+pub use recovery_point::RecoveryPoint;
 pub use schema::SchemaError;
 pub use write::{Journal, JournalOptions};

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_log::{Error as LogError, ResumeMark, Reader, RecordRef, TornTail};
+use fetchwise_log::{Error as LogError, Reader, RecordRef, ResumeMark, TornTail};
 use uuid::Uuid;
 
 use super::entry::Entry;

@@ -23,8 +23,8 @@ use crate::evidence::columns::FADED;
 use crate::evidence::decay::Decay;
 use crate::evidence::{EvidenceSnapshot, Observation, RemoteAttempt};
 use crate::journal::recovery_point::FoldStart;
+pub use crate::journal::tombstone_cache::Tombstones;
 use crate::journal::tombstones::TombstoneSet;
-pub use crate::journal::tombstones::Tombstones;
 use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 

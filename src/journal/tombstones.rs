@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use fetchwise_log::RecordRef;
 
 use super::entry::{Entry, ReleaseTarget, TombstoneTarget};
-use super::error::JournalError;
 use super::schema::{self, SchemaError};
 use fetchwise_types::attempt::bounds::link_name;
 

@@ -13,9 +13,9 @@ mod state_file;
 #[cfg(test)]
 mod tests;
 
-pub use crate::rollout::auto_rollback::{CountingSink, Event, Guard};
-pub use crate::rollout::state_file::{FILE, FallbackRecord, RolloutState, RolloutStateError, Stage};
+pub use auto_rollback::{CountingSink, Event, Guard};
 pub use report::{Rollout, RolloutSummary, ShadowWorth, Worth, costs_of, read, window_of};
+pub use state_file::{FILE, FallbackRecord, RolloutState, RolloutStateError, Stage};
 
 use crate::journal::JournalError;
 

@@ -51,8 +51,8 @@ pub use crate::explain::{
     CandidateView, Counterfactual, EvidenceStep, Explanation, HostSignalFetcher, HostSignalView, MeasuredCost,
 };
 pub use crate::score::estimate::Prior;
-pub(crate) use crate::selector::active_router::ActiveRouter;
-pub use crate::selector::admin::{LinkAtRisk, PausedHost, RiskReason};
+pub(crate) use active_router::ActiveRouter;
+pub use admin::{LinkAtRisk, PausedHost, RiskReason};
 pub use builder::SelectorBuilder;
 pub use sink::{Released, Sink, SinkError};
 

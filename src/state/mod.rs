@@ -20,17 +20,17 @@ pub(crate) mod single_flight;
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// The probes in flight.
-    pub(crate) probes: crate::state::single_flight::SingleFlight,
+    pub(crate) probes: single_flight::SingleFlight,
     /// The trials of paused hosts in flight.
-    pub(crate) trials: crate::state::single_flight::SingleFlight,
+    pub(crate) trials: single_flight::SingleFlight,
     /// Links at risk or paused.
-    pub(crate) links: crate::state::link_backoff::LinkBackoff,
+    pub(crate) links: link_backoff::LinkBackoff,
     /// Hosts at risk.
-    pub(crate) hosts: crate::state::host_pauses::HostPauses,
+    pub(crate) hosts: host_pauses::HostPauses,
     /// Wakes visits that wait for a request of a host to end.
-    pub(crate) capacity: crate::state::capacity_notify::CapacityNotify,
+    pub(crate) capacity: capacity_notify::CapacityNotify,
     /// Repeated pages.
-    pub(crate) pages: crate::state::repeated_pages::RepeatedPages,
+    pub(crate) pages: repeated_pages::RepeatedPages,
     /// The coordinator of the processes that share this address.
     pub(crate) pause_coordinator: OnceLock<Arc<dyn PauseCoordinator>>,
 }

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, chan
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use fetchwise_log::{Throttle, DEFAULT_SEGMENT_BYTES, Error as LogError, lower_thread_priority};
+use fetchwise_log::{DEFAULT_SEGMENT_BYTES, Error as LogError, Throttle, lower_thread_priority};
 
 use super::compact::{CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact};
 use crate::journal::error::JournalError;

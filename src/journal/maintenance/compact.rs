@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_log::{Throttle, Error as LogError, Maintenance, OpenCheck, Progress, RecordRef};
+use fetchwise_log::{Error as LogError, Maintenance, OpenCheck, Progress, RecordRef, Throttle};
 
 use crate::journal::entry::Entry;
 use crate::journal::error::JournalError;

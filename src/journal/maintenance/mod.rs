@@ -33,15 +33,13 @@ mod snapshot;
 mod unpause;
 mod verify;
 
-pub use background::{
-    BackgroundMaintenance, CompactCause, MaintenanceEvent, MaintenanceOptions, expired_share,
-};
+pub use background::{BackgroundMaintenance, CompactCause, MaintenanceEvent, MaintenanceOptions, expired_share};
+pub use compact::{CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact};
 pub use disk_usage::DiskUsage;
+pub use fetchwise_log::{RepairOptions, RepairReport, Throttle, VerifyReport};
+pub use forget::{ForgetReport, forget, would_forget, would_forget_links};
 pub use inspect::{cutoff, needs_snapshot, torn_tail, unsnapshotted_records};
 pub use progress::{Phase, ProgressFn};
 pub use snapshot::{SnapshotReport, snapshot};
 pub use unpause::unpause;
-pub use compact::{CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact};
-pub use fetchwise_log::{Throttle, RepairOptions, RepairReport, VerifyReport};
-pub use forget::{ForgetReport, forget, would_forget, would_forget_links};
 pub use verify::{RefoldReport, VerificationReport, repair, verify};

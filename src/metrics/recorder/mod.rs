@@ -20,14 +20,14 @@ pub(crate) mod visit_timer;
 use std::sync::Arc;
 
 #[cfg(feature = "metrics")]
-pub(crate) use crate::metrics::recorder::visit_timer::VisitTimer;
-#[cfg(feature = "metrics")]
 use counts::Counts;
 #[cfg(feature = "metrics")]
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::decision::{Decision, Selection};
 #[cfg(feature = "metrics")]
 use fetchwise_types::registry::FetcherId;
+#[cfg(feature = "metrics")]
+pub(crate) use visit_timer::VisitTimer;
 
 /// Cause of a host's pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
