@@ -8,8 +8,8 @@ use super::generate::{Visit, Web};
 use super::oracle::Oracle;
 use super::world::World;
 use crate::environment::{Tool, unbanned};
-use crate::vendor_change::Followed;
-use crate::visit_result::Fetched;
+use crate::vendor_change::ShiftCounts;
+use crate::visit_result::VisitResult;
 use fetchwise::decision::Source;
 
 const DAY_MS: f64 = 86_400_000.0;
@@ -22,7 +22,7 @@ pub(crate) const STRETCHES: usize = 60;
 
 /// The sums of one run.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally {
+pub(crate) struct Counters {
     pub(crate) urls: u64,
     pub(crate) utility: f64,
     pub(crate) cost: f64,
@@ -38,11 +38,11 @@ pub(crate) struct Tally {
     pub(crate) walled_cold: Part,
     /// URLs for which no request was made.
     pub(crate) unasked: u64,
-    pub(crate) followed: Followed,
+    pub(crate) followed: ShiftCounts,
     /// First decisions by label, in the order of [`Source::ALL`].
     pub(crate) labels: [u64; Source::ALL.len()],
     pub(crate) stretches: Vec<Stretch>,
-    pub(crate) adapted: Adapted,
+    pub(crate) adapted: AdaptationWaits,
     pub(crate) decide_ns: u64,
     pub(crate) decisions: u64,
     stretch_ms: f64,
@@ -70,7 +70,7 @@ pub(crate) struct Stretch {
     pub(crate) labels: [u64; Source::ALL.len()],
 }
 
-impl Tally {
+impl Counters {
     pub(crate) fn new(world: &World) -> Self {
         Self {
             urls: 0,
@@ -86,10 +86,10 @@ impl Tally {
             walled: Part::default(),
             walled_cold: Part::default(),
             unasked: 0,
-            followed: Followed::default(),
+            followed: ShiftCounts::default(),
             labels: [0; Source::ALL.len()],
             stretches: vec![Stretch::default(); STRETCHES],
-            adapted: Adapted::default(),
+            adapted: AdaptationWaits::default(),
             decide_ns: 0,
             decisions: 0,
             stretch_ms: world.days * DAY_MS / STRETCHES as f64,
@@ -98,7 +98,7 @@ impl Tally {
 
     /// Adds the result of one visit to a host with `earlier` previous visits; `is_walled` says whether the host has a
     /// vendor's block.
-    pub(crate) fn add(&mut self, visit: &Visit, fetched: &Fetched, earlier: u32, is_walled: bool) {
+    pub(crate) fn add(&mut self, visit: &Visit, fetched: &VisitResult, earlier: u32, is_walled: bool) {
         self.urls += 1;
         self.utility += fetched.utility;
         self.cost += fetched.cost;
@@ -131,7 +131,7 @@ impl Tally {
 
 /// The waits for the new best fetcher after changes: the number of URLs, and whether the wait ended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Adapted {
+pub(crate) struct AdaptationWaits {
     /// After changes to a dearer best fetcher.
     pub(crate) worse: Vec<Wait>,
     /// After changes to a cheaper one.
@@ -193,7 +193,7 @@ impl<'w> Adaptation<'w> {
     }
 
     /// Records the first fetcher of a visit.
-    pub(crate) fn see(&mut self, visit: &Visit, earlier: u32, first: Option<usize>, out: &mut Adapted) {
+    pub(crate) fn see(&mut self, visit: &Visit, earlier: u32, first: Option<usize>, out: &mut AdaptationWaits) {
         if visit.file {
             return;
         }
@@ -222,13 +222,13 @@ impl<'w> Adaptation<'w> {
     }
 
     /// Ends all open waits.
-    pub(crate) fn finish(&mut self, out: &mut Adapted) {
+    pub(crate) fn finish(&mut self, out: &mut AdaptationWaits) {
         for host in 0..self.hosts.len() {
             self.cut(host, out);
         }
     }
 
-    fn cut(&mut self, host: usize, out: &mut Adapted) {
+    fn cut(&mut self, host: usize, out: &mut AdaptationWaits) {
         if let Some(Waiting { urls, dearer: Some(dearer) }) = self.hosts[host].waiting.take() {
             let wait = Wait { urls, cut_short: true };
             if dearer { out.worse.push(wait) } else { out.better.push(wait) }

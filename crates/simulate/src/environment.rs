@@ -80,7 +80,7 @@ pub(crate) struct Condition {
 
 /// The probabilities of one try of a live URL, given its condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Chances {
+pub(crate) struct Probabilities {
     pub(crate) timeout: f64,
     /// The probability to pass the block, without a timeout.
     pub(crate) pass: f64,
@@ -94,7 +94,7 @@ pub(crate) struct Chances {
     pub(crate) shut_out: bool,
 }
 
-impl Chances {
+impl Probabilities {
     /// Returns the probabilities of `tool` under `condition`.
     pub(crate) fn of(world: &World, tool: &Tool, condition: &Condition) -> Self {
         let flaky = condition.flaky;
@@ -148,12 +148,12 @@ pub(crate) struct Outcome {
     pub(crate) recognised: bool,
     pub(crate) banned_now: bool,
     /// The signals of the response, as indexes into the world's lists.
-    pub(crate) shown: Shown,
+    pub(crate) shown: ResponseSignals,
 }
 
 /// The signals in a response: the vendor, framework and server of its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ResponseSignals {
     pub(crate) vendor: Option<u8>,
     pub(crate) framework: Option<u8>,
     pub(crate) server: Option<u8>,
@@ -161,7 +161,7 @@ pub(crate) struct Shown {
 
 /// The state of one host towards this crawler.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mood {
+struct HostPressure {
     pressure: f64,
     at_ms: i64,
     banned_until_ms: i64,
@@ -169,17 +169,17 @@ struct Mood {
 }
 
 /// A web and the state that one run changes.
-pub(crate) struct Ground<'w> {
+pub(crate) struct Environment<'w> {
     pub(crate) world: &'w World,
     pub(crate) web: &'w Web,
     tools: &'w [Tool],
     seed: u64,
-    moods: Vec<Mood>,
+    moods: Vec<HostPressure>,
 }
 
-impl<'w> Ground<'w> {
+impl<'w> Environment<'w> {
     pub(crate) fn new(world: &'w World, web: &'w Web, tools: &'w [Tool], seed: u64) -> Self {
-        Self { world, web, tools, seed, moods: vec![Mood::default(); web.hosts.len()] }
+        Self { world, web, tools, seed, moods: vec![HostPressure::default(); web.hosts.len()] }
     }
 
     /// Returns what the URL of `visit` requires at its time.
@@ -192,7 +192,7 @@ impl<'w> Ground<'w> {
     pub(crate) fn attempt(&mut self, visit: &Visit, place: usize) -> Outcome {
         let tool = &self.tools[place];
         let banned_now = self.bear(visit, tool);
-        let chances = Chances::of(self.world, tool, &self.condition(visit));
+        let chances = Probabilities::of(self.world, tool, &self.condition(visit));
         let luck = |purpose| coin(self.seed, visit.id, place, purpose);
         let end = if chances.shut_out {
             End::Blocked
@@ -219,23 +219,23 @@ impl<'w> Ground<'w> {
 
     /// Returns the signals of the response: a recognised block shows its vendor, a delivered page its framework and
     /// server. An archive shows nothing of the host.
-    fn shown(&self, visit: &Visit, place: usize, end: End, recognised: bool) -> Shown {
+    fn shown(&self, visit: &Visit, place: usize, end: End, recognised: bool) -> ResponseSignals {
         let (host, world) = (&self.web.hosts[visit.host as usize], self.world);
         let luck = |purpose| coin(self.seed, visit.id, place, purpose);
         let is_archive = self.tools[place].role == Role::Archive;
-        let Some(tags) = world.tags.filter(|_| !is_archive && recognised) else { return Shown::default() };
+        let Some(tags) = world.tags.filter(|_| !is_archive && recognised) else { return ResponseSignals::default() };
         match end {
             End::Blocked => {
                 let wall = host.wall(world, visit.at_ms).filter(|_| luck(Purpose::ShowsVendor) < tags.recognised);
                 let any = (luck(Purpose::WhichVendor) * world.vendors.len() as f64) as u8;
                 let vendor = wall.map(|wall| if luck(Purpose::ShowsAny) < tags.wrong { any } else { wall.vendor });
-                Shown { vendor, ..Shown::default() }
+                ResponseSignals { vendor, ..ResponseSignals::default() }
             }
             End::Content | End::Empty if !visit.file => {
-                Shown { vendor: None, framework: host.framework, server: host.server }
+                ResponseSignals { vendor: None, framework: host.framework, server: host.server }
             }
-            End::Content => Shown { server: host.server, ..Shown::default() },
-            _ => Shown::default(),
+            End::Content => ResponseSignals { server: host.server, ..ResponseSignals::default() },
+            _ => ResponseSignals::default(),
         }
     }
 
@@ -294,10 +294,11 @@ mod tests {
     }
 
     #[test]
-    fn luck_does_not_depend_on_what_was_tried_before() {
+    fn random_outcomes_do_not_depend_on_earlier_tries() {
         let world = world();
         let (web, tools) = (Web::generate(&world, 1), Tool::all(&world));
-        let (mut one, mut other) = (Ground::new(&world, &web, &tools, 1), Ground::new(&world, &web, &tools, 1));
+        let (mut one, mut other) =
+            (Environment::new(&world, &web, &tools, 1), Environment::new(&world, &web, &tools, 1));
         // The archive causes no bans, so only random outcomes could differ.
         for visit in web.visits.iter().rev() {
             other.attempt(visit, 3);
@@ -308,14 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn requests_in_a_row_end_in_a_ban_that_shuts_out_and_grows_with_each_try() {
+    fn consecutive_requests_cause_a_ban_that_grows_with_each_try() {
         let world = world();
         let (web, tools) = (Web::generate(&world, 1), Tool::all(&world));
         let walled = |visit: &&Visit| {
             !visit.file && web.hosts[visit.host as usize].protection.at(visit.at_ms) == Protection::Captcha
         };
         let visit = web.visits.iter().find(walled).unwrap();
-        let mut ground = Ground::new(&world, &web, &tools, 1);
+        let mut ground = Environment::new(&world, &web, &tools, 1);
         let bans: Vec<bool> = (0..30).map(|_| ground.attempt(visit, 0).banned_now).collect();
         assert_eq!(bans.iter().position(|banned| *banned), Some(10));
         assert_eq!(bans.iter().filter(|banned| **banned).count(), 1);
@@ -328,13 +329,13 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_a_try_add_up_to_at_most_one() {
+    fn the_end_probabilities_of_a_try_sum_to_at_most_one() {
         let world = world();
         for tool in Tool::all(&world) {
             for (flaky, banned) in [(false, false), (true, false), (false, true)] {
                 let condition =
                     Condition { render: Render::Spa, protection: Protection::Captcha, wall: None, flaky, banned };
-                let (success, blocked, deceived) = Chances::of(&world, &tool, &condition).ends();
+                let (success, blocked, deceived) = Probabilities::of(&world, &tool, &condition).ends();
                 assert!(success >= 0.0 && blocked >= 0.0 && deceived >= 0.0);
                 assert!(success + blocked + deceived <= 1.0 + 1e-12);
             }

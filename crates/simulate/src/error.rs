@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum SimulateError {
     /// There is no policy of this name.
-    #[error("no policy called {name:?}; there are: {}", .known.join(", "))]
+    #[error("unknown policy {name:?}: expected one of {}", .known.join(", "))]
     UnknownPolicy {
         /// The name.
         name: String,
@@ -16,10 +16,10 @@ pub enum SimulateError {
     #[error("no seeds to run")]
     NoSeeds,
     /// A fleet of oracles learns nothing.
-    #[error("the oracle learns nothing, so a fleet of it is none: name a policy that learns")]
+    #[error("invalid policy of a fleet: the oracle does not learn; name a policy that learns")]
     NoLearner,
     /// A message of a fleet could not be written or read.
-    #[error("a message of the fleet: {0}")]
+    #[error("invalid message of the fleet: {0}")]
     Codec(String),
     /// The selector cannot be built.
     #[error(transparent)]

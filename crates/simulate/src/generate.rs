@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_show_what_the_visit_is_and_no_two_are_the_same() {
+    fn urls_describe_their_visit_and_are_unique() {
         let world = world(4, 5000);
         let web = Web::generate(&world, 1);
         let mut seen = std::collections::HashSet::new();
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn visits_come_in_order_within_the_days_and_repeat_with_their_seed() {
+    fn visits_are_ordered_within_the_days_and_repeat_with_their_seed() {
         let world = world(0, 5000);
         let (one, again, other) = (Web::generate(&world, 1), Web::generate(&world, 1), Web::generate(&world, 2));
         let times = |web: &Web| web.visits.iter().map(|visit| (visit.at_ms, visit.host)).collect::<Vec<_>>();
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeline_changes_from_a_time_on_and_a_flip_forgets_what_was_to_come() {
+    fn a_timeline_changes_from_a_time_on_and_a_flip_replaces_later_changes() {
         let mut line = Timeline::new(Protection::None);
         line.push(10, Protection::Captcha);
         line.push(20, Protection::Captcha);

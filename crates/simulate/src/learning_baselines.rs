@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_alike_place_by_place_on_one_host_only() {
+    fn urls_are_compared_segment_by_segment_on_one_host_only() {
         let parts = |url: &str| components(url);
         let one = parts("https://e.org/products/1234");
         assert_eq!(similarity(&one, &parts("https://e.org/products/1235")), 1.0);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_predictor_learns_to_tell_a_static_host_from_a_client_only_one() {
+    fn the_predictor_learns_to_distinguish_static_and_client_only_hosts() {
         let mut predictor = Predictor::default();
         assert_eq!(predictor.predict("https://a.org/p/1"), (false, 1.0));
         for n in 0..40 {
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_is_left_for_its_lighter_neighbour_and_come_back_to() {
+    fn a_domain_moves_to_a_lighter_neighbouring_tier_and_back() {
         let mut tiers = Tiers::default();
         assert_eq!(tiers.predict(), 0);
         tiers.weights[0] += ERROR_WEIGHS;

@@ -1,7 +1,7 @@
 //! The simulator: the real selector under a virtual clock, in generated worlds where every policy meets the same random
 //! outcomes.
 //!
-//! A [`World`] is read from a file and generated once per seed. Each [`Contestant`] then fetches every URL of it, with
+//! A [`World`] is read from a file and generated once per seed. Each [`NamedPolicy`] then fetches every URL of it, with
 //! the calls that a crawler makes. The counters are compared with an oracle that knows all probabilities.
 //!
 //! Owns: [`world`] has the files, `generate` and `environment` the events in a world, `run` the visits, `baseline` and
@@ -24,14 +24,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::counters::Tally;
+use crate::counters::Counters;
 use crate::environment::Tool;
 use generate::Web;
-use run::Stage;
+use run::RunContext;
 
-pub use crate::policies::{Contestant, NAMES};
-pub use crate::visit_driver::{Timing, drive};
-pub use crate::world_file::WorldError;
 pub use error::SimulateError;
 #[cfg(feature = "fleet")]
 pub use fleet::{Egress, FleetOptions, FleetReport, fleet_html, fleet_plots, fleet_table, simulate_fleet};
@@ -39,9 +36,12 @@ pub use pace::joint::world::JOINT_WORLDS;
 pub use pace::{CRAWLERS, JointReport, JointWorld, joint_html, joint_table, simulate_joint};
 pub use pace::{PACERS, PaceOptions, PaceReport, PaceWorld, pace_html, pace_table, simulate_pace};
 pub use plots::DrawError;
-pub use report::{PolicyReport, ShiftReport, WallReport, baseline_wins, html, table};
+pub use policies::{NAMES, NamedPolicy};
+pub use report::{PolicyReport, ShiftReport, VendorBlockReport, baseline_wins, html, table};
 pub use vendor::{Setting, Shift, Tags, Vendor};
+pub use visit_driver::{Timing, drive};
 pub use world::{MORE, PACE_WORLDS, SHIPPED, World};
+pub use world_file::WorldError;
 
 mod baseline;
 mod counters;
@@ -94,15 +94,15 @@ impl fmt::Debug for SimulateOptions<'_> {
 /// [`SimulateError::NoSeeds`] without seeds.
 pub fn simulate(
     world: &World,
-    contestants: &[Contestant],
+    contestants: &[NamedPolicy],
     seeds: &[u64],
     options: &SimulateOptions<'_>,
 ) -> Result<Vec<PolicyReport>, SimulateError> {
     if seeds.is_empty() {
         return Err(SimulateError::NoSeeds);
     }
-    let oracle = Contestant { name: "oracle".to_owned(), make: None };
-    let runners: Vec<&Contestant> =
+    let oracle = NamedPolicy { name: "oracle".to_owned(), make: None };
+    let runners: Vec<&NamedPolicy> =
         std::iter::once(&oracle).chain(contestants.iter().filter(|contestant| contestant.make.is_some())).collect();
     let tallies = run_all(world, &runners, seeds, options)?;
     let (oracle, others) = tallies.split_at(seeds.len());
@@ -117,14 +117,14 @@ pub fn simulate(
 /// Returns the counters of all runs: by runner, then by seed.
 fn run_all(
     world: &World,
-    runners: &[&Contestant],
+    runners: &[&NamedPolicy],
     seeds: &[u64],
     options: &SimulateOptions<'_>,
-) -> Result<Vec<Tally>, SimulateError> {
+) -> Result<Vec<Counters>, SimulateError> {
     let tools = Tool::all(world);
     let webs: Vec<OnceLock<Web>> = seeds.iter().map(|_| OnceLock::new()).collect();
     let count = runners.len() * seeds.len();
-    let results: Vec<Mutex<Option<Result<Tally, SimulateError>>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    let results: Vec<Mutex<Option<Result<Counters, SimulateError>>>> = (0..count).map(|_| Mutex::new(None)).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         loop {
@@ -136,7 +136,7 @@ fn run_all(
             // Seed by seed, so that few webs exist before they are needed.
             let (seed, runner) = (job / runners.len(), job % runners.len());
             let web = webs[seed].get_or_init(|| Web::generate(world, seeds[seed]));
-            let stage = Stage { world, web, tools: &tools, seed: seeds[seed], timing: options.timing };
+            let stage = RunContext { world, web, tools: &tools, seed: seeds[seed], timing: options.timing };
             let result = match &runners[runner].make {
                 None => Ok(stage.run_oracle()),
                 Some(make) => stage.run_policy(make()),

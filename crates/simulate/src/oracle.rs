@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::world::World;
-use crate::environment::{Chances, Condition, Tool};
+use crate::environment::{Condition, Probabilities, Tool};
 
 /// The best orders of one world, computed on first use.
 pub(crate) struct Oracle<'w> {
@@ -44,7 +44,7 @@ pub(crate) fn search(world: &World, tools: &[Tool], condition: &Condition) -> (V
     let tries: Vec<Try> = tools
         .iter()
         .map(|tool| {
-            let chances = Chances::of(world, tool, condition);
+            let chances = Probabilities::of(world, tool, condition);
             let (success, blocked, deceived) = chances.ends();
             Try {
                 success,
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_first_fetcher_is_the_one_a_person_would_name() {
+    fn the_best_first_fetcher_is_the_obvious_one() {
         for (render, protection, first) in [
             (Render::Static, Protection::None, 0),
             (Render::Spa, Protection::Rate, 1),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ban_leaves_no_room_for_fetchers_that_are_shut_out_and_lowers_the_worth() {
+    fn a_ban_excludes_fetchers_and_lowers_the_value() {
         let (banned, worth) = order(Render::Static, Protection::Rate, true);
         assert!(banned.iter().all(|place| [2, 3].contains(place)), "{banned:?}");
         assert!(worth < order(Render::Static, Protection::Rate, false).1);

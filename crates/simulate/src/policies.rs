@@ -30,17 +30,17 @@ pub const NAMES: [&str; 16] = [
 ];
 
 /// A policy of a simulation, built again for each seed.
-pub struct Contestant {
+pub struct NamedPolicy {
     pub(crate) name: String,
     /// None for the oracle.
-    pub(crate) make: Option<Box<dyn Fn() -> Player + Send + Sync>>,
+    pub(crate) make: Option<Box<dyn Fn() -> RunPolicy + Send + Sync>>,
 }
 
 /// Whether a URL is also fetched by the browser.
 pub(crate) type Compares = Box<dyn Fn(&str) -> bool>;
 
 /// A policy with the options of its run.
-pub(crate) struct Player {
+pub(crate) struct RunPolicy {
     pub(crate) policy: Box<dyn Policy>,
     /// Whether a URL that delivered content is also fetched by the browser, for comparison.
     pub(crate) compares: Option<Compares>,
@@ -48,13 +48,13 @@ pub(crate) struct Player {
     pub(crate) tags: bool,
 }
 
-impl fmt::Debug for Contestant {
+impl fmt::Debug for NamedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Contestant").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("NamedPolicy").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Contestant {
+impl NamedPolicy {
     /// Returns the shipped policy, the baseline, or the oracle called `name`.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Contestant {
 
     /// Returns a policy of the caller; `make` is called once per seed.
     pub fn new(name: &str, make: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static) -> Self {
-        let player = move || Player { policy: make(), compares: None, tags: true };
+        let player = move || RunPolicy { policy: make(), compares: None, tags: true };
         Self { name: name.to_owned(), make: Some(Box::new(player)) }
     }
 
@@ -97,12 +97,12 @@ impl Contestant {
 }
 
 /// Returns `default` without host signals.
-fn untagged() -> Player {
-    Player { policy: Box::new(policy::Default), compares: None, tags: false }
+fn untagged() -> RunPolicy {
+    RunPolicy { policy: Box::new(policy::Default), compares: None, tags: false }
 }
 
-fn crawlee() -> Player {
+fn crawlee() -> RunPolicy {
     let crawlee = Arc::new(learning_baselines::Crawlee::default());
     let asked = Arc::clone(&crawlee);
-    Player { policy: Box::new(crawlee), compares: Some(Box::new(move |url| asked.compares(url))), tags: true }
+    RunPolicy { policy: Box::new(crawlee), compares: Some(Box::new(move |url| asked.compares(url))), tags: true }
 }

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_coin_depends_on_each_of_its_arguments_and_on_nothing_else() {
+    fn a_coin_depends_on_all_its_arguments_and_on_nothing_else() {
         let one = coin(1, 2, 3, Purpose::Render);
         assert_eq!(one, coin(1, 2, 3, Purpose::Render));
         for other in [coin(9, 2, 3, Purpose::Render), coin(1, 9, 3, Purpose::Render), coin(1, 2, 4, Purpose::Render)] {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_have_the_means_they_are_named_after() {
+    fn draws_have_their_means() {
         let mut stream = Stream::new(7, 7);
         let n = 200_000;
         let mut mean =

@@ -12,12 +12,12 @@ use super::error::SimulateError;
 use super::generate::{Visit, Web};
 use super::oracle::Oracle;
 use super::world::{Role, World};
-use crate::counters::{Adaptation, Tally};
-use crate::environment::{End, Ground, Outcome, Shown, Tool, unbanned};
-use crate::policies::Player;
+use crate::counters::{Adaptation, Counters};
+use crate::environment::{End, Environment, Outcome, ResponseSignals, Tool, unbanned};
+use crate::policies::RunPolicy;
 use crate::vendor_change::ShiftWatch;
 use crate::visit_driver::{Timing, drive};
-use crate::visit_result::Fetched;
+use crate::visit_result::VisitResult;
 use fetchwise::attempt::Attempt;
 use fetchwise::backoff::BackoffSettings;
 use fetchwise::decision::Source;
@@ -32,7 +32,7 @@ use fetchwise::time::{Clock, Timestamp};
 pub(crate) const BEGIN_MS: i64 = 1_767_225_600_000;
 
 /// The common data of all runs of one seed.
-pub(crate) struct Stage<'w> {
+pub(crate) struct RunContext<'w> {
     pub(crate) world: &'w World,
     pub(crate) web: &'w Web,
     pub(crate) tools: &'w [Tool],
@@ -41,13 +41,13 @@ pub(crate) struct Stage<'w> {
     pub(crate) timing: bool,
 }
 
-impl Stage<'_> {
+impl RunContext<'_> {
     /// Runs the oracle.
-    pub(crate) fn run_oracle(&self) -> Tally {
-        let mut ground = Ground::new(self.world, self.web, self.tools, self.seed);
+    pub(crate) fn run_oracle(&self) -> Counters {
+        let mut ground = Environment::new(self.world, self.web, self.tools, self.seed);
         let mut oracle = Oracle::new(self.world, self.tools);
         self.run(|visit| {
-            let mut fetched = Fetched::default();
+            let mut fetched = VisitResult::default();
             for place in oracle.order(&ground.condition(visit)).to_vec() {
                 fetched.first.get_or_insert((place, Source::Inferred));
                 let outcome = ground.attempt(visit, place);
@@ -60,11 +60,11 @@ impl Stage<'_> {
     }
 
     /// Runs `policy` in a new selector.
-    pub(crate) fn run_policy(&self, player: Player) -> Result<Tally, SimulateError> {
+    pub(crate) fn run_policy(&self, player: RunPolicy) -> Result<Counters, SimulateError> {
         let clock = Self::clock();
         let selector = self.selector(player.policy, player.tags, &clock)?;
         let compares = player.compares.as_deref();
-        let mut ground = Ground::new(self.world, self.web, self.tools, self.seed);
+        let mut ground = Environment::new(self.world, self.web, self.tools, self.seed);
         let mut timing = Timing::default();
         let mut tally = self.run(|visit| {
             let crawler = Crawler { selector: &selector, compares, clock: &clock };
@@ -85,10 +85,10 @@ impl Stage<'_> {
         &self,
         crawler: Crawler<'_>,
         visit: &Visit,
-        ground: &mut Ground<'_>,
+        ground: &mut Environment<'_>,
         timing: &mut Timing,
-    ) -> Fetched {
-        let Ok(url) = Url::parse(&self.web.url(visit)) else { return Fetched::default() };
+    ) -> VisitResult {
+        let Ok(url) = Url::parse(&self.web.url(visit)) else { return VisitResult::default() };
         crawler.clock.set(Timestamp::from_millis(BEGIN_MS + visit.at_ms));
         let Crawler { selector, compares, clock } = crawler;
         Crawl { stage: self, selector, compares, url: &url, visit, clock, timing }.fetch(ground)
@@ -121,8 +121,8 @@ impl Stage<'_> {
     }
 
     /// Makes `fetch` fetch every URL, in order of time, and counts the results.
-    pub(crate) fn run(&self, mut fetch: impl FnMut(&Visit) -> Fetched) -> Tally {
-        let mut tally = Tally::new(self.world);
+    pub(crate) fn run(&self, mut fetch: impl FnMut(&Visit) -> VisitResult) -> Counters {
+        let mut tally = Counters::new(self.world);
         let mut adaptation = Adaptation::new(self.world, self.web, self.tools);
         let mut shifts = ShiftWatch::new(self.world, self.web, self.tools);
         let mut visits_of = vec![0u32; self.web.hosts.len()];
@@ -152,7 +152,7 @@ pub(crate) struct Crawler<'c> {
 
 /// The visit of one URL, driven with the random outcomes of the world instead of a network.
 struct Crawl<'c> {
-    stage: &'c Stage<'c>,
+    stage: &'c RunContext<'c>,
     selector: &'c Selector,
     compares: Option<&'c dyn Fn(&str) -> bool>,
     url: &'c Url,
@@ -162,8 +162,8 @@ struct Crawl<'c> {
 }
 
 impl Crawl<'_> {
-    fn fetch(&mut self, ground: &mut Ground<'_>) -> Fetched {
-        let (mut fetched, mut ended) = (Fetched::default(), false);
+    fn fetch(&mut self, ground: &mut Environment<'_>) -> VisitResult {
+        let (mut fetched, mut ended) = (VisitResult::default(), false);
         let Ok(mut way) = self.selector.visit(self.url) else { return fetched };
         let timing = self.stage.timing.then_some(&mut *self.timing);
         drive(&mut way, self.clock, timing, |fetch| {
@@ -180,7 +180,7 @@ impl Crawl<'_> {
     }
 
     /// Fetches with the browser too if the policy compares two ways. Its page has no further value.
-    fn compare(&self, ground: &mut Ground<'_>, fetched: &mut Fetched) {
+    fn compare(&self, ground: &mut Environment<'_>, fetched: &mut VisitResult) {
         let Some(place) = self.stage.tools.iter().position(|tool| tool.role == Role::Browser) else { return };
         if !self.compares.is_some_and(|compares| compares(self.url.as_str())) {
             return;
@@ -210,7 +210,7 @@ impl Crawl<'_> {
 /// Returns a try as the crawler sees it, with the signals of the response.
 fn answer(world: &World, outcome: &Outcome) -> FetchResult {
     let mut answer = FetchResult::from(seen(outcome));
-    let Shown { vendor, framework, server } = outcome.shown;
+    let ResponseSignals { vendor, framework, server } = outcome.shown;
     if let Some(vendor) = vendor {
         answer.heuristics.push(Heuristic::flag(format!("block_{}", world.vendors[usize::from(vendor)].name)));
     }

@@ -133,7 +133,7 @@ pub(crate) fn check(tags: Option<&Tags>, vendors: &[Vendor], fetchers: usize) ->
         }
     }
     if !vendors.is_empty() && tags.is_none() {
-        return Err(("tags", "nothing".to_owned(), "a table, where there are vendors"));
+        return Err(("tags", "nothing".to_owned(), "a table, if there are vendors"));
     }
     if vendors.len() > usize::from(u8::MAX) {
         return Err(("vendor", vendors.len().to_string(), "at most 255 of them"));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_keeps_its_place_among_the_settings_and_a_shift_changes_all_of_them_on_its_day() {
+    fn a_host_keeps_its_setting_and_a_shift_changes_all_settings_on_its_day() {
         let vendors = vendors();
         let pass = |luck, level, day: i64, place| {
             Wall::at(&vendors, Standing { vendor: 0, luck }, level, day * 86_400_000).pass(&vendors, 1.0, place)
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_without_a_chance_for_each_fetcher_is_refused() {
+    fn a_setting_without_a_probability_for_each_fetcher_is_refused() {
         let tags = Tags { recognised: 0.9, wrong: 0.0, noise: 0.5, moves: 0.3 };
         assert!(check(Some(&tags), &vendors(), 2).is_ok());
         assert_eq!(check(Some(&tags), &vendors(), 3).unwrap_err().0, "vendor.settings");

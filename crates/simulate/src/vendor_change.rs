@@ -20,12 +20,12 @@ const AWAY_MS: i64 = 2 * 86_400_000;
 
 /// The number of right choices and of all choices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Right {
+pub(crate) struct RightCount {
     pub(crate) right: u64,
     pub(crate) of: u64,
 }
 
-impl Right {
+impl RightCount {
     fn count(&mut self, right: bool) {
         self.right += u64::from(right);
         self.of += 1;
@@ -34,18 +34,18 @@ impl Right {
 
 /// The counters of one run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Followed {
+pub(crate) struct ShiftCounts {
     /// Pages of known hosts before the change of their vendor.
-    pub(crate) known: Right,
+    pub(crate) known: RightCount,
     /// The first and the second page after the change, if a dearer fetcher, or none, is best now.
-    pub(crate) harder: [Right; 2],
+    pub(crate) harder: [RightCount; 2],
     /// The same, if a cheaper fetcher is best now.
-    pub(crate) easier: [Right; 2],
+    pub(crate) easier: [RightCount; 2],
 }
 
 /// The state of one host.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct HostState {
     last_ms: Option<i64>,
     /// Pages since the change; none before the host is visited again, or when it does not count.
     pages: Option<usize>,
@@ -57,14 +57,14 @@ pub(crate) struct ShiftWatch<'w> {
     web: &'w Web,
     tools: &'w [Tool],
     oracle: Oracle<'w>,
-    hosts: Vec<Seen>,
-    pub(crate) followed: Followed,
+    hosts: Vec<HostState>,
+    pub(crate) followed: ShiftCounts,
 }
 
 impl<'w> ShiftWatch<'w> {
     pub(crate) fn new(world: &'w World, web: &'w Web, tools: &'w [Tool]) -> Self {
-        let hosts = vec![Seen::default(); web.hosts.len()];
-        Self { world, web, tools, oracle: Oracle::new(world, tools), hosts, followed: Followed::default() }
+        let hosts = vec![HostState::default(); web.hosts.len()];
+        Self { world, web, tools, oracle: Oracle::new(world, tools), hosts, followed: ShiftCounts::default() }
     }
 
     /// Records the first fetcher of a visit to a host with `earlier` previous visits.

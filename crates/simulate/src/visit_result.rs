@@ -6,7 +6,7 @@ use fetchwise::decision::Source;
 
 /// The result of one URL.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fetched {
+pub(crate) struct VisitResult {
     pub(crate) utility: f64,
     pub(crate) cost: f64,
     pub(crate) attempts: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Fetched {
     pub(crate) first: Option<(usize, Source)>,
 }
 
-impl Fetched {
+impl VisitResult {
     /// Adds one try. Returns true when the URL has ended.
     pub(crate) fn add(&mut self, world: &World, tool: &Tool, outcome: &Outcome) -> bool {
         self.attempts += 1;

@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shipped_world_reads() {
+    fn every_shipped_world_is_valid() {
         for (name, text) in SHIPPED.into_iter().chain(MORE) {
             let world = parse(text).unwrap();
             assert!(world.name.starts_with(name), "{name}");
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_an_error_that_names_it_wherever_it_stands() {
+    fn an_unknown_key_is_an_error_that_names_it() {
         let text = SHIPPED[0].1;
         for (from, to, key) in [
             ("zipf = 1.0", "zipf = 1.0\nzipff = 1.0", "zipff"),
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_no_world_can_have_are_refused_with_their_key() {
+    fn invalid_values_are_refused_with_their_key() {
         let text = SHIPPED[0].1;
         for (from, to, key) in [
             ("dead = 0.02", "dead = 1.2", "dead"),
@@ -484,13 +484,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn a_missing_file_is_named() {
         let message = World::read(Path::new("no/such/world.toml")).unwrap_err().to_string();
         assert!(message.contains("no/such/world.toml"), "{message}");
     }
 
     #[test]
-    fn an_unnamed_fetcher_plays_the_part_of_its_place() {
+    fn an_unknown_fetcher_has_the_role_of_its_position() {
         let text = SHIPPED[0].1.replacen("name = \"playwright_stealth\"", "name = \"ghost\"", 1);
         let world = parse(&text).unwrap();
         assert_eq!([world.role(0), world.role(2), world.role(9)], [Role::Direct, Role::Stealth, Role::Downloader]);

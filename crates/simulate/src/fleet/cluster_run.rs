@@ -18,15 +18,15 @@ use fetchwise_fleet::model::peer_state::PeerStates;
 use fetchwise_fleet::model::rendezvous::owner;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::counters::Tally;
-use crate::environment::Ground;
+use crate::counters::Counters;
+use crate::environment::Environment;
 use crate::error::SimulateError;
-use crate::fleet::global_evidence::{Generals, Images};
-use crate::fleet::message_delay::{Traffic, Wire};
-use crate::fleet::topology::{Egress, Way};
+use crate::fleet::global_evidence::{GlobalEvidence, SnapshotTraffic};
+use crate::fleet::message_delay::{MessageBroker, Traffic};
+use crate::fleet::topology::{Egress, Topology};
 use crate::generate::Visit;
-use crate::policies::{Compares, Player};
-use crate::run::{Crawler, Stage};
+use crate::policies::{Compares, RunPolicy};
+use crate::run::{Crawler, RunContext};
 use crate::visit_driver::Timing;
 
 /// The number of URLs after which all nodes read the arrived messages, so that they need not be kept.
@@ -36,22 +36,22 @@ const HANDED: u64 = 0x0066_6c65_6574;
 
 /// The result of a run.
 pub(super) struct Run {
-    pub(super) tally: Tally,
+    pub(super) tally: Counters,
     pub(super) traffic: Traffic,
-    pub(super) images: Images,
+    pub(super) images: SnapshotTraffic,
 }
 
 /// A sink that holds attempts like a node's log, until they are published.
 #[derive(Clone, Default)]
-struct Taken(Arc<Mutex<Vec<Attempt>>>);
+struct PendingAttempts(Arc<Mutex<Vec<Attempt>>>);
 
-impl Taken {
+impl PendingAttempts {
     fn take(&self) -> Vec<Attempt> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Sink for Taken {
+impl Sink for PendingAttempts {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(attempt.clone());
         Ok(())
@@ -62,16 +62,21 @@ impl Sink for Taken {
 struct Node {
     selector: Selector,
     compares: Option<Compares>,
-    taken: Taken,
+    taken: PendingAttempts,
     states: PeerStates,
     /// The next message to read.
     next: u64,
 }
 
 impl Node {
-    fn new(stage: &Stage<'_>, player: Player, clock: &Arc<Clock>, origin: NodeId) -> Result<Self, SimulateError> {
+    fn new(
+        stage: &RunContext<'_>,
+        player: RunPolicy,
+        clock: &Arc<Clock>,
+        origin: NodeId,
+    ) -> Result<Self, SimulateError> {
         let mut selector = stage.selector(player.policy, player.tags, clock)?;
-        let taken = Taken::default();
+        let taken = PendingAttempts::default();
         selector.set_sink(Box::new(taken.clone()));
         // A node's log contains all of its attempts.
         let own = BTreeMap::from([(1, Intervals::of(1, u64::MAX))]);
@@ -81,7 +86,7 @@ impl Node {
     }
 
     /// Applies the arrived messages.
-    fn read(&mut self, wire: &Wire, now_ms: i64) {
+    fn read(&mut self, wire: &MessageBroker, now_ms: i64) {
         while let Some(message) = wire.come(self.next, now_ms) {
             let selector = &self.selector;
             self.states
@@ -93,32 +98,34 @@ impl Node {
 
 /// Runs one topology in a world.
 pub(super) fn run(
-    stage: &Stage<'_>,
-    make: &dyn Fn() -> Player,
-    way: Way,
+    stage: &RunContext<'_>,
+    make: &dyn Fn() -> RunPolicy,
+    way: Topology,
     count: usize,
     egress: Egress,
 ) -> Result<Run, SimulateError> {
-    let clock = Stage::clock();
+    let clock = RunContext::clock();
     let origins = origins(count);
     let nodes: Result<Vec<Node>, _> = origins.iter().map(|origin| Node::new(stage, make(), &clock, *origin)).collect();
     let mut nodes = nodes?;
     let grounds = if egress == Egress::Each { count } else { 1 };
-    let mut grounds: Vec<Ground<'_>> =
-        (0..grounds).map(|_| Ground::new(stage.world, stage.web, stage.tools, stage.seed)).collect();
-    let sites = if matches!(way, Way::Sites | Way::Own) { by_site(stage, &origins) } else { Vec::new() };
+    let mut grounds: Vec<Environment<'_>> =
+        (0..grounds).map(|_| Environment::new(stage.world, stage.web, stage.tools, stage.seed)).collect();
+    let sites = if matches!(way, Topology::Sites | Topology::Own) { by_site(stage, &origins) } else { Vec::new() };
     let mut wire = match way {
-        Way::Sharing(delay) => Some(Wire::new(origins, i64::try_from(delay.as_millis()).unwrap_or(i64::MAX / 4))),
+        Topology::Sharing(delay) => {
+            Some(MessageBroker::new(origins, i64::try_from(delay.as_millis()).unwrap_or(i64::MAX / 4)))
+        }
         _ => None,
     };
     let mut generals = match way {
-        Way::Own => Generals::new(nodes.iter().map(|node| &node.selector))?,
+        Topology::Own => GlobalEvidence::new(nodes.iter().map(|node| &node.selector))?,
         _ => None,
     };
     let (mut failed, mut visits) = (None, 0usize);
     let tally = stage.run(|visit| {
         let of = match way {
-            Way::Sites | Way::Own => sites[stage.web.hosts[visit.host as usize].site as usize],
+            Topology::Sites | Topology::Own => sites[stage.web.hosts[visit.host as usize].site as usize],
             _ => drawn(stage.seed, visit, count),
         };
         if let Some(wire) = &mut wire {
@@ -178,7 +185,7 @@ fn drawn(seed: u64, visit: &Visit, count: usize) -> usize {
 }
 
 /// Returns the node of each site, in a crawl divided by site.
-fn by_site(stage: &Stage<'_>, origins: &[NodeId]) -> Vec<usize> {
+fn by_site(stage: &RunContext<'_>, origins: &[NodeId]) -> Vec<usize> {
     let sites = stage.web.hosts.iter().map(|host| host.site as usize + 1).max().unwrap_or(0);
     let of = |site: usize| {
         let owner = owner(&format!("site{site}.com"), origins);

@@ -28,7 +28,7 @@ const FADED: f64 = 0.01;
 
 /// The traffic of snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Images {
+pub(super) struct SnapshotTraffic {
     pub(super) said: u64,
     /// The size of the newest snapshots of all nodes in bytes.
     pub(super) bytes: u64,
@@ -50,7 +50,7 @@ struct Side {
 }
 
 /// The snapshots of all nodes.
-pub(super) struct Generals {
+pub(super) struct GlobalEvidence {
     sides: Vec<Side>,
     /// The times at which nodes publish their snapshots.
     due: BTreeSet<(i64, usize)>,
@@ -65,7 +65,7 @@ fn failed(error: &dyn std::fmt::Display) -> SimulateError {
     SimulateError::Codec(error.to_string())
 }
 
-impl Generals {
+impl GlobalEvidence {
     pub(super) fn new<'s>(nodes: impl Iterator<Item = &'s Selector>) -> Result<Option<Self>, SimulateError> {
         let mut all = None;
         let mut sides = Vec::new();
@@ -148,7 +148,7 @@ impl Generals {
         }
     }
 
-    pub(super) fn images(&self) -> Images {
-        Images { said: self.said, bytes: self.sides.iter().map(|side| side.len).sum() }
+    pub(super) fn images(&self) -> SnapshotTraffic {
+        SnapshotTraffic { said: self.said, bytes: self.sides.iter().map(|side| side.len).sum() }
     }
 }

@@ -48,8 +48,8 @@ fn caption(name: &str) -> &'static str {
     match name {
         "regret-by-nodes" => "Regret against one node's, by nodes",
         "bans-by-nodes" => "Bans against one node's, by nodes",
-        "regret-by-delay" => "Regret against one node's, by how late others learn",
-        _ => "Bans against one node's, by how late others learn",
+        "regret-by-delay" => "Regret against one node's, by delay of remote attempts",
+        _ => "Bans against one node's, by delay of remote attempts",
     }
 }
 

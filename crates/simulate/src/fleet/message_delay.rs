@@ -45,7 +45,7 @@ impl Message {
 }
 
 /// A message being written.
-struct Open {
+struct OpenMessage {
     builder: Builder,
     closes_ms: i64,
 }
@@ -59,9 +59,9 @@ pub(super) struct Traffic {
 }
 
 /// The broker, and the unpublished attempts of nodes.
-pub(super) struct Wire {
+pub(super) struct MessageBroker {
     origins: Vec<NodeId>,
-    open: Vec<Option<Open>>,
+    open: Vec<Option<OpenMessage>>,
     /// The next position of each node.
     next: Vec<u64>,
     /// The times at which open messages close, and their nodes.
@@ -74,7 +74,7 @@ pub(super) struct Wire {
     pub(super) traffic: Traffic,
 }
 
-impl Wire {
+impl MessageBroker {
     /// Creates a broker that delivers an attempt to all other nodes at most `delay_ms` after it was recorded.
     pub(super) fn new(origins: Vec<NodeId>, delay_ms: i64) -> Self {
         let batch_ms = delay_ms.clamp(0, BATCH_MS);
@@ -101,7 +101,7 @@ impl Wire {
     ) -> Result<(), SimulateError> {
         let position = self.next[of];
         self.next[of] += 1;
-        let fresh = || Open { builder: Builder::new(EPOCH, 0, position), closes_ms: now_ms + self.batch_ms };
+        let fresh = || OpenMessage { builder: Builder::new(EPOCH, 0, position), closes_ms: now_ms + self.batch_ms };
         let open = self.open[of].get_or_insert_with(fresh);
         self.closing.remove(&(open.closes_ms, of));
         push(&mut open.builder, attempt, selector);
@@ -190,10 +190,10 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_comes_when_the_delay_says_and_a_block_sooner() {
+    fn an_attempt_arrives_after_the_delay_and_a_block_sooner() {
         let selector = Selector::builder().build().unwrap();
         let origins = vec![NodeId::from_bytes([1; 16]), NodeId::from_bytes([2; 16])];
-        let mut wire = Wire::new(origins.clone(), 2000);
+        let mut wire = MessageBroker::new(origins.clone(), 2000);
         wire.record(0, &attempt(0), &selector, 0).unwrap();
         wire.record(0, &attempt(500), &selector, 500).unwrap();
         wire.advance(5000).unwrap();

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::counters::Tally;
+use crate::counters::Counters;
 use crate::environment::Tool;
 use crate::error::SimulateError;
 use crate::generate::Web;
-use crate::policies::Contestant;
-use crate::run::Stage;
+use crate::policies::NamedPolicy;
+use crate::run::RunContext;
 use crate::world::World;
 
 mod cluster_run;
@@ -27,14 +27,14 @@ mod message_delay;
 mod report;
 mod topology;
 
-pub use crate::fleet::html::{fleet_html, fleet_plots};
-pub use crate::fleet::topology::Egress;
+pub use html::{fleet_html, fleet_plots};
 pub use report::{FleetReport, fleet_table};
+pub use topology::Egress;
 
 use crate::fleet::cluster_run::Run;
-use crate::fleet::global_evidence::Images;
+use crate::fleet::global_evidence::SnapshotTraffic;
 use crate::fleet::message_delay::Traffic;
-use crate::fleet::topology::Way;
+use crate::fleet::topology::Topology;
 
 /// Larger fleets also crawl in scope `own`.
 const MAX_READ_ALL: usize = 100;
@@ -77,7 +77,7 @@ impl std::fmt::Debug for FleetOptions<'_> {
 /// [`SimulateError`] without seeds, or with the oracle, which learns nothing.
 pub fn simulate_fleet(
     world: &World,
-    contestant: &Contestant,
+    contestant: &NamedPolicy,
     seeds: &[u64],
     options: &FleetOptions<'_>,
 ) -> Result<Vec<FleetReport>, SimulateError> {
@@ -85,13 +85,13 @@ pub fn simulate_fleet(
         return Err(SimulateError::NoSeeds);
     }
     let Some(make) = &contestant.make else { return Err(SimulateError::NoLearner) };
-    let mut ways = vec![(1, Way::Apart)];
+    let mut ways = vec![(1, Topology::Apart)];
     for count in options.nodes.iter().copied().filter(|count| *count > 1) {
-        ways.extend([(count, Way::Apart), (count, Way::Sites)]);
+        ways.extend([(count, Topology::Apart), (count, Topology::Sites)]);
         if options.own || count > MAX_READ_ALL {
-            ways.push((count, Way::Own));
+            ways.push((count, Topology::Own));
         }
-        ways.extend(options.delays.iter().map(|delay| (count, Way::Sharing(*delay))));
+        ways.extend(options.delays.iter().map(|delay| (count, Topology::Sharing(*delay))));
     }
     let tools = Tool::all(world);
     let webs: Vec<OnceLock<Web>> = seeds.iter().map(|_| OnceLock::new()).collect();
@@ -100,15 +100,17 @@ pub fn simulate_fleet(
     let run = |job: usize| {
         let (seed, job) = (job / jobs, job % jobs);
         let web = webs[seed].get_or_init(|| Web::generate(world, seeds[seed]));
-        let stage = Stage { world, web, tools: &tools, seed: seeds[seed], timing: false };
+        let stage = RunContext { world, web, tools: &tools, seed: seeds[seed], timing: false };
         match job.checked_sub(1).map(|way| ways[way]) {
-            None => Ok(Run { tally: stage.run_oracle(), traffic: Traffic::default(), images: Images::default() }),
-            Some((count, way)) => crate::fleet::cluster_run::run(&stage, &**make, way, count, options.egress),
+            None => {
+                Ok(Run { tally: stage.run_oracle(), traffic: Traffic::default(), images: SnapshotTraffic::default() })
+            }
+            Some((count, way)) => cluster_run::run(&stage, &**make, way, count, options.egress),
         }
     };
     let runs = run_all(jobs * seeds.len(), options, &run)?;
     let of = |job: usize| -> Vec<&Run> { runs.iter().skip(job).step_by(jobs).collect() };
-    let oracle: Vec<Tally> = of(0).into_iter().map(|run| run.tally.clone()).collect();
+    let oracle: Vec<Counters> = of(0).into_iter().map(|run| run.tally.clone()).collect();
     let mut reports: Vec<FleetReport> = Vec::new();
     for (index, (count, way)) in ways.iter().enumerate() {
         let report =

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use fetchwise_fleet::model::options::Timing;
 use serde::Serialize;
 
-use crate::counters::Tally;
+use crate::counters::Counters;
 use crate::fleet::cluster_run::Run;
-use crate::fleet::topology::{Egress, Way};
+use crate::fleet::topology::{Egress, Topology};
 use crate::report::{deviation, mean};
 use crate::world::World;
 
@@ -74,13 +74,13 @@ impl FleetReport {
         world: &World,
         policy: &str,
         seeds: &[u64],
-        (nodes, way, egress): (usize, Way, Egress),
+        (nodes, way, egress): (usize, Topology, Egress),
         runs: &[&Run],
-        oracle: &[Tally],
+        oracle: &[Counters],
     ) -> Self {
-        let sum = |of: &dyn Fn(&Tally) -> f64| runs.iter().map(|run| of(&run.tally)).sum::<f64>();
+        let sum = |of: &dyn Fn(&Counters) -> f64| runs.iter().map(|run| of(&run.tally)).sum::<f64>();
         let urls = sum(&|t| t.urls as f64).max(1.0);
-        let lost = |run: &Run, o: &Tally| (o.utility - run.tally.utility) / (run.tally.urls as f64).max(1.0);
+        let lost = |run: &Run, o: &Counters| (o.utility - run.tally.utility) / (run.tally.urls as f64).max(1.0);
         let regrets: Vec<f64> = runs.iter().zip(oracle).map(|(run, o)| lost(run, o)).collect();
         let regret = mean(&regrets);
         let cold: f64 = runs.iter().zip(oracle).map(|(run, o)| o.cold_utility - run.tally.cold_utility).sum();
@@ -88,12 +88,12 @@ impl FleetReport {
         let (messages, facts) = (traffic(|run| run.traffic.messages), traffic(|run| run.traffic.facts));
         let (name, delay_s) = match way {
             _ if nodes == 1 => ("one", None),
-            Way::Apart => ("apart", None),
-            Way::Sites => ("sites", None),
-            Way::Own => ("own", None),
-            Way::Sharing(delay) => ("sharing", Some(delay.as_secs_f64())),
+            Topology::Apart => ("apart", None),
+            Topology::Sites => ("sites", None),
+            Topology::Own => ("own", None),
+            Topology::Sharing(delay) => ("sharing", Some(delay.as_secs_f64())),
         };
-        let is_own = way == Way::Own;
+        let is_own = way == Topology::Own;
         let image = traffic(|run| run.images.bytes) / (nodes.max(1) * runs.len().max(1)) as f64;
         let held = image * nodes.saturating_sub(1) as f64;
         let out = held * nodes as f64 / Timing::default().global_min_interval.as_secs_f64();
@@ -173,11 +173,11 @@ pub(super) fn over_worlds(
 /// node; then the missed targets.
 pub fn fleet_table(reports: &[FleetReport]) -> String {
     let Some(first) = reports.first() else { return String::new() };
-    let address = if first.egress == Egress::One { "one address" } else { "an address each" };
+    let address = if first.egress == Egress::One { "one address" } else { "one address per node" };
     let mut out = format!("{}, {address}\n", first.policy);
-    part(&mut out, reports, "regret a URL", |report| report.regret, |report| Some(report.regret_ratio));
+    part(&mut out, reports, "regret per URL", |report| report.regret, |report| Some(report.regret_ratio));
     out.push('\n');
-    part(&mut out, reports, "bans a thousand URLs", |report| report.bans_per_1k, |report| report.bans_ratio);
+    part(&mut out, reports, "bans per thousand URLs", |report| report.bans_per_1k, |report| report.bans_ratio);
     let missed = missed(reports);
     if !missed.is_empty() {
         out.push('\n');
@@ -233,14 +233,14 @@ pub(super) fn missed(reports: &[FleetReport]) -> Vec<String> {
         match report.topology {
             "sharing" if report.delay_s.is_some_and(|delay| delay <= TARGET_DELAY_S) => {
                 if report.regret_ratio > regret {
-                    say("regret", report.regret_ratio, &format!("at most {regret} is wanted"));
+                    say("regret", report.regret_ratio, &format!("target: at most {regret}"));
                 }
                 if let Some(ratio) = report.bans_ratio.filter(|ratio| *ratio > bans) {
-                    say("bans", ratio, &format!("at most {bans} is wanted"));
+                    say("bans", ratio, &format!("target: at most {bans}"));
                 }
             }
             "apart" if report.regret_ratio < apart => {
-                say("regret", report.regret_ratio, &format!("{apart} or more was expected"));
+                say("regret", report.regret_ratio, &format!("expected: at least {apart}"));
             }
             _ => {}
         }

@@ -17,7 +17,7 @@ pub enum Egress {
 
 /// The topology of a crawl by many nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Topology {
     /// URLs reach nodes at random, and each node observes only its own attempts.
     Apart,
     /// Each site has one node, by rendezvous hashing; each node observes only its own attempts.

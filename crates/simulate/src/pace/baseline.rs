@@ -4,11 +4,11 @@
 //! Must not know: the world around it.
 
 use super::server::{Reply, Status};
-use crate::pace::pacer::{Pacer, Then, Token, Turn, again};
+use crate::pace::pacer::{Admission, NextStep, Pacer, Token, again};
 
 /// A pacing method.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Way {
+pub(super) enum PacingMethod {
     /// Sixteen in parallel.
     None,
     /// The same, with a pause of ten minutes after three blocked links, doubled each time.
@@ -34,7 +34,7 @@ pub(super) enum Way {
 /// A baseline for the hosts of one site.
 #[derive(Debug)]
 pub(super) struct Baseline {
-    way: Way,
+    way: PacingMethod,
     hosts: Vec<Host>,
     parallel: u32,
 }
@@ -58,11 +58,11 @@ struct Host {
 const MINUTE_MS: i64 = 60_000;
 
 impl Baseline {
-    pub(super) fn new(way: Way, hosts: usize, parallel: u8) -> Self {
+    pub(super) fn new(way: PacingMethod, hosts: usize, parallel: u8) -> Self {
         let value = match way {
-            Way::Aimd | Way::Cubic => 2.0,
-            Way::AutoThrottle(_) => 5.0,
-            Way::Heritrix => 3.0,
+            PacingMethod::Aimd | PacingMethod::Cubic => 2.0,
+            PacingMethod::AutoThrottle(_) => 5.0,
+            PacingMethod::Heritrix => 3.0,
             _ => 16.0,
         };
         let host = Host {
@@ -84,63 +84,63 @@ impl Baseline {
     /// Returns the seconds between requests, and the number of parallel requests.
     fn gap_and_places(&self, host: &Host) -> (f64, u32) {
         match self.way {
-            Way::None | Way::ThreeLinks | Way::Crawlee => (0.0, self.parallel),
-            Way::Every(seconds) => (seconds, 1),
-            Way::Aimd | Way::Cubic => (1.0 / host.value, self.parallel),
-            Way::AutoThrottle(_) => (host.value, 8),
-            Way::Gradient2 => (0.0, (host.value as u32).clamp(1, self.parallel)),
-            Way::Storm => (1.0, 1),
-            Way::Heritrix => (host.value, 1),
+            PacingMethod::None | PacingMethod::ThreeLinks | PacingMethod::Crawlee => (0.0, self.parallel),
+            PacingMethod::Every(seconds) => (seconds, 1),
+            PacingMethod::Aimd | PacingMethod::Cubic => (1.0 / host.value, self.parallel),
+            PacingMethod::AutoThrottle(_) => (host.value, 8),
+            PacingMethod::Gradient2 => (0.0, (host.value as u32).clamp(1, self.parallel)),
+            PacingMethod::Storm => (1.0, 1),
+            PacingMethod::Heritrix => (host.value, 1),
         }
     }
 }
 
 impl Pacer for Baseline {
-    fn admit(&mut self, host: usize, now: i64) -> Turn {
+    fn admit(&mut self, host: usize, now: i64) -> Admission {
         let state = self.hosts[host];
         let (gap, places) = self.gap_and_places(&state);
         if state.held > now {
-            return Turn::Wait(state.held);
+            return Admission::Wait(state.held);
         }
         if state.in_flight >= places || state.is_trial && state.in_flight > 0 {
-            return Turn::Full;
+            return Admission::Full;
         }
         if state.next > now {
-            return Turn::Wait(state.next);
+            return Admission::Wait(state.next);
         }
         let state = &mut self.hosts[host];
         state.next = now + (gap * 1000.0) as i64;
         state.in_flight += 1;
-        Turn::Go(Token::default())
+        Admission::Go(Token::default())
     }
 
-    fn done(&mut self, host: usize, _token: Token, reply: &Reply, tries: u32, now: i64) -> Then {
+    fn done(&mut self, host: usize, _token: Token, reply: &Reply, tries: u32, now: i64) -> NextStep {
         let state = &mut self.hosts[host];
         state.in_flight -= 1;
         let is_blocked = !matches!(reply.status, Status::Ok | Status::Error);
         let latency = reply.latency_ms as f64 / 1000.0;
         let limited = matches!(reply.status, Status::Limited | Status::Unavailable);
         match self.way {
-            Way::None | Way::Every(_) => {}
-            Way::ThreeLinks => three_links(state, is_blocked, now),
-            Way::Aimd => aimd(state, is_blocked, now),
-            Way::Cubic => cubic(state, is_blocked, now),
-            Way::AutoThrottle(target) => {
+            PacingMethod::None | PacingMethod::Every(_) => {}
+            PacingMethod::ThreeLinks => three_links(state, is_blocked, now),
+            PacingMethod::Aimd => aimd(state, is_blocked, now),
+            PacingMethod::Cubic => cubic(state, is_blocked, now),
+            PacingMethod::AutoThrottle(target) => {
                 let wanted = (state.value + latency / target) / 2.0;
                 let wanted = wanted.max(latency / target).min(60.0);
                 if reply.status == Status::Ok || wanted > state.value {
                     state.value = wanted;
                 }
             }
-            Way::Crawlee => crawlee(state, limited, reply, now),
-            Way::Gradient2 => gradient(state, latency, self.parallel),
-            Way::Storm => {
+            PacingMethod::Crawlee => crawlee(state, limited, reply, now),
+            PacingMethod::Gradient2 => gradient(state, latency, self.parallel),
+            PacingMethod::Storm => {
                 state.level = if limited { state.level + 1 } else { 0 };
                 if limited {
                     state.held = now + (MINUTE_MS << (state.level - 1).min(10));
                 }
             }
-            Way::Heritrix => state.value = (5.0 * latency).clamp(3.0, 30.0),
+            PacingMethod::Heritrix => state.value = (5.0 * latency).clamp(3.0, 30.0),
         }
         again(reply, tries)
     }

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use super::server::{Reply, Server, Status};
 use super::world::PaceWorld;
-use crate::pace::pacer::{Pacer, Then, Token, Turn};
+use crate::pace::pacer::{Admission, NextStep, Pacer, Token};
 use crate::rng::Stream;
 
 const MINUTE_MS: i64 = 60_000;
@@ -13,7 +13,7 @@ const HOUR_MS: f64 = 3.6e6;
 
 /// The counters of one site.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Count {
+pub(super) struct SiteCounters {
     pub(super) requests: u64,
     pub(super) good: u64,
     pub(super) blocked: u64,
@@ -37,13 +37,13 @@ pub(super) struct Count {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum EventKind {
     Wake(usize),
     Back(usize),
 }
 
 /// A request in flight.
-struct Out {
+struct InFlight {
     host: usize,
     url: u32,
     token: Token,
@@ -69,11 +69,11 @@ pub(super) struct Crawl<'c> {
     pacer: &'c mut dyn Pacer,
     seed: u64,
     queues: Vec<Queue>,
-    events: BinaryHeap<Reverse<(i64, u64, What)>>,
+    events: BinaryHeap<Reverse<(i64, u64, EventKind)>>,
     sent: u64,
-    out: Vec<Option<Out>>,
+    out: Vec<Option<InFlight>>,
     free: Vec<usize>,
-    count: Count,
+    count: SiteCounters,
     slowness: f64,
     begin: i64,
     is_open: bool,
@@ -91,13 +91,13 @@ impl<'c> Crawl<'c> {
         let queues = (0..hosts as u32)
             .map(|host| Queue { next: host * each, end: (host + 1) * each, wake: i64::MAX, ..Queue::default() })
             .collect();
-        let (events, out, free, count) = (BinaryHeap::new(), Vec::new(), Vec::new(), Count::default());
+        let (events, out, free, count) = (BinaryHeap::new(), Vec::new(), Vec::new(), SiteCounters::default());
         let (sent, slowness, begin, is_open) = (0, 0.0, 0, true);
         Self { world, server, pacer, seed, queues, events, sent, out, free, count, slowness, begin, is_open }
     }
 
     /// Crawls for the duration of the world, or until no URLs are left.
-    pub(super) fn run(mut self) -> Count {
+    pub(super) fn run(mut self) -> SiteCounters {
         let mut begin = 0;
         if let Some(before) = self.world.before {
             let end = (before.hours * HOUR_MS) as i64;
@@ -115,7 +115,7 @@ impl<'c> Crawl<'c> {
                 *queue = Queue { next, end: next + each, wake: i64::MAX, ..Queue::default() };
             }
             let (trips, busy) = (self.server.trips, self.server.busy_ms);
-            self.count = Count { trips, busy, ..Count::default() };
+            self.count = SiteCounters { trips, busy, ..SiteCounters::default() };
             self.slowness = 0.0;
         }
         let end = begin + (self.world.hours * HOUR_MS) as i64;
@@ -124,7 +124,7 @@ impl<'c> Crawl<'c> {
         self.sum_up(begin, last, end)
     }
 
-    fn sum_up(mut self, begin: i64, last: i64, end: i64) -> Count {
+    fn sum_up(mut self, begin: i64, last: i64, end: i64) -> SiteCounters {
         let count = &mut self.count;
         count.hours = (last - begin) as f64 / HOUR_MS;
         count.trips = self.server.trips - count.trips;
@@ -164,13 +164,13 @@ impl<'c> Crawl<'c> {
                 return end;
             }
             match what {
-                What::Wake(host) => {
+                EventKind::Wake(host) => {
                     if self.queues[host].wake == now {
                         self.queues[host].wake = i64::MAX;
                         self.pump(host, now);
                     }
                 }
-                What::Back(place) => {
+                EventKind::Back(place) => {
                     self.back(place, now);
                     last = now;
                     // Each host gets its turn at the shared limit.
@@ -198,13 +198,13 @@ impl<'c> Crawl<'c> {
                 return;
             }
             match self.pacer.admit(host, now) {
-                Turn::Go(token) => self.send(host, token, now),
-                Turn::Full => return,
-                Turn::Wait(until) => {
+                Admission::Go(token) => self.send(host, token, now),
+                Admission::Full => return,
+                Admission::Wait(until) => {
                     let until = until.max(now + 1);
                     if until < self.queues[host].wake {
                         self.queues[host].wake = until;
-                        self.events.push(Reverse((until, self.sent, What::Wake(host))));
+                        self.events.push(Reverse((until, self.sent, EventKind::Wake(host))));
                     }
                     return;
                 }
@@ -228,14 +228,14 @@ impl<'c> Crawl<'c> {
         if reply.status == Status::Ok && page.happens(self.server.stray_403) {
             reply.status = Status::Forbidden;
         }
-        let out = Out { host, url, token, reply, tries: tries + 1, is_counted: now >= self.begin };
+        let out = InFlight { host, url, token, reply, tries: tries + 1, is_counted: now >= self.begin };
         let place = self.free.pop().unwrap_or(self.out.len());
         if place == self.out.len() {
             self.out.push(None);
         }
         self.out[place] = Some(out);
         self.sent += 1;
-        self.events.push(Reverse((now + reply.latency_ms, self.sent, What::Back(place))));
+        self.events.push(Reverse((now + reply.latency_ms, self.sent, EventKind::Back(place))));
     }
 
     fn back(&mut self, place: usize, now: i64) {
@@ -254,9 +254,9 @@ impl<'c> Crawl<'c> {
         }
         let queue = &mut self.queues[out.host];
         match then {
-            Then::Again => queue.again.push_back((out.url, out.tries)),
-            Then::Doubted(doubt) => queue.doubted.push((out.url, out.tries, doubt)),
-            Then::GivenUp => self.count.lost += u64::from(out.reply.status != Status::Forbidden),
+            NextStep::Retry => queue.again.push_back((out.url, out.tries)),
+            NextStep::AwaitVerdict(doubt) => queue.doubted.push((out.url, out.tries, doubt)),
+            NextStep::GiveUp => self.count.lost += u64::from(out.reply.status != Status::Forbidden),
         }
     }
 
@@ -289,7 +289,7 @@ impl<'c> Crawl<'c> {
         queue.doubted.retain(|(url, tries, doubt)| match pacer.verdict(host, *doubt, now) {
             None => true,
             Some(then) => {
-                if then == Then::Again {
+                if then == NextStep::Retry {
                     again.push_back((*url, *tries));
                 }
                 false

@@ -33,8 +33,8 @@ pub use report::{PaceReport, pace_table};
 pub use world::PaceWorld;
 
 use crate::pace::pacer::{Learned, Pacer};
-use baseline::{Baseline, Way};
-use crawl::{Count, Crawl};
+use baseline::{Baseline, PacingMethod};
+use crawl::{Crawl, SiteCounters};
 use server::Server;
 use world::Class;
 
@@ -98,7 +98,7 @@ pub fn simulate_pace(
             // Relaxed: each number is given out once, and results are read after all threads have ended.
             let job = next.fetch_add(1, Ordering::Relaxed);
             let (Some((class, name)), Some(fetcher)) = (jobs.get(job), fetcher) else { return };
-            let counts: Vec<Count> =
+            let counts: Vec<SiteCounters> =
                 seeds.iter().flat_map(|seed| crawl_class(world, class, name, *seed, fetcher)).collect();
             let report = PaceReport::new(world, class, name, seeds, &counts);
             *results[job].lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
@@ -121,7 +121,7 @@ pub fn simulate_pace(
 }
 
 /// Crawls all hosts of a class.
-fn crawl_class(world: &PaceWorld, class: &Class, name: &str, seed: u64, fetcher: FetcherId) -> Vec<Count> {
+fn crawl_class(world: &PaceWorld, class: &Class, name: &str, seed: u64, fetcher: FetcherId) -> Vec<SiteCounters> {
     let sites = (0..world.hosts as u64).map(|number| {
         let own = xxhash_rust::xxh3::xxh3_64_with_seed(class.name.as_bytes(), seed ^ number << 32);
         let mut server = Server::new(world, class, &mut Stream::new(own, 0));
@@ -139,18 +139,18 @@ fn pacer(name: &str, world: &PaceWorld, hosts: usize, fetcher: FetcherId) -> Box
             let settings = PaceSettings { max_rate, max_parallel: world.parallel, ..default };
             return Box::new(Learned::new(settings, hosts, fetcher));
         }
-        "cubic" => Way::Cubic,
-        "aimd" => Way::Aimd,
-        "gradient2" => Way::Gradient2,
-        "crawlee" => Way::Crawlee,
-        "autothrottle4" => Way::AutoThrottle(4.0),
-        "autothrottle1" => Way::AutoThrottle(1.0),
-        "three_links" => Way::ThreeLinks,
-        "one_a_second" => Way::Every(1.0),
-        "storm" => Way::Storm,
-        "heritrix" => Way::Heritrix,
-        "nutch" => Way::Every(5.0),
-        _ => Way::None,
+        "cubic" => PacingMethod::Cubic,
+        "aimd" => PacingMethod::Aimd,
+        "gradient2" => PacingMethod::Gradient2,
+        "crawlee" => PacingMethod::Crawlee,
+        "autothrottle4" => PacingMethod::AutoThrottle(4.0),
+        "autothrottle1" => PacingMethod::AutoThrottle(1.0),
+        "three_links" => PacingMethod::ThreeLinks,
+        "one_a_second" => PacingMethod::Every(1.0),
+        "storm" => PacingMethod::Storm,
+        "heritrix" => PacingMethod::Heritrix,
+        "nutch" => PacingMethod::Every(5.0),
+        _ => PacingMethod::None,
     };
     Box::new(Baseline::new(way, hosts, world.parallel))
 }

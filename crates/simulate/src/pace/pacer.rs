@@ -15,7 +15,7 @@ const BEGIN_MS: i64 = 1_767_225_600_000;
 
 /// Whether a request may go out now.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(super) enum Admission {
     Go(Token),
     Wait(i64),
     Full,
@@ -27,24 +27,24 @@ pub(super) struct Token(Option<Permit>);
 
 /// The next step of a URL that delivered no content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum NextStep {
     /// It is retried.
-    Again,
+    Retry,
     /// It waits for this verdict.
-    Doubted(u32),
+    AwaitVerdict(u32),
     /// It is not retried.
-    GivenUp,
+    GiveUp,
 }
 
 /// A pacer of the requests to the hosts of one site.
 pub(super) trait Pacer {
     /// Returns whether a request to `host` may go out at `now` (ms).
-    fn admit(&mut self, host: usize, now: i64) -> Turn;
+    fn admit(&mut self, host: usize, now: i64) -> Admission;
     /// Reports the response; `tries` is the number of requests for the URL so far.
-    fn done(&mut self, host: usize, token: Token, reply: &Reply, tries: u32, now: i64) -> Then;
+    fn done(&mut self, host: usize, token: Token, reply: &Reply, tries: u32, now: i64) -> NextStep;
     /// Returns the verdict on a doubt; none while it is open.
-    fn verdict(&mut self, _host: usize, _doubt: u32, _now: i64) -> Option<Then> {
-        Some(Then::Again)
+    fn verdict(&mut self, _host: usize, _doubt: u32, _now: i64) -> Option<NextStep> {
+        Some(NextStep::Retry)
     }
     /// Restarts the process.
     fn restart(&mut self, now: i64);
@@ -54,8 +54,12 @@ pub(super) trait Pacer {
 const MAX_TRIES: u32 = 20;
 
 /// Returns the next step of a URL for all baselines.
-pub(super) fn again(reply: &Reply, tries: u32) -> Then {
-    if reply.status == Status::Forbidden && tries >= 3 || tries >= MAX_TRIES * 50 { Then::GivenUp } else { Then::Again }
+pub(super) fn again(reply: &Reply, tries: u32) -> NextStep {
+    if reply.status == Status::Forbidden && tries >= 3 || tries >= MAX_TRIES * 50 {
+        NextStep::GiveUp
+    } else {
+        NextStep::Retry
+    }
 }
 
 /// The project's pacer.
@@ -85,15 +89,15 @@ fn time(now: i64) -> Timestamp {
 }
 
 impl Pacer for Learned {
-    fn admit(&mut self, host: usize, now: i64) -> Turn {
+    fn admit(&mut self, host: usize, now: i64) -> Admission {
         match self.pace.admit(self.scope(host), Cost::Plain, time(now)) {
-            Admit::Go(permit) => Turn::Go(Token(Some(permit))),
-            Admit::Wait(until) => Turn::Wait(until.as_millis() - BEGIN_MS),
-            Admit::AtCapacity => Turn::Full,
+            Admit::Go(permit) => Admission::Go(Token(Some(permit))),
+            Admit::Wait(until) => Admission::Wait(until.as_millis() - BEGIN_MS),
+            Admit::AtCapacity => Admission::Full,
         }
     }
 
-    fn done(&mut self, host: usize, token: Token, reply: &Reply, _tries: u32, now: i64) -> Then {
+    fn done(&mut self, host: usize, token: Token, reply: &Reply, _tries: u32, now: i64) -> NextStep {
         let heard = match reply.status {
             Status::Ok => Signal::Content,
             Status::Limited => Signal::Limited,
@@ -107,23 +111,23 @@ impl Pacer for Learned {
             latency: Some(Duration::from_millis(reply.latency_ms.unsigned_abs())),
             ..Response::new(heard, self.fetcher)
         };
-        let Some(permit) = token.0 else { return Then::Again };
+        let Some(permit) = token.0 else { return NextStep::Retry };
         let done = self.pace.record_response(permit, &answer, time(now));
         match (done, heard) {
-            (ResponseEffect::Doubt { doubt, .. }, _) => Then::Doubted(doubt),
+            (ResponseEffect::Doubt { doubt, .. }, _) => NextStep::AwaitVerdict(doubt),
             // A block without an event or a hold concerns the page only: another fetcher would try it now.
             (ResponseEffect::Nothing, Signal::Block) if self.pace.hold(self.scope(host), time(now)).is_none() => {
-                Then::GivenUp
+                NextStep::GiveUp
             }
-            _ => Then::Again,
+            _ => NextStep::Retry,
         }
     }
 
-    fn verdict(&mut self, host: usize, doubt: u32, now: i64) -> Option<Then> {
+    fn verdict(&mut self, host: usize, doubt: u32, now: i64) -> Option<NextStep> {
         match self.pace.doubt_verdict(&self.names[host], doubt, time(now)) {
             DoubtVerdict::Pending => None,
-            DoubtVerdict::Page => Some(Then::GivenUp),
-            DoubtVerdict::Pace => Some(Then::Again),
+            DoubtVerdict::Page => Some(NextStep::GiveUp),
+            DoubtVerdict::Pace => Some(NextStep::Retry),
         }
     }
 

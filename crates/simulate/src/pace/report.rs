@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::crawl::Count;
+use super::crawl::SiteCounters;
 use super::world::{Class, PaceWorld};
 
 /// The results of one pacer on one class of hosts, over all seeds. As JSON, one object.
@@ -43,11 +43,11 @@ pub struct PaceReport {
 }
 
 impl PaceReport {
-    pub(super) fn new(world: &PaceWorld, class: &Class, pacer: &str, seeds: &[u64], counts: &[Count]) -> Self {
+    pub(super) fn new(world: &PaceWorld, class: &Class, pacer: &str, seeds: &[u64], counts: &[SiteCounters]) -> Self {
         let hosts = counts.len().max(1) as f64;
         // Every host has the same weight, however many pages it delivered.
-        let mean = |of: &dyn Fn(&Count) -> f64| counts.iter().map(of).sum::<f64>() / hosts;
-        let sum = |of: &dyn Fn(&Count) -> u64| counts.iter().map(of).sum::<u64>() as f64;
+        let mean = |of: &dyn Fn(&SiteCounters) -> f64| counts.iter().map(of).sum::<f64>() / hosts;
+        let sum = |of: &dyn Fn(&SiteCounters) -> u64| counts.iter().map(of).sum::<u64>() as f64;
         let busy = mean(&|count| count.busy);
         Self {
             world: world.name.clone(),

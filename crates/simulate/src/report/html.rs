@@ -63,7 +63,7 @@ fn world<'r>(reports: &'r [PolicyReport], name: &'r str) -> Result<WorldPart<'r>
     let of: Vec<&PolicyReport> = reports.iter().filter(|report| report.world == name).collect();
     let mut plots = Vec::new();
     let mut add = |caption: &str, svg| plots.push(Plot { caption: caption.to_owned(), svg });
-    add("Regret a URL over time", svg("regret over time", SIZE, |area| regret_over_time(area, &of))?);
+    add("Regret per URL over time", svg("regret over time", SIZE, |area| regret_over_time(area, &of))?);
     add("Success against cost", svg("cost against success", SIZE, |area| cost_against_success(area, &of))?);
     add(
         "After a change to a dearer fetcher: share of warm hosts where it is first",
@@ -107,7 +107,7 @@ fn regret_over_time(area: &Area<'_>, of: &[&PolicyReport]) -> Drawn {
     chart
         .configure_mesh()
         .x_desc("share of the days, %")
-        .y_desc("regret a URL")
+        .y_desc("regret per URL")
         .light_line_style(TRANSPARENT)
         .draw()?;
     for (place, report) in shown.iter().enumerate() {
@@ -125,7 +125,7 @@ fn cost_against_success(area: &Area<'_>, of: &[&PolicyReport]) -> Drawn {
     let mut chart = axes(area, 0.0..most * 1.25, (least - 0.05).max(0.0)..1.0)?;
     chart
         .configure_mesh()
-        .x_desc("cost of requests a URL")
+        .x_desc("cost of requests per URL")
         .y_desc("share of URLs with content")
         .light_line_style(TRANSPARENT)
         .draw()?;

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::world::World;
-use crate::counters::{Part, Tally, Wait, quantile};
-use crate::vendor_change::{Followed, Right};
+use crate::counters::{Counters, Part, Wait, quantile};
+use crate::vendor_change::{RightCount, ShiftCounts};
 use fetchwise::decision::Source;
 
 mod html;
@@ -57,7 +57,7 @@ pub struct PolicyReport {
     pub adapt_better_p80: Option<u32>,
     /// The results at vendors' blocks, in a world that has vendors.
     #[serde(flatten)]
-    pub walls: Option<WallReport>,
+    pub vendor_blocks: Option<VendorBlockReport>,
     /// Nanoseconds per decision, when measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decide_ns: Option<f64>,
@@ -68,7 +68,7 @@ pub struct PolicyReport {
 
 /// The results of one policy at vendors' blocks.
 #[derive(Clone, Debug, Serialize)]
-pub struct WallReport {
+pub struct VendorBlockReport {
     /// Regret per URL over the URLs that meet a vendor's block.
     pub vendor_block_regret: f64,
     /// The same over the first three visits of each host.
@@ -97,9 +97,9 @@ pub struct ShiftReport {
     pub shift_easier_second: Option<f64>,
 }
 
-impl WallReport {
-    fn new(world: &World, tallies: &[Tally], oracle: &[Tally]) -> Option<Self> {
-        let lost = |of: fn(&Tally) -> Part| {
+impl VendorBlockReport {
+    fn new(world: &World, tallies: &[Counters], oracle: &[Counters]) -> Option<Self> {
+        let lost = |of: fn(&Counters) -> Part| {
             let urls: u64 = tallies.iter().map(|t| of(t).urls).sum();
             let lost: f64 = tallies.iter().zip(oracle).map(|(t, o)| of(o).utility - of(t).utility).sum();
             lost / (urls as f64).max(1.0)
@@ -117,9 +117,9 @@ impl WallReport {
 }
 
 impl ShiftReport {
-    fn new(tallies: &[Tally]) -> Self {
-        let share = |of: fn(&Followed) -> Right| {
-            let sum = |part: fn(Right) -> u64| tallies.iter().map(|t| part(of(&t.followed))).sum::<u64>();
+    fn new(tallies: &[Counters]) -> Self {
+        let share = |of: fn(&ShiftCounts) -> RightCount| {
+            let sum = |part: fn(RightCount) -> u64| tallies.iter().map(|t| part(of(&t.followed))).sum::<u64>();
             let count = sum(|right| right.of);
             (count > 0).then(|| sum(|right| right.right) as f64 / count as f64)
         };
@@ -147,8 +147,8 @@ pub(crate) struct Curves {
 
 impl PolicyReport {
     /// Sums up `tallies`, one per seed, and compares them with the oracle's.
-    pub(crate) fn new(world: &World, policy: &str, seeds: &[u64], tallies: &[Tally], oracle: &[Tally]) -> Self {
-        let sum = |of: &dyn Fn(&Tally) -> f64| tallies.iter().map(of).sum::<f64>();
+    pub(crate) fn new(world: &World, policy: &str, seeds: &[u64], tallies: &[Counters], oracle: &[Counters]) -> Self {
+        let sum = |of: &dyn Fn(&Counters) -> f64| tallies.iter().map(of).sum::<f64>();
         let urls = sum(&|t| t.urls as f64).max(1.0);
         let regrets: Vec<f64> =
             tallies.iter().zip(oracle).map(|(t, o)| (o.utility - t.utility) / (t.urls as f64).max(1.0)).collect();
@@ -180,7 +180,7 @@ impl PolicyReport {
             adapt_worse_p80: quantile(&curves.worse, 0.8),
             adapt_better_p50: quantile(&curves.better, 0.5),
             adapt_better_p80: quantile(&curves.better, 0.8),
-            walls: WallReport::new(world, tallies, oracle),
+            vendor_blocks: VendorBlockReport::new(world, tallies, oracle),
             decide_ns: (decisions > 0.0).then(|| sum(&|t| t.decide_ns as f64) / decisions),
             curves,
         }
@@ -188,7 +188,7 @@ impl PolicyReport {
 }
 
 impl Curves {
-    fn new(tallies: &[Tally], oracle: &[Tally]) -> Self {
+    fn new(tallies: &[Counters], oracle: &[Counters]) -> Self {
         let mut curves = Self::default();
         for place in 0..tallies.first().map_or(0, |tally| tally.stretches.len()) {
             let urls: u64 = tallies.iter().map(|tally| tally.stretches[place].urls).sum();

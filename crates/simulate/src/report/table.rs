@@ -47,7 +47,7 @@ pub fn table(reports: &[PolicyReport]) -> String {
         out.push_str(&line);
         out.push('\n');
     }
-    out.push_str(&walls(reports));
+    out.push_str(&vendor_blocks(reports));
     out
 }
 
@@ -57,20 +57,21 @@ const WITHOUT_TAGS: &str = "untagged";
 /// Returns the results at vendors' blocks in worlds that have vendors: as shares of those of `untagged` if it ran too,
 /// and the mean of the shares over worlds; then how policies follow the changes of whole vendors. Empty without such
 /// worlds.
-fn walls(reports: &[PolicyReport]) -> String {
-    let walled: Vec<&PolicyReport> = reports.iter().filter(|report| report.walls.is_some()).collect();
-    if walled.is_empty() {
+fn vendor_blocks(reports: &[PolicyReport]) -> String {
+    let with_vendors: Vec<&PolicyReport> = reports.iter().filter(|report| report.vendor_blocks.is_some()).collect();
+    if with_vendors.is_empty() {
         return String::new();
     }
-    let names = walled.iter().map(|report| report.world.len() + report.policy.len() + 1);
+    let names = with_vendors.iter().map(|report| report.world.len() + report.policy.len() + 1);
     let first = names.max().unwrap_or(0).max("after a vendor's shift".len());
     let mut out = format!(
-        "\n{:first$}  {:>7}  {:>7}  {:>7}  {:>11}  {:>7}  {:>7}  {:>7}  {:>9}\n",
-        "where vendors stand", "regret", "cold", "walled", "walled cold", "bans", "blocks", "unasked", "delivered"
+        "\n{:first$}  {:>7}  {:>7}  {:>7}  {:>12}  {:>7}  {:>7}  {:>7}  {:>9}\n",
+        "worlds with vendors", "regret", "cold", "blocked", "blocked cold", "bans", "blocks", "unasked", "delivered"
     );
     let mut means: Vec<(&str, Vec<[f64; 6]>)> = Vec::new();
-    for report in &walled {
-        let Some(base) = walled.iter().find(|base| base.world == report.world && base.policy == WITHOUT_TAGS) else {
+    for report in &with_vendors {
+        let Some(base) = with_vendors.iter().find(|base| base.world == report.world && base.policy == WITHOUT_TAGS)
+        else {
             let _ =
                 writeln!(out, "{:first$}{}", format!("{} {}", report.world, report.policy), cells(measures(report), 2));
             continue;
@@ -78,7 +79,7 @@ fn walls(reports: &[PolicyReport]) -> String {
         let shares = ratio(measures(report), measures(base));
         let is_base = report.policy == WITHOUT_TAGS;
         let shown = if is_base { measures(report) } else { shares };
-        let unasked = report.walls.as_ref().map_or(0.0, |walls| walls.unasked_share);
+        let unasked = report.vendor_blocks.as_ref().map_or(0.0, |vendor_blocks| vendor_blocks.unasked_share);
         let name = format!("{} {}", report.world, report.policy);
         let _ = writeln!(
             out,
@@ -99,15 +100,16 @@ fn walls(reports: &[PolicyReport]) -> String {
         let _ =
             writeln!(out, "{:first$}{}  {:>7}  {:>9}  of untagged", format!("mean {policy}"), cells(mean, 3), "", "");
     }
-    out.push_str(&shifts(&walled, first));
+    out.push_str(&shifts(&with_vendors, first));
     out
 }
 
 /// Returns regret, cold regret, both at vendors' blocks, bans, and blocks.
 fn measures(report: &PolicyReport) -> [f64; 6] {
-    let (walled, cold) =
-        report.walls.as_ref().map_or((0.0, 0.0), |walls| (walls.vendor_block_regret, walls.vendor_block_cold_regret));
-    [report.regret, report.cold_regret, walled, cold, report.bans_per_1k, report.blocked_per_1k]
+    let (blocked, cold) = report.vendor_blocks.as_ref().map_or((0.0, 0.0), |vendor_blocks| {
+        (vendor_blocks.vendor_block_regret, vendor_blocks.vendor_block_cold_regret)
+    });
+    [report.regret, report.cold_regret, blocked, cold, report.bans_per_1k, report.blocked_per_1k]
 }
 
 fn ratio(of: [f64; 6], to: [f64; 6]) -> [f64; 6] {
@@ -120,10 +122,12 @@ fn cells(of: [f64; 6], digits: usize) -> String {
 }
 
 /// Returns how often the first fetcher is the oracle's after a vendor's change.
-fn shifts(walled: &[&PolicyReport], first: usize) -> String {
+fn shifts(with_vendors: &[&PolicyReport], first: usize) -> String {
     let mut out = String::new();
-    for report in walled {
-        let Some(shift) = report.walls.as_ref().and_then(|walls| walls.shift.as_ref()) else { continue };
+    for report in with_vendors {
+        let Some(shift) = report.vendor_blocks.as_ref().and_then(|vendor_blocks| vendor_blocks.shift.as_ref()) else {
+            continue;
+        };
         if out.is_empty() {
             let _ = writeln!(
                 out,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fetchwise_simulate::{
-    Contestant, Egress, FleetOptions, FleetReport, SHIPPED, SimulateOptions, World, fleet_html, fleet_plots,
+    Egress, FleetOptions, FleetReport, NamedPolicy, SHIPPED, SimulateOptions, World, fleet_html, fleet_plots,
     fleet_table, simulate, simulate_fleet,
 };
 
@@ -15,7 +15,7 @@ fn small(urls: usize, sites: usize) -> World {
 fn run(world: &World, seeds: &[u64], nodes: &[usize], delays: &[u64], threads: usize) -> Vec<FleetReport> {
     let (nodes, delays) = (nodes.to_vec(), delays.iter().map(|s| Duration::from_secs(*s)).collect());
     let options = FleetOptions { nodes, delays, threads, ..FleetOptions::default() };
-    simulate_fleet(world, &Contestant::by_name("default").unwrap(), seeds, &options).unwrap()
+    simulate_fleet(world, &NamedPolicy::by_name("default").unwrap(), seeds, &options).unwrap()
 }
 
 fn by<'r>(reports: &'r [FleetReport], way: &str) -> &'r FleetReport {
@@ -23,10 +23,10 @@ fn by<'r>(reports: &'r [FleetReport], way: &str) -> &'r FleetReport {
 }
 
 #[test]
-fn nodes_of_scope_own_learn_from_each_other_what_belongs_to_no_one_site() {
+fn nodes_of_scope_own_share_global_evidence() {
     let world = small(3000, 300);
     let options = FleetOptions { nodes: vec![30], own: true, ..FleetOptions::default() };
-    let reports = simulate_fleet(&world, &Contestant::by_name("default").unwrap(), &[1, 2], &options).unwrap();
+    let reports = simulate_fleet(&world, &NamedPolicy::by_name("default").unwrap(), &[1, 2], &options).unwrap();
     let (own, sites) = (by(&reports, "own"), by(&reports, "sites"));
     assert!(own.regret < sites.regret, "{} against {}", own.regret, sites.regret);
     assert!(own.cold_regret < sites.cold_regret, "{} against {}", own.cold_regret, sites.cold_regret);
@@ -48,7 +48,7 @@ fn a_thousand_nodes_of_scope_own() {
         let world = World { urls, ..World::parse(SHIPPED[0].1, "W1").unwrap() };
         let options = FleetOptions { nodes, own: true, ..FleetOptions::default() };
         let reports =
-            simulate_fleet(&world, &Contestant::by_name("default").unwrap(), &[9001, 9002], &options).unwrap();
+            simulate_fleet(&world, &NamedPolicy::by_name("default").unwrap(), &[9001, 9002], &options).unwrap();
         println!("{}", fleet_table(&reports));
         for report in reports.iter().filter(|report| report.topology == "own") {
             println!("{}", serde_json::to_string(report).unwrap());
@@ -58,7 +58,7 @@ fn a_thousand_nodes_of_scope_own() {
 }
 
 #[test]
-fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
+fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
     let world = small(1500, 60);
     let print = |threads| {
         let reports = run(&world, &[1, 2], &[3, 5], &[2, 60], threads);
@@ -76,10 +76,10 @@ fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
-fn one_node_is_what_a_policy_alone_is() {
+fn a_fleet_of_one_node_equals_a_single_policy() {
     let world = small(2000, 80);
     let alone =
-        simulate(&world, &[Contestant::by_name("default").unwrap()], &[4], &SimulateOptions::default()).unwrap();
+        simulate(&world, &[NamedPolicy::by_name("default").unwrap()], &[4], &SimulateOptions::default()).unwrap();
     let fleet = run(&world, &[4], &[2], &[2], 0);
     assert_eq!(fleet[0].topology, "one");
     assert_eq!((fleet[0].regret, fleet[0].bans_per_1k), (alone[0].regret, alone[0].bans_per_1k));
@@ -87,7 +87,7 @@ fn one_node_is_what_a_policy_alone_is() {
 }
 
 #[test]
-fn nodes_that_share_come_near_one_and_nodes_apart_do_not() {
+fn sharing_nodes_are_near_one_node_and_independent_nodes_are_not() {
     let reports = run(&small(12_000, 150), &[1, 2], &[10], &[2, 3600], 0);
     let (one, apart, sites) = (by(&reports, "one"), by(&reports, "apart"), by(&reports, "sites"));
     let late = reports.iter().find(|report| report.delay_s == Some(3600.0)).unwrap();
@@ -101,11 +101,11 @@ fn nodes_that_share_come_near_one_and_nodes_apart_do_not() {
 }
 
 #[test]
-fn an_address_each_is_banned_alone() {
+fn nodes_with_separate_addresses_are_banned_separately() {
     let world = small(6000, 60);
     let run = |egress| {
         let options = FleetOptions { nodes: vec![10], egress, ..FleetOptions::default() };
-        simulate_fleet(&world, &Contestant::by_name("default").unwrap(), &[1, 2], &options).unwrap()
+        simulate_fleet(&world, &NamedPolicy::by_name("default").unwrap(), &[1, 2], &options).unwrap()
     };
     let (one, each) = (run(Egress::One), run(Egress::Each));
     assert!(by(&each, "apart").bans_per_1k < by(&one, "apart").bans_per_1k);
@@ -113,10 +113,10 @@ fn an_address_each_is_banned_alone() {
 }
 
 #[test]
-fn what_cannot_be_run_is_said() {
+fn invalid_fleets_are_errors() {
     let options = FleetOptions { nodes: vec![2], ..FleetOptions::default() };
     let of = |name: &str, seeds: &[u64]| {
-        simulate_fleet(&small(100, 5), &Contestant::by_name(name).unwrap(), seeds, &options).unwrap_err().to_string()
+        simulate_fleet(&small(100, 5), &NamedPolicy::by_name(name).unwrap(), seeds, &options).unwrap_err().to_string()
     };
     assert!(of("oracle", &[1]).contains("learns"));
     assert!(of("default", &[]).contains("seeds"));

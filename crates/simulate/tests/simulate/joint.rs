@@ -26,7 +26,7 @@ fn as_json(reports: &[JointReport]) -> String {
 }
 
 #[test]
-fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
+fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
     let world = world("joint-1", &[], &[("urls", "120"), ("hours", "0.1")]);
     let once = run(&world, &CRAWLERS, &[1], 1);
     let again = run(&world, &CRAWLERS, &[1], 2);
@@ -37,7 +37,7 @@ fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
-fn an_application_that_limits_is_crawled_by_browser_below_its_limit() {
+fn an_application_with_a_limit_is_crawled_by_browser_below_the_limit() {
     let reports = run(&world("joint-1", &["shell-window"], &[]), &["fetchwise", "unpaced", "oracle"], &[1], 0);
     let [own, unpaced, oracle] = &reports[..] else { panic!("three of them") };
     assert!(own.renders_per_page > 0.95 && own.renders_per_page < 1.1, "{own:?}");
@@ -46,7 +46,7 @@ fn an_application_that_limits_is_crawled_by_browser_below_its_limit() {
 }
 
 #[test]
-fn a_limit_for_everybody_is_not_held_against_the_plain_fetcher() {
+fn a_limit_for_all_fetchers_does_not_count_against_the_plain_one() {
     let reports = run(&world("joint-1", &["wall-for-all", "bans"], &[]), &["fetchwise"], &[1, 2], 0);
     for report in &reports {
         assert!(report.renders_per_page < 0.05, "who is refused for speed gains nothing by rendering: {report:?}");
@@ -55,14 +55,14 @@ fn a_limit_for_everybody_is_not_held_against_the_plain_fetcher() {
 }
 
 #[test]
-fn who_knows_everything_beforehand_comes_near_what_the_world_allows() {
+fn the_crawler_that_knows_everything_is_near_the_best_possible() {
     for report in run(&world("joint-1", &[], &[]), &["oracle"], &[1], 0) {
         assert!((0.5..=1.15).contains(&report.share), "{report:?}");
     }
 }
 
 #[test]
-fn every_shipped_world_reads_and_unknown_or_senseless_keys_are_named() {
+fn every_shipped_world_is_valid_and_invalid_keys_are_named() {
     for (name, text) in JOINT_WORLDS {
         assert!(JointWorld::is_one(text));
         assert_eq!(JointWorld::parse(text, name).unwrap().name, name);
@@ -86,7 +86,7 @@ fn every_shipped_world_reads_and_unknown_or_senseless_keys_are_named() {
 }
 
 #[test]
-fn nobody_takes_part_whom_nobody_knows_and_nothing_runs_without_seeds() {
+fn unknown_names_and_missing_seeds_are_errors() {
     let (world, options) = (world("joint-1", &["bucket"], &[]), PaceOptions::default());
     let unknown = simulate_joint(&world, &["gremlins"], &[1], &options);
     assert!(matches!(unknown, Err(SimulateError::UnknownPolicy { .. })));

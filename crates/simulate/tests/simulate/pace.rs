@@ -22,7 +22,7 @@ fn as_json(reports: &[PaceReport]) -> String {
 }
 
 #[test]
-fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
+fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
     let world = world(&[("urls", "200"), ("hours", "0.1")]);
     let once = run(&world, &PACERS, &[1], 1);
     let again = run(&world, &PACERS, &[1], 2);
@@ -33,7 +33,7 @@ fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
-fn what_is_learned_brings_more_than_a_request_a_second_and_is_blocked_less_than_what_ignores_limits() {
+fn the_learned_pace_delivers_more_than_one_request_per_second_with_few_blocks() {
     let reports = run(&world(&[]), &["pace", "one_a_second", "none"], &[1], 0);
     let mean = |pacer: &str, of: fn(&PaceReport) -> f64| {
         let all: Vec<f64> = reports.iter().filter(|r| r.pacer == pacer && r.in_mean).map(of).collect();
@@ -46,7 +46,7 @@ fn what_is_learned_brings_more_than_a_request_a_second_and_is_blocked_less_than_
 }
 
 #[test]
-fn every_shipped_world_reads_and_unknown_or_senseless_keys_are_named() {
+fn every_shipped_world_is_valid_and_invalid_keys_are_named() {
     for (name, text) in PACE_WORLDS {
         assert!(PaceWorld::is_one(text));
         assert_eq!(PaceWorld::parse(text, name).unwrap().name, name);
@@ -65,7 +65,7 @@ fn every_shipped_world_reads_and_unknown_or_senseless_keys_are_named() {
 }
 
 #[test]
-fn nobody_takes_part_whom_nobody_knows_and_nothing_runs_without_seeds() {
+fn unknown_names_and_missing_seeds_are_errors() {
     let options = PaceOptions::default();
     let unknown = simulate_pace(&world(&[]), &["gremlins"], &[1], &options);
     assert!(matches!(unknown, Err(SimulateError::UnknownPolicy { .. })));

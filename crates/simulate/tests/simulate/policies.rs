@@ -2,7 +2,7 @@
 
 use fetchwise::decision::Rule;
 use fetchwise::policy::{Choice, Policy, View};
-use fetchwise_simulate::{Contestant, NAMES, PolicyReport, SHIPPED, SimulateOptions, World, html, simulate, table};
+use fetchwise_simulate::{NAMES, NamedPolicy, PolicyReport, SHIPPED, SimulateOptions, World, html, simulate, table};
 
 /// A shipped world, reduced so that a debug build runs it quickly, with changes.
 fn small_world(changes: &[(&str, &str)]) -> World {
@@ -15,7 +15,7 @@ fn small_world(changes: &[(&str, &str)]) -> World {
 }
 
 fn run(world: &World, names: &[&str], seeds: &[u64], threads: usize) -> Vec<PolicyReport> {
-    let contestants: Vec<Contestant> = names.iter().map(|name| Contestant::by_name(name).unwrap()).collect();
+    let contestants: Vec<NamedPolicy> = names.iter().map(|name| NamedPolicy::by_name(name).unwrap()).collect();
     simulate(world, &contestants, seeds, &SimulateOptions { threads, ..SimulateOptions::default() }).unwrap()
 }
 
@@ -24,7 +24,7 @@ fn as_json(reports: &[PolicyReport]) -> String {
 }
 
 #[test]
-fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
+fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
     let world = small_world(&[("urls", "1500")]);
     let once = run(&world, &NAMES, &[1, 2], 1);
     let again = run(&world, &NAMES, &[1, 2], 2);
@@ -35,7 +35,7 @@ fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
-fn results_have_the_fields_that_the_benchmark_is_read_by_and_no_time_unless_asked() {
+fn results_have_the_documented_fields_and_no_durations_by_default() {
     let report = &run(&small_world(&[]), &["default"], &[1], 0)[0];
     let json: serde_json::Value = serde_json::to_value(report).unwrap();
     let fields: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
@@ -77,7 +77,7 @@ fn learning_beats_every_baseline_in_a_small_base_world_and_the_oracle_has_no_reg
 }
 
 #[test]
-fn in_a_world_where_plain_requests_always_work_all_who_start_with_them_are_as_good_as_the_oracle() {
+fn policies_that_start_plain_equal_the_oracle_when_plain_requests_always_work() {
     let text = SHIPPED[0].1.replacen("static = 0.99,", "static = 1.0,", 1).replacen("file = 0.99", "file = 1.0", 1);
     let plain = [
         (
@@ -125,7 +125,7 @@ fn warm_sites(changes: &[(&str, &str)]) -> World {
 
 /// The promise: the right fetcher within 6 URLs at the median and 15 at the 80th percentile when a site gets harder,
 /// within 12 and 35 when it gets easier.
-fn assert_served_right_again(world: &World) {
+fn assert_adapts(world: &World) {
     let report = &run(world, &["default"], &[9001, 9002], 0)[0];
     let bounds = [
         (report.adapt_worse_p50, 6),
@@ -139,8 +139,8 @@ fn assert_served_right_again(world: &World) {
 }
 
 #[test]
-fn a_warm_site_that_turns_captchas_on_or_off_is_served_right_again_soon() {
-    assert_served_right_again(&warm_sites(&[
+fn policies_follow_a_warm_site_that_turns_captchas_on_or_off() {
+    assert_adapts(&warm_sites(&[
         ("protection_mix", "{ none = 0.5, rate = 0.0, captcha = 0.5, hard = 0.0, fortress = 0.0 }"),
         ("drift", "{ days = 0.0, better = 0.6, worse = 0.3 }"),
         ("flip", "{ day = 30.0, share = 1.0 }"),
@@ -148,15 +148,15 @@ fn a_warm_site_that_turns_captchas_on_or_off_is_served_right_again_soon() {
 }
 
 #[test]
-fn a_warm_site_that_becomes_an_application_or_stops_being_one_is_served_right_again_soon() {
-    assert_served_right_again(&warm_sites(&[
+fn policies_follow_a_warm_site_that_becomes_an_application_or_stops_being_one() {
+    assert_adapts(&warm_sites(&[
         ("protection_mix", "{ none = 1.0, rate = 0.0, captcha = 0.0, hard = 0.0, fortress = 0.0 }"),
         ("drift", "{ days = 40.0, better = 0.0, worse = 0.0 }"),
     ]));
 }
 
 #[test]
-fn a_policy_of_ones_own_runs_under_its_name() {
+fn a_custom_policy_runs_under_its_name() {
     struct Dearest;
     impl Policy for Dearest {
         fn name(&self) -> &str {
@@ -167,17 +167,17 @@ fn a_policy_of_ones_own_runs_under_its_name() {
             Some(Choice { fetcher: dearest.id, rule: Rule::Custom, propensity: 1.0 })
         }
     }
-    let contestants = [Contestant::new("dearest", || Box::new(Dearest))];
+    let contestants = [NamedPolicy::new("dearest", || Box::new(Dearest))];
     let reports = simulate(&small_world(&[]), &contestants, &[1], &SimulateOptions::default()).unwrap();
     assert_eq!(reports[0].policy, "dearest");
     assert!(reports[0].cost_per_url > 38.0, "{:?}", reports[0]);
 }
 
 #[test]
-fn unknown_policies_and_no_seeds_are_errors_that_say_what_there_is() {
-    let message = Contestant::by_name("magic").err().unwrap().to_string();
+fn unknown_policies_and_missing_seeds_are_errors_with_the_known_names() {
+    let message = NamedPolicy::by_name("magic").err().unwrap().to_string();
     assert!(message.contains("magic") && message.contains("hinted_breaker"), "{message}");
-    let contestants = [Contestant::by_name("default").unwrap()];
+    let contestants = [NamedPolicy::by_name("default").unwrap()];
     assert!(simulate(&small_world(&[]), &contestants, &[], &SimulateOptions::default()).is_err());
 }
 
@@ -194,7 +194,7 @@ fn a_world_of_one_fetcher_and_one_site_runs() {
 }
 
 #[test]
-fn the_page_loads_nothing_from_elsewhere_and_names_every_policy() {
+fn the_page_has_no_external_resources_and_names_every_policy() {
     let page = html(&run(&small_world(&[("urls", "2000")]), &["default", "ladder", "oracle"], &[1], 0)).unwrap();
     assert!(page.contains("</html>") && page.matches("<svg").count() >= 5);
     assert!(page.contains("ladder") && page.contains("W1-base"));
@@ -210,22 +210,23 @@ fn small_vendor_world(name: &str, urls: usize, sites: usize) -> World {
 }
 
 #[test]
-fn where_vendors_stand_tags_lower_regret_and_bans_and_the_table_says_by_how_much() {
+fn host_signals_lower_regret_and_bans_in_worlds_with_vendors() {
     let reports = run(&small_vendor_world("V1", 20_000, 1000), &["default", "untagged"], &[1], 0);
-    let [tagged, untagged] = [0, 1].map(|place: usize| reports[place].walls.as_ref().unwrap());
+    let [tagged, untagged] = [0, 1].map(|place: usize| reports[place].vendor_blocks.as_ref().unwrap());
     assert!(reports[0].regret < 0.85 * reports[1].regret, "{} against {}", reports[0].regret, reports[1].regret);
     assert!(tagged.vendor_block_cold_regret < 0.85 * untagged.vendor_block_cold_regret);
     assert!(reports[0].bans_per_1k < 0.9 * reports[1].bans_per_1k);
     assert!(tagged.unasked_share > 0.02 && untagged.unasked_share == 0.0);
     assert!(tagged.shift.is_none(), "nobody changes its mind in V1");
     let text = table(&reports);
-    assert!(text.contains("where vendors stand") && text.contains("of untagged"), "{text}");
+    assert!(text.contains("worlds with vendors") && text.contains("of untagged"), "{text}");
 }
 
 #[test]
-fn a_vendor_that_changes_its_mind_is_followed_at_hosts_where_nobody_has_been_since() {
+fn a_vendor_shift_is_followed_at_hosts_without_a_visit_since() {
     let reports = run(&small_vendor_world("V4", 40_000, 2000), &["default", "untagged"], &[1], 0);
-    let [tagged, untagged] = [0, 1].map(|place: usize| reports[place].walls.as_ref().unwrap().shift.as_ref().unwrap());
+    let [tagged, untagged] =
+        [0, 1].map(|place: usize| reports[place].vendor_blocks.as_ref().unwrap().shift.as_ref().unwrap());
     let first = |shift: &fetchwise_simulate::ShiftReport| shift.shift_harder_first.unwrap();
     let second = |shift: &fetchwise_simulate::ShiftReport| shift.shift_easier_second.unwrap();
     assert!(first(tagged) > first(untagged) + 0.1, "{tagged:?} {untagged:?}");
@@ -233,9 +234,9 @@ fn a_vendor_that_changes_its_mind_is_followed_at_hosts_where_nobody_has_been_sin
 }
 
 #[test]
-fn where_nothing_is_shown_tags_change_nothing() {
+fn host_signals_change_nothing_in_worlds_without_them() {
     let mut reports = run(&small_world(&[]), &["default", "untagged"], &[1], 0);
-    assert!(reports[0].walls.is_none());
+    assert!(reports[0].vendor_blocks.is_none());
     reports[1].policy = "default".to_owned();
     let [tagged, untagged] = [0, 1].map(|place: usize| serde_json::to_string(&reports[place]).unwrap());
     assert_eq!(tagged, untagged);

@@ -12,7 +12,7 @@ const HOUR_MS: f64 = 3.6e6;
 
 /// The next action of a crawler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Action {
     /// Requests a page. The ticket comes back with the response.
     Send { url: u32, place: usize, ticket: usize },
     /// Does nothing before this time.
@@ -24,7 +24,7 @@ pub(super) enum Turn {
 /// A crawler of one host.
 pub(super) trait Crawler {
     /// Returns its action at `now` (ms), with the number of free slots of each fetcher.
-    fn turn(&mut self, free: &[u8], now: i64) -> Turn;
+    fn turn(&mut self, free: &[u8], now: i64) -> Action;
     /// Reports the result of a request.
     fn back(&mut self, ticket: usize, page: &Page, now: i64);
     /// Returns the rate at which it holds the host, and the learned ceiling, in requests per second, if known.
@@ -49,7 +49,7 @@ pub(super) struct Minute {
 
 /// The counters of one host.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Count {
+pub(super) struct HostCounters {
     pub(super) pages: u64,
     pub(super) good: u64,
     pub(super) blocked: u64,
@@ -68,14 +68,14 @@ pub(super) struct Count {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum EventKind {
     Wake,
     Back(usize),
     /// One more request of a page that the fetcher at this index renders.
     Part(usize),
 }
 
-struct Out {
+struct InFlight {
     place: usize,
     ticket: usize,
     page: Page,
@@ -86,13 +86,13 @@ pub(super) struct Crawl<'c> {
     site: &'c mut Site,
     crawler: &'c mut dyn Crawler,
     tries: Vec<u32>,
-    events: BinaryHeap<Reverse<(i64, u64, What)>>,
+    events: BinaryHeap<Reverse<(i64, u64, EventKind)>>,
     number: u64,
     wake: i64,
-    out: Vec<Option<Out>>,
+    out: Vec<Option<InFlight>>,
     free: Vec<u8>,
     in_flight: u8,
-    count: Count,
+    count: HostCounters,
 }
 
 impl<'c> Crawl<'c> {
@@ -106,14 +106,14 @@ impl<'c> Crawl<'c> {
             out: Vec::new(),
             free: site.truth.ways.iter().map(|way| way.places).collect(),
             in_flight: 0,
-            count: Count::default(),
+            count: HostCounters::default(),
             site,
             crawler,
         }
     }
 
     /// Crawls for the duration of the world, or until nothing is left to do.
-    pub(super) fn run(mut self) -> Count {
+    pub(super) fn run(mut self) -> HostCounters {
         let end = (self.world.hours * HOUR_MS) as i64;
         let (mut last, mut sampled) = (0, 0);
         self.pump(0);
@@ -128,14 +128,14 @@ impl<'c> Crawl<'c> {
                 self.minute(sampled - 1).held_to = held_to;
             }
             match what {
-                What::Wake if self.wake == now => self.wake = i64::MAX,
-                What::Wake => continue,
-                What::Part(place) => {
+                EventKind::Wake if self.wake == now => self.wake = i64::MAX,
+                EventKind::Wake => continue,
+                EventKind::Part(place) => {
                     self.site.part(place, now);
                     self.minute(now).requests += 1.0;
                     continue;
                 }
-                What::Back(at) => {
+                EventKind::Back(at) => {
                     self.back(at, now);
                     last = now;
                 }
@@ -157,13 +157,13 @@ impl<'c> Crawl<'c> {
     fn pump(&mut self, now: i64) {
         while self.in_flight < self.world.parallel {
             match self.crawler.turn(&self.free, now) {
-                Turn::Send { url, place, ticket } => self.send(url, place, ticket, now),
-                Turn::Idle => return,
-                Turn::Wait(until) => {
+                Action::Send { url, place, ticket } => self.send(url, place, ticket, now),
+                Action::Idle => return,
+                Action::Wait(until) => {
                     let until = until.max(now + 1);
                     if until < self.wake {
                         self.wake = until;
-                        self.push(until, What::Wake);
+                        self.push(until, EventKind::Wake);
                     }
                     return;
                 }
@@ -171,7 +171,7 @@ impl<'c> Crawl<'c> {
         }
     }
 
-    fn push(&mut self, at: i64, what: What) {
+    fn push(&mut self, at: i64, what: EventKind) {
         self.number += 1;
         self.events.push(Reverse((at, self.number, what)));
     }
@@ -189,14 +189,14 @@ impl<'c> Crawl<'c> {
         self.minute(now).requests += 1.0;
         // The requests of a page are spread evenly over its rendering.
         for part in 1..i64::from(page.requests) {
-            self.push(now + page.reply.latency_ms * part / i64::from(page.requests), What::Part(place));
+            self.push(now + page.reply.latency_ms * part / i64::from(page.requests), EventKind::Part(place));
         }
         let at = self.out.iter().position(Option::is_none).unwrap_or(self.out.len());
         if at == self.out.len() {
             self.out.push(None);
         }
-        self.out[at] = Some(Out { place, ticket, page });
-        self.push(now + page.reply.latency_ms, What::Back(at));
+        self.out[at] = Some(InFlight { place, ticket, page });
+        self.push(now + page.reply.latency_ms, EventKind::Back(at));
     }
 
     fn back(&mut self, at: usize, now: i64) {
@@ -215,7 +215,7 @@ impl<'c> Crawl<'c> {
         self.crawler.back(out.ticket, &out.page, now);
     }
 
-    fn sum_up(mut self, last: i64) -> Count {
+    fn sum_up(mut self, last: i64) -> HostCounters {
         self.minute(last - 1);
         let mut count = self.count;
         count.lost = self.crawler.lost();

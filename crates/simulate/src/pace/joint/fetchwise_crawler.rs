@@ -20,7 +20,7 @@ use fetchwise::time::{Clock, Timestamp};
 use fetchwise::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitReason};
 use url::Url;
 
-use super::crawl::{Crawler, Turn};
+use super::crawl::{Action, Crawler};
 use super::site::Page;
 use super::world::JointWorld;
 use crate::error::SimulateError;
@@ -48,14 +48,14 @@ struct Slot {
 #[derive(Debug)]
 enum State {
     Ready,
-    Out(Box<Fetch<Arc<Selector>>>),
+    InFlight(Box<Fetch<Arc<Selector>>>),
     Waits(Wait),
     /// Waits for a free slot of the fetcher at this index.
     Busy(usize),
 }
 
 /// A selector and the URLs that it has to fetch.
-pub(super) struct Visits {
+pub(super) struct FetchwiseCrawler {
     clock: Arc<Clock>,
     selector: Arc<Selector>,
     slots: Vec<Option<Slot>>,
@@ -72,7 +72,7 @@ fn domain() -> &'static str {
     "site.org"
 }
 
-impl Visits {
+impl FetchwiseCrawler {
     pub(super) fn new(world: &JointWorld, is_paced: bool) -> Result<Self, SimulateError> {
         let clock = Arc::new(Clock::fixed(time(0)));
         let specs = (0..world.fetchers.len()).filter_map(|place| world.spec(place));
@@ -124,14 +124,14 @@ impl Visits {
     fn may_go(slot: &mut Slot, free: &[u8], now: i64) -> bool {
         match &mut slot.state {
             State::Ready => true,
-            State::Out(_) => false,
+            State::InFlight(_) => false,
             State::Busy(place) => free.get(*place).is_some_and(|free| *free > 0),
             State::Waits(wait) => wait.until() <= time(now) || was_notified(wait),
         }
     }
 
     /// Takes the next step of the visit in the slot at `at`; returns a request, if there is one.
-    fn step(&mut self, at: usize, free: &[u8], now: i64) -> Option<Turn> {
+    fn step(&mut self, at: usize, free: &[u8], now: i64) -> Option<Action> {
         let slot = self.slots[at].as_mut()?;
         match slot.visit.next() {
             Step::Fetch(fetch) => {
@@ -141,8 +141,8 @@ impl Visits {
                     return None;
                 }
                 let url = slot.url;
-                slot.state = State::Out(Box::new(fetch));
-                Some(Turn::Send { url, place, ticket: at })
+                slot.state = State::InFlight(Box::new(fetch));
+                Some(Action::Send { url, place, ticket: at })
             }
             Step::Wait(wait) => {
                 slot.state = State::Waits(wait);
@@ -167,8 +167,8 @@ impl Visits {
     }
 }
 
-impl Crawler for Visits {
-    fn turn(&mut self, free: &[u8], now: i64) -> Turn {
+impl Crawler for FetchwiseCrawler {
+    fn turn(&mut self, free: &[u8], now: i64) -> Action {
         self.clock.set(time(now));
         loop {
             let ready =
@@ -194,14 +194,14 @@ impl Crawler for Visits {
                 continue;
             }
             let again = self.again.peek().filter(|_| vacant.is_some()).map(|Reverse((at, ..))| *at);
-            return self.wake().into_iter().chain(again).min().map_or(Turn::Idle, Turn::Wait);
+            return self.wake().into_iter().chain(again).min().map_or(Action::Idle, Action::Wait);
         }
     }
 
     fn back(&mut self, ticket: usize, page: &Page, now: i64) {
         self.clock.set(time(now));
         let Some(Some(slot)) = self.slots.get_mut(ticket) else { return };
-        if let State::Out(fetch) = std::mem::replace(&mut slot.state, State::Ready) {
+        if let State::InFlight(fetch) = std::mem::replace(&mut slot.state, State::Ready) {
             let renders = self.selector.fetcher(fetch.fetcher_id()).is_some_and(|spec| spec.renders);
             slot.visit.report(*fetch, answer(page, renders));
         }

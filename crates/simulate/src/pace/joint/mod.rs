@@ -26,9 +26,9 @@ pub use html::joint_html;
 pub use report::{JointReport, joint_table};
 pub use world::JointWorld;
 
-use crate::pace::joint::baselines::{Choice, Fixed, Gap};
-use crate::pace::joint::fetchwise_crawler::Visits;
-use crawl::{Count, Crawl, Crawler};
+use crate::pace::joint::baselines::{FetcherChoice, FixedCrawler, Pacing};
+use crate::pace::joint::fetchwise_crawler::FetchwiseCrawler;
+use crawl::{Crawl, Crawler, HostCounters};
 use site::Site;
 use world::JointClass;
 
@@ -65,7 +65,7 @@ pub fn simulate_joint(
             // Relaxed: each number is given out once, and results are read after all threads have ended.
             let job = next.fetch_add(1, Ordering::Relaxed);
             let Some((class, name)) = jobs.get(job) else { return };
-            let counts: Result<Vec<Count>, _> = seeds
+            let counts: Result<Vec<HostCounters>, _> = seeds
                 .iter()
                 .flat_map(|seed| (0..world.hosts).map(|host| crawl(world, class, name, *seed, host)))
                 .collect();
@@ -93,7 +93,13 @@ pub fn simulate_joint(
 type Make<'m> = &'m dyn Fn(&Site) -> Result<Box<dyn Crawler>, SimulateError>;
 
 /// Crawls one host of a class.
-fn crawl(world: &JointWorld, class: &JointClass, name: &str, seed: u64, host: usize) -> Result<Count, SimulateError> {
+fn crawl(
+    world: &JointWorld,
+    class: &JointClass,
+    name: &str,
+    seed: u64,
+    host: usize,
+) -> Result<HostCounters, SimulateError> {
     let own = xxhash_rust::xxh3::xxh3_64_with_seed(class.name.as_bytes(), seed ^ (host as u64) << 32);
     let run = |make: Make<'_>| {
         let mut site = Site::new(world, &world.limits(), class, own);
@@ -101,10 +107,10 @@ fn crawl(world: &JointWorld, class: &JointClass, name: &str, seed: u64, host: us
         Ok(Crawl::new(world, &mut site, &mut *crawler).run())
     };
     match name {
-        "fetchwise" | "unpaced" => run(&|_| Ok(Box::new(Visits::new(world, name == "fetchwise")?))),
+        "fetchwise" | "unpaced" => run(&|_| Ok(Box::new(FetchwiseCrawler::new(world, name == "fetchwise")?))),
         "oracle" | "direct_best" | "browser_best" => {
             // The best is found by trying: pages are uneven, so it is a little below the theoretical mean.
-            let mut best: Option<Count> = None;
+            let mut best: Option<HostCounters> = None;
             for nearly in NEARLY {
                 let count = run(&|site| Ok(known(name, world, site, nearly)))?;
                 if best.as_ref().is_none_or(|best| count.good > best.good) {
@@ -128,18 +134,18 @@ fn known(name: &str, world: &JointWorld, site: &Site, nearly: f64) -> Box<dyn Cr
         _ => (best.first, best.second),
     };
     let gap = 1000.0 / (nearly * site.server.best(0)).max(1e-3);
-    let gap = Gap::Known { gap, truth: site.truth.clone(), first, second };
-    Box::new(Fixed::new(Choice::Always(first), site.truth.ways.len(), gap, world.urls))
+    let gap = Pacing::Known { gap, truth: site.truth.clone(), first, second };
+    Box::new(FixedCrawler::new(FetcherChoice::Always(first), site.truth.ways.len(), gap, world.urls))
 }
 
 /// Returns a crawler that learns little or nothing.
 fn unlearned(name: &str, world: &JointWorld, site: &Site) -> Box<dyn Crawler> {
     let (choice, gap) = match name {
-        "direct_1s" => (Choice::Always(0), Gap::Constant(1000.0)),
-        "browser_1s" => (Choice::Always(browser(site)), Gap::Constant(1000.0)),
-        _ => (Choice::Ladder(0), Fixed::aimd(world.parallel)),
+        "direct_1s" => (FetcherChoice::Always(0), Pacing::Constant(1000.0)),
+        "browser_1s" => (FetcherChoice::Always(browser(site)), Pacing::Constant(1000.0)),
+        _ => (FetcherChoice::Ladder(0), FixedCrawler::aimd(world.parallel)),
     };
-    Box::new(Fixed::new(choice, site.truth.ways.len(), gap, world.urls))
+    Box::new(FixedCrawler::new(choice, site.truth.ways.len(), gap, world.urls))
 }
 
 /// Returns the index of the first fetcher that renders.

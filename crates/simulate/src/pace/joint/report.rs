@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::crawl::{Count, Minute};
+use super::crawl::{HostCounters, Minute};
 use super::world::{JointClass, JointWorld};
 
 /// The results of one crawler on one class of hosts, over all seeds. As JSON, one object.
@@ -43,13 +43,20 @@ pub struct JointReport {
 }
 
 impl JointReport {
-    pub(super) fn new(world: &JointWorld, class: &JointClass, crawler: &str, seeds: &[u64], counts: &[Count]) -> Self {
+    pub(super) fn new(
+        world: &JointWorld,
+        class: &JointClass,
+        crawler: &str,
+        seeds: &[u64],
+        counts: &[HostCounters],
+    ) -> Self {
         let hosts = counts.len().max(1) as f64;
         // Every host has the same weight, however many pages it delivered.
-        let mean = |of: &dyn Fn(&Count) -> f64| counts.iter().map(of).sum::<f64>() / hosts;
-        let sum = |of: &dyn Fn(&Count) -> f64| counts.iter().map(of).sum::<f64>();
+        let mean = |of: &dyn Fn(&HostCounters) -> f64| counts.iter().map(of).sum::<f64>() / hosts;
+        let sum = |of: &dyn Fn(&HostCounters) -> f64| counts.iter().map(of).sum::<f64>();
         let (good, hours) = (sum(&|count| count.good as f64).max(1.0), sum(&|count| count.hours).max(1e-9));
-        let a_thousand = |of: fn(&Count) -> u64| mean(&|count| 1000.0 * of(count) as f64 / count.pages.max(1) as f64);
+        let a_thousand =
+            |of: fn(&HostCounters) -> u64| mean(&|count| 1000.0 * of(count) as f64 / count.pages.max(1) as f64);
         Self {
             world: world.name.clone(),
             class: class.name.clone(),
@@ -78,7 +85,7 @@ pub(super) fn mean(reports: &[JointReport], world: &str, crawler: &str, of: impl
 /// Returns aligned tables: for each world the means of each crawler, then each class.
 pub fn joint_table(reports: &[JointReport]) -> String {
     const HEAD: [&str; 8] =
-        ["share", "early", "blocked/k", "walled/k", "trips/h", "cost/page", "renders/page", "lost/k"];
+        ["share", "early", "blocked/k", "page blocks/k", "trips/h", "cost/page", "renders/page", "lost/k"];
     let mut out = String::new();
     let row = |out: &mut String, name: &str, of: &dyn Fn(fn(&JointReport) -> f64) -> f64| {
         let _ = writeln!(

@@ -36,7 +36,7 @@ impl Page {
 
 /// The host's treatment of a fetcher.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct FetcherTreatment {
     pub(super) renders: bool,
     pub(super) places: u8,
     slower: f64,
@@ -45,7 +45,7 @@ pub(super) struct Way {
     is_walled: bool,
 }
 
-impl Way {
+impl FetcherTreatment {
     /// Returns whether the limiter counts and refuses it.
     pub(super) fn is_limited(&self) -> bool {
         self.is_counted && self.is_refused
@@ -63,7 +63,7 @@ pub(super) struct Site {
 /// The properties of the host's pages, at any pace.
 #[derive(Clone, Debug)]
 pub(super) struct Truth {
-    pub(super) ways: Vec<Way>,
+    pub(super) ways: Vec<FetcherTreatment>,
     seed: u64,
     page_requests: f64,
     shells: f64,
@@ -84,7 +84,7 @@ impl Site {
         let mut chance = Stream::new(seed, 0);
         let server = Server::new(limits, &class.limit, &mut chance);
         let is_walled = |name: &String| class.walled.as_ref().is_some_and(|walled| walled.who.contains(name));
-        let way = |(place, fetcher): (usize, &super::world::JointFetcher)| Way {
+        let way = |(place, fetcher): (usize, &super::world::JointFetcher)| FetcherTreatment {
             renders: world.spec(place).is_some_and(|spec| spec.renders),
             places: fetcher.places.min(world.parallel),
             slower: fetcher.slower,
@@ -124,12 +124,12 @@ impl Site {
             reply.latency_ms = ((answered + rendering * 1000.0) as i64).clamp(1, TIMEOUT_MS);
         }
         let shown = self.truth.shown(url, place, now);
-        if reply.status == Status::Ok && shown == Shown::Wall {
+        if reply.status == Status::Ok && shown == PageKind::Wall {
             reply.status = Status::Forbidden;
         }
         let is_whole = reply.status == Status::Ok;
         let requests = if is_whole { self.truth.requests(url, place) } else { 1 };
-        Page { reply, is_shell: is_whole && shown == Shown::Shell, is_refused, requests }
+        Page { reply, is_shell: is_whole && shown == PageKind::Shell, is_refused, requests }
     }
 
     /// Makes one more request of a rendered page. The host counts it; a refusal does not change the page.
@@ -183,21 +183,21 @@ impl Site {
 
 /// The page that a fetcher gets if the limiter lets it through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum PageKind {
     Content,
     Shell,
     Wall,
 }
 
 impl Truth {
-    pub(super) fn shown(&self, url: u32, place: usize, now: i64) -> Shown {
+    pub(super) fn shown(&self, url: u32, place: usize, now: i64) -> PageKind {
         let (way, [walls, shells, _]) = (self.ways[place], self.luck(url));
         if way.is_walled && walls < self.walled_at(now) {
-            Shown::Wall
+            PageKind::Wall
         } else if !way.renders && shells < self.shells {
-            Shown::Shell
+            PageKind::Shell
         } else {
-            Shown::Content
+            PageKind::Content
         }
     }
 
