@@ -239,7 +239,7 @@ impl Driver {
         let listed = cells.list(Table::Hosts).await?;
         let keys: HashSet<&str> = listed.iter().map(|(key, _)| key.as_str()).collect();
         for (domain, revision) in known {
-            let key = crate::pauses::state_machine::key(&self.shared.egress, &domain);
+            let key = state_machine::key(&self.shared.egress, &domain);
             if keys.contains(key.as_str()) {
                 continue;
             }
@@ -258,7 +258,7 @@ impl Driver {
     /// Applies a change of a cell.
     fn handle_change(&self, change: Change) {
         self.shared.view().record_response(true, self.selector.now());
-        let Some(domain) = crate::pauses::state_machine::domain_of(&self.shared.egress, &change.key) else { return };
+        let Some(domain) = state_machine::domain_of(&self.shared.egress, &change.key) else { return };
         match change.cell {
             Some(cell) => drop(self.handle_cell(domain, &cell)),
             None => self.handle_deletion(domain, change.revision),
@@ -323,7 +323,7 @@ impl Driver {
 
     /// Swaps a cell if it is unchanged, and applies its current value. Returns none without a response.
     async fn swap(&self, domain: &str, seen: Option<u64>, state: HostState) -> Option<bool> {
-        let key = crate::pauses::state_machine::key(&self.shared.egress, domain);
+        let key = state_machine::key(&self.shared.egress, domain);
         let swapped = self.transport.cells().swap(Table::Hosts, &key, seen, state.encode().into()).await;
         let now = self.selector.now();
         self.shared.view().record_response(swapped.is_ok(), now);
@@ -351,7 +351,7 @@ impl Driver {
     async fn say_paused(&self, domain: &str, until: Timestamp, at: Timestamp) {
         loop {
             let seen = self.shared.view().cell(domain);
-            let Some(state) = crate::pauses::state_machine::paused(seen.as_ref(), until, at, self.shared.own) else {
+            let Some(state) = state_machine::paused(seen.as_ref(), until, at, self.shared.own) else {
                 return;
             };
             match self.swap(domain, seen.map(|seen| seen.revision), state).await {
@@ -368,7 +368,7 @@ impl Driver {
 
     async fn say_lifted(&self, domain: &str) {
         let Some(mut seen) = self.shared.view().cell(domain) else { return };
-        let key = crate::pauses::state_machine::key(&self.shared.egress, domain);
+        let key = state_machine::key(&self.shared.egress, domain);
         loop {
             let deleted = self.transport.cells().delete(Table::Hosts, &key, Some(seen.revision)).await;
             self.shared.view().record_response(deleted.is_ok(), self.selector.now());
@@ -394,8 +394,7 @@ impl Driver {
     /// Claims the trial of a host.
     async fn claim(&self, domain: &str) -> ClaimOutcome {
         let Some(seen) = self.shared.view().cell(domain) else { return ClaimOutcome::Known };
-        let Claim::Swap(state) = crate::pauses::state_machine::claim(&seen, self.selector.now(), self.shared.own)
-        else {
+        let Claim::Swap(state) = state_machine::claim(&seen, self.selector.now(), self.shared.own) else {
             return ClaimOutcome::Known;
         };
         match self.swap(domain, Some(seen.revision), state).await {

@@ -15,11 +15,11 @@ mod site_rows;
 mod snapshots;
 mod store;
 
-pub use crate::peer_store::scan::{ScanReport, scan_attempts};
-pub(crate) use crate::peer_store::site_rows::part_of;
-pub(crate) use crate::peer_store::snapshots::{FadedNode, PeerSnapshotter, with_own_past};
-pub use crate::peer_store::snapshots::{PeerSnapshotReport, load_peers};
 pub use fold::FOLDER;
 pub(crate) use fold::MAX_EVIDENCE_BYTES;
 pub use offline::{ForgottenEvidence, forget};
+pub use scan::{ScanReport, scan_attempts};
+pub(crate) use site_rows::part_of;
+pub(crate) use snapshots::{FadedNode, PeerSnapshotter, with_own_past};
+pub use snapshots::{PeerSnapshotReport, load_peers};
 pub(crate) use store::PeerStore;

@@ -121,7 +121,7 @@ impl NodeState {
     /// Reads the state; none if there is no file.
     ///
     /// # Errors
-    /// [`FleetError::NodeState`] when the file is damaged or a newer release wrote it.
+    /// [`FleetError::State`] when the file is damaged or a newer release wrote it.
     pub fn load(dir: &Path) -> Result<Option<Self>, FleetError> {
         let path = dir.join(FILE);
         let file = match File::open(&path) {

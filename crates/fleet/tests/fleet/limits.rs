@@ -83,7 +83,7 @@ async fn a_flood_waits_is_reported_and_is_learned_later() {
     until("the others are read", || peer(&nodes[1], &nodes[2]).is_some_and(|peer| peer.position >= 60)).await;
     let status = nodes[1].up().fleet.status();
     let flooding = peer(&nodes[1], &nodes[0]).unwrap();
-    assert!(flooding.limited.is_some_and(|why| why.contains("facts")), "{status:?}");
+    assert!(flooding.limited.is_some_and(|why| why.contains("attempts")), "{status:?}");
     assert!(status.counts.received < 1200 && status.counts.throttled > 0 && !status.converged, "{status:?}");
     assert_eq!(peer(&nodes[1], &nodes[2]).unwrap().limited, None);
     assert_eq!(peer(&nodes[2], &nodes[0]).unwrap().limited, None, "another node may take more");

@@ -10,5 +10,5 @@ mod snapshots;
 mod status;
 mod token_bucket;
 
-pub(crate) use crate::sync::consumer::snapshots::delete_faded_snapshots;
 pub(crate) use reader::Consumer;
+pub(crate) use snapshots::delete_faded_snapshots;

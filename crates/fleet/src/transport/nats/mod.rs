@@ -39,8 +39,8 @@ mod stream_info;
 mod stream_reader;
 mod streams;
 
-pub use crate::transport::nats::provision::{StreamReport, StreamState};
 pub use permissions::permissions;
+pub use provision::{StreamReport, StreamState};
 pub use settings::NatsSettings;
 
 use crate::transport::nats::connection::Connection;
@@ -90,7 +90,7 @@ impl Nats {
     /// # Errors
     /// When the broker is away or denies permission.
     pub async fn init(&self, change: bool) -> Result<Vec<StreamReport>, TransportError> {
-        crate::transport::nats::provision::init(&self.connection, change).await
+        provision::init(&self.connection, change).await
     }
 
     /// Returns the version of the connected broker; none without a connection.
