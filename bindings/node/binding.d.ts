@@ -170,7 +170,7 @@ export declare class FetchResult {
    * Creates a result without a page: `content`, an `ErrorKind`, or a custom name, which counts as the fetcher's
    * failure.
    */
-  constructor(kind: 'content' | ErrorKind | (string & {}), options?: AnswerOptions | undefined | null)
+  constructor(kind: 'content' | ErrorKind | (string & {}), options?: FetchResultOptions | undefined | null)
   /** The outcome: a name like `Verdict.outcome`, or that of a failure before the response. */
   get outcome(): string
   /** Whether the request delivered content. */
@@ -213,7 +213,7 @@ export declare class Journal {
    */
   snapshot(): Promise<number>
   /** Drops old attempts from the log. Their evidence stays, in a snapshot. Works alongside the writer. */
-  compact(options?: CompactionOptions | undefined | null): Promise<Compacted>
+  compact(options?: CompactionOptions | undefined | null): Promise<CompactReport>
   /** Reads everything on disk and checks whether it is sound. */
   verify(): Promise<Verified>
   /** Returns the counts and gauges of the log since it was opened. */
@@ -393,7 +393,7 @@ export declare class Visit {
 }
 
 /** What else is known about a result. Durations are in milliseconds. */
-export interface AnswerOptions {
+export interface FetchResultOptions {
   /** The HTTP status. */
   status?: number
   /** The response's headers. */
@@ -437,7 +437,7 @@ export interface AttemptOptions {
 }
 
 /** The result of a compaction. */
-export interface Compacted {
+export interface CompactReport {
   /** Attempts before and after. */
   attempts: Array<number>
   /** Bytes before and after. */

@@ -105,7 +105,7 @@ class Predictor {
 
   /** The selector behind the predictor; set once `initialize` has resolved. */
   get selector() {
-    if (!this.#selector) throw new Error('the predictor is not initialized yet: Crawlee does that when a crawl begins')
+    if (!this.#selector) throw new Error('the predictor is not initialized yet: Crawlee initializes it when a crawl begins')
     return this.#selector
   }
 
@@ -369,7 +369,7 @@ class Predictor {
     this.#report(state, answer, state.begun ?? performance.now())
     state.begun = null
     if (answer.isBlocked) context.session?.retire()
-    if (state.step) throw new RetryRequestError(`${context.request.url} is asked again: ${answer.message}`)
+    if (state.step) throw new RetryRequestError(`${context.request.url} is retried: ${answer.message}`)
     if (!state.visit.end.isDelivered) throw this.#ended(state)
     this.#drop(key)
   }

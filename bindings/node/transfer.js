@@ -21,7 +21,7 @@ function misused(message) {
 function linesOf(given) {
   if (given instanceof Readable && !given.readableObjectMode) return streamed(given)
   if (typeof given !== 'string' && (given?.[Symbol.asyncIterator] || given?.[Symbol.iterator])) return given
-  throw misused("lines must be something to iterate over: an array, a stream, a file's readLines(); of a text, text.split('\\n')")
+  throw misused("invalid lines: expected an iterable (an array, a stream, a file's readLines()); for a string use text.split('\\n')")
 }
 
 /** Returns the lines of a stream. Throws an error of the stream, for which `readline` would wait forever. */
@@ -60,7 +60,7 @@ async function importAttempts(lines, journal, options) {
 
 async function exportAttempts(journal, out) {
   const isPath = typeof out === 'string' || out instanceof URL
-  if (!isPath && typeof out?.write !== 'function') throw misused('out must be a path, or a stream that can be written to')
+  if (!isPath && typeof out?.write !== 'function') throw misused('invalid out: expected a path or a writable stream')
   const source = _exportFrom(journal)
   let count
   async function* text() {

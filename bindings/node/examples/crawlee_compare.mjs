@@ -61,7 +61,7 @@ async function crawl({ ours, links, pages, folder }) {
   let batch = ''
   const handIn = async () => {
     const answer = await fetch(pages, { method: 'POST', body: batch })
-    if (!answer.ok) throw new Error(`the town did not take pages: ${answer.status}`)
+    if (!answer.ok) throw new Error(`the testbed did not accept pages: ${answer.status}`)
     batch = ''
   }
   for (const [url, text] of taken) {
@@ -88,12 +88,12 @@ function ended(child, name) {
 async function measured(ours, folder, round) {
   const where = ['--pages', args.pages, '--seed', String(round)]
   if (args.sites) where.push('--sites', args.sites)
-  const town = spawn(args.program, ['testbed', '--json', ...where], { stdio: ['ignore', 'pipe', 'ignore'] })
+  const testbed = spawn(args.program, ['testbed', '--json', ...where], { stdio: ['ignore', 'pipe', 'ignore'] })
   try {
     const places = await new Promise((resolve, reject) => {
-      town.on('error', reject)
-      town.on('exit', (code) => reject(new Error(`the town ended with ${code}`)))
-      createInterface({ input: town.stdout }).once('line', (line) => resolve(JSON.parse(line)))
+      testbed.on('error', reject)
+      testbed.on('exit', (code) => reject(new Error(`the testbed ended with ${code}`)))
+      createInterface({ input: testbed.stdout }).once('line', (line) => resolve(JSON.parse(line)))
     })
     const own = ['--chromium', args.chromium, '--concurrency', args.concurrency]
     if (args.verbose) own.push('--verbose')
@@ -107,8 +107,8 @@ async function measured(ours, folder, round) {
     const { total, kinds } = await (await fetch(places.ledger)).json()
     return { ...total, kinds, seconds }
   } finally {
-    town.removeAllListeners('exit')
-    town.kill('SIGTERM')
+    testbed.removeAllListeners('exit')
+    testbed.kill('SIGTERM')
   }
 }
 

@@ -3,7 +3,7 @@
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::json::{from_json_line, to_json_line};
-use fetchwise::attempt::{Attempt as Kept, ErrorType, Tag, stored_headers};
+use fetchwise::attempt::{Attempt as CoreAttempt, ErrorType, Tag, stored_headers};
 use fetchwise::fetch_result::FetchResult;
 use fetchwise::registry::FetcherSpec;
 use fetchwise::time::Timestamp;
@@ -58,7 +58,7 @@ pub struct AttemptOptions<'a> {
 /// Immutable: `delivered()` and `failed(kind)` return a new attempt.
 #[napi]
 pub struct Attempt {
-    pub(crate) kept: Kept,
+    pub(crate) kept: CoreAttempt,
 }
 
 /// The longest accepted duration, in milliseconds: the largest integer that a number represents exactly.
@@ -69,8 +69,8 @@ fn filled(
     url: &Unknown<'_>,
     fetcher: &str,
     given: AttemptOptions<'_>,
-) -> std::result::Result<Kept, Failure> {
-    let mut kept = Kept::new(&convert::url(url)?, fetcher, convert::at(given.at)?).map_err(Failure::url)?;
+) -> std::result::Result<CoreAttempt, Failure> {
+    let mut kept = CoreAttempt::new(&convert::url(url)?, fetcher, convert::at(given.at)?).map_err(Failure::url)?;
     kept.link = given.link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
     kept.http_status = given.status.map(convert::status).transpose()?;
     kept.response_headers = stored_headers(&convert::headers(env, given.headers.as_ref())?);
@@ -110,7 +110,7 @@ impl Attempt {
     ) -> Result<Self> {
         let Some(name) = decision.fetcher else {
             return Err(
-                Failure::misuse(format_args!("nothing was fetched: the decision is {:?}", decision.kind)).into()
+                Failure::misuse(format_args!("no fetch to record: the decision is {:?}", decision.kind)).into()
             );
         };
         let by = FetcherSpec { renders: decision.renders, ..FetcherSpec::by_name(&name) };
@@ -156,7 +156,7 @@ impl Attempt {
                 Some(kind) => kept.failed(kind),
                 None => {
                     let error_type = Some(ErrorType::from_name(&kind));
-                    Kept { success: false, is_banned: false, error_type, weight: 1.0, ..kept }
+                    CoreAttempt { success: false, is_banned: false, error_type, weight: 1.0, ..kept }
                 }
             },
         }
@@ -166,9 +166,9 @@ impl Attempt {
     #[napi(catch_unwind)]
     pub fn weighing(&self, weight: f64) -> Result<Self> {
         if ![0.0, 0.5, 1.0].contains(&weight) {
-            return Err(Failure::value(format_args!("a weight is 0, 0.5 or 1, not {weight}")).into());
+            return Err(Failure::value(format_args!("invalid weight {weight}: expected 0, 0.5 or 1")).into());
         }
-        Ok(Self { kept: Kept { weight, ..self.kept.clone() } })
+        Ok(Self { kept: CoreAttempt { weight, ..self.kept.clone() } })
     }
 
     /// Returns all fields, as in the JSON lines of `fetchwise import` and `export`.

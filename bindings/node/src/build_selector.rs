@@ -8,7 +8,7 @@ use fetchwise::journal::{Journal as Log, load};
 use fetchwise::pace::{Pace, PaceSettings};
 use fetchwise::policy;
 use fetchwise::registry::{Class, FetcherId, FetcherSet, FetcherSpec};
-use fetchwise::selector::{Selector as Kept, SelectorBuilder};
+use fetchwise::selector::{Selector as CoreSelector, SelectorBuilder};
 use fetchwise::time::Timestamp;
 use napi::bindgen_prelude::{ClassInstance, Either};
 use napi_derive::napi;
@@ -21,7 +21,7 @@ use fetchwise_bindings_core::journal_sink::JournalSink;
 
 /// A selector and the log that it records into.
 pub struct Core {
-    pub kept: Kept,
+    pub kept: CoreSelector,
     pub log: Option<Arc<Shared>>,
 }
 
@@ -30,9 +30,9 @@ pub struct Core {
 pub struct Handle(pub Arc<Core>);
 
 impl Deref for Handle {
-    type Target = Kept;
+    type Target = CoreSelector;
 
-    fn deref(&self) -> &Kept {
+    fn deref(&self) -> &CoreSelector {
         &self.0.kept
     }
 }
@@ -62,7 +62,7 @@ impl Core {
     pub fn candidate(&self, name: &str) -> std::result::Result<FetcherId, Failure> {
         self.kept.fetcher_id(name).filter(|id| self.kept.is_candidate(*id)).ok_or_else(|| {
             let known: Vec<&str> = self.kept.candidates().map(|(_, spec)| &*spec.name).collect();
-            Failure::config(format_args!("there is no fetcher called {name}; there are: {}", known.join(", ")))
+            Failure::config(format_args!("unknown fetcher {name:?}: expected one of {}", known.join(", ")))
         })
     }
 }
@@ -92,7 +92,7 @@ impl Fetcher {
         };
         if let Some(cost) = cost {
             if !(cost.is_finite() && cost > 0.0) {
-                let why = format!("the cost of {name} must be above 0, in plain requests, not {cost}");
+                let why = format!("invalid cost {cost} of {name}: expected a number of plain requests above 0");
                 return Err(Failure::config(why));
             }
             spec.cost = cost;

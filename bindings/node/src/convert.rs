@@ -59,7 +59,7 @@ pub fn at(ms: Option<f64>) -> Result<Timestamp, Failure> {
     let Some(ms) = ms else { return Ok(Timestamp::now()) };
     // Above this, milliseconds are not whole numbers any more.
     if !(0.0..9e15).contains(&ms) {
-        return Err(Failure::value(format_args!("{ms} is no time in milliseconds since 1970")));
+        return Err(Failure::value(format_args!("invalid time {ms}: expected milliseconds since 1970")));
     }
     Ok(Timestamp::from_millis(ms.round() as i64))
 }
@@ -72,7 +72,7 @@ pub fn ms(at: Timestamp) -> f64 {
 /// Converts a duration in milliseconds.
 pub fn span(name: &str, ms: f64) -> Result<Duration, Failure> {
     Duration::try_from_secs_f64(ms / 1000.0)
-        .map_err(|_| Failure::value(format_args!("{name} must be a number of milliseconds, not {ms}")))
+        .map_err(|_| Failure::value(format_args!("invalid {name} {ms}: expected a number of milliseconds")))
 }
 
 /// Converts a whole number from 0 to `most`.
@@ -80,7 +80,7 @@ pub fn count(name: &str, given: f64, most: u64) -> Result<u64, Failure> {
     if given.fract() == 0.0 && (0.0..=most as f64).contains(&given) {
         return Ok(given as u64);
     }
-    Err(Failure::value(format_args!("{name} must be a whole number from 0 to {most}, not {given}")))
+    Err(Failure::value(format_args!("invalid {name} {given}: expected a whole number from 0 to {most}")))
 }
 
 /// Converts an HTTP status.
@@ -92,7 +92,7 @@ pub fn status(given: f64) -> Result<u16, Failure> {
 pub fn share(name: &str, given: Option<f64>) -> Result<Option<f64>, Failure> {
     match given {
         Some(value) if !(0.0..=1.0).contains(&value) => {
-            Err(Failure::value(format_args!("{name} must be from 0 to 1, not {value}")))
+            Err(Failure::value(format_args!("invalid {name} {value}: expected a number from 0 to 1")))
         }
         other => Ok(other),
     }
@@ -140,7 +140,7 @@ fn listed<'env>(env: &'env Env, given: &Object<'env>) -> napi::Result<Object<'en
 }
 
 fn pairs_of(list: &Object<'_>) -> Result<Vec<(String, String)>, Failure> {
-    let wrong = || Failure::value("expected an object, or pairs of name and value");
+    let wrong = || Failure::value("expected an object or pairs of name and value");
     let mut out = Vec::new();
     for place in 0..list.get_array_length().map_err(odd)? {
         let pair: Array<'_> = list.get_element(place).map_err(|_| wrong())?;
@@ -161,14 +161,14 @@ fn put(name: String, value: &Unknown<'_>, out: &mut Vec<(String, String)>) -> Re
         ValueType::Object => {
             let list = value.coerce_to_object().map_err(odd)?;
             if !list.is_array().map_err(odd)? {
-                return Err(Failure::value(format_args!("the value of {name} must be text, or a list of texts")));
+                return Err(Failure::value(format_args!("invalid value of {name}: expected a string or a list of strings")));
             }
             for place in 0..list.get_array_length().map_err(odd)? {
                 out.push((name.clone(), text(&list.get_element(place).map_err(odd)?)?));
             }
         }
         ValueType::Symbol | ValueType::Function => {
-            return Err(Failure::value(format_args!("the value of {name} must be text, or a list of texts")));
+            return Err(Failure::value(format_args!("invalid value of {name}: expected a string or a list of strings")));
         }
         _ => out.push((name, text(value)?)),
     }

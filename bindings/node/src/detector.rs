@@ -56,14 +56,14 @@ pub struct PageOptions<'a> {
 }
 
 /// What is known about a page, converted from JavaScript.
-struct Known {
+struct PageInfo {
     url: Option<String>,
     final_url: Option<String>,
     status: u16,
     headers: Vec<Header>,
 }
 
-impl Known {
+impl PageInfo {
     fn take(env: &Env, given: Option<PageOptions<'_>>) -> std::result::Result<Self, Failure> {
         let given = given.unwrap_or_default();
         Ok(Self {
@@ -127,7 +127,7 @@ impl Detector {
         #[napi(ts_arg_type = "Uint8Array | string")] body: Body<'_>,
         page: Option<PageOptions<'_>>,
     ) -> Result<Verdict> {
-        Ok(Known::take(env, page)?.read(&self.reader, convert::bytes(&body)))
+        Ok(PageInfo::take(env, page)?.read(&self.reader, convert::bytes(&body)))
     }
 
     /// Classifies on another thread, for large pages, without blocking the event loop. Copies the body first.
@@ -138,7 +138,7 @@ impl Detector {
         #[napi(ts_arg_type = "Uint8Array | string")] body: Body<'_>,
         page: Option<PageOptions<'_>>,
     ) -> Result<AsyncTask<Work<Verdict, Verdict>>> {
-        let (known, reader, body) = (Known::take(env, page)?, Arc::clone(&self.reader), convert::bytes(&body).to_vec());
+        let (known, reader, body) = (PageInfo::take(env, page)?, Arc::clone(&self.reader), convert::bytes(&body).to_vec());
         Ok(promise(move || Ok(known.read(&reader, &body)), |verdict| verdict))
     }
 
@@ -153,7 +153,7 @@ impl Detector {
         #[napi(ts_arg_type = "Uint8Array | string")] body: Body<'_>,
         page: Option<PageOptions<'_>>,
     ) -> Result<FetchResult> {
-        let known = Known::take(env, Some(PageOptions { status: Some(status), headers, ..page.unwrap_or_default() }))?;
+        let known = PageInfo::take(env, Some(PageOptions { status: Some(status), headers, ..page.unwrap_or_default() }))?;
         Ok(FetchResult { kept: self.reader.judge_page(&known.page(convert::bytes(&body))) })
     }
 
@@ -165,7 +165,7 @@ impl Detector {
         #[napi(ts_arg_type = "Uint8Array | string")] body: Body<'_>,
         page: Option<PageOptions<'_>>,
     ) -> Result<Value> {
-        let known = Known::take(env, page)?;
+        let known = PageInfo::take(env, page)?;
         let explained =
             SCRATCH.with_borrow_mut(|scratch| self.reader.explain(&known.page(convert::bytes(&body)), scratch));
         let matches = explained.matches.iter().map(|found| {
@@ -190,7 +190,7 @@ impl Detector {
     pub fn reload(&self, rules: Option<String>) -> Result<()> {
         match rules.as_ref().or(self.rules.as_ref()) {
             Some(path) => Ok(self.reader.reload_file(Path::new(path)).map_err(Failure::config)?),
-            None => Err(Failure::misuse("this detector has the shipped rules only; name a file: reload(path)").into()),
+            None => Err(Failure::misuse("this detector has only the shipped rules: name a file with reload(path)").into()),
         }
     }
 

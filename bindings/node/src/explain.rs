@@ -1,6 +1,6 @@
 //! Explanations: the object has the fields of `fetchwise explain --json`, the text is for people.
 
-use fetchwise::selector::{Explanation as Kept, Selector};
+use fetchwise::selector::{Explanation as CoreExplanation, Selector};
 use napi_derive::napi;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    pub fn new(selector: &Selector, asked: &str, of: &Kept) -> Self {
+    pub fn new(selector: &Selector, asked: &str, of: &CoreExplanation) -> Self {
         Self { value: value(selector, asked, of), text: text(selector, of) }
     }
 }

@@ -17,7 +17,7 @@ type Result<T> = std::result::Result<T, napi::Error<Code>>;
 /// What else is known about a result. Durations are in milliseconds.
 #[napi(object, object_to_js = false)]
 #[derive(Default)]
-pub struct AnswerOptions<'a> {
+pub struct FetchResultOptions<'a> {
     /// The HTTP status.
     pub status: Option<f64>,
     /// The response's headers.
@@ -60,7 +60,7 @@ impl FetchResult {
     pub fn new(
         env: &Env,
         #[napi(ts_arg_type = "'content' | ErrorKind | (string & {})")] kind: String,
-        options: Option<AnswerOptions<'_>>,
+        options: Option<FetchResultOptions<'_>>,
     ) -> Result<Self> {
         let given = options.unwrap_or_default();
         let mut kept = Self::named(&kind).kept;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use fetchwise::attempt::Attempt as KeptAttempt;
+use fetchwise::attempt::Attempt as CoreAttempt;
 use fetchwise::backoff::LinkState;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::CompactOptions;
@@ -80,21 +80,21 @@ impl Shared {
 
 /// The reason why a log did not accept a record, as the selector passes it on.
 #[derive(Debug)]
-pub struct Shut;
+pub struct JournalClosed;
 
-impl std::fmt::Display for Shut {
+impl std::fmt::Display for JournalClosed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the journal is closed")
     }
 }
 
-impl std::error::Error for Shut {}
+impl std::error::Error for JournalClosed {}
 
 impl SharedJournal for Shared {
-    type Closed = Shut;
+    type Closed = JournalClosed;
 
-    fn with<T>(&self, work: impl FnOnce(&Log) -> T) -> std::result::Result<T, Shut> {
-        Self::with(self, work).map_err(|_| Shut {})
+    fn with<T>(&self, work: impl FnOnce(&Log) -> T) -> std::result::Result<T, JournalClosed> {
+        Self::with(self, work).map_err(|_| JournalClosed {})
     }
 }
 
@@ -148,7 +148,7 @@ impl JournalOptions {
 
 /// The result of a compaction.
 #[napi(object)]
-pub struct Compacted {
+pub struct CompactReport {
     /// Attempts before and after.
     pub attempts: Vec<f64>,
     /// Bytes before and after.
@@ -253,8 +253,8 @@ impl Journal {
     }
 
     /// Drops old attempts from the log. Their evidence stays, in a snapshot. Works alongside the writer.
-    #[napi(catch_unwind, ts_return_type = "Promise<Compacted>")]
-    pub fn compact(&self, options: Option<CompactionOptions>) -> Result<AsyncTask<Work<Compacted, Compacted>>> {
+    #[napi(catch_unwind, ts_return_type = "Promise<CompactReport>")]
+    pub fn compact(&self, options: Option<CompactionOptions>) -> Result<AsyncTask<Work<CompactReport, CompactReport>>> {
         let (shared, given) = (Arc::clone(&self.shared), options.unwrap_or_default());
         let mut options = CompactOptions::default();
         options.dry_run = given.dry_run.unwrap_or_default();
@@ -265,7 +265,7 @@ impl Journal {
             shared.wait(Log::flush)?;
             let done = maintenance::compact(&shared.dir, &blank()?, &options, Timestamp::now(), &mut |_, _| {})?;
             let (attempts, bytes) = (done.attempts, done.bytes);
-            Ok(Compacted {
+            Ok(CompactReport {
                 attempts: vec![attempts.0 as f64, attempts.1 as f64],
                 bytes: vec![bytes.0 as f64, bytes.1 as f64],
             })

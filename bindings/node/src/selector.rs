@@ -153,7 +153,7 @@ impl Selector {
     pub fn open(dir: String, options: Option<SelectorOptions<'_>>) -> Result<AsyncTask<Work<Arc<Core>, Self>>> {
         let mut options = options.unwrap_or_default();
         if options.journal.is_some() {
-            return Err(Failure::misuse("Selector.open opens the journal itself: leave out journal").into());
+            return Err(Failure::misuse("invalid option journal: Selector.open opens the journal itself").into());
         }
         let plan = Plan::of(&mut options)?;
         let how = options.journal_options.unwrap_or_default().options()?;
@@ -316,7 +316,7 @@ impl Selector {
                 self.core.kept.forget_link(&link);
                 TombstoneTarget::Link(link)
             }
-            _ => return Err(Failure::misuse("name either a domain or a link").into()),
+            _ => return Err(Failure::misuse("expected either a domain or a link").into()),
         };
         let Some(log) = &self.core.log else { return Ok(()) };
         let tombstone = Tombstone { target, at: Timestamp::now() };
@@ -393,7 +393,7 @@ impl Selector {
     }
 
     fn log(&self) -> std::result::Result<&Arc<Shared>, Failure> {
-        self.core.log.as_ref().ok_or_else(|| Failure::misuse("this selector has no journal, which stats are read from"))
+        self.core.log.as_ref().ok_or_else(|| Failure::misuse("cannot read stats: this selector has no journal"))
     }
 }
 

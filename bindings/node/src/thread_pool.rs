@@ -28,9 +28,9 @@ impl<T: Send + 'static, R: ToNapiValue + TypeName + 'static> Task for Work<T, R>
     type JsValue = R;
 
     fn compute(&mut self) -> napi::Result<Self::Output> {
-        let Some(work) = self.work.take() else { return Ok(Err(Failure::misuse("this was done already"))) };
+        let Some(work) = self.work.take() else { return Ok(Err(Failure::misuse("this work was already done"))) };
         Ok(catch_unwind(AssertUnwindSafe(work))
-            .unwrap_or_else(|_| Err(Failure::log("a defect of fetchwise: it panicked"))))
+            .unwrap_or_else(|_| Err(Failure::log("defect of fetchwise: it panicked"))))
     }
 
     fn resolve(&mut self, env: Env, output: Self::Output) -> napi::Result<R> {

@@ -130,7 +130,7 @@ pub fn export_from(journal: Either<ClassInstance<'_, Journal>, String>) -> Exter
         let export = || -> Result<u64, Failure> {
             log.map_or(Ok(()), |log| log.wait(Log::settled))?;
             let write = |text: &str| told.send(Piece::Text(text.to_owned()));
-            jsonl::export(&dir, write)?.map_err(|_| Failure::misuse("nobody reads what is exported"))
+            jsonl::export(&dir, write)?.map_err(|_| Failure::misuse("the reader of the export is gone"))
         };
         let end = Piece::End(export());
         let _ = told.send(end);
@@ -148,7 +148,7 @@ pub fn export_next(export: &External<Export>) -> AsyncTask<Work<Either<String, f
             Ok(Piece::Text(text)) => Ok(Either::A(text)),
             Ok(Piece::End(count)) => Ok(Either::B(count? as f64)),
             // The thread ended without a result.
-            Err(_) => Err(Failure::log("a defect of fetchwise: it panicked")),
+            Err(_) => Err(Failure::log("defect of fetchwise: it panicked")),
         }
     };
     promise(work, |piece| piece)

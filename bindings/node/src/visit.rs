@@ -12,7 +12,7 @@ use fetchwise::fetch_result::FetchResult as CoreFetchResult;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::registry::FetcherSet;
 use fetchwise::time::Timestamp;
-use fetchwise::visit::{End as KeptEnd, Fetch, Step as KeptStep, Visit as Kept, VisitOutcome, Wait};
+use fetchwise::visit::{End as CoreEnd, Fetch, Step as CoreStep, Visit as CoreVisit, VisitOutcome, Wait};
 use napi::bindgen_prelude::{ClassInstance, Either3, Function};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi_derive::napi;
@@ -36,10 +36,10 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// that the visit holds; so does garbage collection, later.
 #[napi]
 pub struct Visit {
-    kept: Mutex<Option<Kept<Handle, Url>>>,
+    kept: Mutex<Option<CoreVisit<Handle, Url>>>,
     core: Handle,
     number: u64,
-    end: OnceLock<KeptEnd>,
+    end: OnceLock<CoreEnd>,
     /// The contents of the last step: a step that the caller keeps must not hold them longer than the visit does.
     out: Mutex<Slot>,
 }
@@ -52,7 +52,7 @@ impl Visit {
         without: FetcherSet,
         known: Vec<Heuristic>,
     ) -> std::result::Result<Self, Failure> {
-        let visit = Kept::new(core.clone(), url)?.without(without).with_heuristics(known);
+        let visit = CoreVisit::new(core.clone(), url)?.without(without).with_heuristics(known);
         let visit = match link {
             Some(link) => visit.link_id(link),
             None => visit,
@@ -66,7 +66,7 @@ impl Visit {
         Ok(Self { kept: Mutex::new(Some(visit)), core, number, end: OnceLock::new(), out: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Kept<Handle, Url>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<CoreVisit<Handle, Url>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,14 +82,14 @@ impl Visit {
         let Some(visit) = kept.as_mut() else { return Ok(None) };
         take(&self.out.lock().unwrap_or_else(PoisonError::into_inner));
         let step = match visit.next() {
-            KeptStep::Fetch(fetch) => Some(Step::fetch(&self.core, self.number, visit, fetch)),
-            KeptStep::Wait(wait) => Some(Step::waiting(self.number, visit, wait)),
-            KeptStep::End(end) => {
+            CoreStep::Fetch(fetch) => Some(Step::fetch(&self.core, self.number, visit, fetch)),
+            CoreStep::Wait(wait) => Some(Step::waiting(self.number, visit, wait)),
+            CoreStep::End(end) => {
                 let _ = self.end.set(end);
                 *kept = None;
                 None
             }
-            _ => return Err(Failure::misuse("this release knows no such step").into()),
+            _ => return Err(Failure::misuse("this release does not know this step").into()),
         };
         if let Some(step) = &step {
             *self.out.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&step.held);
@@ -129,9 +129,9 @@ impl Visit {
             Some(Held::Fetch(fetch)) => visit.report(*fetch, answer),
             Some(wait) => {
                 *step.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
-                return Err(Failure::misuse("there is nothing to report of a step that waits").into());
+                return Err(Failure::misuse("cannot report a step that waits").into());
             }
-            None => return Err(Failure::misuse("this step was reported, or waited for, already").into()),
+            None => return Err(Failure::misuse("this step was already reported or waited for").into()),
         }
         self.core.0.settle_if_ending();
         Ok(())
@@ -173,7 +173,7 @@ impl Visit {
     pub fn requests(&self) -> u32 {
         match self.end.get() {
             Some(end) => end.requests,
-            None => self.lock().as_ref().map_or(0, Kept::requests),
+            None => self.lock().as_ref().map_or(0, CoreVisit::requests),
         }
     }
 }
@@ -224,7 +224,7 @@ struct Request {
 }
 
 impl Step {
-    fn fetch(core: &Handle, number: u64, visit: &Kept<Handle, Url>, fetch: Fetch<Handle>) -> Self {
+    fn fetch(core: &Handle, number: u64, visit: &CoreVisit<Handle, Url>, fetch: Fetch<Handle>) -> Self {
         let decided = fetchwise::decision::Decision::Selected(*fetch.decision());
         let request = Request {
             fetcher: fetch.fetcher().to_owned(),
@@ -237,7 +237,7 @@ impl Step {
         Self { visit: number, url: visit.url().as_str().to_owned(), fetch: Some(request), wait: None, held }
     }
 
-    fn waiting(number: u64, visit: &Kept<Handle, Url>, wait: Wait) -> Self {
+    fn waiting(number: u64, visit: &CoreVisit<Handle, Url>, wait: Wait) -> Self {
         let (url, why) = (visit.url().as_str().to_owned(), (wait.until(), wait.reason().to_string()));
         Self { visit: number, url, fetch: None, wait: Some(why), held: Arc::new(Mutex::new(Some(Held::Wait(wait)))) }
     }
@@ -249,9 +249,9 @@ impl Step {
             // A mistake by the caller must not cost the request.
             Some(fetch @ Held::Fetch(_)) => {
                 *held = Some(fetch);
-                Err(Failure::misuse("this step does not wait: it is a request to be made"))
+                Err(Failure::misuse("this step does not wait: it is a request"))
             }
-            Some(Held::Listening(_)) | None => Err(Failure::misuse("this step was waited for, or reported, already")),
+            Some(Held::Listening(_)) | None => Err(Failure::misuse("this step was already reported or waited for")),
         }
     }
 }
@@ -375,7 +375,7 @@ pub struct End {
 }
 
 impl End {
-    fn of(core: &Handle, end: &KeptEnd) -> Self {
+    fn of(core: &Handle, end: &CoreEnd) -> Self {
         let mut out = Self {
             kind: String::new(),
             is_delivered: end.is_delivered(),

@@ -21,7 +21,7 @@ try {
 }
 const skip = !found && 'Crawlee and a Chromium are not here'
 
-test('as a predictor alone it learns from comparisons, and remembers', async (t) => {
+test('a predictor alone learns from comparisons, and stores them', async (t) => {
   const dir = folder(t)
   const first = new Predictor({ dataDir: dir })
   assert.throws(() => first.predict({ url: 'https://example.org/' }), /not initialized/)
@@ -77,7 +77,7 @@ async function crawl(t, origin, dir, paths) {
   return JSON.parse(done.stdout.trim().split('\n').at(-1))
 }
 
-test('each request is a visit: shells go to the browser, walls pause, handlers that want a page get one', { skip }, async (t) => {
+test('each request is a visit: shells go to the browser, blocks pause, handlers that need a page get one', { skip }, async (t) => {
   const { url, asked } = await site(t)
   const dir = folder(t)
   const paths = ['/one', '/app/1', '/app/2', '/needs-a-page', '/wall/1']
@@ -92,7 +92,7 @@ test('each request is a visit: shells go to the browser, walls pause, handlers t
   const count = (path) => asked.filter((one) => one === path).length
   assert.equal(count('/one'), 1)
   // Crawlee's own predictor makes eight requests: both ways, and in three retries.
-  assert.ok(count('/wall/1') <= 3, `a wall was asked ${count('/wall/1')} times`)
+  assert.ok(count('/wall/1') <= 3, `a blocked page was requested ${count('/wall/1')} times`)
   const selector = new Selector({ journal: dir, fetchers: ['direct_access', 'playwright'] })
   const rows = await selector.stats('fetcher')
   assert.ok(rows.find(({ key }) => key === 'playwright').delivered >= 3)

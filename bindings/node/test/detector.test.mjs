@@ -10,7 +10,7 @@ import { ARTICLE, SHELL, WALL, folder } from './helpers.mjs'
 
 const code = (code) => ({ code: `ERR_FETCHWISE_${code}` })
 
-test('content, shells, walls', () => {
+test('content, shells, blocks', () => {
   const detector = new Detector()
   const content = detector.classify(Buffer.from(ARTICLE))
   assert.deepEqual([content.isContent, content.outcome, content.errorFor('direct_access')], [true, 'content', null])
@@ -25,7 +25,7 @@ test('content, shells, walls', () => {
   assert.ok(detector.ruleCount > 10)
 })
 
-test('headers as clients have them', () => {
+test('headers in the formats of clients', () => {
   const detector = new Detector()
   const forms = [
     { 'Retry-After': '120', 'set-cookie': ['a=1', 'b=2'], missing: undefined, number: 7 },
@@ -44,7 +44,7 @@ test('headers as clients have them', () => {
   }
 })
 
-test('on another thread it says the same, and the body may change meanwhile', async () => {
+test('another thread gives the same result, and the body may change meanwhile', async () => {
   const detector = new Detector()
   const large = Buffer.from(ARTICLE.replace('</body>', `<p>${'Tides and timetables. '.repeat(200_000)}</p></body>`))
   const here = detector.classify(large, { url: 'https://example.org/' })
@@ -55,7 +55,7 @@ test('on another thread it says the same, and the body may change meanwhile', as
   assert.ok(many.every((verdict) => verdict.isBlocked))
 })
 
-test('bodies of every kind throw nothing', () => {
+test('no body throws', () => {
   const detector = new Detector()
   const zeros = new Uint8Array(0)
   const part = new Uint8Array(Buffer.from(ARTICLE).buffer, 0, 10)
@@ -72,7 +72,7 @@ test('bodies of every kind throw nothing', () => {
   }
 })
 
-test('rules of one’s own, exchanged while it reads', (t) => {
+test('custom rules, replaced while it reads', (t) => {
   const file = join(folder(t), 'rules.toml')
   writeFileSync(file, '[[rule]\n')
   assert.throws(() => new Detector({ rules: file }), code('CONFIG'))
@@ -87,7 +87,7 @@ test('rules of one’s own, exchanged while it reads', (t) => {
   assert.equal(new Detector({ maxBytes: 100, blockThreshold: 0.9, countAll: true }).ruleCount, count)
 })
 
-test('a verdict becomes an attempt, an answer stands for none', () => {
+test('a verdict becomes an attempt, and a result needs none', () => {
   const selector = new Selector({ fetchers: ['direct_access', 'playwright'] })
   const decision = selector.select('https://example.org/')
   const verdict = new Detector().classify('<h1>Forbidden</h1>', { status: 403, headers: { server: 'x' } })

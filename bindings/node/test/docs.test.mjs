@@ -56,7 +56,7 @@ test('every public name is on the page, with an example', () => {
   }
 })
 
-test('what is declared is there, and the other way round', () => {
+test('declarations and exports match', () => {
   const require = createRequire(join(HERE, 'x.js'))
   const root = join(require.resolve('fetchwise'), '..')
   const declared = readFileSync(join(root, 'binding.d.ts'), 'utf8')

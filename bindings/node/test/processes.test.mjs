@@ -38,7 +38,7 @@ for (const [name, end, more, status] of [
   })
 }
 
-test('kill -9 loses nothing that was settled', async (t) => {
+test('kill -9 loses no settled record', async (t) => {
   const dir = folder(t)
   const code = `${RECORD}
 await selector.settled()
@@ -50,7 +50,7 @@ for (;;) selector.record(attempt())`
   assert.ok((await attemptsIn(dir)) >= 20_000)
 })
 
-test('kill -9 loses nothing that was flushed, again and again', async (t) => {
+test('kill -9 loses no flushed record, again and again', async (t) => {
   const dir = folder(t)
   let least = 0
   for (let round = 0; round < 3; round++) {
@@ -70,7 +70,7 @@ for (;;) {
   }
 })
 
-test('a second writer is told who the first is', async (t) => {
+test('a second writer gets the pid of the first', async (t) => {
   const dir = folder(t)
   const journal = new Journal(dir)
   const done = await node(
@@ -92,7 +92,7 @@ test('a second writer is told who the first is', async (t) => {
   assert.equal(await attemptsIn(dir), 0)
 })
 
-test('worker threads have journals of their own, and their end loses nothing', async (t) => {
+test('worker threads have separate journals, and their end loses nothing', async (t) => {
   const dir = folder(t)
   const done = await node(
     `
@@ -121,7 +121,7 @@ test('worker threads have journals of their own, and their end loses nothing', a
   assert.equal(await attemptsIn(`${dir}/own`), 1)
 })
 
-test('the package loads nothing of others', async () => {
+test('the package loads no other packages', async () => {
   const done = await node(`
     import { createRequire } from 'node:module'
     const require = createRequire(process.cwd() + '/x.js')

@@ -33,7 +33,7 @@ for (const [successes, attempts, confidence] of [
   })
 }
 
-test('what was learned decides, and says why', () => {
+test('evidence decides, and the decision is explained', () => {
   const selector = new Selector({ fetchers: ['direct_access', 'playwright'] })
   for (let n = 0; n < 10; n++) selector.record(new Attempt(`https://wikipedia.org/wiki/${n}`, 'playwright').delivered())
   const decision = selector.select(new URL('https://wikipedia.org/wiki/Rust'))
@@ -49,7 +49,7 @@ test('what was learned decides, and says why', () => {
   assert.equal(selector.select('https://example.org/', { wanted: 'playwright' }).fetcher, 'playwright')
 })
 
-test('fetchers of one’s own', () => {
+test('custom fetchers', () => {
   const selector = new Selector({ fetchers: ['direct_access', { name: 'mine', kind: 'rendering', cost: 7.5 }] })
   assert.deepEqual(
     selector.fetchers.map(({ name, cost, renders }) => [name, cost, renders]),
@@ -86,7 +86,7 @@ test('a config file', async (t) => {
   assert.throws(() => new Selector({ config: join(dir, 'nowhere.toml') }), { ...code('CONFIG'), message: /nowhere\.toml/ })
 })
 
-test('wrong settings and values are said', () => {
+test('invalid settings and values throw', () => {
   const selector = new Selector()
   for (const url of ['', 'nonsense', 'ftp://example.org/', 'http://', null, undefined, 7, `https://${'a'.repeat(70_000)}`, {}]) {
     assert.throws(() => selector.select(url), code('URL'), String(url).slice(0, 40))
@@ -120,7 +120,7 @@ test('an attempt as JSON and back', () => {
   assert.equal(Attempt.fromJSON(line).toJSON().attempted_at, '2025-11-20T14:46:40.123Z')
 })
 
-test('what is recorded is there after a restart, counted and explained', async (t) => {
+test('records survive a restart, counted and explained', async (t) => {
   const dir = folder(t)
   const first = await Selector.open(dir, { fetchers: ['direct_access', 'playwright'] })
   for (let n = 0; n < 20; n++) first.record(new Attempt(`https://example.org/${n}`, 'playwright').delivered())
@@ -149,7 +149,7 @@ test('what is recorded is there after a restart, counted and explained', async (
   await third.close()
 })
 
-test('a journal for several selectors, and its upkeep', async (t) => {
+test('a journal for several selectors, and its maintenance', async (t) => {
   const dir = folder(t)
   const journal = new Journal(dir, { durability: 'sync' })
   assert.throws(() => new Journal(dir), { code: 'ERR_FETCHWISE_LOCKED', pid: process.pid })

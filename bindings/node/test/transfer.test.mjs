@@ -16,7 +16,7 @@ const code = (code) => ({ code: `ERR_FETCHWISE_${code}` })
 const line = (n) => ({ url: `https://example.org/${n}`, fetcher: 'playwright', success: true, attempted_at: 1763650000123 + n })
 const attempt = (n) => new Attempt(`https://example.org/${n}`, 'playwright').delivered()
 
-test('each attempt once, and what cannot be used is counted', async (t) => {
+test('each attempt is imported once, and unusable lines are counted', async (t) => {
   const journal = new Journal(folder(t))
   const made = attempt(0)
   const counts = await importAttempts(
@@ -38,7 +38,7 @@ test('each attempt once, and what cannot be used is counted', async (t) => {
   await assert.rejects(importAttempts([line(6)], journal), code('CLOSED'))
 })
 
-test('a selector learns at once, another one when it is made', async (t) => {
+test('a given selector observes at once, a later one replays', async (t) => {
   const dir = folder(t)
   const journal = new Journal(dir)
   const selector = new Selector({ journal, fetchers: ['direct_access', 'playwright'] })
@@ -51,7 +51,7 @@ test('a selector learns at once, another one when it is made', async (t) => {
   await again.close()
 })
 
-test('out to a file and to a stream, and in again by every way', async (t) => {
+test('export to a file and to a stream, and import in every way', async (t) => {
   const dir = folder(t)
   const journal = new Journal(join(dir, 'from'))
   const selector = new Selector({ journal })
@@ -84,7 +84,7 @@ test('out to a file and to a stream, and in again by every way', async (t) => {
   }
 })
 
-test('a reader that is slow, one that fails, and files that are not there', async (t) => {
+test('a slow reader, a failing one, and missing files', async (t) => {
   const dir = folder(t)
   const journal = new Journal(dir)
   const selector = new Selector({ journal })
@@ -121,7 +121,7 @@ test('a reader that is slow, one that fails, and files that are not there', asyn
   await assert.rejects(exportAttempts(journal, join(dir, 'closed.jsonl')), code('CLOSED'))
 })
 
-test('an export that nobody reads keeps no process', async (t) => {
+test('an export without a reader keeps no process running', async (t) => {
   const dir = folder(t)
   writeFileSync(join(dir, 'lines.jsonl'), Array.from({ length: 20_000 }, (_, n) => JSON.stringify(line(n))).join('\n'))
   const done = await node(

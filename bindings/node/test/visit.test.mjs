@@ -8,7 +8,7 @@ import { ARTICLE, node, site } from './helpers.mjs'
 const code = (code) => ({ code: `ERR_FETCHWISE_${code}` })
 const both = () => new Selector({ fetchers: ['direct_access', 'playwright'] })
 
-test('a visit goes on to the next fetcher, and says how it ended', () => {
+test('a visit tries the next fetcher, and reports its end', () => {
   const visit = both().visit('https://example.org/app')
   const asked = []
   for (let step = visit.next(); step; step = visit.next()) {
@@ -33,7 +33,7 @@ test('errors of a client are outcomes', () => {
   assert.deepEqual([visit.end.kind, visit.end.errorType], ['failed', 'dns_error'])
 })
 
-test('misuse is said, and costs nothing', () => {
+test('misuse throws, and costs nothing', () => {
   const selector = both()
   const [visit, other] = [selector.visit('https://example.org/'), selector.visit('https://example.com/')]
   const step = visit.next()
@@ -53,7 +53,7 @@ test('misuse is said, and costs nothing', () => {
   assert.throws(() => selector.visit('https://example.org/', { prefer: 'nobody' }), code('CONFIG'))
 })
 
-test('a wait ends when what is waited for has come', async () => {
+test('a wait ends with its event', async () => {
   const selector = both()
   const [first, second] = [selector.visit('https://example.org/a'), selector.visit('https://example.org/b')]
   const probe = first.next()
@@ -75,7 +75,7 @@ test('a wait ends when what is waited for has come', async () => {
   assert.equal(second.next(), null)
 })
 
-test('a wait ends in time, too, and holds no process', async () => {
+test('a wait also ends in time, and keeps no process running', async () => {
   const selector = both()
   const [first, second] = [selector.visit('https://example.org/a'), selector.visit('https://example.org/b')]
   first.next()
@@ -113,7 +113,7 @@ test('a visit driven by functions, against a site that counts', async (t) => {
   await assert.rejects(selector.fetch(`${url}/hang`, { direct_access: fetchers.direct_access }, { signal: stop.signal }), reason)
 })
 
-test('a wall pauses the link, and that is kept to', async (t) => {
+test('a block pauses the link, and the pause is kept', async (t) => {
   const { url, asked } = await site(t)
   const selector = both()
   const detector = new Detector()
