@@ -3,7 +3,7 @@
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::json::{from_json_line, to_json_line};
-use fetchwise::attempt::{Attempt as Kept, ErrorType, Tag, stored_headers};
+use fetchwise::attempt::{Attempt as CoreAttempt, ErrorType, Tag, stored_headers};
 use fetchwise::registry::FetcherSpec;
 use fetchwise_bindings_core::outcome::with_result;
 use pyo3::exceptions::PyValueError;
@@ -26,7 +26,7 @@ use crate::{convert, errors, json};
 /// (False, 'server_error', 1.0)
 #[pyclass(frozen, module = "fetchwise", name = "Attempt")]
 pub(crate) struct Attempt {
-    pub(crate) kept: Kept,
+    pub(crate) kept: CoreAttempt,
 }
 
 #[pymethods]
@@ -54,12 +54,12 @@ impl Attempt {
     ) -> PyResult<Self> {
         let share = |name: &str, value: Option<f64>| match value {
             Some(value) if !(0.0..=1.0).contains(&value) => {
-                Err(PyValueError::new_err(format!("{name} must be from 0 to 1, not {value}")))
+                Err(PyValueError::new_err(format!("invalid {name} {value}: expected a number from 0 to 1")))
             }
             other => Ok(other),
         };
         let mut kept =
-            Kept::new(&convert::url(url)?, fetcher, convert::at(at)?).map_err(|error| errors::url(&error))?;
+            CoreAttempt::new(&convert::url(url)?, fetcher, convert::at(at)?).map_err(|error| errors::url(&error))?;
         kept.link = link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
         kept.http_status = status;
         kept.response_headers = stored_headers(&convert::headers(headers)?);
@@ -97,11 +97,11 @@ impl Attempt {
         heuristics: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let (Some(chosen), Some(name)) = (decision.take(), decision.name.as_ref()) else {
-            return Err(errors::misuse(format!("nothing was fetched: the decision is {:?}", decision.kind())));
+            return Err(errors::misuse(format!("no fetch to record: the decision is {:?}", decision.kind())));
         };
         let name = name.to_str(py)?;
         let by = FetcherSpec { renders: decision.renders, ..FetcherSpec::by_name(name) };
-        let mut kept = Kept::new(&convert::url(url)?, name, convert::at(at)?).map_err(|error| errors::url(&error))?;
+        let mut kept = CoreAttempt::new(&convert::url(url)?, name, convert::at(at)?).map_err(|error| errors::url(&error))?;
         kept.link = link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
         kept.duration_ms = duration_ms;
         kept.source = Some(chosen.source.name().into());
@@ -128,7 +128,7 @@ impl Attempt {
                 Some(kind) => kept.failed(kind),
                 None => {
                     let error_type = Some(ErrorType::from_name(kind));
-                    Kept { success: false, is_banned: false, error_type, weight: 1.0, ..kept }
+                    CoreAttempt { success: false, is_banned: false, error_type, weight: 1.0, ..kept }
                 }
             },
         }
@@ -137,9 +137,9 @@ impl Attempt {
     /// Returns the attempt with another weight: 0 while a retry may still succeed.
     fn weighing(&self, weight: f64) -> PyResult<Self> {
         if ![0.0, 0.5, 1.0].contains(&weight) {
-            return Err(PyValueError::new_err(format!("a weight is 0, 0.5 or 1, not {weight}")));
+            return Err(PyValueError::new_err(format!("invalid weight {weight}: expected 0, 0.5 or 1")));
         }
-        Ok(Self { kept: Kept { weight, ..self.kept.clone() } })
+        Ok(Self { kept: CoreAttempt { weight, ..self.kept.clone() } })
     }
 
     /// Returns all fields, as in the JSON lines of `fetchwise import` and `export`.

@@ -28,7 +28,7 @@ pub(crate) fn at(seconds: Option<f64>) -> PyResult<Timestamp> {
     let ms = (seconds * 1000.0).round();
     // Above this, milliseconds are not whole numbers any more.
     if !(0.0..9e15).contains(&ms) {
-        return Err(PyValueError::new_err(format!("{seconds} is no time in seconds since 1970")));
+        return Err(PyValueError::new_err(format!("invalid time {seconds}: expected seconds since 1970")));
     }
     Ok(Timestamp::from_millis(ms as i64))
 }
@@ -41,7 +41,7 @@ pub(crate) fn seconds(at: Timestamp) -> f64 {
 /// Converts a duration in seconds.
 pub(crate) fn span(name: &str, seconds: f64) -> PyResult<std::time::Duration> {
     std::time::Duration::try_from_secs_f64(seconds)
-        .map_err(|_| PyValueError::new_err(format!("{name} must be a number of seconds, not {seconds}")))
+        .map_err(|_| PyValueError::new_err(format!("invalid {name} {seconds}: expected a number of seconds")))
 }
 
 /// Converts a hint at the last failure.
@@ -89,7 +89,7 @@ fn pairs(given: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
 }
 
 fn items_of(items: &Bound<'_, PyAny>, mut out: Vec<(String, String)>) -> PyResult<Vec<(String, String)>> {
-    let wrong = || PyTypeError::new_err("expected a mapping, or pairs of name and value");
+    let wrong = || PyTypeError::new_err("expected a mapping or pairs of name and value");
     for item in items.try_iter()? {
         let item = item?;
         match item.cast_exact::<PyTuple>() {

@@ -175,7 +175,7 @@ impl Detector {
     fn reload(&self, rules: Option<PathBuf>) -> PyResult<()> {
         match rules.as_ref().or(self.rules.as_ref()) {
             Some(path) => self.reader.reload_file(path).map_err(errors::config),
-            None => Err(errors::misuse("this detector has the shipped rules only; name a file: reload(rules=...)")),
+            None => Err(errors::misuse("this detector has only the shipped rules: name a file with reload(rules=...)")),
         }
     }
 

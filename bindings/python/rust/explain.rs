@@ -1,6 +1,6 @@
 //! Explanations: the object has the fields of `fetchwise explain --json`, the text is for people.
 
-use fetchwise::selector::{Explanation as Kept, Selector};
+use fetchwise::selector::{Explanation as CoreExplanation, Selector};
 use pyo3::prelude::*;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(crate) struct Explanation {
 }
 
 impl Explanation {
-    pub(crate) fn new(selector: &Selector, asked: &str, of: &Kept) -> Self {
+    pub(crate) fn new(selector: &Selector, asked: &str, of: &CoreExplanation) -> Self {
         let value = value(selector, asked, of);
         Self { text: text(selector, of), value }
     }

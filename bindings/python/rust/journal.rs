@@ -34,12 +34,12 @@ pub(crate) struct Shared {
 
 /// The reason why a log cannot be used.
 #[derive(Debug)]
-pub(crate) enum Shut {
+pub(crate) enum JournalClosed {
     Closed,
     Forked,
 }
 
-impl std::fmt::Display for Shut {
+impl std::fmt::Display for JournalClosed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Closed => "the journal is closed",
@@ -48,13 +48,13 @@ impl std::fmt::Display for Shut {
     }
 }
 
-impl std::error::Error for Shut {}
+impl std::error::Error for JournalClosed {}
 
-impl From<Shut> for PyErr {
-    fn from(shut: Shut) -> Self {
+impl From<JournalClosed> for PyErr {
+    fn from(shut: JournalClosed) -> Self {
         match shut {
-            Shut::Closed => errors::closed(),
-            Shut::Forked => errors::forked(),
+            JournalClosed::Closed => errors::closed(),
+            JournalClosed::Forked => errors::forked(),
         }
     }
 }
@@ -65,16 +65,16 @@ impl Shared {
     }
 
     /// Checks that the log can be used.
-    pub(crate) fn check(&self) -> Result<(), Shut> {
+    pub(crate) fn check(&self) -> Result<(), JournalClosed> {
         self.with(|_| ())
     }
 
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&Log) -> T) -> Result<T, Shut> {
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&Log) -> T) -> Result<T, JournalClosed> {
         if self.is_forked() {
-            return Err(Shut::Forked);
+            return Err(JournalClosed::Forked);
         }
         let log = self.log.read().unwrap_or_else(PoisonError::into_inner);
-        log.as_ref().map(work).ok_or(Shut::Closed)
+        log.as_ref().map(work).ok_or(JournalClosed::Closed)
     }
 
     fn close(&self) -> Result<(), JournalError> {
@@ -96,9 +96,9 @@ impl Drop for Shared {
 }
 
 impl SharedJournal for Shared {
-    type Closed = Shut;
+    type Closed = JournalClosed;
 
-    fn with<T>(&self, work: impl FnOnce(&Log) -> T) -> Result<T, Shut> {
+    fn with<T>(&self, work: impl FnOnce(&Log) -> T) -> Result<T, JournalClosed> {
         Self::with(self, work)
     }
 }
@@ -349,8 +349,8 @@ impl Journal {
         Ok(match self.shared.with(Log::health) {
             Ok(Health::Good) => "good".to_owned(),
             Ok(Health::Degraded { reason, .. }) => reason.to_string(),
-            Ok(_) | Err(Shut::Closed) => "closed".to_owned(),
-            Err(forked @ Shut::Forked) => return Err(forked.into()),
+            Ok(_) | Err(JournalClosed::Closed) => "closed".to_owned(),
+            Err(forked @ JournalClosed::Forked) => return Err(forked.into()),
         })
     }
 

@@ -5,13 +5,13 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fetchwise::attempt::Attempt as KeptAttempt;
+use fetchwise::attempt::Attempt as CoreAttempt;
 use fetchwise::heuristic::url::{ContentKind, domain_of, identity};
 use fetchwise::journal::{JournalOptions, Tombstone, TombstoneTarget, load};
 use fetchwise::pace::{Pace, PaceSettings};
 use fetchwise::policy;
 use fetchwise::registry::{Class, FetcherSet, FetcherSpec};
-use fetchwise::selector::{SelectContext, Selector as Kept, SelectorBuilder};
+use fetchwise::selector::{SelectContext, Selector as CoreSelector, SelectorBuilder};
 use fetchwise::time::Timestamp;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -29,7 +29,7 @@ use fetchwise_bindings_core::journal_sink::JournalSink;
 
 /// A selector and the log that it records into.
 pub(crate) struct Core {
-    pub(crate) kept: Kept,
+    pub(crate) kept: CoreSelector,
     pub(crate) log: Option<Arc<Shared>>,
     /// The names of the candidates by id, so that a decision creates no new text.
     names: Vec<Py<PyString>>,
@@ -40,9 +40,9 @@ pub(crate) struct Core {
 pub(crate) struct Handle(pub(crate) Arc<Core>);
 
 impl Deref for Handle {
-    type Target = Kept;
+    type Target = CoreSelector;
 
-    fn deref(&self) -> &Kept {
+    fn deref(&self) -> &CoreSelector {
         &self.0.kept
     }
 }
@@ -86,7 +86,7 @@ impl Core {
     pub(crate) fn candidate(&self, name: &str) -> PyResult<fetchwise::registry::FetcherId> {
         self.kept.fetcher_id(name).filter(|id| self.kept.is_candidate(*id)).ok_or_else(|| {
             let known: Vec<&str> = self.kept.candidates().map(|(_, spec)| &*spec.name).collect();
-            errors::config(format!("there is no fetcher called {name}; there are: {}", known.join(", ")))
+            errors::config(format!("unknown fetcher {name:?}: expected one of {}", known.join(", ")))
         })
     }
 }
@@ -117,7 +117,7 @@ impl Fetcher {
         if let Some(cost) = cost {
             if !(cost.is_finite() && cost > 0.0) {
                 return Err(errors::config(format!(
-                    "the cost of {name} must be above 0, in plain requests, not {cost}"
+                    "invalid cost {cost} of {name}: expected a number of plain requests above 0"
                 )));
             }
             spec.cost = cost;
@@ -188,7 +188,7 @@ pub(crate) struct Selector {
 }
 
 /// The options of a decision.
-struct Wish<'w> {
+struct DecisionOptions<'w> {
     hint: Option<&'w str>,
     wanted: Option<&'w str>,
     excluded: Option<&'w [String]>,
@@ -208,7 +208,7 @@ fn builder(
         let spec = match (fetcher.cast::<Fetcher>(), fetcher.cast::<PyString>()) {
             (Ok(fetcher), _) => fetcher.get().spec.clone(),
             (_, Ok(name)) => FetcherSpec::by_name(name.to_str()?),
-            _ => return Err(PyTypeError::new_err("fetchers are names or Fetcher objects")),
+            _ => return Err(PyTypeError::new_err("invalid fetchers: expected names or Fetcher objects")),
         };
         builder = builder.fetcher(spec);
     }
@@ -295,7 +295,7 @@ impl Selector {
     ) -> PyResult<Decision> {
         let url = convert::url(url)?;
         let known = convert::known(heuristics)?;
-        let wish = Wish { hint, wanted, excluded: excluded.as_deref(), attempts };
+        let wish = DecisionOptions { hint, wanted, excluded: excluded.as_deref(), attempts };
         let situation = self.situation(&url, wish, (link, at), &known)?;
         let decided = self.core.kept.select(&url, &situation).map_err(|error| errors::url(&error))?;
         Ok(self.core.decision(py, decided, situation.hint))
@@ -318,7 +318,7 @@ impl Selector {
         let asked = url.str()?;
         let url = convert::url(url)?;
         let known = convert::known(heuristics)?;
-        let wish = Wish { hint, wanted, excluded: excluded.as_deref(), attempts };
+        let wish = DecisionOptions { hint, wanted, excluded: excluded.as_deref(), attempts };
         let situation = self.situation(&url, wish, (link, at), &known)?;
         let explained = self.core.kept.explain(&url, &situation).map_err(|error| errors::url(&error))?;
         Ok(Explanation::new(&self.core.kept, &asked.to_string_lossy(), &explained))
@@ -446,7 +446,7 @@ impl Selector {
                 self.core.kept.forget_link(link);
                 TombstoneTarget::Link(link.to_owned())
             }
-            _ => return Err(PyTypeError::new_err("name either domain= or link=")),
+            _ => return Err(PyTypeError::new_err("expected either domain= or link=")),
         };
         let Some(log) = &self.core.log else { return Ok(()) };
         let tombstone = Tombstone { target, at: Timestamp::now() };
@@ -504,7 +504,7 @@ impl Selector {
     fn situation<'k>(
         &self,
         url: &Url,
-        Wish { hint, wanted, excluded, attempts }: Wish<'_>,
+        DecisionOptions { hint, wanted, excluded, attempts }: DecisionOptions<'_>,
         (link, at): (Option<&str>, Option<f64>),
         heuristics: &'k [fetchwise::heuristic::Heuristic],
     ) -> PyResult<SelectContext<'k>> {
@@ -522,7 +522,7 @@ impl Selector {
     }
 
     /// Records without a check of the process.
-    pub(crate) fn learn(&self, py: Python<'_>, attempt: KeptAttempt) -> PyResult<()> {
+    pub(crate) fn learn(&self, py: Python<'_>, attempt: CoreAttempt) -> PyResult<()> {
         self.core.kept.record(attempt, Timestamp::now()).map_err(|error| errors::sink(py, &error))
     }
 }

@@ -9,7 +9,7 @@ use fetchwise::fetch_result::FetchResult as CoreFetchResult;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::registry::FetcherSet;
 use fetchwise::time::Timestamp;
-use fetchwise::visit::{End as KeptEnd, Fetch, Step as KeptStep, Visit as Kept, VisitOutcome, Wait};
+use fetchwise::visit::{End as CoreEnd, Fetch, Step as CoreStep, Visit as CoreVisit, VisitOutcome, Wait};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use url::Url;
@@ -30,10 +30,10 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// its `with`, releases everything that it holds, so cancelling is always safe.
 #[pyclass(frozen, module = "fetchwise", name = "Visit")]
 pub(crate) struct Visit {
-    kept: Mutex<Option<Kept<Handle, Url>>>,
+    kept: Mutex<Option<CoreVisit<Handle, Url>>>,
     core: Handle,
     number: u64,
-    end: OnceLock<KeptEnd>,
+    end: OnceLock<CoreEnd>,
     /// The contents of the last step: a traceback may keep the step alive long after the visit was abandoned.
     out: Mutex<Slot>,
 }
@@ -46,7 +46,7 @@ impl Visit {
         without: FetcherSet,
         known: Vec<Heuristic>,
     ) -> PyResult<Self> {
-        let visit = Kept::new(core.clone(), url).and_then(|visit| {
+        let visit = CoreVisit::new(core.clone(), url).and_then(|visit| {
             let visit = visit.without(without).with_heuristics(known);
             let visit = match link {
                 Some(link) => visit.link_id(link),
@@ -63,7 +63,7 @@ impl Visit {
         Ok(Self { kept: Mutex::new(Some(visit)), core, number, end: OnceLock::new(), out: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Kept<Handle, Url>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<CoreVisit<Handle, Url>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -92,14 +92,14 @@ impl Visit {
         let mut kept = self.lock();
         let Some(visit) = kept.as_mut() else { return Ok(None) };
         let step = match visit.next() {
-            KeptStep::Fetch(fetch) => Some(Step::fetch(py, &self.core, self.number, visit, fetch)),
-            KeptStep::Wait(wait) => Some(Step::waiting(self.number, visit, wait)),
-            KeptStep::End(end) => {
+            CoreStep::Fetch(fetch) => Some(Step::fetch(py, &self.core, self.number, visit, fetch)),
+            CoreStep::Wait(wait) => Some(Step::waiting(self.number, visit, wait)),
+            CoreStep::End(end) => {
                 let _ = self.end.set(end);
                 *kept = None;
                 None
             }
-            _ => return Err(errors::misuse("this release knows no such step")),
+            _ => return Err(errors::misuse("this release does not know this step")),
         };
         if let Some(step) = &step {
             *self.out.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&step.held);
@@ -127,9 +127,9 @@ impl Visit {
             Some(Held::Fetch(fetch)) => visit.report(*fetch, answer),
             Some(wait) => {
                 *step.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
-                return Err(errors::misuse("there is nothing to report of a step that waits"));
+                return Err(errors::misuse("cannot report a step that waits"));
             }
-            None => return Err(errors::misuse("this step was reported, or waited for, already")),
+            None => return Err(errors::misuse("this step was already reported or waited for")),
         }
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Visit {
     fn requests(&self) -> u32 {
         match self.end.get() {
             Some(end) => end.requests,
-            None => self.lock().as_ref().map_or(0, Kept::requests),
+            None => self.lock().as_ref().map_or(0, CoreVisit::requests),
         }
     }
 
@@ -232,7 +232,7 @@ struct Request {
 }
 
 impl Step {
-    fn fetch(py: Python<'_>, core: &Handle, number: u64, visit: &Kept<Handle, Url>, fetch: Fetch<Handle>) -> Self {
+    fn fetch(py: Python<'_>, core: &Handle, number: u64, visit: &CoreVisit<Handle, Url>, fetch: Fetch<Handle>) -> Self {
         let decided = fetchwise::decision::Decision::Selected(*fetch.decision());
         let decision = core.0.decision(py, decided, None);
         let request = Py::new(py, decision).ok().map(|decision| Request {
@@ -252,7 +252,7 @@ impl Step {
         }
     }
 
-    fn waiting(number: u64, visit: &Kept<Handle, Url>, wait: Wait) -> Self {
+    fn waiting(number: u64, visit: &CoreVisit<Handle, Url>, wait: Wait) -> Self {
         let (url, why) = (visit.url().as_str().to_owned(), (wait.until(), wait.reason().to_string()));
         Self { visit: number, url, fetch: None, wait: Some(why), held: Arc::new(Mutex::new(Some(Held::Wait(wait)))) }
     }
@@ -264,9 +264,9 @@ impl Step {
             // A mistake by the caller must not cost the request.
             Some(fetch) => {
                 *held = Some(fetch);
-                Err(errors::misuse("this step does not wait: it is a request to be made"))
+                Err(errors::misuse("this step does not wait: it is a request"))
             }
-            None => Err(errors::misuse("this step was waited for, or reported, already")),
+            None => Err(errors::misuse("this step was already reported or waited for")),
         }
     }
 }
@@ -381,7 +381,7 @@ fn kind(how: &VisitOutcome) -> &'static str {
 /// (None, 'failed', 'not_found')
 #[pyclass(frozen, module = "fetchwise", name = "End")]
 pub(crate) struct End {
-    kept: KeptEnd,
+    kept: CoreEnd,
     fetcher: Option<Py<PyString>>,
 }
 

@@ -60,7 +60,7 @@ def test_cancelled_flushes_lose_nothing(tmp_path: pathlib.Path) -> None:
     run(main())
 
 
-def test_a_loop_that_is_closed_is_no_error(tmp_path: pathlib.Path) -> None:
+def test_a_closed_loop_is_not_an_error(tmp_path: pathlib.Path) -> None:
     with fetchwise.Journal(tmp_path) as journal:
         selector = fetchwise.Selector(journal=journal)
 
@@ -74,7 +74,7 @@ def test_a_loop_that_is_closed_is_no_error(tmp_path: pathlib.Path) -> None:
         assert journal.metrics()["durable_seq"] >= 50
 
 
-def test_a_closed_journal_says_so(tmp_path: pathlib.Path) -> None:
+def test_a_closed_journal_raises(tmp_path: pathlib.Path) -> None:
     async def main() -> None:
         journal = fetchwise.Journal(tmp_path)
         journal.close()

@@ -49,7 +49,7 @@ def test_a_body_may_be_changed_while_it_is_read() -> None:
     assert verdict.is_content and detector.classify(body, status=403).is_blocked
 
 
-def test_malformed_bodies_raise_nothing() -> None:
+def test_malformed_bodies_do_not_raise() -> None:
     detector = fetchwise.Detector()
     bodies = [file.read_bytes() for file in sorted(SEEDS.iterdir())]
     assert len(bodies) >= 5, f"no seeds in {SEEDS}"

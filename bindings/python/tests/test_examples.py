@@ -90,7 +90,7 @@ def test_a_decision_matches_by_kind() -> None:
         decision.fetcher = "other"  # type: ignore[misc]
 
 
-def test_urls_are_taken_as_text_or_as_objects_of_clients() -> None:
+def test_urls_are_accepted_as_text_or_as_client_objects() -> None:
     selector = fetchwise.Selector()
 
     class Address:
@@ -104,7 +104,7 @@ def test_urls_are_taken_as_text_or_as_objects_of_clients() -> None:
     assert issubclass(fetchwise.UrlError, ValueError)
 
 
-def test_wrong_settings_are_said() -> None:
+def test_invalid_settings_raise() -> None:
     with pytest.raises(fetchwise.ConfigError, match="nobody"):
         fetchwise.Selector().select("https://example.org/", wanted="nobody")
     with pytest.raises(fetchwise.ConfigError):

@@ -26,7 +26,7 @@ from fetchwise import ErrorKind, error_kind
         (RuntimeError("anything else"), ErrorKind.NETWORK_ERROR),
     ],
 )
-def test_of_the_standard_library(error: BaseException, kind: ErrorKind) -> None:
+def test_standard_library_exceptions(error: BaseException, kind: ErrorKind) -> None:
     assert error_kind(error) is kind
 
 
@@ -87,7 +87,7 @@ def test_of_scrapy() -> None:
     assert error_kind(twisted.ConnectionRefusedError()) == "network_error"
 
 
-def test_an_exception_is_reported_as_it_is() -> None:
+def test_an_exception_can_be_reported() -> None:
     selector = fetchwise.Selector(fetchers=["direct_access"])
     visit = selector.visit("https://example.org/")
     step = visit.next()

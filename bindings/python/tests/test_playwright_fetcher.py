@@ -84,7 +84,7 @@ def test_pages_errors_and_limits(child: Child) -> None:
         assert {child.answer()["id"] for _ in range(6)} == set(range(10, 16))
 
 
-def test_what_is_cancelled_is_not_answered(child: Child) -> None:
+def test_a_cancelled_request_gets_no_response(child: Child) -> None:
     with Origin() as origin:
         child.ask(1, f"{origin.url}/app/1")
         child.send(cancel=1)
@@ -116,7 +116,7 @@ def test_the_program_drives_it(program: Program, tmp_path: pathlib.Path) -> None
         assert len(pages) == 4 and all("Title of /app/" in page for page in pages), out
 
 
-def test_camoufox_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_camoufox_with_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its Firefox is in no registry. The test checks that its API is used as documented."""
     import asyncio
 
@@ -147,7 +147,7 @@ def test_camoufox_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert used == {"headless": True, "closed": True}
 
 
-def test_bodies_go_where_the_protocol_says(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_follow_the_protocol(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = importlib.import_module("fetchwise.playwright_fetcher").place
     assert place("ä".encode(), True) == {"body": "ä"}
     assert base64.b64decode(place(b"\xff\x00", False)["body_base64"]) == b"\xff\x00"

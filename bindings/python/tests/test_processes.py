@@ -61,7 +61,7 @@ def test_kill_loses_nothing_that_was_settled(tmp_path: pathlib.Path) -> None:
     assert attempts_in(tmp_path) >= 20_000
 
 
-def test_a_second_writer_is_told_who_the_first_is(tmp_path: pathlib.Path) -> None:
+def test_a_second_writer_gets_the_pid_of_the_first(tmp_path: pathlib.Path) -> None:
     code = "import sys, fetchwise\njournal = fetchwise.Journal(sys.argv[1])\nprint('open', flush=True)\nsys.stdin.read()"
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE) as child:
@@ -164,7 +164,7 @@ def test_subinterpreters_are_refused_with_a_reason() -> None:
     assert "ImportError" in done.stdout and "subinterpreter" in done.stdout, done.stdout
 
 
-def test_import_brings_nothing_of_others() -> None:
+def test_import_loads_no_other_packages() -> None:
     code = "import sys; before = set(sys.modules); import fetchwise; print(*sorted(set(sys.modules) - before))"
     done = python(code)
     names = {name.split(".")[0] for name in done.stdout.split()}

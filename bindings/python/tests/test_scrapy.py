@@ -85,7 +85,7 @@ def test_before_and_after() -> None:
     assert again["blocked"] <= first["blocked"] and again["blocked"] <= 3
 
 
-def test_what_fails_is_attributed_once() -> None:
+def test_failures_are_attributed_once() -> None:
     with Origin() as origin:
         seen, stats = crawl(origin, "/gone/1", "/error/1", "/moved", "/static/1")
         ends = {url.removeprefix(origin.url): meta and meta["end"] for url, _, meta in seen}
@@ -105,7 +105,7 @@ def test_a_rate_limit_holds_the_host() -> None:
         assert stats["fetchwise/dropped/host"] == 9 and stats["fetchwise/blocked"] == 1
 
 
-def test_pages_without_content_reach_callbacks_only_when_wanted() -> None:
+def test_pages_without_content_reach_callbacks_only_on_request() -> None:
     with Origin() as origin:
         seen, _ = crawl(origin, "/app/1")
         assert "IgnoreRequest" in seen[0][1] and seen[0][2]["outcome"] == "shell"

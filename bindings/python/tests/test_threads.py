@@ -51,7 +51,7 @@ def test_records_add_up(tmp_path: pathlib.Path) -> None:
         assert journal.verify() == {"sound": True, "attempts": THREADS * EACH}
 
 
-def test_bodies_are_read_side_by_side() -> None:
+def test_bodies_are_read_in_parallel() -> None:
     detector = fetchwise.Detector()
     page = b"<html><body><p>" + b"The ferry leaves at noon. " * 4000 + b"</p></body></html>"
     wall = b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>"
@@ -66,7 +66,7 @@ def test_bodies_are_read_side_by_side() -> None:
     run(work)
 
 
-def test_a_step_that_waits_lets_others_run() -> None:
+def test_a_waiting_step_lets_other_threads_run() -> None:
     """Two visits of a cold host: one probes, the other waits for its verdict in another thread."""
     selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
     first = selector.visit("https://example.org/1")

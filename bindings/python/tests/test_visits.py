@@ -29,7 +29,7 @@ def test_a_shell_goes_to_the_browser_and_a_missing_page_nowhere() -> None:
     assert asked == ["direct_access"] and end.kind == "failed" and end.error_type == "not_found"
 
 
-def test_a_transient_failure_weighs_nothing_until_its_retry_failed() -> None:
+def test_a_transient_failure_has_no_weight_until_its_retry_fails() -> None:
     selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
     asked, end = drive(selector, "https://example.org/", ConnectionResetError(), "content")
     assert asked == ["direct_access", "direct_access"] and end
@@ -88,7 +88,7 @@ def test_misuse_is_said() -> None:
         selector.visit("https://example.org/", fetchers=["nobody"])
 
 
-def test_what_is_at_hand_is_used() -> None:
+def test_only_available_fetchers_are_used() -> None:
     selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
     visit = selector.visit("https://example.org/", fetchers=["playwright"])
     step = visit.next()
@@ -98,7 +98,7 @@ def test_what_is_at_hand_is_used() -> None:
     assert selector.masses("domain", "example.org", "playwright")["attempts"] == 0
 
 
-def test_a_pace_has_requests_wait() -> None:
+def test_a_pace_delays_requests() -> None:
     selector = fetchwise.Selector(fetchers=["direct_access"], pace=True)
     waits = 0
     for n in range(3):

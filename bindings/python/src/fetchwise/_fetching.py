@@ -94,7 +94,7 @@ class Fetching:
         """The end of the visit."""
         end = self.visit.end
         if end is None:
-            raise RuntimeError("the visit has not ended: it is driven on entering, by async with")
+            raise RuntimeError("the visit has not ended: enter it with async with")
         return end
 
     async def __aenter__(self) -> Fetching:

@@ -108,7 +108,7 @@ class Pauses:
         key = key or url
         known = self._visits.get(key)
         if known is None or known[1] is None or known[1].wait:
-            raise KeyError(f"no request for {key} was admitted")
+            raise KeyError(f"no admitted request for {key}")
         visit, step = known
         assert step is not None
         if retry_after is not None and isinstance(outcome, str):

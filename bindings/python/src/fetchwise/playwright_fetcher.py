@@ -49,7 +49,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--engine", choices=["playwright", "patchright", "camoufox"], default="playwright")
     browser = parser.add_mutually_exclusive_group()
-    browser.add_argument("--channel", help="a browser that is installed: chrome, msedge, chromium")
+    browser.add_argument("--channel", help="use an installed browser: chrome, msedge, chromium")
     browser.add_argument("--executable-path", help="the browser's program")
     parser.add_argument("--no-sandbox", action="store_true", help="for containers and for root, where Chromium needs it")
     return parser.parse_args(argv)
@@ -87,7 +87,7 @@ async def fetch(browser: Any, request: dict[str, Any]) -> dict[str, Any]:
         page = await context.new_page()
         response = await page.goto(request["url"], timeout=deadline_ms, wait_until="load")
         if response is None:
-            raise Failure("network_error", "the browser has no response for it")
+            raise Failure("network_error", "the browser has no response")
         with contextlib.suppress(Exception):
             await page.wait_for_load_state("networkidle", timeout=min(QUIET_MS, deadline_ms))
         hops, request_of = 0, response.request.redirected_from
@@ -167,7 +167,7 @@ async def serve(options: argparse.Namespace) -> None:
             try:
                 request = json.loads(line)
             except ValueError:
-                print("a line that is no JSON", file=sys.stderr)
+                print("invalid request: the line is not JSON", file=sys.stderr)
                 continue
             if "cancel" in request:
                 task = under_way.get(request["cancel"])

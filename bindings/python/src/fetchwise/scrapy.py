@@ -190,7 +190,7 @@ class Middleware:
             task = asyncio.ensure_future(self._come_back(request.replace(dont_filter=True), seconds))
             self._later.add(task)
             task.add_done_callback(self._later.discard)
-            raise IgnoreRequest(f"paused, and asked for again in {seconds:.1f} s")
+            raise IgnoreRequest(f"paused: retry in {seconds:.1f} s")
         self._count(f"dropped/{end.paused or end.kind}")
         raise IgnoreRequest(f"{end.kind}: {end.message or end.paused}")
 
