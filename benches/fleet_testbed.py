@@ -106,9 +106,9 @@ def crawl(args: argparse.Namespace, count: int, is_sharing: bool) -> dict:
     """Returns the testbed's ledger after a crawl by `count` nodes."""
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         command = [args.fetchwise, "testbed", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
-        town = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
-        stack.callback(town.kill)
-        where = json.loads(town.stdout.readline())
+        testbed = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+        stack.callback(testbed.kill)
+        where = json.loads(testbed.stdout.readline())
         with urllib.request.urlopen(where["links"], timeout=30) as answer:
             links = answer.read().decode().split()
         luck = random.Random(args.seed)
@@ -139,8 +139,8 @@ def crawl(args: argparse.Namespace, count: int, is_sharing: bool) -> dict:
                 with open(os.path.join(dir_, "said")) as said:
                     raise SystemExit(f"a node ended with {node.returncode}: {said.read()[-2000:]}")
             hand_in(where["pages"], dir_, os.path.join(dir_, "results"))
-        town.send_signal(signal.SIGTERM)
-        return json.loads(town.stdout.read())
+        testbed.send_signal(signal.SIGTERM)
+        return json.loads(testbed.stdout.read())
 
 
 def figures(ledger: dict) -> dict[str, float]:

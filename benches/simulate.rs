@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fetchwise_simulate::{Contestant, SHIPPED, SimulateOptions, World, simulate};
+use fetchwise_simulate::{NamedPolicy, SHIPPED, SimulateOptions, World, simulate};
 
 fn whole_loop(c: &mut Criterion) {
     let (name, text) = SHIPPED[0];
     let world = World { urls: 20_000, ..World::parse(text, name).unwrap() };
-    let contestant = [Contestant::by_name("default").unwrap()];
+    let contestant = [NamedPolicy::by_name("default").unwrap()];
     let options = SimulateOptions { threads: 1, ..SimulateOptions::default() };
     let mut group = c.benchmark_group("simulate");
     group.throughput(Throughput::Elements(world.urls as u64)).measurement_time(Duration::from_secs(5)).sample_size(10);

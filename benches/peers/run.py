@@ -47,11 +47,11 @@ def peers(args: argparse.Namespace) -> dict[str, tuple[list[str], str | None]]:
 def crawl(args: argparse.Namespace, name: str, command: list[str]) -> dict:
     """Returns one crawler's ledger and time."""
     with tempfile.TemporaryDirectory() as place:
-        town_command = [args.fetchwise, "testbed", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
-        with subprocess.Popen(town_command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as town:
+        testbed_command = [args.fetchwise, "testbed", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
+        with subprocess.Popen(testbed_command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as testbed:
             try:
-                assert town.stdout
-                where = json.loads(town.stdout.readline())
+                assert testbed.stdout
+                where = json.loads(testbed.stdout.readline())
                 environment = os.environ | {
                     "LINKS": where["links"],
                     "PAGES": where["pages"],
@@ -77,8 +77,8 @@ def crawl(args: argparse.Namespace, name: str, command: list[str]) -> dict:
                     code, said = None, f"not done after {patience} s"
                 seconds = time.monotonic() - begun
             finally:
-                town.send_signal(signal.SIGTERM)
-            ledger = json.loads(town.stdout.read())
+                testbed.send_signal(signal.SIGTERM)
+            ledger = json.loads(testbed.stdout.read())
     if code != 0:
         print(f"{name} ended with {code}: {said[-2000:]}", file=sys.stderr)
     return {"seconds": seconds, "code": code, **ledger}

@@ -87,7 +87,7 @@ const SUBJECTS: &[Subject] = &[
     ("scaling", scaling::measure),
 ];
 
-struct Wishes {
+struct ReportArgs {
     scale: Scale,
     only: Vec<String>,
     out: PathBuf,
@@ -100,8 +100,8 @@ fn main() -> ExitCode {
         ["--child", "server"] => server::run(),
         ["--child", "memory", shape, domains] => memory::child(shape, domains.parse().unwrap()),
         ["--child", "subject", name, json, ref rest @ ..] => child(name, Path::new(json), rest),
-        _ => match wishes(&args) {
-            Ok(wishes) => return run(&wishes),
+        _ => match report_args(&args) {
+            Ok(report_args) => return run(&report_args),
             Err(message) => {
                 eprintln!("{message}\nusage: report [--quick | --full] [--only SUBJECT]... [--out DIR]");
                 return ExitCode::from(2);
@@ -111,34 +111,34 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn wishes(args: &[String]) -> Result<Wishes, String> {
-    let mut wishes = Wishes { scale: Scale::Normal, only: Vec::new(), out: PathBuf::new() };
+fn report_args(args: &[String]) -> Result<ReportArgs, String> {
+    let mut report_args = ReportArgs { scale: Scale::Normal, only: Vec::new(), out: PathBuf::new() };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().cloned().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
-            "--quick" => wishes.scale = Scale::Quick,
-            "--full" => wishes.scale = Scale::Full,
-            "--out" => wishes.out = PathBuf::from(value()?),
+            "--quick" => report_args.scale = Scale::Quick,
+            "--full" => report_args.scale = Scale::Full,
+            "--out" => report_args.out = PathBuf::from(value()?),
             "--only" => {
                 let name = value()?;
                 if !SUBJECTS.iter().any(|(subject, _)| *subject == name) {
                     let names: Vec<&str> = SUBJECTS.iter().map(|(subject, _)| *subject).collect();
                     return Err(format!("no subject called {name:?}; there are: {}", names.join(", ")));
                 }
-                wishes.only.push(name);
+                report_args.only.push(name);
             }
             other => return Err(format!("unknown argument {other:?}")),
         }
     }
-    if wishes.out.as_os_str().is_empty() {
-        let is_whole = wishes.only.is_empty() && wishes.scale != Scale::Quick;
-        wishes.out = match is_whole {
+    if report_args.out.as_os_str().is_empty() {
+        let is_whole = report_args.only.is_empty() && report_args.scale != Scale::Quick;
+        report_args.out = match is_whole {
             true => Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reports"),
             false => std::env::temp_dir().join("fetchwise-bench-report"),
         };
     }
-    Ok(wishes)
+    Ok(report_args)
 }
 
 /// Measures one subject and writes its section to `json`.
@@ -152,18 +152,18 @@ fn child(name: &str, json: &Path, rest: &[&str]) {
     std::fs::write(json, serde_json::to_vec(&measure(scale)).unwrap()).unwrap();
 }
 
-fn run(wishes: &Wishes) -> ExitCode {
+fn run(report_args: &ReportArgs) -> ExitCode {
     let (begun, tmp) = (Instant::now(), tempfile::tempdir().unwrap());
     let host = host::Host::read();
     let mut sections = Vec::new();
     let mut failed = Vec::new();
     for &(name, _) in
-        SUBJECTS.iter().filter(|(name, _)| wishes.only.is_empty() || wishes.only.iter().any(|o| o == name))
+        SUBJECTS.iter().filter(|(name, _)| report_args.only.is_empty() || report_args.only.iter().any(|o| o == name))
     {
         let (at, json) = (Instant::now(), tmp.path().join(name));
         eprintln!("{name} ...");
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--child", "subject", name]).arg(&json).args(wishes.scale.flag());
+        command.args(["--child", "subject", name]).arg(&json).args(report_args.scale.flag());
         match command.status() {
             Ok(status) if status.success() => {
                 let section: Section = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
@@ -177,7 +177,7 @@ fn run(wishes: &Wishes) -> ExitCode {
         }
     }
     sections.extend(growth::section(&sections));
-    write::write(&wishes.out, &host, wishes.scale, &sections, begun.elapsed());
-    eprintln!("{} written in {:.0} s", wishes.out.join("benchmarks.md").display(), begun.elapsed().as_secs_f64());
+    write::write(&report_args.out, &host, report_args.scale, &sections, begun.elapsed());
+    eprintln!("{} written in {:.0} s", report_args.out.join("benchmarks.md").display(), begun.elapsed().as_secs_f64());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

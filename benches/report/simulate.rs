@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fetchwise_simulate::{Contestant, SHIPPED, SimulateOptions, World, simulate};
+use fetchwise_simulate::{NamedPolicy, SHIPPED, SimulateOptions, World, simulate};
 
 use crate::Scale;
 use crate::book::Section;
@@ -19,7 +19,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     for &(name, text) in SHIPPED.iter().take(scale.pick(1, 3)) {
         eprintln!("  {name}");
         let world = World::parse(text, name).unwrap();
-        let contestant = [Contestant::by_name("default").unwrap()];
+        let contestant = [NamedPolicy::by_name("default").unwrap()];
         let run = |timing: bool| {
             let begun = Instant::now();
             let options = SimulateOptions { threads: 1, timing, progress: None };

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use fetchwise::decision::{Decision as Decided, Rule, Source};
 use fetchwise::rfc3339;
-use fetchwise::selector::{CandidateView, Counterfactual, Explanation as Kept, HostSignalView, Selector};
+use fetchwise::selector::{CandidateView, Counterfactual, Explanation, HostSignalView, Selector};
 use fetchwise::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const COST_MOST: f64 = 10.0;
 
 /// Returns the fields of `fetchwise explain --json` that do not depend on the program.
-pub fn value(selector: &Selector, asked: &str, of: &Kept) -> Value {
+pub fn value(selector: &Selector, asked: &str, of: &Explanation) -> Value {
     let most = COST_MOST * selector.settings().page_value;
     let take = of.decision.selected();
     let chosen = take.map(|take| selector.fetcher_name(take.fetcher));
@@ -106,7 +106,7 @@ fn tag(view: &HostSignalView) -> Value {
 }
 
 /// Returns an explanation as text in columns.
-pub fn text(selector: &Selector, of: &Kept) -> String {
+pub fn text(selector: &Selector, of: &Explanation) -> String {
     let mut out = format!("{}\n\n", of.url);
     for heuristic in &of.heuristics {
         let _ = writeln!(out, "{:<14} {}", heuristic.kind, heuristic.value);
