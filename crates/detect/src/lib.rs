@@ -108,15 +108,15 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub use crate::html::visibility::PagePart;
-pub use crate::rules::file::{RuleError, RuleFileError};
-pub use crate::rules::strength::Grade;
 pub use cues::{Cue, CueSum};
 #[cfg(feature = "json")]
 pub use evaluate::{
     ClassScore, ConfidenceBand, EvaluateError, Evaluation, EvaluationRun, LabelledPage, Misclassification, PageClass,
     evaluate, wilson,
 };
+pub use html::visibility::PagePart;
+pub use rules::file::{RuleError, RuleFileError};
+pub use rules::strength::Grade;
 pub use verdict::{CONTENT_CHARS, ResponseExtractor, RuleMatch, Vendors, Verdict, heuristics};
 
 pub use fetchwise_types::{fetch_result, heuristic, response};
@@ -217,7 +217,7 @@ impl Scratch {
     fn simhash(&self) -> Option<u64> {
         // The hash is 0 where there is no text, or much of it.
         let visible = self.folded.split('\n').next().filter(|_| self.text_hash != 0)?;
-        Some(crate::simhash::simhash(visible))
+        Some(simhash::simhash(visible))
     }
 
     /// Returns the title of the last page, entities decoded, at most 1024 bytes. Empty if it has none.
@@ -407,9 +407,7 @@ impl Detector {
         let table = self.table.load();
         let verdict = self.inspect_with(&table, page, scratch, true);
         let (matches, cues) = match self.mode {
-            DetectorMode::Rules => {
-                (crate::classify::matches(&table, page, scratch), scratch.weighing.explained(&table))
-            }
+            DetectorMode::Rules => (classify::matches(&table, page, scratch), scratch.weighing.explained(&table)),
             DetectorMode::Keywords => (Vec::new(), None),
         };
         Explanation { verdict, matches, cues }
@@ -417,8 +415,8 @@ impl Detector {
 
     fn inspect_with(&self, table: &RuleTable, page: &Page<'_>, scratch: &mut Scratch, explain: bool) -> Verdict {
         match self.mode {
-            DetectorMode::Rules => crate::classify::inspect(self, table, page, scratch, explain),
-            DetectorMode::Keywords => crate::keyword_baseline::inspect(page, scratch),
+            DetectorMode::Rules => classify::inspect(self, table, page, scratch, explain),
+            DetectorMode::Keywords => keyword_baseline::inspect(page, scratch),
         }
     }
 }

@@ -113,12 +113,12 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use crate::limiter::permit::Permit;
-pub use crate::persistence::{PaceRecord, PaceState, PaceStore};
-pub use crate::signals::headers::RateLimit;
-pub use crate::signals::response::{Admit, Cause, DoubtVerdict, Level, Response, ResponseEffect, Signal};
 pub use explain::PaceExplanation;
+pub use limiter::permit::Permit;
+pub use persistence::{PaceRecord, PaceState, PaceStore};
 pub use settings::{CrawlDelay, HostPace, PaceMode, PaceSettings};
+pub use signals::headers::RateLimit;
+pub use signals::response::{Admit, Cause, DoubtVerdict, Level, Response, ResponseEffect, Signal};
 #[cfg(feature = "metrics")]
 pub use summary::PaceSummary;
 
