@@ -5,7 +5,7 @@
 use fetchwise::decision::Rule;
 use fetchwise::policy::{Choice, Policy, View};
 use fetchwise::score::Scored;
-use fetchwise_simulate::{Contestant, SHIPPED, SimulateOptions, World, simulate, table};
+use fetchwise_simulate::{NamedPolicy, SHIPPED, SimulateOptions, World, simulate, table};
 
 /// Never pays for a browser if a plain request has a fair chance, whatever the index says.
 struct Frugal {
@@ -31,11 +31,11 @@ impl Policy for Frugal {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut contestants: Vec<Contestant> =
-        ["default", "ladder"].into_iter().map(Contestant::by_name).collect::<Result<_, _>>()?;
+    let mut contestants: Vec<NamedPolicy> =
+        ["default", "ladder"].into_iter().map(NamedPolicy::by_name).collect::<Result<_, _>>()?;
     for fair_chance in [0.3, 0.8] {
         let name = format!("frugal {fair_chance}");
-        contestants.push(Contestant::new(&name, move || Box::new(Frugal { fair_chance })));
+        contestants.push(NamedPolicy::new(&name, move || Box::new(Frugal { fair_chance })));
     }
     let world = World { sites: 200, urls: 5_000, ..World::parse(SHIPPED[0].1, "W1")? };
     print!("{}", table(&simulate(&world, &contestants, &[1], &SimulateOptions::default())?));

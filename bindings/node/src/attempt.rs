@@ -109,9 +109,7 @@ impl Attempt {
         options: Option<AttemptOptions<'_>>,
     ) -> Result<Self> {
         let Some(name) = decision.fetcher else {
-            return Err(
-                Failure::misuse(format_args!("no fetch to record: the decision is {:?}", decision.kind)).into()
-            );
+            return Err(Failure::misuse(format_args!("no fetch to record: the decision is {:?}", decision.kind)).into());
         };
         let by = FetcherSpec { renders: decision.renders, ..FetcherSpec::by_name(&name) };
         let given = options.unwrap_or_default();

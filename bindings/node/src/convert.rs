@@ -161,14 +161,18 @@ fn put(name: String, value: &Unknown<'_>, out: &mut Vec<(String, String)>) -> Re
         ValueType::Object => {
             let list = value.coerce_to_object().map_err(odd)?;
             if !list.is_array().map_err(odd)? {
-                return Err(Failure::value(format_args!("invalid value of {name}: expected a string or a list of strings")));
+                return Err(Failure::value(format_args!(
+                    "invalid value of {name}: expected a string or a list of strings"
+                )));
             }
             for place in 0..list.get_array_length().map_err(odd)? {
                 out.push((name.clone(), text(&list.get_element(place).map_err(odd)?)?));
             }
         }
         ValueType::Symbol | ValueType::Function => {
-            return Err(Failure::value(format_args!("invalid value of {name}: expected a string or a list of strings")));
+            return Err(Failure::value(format_args!(
+                "invalid value of {name}: expected a string or a list of strings"
+            )));
         }
         _ => out.push((name, text(value)?)),
     }

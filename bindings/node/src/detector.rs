@@ -138,7 +138,8 @@ impl Detector {
         #[napi(ts_arg_type = "Uint8Array | string")] body: Body<'_>,
         page: Option<PageOptions<'_>>,
     ) -> Result<AsyncTask<Work<Verdict, Verdict>>> {
-        let (known, reader, body) = (PageInfo::take(env, page)?, Arc::clone(&self.reader), convert::bytes(&body).to_vec());
+        let (known, reader, body) =
+            (PageInfo::take(env, page)?, Arc::clone(&self.reader), convert::bytes(&body).to_vec());
         Ok(promise(move || Ok(known.read(&reader, &body)), |verdict| verdict))
     }
 
@@ -153,7 +154,8 @@ impl Detector {
         #[napi(ts_arg_type = "Uint8Array | string")] body: Body<'_>,
         page: Option<PageOptions<'_>>,
     ) -> Result<FetchResult> {
-        let known = PageInfo::take(env, Some(PageOptions { status: Some(status), headers, ..page.unwrap_or_default() }))?;
+        let known =
+            PageInfo::take(env, Some(PageOptions { status: Some(status), headers, ..page.unwrap_or_default() }))?;
         Ok(FetchResult { kept: self.reader.judge_page(&known.page(convert::bytes(&body))) })
     }
 
@@ -190,7 +192,9 @@ impl Detector {
     pub fn reload(&self, rules: Option<String>) -> Result<()> {
         match rules.as_ref().or(self.rules.as_ref()) {
             Some(path) => Ok(self.reader.reload_file(Path::new(path)).map_err(Failure::config)?),
-            None => Err(Failure::misuse("this detector has only the shipped rules: name a file with reload(path)").into()),
+            None => {
+                Err(Failure::misuse("this detector has only the shipped rules: name a file with reload(path)").into())
+            }
         }
     }
 

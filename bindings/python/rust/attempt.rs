@@ -101,7 +101,8 @@ impl Attempt {
         };
         let name = name.to_str(py)?;
         let by = FetcherSpec { renders: decision.renders, ..FetcherSpec::by_name(name) };
-        let mut kept = CoreAttempt::new(&convert::url(url)?, name, convert::at(at)?).map_err(|error| errors::url(&error))?;
+        let mut kept =
+            CoreAttempt::new(&convert::url(url)?, name, convert::at(at)?).map_err(|error| errors::url(&error))?;
         kept.link = link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
         kept.duration_ms = duration_ms;
         kept.source = Some(chosen.source.name().into());

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use fetchwise::Selector;
+use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
 use fetchwise::fetch::dial::Dialer;
-use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
 use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::pipeline::{Link, Pipeline};
 use fetchwise::registry::FetcherSpec;
