@@ -113,10 +113,10 @@ react-shell: ## Rebuild the demo's React app and copy it to where it is embedded
 	cp crates/testsite/web/react-shell/dist/assets/*.css $(SHELL_PAGES)/app.css
 	cp crates/testsite/web/react-shell/node_modules/react/LICENSE $(SHELL_PAGES)/LICENSE-react.txt
 
-uplot: ## Fetch the dashboard's chart library anew, in the pinned version
+uplot: ## Fetch the dashboard's chart library again, in the pinned version
 	.ci/uplot
 
-pictures: chromium nats-server ## Take the pictures of docs/guides/dashboard.md anew (PICTURES_OF=DIR: of the log in DIR)
+pictures: chromium nats-server ## Take the pictures of docs/guides/dashboard.md again (PICTURES_OF=DIR: of the log in DIR)
 	$(CARGO) test --locked -p fetchwise-cli --features system-tests --test system -- --ignored pictures
 
 peers: chromium ## Crawl the testbed with other crawlers, too, and write docs/reports/peers.md (a quarter of an hour; wants an idle machine)

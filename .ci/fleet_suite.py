@@ -1,4 +1,4 @@
-"""Runs the rows of the fleet's fault suite, says how far it is, and writes what came of them into a page. See .ci/fleet-suite."""
+"""Runs the rows of the fleet's fault suite, prints its progress, and writes the results into a page. See .ci/fleet-suite."""
 
 import datetime
 import json

@@ -24,7 +24,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fetchwise::detect::{Detector, DetectorOptions, Scratch};
 use fetchwise::response::{Header, Page};
 
-use pages::{Facts, Markers, head, sets, with_html5ever, with_lol_html};
+use pages::{PageFacts, Markers, head, sets, with_html5ever, with_lol_html};
 
 /// The compared readers.
 const WHO: [&str; 7] = [
@@ -53,7 +53,7 @@ impl Alike {
     fn add(&mut self, page: &[u8], detector: &Detector) {
         let response = Page { status: 200, body: page, ..Page::default() };
         let wanted = detector.inspect(&response, &mut Scratch::default()).text_chars as usize;
-        let near = |facts: Facts| usize::from(facts.visible.chars.abs_diff(wanted) <= (wanted / 20).max(100));
+        let near = |facts: PageFacts| usize::from(facts.visible.chars.abs_diff(wanted) <= (wanted / 20).max(100));
         self.pages += 1;
         self.lol_html += near(with_lol_html(page));
         self.html5ever += near(with_html5ever(page));
@@ -85,7 +85,7 @@ fn bench(c: &mut Criterion) {
         // Only the bytes that are read count, not those after the first MiB.
         let bytes: usize = pages.iter().map(|p| head(p).len()).sum();
         let each = |run: &dyn Fn(&[u8])| pages.iter().for_each(|page| run(page));
-        let searched = |parse: fn(&[u8]) -> Facts, page: &[u8]| {
+        let searched = |parse: fn(&[u8]) -> PageFacts, page: &[u8]| {
             let facts = parse(page);
             black_box((all.search(page, &facts), facts.title.len(), facts.links));
         };

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One node, ten independent nodes and ten that share evidence, each on a testbed of its own with the same pages:
+"""One node, ten independent nodes and ten that share evidence, each on a separate testbed with the same pages:
 blocked requests, and the cost of a page.
 
     benches/fleet_testbed.py --fetchwise target/release/fetchwise --nats target/nats-server/nats-server [--write docs/reports/fleet.md]
@@ -23,7 +23,7 @@ import time
 import urllib.request
 
 NODES = 10
-#: What a page costs at least, by the kind of its site; 1 where it is not listed. Walls that nobody passes have no good pages.
+#: What a page costs at least, by the kind of its site; 1 where it is not listed. Sites that block every fetcher have no good pages.
 CHEAPEST = {"shell": 20, "redirect": 2}
 BEGIN, END = "<!-- fleet-testbed begin -->", "<!-- fleet-testbed end -->"
 #: Who has refused everything is not waited for: its links end as paused.

@@ -31,13 +31,13 @@ impl Policy for Frugal {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut contestants: Vec<NamedPolicy> =
+    let mut policies: Vec<NamedPolicy> =
         ["default", "ladder"].into_iter().map(NamedPolicy::by_name).collect::<Result<_, _>>()?;
     for fair_chance in [0.3, 0.8] {
         let name = format!("frugal {fair_chance}");
-        contestants.push(NamedPolicy::new(&name, move || Box::new(Frugal { fair_chance })));
+        policies.push(NamedPolicy::new(&name, move || Box::new(Frugal { fair_chance })));
     }
     let world = World { sites: 200, urls: 5_000, ..World::parse(SHIPPED[0].1, "W1")? };
-    print!("{}", table(&simulate(&world, &contestants, &[1], &SimulateOptions::default())?));
+    print!("{}", table(&simulate(&world, &policies, &[1], &SimulateOptions::default())?));
     Ok(())
 }

@@ -56,7 +56,7 @@ impl Markers {
     }
 
     /// Searches a parsed page for markers.
-    pub(crate) fn search(&self, page: &[u8], facts: &Facts) -> usize {
+    pub(crate) fn search(&self, page: &[u8], facts: &PageFacts) -> usize {
         if facts.visible.chars > Self::LITTLE {
             return self.early.find_iter(head(page)).count();
         }
@@ -92,7 +92,7 @@ impl Text {
 
 /// The facts behind a verdict, besides markers.
 #[derive(Default)]
-pub(crate) struct Facts {
+pub(crate) struct PageFacts {
     pub(crate) visible: Text,
     noscript: Text,
     pub(crate) title: String,
@@ -110,7 +110,7 @@ pub(crate) struct Facts {
     refresh: Option<String>,
 }
 
-impl Facts {
+impl PageFacts {
     fn meta(&mut self, attribute: impl Fn(&str) -> Option<String>) {
         let is = |name, value: &str| attribute(name).is_some_and(|v| v.eq_ignore_ascii_case(value));
         if is("http-equiv", "refresh") {
@@ -134,8 +134,8 @@ fn hides(style: &str) -> bool {
 }
 
 /// Returns those facts by `lol_html`.
-pub(crate) fn with_lol_html(page: &[u8]) -> Facts {
-    let facts = Rc::new(RefCell::new(Facts::default()));
+pub(crate) fn with_lol_html(page: &[u8]) -> PageFacts {
+    let facts = Rc::new(RefCell::new(PageFacts::default()));
     let skipped = Rc::new(Cell::new(0usize));
     let skip = |el: &mut Element<'_, '_>| -> HandlerResult {
         if let Some(ends) = el.end_tag_handlers() {
@@ -148,7 +148,7 @@ pub(crate) fn with_lol_html(page: &[u8]) -> Facts {
         }
         Ok(())
     };
-    let count = |of: fn(&mut Facts) -> &mut usize| {
+    let count = |of: fn(&mut PageFacts) -> &mut usize| {
         let facts = &facts;
         move |_: &mut Element<'_, '_>| -> HandlerResult {
             *of(&mut facts.borrow_mut()) += 1;
@@ -221,7 +221,7 @@ pub(crate) fn with_lol_html(page: &[u8]) -> Facts {
 /// A token sink that collects the same facts, one skipped element at a time.
 #[derive(Default)]
 struct Sink {
-    facts: RefCell<Facts>,
+    facts: RefCell<PageFacts>,
     raw: Cell<Option<RawElement>>,
     skip: RefCell<Option<(LocalName, usize)>>,
 }
@@ -334,7 +334,7 @@ impl TokenSink for Sink {
 }
 
 /// Returns the same facts by the tokeniser of `html5ever`, without its tree.
-pub(crate) fn with_html5ever(page: &[u8]) -> Facts {
+pub(crate) fn with_html5ever(page: &[u8]) -> PageFacts {
     let text = String::from_utf8_lossy(head(page));
     let queue = BufferQueue::default();
     queue.push_back(StrTendril::from_slice(&text));

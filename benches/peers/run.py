@@ -133,7 +133,7 @@ def main() -> None:
     head = ["| crawler | good | wrong | blocked | renders | requests | cost | good for 100 | seconds |", "|---|---|---|---|---|---|---|---|---|"]
     servable = next(iter(found.values()))["total"]["servable"]
     text = "\n".join(
-        [f"`make peers`, {args.pages} pages of each site, seed {args.seed}, at most {args.seconds} s each: {servable} pages can be had.", ""]
+        [f"`make peers`, {args.pages} pages of each site, seed {args.seed}, at most {args.seconds} s each: {servable} pages are available.", ""]
         + head
         + [row(name, one) for name, one in found.items()]
         + ["", "Good and wrong pages by kind of site:", ""]

@@ -11,7 +11,7 @@ from hand_in import Pages, links
 WITH_BROWSER = sys.argv[1:] == ["playwright"]
 
 
-class Town(scrapy.Spider):
+class TestbedSpider(scrapy.Spider):
     name = "testbed"
     pages = Pages()
 
@@ -36,5 +36,5 @@ if WITH_BROWSER:
         "PLAYWRIGHT_LAUNCH_OPTIONS": {"executable_path": os.environ["CHROMIUM"], "args": ["--no-sandbox"]},
     }
 process = CrawlerProcess(settings)
-process.crawl(Town)
+process.crawl(TestbedSpider)
 process.start()

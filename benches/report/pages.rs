@@ -10,7 +10,7 @@ use fetchwise::response::{Header, Page};
 use crate::Scale;
 use crate::book::Section;
 use crate::measure::{CELLS, Latency, best};
-use crate::page_sets::{Facts, Markers, head, sets, with_html5ever, with_lol_html};
+use crate::page_sets::{PageFacts, Markers, head, sets, with_html5ever, with_lol_html};
 use crate::text;
 
 const WHO: [&str; 7] = [
@@ -48,7 +48,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
         let page = Page { status: 200, headers: &headers, body, ..Page::default() };
         black_box(detector.inspect(&page, &mut scratch.borrow_mut()));
     };
-    let searched = |parse: fn(&[u8]) -> Facts, page: &[u8]| _ = black_box(markers.search(page, &parse(page)));
+    let searched = |parse: fn(&[u8]) -> PageFacts, page: &[u8]| _ = black_box(markers.search(page, &parse(page)));
     let (mut rows, mut latencies, mut slowest) = (Vec::new(), Vec::new(), None::<(&str, f64)>);
     for (name, mut pages) in sets().into_iter().chain(made()) {
         eprintln!("  {name}");

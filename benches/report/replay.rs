@@ -84,7 +84,7 @@ struct Log {
 
 struct Measured {
     bytes: u64,
-    /// Seconds of wall time and of processor time.
+    /// Seconds of elapsed time and of processor time.
     floor: f64,
     floor_cpu: f64,
     wall: f64,

@@ -19,11 +19,11 @@ pub(crate) fn measure(scale: Scale) -> Section {
     for &(name, text) in SHIPPED.iter().take(scale.pick(1, 3)) {
         eprintln!("  {name}");
         let world = World::parse(text, name).unwrap();
-        let contestant = [NamedPolicy::by_name("default").unwrap()];
+        let policies = [NamedPolicy::by_name("default").unwrap()];
         let run = |timing: bool| {
             let begun = Instant::now();
             let options = SimulateOptions { threads: 1, timing, progress: None };
-            let report = simulate(&world, &contestant, &[1], &options).unwrap().remove(0);
+            let report = simulate(&world, &policies, &[1], &options).unwrap().remove(0);
             (report, begun.elapsed().as_secs_f64())
         };
         let (report, _) = run(true);

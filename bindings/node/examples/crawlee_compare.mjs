@@ -120,7 +120,7 @@ function table(rows) {
     lines.push(`| ${name} | ${cells.join(' | ')} |`)
   }
   const { listed, servable } = Object.values(rows)[0]
-  return `${listed} pages, of which ${servable} can be had:\n\n${lines.join('\n')}`
+  return `${listed} pages, of which ${servable} are available:\n\n${lines.join('\n')}`
 }
 
 if (args.crawl) {

@@ -44,7 +44,7 @@ class Titles(scrapy.Spider):
 
     async def start(self):
         for number in range(PAGES):
-            for section in ("static", "app", "wall"):
+            for section in ("static", "app", "block"):
                 meta = {"playwright": True} if self.browser else {}
                 yield scrapy.Request(f"{self.origin}/{section}/{number}", meta=meta)
 
@@ -82,7 +82,7 @@ def measure(how: str, data: str, chromium: str) -> dict[str, int]:
         return {
             "requests": origin.requests(),
             "renders": origin.renders(),
-            "blocked": origin.requests("wall", "plain"),
+            "blocked": origin.requests("block", "plain"),
             "pages": len({page["url"] for page in pages}),
         }
 

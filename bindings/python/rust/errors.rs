@@ -16,7 +16,7 @@ mod classes {
     pyo3::import_exception!(fetchwise._errors, ForkedError);
 }
 
-/// Returns the error of a misuse that has no class of its own.
+/// Returns the error of a misuse that has no class.
 pub(crate) fn misuse(what: impl Display) -> PyErr {
     classes::Error::new_err(what.to_string())
 }

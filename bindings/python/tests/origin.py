@@ -1,6 +1,6 @@
 """A web site on loopback that counts requests by path and client.
 
-Paths: ``/static/N`` articles, ``/app/N`` a page that a script fills, ``/wall/N`` an article for browsers and a challenge for others,
+Paths: ``/static/N`` articles, ``/app/N`` a page that a script fills, ``/block/N`` an article for browsers and a challenge for others,
 ``/limited/N`` 429 with Retry-After, ``/error/N`` 503 that comes once, ``/gone/N`` 404, ``/file.pdf``, ``/moved`` a redirect, ``/links`` a page of links.
 """
 
@@ -15,7 +15,7 @@ ARTICLE = "<p>" + "The ferry leaves at noon and comes back in the evening, when 
 SHELL = """<!DOCTYPE html><html><head><title>App</title></head><body><div id="root"></div>
 <script src="/app.js?PATH"></script></body></html>"""
 SCRIPT = 'document.getElementById("root").innerHTML = "<h1 class=title>Title of " + location.pathname + "</h1>" + ' + repr(ARTICLE)
-WALL = "<html><head><title>Just a moment...</title></head><body><script>window._cf_chl_opt={}</script></body></html>"
+BLOCK_PAGE = "<html><head><title>Just a moment...</title></head><body><script>window._cf_chl_opt={}</script></body></html>"
 
 
 class Origin:
@@ -87,8 +87,8 @@ class Origin:
             page, content_type = SCRIPT, "text/javascript"
         elif kind == "seen.js":
             page, content_type = "", "text/javascript"
-        elif kind == "wall" and who == "plain":
-            status, page = 403, WALL
+        elif kind == "block" and who == "plain":
+            status, page = 403, BLOCK_PAGE
         elif kind == "limited":
             status, page, extra = 429, "<h1>Too many requests</h1>", [("Retry-After", "3600")]
         elif kind == "error" and not failed_before:

@@ -26,7 +26,7 @@ def test_the_transport_records_and_does_nothing_else() -> None:
         async with httpx.AsyncClient(transport=transport, follow_redirects=True) as client:
             assert (await client.get(f"{origin.url}/static/1")).status_code == 200
             assert (await client.get(f"{origin.url}/app/1")).text.count("root") == 1
-            assert (await client.get(f"{origin.url}/wall/1")).status_code == 403
+            assert (await client.get(f"{origin.url}/block/1")).status_code == 403
             assert (await client.get(f"{origin.url}/moved")).url.path == "/static/moved"
             assert (await client.get(f"{origin.url}/gone/1")).status_code == 404
             with pytest.raises(httpx.ConnectError):

@@ -18,7 +18,7 @@ from test_scrapy import CHROMIUM, CRAWL
 pytest.importorskip("scrapy_playwright")
 
 PAGE = HERE.parent.parent.parent / "docs" / "guides" / "migrating.md"
-SECTIONS = ("static", "app", "wall")
+SECTIONS = ("static", "app", "block")
 EACH = 3
 
 
@@ -55,10 +55,10 @@ def crawl(which: str, folder: pathlib.Path) -> tuple[Origin, list[Any]]:
 def test_scrapy_with_rotating_middlewares(tmp_path: pathlib.Path) -> None:
     before, _ = crawl("before", tmp_path)
     # Each blocked page is requested five times, and no application is rendered.
-    assert before.requests("wall") == 5 * EACH and before.renders() == 0
+    assert before.requests("block") == 5 * EACH and before.renders() == 0
     after, seen = crawl("after", tmp_path)
     delivered = {url.removeprefix(after.url) for url, status, meta in seen if status == 200 and meta["end"] == "delivered"}
     assert len(delivered) == 3 * EACH, seen
-    assert after.requests("wall", "plain") <= EACH
+    assert after.requests("block", "plain") <= EACH
     assert after.requests() < before.requests()
     assert (tmp_path / "fetchwise-data").is_dir()

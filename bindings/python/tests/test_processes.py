@@ -102,7 +102,7 @@ if child == 0:
     assert alone.masses("domain", "example.org", "playwright")["attempts"] == 2
     assert fetchwise.Detector().classify(b"x" * 5000)
     journal.close()
-    # One of its own, in a directory of its own.
+    # A separate one, in a separate directory.
     with fetchwise.Selector(journal=sys.argv[1] + "-child") as own:
         own.record(attempt)
     del visit, step, selector, journal

@@ -54,14 +54,14 @@ def test_records_add_up(tmp_path: pathlib.Path) -> None:
 def test_bodies_are_read_in_parallel() -> None:
     detector = fetchwise.Detector()
     page = b"<html><body><p>" + b"The ferry leaves at noon. " * 4000 + b"</p></body></html>"
-    wall = b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>"
+    block_page = b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>"
 
     def work(number: int) -> None:
         for _ in range(200):
             assert detector.classify(page).is_content
-            assert detector.classify(wall, status=403).vendor == "cloudflare"
+            assert detector.classify(block_page, status=403).vendor == "cloudflare"
             if number == 0:
-                assert detector.explain(wall)["matches"]
+                assert detector.explain(block_page)["matches"]
 
     run(work)
 

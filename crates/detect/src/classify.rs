@@ -19,7 +19,10 @@ use crate::html::page_facts::{HARDLY_ANY_TEXT, PageFacts};
 use crate::rules::condition::ConditionInput;
 
 use super::verdict::{RuleMatch, Vendors, Verdict};
-use super::{CONTENT_CHARS, Detector, DetectorOptions, MatchPosition, Scratch, cues};
+use crate::cues;
+use crate::options::{DetectorOptions, ReadContext};
+use crate::scratch::{MatchPosition, Scratch};
+use crate::verdict::CONTENT_CHARS;
 use crate::html::{redirect, sniff};
 use crate::rules::compiled::{Rule, RuleTable};
 use crate::rules::strength::Grade;
@@ -38,9 +41,9 @@ const HIDDEN_CONTENT: usize = 1_000;
 /// explains the words: a form that asks who the visitor is, or status 404.
 const VAGUE_CHARS: u32 = 500;
 
-/// Classifies one page with the rules of `detector`.
+/// Classifies one page with the rules of `table`.
 pub(super) fn inspect(
-    detector: &Detector,
+    context: &ReadContext,
     table: &RuleTable,
     page: &Page<'_>,
     scratch: &mut Scratch,
@@ -54,7 +57,7 @@ pub(super) fn inspect(
     scratch.meanings = 0;
     scratch.weighing.clear();
     let content_type = header(page.headers, "content-type");
-    let body = &page.body[..page.body.len().min(detector.options.max_bytes)];
+    let body = &page.body[..page.body.len().min(context.options.max_bytes)];
     let charset = lower(content_type, body, scratch);
 
     let mut verdict = Verdict {
@@ -66,13 +69,13 @@ pub(super) fn inspect(
     read_headers(table, page, &mut scratch.found);
     let mut presence = 0;
     if verdict.is_html {
-        presence = read_body(detector, table, charset, body, scratch);
+        presence = read_body(context, table, charset, body, scratch);
         verdict.text_chars = scratch.facts.visible.chars;
         verdict.text_complete = scratch.facts.complete;
         verdict.noscript_chars = scratch.facts.noscript.chars;
         let facts = &scratch.facts;
         let rest = scratch.lower.get(facts.end..).unwrap_or_default();
-        verdict.high_script_ratio = (facts.script_bytes + script_bytes(detector, rest)) * 2 > scratch.lower.len();
+        verdict.high_script_ratio = (facts.script_bytes + script_bytes(context, rest)) * 2 > scratch.lower.len();
     } else {
         scratch.facts.forget();
     }
@@ -90,13 +93,13 @@ pub(super) fn inspect(
     let doubtful = table.vocabulary.is_about(scratch.meanings) && !blocks(&|rule| !is_wording(rule));
     let may_be_block = verdict.is_html && !asks_for_credentials(page) && table.concepts.may_be_block(scratch.meanings);
     if may_be_block && (explain || doubtful || !blocks(&|_| true)) {
-        weigh_cues(detector, table, page, charset, scratch);
+        weigh_cues(context, table, page, charset, scratch);
         // Articles about block pages use the same words.
         if doubtful && scratch.weighing.is_about_blocks() {
             scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
         }
     }
-    weigh(table, page, &detector.options, scratch, &mut verdict);
+    weigh(table, page, &context.options, scratch, &mut verdict);
     verdict.text_hash = scratch.text_hash;
     if is_thin(&verdict) {
         read_thin(table, page, (charset, body), scratch, &mut verdict);
@@ -114,7 +117,7 @@ pub(super) fn inspect(
 }
 
 /// Adds up the cues of a block. Must run after the rules were tested.
-fn weigh_cues(detector: &Detector, table: &RuleTable, page: &Page<'_>, charset: Charset, scratch: &mut Scratch) {
+fn weigh_cues(context: &ReadContext, table: &RuleTable, page: &Page<'_>, charset: Charset, scratch: &mut Scratch) {
     let (found, facts) = (&scratch.found, &scratch.facts);
     // Pages of a site use these words in many ways: as a title, a name or a quotation.
     let explained = is_furnished(page, facts) && facts.visible.chars > FURNISHED_CHARS;
@@ -131,7 +134,7 @@ fn weigh_cues(detector: &Detector, table: &RuleTable, page: &Page<'_>, charset: 
         status: page.status,
         lower: &scratch.lower,
         charset,
-        finders: &detector.finders,
+        finders: &context.finders,
         facts: &scratch.facts,
         folded_title: &scratch.folded_title,
         has_known_words,

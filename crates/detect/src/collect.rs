@@ -10,7 +10,9 @@ use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cues::FRAMED_TEXT;
-use super::{CONTENT_CHARS, CollectedEvidence, Detector, MatchPosition, Scratch};
+use crate::options::ReadContext;
+use crate::scratch::{CollectedEvidence, MatchPosition, Scratch};
+use crate::verdict::CONTENT_CHARS;
 use crate::html::charset::Charset;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
 use crate::html::visibility::PagePart;
@@ -121,7 +123,7 @@ fn host(url: &str) -> Option<&str> {
 
 /// Reads and searches the body. Returns the vendors that are present.
 pub(super) fn read_body(
-    detector: &Detector,
+    context: &ReadContext,
     table: &RuleTable,
     charset: Charset,
     body: &[u8],
@@ -129,10 +131,10 @@ pub(super) fn read_body(
 ) -> u128 {
     let limits = scratch.found.touched.iter().map(|rule| table.rules[*rule as usize].max_visible_chars);
     let mut enough = limits.filter(|limit| *limit < NO_LIMIT).fold(LITTLE_TEXT, u32::max);
-    if detector.options.count_all {
+    if context.options.count_all {
         enough = u32::MAX;
     }
-    scratch.facts.read(&scratch.lower, &detector.finders, charset.counting, enough);
+    scratch.facts.read(&scratch.lower, &context.finders, charset.counting, enough);
     let mut wanted = enough.max(read_title(table, charset, body, scratch)).max(title_hint(table, scratch));
     let little = scratch.facts.complete && scratch.facts.visible.chars <= LITTLE_TEXT;
     let (presence, limit) = search(table, little, scratch);
@@ -141,7 +143,7 @@ pub(super) fn read_body(
     while !scratch.facts.complete && wanted > enough {
         enough = wanted;
         let untitled = scratch.facts.title.is_none();
-        scratch.facts.read(&scratch.lower, &detector.finders, charset.counting, enough);
+        scratch.facts.read(&scratch.lower, &context.finders, charset.counting, enough);
         if untitled {
             wanted = wanted.max(read_title(table, charset, body, scratch)).max(title_hint(table, scratch));
         }
@@ -169,7 +171,7 @@ pub(super) fn read_body(
         read_sentences(table, charset, scratch);
     }
     read_refresh(table, scratch);
-    locate(detector, table, charset, scratch);
+    locate(context, table, charset, scratch);
     presence
 }
 
@@ -233,7 +235,7 @@ fn collect(
 }
 
 /// Determines the page part of each hit, and keeps the hits in parts that their rules allow.
-fn locate(detector: &Detector, table: &RuleTable, charset: Charset, scratch: &mut Scratch) {
+fn locate(context: &ReadContext, table: &RuleTable, charset: Charset, scratch: &mut Scratch) {
     let Scratch { hits, offsets, lower, found, facts, .. } = scratch;
     if hits.is_empty() {
         return;
@@ -244,7 +246,7 @@ fn locate(detector: &Detector, table: &RuleTable, charset: Charset, scratch: &mu
     offsets.clear();
     offsets.extend(hits.iter().map(|h| h.start));
     let total = facts.visible.chars;
-    facts.locate(lower, &detector.finders, charset.counting, offsets, |index, place, visible_before| {
+    facts.locate(lower, &context.finders, charset.counting, offsets, |index, place, visible_before| {
         let hit = hits[index];
         let part = table.parts[hit.pattern as usize];
         let rule = &table.rules[part.rule as usize];
@@ -408,14 +410,14 @@ fn original<'a>(charset: Charset, body: &'a [u8], decoded: &'a [u8], range: Rang
 }
 
 /// Returns the number of bytes between `<script` and `</script`, anywhere.
-pub(super) fn script_bytes(detector: &Detector, lower: &[u8]) -> usize {
+pub(super) fn script_bytes(context: &ReadContext, lower: &[u8]) -> usize {
     let mut sum = 0;
     let mut rest = lower;
-    while let Some(at) = detector.finders.script_open.find(rest) {
+    while let Some(at) = context.finders.script_open.find(rest) {
         let from = &rest[at..];
         let Some(begin) = memchr::memchr(b'>', from) else { break };
         let inner = &from[begin + 1..];
-        let len = detector.finders.script.find(inner).unwrap_or(inner.len());
+        let len = context.finders.script.find(inner).unwrap_or(inner.len());
         sum += len;
         rest = &inner[len..];
     }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::concepts::Meanings;
+use crate::rules::concepts::Meanings;
 use crate::html::charset::Charset;
 use crate::html::main_content::{MainContent, TextBlock};
 use crate::html::page_facts::PageFacts;
@@ -17,7 +17,7 @@ use crate::rules::scan::HitBuffer;
 use fetchwise_types::fetch_result::BlockKind;
 
 /// The rule name in verdicts that cues decided.
-pub(super) const RULE: &str = "cues";
+pub(crate) const RULE: &str = "cues";
 
 /// Sum of weights from which cues make a block.
 const THRESHOLD: i32 = 55;
@@ -27,7 +27,7 @@ const THRESHOLD_GONE: i32 = 90;
 const THRESHOLD_REFUSED: i32 = 40;
 
 /// Maximum visible characters of a page whose cues are computed because its title hints at a block in a large frame.
-pub(super) const FRAMED_TEXT: u32 = 6_000;
+pub(crate) const FRAMED_TEXT: u32 = 6_000;
 
 /// A title or heading with words of block pages.
 const TITLE: i32 = 20;
@@ -104,13 +104,13 @@ pub struct CueSum {
 
 /// Cues of one page. The memory is reused from page to page.
 #[derive(Debug, Default)]
-pub(super) struct CueTally {
+pub(crate) struct CueTally {
     region: MainContent,
     /// Words of the main content: position and meanings.
     words: Vec<(u32, Meanings)>,
     cues: Vec<CountedCue>,
-    pub(super) sum: i32,
-    pub(super) threshold: i32,
+    pub(crate) sum: i32,
+    pub(crate) threshold: i32,
     core: bool,
     task: bool,
     /// A concept against a block was stated.
@@ -135,7 +135,7 @@ enum CueName {
 }
 
 impl CueTally {
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.cues.clear();
         self.words.clear();
         (self.sum, self.threshold, self.own_chars) = (0, 0, 0);
@@ -143,7 +143,7 @@ impl CueTally {
     }
 
     /// Returns the confidence that this is a block, from 0 to 1; 0.5 at the threshold.
-    pub(super) fn confidence(&self) -> f32 {
+    pub(crate) fn confidence(&self) -> f32 {
         if !self.core || !self.done {
             return 0.0;
         }
@@ -151,12 +151,12 @@ impl CueTally {
     }
 
     /// Returns whether the page is about blocks and is none itself: it says so, and the sum stays below the threshold.
-    pub(super) fn is_about_blocks(&self) -> bool {
+    pub(crate) fn is_about_blocks(&self) -> bool {
         self.done && self.about && self.sum < self.threshold
     }
 
     /// Returns the kind of block, if it is one.
-    pub(super) fn kind(&self) -> BlockKind {
+    pub(crate) fn kind(&self) -> BlockKind {
         if self.task { BlockKind::Challenge } else { BlockKind::Refusal }
     }
 
@@ -168,7 +168,7 @@ impl CueTally {
     }
 
     /// Returns the cues for a person. `None` if the page was not weighed.
-    pub(super) fn explained(&self, table: &RuleTable) -> Option<CueSum> {
+    pub(crate) fn explained(&self, table: &RuleTable) -> Option<CueSum> {
         if !self.done {
             return None;
         }
@@ -200,22 +200,22 @@ fn confidence(margin: i32) -> f32 {
 }
 
 /// Inputs of the weighing, and buffers for a second pass over the page.
-pub(super) struct CueInput<'a> {
-    pub(super) status: u16,
+pub(crate) struct CueInput<'a> {
+    pub(crate) status: u16,
     /// The body in lower case.
-    pub(super) lower: &'a [u8],
-    pub(super) charset: Charset,
-    pub(super) finders: &'a Finders,
-    pub(super) facts: &'a PageFacts,
-    pub(super) folded_title: &'a str,
+    pub(crate) lower: &'a [u8],
+    pub(crate) charset: Charset,
+    pub(crate) finders: &'a Finders,
+    pub(crate) facts: &'a PageFacts,
+    pub(crate) folded_title: &'a str,
     /// The title or sentence of a rule was found, whether its conditions hold or not.
-    pub(super) has_known_words: bool,
-    pub(super) kept: &'a mut Vec<u8>,
-    pub(super) buffer: &'a mut HitBuffer,
+    pub(crate) has_known_words: bool,
+    pub(crate) kept: &'a mut Vec<u8>,
+    pub(crate) buffer: &'a mut HitBuffer,
 }
 
 /// Adds up the cues of a page.
-pub(super) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTally) {
+pub(crate) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTally) {
     weighing.done = true;
     weighing.threshold = match page.status {
         404 | 410 => THRESHOLD_GONE,

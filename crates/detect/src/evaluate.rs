@@ -16,7 +16,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Detector, Scratch, Verdict};
+use crate::scratch::Scratch;
+use crate::verdict::Verdict;
+
+use super::Detector;
 use fetchwise_types::response::{Header, Page};
 
 /// The reason why a corpus cannot be evaluated.

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use super::{Scratch, Verdict};
+use crate::scratch::Scratch;
+use crate::verdict::{CONTENT_CHARS, Verdict};
 use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::response::Page;
 
@@ -28,7 +29,7 @@ pub(super) fn inspect(page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
     let refused = matches!(page.status, 403 | 429);
     let framework = FRAMEWORKS
         .iter()
-        .find(|(_, patterns)| chars < super::CONTENT_CHARS as usize && patterns.iter().any(|p| contains(p)))
+        .find(|(_, patterns)| chars < CONTENT_CHARS as usize && patterns.iter().any(|p| contains(p)))
         .map(|(name, _)| Arc::from(*name));
     Verdict {
         is_blocked: captcha.is_some() || refused,
@@ -40,7 +41,7 @@ pub(super) fn inspect(page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
         rule: captcha.map(|k| Arc::from(format!("keyword:{k}"))),
         has_spa: framework.is_some(),
         framework,
-        is_empty: chars < super::CONTENT_CHARS as usize,
+        is_empty: chars < CONTENT_CHARS as usize,
         is_html: true,
         text_chars: u32::try_from(chars).unwrap_or(u32::MAX),
         text_complete: true,

@@ -92,13 +92,14 @@
 
 mod classify;
 mod collect;
-mod concepts;
 mod cues;
 #[cfg(feature = "json")]
 mod evaluate;
 mod html;
 mod keyword_baseline;
+mod options;
 mod rules;
+mod scratch;
 mod simhash;
 mod to_outcome;
 mod verdict;
@@ -115,59 +116,18 @@ pub use evaluate::{
     evaluate, wilson,
 };
 pub use html::visibility::PagePart;
+pub use options::DetectorOptions;
 pub use rules::file::{RuleError, RuleFileError};
 pub use rules::strength::Grade;
+pub use scratch::Scratch;
 pub use verdict::{CONTENT_CHARS, ResponseExtractor, RuleMatch, Vendors, Verdict, heuristics};
 
 pub use fetchwise_types::{fetch_result, heuristic, response};
 
-use crate::html::page_facts::PageFacts;
 use crate::html::tokenizer::Finders;
+use crate::options::ReadContext;
 use crate::rules::compiled::RuleTable;
-use crate::rules::scan::{HitBuffer, PatternHit};
-use concepts::Meanings;
-use cues::CueTally;
 use fetchwise_types::response::Page;
-
-/// Options of a detector.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct DetectorOptions {
-    /// Maximum body size that is read, in bytes. Default: 1 MiB.
-    pub max_bytes: usize,
-    /// Whether visible text is counted to the end of those bytes even when the verdict is already clear. Default: no.
-    pub count_all: bool,
-    /// Minimum confidence of evidence that makes a page a block, from 0 to 1. A status of 403 or 429 is a refusal at
-    /// any threshold. Default: 0.5.
-    pub block_threshold: f32,
-}
-
-impl Default for DetectorOptions {
-    fn default() -> Self {
-        Self { max_bytes: 1 << 20, count_all: false, block_threshold: 0.5 }
-    }
-}
-
-impl DetectorOptions {
-    /// Sets the maximum body size, in bytes (at least 1 KiB).
-    #[must_use]
-    pub fn with_max_bytes(self, bytes: usize) -> Self {
-        Self { max_bytes: bytes.max(1024), ..self }
-    }
-
-    /// Sets the minimum confidence of a block (from 0.05 to 1).
-    #[must_use]
-    pub fn with_block_threshold(self, confidence: f32) -> Self {
-        let block_threshold = if confidence.is_nan() { self.block_threshold } else { confidence.clamp(0.05, 1.0) };
-        Self { block_threshold, ..self }
-    }
-
-    /// Counts all visible text, for reports.
-    #[must_use]
-    pub fn counting_all(self) -> Self {
-        Self { count_all: true, ..self }
-    }
-}
 
 #[derive(Debug)]
 enum DetectorMode {
@@ -182,48 +142,8 @@ enum DetectorMode {
 #[derive(Debug)]
 pub struct Detector {
     table: ArcSwap<RuleTable>,
-    finders: Finders,
-    options: DetectorOptions,
+    context: ReadContext,
     mode: DetectorMode,
-}
-
-/// Memory that is reused from page to page. Use one per thread. It carries no state from one page to the next, except
-/// what [`Scratch::title`] returns.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    /// The body in lower case.
-    lower: Vec<u8>,
-    /// The decoded body, if it is in UTF-16.
-    decoded: Vec<u8>,
-    facts: PageFacts,
-    found: CollectedEvidence,
-    hits: Vec<PatternHit>,
-    buffer: HitBuffer,
-    offsets: Vec<u32>,
-    kept: Vec<u8>,
-    folded: String,
-    /// See [`Verdict::text_hash`].
-    text_hash: u64,
-    title: String,
-    /// The title, folded as titles and sentences are compared.
-    folded_title: String,
-    /// Meanings of all words of the page.
-    meanings: Meanings,
-    weighing: CueTally,
-}
-
-impl Scratch {
-    /// Returns the SimHash of the last page, if it is HTML with little text.
-    fn simhash(&self) -> Option<u64> {
-        // The hash is 0 where there is no text, or much of it.
-        let visible = self.folded.split('\n').next().filter(|_| self.text_hash != 0)?;
-        Some(simhash::simhash(visible))
-    }
-
-    /// Returns the title of the last page, entities decoded, at most 1024 bytes. Empty if it has none.
-    pub fn title(&self) -> &str {
-        &self.title
-    }
 }
 
 /// A verdict with its evidence.
@@ -236,62 +156,6 @@ pub struct Explanation {
     pub matches: Vec<RuleMatch>,
     /// The cues of a block and their sum. `None` if the page contains nothing that only block pages say.
     pub cues: Option<CueSum>,
-}
-
-/// Evidence found in a page, by rule.
-#[derive(Debug, Default)]
-struct CollectedEvidence {
-    /// For each rule, the parts of it that were found.
-    bits: Vec<u8>,
-    /// Rules with at least one part found, in the order of discovery.
-    touched: Vec<u16>,
-    /// The touched rules that hold on this page: all parts were found, and all conditions are met.
-    held: Vec<u16>,
-    pieces: Vec<EvidencePiece>,
-}
-
-/// One piece of evidence.
-#[derive(Clone, Debug)]
-struct EvidencePiece {
-    rule: u16,
-    place: PagePart,
-    at: MatchPosition,
-}
-
-/// Where a piece of evidence was found.
-#[derive(Clone, Copy, Debug)]
-enum MatchPosition {
-    Body(u32, u32),
-    Folded(u32, u32),
-    Title,
-    Header(u32),
-}
-
-/// Maximum pieces of evidence that are kept for explanations.
-const MAX_PIECES: usize = 256;
-
-impl CollectedEvidence {
-    fn clear(&mut self, rules: usize) {
-        for rule in self.touched.drain(..) {
-            if let Some(bits) = self.bits.get_mut(rule as usize) {
-                *bits = 0;
-            }
-        }
-        self.bits.resize(rules, 0);
-        self.held.clear();
-        self.pieces.clear();
-    }
-
-    fn add(&mut self, rule: u16, bit: u8, place: PagePart, at: MatchPosition) {
-        let bits = &mut self.bits[rule as usize];
-        if *bits == 0 {
-            self.touched.push(rule);
-        }
-        *bits |= bit;
-        if self.pieces.len() < MAX_PIECES {
-            self.pieces.push(EvidencePiece { rule, place, at });
-        }
-    }
 }
 
 impl Default for Detector {
@@ -378,7 +242,7 @@ impl Detector {
     /// Sets the options and keeps the rules.
     #[must_use]
     pub fn with_options(mut self, options: DetectorOptions) -> Self {
-        self.options = options;
+        self.context.options = options;
         self
     }
 
@@ -393,7 +257,8 @@ impl Detector {
     }
 
     fn of(table: Arc<RuleTable>, mode: DetectorMode) -> Self {
-        Self { table: ArcSwap::new(table), finders: Finders::new(), options: DetectorOptions::default(), mode }
+        let context = ReadContext { finders: Finders::new(), options: DetectorOptions::default() };
+        Self { table: ArcSwap::new(table), context, mode }
     }
 
     /// Reads one response. Time is linear in the bytes read. Ordinary pages need no allocation once `scratch` has
@@ -415,7 +280,7 @@ impl Detector {
 
     fn inspect_with(&self, table: &RuleTable, page: &Page<'_>, scratch: &mut Scratch, explain: bool) -> Verdict {
         match self.mode {
-            DetectorMode::Rules => classify::inspect(self, table, page, scratch, explain),
+            DetectorMode::Rules => classify::inspect(&self.context, table, page, scratch, explain),
             DetectorMode::Keywords => keyword_baseline::inspect(page, scratch),
         }
     }

@@ -6,7 +6,10 @@
 
 use std::cell::RefCell;
 
-use super::{Detector, ResponseExtractor, Scratch, Verdict, heuristics};
+use crate::scratch::Scratch;
+use crate::verdict::{ResponseExtractor, Verdict, heuristics};
+
+use super::Detector;
 use fetchwise_types::fetch_result::{Block, BlockKind, FetchResult, Outcome, ShortPage};
 use fetchwise_types::response::{Header, Page, header};
 

@@ -2,7 +2,7 @@
 //!
 //! Owns: the buckets.
 //!
-//! Invariant: an attempt is in one bucket of each resolution, that of its own time, while that bucket is kept. The
+//! Invariant: an attempt is in one bucket of each resolution, the one of its time, while that bucket is kept. The
 //! numbers of buckets, names and hosts are bounded.
 //!
 //! Must not know: where attempts come from, how figures are shown. It has no lock; callers lock it.

@@ -34,8 +34,8 @@ pub(crate) struct Counters {
     pub(crate) cold_urls: u64,
     pub(crate) cold_utility: f64,
     /// URLs that meet a vendor's block, and the cold ones among them.
-    pub(crate) walled: Part,
-    pub(crate) walled_cold: Part,
+    pub(crate) vendor_blocks: Part,
+    pub(crate) vendor_blocks_cold: Part,
     /// URLs for which no request was made.
     pub(crate) unasked: u64,
     pub(crate) followed: ShiftCounts,
@@ -83,8 +83,8 @@ impl Counters {
             deceived: 0,
             cold_urls: 0,
             cold_utility: 0.0,
-            walled: Part::default(),
-            walled_cold: Part::default(),
+            vendor_blocks: Part::default(),
+            vendor_blocks_cold: Part::default(),
             unasked: 0,
             followed: ShiftCounts::default(),
             labels: [0; Source::ALL.len()],
@@ -96,9 +96,9 @@ impl Counters {
         }
     }
 
-    /// Adds the result of one visit to a host with `earlier` previous visits; `is_walled` says whether the host has a
+    /// Adds the result of one visit to a host with `earlier` previous visits; `has_vendor_block` says whether the host has a
     /// vendor's block.
-    pub(crate) fn add(&mut self, visit: &Visit, fetched: &VisitResult, earlier: u32, is_walled: bool) {
+    pub(crate) fn add(&mut self, visit: &Visit, fetched: &VisitResult, earlier: u32, has_vendor_block: bool) {
         self.urls += 1;
         self.utility += fetched.utility;
         self.cost += fetched.cost;
@@ -112,10 +112,10 @@ impl Counters {
             self.cold_utility += fetched.utility;
         }
         self.unasked += u64::from(fetched.attempts == 0);
-        if is_walled {
-            self.walled.add(fetched.utility);
+        if has_vendor_block {
+            self.vendor_blocks.add(fetched.utility);
             if earlier < COLD_VISITS {
-                self.walled_cold.add(fetched.utility);
+                self.vendor_blocks_cold.add(fetched.utility);
             }
         }
         let stretch = ((visit.at_ms as f64 / self.stretch_ms) as usize).min(STRETCHES - 1);

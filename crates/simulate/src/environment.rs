@@ -98,8 +98,8 @@ impl Probabilities {
     /// Returns the probabilities of `tool` under `condition`.
     pub(crate) fn of(world: &World, tool: &Tool, condition: &Condition) -> Self {
         let flaky = condition.flaky;
-        let walled = condition.banned;
-        let shut_out = walled && matches!(tool.role, Role::Direct | Role::Browser | Role::Downloader);
+        let is_vendor_blocked = condition.banned;
+        let shut_out = is_vendor_blocked && matches!(tool.role, Role::Direct | Role::Browser | Role::Downloader);
         let pass = match (condition.wall, &world.tags) {
             (Some(wall), Some(tags)) => wall.pass(&world.vendors, tags.noise, tool.place),
             _ => tool.protection[condition.protection as usize],
@@ -107,7 +107,7 @@ impl Probabilities {
         let takes_walls = matches!(tool.role, Role::Direct | Role::Browser | Role::Stealth);
         Self {
             timeout: (world.timeout * tool.timeouts() * if flaky { FLAKY_TIMEOUTS } else { 1.0 }).min(1.0),
-            pass: if walled && tool.role == Role::Stealth { pass * STEALTH_WHILE_BANNED } else { pass },
+            pass: if is_vendor_blocked && tool.role == Role::Stealth { pass * STEALTH_WHILE_BANNED } else { pass },
             false_wall: if takes_walls { FALSE_AT_WALL * world.false_success } else { 0.0 },
             render: tool.render[condition.render as usize] * if flaky { FLAKY_SUCCESS } else { 1.0 },
             false_render: world.false_success * if tool.role == Role::Direct { 1.0 } else { FALSE_RENDERED },
@@ -312,10 +312,10 @@ mod tests {
     fn consecutive_requests_cause_a_ban_that_grows_with_each_try() {
         let world = world();
         let (web, tools) = (Web::generate(&world, 1), Tool::all(&world));
-        let walled = |visit: &&Visit| {
+        let is_vendor_blocked = |visit: &&Visit| {
             !visit.file && web.hosts[visit.host as usize].protection.at(visit.at_ms) == Protection::Captcha
         };
-        let visit = web.visits.iter().find(walled).unwrap();
+        let visit = web.visits.iter().find(is_vendor_blocked).unwrap();
         let mut ground = Environment::new(&world, &web, &tools, 1);
         let bans: Vec<bool> = (0..30).map(|_| ground.attempt(visit, 0).banned_now).collect();
         assert_eq!(bans.iter().position(|banned| *banned), Some(10));

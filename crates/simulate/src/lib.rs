@@ -11,11 +11,11 @@
 //! floating point.
 //!
 //! ```no_run
-//! use fetchwise_simulate::{Contestant, SimulateOptions, World, simulate};
+//! use fetchwise_simulate::{NamedPolicy, SimulateOptions, World, simulate};
 //!
 //! let world = World::parse(fetchwise_simulate::SHIPPED[0].1, "W1").unwrap();
-//! let contestants = ["default", "ladder"].map(|name| Contestant::by_name(name).unwrap());
-//! for result in simulate(&world, &contestants, &[9001], &SimulateOptions::default()).unwrap() {
+//! let policies = ["default", "ladder"].map(|name| NamedPolicy::by_name(name).unwrap());
+//! for result in simulate(&world, &policies, &[9001], &SimulateOptions::default()).unwrap() {
 //!     println!("{}: regret {:.2}", result.policy, result.regret);
 //! }
 //! ```
@@ -94,7 +94,7 @@ impl fmt::Debug for SimulateOptions<'_> {
 /// [`SimulateError::NoSeeds`] without seeds.
 pub fn simulate(
     world: &World,
-    contestants: &[NamedPolicy],
+    policies: &[NamedPolicy],
     seeds: &[u64],
     options: &SimulateOptions<'_>,
 ) -> Result<Vec<PolicyReport>, SimulateError> {
@@ -103,13 +103,13 @@ pub fn simulate(
     }
     let oracle = NamedPolicy { name: "oracle".to_owned(), make: None };
     let runners: Vec<&NamedPolicy> =
-        std::iter::once(&oracle).chain(contestants.iter().filter(|contestant| contestant.make.is_some())).collect();
+        std::iter::once(&oracle).chain(policies.iter().filter(|policy| policy.make.is_some())).collect();
     let tallies = run_all(world, &runners, seeds, options)?;
     let (oracle, others) = tallies.split_at(seeds.len());
     let mut others = others.chunks(seeds.len());
-    let reports = contestants.iter().map(|contestant| {
-        let tallies = if contestant.make.is_none() { oracle } else { others.next().unwrap_or_default() };
-        PolicyReport::new(world, &contestant.name, seeds, tallies, oracle)
+    let reports = policies.iter().map(|policy| {
+        let tallies = if policy.make.is_none() { oracle } else { others.next().unwrap_or_default() };
+        PolicyReport::new(world, &policy.name, seeds, tallies, oracle)
     });
     Ok(reports.collect())
 }

@@ -217,10 +217,10 @@ fn comparison_table(rollout: &Rollout) -> Table {
         table.row([name.to_owned(), shares[0][place].clone(), shares[1][place].clone(), String::new()]);
     }
     let figures: [FigureRow<'_>; 6] = [
-        ("success", |arm| &arm.success, apart.map(|d| &d.success), Unit::Share),
+        ("success", |arm| &arm.success, apart.map(|d| &d.success), Unit::Percent),
         ("cost per page", |arm| &arm.cost_per_page, apart.map(|d| &d.cost_per_page), Unit::Number),
         ("requests per page", |arm| &arm.requests_per_page, apart.map(|d| &d.requests_per_page), Unit::Number),
-        ("blocked visits", |arm| &arm.ban_rate, apart.map(|d| &d.ban_rate), Unit::Share),
+        ("blocked visits", |arm| &arm.ban_rate, apart.map(|d| &d.ban_rate), Unit::Percent),
         ("latency, p50", |arm| &arm.latency_p50_ms, apart.map(|d| &d.latency_p50_ms), Unit::Time),
         ("latency, p95", |arm| &arm.latency_p95_ms, apart.map(|d| &d.latency_p95_ms), Unit::Time),
     ];
@@ -244,7 +244,7 @@ type FigureRow<'f> = (&'static str, fn(&ArmFigures) -> &Figure, Option<&'f Figur
 /// The unit of a figure.
 #[derive(Clone, Copy)]
 enum Unit {
-    Share,
+    Percent,
     Number,
     Time,
 }
@@ -257,14 +257,14 @@ impl Unit {
         let number = |value: f64, signed: bool| {
             let sign = if signed && value > 0.0 { "+" } else { "" };
             match self {
-                Self::Share => format!("{sign}{:.1}", 100.0 * value),
+                Self::Percent => format!("{sign}{:.1}", 100.0 * value),
                 Self::Number => format!("{sign}{value:.2}"),
                 Self::Time => format!("{sign}{value:.0}"),
             }
         };
         let unit = match self {
-            Self::Share if is_difference => " points",
-            Self::Share => " %",
+            Self::Percent if is_difference => " points",
+            Self::Percent => " %",
             Self::Number => "",
             Self::Time => " ms",
         };

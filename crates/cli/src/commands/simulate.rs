@@ -109,7 +109,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure
         return run_joint(args, out);
     }
     let worlds = worlds(args)?;
-    let contestants = contestants(args)?;
+    let policies = policies(args)?;
     let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
     let reports: Vec<PolicyReport> = each_world(
         &worlds,
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure
         out,
         |world, progress| {
             let options = SimulateOptions { threads: args.threads, timing: args.timing, progress: Some(progress) };
-            simulate(world, &contestants, &seeds, &options).map_err(Failure::failed)
+            simulate(world, &policies, &seeds, &options).map_err(Failure::failed)
         },
     )?;
     if !out.json {
@@ -138,7 +138,7 @@ fn run_fleet(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
     let [name] = &args.policy[..] else {
         return Err(Failure::usage("the nodes of a fleet have one policy").advise("give one with --policy"));
     };
-    let contestant = NamedPolicy::by_name(name.trim()).map_err(Failure::usage)?;
+    let policy = NamedPolicy::by_name(name.trim()).map_err(Failure::usage)?;
     let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
     let nodes: Vec<usize> = args.fleet.iter().map(|nodes| usize::try_from(*nodes).unwrap_or(usize::MAX)).collect();
     let delays = if args.delay.is_empty() { vec![DELAY] } else { args.delay.clone() };
@@ -151,7 +151,7 @@ fn run_fleet(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
             let (nodes, delays) = (nodes.clone(), delays.clone());
             let (threads, own) = (args.threads, args.scope == "own");
             let options = FleetOptions { nodes, delays, egress, own, threads, progress: Some(progress) };
-            simulate_fleet(world, &contestant, &seeds, &options).map_err(Failure::usage)
+            simulate_fleet(world, &policy, &seeds, &options).map_err(Failure::usage)
         },
     )?;
     if !out.json {
@@ -312,7 +312,7 @@ fn worlds(args: &SimulateArgs) -> Result<Vec<World>, Failure> {
     })
 }
 
-fn contestants(args: &SimulateArgs) -> Result<Vec<NamedPolicy>, Failure> {
+fn policies(args: &SimulateArgs) -> Result<Vec<NamedPolicy>, Failure> {
     let mut names: Vec<&str> = args.policy.iter().map(|name| name.trim()).collect();
     if names.contains(&"all") {
         names = NAMES.to_vec();

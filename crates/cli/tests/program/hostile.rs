@@ -175,11 +175,11 @@ fn cells_that_a_spreadsheet_would_run_are_escaped() {
 fn settings_that_cannot_work_are_errors() {
     let place = TestDir::new();
     for (text, part) in [
-        ("[browser]\ntabs = 0", "browser.tabs is 0"),
-        ("[log]\nsegment_bytes = 1", "log.segment_bytes is 1"),
-        ("max_keys = 0", "max_keys is 0"),
+        ("[browser]\ntabs = 0", "invalid browser.tabs 0"),
+        ("[log]\nsegment_bytes = 1", "invalid log.segment_bytes 1"),
+        ("max_keys = 0", "invalid max_keys 0"),
         ("[http]\ntimeout_s = -1.0", "line 2: invalid time -1.0:"),
-        ("[[fetcher]]\nname = 'x'\ncost = -1.0", "cost is -1.0"),
+        ("[[fetcher]]\nname = 'x'\ncost = -1.0", "invalid fetcher.0.cost -1.0"),
         ("[http]\nca_file = 'missing.pem'", "missing.pem"),
     ] {
         let config = place.write("c.toml", text);

@@ -174,7 +174,7 @@ fn unknown_names_are_errors_with_a_suggestion() {
         (["--router", &routes], "did you mean \"playwright\"?"),
         (["--router", &columns], "columns.csv, line 1: invalid columns host, tool: expected domain and fetcher"),
         (["--config", &prior], "did you mean \"direct_access\"?"),
-        (["--config", &twice], "twice.toml, line 4: fetcher.1.name is \"a\""),
+        (["--config", &twice], "twice.toml, line 4: invalid fetcher.1.name \"a\""),
         (["--fetcher", "playwrite"], "unknown fetcher \"playwrite\""),
     ] {
         let fetch = ["fetch", "--input", &empty, "--no-browser"];

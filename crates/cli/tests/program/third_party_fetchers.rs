@@ -145,7 +145,7 @@ fn a_blocked_page_comes_from_the_configured_archive_with_its_date() {
 fn two_ways_to_get_pages_or_an_archive_without_an_address_are_invalid() {
     let place = TestDir::new();
     for (text, part) in [
-        ("[[fetcher]]\nname = 'a'\ncommand = ['x']\narchive = {}", "line 4: fetcher.0.archive is"),
+        ("[[fetcher]]\nname = 'a'\ncommand = ['x']\narchive = {}", "line 4: invalid fetcher.0.archive"),
         ("[[fetcher]]\nname = 'a'\narchive = { from = [{}] }", "either wayback or timegate"),
         ("[[fetcher]]\nname = 'a'\narchive = { wanted = 'soon' }", "invalid date"),
         ("[[fetcher]]\nname = 'a'\narchive = { from = [{ timegate = 'ftp://e' }] }", "no http or https URL"),

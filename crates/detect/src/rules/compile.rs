@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use super::pattern::{Pattern, PatternError};
 use super::scan::{PatternClass, PatternScan};
 use super::vocabulary::Vocabulary;
-use crate::concepts::Concepts;
+use crate::rules::concepts::Concepts;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
 use crate::html::text;
 use crate::html::visibility::PagePart;

@@ -4,6 +4,7 @@
 
 pub(crate) mod compile;
 pub(crate) mod compiled;
+pub(crate) mod concepts;
 pub(crate) mod condition;
 pub(crate) mod file;
 pub(crate) mod pattern;
@@ -19,27 +20,27 @@ use crate::rules::compiled::RuleTable;
 use crate::rules::file::{RuleError, RuleFile, read, value};
 
 /// The TOML of the compiled-in rules.
-pub(super) const SHIPPED: &str = concat!(include_str!("rules.toml"), include_str!("concepts.toml"));
+pub(crate) const SHIPPED: &str = concat!(include_str!("rules.toml"), include_str!("concepts.toml"));
 
 /// Returns the shipped rules. They are compiled once.
-pub(super) fn shipped() -> Arc<RuleTable> {
+pub(crate) fn shipped() -> Arc<RuleTable> {
     static TABLE: LazyLock<Arc<RuleTable>> = LazyLock::new(|| compiled_in(with(None)));
     Arc::clone(&TABLE)
 }
 
 /// Returns the shipped rules that name no vendor. They are compiled once.
-pub(super) fn shipped_generic() -> Arc<RuleTable> {
+pub(crate) fn shipped_generic() -> Arc<RuleTable> {
     static TABLE: LazyLock<Arc<RuleTable>> = LazyLock::new(|| compiled_in(generic()));
     Arc::clone(&TABLE)
 }
 
 /// Returns an empty table.
-pub(super) fn none() -> Arc<RuleTable> {
+pub(crate) fn none() -> Arc<RuleTable> {
     compiled_in(compile(RuleFile::default()))
 }
 
 /// Compiles the shipped rules with custom rules on top. A custom rule with the id of a shipped rule replaces it.
-pub(super) fn with(user: Option<&str>) -> Result<RuleTable, RuleError> {
+pub(crate) fn with(user: Option<&str>) -> Result<RuleTable, RuleError> {
     let mut written = shipped_lines()?;
     if let Some(user) = user {
         let mut more = read(user)?;

@@ -2,7 +2,7 @@
 //!
 //! Must not know: any word of any language.
 
-use crate::concepts::{Concepts, Meanings};
+use crate::rules::concepts::{Concepts, Meanings};
 
 /// Sets of meanings by their use.
 #[derive(Debug)]

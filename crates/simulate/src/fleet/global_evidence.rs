@@ -36,7 +36,7 @@ pub(super) struct SnapshotTraffic {
 
 /// The state of one node.
 struct Side {
-    /// The evidence of its own attempts.
+    /// The evidence of the node's own attempts.
     folded: Selector,
     position: u64,
     newest: Timestamp,

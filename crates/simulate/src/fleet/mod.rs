@@ -77,14 +77,14 @@ impl std::fmt::Debug for FleetOptions<'_> {
 /// [`SimulateError`] without seeds, or with the oracle, which learns nothing.
 pub fn simulate_fleet(
     world: &World,
-    contestant: &NamedPolicy,
+    policy: &NamedPolicy,
     seeds: &[u64],
     options: &FleetOptions<'_>,
 ) -> Result<Vec<FleetReport>, SimulateError> {
     if seeds.is_empty() {
         return Err(SimulateError::NoSeeds);
     }
-    let Some(make) = &contestant.make else { return Err(SimulateError::NoLearner) };
+    let Some(make) = &policy.make else { return Err(SimulateError::NoLearner) };
     let mut ways = vec![(1, Topology::Apart)];
     for count in options.nodes.iter().copied().filter(|count| *count > 1) {
         ways.extend([(count, Topology::Apart), (count, Topology::Sites)]);
@@ -114,7 +114,7 @@ pub fn simulate_fleet(
     let mut reports: Vec<FleetReport> = Vec::new();
     for (index, (count, way)) in ways.iter().enumerate() {
         let report =
-            FleetReport::new(world, contestant.name(), seeds, (*count, *way, options.egress), &of(index + 1), &oracle);
+            FleetReport::new(world, policy.name(), seeds, (*count, *way, options.egress), &of(index + 1), &oracle);
         let report = report.beside(reports.first());
         reports.push(report);
     }

@@ -107,8 +107,8 @@ impl VendorBlockReport {
         let urls: u64 = tallies.iter().map(|t| t.urls).sum();
         let unasked: u64 = tallies.iter().map(|t| t.unasked).sum();
         let report = Self {
-            vendor_block_regret: lost(|t| t.walled),
-            vendor_block_cold_regret: lost(|t| t.walled_cold),
+            vendor_block_regret: lost(|t| t.vendor_blocks),
+            vendor_block_cold_regret: lost(|t| t.vendor_blocks_cold),
             unasked_share: unasked as f64 / (urls as f64).max(1.0),
             shift: world.vendors.iter().any(|vendor| vendor.shift.is_some()).then(|| ShiftReport::new(tallies)),
         };

@@ -33,7 +33,7 @@ fn nodes_of_scope_own_share_global_evidence() {
     let image = own.snapshot_bytes.unwrap();
     assert!((500.0..30_000.0).contains(&image), "{image} bytes");
     assert!((own.held_bytes.unwrap() - 29.0 * image).abs() < 1.0);
-    // Each attempt is published within five minutes, in a snapshot of its own or with others.
+    // Each attempt is published within five minutes, in a separate snapshot or with others.
     assert!((1.0..1000.0 * own.attempts_per_url + 1.0).contains(&own.messages_per_1k.unwrap()));
     assert_eq!((sites.snapshot_bytes, sites.messages_per_1k, own.bytes_per_attempt), (None, None, None));
     assert!(fleet_table(&reports).contains("30 in scope own"));

@@ -72,7 +72,7 @@ fn every_shipped_world_is_valid_and_invalid_keys_are_named() {
         ("sigma = 0.35", "sigma = 0.35\nsigmaa = 1", "sigmaa"),
         ("hours = 2.0", "hours = 0.0", "hours"),
         ("shells = 0.2", "shells = 1.2", "class.shells"),
-        ("share = 0.1", "share = 1.1", "class.walled.share"),
+        ("share = 0.1", "share = 1.1", "class.content_blocked.share"),
         ("places = 3", "places = 0", "fetcher.places"),
         ("name = \"playwright\"", "name = \"wget\"", "fetcher.name"),
         ("counts = [\"direct_access\"]", "counts = [\"archive_proxy\"]", "class.counts"),

@@ -15,8 +15,8 @@ fn small_world(changes: &[(&str, &str)]) -> World {
 }
 
 fn run(world: &World, names: &[&str], seeds: &[u64], threads: usize) -> Vec<PolicyReport> {
-    let contestants: Vec<NamedPolicy> = names.iter().map(|name| NamedPolicy::by_name(name).unwrap()).collect();
-    simulate(world, &contestants, seeds, &SimulateOptions { threads, ..SimulateOptions::default() }).unwrap()
+    let policies: Vec<NamedPolicy> = names.iter().map(|name| NamedPolicy::by_name(name).unwrap()).collect();
+    simulate(world, &policies, seeds, &SimulateOptions { threads, ..SimulateOptions::default() }).unwrap()
 }
 
 fn as_json(reports: &[PolicyReport]) -> String {
@@ -167,8 +167,8 @@ fn a_custom_policy_runs_under_its_name() {
             Some(Choice { fetcher: dearest.id, rule: Rule::Custom, propensity: 1.0 })
         }
     }
-    let contestants = [NamedPolicy::new("dearest", || Box::new(Dearest))];
-    let reports = simulate(&small_world(&[]), &contestants, &[1], &SimulateOptions::default()).unwrap();
+    let policies = [NamedPolicy::new("dearest", || Box::new(Dearest))];
+    let reports = simulate(&small_world(&[]), &policies, &[1], &SimulateOptions::default()).unwrap();
     assert_eq!(reports[0].policy, "dearest");
     assert!(reports[0].cost_per_url > 38.0, "{:?}", reports[0]);
 }
@@ -177,8 +177,8 @@ fn a_custom_policy_runs_under_its_name() {
 fn unknown_policies_and_missing_seeds_are_errors_with_the_known_names() {
     let message = NamedPolicy::by_name("magic").err().unwrap().to_string();
     assert!(message.contains("magic") && message.contains("hinted_breaker"), "{message}");
-    let contestants = [NamedPolicy::by_name("default").unwrap()];
-    assert!(simulate(&small_world(&[]), &contestants, &[], &SimulateOptions::default()).is_err());
+    let policies = [NamedPolicy::by_name("default").unwrap()];
+    assert!(simulate(&small_world(&[]), &policies, &[], &SimulateOptions::default()).is_err());
 }
 
 #[test]

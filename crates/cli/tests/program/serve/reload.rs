@@ -69,7 +69,7 @@ fn valid_settings_take_effect_and_invalid_ones_change_nothing() {
     // Each of these has a valid part, and none of it takes effect.
     files.rules("third");
     files.config("mode = 'splat'");
-    server.hang_up("stay as they are: c.toml");
+    server.hang_up("are unchanged: c.toml");
     assert_eq!(in_force(&server), good);
     files.config("mode = 'learning'\nsplit_shar = 1");
     server.hang_up("did you mean `split_share`?");
@@ -80,10 +80,10 @@ fn valid_settings_take_effect_and_invalid_ones_change_nothing() {
     assert_eq!(in_force(&server), good);
     files.write("routes.csv", "domain,fetcher\ne.org,playwright\n");
     files.write("rules.toml", "[[rule]]\nid = 7\n");
-    server.hang_up("stay as they are: rules.toml");
+    server.hang_up("are unchanged: rules.toml");
     assert_eq!(in_force(&server), good);
     std::fs::remove_file(files.dir.join("rules.toml")).unwrap();
-    server.hang_up("stay as they are");
+    server.hang_up("are unchanged");
     assert_eq!(in_force(&server), good);
 
     files.rules("third");
@@ -109,6 +109,15 @@ fn one_of_each(address: SocketAddr, client: u32, n: u64) {
     assert!(step["end"] == "delivered" || step["kind"] == "wait", "{step}");
 }
 
+/// Tells the clients to stop when it goes out of scope.
+struct StopOnDrop<'s>(&'s AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn reloads_under_load_drop_no_request() {
     let (server, files) = begin();
@@ -129,12 +138,14 @@ fn reloads_under_load_drop_no_request() {
                 })
             })
             .collect();
+        // A failure below ends the clients as well.
+        let _stop = StopOnDrop(&stop);
         for turn in 0..12 {
             let before = answered.load(Ordering::Relaxed);
             let (text, words) = match turn % 4 {
                 0 => ("mode = 'shadow'", ": mode shadow"),
                 1 => ("mode = 'split'\nsplit_share = 0.5", ": mode split"),
-                2 => ("mode = 'nonsense'", "stay as they are"),
+                2 => ("mode = 'nonsense'", "are unchanged"),
                 _ => ("mode = 'legacy'", ": mode legacy"),
             };
             files.config(text);
@@ -144,7 +155,6 @@ fn reloads_under_load_drop_no_request() {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
         }
-        stop.store(true, Ordering::Relaxed);
     });
     let visits = answered.load(Ordering::Relaxed);
     assert!(server.beside(&["export"]).len() as u64 >= visits / 2, "visits have left attempts");

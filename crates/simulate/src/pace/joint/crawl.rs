@@ -53,7 +53,7 @@ pub(super) struct HostCounters {
     pub(super) pages: u64,
     pub(super) good: u64,
     pub(super) blocked: u64,
-    pub(super) walled: u64,
+    pub(super) content_blocked: u64,
     pub(super) rendered: u64,
     pub(super) cost: f64,
     pub(super) lost: u64,
@@ -211,7 +211,7 @@ impl<'c> Crawl<'c> {
         minute.blocked += f32::from(u8::from(out.page.is_refused));
         self.count.good += u64::from(out.page.is_content());
         self.count.blocked += u64::from(out.page.is_refused);
-        self.count.walled += u64::from(out.page.reply.status == Status::Forbidden);
+        self.count.content_blocked += u64::from(out.page.reply.status == Status::Forbidden);
         self.crawler.back(out.ticket, &out.page, now);
     }
 

@@ -66,7 +66,7 @@ impl JointReport {
             share: mean(&|count| count.good as f64 / count.best.max(1e-9)),
             early_share: mean(&|count| count.early),
             blocked_per_1k: a_thousand(|count| count.blocked),
-            content_blocks_per_1k: a_thousand(|count| count.walled),
+            content_blocks_per_1k: a_thousand(|count| count.content_blocked),
             limit_hits_per_h: sum(&|count| f64::from(count.trips)) / hours,
             cost_per_page: sum(&|count| count.cost) / good,
             renders_per_page: sum(&|count| count.rendered as f64) / good,

@@ -4,7 +4,7 @@
 //!
 //! Must not know: who makes a request, and why.
 
-use super::world::{JointClass, JointWorld, Walled};
+use super::world::{JointClass, JointWorld, ContentBlocked};
 use crate::pace::server::{Reply, Server, Status};
 use crate::pace::world::PaceWorld;
 use crate::rng::Stream;
@@ -42,7 +42,7 @@ pub(super) struct FetcherTreatment {
     slower: f64,
     is_counted: bool,
     is_refused: bool,
-    is_walled: bool,
+    is_content_blocked: bool,
 }
 
 impl FetcherTreatment {
@@ -67,7 +67,7 @@ pub(super) struct Truth {
     seed: u64,
     page_requests: f64,
     shells: f64,
-    walled: Option<Walled>,
+    content_blocked: Option<ContentBlocked>,
 }
 
 /// The best way to fetch the host's pages: one fetcher for the pages that it delivers, and another one for the rest.
@@ -83,21 +83,21 @@ impl Site {
     pub(super) fn new(world: &JointWorld, limits: &PaceWorld, class: &JointClass, seed: u64) -> Self {
         let mut chance = Stream::new(seed, 0);
         let server = Server::new(limits, &class.limit, &mut chance);
-        let is_walled = |name: &String| class.walled.as_ref().is_some_and(|walled| walled.who.contains(name));
+        let is_content_blocked = |name: &String| class.content_blocked.as_ref().is_some_and(|content_blocked| content_blocked.who.contains(name));
         let way = |(place, fetcher): (usize, &super::world::JointFetcher)| FetcherTreatment {
             renders: world.spec(place).is_some_and(|spec| spec.renders),
             places: fetcher.places.min(world.parallel),
             slower: fetcher.slower,
             is_counted: class.counts.contains(&fetcher.name),
             is_refused: class.refuses.contains(&fetcher.name),
-            is_walled: is_walled(&fetcher.name),
+            is_content_blocked: is_content_blocked(&fetcher.name),
         };
         let truth = Truth {
             ways: world.fetchers.iter().enumerate().map(way).collect(),
             seed,
             page_requests: class.page_requests.draw(&mut chance).round().max(1.0),
             shells: class.shells,
-            walled: class.walled.clone(),
+            content_blocked: class.content_blocked.clone(),
         };
         Self { server, truth, sigma: world.sigma }
     }
@@ -192,7 +192,7 @@ pub(super) enum PageKind {
 impl Truth {
     pub(super) fn shown(&self, url: u32, place: usize, now: i64) -> PageKind {
         let (way, [walls, shells, _]) = (self.ways[place], self.luck(url));
-        if way.is_walled && walls < self.walled_at(now) {
+        if way.is_content_blocked && walls < self.content_block_share_at(now) {
             PageKind::Wall
         } else if !way.renders && shells < self.shells {
             PageKind::Shell
@@ -214,12 +214,12 @@ impl Truth {
     /// Returns the share of pages that the fetcher delivers.
     fn share(&self, place: usize, now: i64) -> f64 {
         let way = self.ways[place];
-        let walls = if way.is_walled { self.walled_at(now) } else { 0.0 };
+        let walls = if way.is_content_blocked { self.content_block_share_at(now) } else { 0.0 };
         (1.0 - walls) * (1.0 - if way.renders { 0.0 } else { self.shells })
     }
 
-    fn walled_at(&self, now: i64) -> f64 {
-        self.walled.as_ref().filter(|walled| now as f64 / HOUR_MS >= walled.from_h).map_or(0.0, |walled| walled.share)
+    fn content_block_share_at(&self, now: i64) -> f64 {
+        self.content_blocked.as_ref().filter(|content_blocked| now as f64 / HOUR_MS >= content_blocked.from_h).map_or(0.0, |content_blocked| content_blocked.share)
     }
 
     fn luck(&self, url: u32) -> [f64; 3] {

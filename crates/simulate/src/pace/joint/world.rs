@@ -78,13 +78,13 @@ pub struct JointClass {
     pub shells: f64,
     /// The blocks that do not depend on the pace.
     #[serde(default)]
-    pub walled: Option<Walled>,
+    pub content_blocked: Option<ContentBlocked>,
 }
 
 /// Blocks that do not depend on the pace.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Walled {
+pub struct ContentBlocked {
     /// The blocked fetchers.
     pub who: Vec<String>,
     /// The share of blocked pages.
@@ -172,21 +172,21 @@ impl JointWorld {
     fn check_class(&self, class: &JointClass) -> Result<(), WorldError> {
         let share = |share: f64| (0.0..=1.0).contains(&share);
         self.expect("class.shells", class.shells, share(class.shells), "a share")?;
-        let mut named = class.counts.iter().chain(&class.refuses).chain(class.walled.iter().flat_map(|w| &w.who));
+        let mut named = class.counts.iter().chain(&class.refuses).chain(class.content_blocked.iter().flat_map(|w| &w.who));
         let unknown = named.find(|name| !self.fetchers.iter().any(|fetcher| fetcher.name == **name));
-        self.expect("class.counts, refuses, walled.who", format_args!("{unknown:?}"), unknown.is_none(), "fetchers")?;
+        self.expect("class.counts, refuses, content_blocked.who", format_args!("{unknown:?}"), unknown.is_none(), "fetchers")?;
         let requests = match &class.page_requests {
             Draw::Range([from, to]) => *from >= 1.0 && from <= to && *to <= 500.0,
             Draw::Any { any } => !any.is_empty() && any.iter().all(|value| (1.0..=500.0).contains(value)),
         };
         let got = format_args!("{:?}", class.page_requests);
         self.expect("class.page_requests", got, requests, "1 to 500, in order")?;
-        if let Some(walled) = &class.walled {
-            self.expect("class.walled.share", walled.share, share(walled.share), "a share")?;
-            let from = walled.from_h;
-            self.expect("class.walled.from_h", from, (0.0..=1000.0).contains(&from), "hours")?;
+        if let Some(content_blocked) = &class.content_blocked {
+            self.expect("class.content_blocked.share", content_blocked.share, share(content_blocked.share), "a share")?;
+            let from = content_blocked.from_h;
+            self.expect("class.content_blocked.from_h", from, (0.0..=1000.0).contains(&from), "hours")?;
         }
         let hosts = class.limit.hosts_a_site;
-        self.expect("class.limit.hosts_a_site", hosts, hosts == 1, "1: each host is a site of its own")
+        self.expect("class.limit.hosts_a_site", hosts, hosts == 1, "1: each host is a separate site")
     }
 }

@@ -20,25 +20,25 @@ const MAX_MEANINGS: usize = 64;
 const MAX_WEIGHT: i32 = 100;
 
 /// A set of meanings.
-pub(super) type Meanings = u64;
+pub(crate) type Meanings = u64;
 
 /// A statement that a sentence may make.
 #[derive(Debug)]
-pub(super) struct Concept {
-    pub(super) id: Arc<str>,
+pub(crate) struct Concept {
+    pub(crate) id: Arc<str>,
     /// Negative weights count against a block.
-    pub(super) weight: i32,
+    pub(crate) weight: i32,
     /// Cues count only if the page has at least one core concept.
-    pub(super) core: bool,
+    pub(crate) core: bool,
     /// The concept asks the visitor to do something.
-    pub(super) task: bool,
+    pub(crate) task: bool,
     /// Alternatives: meanings that the sentence must have, and meanings that it must not have.
     when: Vec<(Meanings, Meanings)>,
 }
 
 impl Concept {
     /// Returns whether a sentence with these meanings states the concept.
-    pub(super) fn is_said_by(&self, meanings: Meanings) -> bool {
+    pub(crate) fn is_said_by(&self, meanings: Meanings) -> bool {
         self.when.iter().any(|(all, none)| meanings & all == *all && meanings & none == 0)
     }
 
@@ -68,8 +68,8 @@ const HINTS: [&str; 13] = [
 
 /// The words and concepts of a rule table.
 #[derive(Debug, Default)]
-pub(super) struct Concepts {
-    pub(super) concepts: Vec<Concept>,
+pub(crate) struct Concepts {
+    pub(crate) concepts: Vec<Concept>,
     /// The pattern number of the first word.
     first_word: u32,
     /// The meanings of each word, by its number.
@@ -89,7 +89,7 @@ struct Word {
 
 impl Concepts {
     /// Compiles what was read, each item with its line. Adds the words' patterns to `patterns`.
-    pub(super) fn compile(
+    pub(crate) fn compile(
         concepts: Vec<(usize, ConceptSource)>,
         words: Vec<(usize, WordsSource)>,
         patterns: &mut Vec<Pattern>,
@@ -184,28 +184,28 @@ impl Concepts {
     }
 
     /// Returns the pattern numbers of the words.
-    pub(super) fn patterns(&self) -> Range<u32> {
+    pub(crate) fn patterns(&self) -> Range<u32> {
         self.first_word..self.first_word + self.words.len() as u32
     }
 
     /// Returns the pattern numbers of the words that hint at a block.
-    pub(super) fn hinting(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn hinting(&self) -> impl Iterator<Item = u32> {
         self.patterns().zip(&self.words).filter(|(_, word)| word.meanings & self.hints != 0).map(|(number, _)| number)
     }
 
     /// Returns the meanings of the word `pattern` at `at` in `text`, if it is a word and begins one there.
-    pub(super) fn meanings_at(&self, pattern: u32, text: &[u8], at: usize) -> Option<Meanings> {
+    pub(crate) fn meanings_at(&self, pattern: u32, text: &[u8], at: usize) -> Option<Meanings> {
         let word = self.words.get(pattern.checked_sub(self.first_word)? as usize)?;
         (!word.begins || !follows_letter(text, at)).then_some(word.meanings)
     }
 
     /// Returns the meanings with these names.
-    pub(super) fn named(&self, names: &[&str]) -> Meanings {
+    pub(crate) fn named(&self, names: &[&str]) -> Meanings {
         names.iter().filter_map(|name| self.names.get(*name)).fold(0, |set, meaning| set | meaning)
     }
 
     /// Returns whether a page with these hinting meanings must be read for all meanings.
-    pub(super) fn hint_at_block(&self, meanings: Meanings) -> bool {
+    pub(crate) fn hint_at_block(&self, meanings: Meanings) -> bool {
         meanings != 0
             && self.concepts.iter().filter(|concept| concept.core).flat_map(|concept| &concept.when).any(|(all, _)| {
                 // A concept without hinting meanings is always possible.
@@ -214,7 +214,7 @@ impl Concepts {
     }
 
     /// Returns whether a page with these meanings, in any sentences, may state a core concept.
-    pub(super) fn may_be_block(&self, meanings: Meanings) -> bool {
+    pub(crate) fn may_be_block(&self, meanings: Meanings) -> bool {
         // Any page may have short sentences.
         let meanings = meanings | self.named(&["short"]);
         self.concepts.iter().any(|concept| concept.core && concept.may_be_said_by(meanings))
