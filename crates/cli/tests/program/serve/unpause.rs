@@ -16,7 +16,7 @@ fn paused(server: &Server) {
     assert_eq!(server.get("/v1/hosts?state=paused").of(200)[0]["host"], "wall.example");
 }
 
-fn release(server: &Server, args: &[&str], token: Option<&str>) -> Output {
+fn unpause(server: &Server, args: &[&str], token: Option<&str>) -> Output {
     let mut command = program(&server.dir);
     command.args(["unpause", "--json"]).args(args);
     token.map(|token| command.env("FETCHWISE_TOKEN", token));
@@ -32,12 +32,12 @@ fn one(output: &Output) -> Value {
 fn a_host_and_a_link_are_unpaused_through_the_server_of_the_directory() {
     let server = Server::start(&["--pace", "off"]);
     paused(&server);
-    let said = one(&release(&server, &["www.wall.example"], None));
+    let said = one(&unpause(&server, &["www.wall.example"], None));
     assert_eq!((&said["host"], &said["unpaused"]), (&json!("wall.example"), &json!(true)));
     assert_eq!(said["server"], format!("http://{}", server.address));
     assert!(said["was_paused_until"].is_string());
     assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]));
-    assert_eq!(one(&release(&server, &["wall.example"], None))["unpaused"], false, "it is not paused any more");
+    assert_eq!(one(&unpause(&server, &["wall.example"], None))["unpaused"], false, "it is not paused any more");
 
     // As given; the log stores it in the form of URLs.
     let link = "https://shut.example/a?b=c d#e";
@@ -45,7 +45,7 @@ fn a_host_and_a_link_are_unpaused_through_the_server_of_the_directory() {
     let path = format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap());
     server.post(&path, &json!({ "outcome": "blocked_403", "status": 429, "retry_after": 600 })).of(200);
     assert_eq!(server.get("/v1/links?state=paused").of(200)[0]["link"], "https://shut.example/a?b=c%20d");
-    let said = one(&release(&server, &["--link", link], None));
+    let said = one(&unpause(&server, &["--link", link], None));
     assert_eq!((&said["link"], &said["unpaused"]), (&json!(link), &json!(true)));
     assert_eq!(server.get("/v1/links?state=paused").of(200), json!([]));
     let (dir, ..) = server.end("-KILL");
@@ -58,17 +58,17 @@ fn a_server_with_tokens_requires_one_of_them() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start_in(dir, &["--pace", "off"], &[("FETCHWISE_TOKEN", TOKEN)]);
     paused(&server);
-    let refused = release(&server, &["wall.example"], None);
+    let refused = unpause(&server, &["wall.example"], None);
     let words = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(1) && words.contains("FETCHWISE_TOKEN"), "{words}");
     // A server's own token file has hashes, which grant no access.
     std::fs::write(server.dir.path().join("hashes.txt"), format!("sha256:{}\n", "0".repeat(64))).unwrap();
-    let hashes = release(&server, &["wall.example", "--token-file", "hashes.txt"], None);
+    let hashes = unpause(&server, &["wall.example", "--token-file", "hashes.txt"], None);
     let words = String::from_utf8(hashes.stderr).unwrap();
-    assert!(hashes.status.code() == Some(2) && words.contains("hashes.txt has hashes"), "{words}");
+    assert!(hashes.status.code() == Some(2) && words.contains("hashes.txt contains hashes"), "{words}");
     std::fs::write(server.dir.path().join("token.txt"), format!("{TOKEN}\n")).unwrap();
-    assert_eq!(one(&release(&server, &["wall.example", "--token-file", "token.txt"], None))["unpaused"], true);
-    assert_eq!(one(&release(&server, &["wall.example"], Some(TOKEN)))["unpaused"], false);
+    assert_eq!(one(&unpause(&server, &["wall.example", "--token-file", "token.txt"], None))["unpaused"], true);
+    assert_eq!(one(&unpause(&server, &["wall.example"], Some(TOKEN)))["unpaused"], false);
     assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]));
 }
 
