@@ -99,10 +99,10 @@ instructions: ## Count the instructions of the hot paths; fail where they have g
 instructions-bless: ## Keep the counts of now
 	.ci/instructions --bless
 
-api: ## Compare the library's public API with .ci/public-api/api.txt
+api: ## Compare the library's public API with .ci/public-api/*.txt
 	.ci/api
 
-api-bless: ## Write .ci/public-api/api.txt as the public API is now
+api-bless: ## Write .ci/public-api/*.txt as the public API is now
 	.ci/api --bless
 
 react-shell: ## Rebuild the demo's React app and copy it to where it is embedded
