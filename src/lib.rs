@@ -120,11 +120,11 @@ pub use fetchwise_detect as detect;
 #[cfg(feature = "pipeline")]
 pub use fetchwise_fetchers::{fetch, robots, store};
 pub use fetchwise_pace as pace;
-#[cfg(feature = "json")]
-pub use fetchwise_types::rfc3339;
 pub use fetchwise_types::{
     attempt, decision, fetch_result, heuristic, provenance, registry, response, robots_use, time, unknown_name,
 };
+#[cfg(feature = "json")]
+pub use fetchwise_types::{fleet_status, rfc3339};
 
 pub use error::Error;
 pub use selector::Selector;

@@ -17,7 +17,7 @@ pub mod sync;
 pub mod transport;
 
 pub use error::FleetError;
+pub use fetchwise::fleet_status::FleetStatus;
 pub use model::node_id::NodeId;
 pub use model::options::{Options, Scope, Timing};
-pub use model::status::Status;
 pub use node::Fleet;

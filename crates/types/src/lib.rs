@@ -14,6 +14,8 @@
 pub mod attempt;
 pub mod decision;
 pub mod fetch_result;
+#[cfg(feature = "json")]
+pub mod fleet_status;
 pub mod heuristic;
 pub mod provenance;
 pub mod registry;

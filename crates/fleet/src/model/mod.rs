@@ -16,4 +16,3 @@ pub mod outliers;
 pub mod peer_state;
 pub mod position;
 pub mod rendezvous;
-pub mod status;

@@ -17,7 +17,6 @@ use crate::error::FleetError;
 use crate::model::node_id::NodeId;
 use crate::model::options::Options;
 use crate::model::rendezvous::owner;
-use crate::model::status::Status;
 use crate::peer_store::PeerStore;
 use crate::peer_store::node_state::NodeState;
 use crate::sync::consumer::Consumer;
@@ -25,6 +24,7 @@ use crate::sync::lease::Lease;
 use crate::sync::publisher::Publisher;
 use crate::sync::run_blocking;
 use crate::transport::{Transport, TransportError};
+use fetchwise::fleet_status::FleetStatus;
 
 use super::shared::{COMMAND_QUEUE_LEN, Command, SharedState, StopMode, lock};
 use crate::node::publish_task::{PublishTask, check_pool};
@@ -134,7 +134,7 @@ impl Fleet {
     }
 
     /// Returns the status of the node and its peers, as of the last check.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> FleetStatus {
         let mut status = lock(&self.shared.status).clone();
         let published = lock(&self.shared.published).clone();
         (status.counts.published, status.counts.bytes) = (published.published, published.bytes);

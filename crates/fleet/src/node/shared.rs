@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::error::FleetError;
 use crate::model::node_id::NodeId;
-use crate::model::status::{Counts, Status};
+use fetchwise::fleet_status::{FleetCounts, FleetStatus};
 
 /// The delay before a failed task tries again.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -39,9 +39,9 @@ pub(super) enum Command {
 /// The state that the tasks share with each other and the handle.
 #[derive(Debug, Default)]
 pub(super) struct SharedState {
-    pub(super) status: Mutex<Status>,
+    pub(super) status: Mutex<FleetStatus>,
     pub(super) nodes: Mutex<Vec<NodeId>>,
-    pub(super) published: Mutex<Counts>,
+    pub(super) published: Mutex<FleetCounts>,
     /// Whether the broker has lost the global snapshots.
     pub(super) global_is_lost: AtomicBool,
     /// Whether attempts that the node's own log has lost were learned again. They belong into the global snapshot.

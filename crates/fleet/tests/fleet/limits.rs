@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::common::{NOW, Node, TestRng, assert_same, attempt, naive, options, settle};
 use fetchwise::attempt::Attempt;
+use fetchwise::fleet_status::PeerStatus;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::time::{Clock, Timestamp};
-use fetchwise_fleet::model::status::PeerStatus;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 
 const WITHIN: Duration = Duration::from_secs(60);

@@ -22,7 +22,7 @@ pub use ban_rate::BanRateJson;
 pub(crate) use dashboard::{BoardJson, BusyJson, DomainJson, DomainsJson, FetcherJson, LogJson, SeriesJson};
 pub use decision::{DecisionJson, Unavailable};
 pub use explanation::{ExplainInput, ExplanationJson, own_total, rule_text};
-pub use fleet::{FleetCountsJson, FleetJson, NodeJson, SharedHostsJson};
+pub use fleet::{FleetJson, SharedHostsJson};
 pub use hosts::{HostJson, UnpausedJson};
 pub use links::{ForgetReportJson, LinkJson};
 pub use pace::PaceJson;

@@ -13,7 +13,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::fleet_membership::Membership;
-use crate::json::{FleetJson, NodeJson};
+use crate::json::FleetJson;
+use fetchwise::fleet_status::{FleetStatus, PeerStatus};
 use fetchwise::metrics::{Family, Kind};
 
 /// The metrics of a fleet, besides all others.
@@ -91,15 +92,15 @@ impl FleetMetrics {
 
 impl Collector for FleetMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(status) = self.0.status() else { return Ok(()) };
+        let Some(fleet) = self.0.status() else { return Ok(()) };
         let mut give = FleetEncoder(encoder);
-        node(&mut give, &status)?;
-        others(&mut give, &status)
+        node(&mut give, &fleet.status)?;
+        others(&mut give, &fleet)
     }
 }
 
 /// Writes the metrics of the node itself.
-fn node(give: &mut FleetEncoder<'_>, status: &FleetJson) -> fmt::Result {
+fn node(give: &mut FleetEncoder<'_>, status: &FleetStatus) -> fmt::Result {
     let counts = &status.counts;
     let flag = |is: bool| f64::from(u8::from(is));
     give.one(&BROKER, flag(status.broker))?;
@@ -117,15 +118,16 @@ fn node(give: &mut FleetEncoder<'_>, status: &FleetJson) -> fmt::Result {
 }
 
 /// Writes the metrics of its peers.
-fn others(give: &mut FleetEncoder<'_>, status: &FleetJson) -> fmt::Result {
-    let (counts, hosts, peers) = (&status.counts, &status.hosts, &status.peers);
+fn others(give: &mut FleetEncoder<'_>, fleet: &FleetJson) -> fmt::Result {
+    let FleetJson { status, hosts } = fleet;
+    let (counts, peers) = (&status.counts, &status.peers);
     let received = [("learned", counts.received), ("duplicate", counts.duplicate), ("forgotten", counts.forgotten)];
     give.rows(&RECEIVED, &received)?;
     give.one(&REJECTED, counts.rejected as f64)?;
     give.delays(status)?;
     let of = |state: &'static str| (state, peers.iter().filter(|peer| state_of(peer) == state).count() as u64);
     give.rows(&PEERS, &STATES.map(of))?;
-    let sum = |of: fn(&NodeJson) -> u64| peers.iter().map(of).fold(0, u64::saturating_add);
+    let sum = |of: fn(&PeerStatus) -> u64| peers.iter().map(of).fold(0, u64::saturating_add);
     let lost = sum(|peer| peer.lost);
     give.rows(&MISSING, &[("requested", sum(|peer| peer.missing_records).saturating_sub(lost)), ("lost", lost)])?;
     give.one(&LAG, peers.iter().map(|peer| peer.lag_s).fold(0.0, f64::max))?;
@@ -145,11 +147,11 @@ fn others(give: &mut FleetEncoder<'_>, status: &FleetJson) -> fmt::Result {
 /// The states of a node; the first that applies counts.
 const STATES: [&str; 4] = ["excluded", "set_aside", "present", "absent"];
 
-fn state_of(peer: &NodeJson) -> &'static str {
+fn state_of(peer: &PeerStatus) -> &'static str {
     match peer {
-        NodeJson { excluded: true, .. } => "excluded",
-        NodeJson { set_aside_reason: Some(_), .. } => "set_aside",
-        NodeJson { present: true, .. } => "present",
+        PeerStatus { excluded: true, .. } => "excluded",
+        PeerStatus { set_aside_reason: Some(_), .. } => "set_aside",
+        PeerStatus { present: true, .. } => "present",
         _ => "absent",
     }
 }
@@ -173,7 +175,7 @@ impl FleetEncoder<'_> {
         Ok(())
     }
 
-    fn delays(&mut self, status: &FleetJson) -> fmt::Result {
+    fn delays(&mut self, status: &FleetStatus) -> fmt::Result {
         let delays = &status.counts.delays;
         // The last bound has no upper limit.
         let end = |ms: u64| if ms == u64::MAX { f64::INFINITY } else { ms as f64 / 1000.0 };
@@ -248,19 +250,19 @@ mod tests {
 
     #[test]
     fn every_listed_metric_is_exported_and_rows_are_bounded() {
-        let peer = |n: u64| NodeJson {
+        let peer = |n: u64| PeerStatus {
             node: format!("{n:03}\"}} 1\n"),
             missing_records: n,
             lost: n / 2,
-            ..NodeJson::default()
+            ..PeerStatus::default()
         };
         let mut status =
-            FleetJson { peers: (0..200).map(peer).collect(), clock_ahead_s: Some(-0.5), ..FleetJson::default() };
+            FleetStatus { peers: (0..200).map(peer).collect(), clock_ahead_s: Some(-0.5), ..FleetStatus::default() };
         status.peers[1].excluded = true;
         status.peers[2].set_aside_reason = Some("its clock".to_owned());
         status.peers[3].present = true;
         status.counts.delays = [(1, 3), (20, 2), (u64::MAX, 1)].into();
-        let page = page(status);
+        let page = page(FleetJson { status, ..FleetJson::default() });
         for family in FLEET_FAMILIES {
             assert!(
                 page.contains(&format!("\n# TYPE {} ", family.name))

@@ -16,7 +16,7 @@ use fetchwise::selector::Selector;
 use fetchwise_fleet::pauses::SharedHosts;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::transport::{Transport, TransportError};
-use fetchwise_fleet::{Fleet, FleetError, Options, Scope, Status};
+use fetchwise_fleet::{Fleet, FleetError, FleetStatus, Options, Scope};
 use fetchwise_serve::Membership;
 
 use crate::commands::fleet::server_status::ServerStatus;
@@ -209,7 +209,7 @@ async fn keep_status_file(fleet: Arc<Fleet>, file: PathBuf) {
     }
 }
 
-fn write(file: &Path, status: &Status) -> std::io::Result<()> {
+fn write(file: &Path, status: &FleetStatus) -> std::io::Result<()> {
     let new = file.with_extension("new");
     std::fs::write(&new, serde_json::to_vec(status)?)?;
     std::fs::rename(new, file)

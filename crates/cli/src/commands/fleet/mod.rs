@@ -16,7 +16,7 @@ use fetchwise_fleet::peer_store::node_state::NodeState;
 use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::Table;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings, StreamReport, StreamState, permissions};
-use fetchwise_fleet::{Fleet, NodeId, Status};
+use fetchwise_fleet::{Fleet, FleetStatus, NodeId};
 use serde::Serialize;
 
 use crate::setup::settings::Settings;
@@ -158,7 +158,7 @@ struct MadeJson<'a> {
 #[derive(Serialize)]
 struct StatusJson<'a> {
     #[serde(flatten)]
-    status: &'a Status,
+    status: &'a FleetStatus,
     #[serde(flatten)]
     compared: Option<ComparedJson<'a>>,
 }
@@ -301,13 +301,13 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Output) -> Res
 }
 
 /// Returns the state of the process that uses the directory.
-async fn status_of_running_process(dir: &Path, wait: Duration) -> Result<Status, Failure> {
+async fn status_of_running_process(dir: &Path, wait: Duration) -> Result<FleetStatus, Failure> {
     let (file, begun) = (dir.join(STATUS_FILE), Instant::now());
     loop {
         let is_fresh = std::fs::metadata(&file)
             .and_then(|file| file.modified())
             .is_ok_and(|at| at.elapsed().is_ok_and(|age| age < FRESH));
-        let status = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Status>(&text).ok());
+        let status = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice::<FleetStatus>(&text).ok());
         let is_over = begun.elapsed() >= wait.max(JOIN_TIME);
         match status.filter(|_| is_fresh) {
             Some(status) if status.converged || begun.elapsed() >= wait => return Ok(status),
@@ -329,7 +329,7 @@ async fn status_by_joining(
     wait: Duration,
     args: &StatusArgs,
     settings: &Settings,
-) -> Result<Status, Failure> {
+) -> Result<FleetStatus, Failure> {
     let fleet = take_part(journal, &args.fleet, settings, false).await?;
     let begun = Instant::now();
     loop {

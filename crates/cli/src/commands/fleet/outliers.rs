@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fetchwise_fleet::model::outliers::{OutlierDetector, OutlierReport, RateDifference};
-use fetchwise_fleet::{NodeId, Status, peer_store};
+use fetchwise_fleet::{FleetStatus, NodeId, peer_store};
 use serde::Serialize;
 
 use super::join::fleet_failure;
@@ -45,7 +45,7 @@ struct DifferenceJson<'a> {
 }
 
 /// Compares the single attempts of the last week in the directory: the node's own and those of peers.
-pub(super) fn compare(dir: &Path, status: &Status, settings: &Settings) -> Result<OutlierReport, Failure> {
+pub(super) fn compare(dir: &Path, status: &FleetStatus, settings: &Settings) -> Result<OutlierReport, Failure> {
     let own: NodeId = status.node.parse().map_err(Failure::failed)?;
     let now = settings.clock.now();
     let mut compare = OutlierDetector::default();

@@ -10,11 +10,10 @@ use std::sync::{Arc, Weak};
 
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::Fleet;
-use fetchwise_fleet::model::status::{Counts, DELAYS_MS, PeerStatus, Status};
 use fetchwise_fleet::pauses::{HostCounts, SharedHosts};
 use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::Transport;
-use fetchwise_serve::json::{FleetCountsJson, FleetJson, NodeJson, SharedHostsJson};
+use fetchwise_serve::json::{FleetJson, SharedHostsJson};
 use fetchwise_serve::{Membership, MembershipFuture};
 
 use crate::terminal::output::plain;
@@ -34,9 +33,10 @@ impl std::fmt::Debug for ServerStatus {
 
 impl Membership for ServerStatus {
     fn status(&self) -> Option<FleetJson> {
-        let status = self.fleet.upgrade()?.status();
+        let mut status = self.fleet.upgrade()?.status();
+        status.counts = status.counts.with_all_bounds();
         let hosts = self.hosts.upgrade().map(|hosts| hosts.counts()).unwrap_or_default();
-        Some(json(status, hosts))
+        Some(FleetJson { status, hosts: hosts_json(hosts) })
     }
 
     fn forget(&self, domain: String, until: Timestamp) -> MembershipFuture<Result<(), String>> {
@@ -44,71 +44,6 @@ impl Membership for ServerStatus {
         Box::pin(async move {
             notify_forgotten(&*transport, &domain, until).await.map_err(|error| plain(&error.to_string()))
         })
-    }
-}
-
-fn json(status: Status, hosts: HostCounts) -> FleetJson {
-    FleetJson {
-        node: status.node,
-        pool: status.pool,
-        broker: status.broker,
-        converged: status.converged,
-        epoch: status.epoch,
-        position: status.position,
-        published: status.published,
-        snapshot_position: status.snapshot_position,
-        withheld: status.withheld,
-        clock_ahead_s: status.clock_ahead_s,
-        stopped: status.stopped,
-        excluded: status.excluded,
-        syncing: status.syncing,
-        links: status.links,
-        links_waiting: status.links_waiting,
-        peers: status.peers.into_iter().map(node_json).collect(),
-        counts: counts_json(&status.counts),
-        hosts: hosts_json(hosts),
-    }
-}
-
-fn node_json(peer: PeerStatus) -> NodeJson {
-    NodeJson {
-        node: peer.node,
-        position: peer.position,
-        published: peer.published,
-        snapshot_position: peer.snapshot_position,
-        missing_records: peer.missing_records,
-        lost: peer.lost,
-        lag_s: peer.lag_s,
-        version: peer.version,
-        present: peer.present,
-        excluded: peer.excluded,
-        set_aside_reason: peer.set_aside_reason,
-        rejected: peer.rejected,
-        waiting: peer.waiting,
-        limited: peer.limited,
-        closed: peer.closed,
-        egress_group: peer.egress_group,
-        clock_ahead_s: peer.clock_ahead_s,
-    }
-}
-
-fn counts_json(counts: &Counts) -> FleetCountsJson {
-    FleetCountsJson {
-        published: counts.published,
-        bytes: counts.bytes,
-        failures: counts.failures,
-        received: counts.received,
-        duplicate: counts.duplicate,
-        withheld: counts.withheld,
-        rejected: counts.rejected,
-        forgotten: counts.forgotten,
-        throttled: counts.throttled,
-        retransmit_requests: counts.retransmit_requests,
-        stream_resets: counts.stream_resets,
-        snapshots_applied: counts.snapshots_applied,
-        // All bounds, so that sums over time always have the same ones.
-        delays: DELAYS_MS.iter().map(|end| (*end, counts.delays.get(end).copied().unwrap_or(0))).collect(),
-        delayed_ms: counts.delayed_ms,
     }
 }
 

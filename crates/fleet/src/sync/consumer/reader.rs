@@ -23,13 +23,13 @@ use crate::model::heartbeat::Heartbeat;
 use crate::model::node_id::NodeId;
 use crate::model::options::Options;
 use crate::model::peer_state::MAX_AHEAD_MS;
-use crate::model::status::Counts;
 use crate::peer_store::PeerStore;
 use crate::sync::consumer::rebalance::Rebalance;
 use crate::sync::consumer::token_bucket::PeerQuota;
 use crate::sync::forget::ForgetCell;
 use crate::sync::run_blocking;
 use crate::transport::{Delivery, Position, Table, Transport};
+use fetchwise::fleet_status::FleetCounts;
 
 /// The number of messages without anything new after which the cursor is stored.
 const CURSOR_INTERVAL: u64 = 4096;
@@ -66,7 +66,7 @@ pub(crate) struct Consumer {
     pub(super) transport: Arc<dyn Transport>,
     pub(super) options: Options,
     pub(super) seen: HashMap<NodeId, PeerSession>,
-    pub(crate) counts: Counts,
+    pub(crate) counts: FleetCounts,
     pub(super) idle: u64,
     /// The size of all waiting messages in bytes.
     pub(super) waiting_bytes: usize,
@@ -106,7 +106,7 @@ impl Consumer {
             transport,
             options,
             seen: HashMap::new(),
-            counts: Counts::default(),
+            counts: FleetCounts::default(),
             idle: 0,
             waiting_bytes: 0,
             excess_key_nodes: Vec::new(),

@@ -6,8 +6,8 @@ use super::reader::{Consumer, PeerSession};
 use crate::model::intervals::count;
 use crate::model::node_id::NodeId;
 use crate::model::peer_state::PeerState;
-use crate::model::status::PeerStatus;
 use crate::sync::consumer::gap_repair::LOST_AFTER;
+use fetchwise::fleet_status::PeerStatus;
 
 impl Consumer {
     /// Returns whether everything known was learned.

@@ -1,4 +1,4 @@
-//! The status of a node and its fleet, for people and programs.
+//! The status of a fleet's node: what the node counts, what its commands print and what its server answers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The status of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Status {
+pub struct FleetStatus {
     /// Its id.
     pub node: String,
     /// The pool.
@@ -51,7 +51,7 @@ pub struct Status {
     /// The peers.
     pub peers: Vec<PeerStatus>,
     /// The counters since it joined.
-    pub counts: Counts,
+    pub counts: FleetCounts,
 }
 
 /// The status of a peer, as seen by this node.
@@ -98,7 +98,7 @@ pub struct PeerStatus {
 
 /// The counters since a node joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct FleetCounts {
     /// Attempts published.
     pub published: u64,
     /// Remote attempts learned.
@@ -142,14 +142,22 @@ pub struct Counts {
     pub delayed_ms: u64,
 }
 
-/// The bucket bounds of [`Counts::delays`] in milliseconds.
+/// The bucket bounds of [`FleetCounts::delays`] in milliseconds.
 pub const DELAYS_MS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, u64::MAX];
 
-impl Counts {
-    /// Counts a delay.
+impl FleetCounts {
+    /// FleetCounts a delay.
     pub fn record_delay(&mut self, ms: u64) {
         let end = DELAYS_MS.into_iter().find(|end| ms <= *end).unwrap_or(u64::MAX);
         *self.delays.entry(end).or_default() += 1;
         self.delayed_ms = self.delayed_ms.saturating_add(ms);
+    }
+    /// Returns the counters with all bounds of [`DELAYS_MS`], so that sums over time always have the same ones.
+    #[must_use]
+    pub fn with_all_bounds(mut self) -> Self {
+        for end in DELAYS_MS {
+            self.delays.entry(end).or_default();
+        }
+        self
     }
 }
