@@ -189,7 +189,7 @@ fn links(body: &[u8], base: &Url) -> Vec<Url> {
 }
 
 /// Returns the demo sites: mostly plain pages, some applications, some blocks, some limits.
-fn town() -> Vec<(String, Site)> {
+fn sites() -> Vec<(String, Site)> {
     let mut sites = vec![Site::Static; 8];
     sites.extend(vec![Site::ReactShell; 2]);
     sites.extend(vec![
@@ -221,8 +221,8 @@ fn fetchers() -> Result<Fetchers, Box<dyn std::error::Error>> {
 }
 
 async fn crawl(what: &str, chooser: Chooser, time: Duration) -> Result<(), Box<dyn std::error::Error>> {
-    let town = town();
-    let origin = Origin::start(town.clone())?;
+    let sites = sites();
+    let origin = Origin::start(sites.clone())?;
     let crawler = Arc::new(Crawler {
         chooser,
         fetchers: fetchers()?,
@@ -232,11 +232,11 @@ async fn crawl(what: &str, chooser: Chooser, time: Duration) -> Result<(), Box<d
         hosts: Mutex::default(),
         counts: Counts::default(),
     });
-    for (host, _) in &town {
+    for (host, _) in &sites {
         crawler.add(Url::parse(&origin.url(host, "/"))?);
     }
     tokio::time::sleep_until(crawler.until.into()).await;
-    let blocked: u64 = town.iter().map(|(host, _)| origin.refusals(host)).sum();
+    let blocked: u64 = sites.iter().map(|(host, _)| origin.refusals(host)).sum();
     let Counts { good, wrong, renders } = &crawler.counts;
     let (good, wrong, renders) = (good.load(Relaxed), wrong.load(Relaxed), renders.load(Relaxed));
     println!("{what:<16} {good:>6} {:>8.1} {wrong:>6} {renders:>8} {blocked:>8}", good as f64 / time.as_secs_f64());

@@ -40,13 +40,13 @@ struct Lane {
     name: &'static str,
     latency: Latency,
     fetched: usize,
-    wall: Vec<f64>,
+    elapsed: Vec<f64>,
     cpu: Vec<f64>,
 }
 
 impl Lane {
     fn new(name: &'static str) -> Self {
-        Self { name, latency: Latency::new(), fetched: 0, wall: Vec::new(), cpu: Vec::new() }
+        Self { name, latency: Latency::new(), fetched: 0, elapsed: Vec::new(), cpu: Vec::new() }
     }
 
     /// Runs one round of `count` fetches, `CONCURRENCY` at a time.
@@ -68,7 +68,7 @@ impl Lane {
                 std::future::ready(())
             })
             .await;
-        self.wall.push(begun.elapsed().as_secs_f64() * 1e9 / count as f64);
+        self.elapsed.push(begun.elapsed().as_secs_f64() * 1e9 / count as f64);
         self.cpu.push((cpu_time() - cpu).as_secs_f64() * 1e9 / count as f64);
         self.fetched += count;
     }
@@ -79,8 +79,8 @@ impl Lane {
         sorted[sorted.len() / 2]
     }
 
-    fn wall(&self) -> f64 {
-        Self::median(&self.wall)
+    fn elapsed(&self) -> f64 {
+        Self::median(&self.elapsed)
     }
 
     fn cpu(&self) -> f64 {
@@ -219,11 +219,12 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
         text::count(bare.fetched as f64),
         loopback::PAGE_BYTES / 1000,
         loopback::HOSTS,
-        bare.wall.len(),
+        bare.elapsed.len(),
         probes * 100.0,
     ));
     table(section, lanes);
-    for (what, ours, theirs) in [("elapsed time", kept.wall(), bare.wall()), ("processor time", kept.cpu(), bare.cpu())]
+    for (what, ours, theirs) in
+        [("elapsed time", kept.elapsed(), bare.elapsed()), ("processor time", kept.cpu(), bare.cpu())]
     {
         let added = ours / theirs - 1.0;
         section.target(
@@ -263,9 +264,9 @@ fn table(section: &mut Section, lanes: &[Lane]) {
         let more = |of: f64, than: f64| format!("{:+.1} %", (of / than - 1.0) * 100.0);
         let mut row = vec![
             lane.name.to_owned(),
-            text::rate(1e9 / lane.wall()),
-            text::ns(lane.wall()),
-            more(lane.wall(), bare.wall()),
+            text::rate(1e9 / lane.elapsed()),
+            text::ns(lane.elapsed()),
+            more(lane.elapsed(), bare.elapsed()),
             text::ns(lane.cpu()),
             more(lane.cpu(), bare.cpu()),
         ];

@@ -34,7 +34,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
         let attempts = scale.pick(20_000, 1_000_000).max(2 * sites);
         let log = Log::write(attempts, sites);
         let measured = log.replay();
-        section.point("replay, ns per attempt", sites as f64, measured.wall * 1e9 / attempts as f64);
+        section.point("replay, ns per attempt", sites as f64, measured.elapsed * 1e9 / attempts as f64);
         section.point("checksums only, ns per attempt", sites as f64, measured.floor * 1e9 / attempts as f64);
         rows.push(measured.row(attempts, sites));
         if sites >= scale.pick(1_000, 100_000) {
@@ -50,7 +50,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     for &attempts in lengths {
         let log = Log::write(attempts, sites);
         let measured = log.replay();
-        section.point("replay by length, ns per attempt", attempts as f64, measured.wall * 1e9 / attempts as f64);
+        section.point("replay by length, ns per attempt", attempts as f64, measured.elapsed * 1e9 / attempts as f64);
         section.point("append by length, ns per attempt", attempts as f64, log.written * 1e9 / attempts as f64);
         rows.push(measured.row(attempts, sites));
     }
@@ -87,7 +87,7 @@ struct Measured {
     /// Seconds of elapsed time and of processor time.
     floor: f64,
     floor_cpu: f64,
-    wall: f64,
+    elapsed: f64,
     cpu: f64,
 }
 
@@ -122,14 +122,14 @@ impl Log {
                 assert_eq!(summary.records, self.attempts as u64);
             })
         });
-        let wall = best(3, || {
+        let elapsed = best(3, || {
             let selector = Selector::builder().build().unwrap();
             timed(&mut cpu, || {
                 let loaded = journal::load(self.dir.path(), &selector, self.now).unwrap();
                 assert_eq!(loaded.replayed.attempts, self.attempts as u64);
             })
         });
-        Measured { bytes: self.bytes, floor, floor_cpu, wall, cpu }
+        Measured { bytes: self.bytes, floor, floor_cpu, elapsed, cpu }
     }
 }
 
@@ -166,7 +166,7 @@ impl Measured {
             text::size(sites),
             text::bytes(self.bytes as f64),
             of(self.floor),
-            of(self.wall),
+            of(self.elapsed),
             rate(self.floor_cpu),
             rate(self.cpu),
             format!("{:.0} %", 100.0 * self.share()),

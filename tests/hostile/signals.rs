@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
 
+use fetchwise_testsite::poll::until;
+
 use crate::support::{bounded, dialer, get, is_alone, within};
 use crate::tempers::{Hostile, Temper};
 
@@ -27,16 +29,6 @@ fn processes(text: &str) -> Vec<(i32, String)> {
 fn kill(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-}
-
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..300 {
-        if holds() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("{what}");
 }
 
 /// Starts Chromium with its temporary files in `TMPDIR`, reports it, and waits to be killed.

@@ -80,7 +80,7 @@ async function crawl(t, origin, dir, paths) {
 test('each request is a visit: shells go to the browser, blocks pause, handlers that need a page get one', { skip }, async (t) => {
   const { url, asked } = await site(t)
   const dir = folder(t)
-  const paths = ['/one', '/app/1', '/app/2', '/needs-a-page', '/wall/1']
+  const paths = ['/one', '/app/1', '/app/2', '/needs-a-page', '/block/1']
   const first = await crawl(t, url, dir, paths)
   assert.deepEqual(first.seen, [
     ['/app/1', 'App'],
@@ -88,18 +88,18 @@ test('each request is a visit: shells go to the browser, blocks pause, handlers 
     ['/needs-a-page', 'Ferries'],
     ['/one', 'Ferries'],
   ])
-  assert.deepEqual(first.failed.map(([path, ours]) => [path, ours]), [['/wall/1', true]])
+  assert.deepEqual(first.failed.map(([path, ours]) => [path, ours]), [['/block/1', true]])
   const count = (path) => asked.filter((one) => one === path).length
   assert.equal(count('/one'), 1)
   // Crawlee's own predictor makes eight requests: both ways, and in three retries.
-  assert.ok(count('/wall/1') <= 3, `a blocked page was requested ${count('/wall/1')} times`)
+  assert.ok(count('/block/1') <= 3, `a blocked page was requested ${count('/block/1')} times`)
   const selector = new Selector({ journal: dir, fetchers: ['direct_access', 'playwright'] })
   const rows = await selector.stats('fetcher')
   assert.ok(rows.find(({ key }) => key === 'playwright').delivered >= 3)
   await selector.close()
   const before = asked.length
-  const again = await crawl(t, url, dir, ['/wall/1'])
-  assert.deepEqual(again.failed, [['/wall/1', true, 'paused', false, 0]])
+  const again = await crawl(t, url, dir, ['/block/1'])
+  assert.deepEqual(again.failed, [['/block/1', true, 'paused', false, 0]])
   assert.equal(asked.length, before, 'what is paused is not asked for, after a restart either')
 })
 

@@ -6,7 +6,7 @@ import { inspect } from 'node:util'
 
 import { FetchResult, Attempt, Detector, Selector } from 'fetchwise'
 
-import { ARTICLE, SHELL, WALL, folder } from './helpers.mjs'
+import { ARTICLE, SHELL, BLOCK_PAGE, folder } from './helpers.mjs'
 
 const code = (code) => ({ code: `ERR_FETCHWISE_${code}` })
 
@@ -18,10 +18,10 @@ test('content, shells, blocks', () => {
   const shell = detector.classify(new TextEncoder().encode(SHELL))
   assert.deepEqual([shell.isShell, shell.outcome], [true, 'shell'])
   assert.deepEqual([shell.errorFor('direct_access'), shell.errorFor('playwright'), shell.errorFor('mine', true)], ['wrong_tool', 'empty_content', 'empty_content'])
-  const wall = detector.classify(WALL, { status: 403 })
-  assert.deepEqual([wall.isBlocked, wall.vendor, wall.outcome, wall.status], [true, 'cloudflare', 'blocked', 403])
-  assert.match(inspect(wall), /^Verdict \{[^]*cloudflare/)
-  assert.ok(detector.explain(WALL, { status: 403 }).matches.some((match) => match.counted && match.vendor === 'cloudflare'))
+  const blocked = detector.classify(BLOCK_PAGE, { status: 403 })
+  assert.deepEqual([blocked.isBlocked, blocked.vendor, blocked.outcome, blocked.status], [true, 'cloudflare', 'blocked', 403])
+  assert.match(inspect(blocked), /^Verdict \{[^]*cloudflare/)
+  assert.ok(detector.explain(BLOCK_PAGE, { status: 403 }).matches.some((match) => match.counted && match.vendor === 'cloudflare'))
   assert.ok(detector.ruleCount > 10)
 })
 
@@ -51,7 +51,7 @@ test('another thread gives the same result, and the body may change meanwhile', 
   const pending = detector.classifyAsync(large, { url: 'https://example.org/' })
   large.fill(0)
   assert.deepEqual((await pending).toJSON(), here.toJSON())
-  const many = await Promise.all(Array.from({ length: 50 }, () => detector.classifyAsync(WALL, { status: 403 })))
+  const many = await Promise.all(Array.from({ length: 50 }, () => detector.classifyAsync(BLOCK_PAGE, { status: 403 })))
   assert.ok(many.every((verdict) => verdict.isBlocked))
 })
 

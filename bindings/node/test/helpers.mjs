@@ -43,9 +43,9 @@ export function node(code, args = [], options = {}) {
 
 export const ARTICLE = `<html><head><title>Ferries</title></head><body><h1>Ferries</h1><p>${'The ferry leaves at noon. '.repeat(60)}</p></body></html>`
 export const SHELL = '<html><body><div id="root"></div><script src="/app.js"></script></body></html>'
-export const WALL = '<title>Just a moment...</title><script>window._cf_chl_opt={}</script>'
+export const BLOCK_PAGE = '<title>Just a moment...</title><script>window._cf_chl_opt={}</script>'
 
-/** A site on loopback: articles, an application under `/app`, blocks under `/wall`; it counts the requests. */
+/** A site on loopback: articles, an application under `/app`, blocks under `/block`; it counts the requests. */
 export async function site(t) {
   const asked = []
   const server = createServer((request, response) => {
@@ -56,8 +56,8 @@ export async function site(t) {
       response.end(`document.getElementById('root').innerHTML = ${JSON.stringify(`<h1>App</h1><p>${'The tide turns at six. '.repeat(60)}</p>`)}`)
     } else if (request.url.startsWith('/app')) {
       response.writeHead(200, html).end(SHELL)
-    } else if (request.url.startsWith('/wall')) {
-      response.writeHead(403, html).end(WALL)
+    } else if (request.url.startsWith('/block')) {
+      response.writeHead(403, html).end(BLOCK_PAGE)
     } else if (request.url.startsWith('/hang')) {
       // No response at all.
     } else if (request.url.startsWith('/reset')) {

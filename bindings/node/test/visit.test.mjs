@@ -119,14 +119,14 @@ test('a block pauses the link, and the pause is kept', async (t) => {
   const detector = new Detector()
   const blocked = async (address, step, signal) => fetch(address, { signal })
   const fetchers = { direct_access: blocked, playwright: blocked }
-  const first = await selector.fetch(`${url}/wall`, fetchers, { detector })
+  const first = await selector.fetch(`${url}/block`, fetchers, { detector })
   assert.equal(first.end.isBanned, true)
   assert.ok(first.end.pausedUntil > Date.now())
   const before = asked.length
-  const second = await selector.fetch(`${url}/wall`, fetchers, { detector })
+  const second = await selector.fetch(`${url}/block`, fetchers, { detector })
   assert.deepEqual([second.end.kind, second.end.requests, asked.length], ['paused', 0, before])
   assert.ok(second.end.paused === 'link' || second.end.paused === 'host')
-  selector.unpauseLink(`${url}/wall`)
+  selector.unpauseLink(`${url}/block`)
   selector.unpauseHost(url)
   assert.equal(selector.hostPause(url), null)
 })

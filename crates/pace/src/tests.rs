@@ -153,12 +153,12 @@ fn a_hold_lasts_as_long_as_the_host_refused_last_time() {
 
 #[test]
 fn a_single_block_is_a_doubt_that_another_url_decides() {
-    let wall = Response::new(Signal::Block, FETCHER);
+    let block = Response::new(Signal::Block, FETCHER);
     for (second, verdict) in [(Signal::Content, DoubtVerdict::Page), (Signal::Block, DoubtVerdict::Pace)] {
         let mut crawl = Crawl::new(PaceSettings::default());
         crawl.good("a.org", 50);
         let permit = crawl.permit("a.org");
-        let ResponseEffect::Doubt { hold_until, doubt } = crawl.respond(permit, wall) else { panic!("no doubt") };
+        let ResponseEffect::Doubt { hold_until, doubt } = crawl.respond(permit, block) else { panic!("no doubt") };
         assert_eq!(crawl.pace.doubt_verdict("a.org", doubt, crawl.at()), DoubtVerdict::Pending);
         let trial = crawl.permit("a.org");
         assert_eq!(crawl.at(), hold_until);

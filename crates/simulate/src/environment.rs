@@ -7,7 +7,7 @@
 //! Must not know: who decided to make a request.
 
 use super::generate::{Visit, Web};
-use super::vendor::Wall;
+use super::vendor::VendorBlock;
 use super::world::{Protection, Render, Role, World};
 use crate::rng::{Purpose, coin};
 
@@ -23,7 +23,7 @@ const STEALTH_WHILE_BANNED: f64 = 0.6;
 const FLAKY_SUCCESS: f64 = 0.78;
 const FLAKY_TIMEOUTS: f64 = 8.0;
 /// False successes at a block, and of fetchers that render, as a share of the world's.
-const FALSE_AT_WALL: f64 = 0.4;
+const FALSE_AT_BLOCK: f64 = 0.4;
 const FALSE_RENDERED: f64 = 0.2;
 /// The probability that the classifier recognises a block, and an empty page.
 const RECOGNISES_BLOCK: f64 = 0.85;
@@ -73,7 +73,7 @@ pub(crate) struct Condition {
     /// The protection that applies to this URL: none for an exempt file.
     pub(crate) protection: Protection,
     /// The vendor's block that this URL meets, if the world has vendors.
-    pub(crate) wall: Option<Wall>,
+    pub(crate) vendor_block: Option<VendorBlock>,
     pub(crate) flaky: bool,
     pub(crate) banned: bool,
 }
@@ -85,7 +85,7 @@ pub(crate) struct Probabilities {
     /// The probability to pass the block, without a timeout.
     pub(crate) pass: f64,
     /// The probability that a block looks like content.
-    pub(crate) false_wall: f64,
+    pub(crate) false_block: f64,
     /// The probability to read the page, after passing.
     pub(crate) render: f64,
     /// The probability that an unread page looks like content.
@@ -100,15 +100,15 @@ impl Probabilities {
         let flaky = condition.flaky;
         let is_vendor_blocked = condition.banned;
         let shut_out = is_vendor_blocked && matches!(tool.role, Role::Direct | Role::Browser | Role::Downloader);
-        let pass = match (condition.wall, &world.tags) {
-            (Some(wall), Some(tags)) => wall.pass(&world.vendors, tags.noise, tool.place),
+        let pass = match (condition.vendor_block, &world.tags) {
+            (Some(vendor_block), Some(tags)) => vendor_block.pass(&world.vendors, tags.noise, tool.place),
             _ => tool.protection[condition.protection as usize],
         };
-        let takes_walls = matches!(tool.role, Role::Direct | Role::Browser | Role::Stealth);
+        let meets_blocks = matches!(tool.role, Role::Direct | Role::Browser | Role::Stealth);
         Self {
             timeout: (world.timeout * tool.timeouts() * if flaky { FLAKY_TIMEOUTS } else { 1.0 }).min(1.0),
             pass: if is_vendor_blocked && tool.role == Role::Stealth { pass * STEALTH_WHILE_BANNED } else { pass },
-            false_wall: if takes_walls { FALSE_AT_WALL * world.false_success } else { 0.0 },
+            false_block: if meets_blocks { FALSE_AT_BLOCK * world.false_success } else { 0.0 },
             render: tool.render[condition.render as usize] * if flaky { FLAKY_SUCCESS } else { 1.0 },
             false_render: world.false_success * if tool.role == Role::Direct { 1.0 } else { FALSE_RENDERED },
             shut_out,
@@ -121,10 +121,10 @@ impl Probabilities {
             return (0.0, 1.0, 0.0);
         }
         let answered = 1.0 - self.timeout;
-        let wall = answered * (1.0 - self.pass);
+        let vendor_block = answered * (1.0 - self.pass);
         let passed = answered * self.pass;
-        let deceived = wall * self.false_wall + passed * (1.0 - self.render) * self.false_render;
-        (passed * self.render, wall * (1.0 - self.false_wall), deceived)
+        let deceived = vendor_block * self.false_block + passed * (1.0 - self.render) * self.false_render;
+        (passed * self.render, vendor_block * (1.0 - self.false_block), deceived)
     }
 }
 
@@ -201,7 +201,7 @@ impl<'w> Environment<'w> {
         } else if luck(Purpose::Timeout) < chances.timeout {
             End::Timeout
         } else if luck(Purpose::Protection) >= chances.pass {
-            if luck(Purpose::FalseWall) < chances.false_wall { End::False } else { End::Blocked }
+            if luck(Purpose::FalseBlock) < chances.false_block { End::False } else { End::Blocked }
         } else if luck(Purpose::Render) < chances.render {
             End::Content
         } else if luck(Purpose::FalseRender) < chances.false_render {
@@ -226,9 +226,11 @@ impl<'w> Environment<'w> {
         let Some(tags) = world.tags.filter(|_| !is_archive && recognised) else { return ResponseSignals::default() };
         match end {
             End::Blocked => {
-                let wall = host.wall(world, visit.at_ms).filter(|_| luck(Purpose::ShowsVendor) < tags.recognised);
+                let vendor_block =
+                    host.vendor_block(world, visit.at_ms).filter(|_| luck(Purpose::ShowsVendor) < tags.recognised);
                 let any = (luck(Purpose::WhichVendor) * world.vendors.len() as f64) as u8;
-                let vendor = wall.map(|wall| if luck(Purpose::ShowsAny) < tags.wrong { any } else { wall.vendor });
+                let vendor = vendor_block
+                    .map(|vendor_block| if luck(Purpose::ShowsAny) < tags.wrong { any } else { vendor_block.vendor });
                 ResponseSignals { vendor, ..ResponseSignals::default() }
             }
             End::Content | End::Empty if !visit.file => {
@@ -278,7 +280,7 @@ pub(crate) fn unbanned(world: &World, web: &Web, visit: &Visit, at_ms: i64) -> C
     Condition {
         render: if visit.file { Render::File } else { host.sections[usize::from(visit.section)].render.at(at_ms) },
         protection: if exempt { Protection::None } else { protection },
-        wall: if exempt { None } else { host.wall(world, at_ms) },
+        vendor_block: if exempt { None } else { host.vendor_block(world, at_ms) },
         flaky: host.flaky,
         banned: false,
     }
@@ -333,8 +335,13 @@ mod tests {
         let world = world();
         for tool in Tool::all(&world) {
             for (flaky, banned) in [(false, false), (true, false), (false, true)] {
-                let condition =
-                    Condition { render: Render::Spa, protection: Protection::Captcha, wall: None, flaky, banned };
+                let condition = Condition {
+                    render: Render::Spa,
+                    protection: Protection::Captcha,
+                    vendor_block: None,
+                    flaky,
+                    banned,
+                };
                 let (success, blocked, deceived) = Probabilities::of(&world, &tool, &condition).ends();
                 assert!(success >= 0.0 && blocked >= 0.0 && deceived >= 0.0);
                 assert!(success + blocked + deceived <= 1.0 + 1e-12);

@@ -5,7 +5,7 @@
 //!
 //! Must not know: fetchers and policies; the web is the same for all of them.
 
-use super::vendor::{LEVEL_COUNT, Standing, Wall};
+use super::vendor::{LEVEL_COUNT, Standing, VendorBlock};
 use super::world::{Label, Protection, Render, World};
 use crate::rng::Stream;
 
@@ -105,16 +105,16 @@ impl Host {
     /// its vendor's settings.
     pub(crate) fn last_change(&self, world: &World, ms: i64) -> Option<i64> {
         let rendering = self.sections.iter().filter_map(|section| section.render.last_change(ms));
-        let vendor = self.wall(world, ms).map(|wall| &world.vendors[usize::from(wall.vendor)]);
+        let vendor = self.vendor_block(world, ms).map(|vendor_block| &world.vendors[usize::from(vendor_block.vendor)]);
         let shift = vendor.and_then(|vendor| vendor.shift.as_ref()).map(|shift| shift.at_ms());
         rendering.chain(self.protection.last_change(ms)).chain(shift.filter(|at| *at <= ms)).max()
     }
 
     /// Returns the vendor's block at `ms`, if there is one.
-    pub(crate) fn wall(&self, world: &World, ms: i64) -> Option<Wall> {
+    pub(crate) fn vendor_block(&self, world: &World, ms: i64) -> Option<VendorBlock> {
         let (standing, level) = self.standing.as_ref()?;
-        let is_wall = self.protection.at(ms) >= Protection::Captcha;
-        is_wall.then(|| Wall::at(&world.vendors, standing.at(ms), *level, ms))
+        let is_block = self.protection.at(ms) >= Protection::Captcha;
+        is_block.then(|| VendorBlock::at(&world.vendors, standing.at(ms), *level, ms))
     }
 }
 

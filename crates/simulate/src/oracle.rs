@@ -104,7 +104,7 @@ mod tests {
     fn order(render: Render, protection: Protection, banned: bool) -> (Vec<usize>, f64) {
         let world = World::parse(SHIPPED[0].1, "test").unwrap();
         let tools = Tool::all(&world);
-        search(&world, &tools, &Condition { render, protection, wall: None, flaky: false, banned })
+        search(&world, &tools, &Condition { render, protection, vendor_block: None, flaky: false, banned })
     }
 
     #[test]

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub(crate) enum Purpose {
     Timeout,
     Protection,
-    FalseWall,
+    FalseBlock,
     Render,
     FalseRender,
     Recognised,

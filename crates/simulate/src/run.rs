@@ -129,7 +129,7 @@ impl RunContext<'_> {
         for visit in &self.web.visits {
             let fetched = fetch(visit);
             let earlier = &mut visits_of[visit.host as usize];
-            let has_vendor_block = unbanned(self.world, self.web, visit, visit.at_ms).wall.is_some();
+            let has_vendor_block = unbanned(self.world, self.web, visit, visit.at_ms).vendor_block.is_some();
             tally.add(visit, &fetched, *earlier, has_vendor_block);
             let first = fetched.first.map(|first| first.0);
             adaptation.see(visit, *earlier, first, &mut tally.adapted);

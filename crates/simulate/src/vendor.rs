@@ -66,7 +66,7 @@ impl Shift {
 
 /// The vendor block that a URL meets: the vendor, its setting, and the host's difference from the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Wall {
+pub(crate) struct VendorBlock {
     pub(crate) vendor: u8,
     setting: u8,
     pub(crate) shifted: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Standing {
 /// The number of levels of difference.
 pub(crate) const LEVEL_COUNT: usize = LEVELS.len();
 
-impl Wall {
+impl VendorBlock {
     /// Returns the vendor block of a host at `ms`.
     pub(crate) fn at(vendors: &[Vendor], standing: Standing, level: u8, ms: i64) -> Self {
         let vendor = &vendors[usize::from(standing.vendor)];
@@ -192,7 +192,7 @@ mod tests {
     fn a_host_keeps_its_setting_and_a_shift_changes_all_settings_on_its_day() {
         let vendors = vendors();
         let pass = |luck, level, day: i64, place| {
-            Wall::at(&vendors, Standing { vendor: 0, luck }, level, day * 86_400_000).pass(&vendors, 1.0, place)
+            VendorBlock::at(&vendors, Standing { vendor: 0, luck }, level, day * 86_400_000).pass(&vendors, 1.0, place)
         };
         assert_eq!([pass(0.2, 0, 0, 0), pass(0.7, 0, 0, 0), pass(0.7, 4, 0, 1)], [0.2, 0.0, 1.0]);
         assert!((pass(0.2, 0, 9, 1) - 0.9).abs() < 1e-12);
@@ -202,7 +202,8 @@ mod tests {
     #[test]
     fn hosts_of_one_setting_differ_by_their_level_in_the_logit() {
         let vendors = vendors();
-        let pass = |level| Wall::at(&vendors, Standing { vendor: 0, luck: 0.0 }, level, 0).pass(&vendors, 0.5, 1);
+        let pass =
+            |level| VendorBlock::at(&vendors, Standing { vendor: 0, luck: 0.0 }, level, 0).pass(&vendors, 0.5, 1);
         let logit = |p: f64| (p / (1.0 - p)).ln();
         assert!((logit(pass(4)) - logit(pass(0)) - 0.64).abs() < 1e-9);
         assert!((logit(pass(0)) - logit(pass(1)) - 0.26).abs() < 1e-9);

@@ -9,7 +9,7 @@
 
 use super::generate::{Visit, Web};
 use super::oracle::Oracle;
-use super::vendor::Wall;
+use super::vendor::VendorBlock;
 use super::world::World;
 use crate::environment::{Condition, Tool, unbanned};
 
@@ -71,8 +71,8 @@ impl<'w> ShiftWatch<'w> {
     pub(crate) fn see(&mut self, visit: &Visit, earlier: u32, first: Option<usize>) {
         let before = self.hosts[visit.host as usize].last_ms.replace(visit.at_ms);
         let now = unbanned(self.world, self.web, visit, visit.at_ms);
-        let Some(wall) = now.wall.filter(|_| !visit.file) else { return self.met(visit, before) };
-        let Some(shift_ms) = self.shift_ms(&wall) else { return };
+        let Some(vendor_block) = now.vendor_block.filter(|_| !visit.file) else { return self.met(visit, before) };
+        let Some(shift_ms) = self.shift_ms(&vendor_block) else { return };
         if visit.at_ms < shift_ms {
             if earlier >= KNOWN_VISITS {
                 let best = self.best(&now);
@@ -84,10 +84,10 @@ impl<'w> ShiftWatch<'w> {
         let Some(pages @ 0..2) = self.hosts[visit.host as usize].pages else { return };
         self.hosts[visit.host as usize].pages = Some(pages + 1);
         let then = unbanned(self.world, self.web, visit, shift_ms - 1);
-        if then.wall.is_none_or(|was| was.vendor != wall.vendor) || then.protection != now.protection {
+        if then.vendor_block.is_none_or(|was| was.vendor != vendor_block.vendor) || then.protection != now.protection {
             return;
         }
-        let (was, is) = (self.best(&Condition { wall: then.wall, ..now }), self.best(&now));
+        let (was, is) = (self.best(&Condition { vendor_block: then.vendor_block, ..now }), self.best(&now));
         let cost = |place: Option<usize>| place.map_or(f64::INFINITY, |place| self.tools[place].cost);
         match cost(is).total_cmp(&cost(was)) {
             std::cmp::Ordering::Greater => self.followed.harder[pages].count(first == is),
@@ -99,15 +99,19 @@ impl<'w> ShiftWatch<'w> {
     /// Records a visit to the host. The first visit after its vendor's change decides whether it counts.
     fn met(&mut self, visit: &Visit, before: Option<i64>) {
         let host = &self.web.hosts[visit.host as usize];
-        let Some(shift_ms) = host.wall(self.world, visit.at_ms).and_then(|wall| self.shift_ms(&wall)) else { return };
+        let Some(shift_ms) =
+            host.vendor_block(self.world, visit.at_ms).and_then(|vendor_block| self.shift_ms(&vendor_block))
+        else {
+            return;
+        };
         let is_back = before.is_some_and(|ms| ms < shift_ms) && visit.at_ms >= shift_ms;
         if is_back {
             self.hosts[visit.host as usize].pages = (visit.at_ms >= shift_ms + AWAY_MS).then_some(0);
         }
     }
 
-    fn shift_ms(&self, wall: &Wall) -> Option<i64> {
-        self.world.vendors[usize::from(wall.vendor)].shift.as_ref().map(|shift| shift.at_ms())
+    fn shift_ms(&self, vendor_block: &VendorBlock) -> Option<i64> {
+        self.world.vendors[usize::from(vendor_block.vendor)].shift.as_ref().map(|shift| shift.at_ms())
     }
 
     fn best(&mut self, condition: &Condition) -> Option<usize> {

@@ -10,5 +10,6 @@ pub mod benchmark_sites;
 pub mod demo_sites;
 pub mod origin;
 mod pages;
+pub mod poll;
 pub mod services;
 pub mod submission_server;

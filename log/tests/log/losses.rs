@@ -58,7 +58,7 @@ fn unsaved(closed: Result<(), Error>) -> Lost {
     }
 }
 
-fn wait_for(what: &str, limit: Duration, mut is_there: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, limit: Duration, mut is_there: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_there() {
         assert!(begun.elapsed() < limit, "{what}: not within {limit:?}");

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{dir, report, scaled};
+use crate::losses;
 use fetchwise_log::fs::sim::{Disk, Rng, SimFs, Survival};
 use fetchwise_log::{
     AppendError, Durability, Error, Health, Log, LogOptions, Lost, Maintenance, OnFull, Reader, Record, Section,
@@ -212,11 +213,7 @@ fn a_directory_has_one_writer_across_threads_and_processes() {
 }
 
 fn wait_for(log: &Log, wanted: fn(&Health) -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !wanted(&log.health()) {
-        assert!(Instant::now() < deadline, "{:?} {:?}", log.health(), log.metrics());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    losses::wait_for("the wanted health", Duration::from_secs(20), || wanted(&log.health()));
 }
 
 #[test]

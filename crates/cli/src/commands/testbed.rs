@@ -60,14 +60,23 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
         None => default_plans(),
     };
     let started = BenchmarkSites::start(&plans, args.pages, args.seed);
-    let town = Arc::new(started.map_err(|error| Failure::failed(format_args!("cannot serve the testbed: {error}")))?);
-    let hall = SubmissionServer::start(Arc::clone(&town)).map_err(Failure::failed)?;
-    let places = WhereJson { links: hall.url("/links.txt"), pages: hall.url("/pages"), ledger: hall.url("/ledger") };
+    let testbed =
+        Arc::new(started.map_err(|error| Failure::failed(format_args!("cannot serve the testbed: {error}")))?);
+    let submissions = SubmissionServer::start(Arc::clone(&testbed)).map_err(Failure::failed)?;
+    let places = WhereJson {
+        links: submissions.url("/links.txt"),
+        pages: submissions.url("/pages"),
+        ledger: submissions.url("/ledger"),
+    };
     if out.json {
         out.object(&places)?;
     } else {
         let WhereJson { links, pages, ledger } = &places;
-        out.line(format_args!("links   {links}  ({} of them; as a page: {})", town.links().len(), hall.url("/")))?;
+        out.line(format_args!(
+            "links   {links}  ({} of them; as a page: {})",
+            testbed.links().len(),
+            submissions.url("/")
+        ))?;
         out.line(format_args!("pages   POST {pages}  one per line: {{\"url\": ..., \"text\": ...}}"))?;
         out.line(format_args!("ledger  {ledger}"))?;
     }
@@ -78,7 +87,7 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
         note("the testbed is open until Ctrl-C");
         stop.changed().await.map_err(Failure::failed)
     })?;
-    let ledger = town.ledger();
+    let ledger = testbed.ledger();
     if let Some(file) = &args.ledger {
         let text = serde_json::to_string_pretty(&ledger).map_err(Failure::failed)?;
         let failed = |error| Failure::failed(format_args!("cannot write {}: {error}", file.display()));

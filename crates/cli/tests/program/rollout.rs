@@ -28,7 +28,7 @@ fn host(n: usize) -> String {
 }
 
 /// Forty hosts of articles, a table that routes all of them to `routed`, and `more` in the config.
-fn town(place: &TestDir, routed: &str, more: &str) -> Origin {
+fn site(place: &TestDir, routed: &str, more: &str) -> Origin {
     let origin = Origin::start((0..HOSTS).map(|n| (host(n), Site::Static))).unwrap();
     let mut table = "domain,fetcher\n".to_owned();
     (0..HOSTS).for_each(|n| writeln!(table, "{},{routed}", host(n)).unwrap());
@@ -63,7 +63,7 @@ const WORSE: &str = "[scoring]\nmax_attempts = 1\nexplore_rate = 1.0\nmax_explor
 #[test]
 fn a_worse_learning_arm_is_out_of_service_until_it_is_resumed() {
     let place = TestDir::new();
-    let origin = town(&place, "direct_access", WORSE);
+    let origin = site(&place, "direct_access", WORSE);
     let first = place.run(&fetch(&pages(&place, &origin, "first", 8)));
     assert_eq!(first.code, 0, "{}", first.stderr);
     assert!(first.stderr.contains("FELL BACK TO THE ROUTER TABLE"), "{}", first.stderr);
@@ -102,7 +102,7 @@ fn a_worse_learning_arm_is_out_of_service_until_it_is_resumed() {
 fn a_better_learning_arm_stays_and_the_figures_add_up() {
     let place = TestDir::new();
     // The table routes every host to the fetcher that delivers nothing.
-    let origin = town(&place, "cheap", "[rollout]\nmin_pages = 20\nmin_hosts = 5\n");
+    let origin = site(&place, "cheap", "[rollout]\nmin_pages = 20\nmin_hosts = 5\n");
     let ran = place.run(&fetch(&pages(&place, &origin, "better", 6)));
     assert!(!ran.stderr.contains("FELL BACK"), "{}", ran.stderr);
     let found = rollout(&place, &[]);
@@ -136,7 +136,7 @@ fn a_better_learning_arm_stays_and_the_figures_add_up() {
 #[test]
 fn a_disabled_guard_keeps_a_worse_arm_in_service() {
     let place = TestDir::new();
-    let origin = town(&place, "direct_access", &format!("{WORSE}fall_back = false\n"));
+    let origin = site(&place, "direct_access", &format!("{WORSE}fall_back = false\n"));
     let ran = place.run(&fetch(&pages(&place, &origin, "off", 4)));
     assert!(!ran.stderr.contains("FELL BACK"), "{}", ran.stderr);
     assert!(rollout(&place, &[])["fallen_back"].is_null());
@@ -145,7 +145,7 @@ fn a_disabled_guard_keeps_a_worse_arm_in_service() {
 #[test]
 fn mode_share_and_table_change_under_load_without_a_dropped_request() {
     let place = TestDir::new();
-    let origin = town(&place, "direct_access", "[rollout]\nfall_back = false\n");
+    let origin = site(&place, "direct_access", "[rollout]\nfall_back = false\n");
     for n in 0..HOSTS {
         origin.set_site(&host(n), Site::slow(Duration::from_millis(40)));
     }
@@ -210,7 +210,7 @@ fn mode_share_and_table_change_under_load_without_a_dropped_request() {
 #[test]
 fn an_early_signal_is_handled_once_the_crawler_runs() {
     let place = TestDir::new();
-    let origin = town(&place, "direct_access", "");
+    let origin = site(&place, "direct_access", "");
     let mut child = place.command(&fetch("-")).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let (results, messages) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
@@ -236,7 +236,7 @@ fn an_early_signal_is_handled_once_the_crawler_runs() {
 #[test]
 fn a_running_crawler_applies_resume() {
     let place = TestDir::new();
-    let origin = town(&place, "direct_access", WORSE);
+    let origin = site(&place, "direct_access", WORSE);
     place.run(&fetch(&pages(&place, &origin, "first", 8)));
     let mut child = place.command(&fetch("-")).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let input = child.stdin.take().unwrap();

@@ -24,7 +24,7 @@ fn a_crawl_of_the_testbed_is_counted_and_submitted_pages_are_scored() {
     let kinds = ["static", "shell", "cloudflare", "redirect"];
     let sites: String = kinds.iter().map(|kind| format!("[[site]]\nkind = \"{kind}\"\n")).collect();
     let sites = place.write("sites.toml", sites);
-    let mut town = place.spawn(&[
+    let mut testbed = place.spawn(&[
         "testbed",
         "--json",
         "--sites",
@@ -36,7 +36,7 @@ fn a_crawl_of_the_testbed_is_counted_and_submitted_pages_are_scored() {
         "--ledger",
         "ledger.json",
     ]);
-    let said = lines(town.stdout.take().unwrap());
+    let said = lines(testbed.stdout.take().unwrap());
     let places: Value = serde_json::from_str(&said.recv_timeout(PATIENCE).unwrap()).unwrap();
     let links = place.write("links.txt", ask("GET", places["links"].as_str().unwrap(), ""));
     let fetch = ["fetch", "--json", "--input", &links, "--out", "pages", "--allow-network", "127.0.0.0/8"];
@@ -52,8 +52,8 @@ fn a_crawl_of_the_testbed_is_counted_and_submitted_pages_are_scored() {
     let told: Value = serde_json::from_str(&ask("POST", places["pages"].as_str().unwrap(), &pages.concat())).unwrap();
     assert_eq!(told["taken"], pages.len());
     assert!(Value::is_object(&serde_json::from_str(&ask("GET", places["ledger"].as_str().unwrap(), "")).unwrap()));
-    signal(&town, "-TERM");
-    assert!(town.wait().unwrap().success());
+    signal(&testbed, "-TERM");
+    assert!(testbed.wait().unwrap().success());
     let ledger: Value = serde_json::from_slice(&std::fs::read(place.path("ledger.json")).unwrap()).unwrap();
     for kind in ["static", "redirect"] {
         assert_eq!(

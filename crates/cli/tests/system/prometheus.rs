@@ -5,8 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
@@ -15,6 +14,7 @@ use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::CompactOptions;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
+use fetchwise_testsite::poll::until_blocking;
 use serde_json::{Value, json};
 use url::Url;
 use url::form_urlencoded::Serializer;
@@ -82,14 +82,6 @@ fn number(prometheus: &str, expression: &str) -> Option<f64> {
     query(prometheus, expression).first().map(|row| row["value"][1].as_str().unwrap().parse().unwrap())
 }
 
-fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "waited in vain for {what}");
-        sleep(Duration::from_millis(200));
-    }
-}
-
 fn promtool(arguments: &[&str], dir: &Path) {
     let ran = Command::new("promtool").args(arguments).current_dir(dir).output();
     let ran = ran.expect("there is no promtool: .ci/prometheus installs it");
@@ -146,7 +138,7 @@ fn prometheus(dir: &Path, target: &str) -> (Running, String) {
         .spawn()
         .expect("there is no prometheus: .ci/prometheus installs it");
     let running = Running(child);
-    wait_for("Prometheus", || {
+    until_blocking("Prometheus", || {
         TcpStream::connect(&address).is_ok() && ask(&address, "GET", "/-/ready", "", "").0 == 200
     });
     (running, address)
@@ -227,25 +219,27 @@ fn a_real_prometheus_finds_the_results_of_the_run() {
     let broker = brokers.urls().join(",");
     let (_server, server) = serve(&data, &broker);
     let (_prometheus, prometheus) = prometheus(dir.path(), &server);
-    wait_for("the first scrape", || number(&prometheus, "up{job=\"fetchwise\"} == 1").is_some());
+    until_blocking("the first scrape", || number(&prometheus, "up{job=\"fetchwise\"} == 1").is_some());
     crawl(&server, 1);
     let attempts = |rounds: u64| (OLD + KEPT + rounds * (POSTED + VISITS)) as f64;
     let total = "sum(fetchwise_attempts_total)";
-    wait_for("the first round", || number(&prometheus, total) == Some(attempts(1)));
+    until_blocking("the first round", || number(&prometheus, total) == Some(attempts(1)));
     crawl(&server, 2);
-    wait_for("the second round", || number(&prometheus, total) == Some(attempts(2)));
+    until_blocking("the second round", || number(&prometheus, total) == Some(attempts(2)));
 
     // Attempts of another node of the fleet are counted as evidence, not as attempts of this one.
     let (_other, other) = serve(&dir.path().join("other"), &broker);
     crawl(&other, 3);
     let learned = "fetchwise_fleet_received_attempts_total{result=\"learned\"}";
-    wait_for("the other node", || number(&prometheus, learned) == Some((POSTED + VISITS) as f64));
+    until_blocking("the other node", || number(&prometheus, learned) == Some((POSTED + VISITS) as f64));
     // The nodes' table is read only periodically.
-    wait_for("the other node's word", || number(&prometheus, "fetchwise_fleet_peers{state=\"present\"}") == Some(1.0));
+    until_blocking("the other node's word", || {
+        number(&prometheus, "fetchwise_fleet_peers{state=\"present\"}") == Some(1.0)
+    });
     // Compacted attempts, and those before the node joined, are in its evidence snapshot.
     let published = "fetchwise_fleet_published_attempts_total and fetchwise_fleet_unpublished_records == 0";
     let since = attempts(2) - (OLD + KEPT) as f64;
-    wait_for("what it publishes", || number(&prometheus, published) == Some(since));
+    until_blocking("what it publishes", || number(&prometheus, published) == Some(since));
     assert_eq!(number(&prometheus, total), Some(attempts(2)));
 
     // A native histogram has a count without a separate series.
@@ -264,7 +258,7 @@ fn a_real_prometheus_finds_the_results_of_the_run() {
         let rows = query(&prometheus, &expression);
         assert!(!rows.is_empty(), "{title}: no data for {expression}");
     }
-    wait_for("all rules", || {
+    until_blocking("all rules", || {
         let (_, _, answer) = ask(&prometheus, "GET", "/api/v1/rules", "", "");
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         let rules = answer["data"]["groups"][0]["rules"].as_array().unwrap().clone();

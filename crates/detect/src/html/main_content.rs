@@ -310,9 +310,9 @@ fn named_frame(name: &[u8]) -> Option<SiteFrame> {
     ];
     if is(&whole) {
         // Block pages call the part with their buttons a footer, too.
-        let of_wall =
+        let of_block =
             is(&[b"captcha", b"challenge", b"error", b"block", b"blocked", b"card", b"modal", b"panel", b"dialog"]);
-        return (!of_wall).then_some(SiteFrame::Whole);
+        return (!of_block).then_some(SiteFrame::Whole);
     }
     is(&[b"header", b"topbar", b"sidebar", b"masthead", b"siteheader"]).then_some(SiteFrame::Links)
 }

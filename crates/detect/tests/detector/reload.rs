@@ -8,12 +8,12 @@ use std::thread;
 use fetchwise_detect::{Detector, Scratch};
 use fetchwise_types::response::{Header, Page};
 
-const BODY: &[u8] = b"<html><body><script>house_of_walls()</script><p>nothing else</p></body></html>";
+const BODY: &[u8] = b"<html><body><script>house_challenge()</script><p>nothing else</p></body></html>";
 
 /// Returns a rule for the page above, with this vendor, and `more` other rules.
 fn rules(vendor: &str, more: usize) -> String {
     let mut toml = format!(
-        "[[rule]]\nid = 'house'\nvendor = '{vendor}'\ngrade = 'strong'\nfind = ['house_of_walls(']\nnote = 'made up'\n"
+        "[[rule]]\nid = 'house'\nvendor = '{vendor}'\ngrade = 'strong'\nfind = ['house_challenge(']\nnote = 'made up'\n"
     );
     for n in 0..more {
         toml += &format!("[[rule]]\nid = 'more-{n}'\ngrade = 'strong'\nfind = ['marker-{n:05}']\nnote = 'made up'\n");
@@ -58,7 +58,7 @@ fn rules_are_replaced_while_other_threads_read() {
 #[test]
 fn an_error_names_the_file_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("walls.toml");
+    let path = dir.path().join("rules.toml");
     std::fs::write(&path, rules("first", 3)).unwrap();
     let detector = Detector::from_file(&path).unwrap();
     let count = detector.rule_count();
@@ -70,7 +70,7 @@ fn an_error_names_the_file_and_changes_nothing() {
     ] {
         std::fs::write(&path, broken).unwrap();
         let error = detector.reload_file(&path).unwrap_err().to_string();
-        assert!(error.contains("walls.toml") && error.contains("line ") && error.contains(wants), "{error}");
+        assert!(error.contains("rules.toml") && error.contains("line ") && error.contains(wants), "{error}");
         assert_eq!(detector.rule_count(), count);
         assert_eq!(vendor(&detector, &mut scratch).as_deref(), Some("first"));
     }

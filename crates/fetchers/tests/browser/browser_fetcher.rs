@@ -24,6 +24,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use url::Url;
 
+use fetchwise_testsite::poll::until;
+
 use crate::chromium;
 
 type Reply = hyper::Response<BoxBody<Bytes, Infallible>>;
@@ -642,16 +644,6 @@ async fn documents_longer_than_a_slice_are_complete() {
 /// Returns whether a process runs, rather than being a zombie.
 fn lives(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
-}
-
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..600 {
-        if holds() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("{what}");
 }
 
 fn kill(pid: u32) {

@@ -13,7 +13,7 @@ use fetchwise_fleet::transport::{Cells, Table};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-fn town(nodes: usize, dir: &Path) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<Node>) {
+fn fleet_of(nodes: usize, dir: &Path) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<Node>) {
     let clock = Arc::new(Clock::fixed(NOW));
     let broker = InProcessBroker::new(Arc::clone(&clock), 7);
     let all = (0..nodes).map(|n| Node::new(dir.join(format!("node{n}")), &broker, &clock)).collect();
@@ -40,7 +40,7 @@ fn record(nodes: &[Node], rng: &mut TestRng, count: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_and_a_late_one_know_all_logs() {
     let dir = tempfile::tempdir().unwrap();
-    let (_, clock, mut nodes) = town(4, dir.path());
+    let (_, clock, mut nodes) = fleet_of(4, dir.path());
     let mut rng = TestRng(1);
     for node in &mut nodes[..3] {
         node.start(options()).await.unwrap();
@@ -67,7 +67,7 @@ async fn three_nodes_and_a_late_one_know_all_logs() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wiped_brokers_crashes_and_late_nodes_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let (broker, clock, mut nodes) = town(5, dir.path());
+    let (broker, clock, mut nodes) = fleet_of(5, dir.path());
     let mut rng = TestRng(2);
     for node in &mut nodes[..3] {
         node.start(options()).await.unwrap();
@@ -102,7 +102,7 @@ async fn wiped_brokers_crashes_and_late_nodes_change_nothing() {
 async fn lost_duplicated_and_reordered_messages_are_repaired() {
     use fetchwise_fleet::transport::in_process::Faults;
     let dir = tempfile::tempdir().unwrap();
-    let (broker, clock, mut nodes) = town(3, dir.path());
+    let (broker, clock, mut nodes) = fleet_of(3, dir.path());
     let mut rng = TestRng(3);
     broker.set_faults(Faults {
         lose: 0.2,
@@ -132,7 +132,7 @@ async fn lost_duplicated_and_reordered_messages_are_repaired() {
 async fn a_liar_is_excluded_and_included_again() {
     use fetchwise_fleet::transport::{Cells, Table};
     let dir = tempfile::tempdir().unwrap();
-    let (broker, clock, mut nodes) = town(3, dir.path());
+    let (broker, clock, mut nodes) = fleet_of(3, dir.path());
     let mut rng = TestRng(4);
     let mut options = options();
     options.timing.store_snapshot_after = 10;
@@ -176,7 +176,7 @@ async fn a_liar_is_excluded_and_included_again() {
 async fn a_domain_is_forgotten_everywhere_even_if_attempts_arrive_late() {
     use fetchwise_fleet::sync::forget::notify_forgotten;
     let dir = tempfile::tempdir().unwrap();
-    let (broker, clock, mut nodes) = town(4, dir.path());
+    let (broker, clock, mut nodes) = fleet_of(4, dir.path());
     let mut rng = TestRng(5);
     for node in &mut nodes[..3] {
         node.start(options()).await.unwrap();
@@ -206,7 +206,7 @@ async fn a_domain_is_forgotten_everywhere_even_if_attempts_arrive_late() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restored_directory_begins_another_epoch() {
     let dir = tempfile::tempdir().unwrap();
-    let (_, clock, mut nodes) = town(3, dir.path());
+    let (_, clock, mut nodes) = fleet_of(3, dir.path());
     let mut rng = TestRng(6);
     nodes[0].start(options()).await.unwrap();
     nodes[1].start(options()).await.unwrap();
@@ -262,7 +262,7 @@ fn copy(from: &Path, to: &Path) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copied_directory_may_not_join_alongside_the_original() {
     let dir = tempfile::tempdir().unwrap();
-    let (broker, clock, mut nodes) = town(1, dir.path());
+    let (broker, clock, mut nodes) = fleet_of(1, dir.path());
     nodes[0].start(options()).await.unwrap();
     record(&nodes, &mut TestRng(7), 50);
     settle(&nodes, WITHIN).await;
@@ -280,7 +280,7 @@ async fn a_copied_directory_may_not_join_alongside_the_original() {
 async fn records_compacted_before_publishing_travel_in_a_snapshot() {
     use fetchwise::journal::maintenance::{CompactOptions, compact};
     let dir = tempfile::tempdir().unwrap();
-    let (broker, clock, mut nodes) = town(2, dir.path());
+    let (broker, clock, mut nodes) = fleet_of(2, dir.path());
     let mut rng = TestRng(8);
     // An old log, a part of which is about to be dropped.
     let days = |n: i64| -n * 86_400_000;
@@ -328,7 +328,7 @@ async fn a_node_with_future_times_is_set_aside_until_readmitted() {
     use fetchwise_fleet::model::codec::Builder;
     use fetchwise_fleet::transport::Transport;
     let dir = tempfile::tempdir().unwrap();
-    let (broker, _, mut nodes) = town(2, dir.path());
+    let (broker, _, mut nodes) = fleet_of(2, dir.path());
     let mut rng = TestRng(9);
     for node in &mut nodes {
         node.start(options()).await.unwrap();
@@ -379,7 +379,7 @@ async fn a_node_with_future_times_is_set_aside_until_readmitted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_with_a_different_half_life_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let (broker, clock, mut nodes) = town(2, dir.path());
+    let (broker, clock, mut nodes) = fleet_of(2, dir.path());
     nodes[0].start(options()).await.unwrap();
     let other =
         fetchwise::Selector::builder().around(NOW).half_life_days(14.0).clock(Arc::clone(&clock)).build().unwrap();
@@ -397,7 +397,7 @@ async fn a_node_that_evicts_keys_is_exact_in_the_rest_and_harms_no_other() {
     use fetchwise::heuristic::url::ContentKind;
     use fetchwise::journal::{Journal, JournalOptions};
     let dir = tempfile::tempdir().unwrap();
-    let (broker, clock, mut nodes) = town(2, dir.path());
+    let (broker, clock, mut nodes) = fleet_of(2, dir.path());
     let mut rng = TestRng(10);
     for node in &mut nodes {
         node.start(options()).await.unwrap();

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::visits::until;
 use crate::common::{NOW, Node, TestRng, assert_same, attempt, naive, options, settle};
 use fetchwise::attempt::Attempt;
 use fetchwise::fleet_status::PeerStatus;
@@ -13,12 +14,12 @@ use fetchwise_fleet::transport::in_process::InProcessBroker;
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-fn town(nodes: usize, dir: &Path) -> (Arc<Clock>, Vec<Node>) {
-    let (_, clock, all) = town_around(nodes, dir);
+fn fleet_of(nodes: usize, dir: &Path) -> (Arc<Clock>, Vec<Node>) {
+    let (_, clock, all) = nodes_and_broker(nodes, dir);
     (clock, all)
 }
 
-fn town_around(nodes: usize, dir: &Path) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<Node>) {
+fn nodes_and_broker(nodes: usize, dir: &Path) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<Node>) {
     let clock = Arc::new(Clock::fixed(NOW));
     let broker = InProcessBroker::new(Arc::clone(&clock), 7);
     let all = (0..nodes).map(|n| Node::new(dir.join(format!("node{n}")), &broker, &clock)).collect();
@@ -46,14 +47,6 @@ fn peer(of: &Node, node: &Node) -> Option<PeerStatus> {
     of.up().fleet.status().peers.into_iter().find(|peer| peer.node == name)
 }
 
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = std::time::Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < WITHIN, "{what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 /// Advances the clock slowly enough for every node to send heartbeats.
 async fn go_on(clock: &Clock, seconds: i64) {
     for _ in 0..seconds / 20 {
@@ -65,7 +58,7 @@ async fn go_on(clock: &Clock, seconds: i64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_waits_is_reported_and_is_learned_later() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, mut nodes) = town(3, dir.path());
+    let (clock, mut nodes) = fleet_of(3, dir.path());
     let mut tight = options();
     (tight.limits.attempt_burst, tight.limits.attempts_per_s) = (300.0, 40.0);
     // The waiting messages do not all fit.
@@ -96,7 +89,7 @@ async fn a_flood_waits_is_reported_and_is_learned_later() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_with_too_many_keys_waits() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, mut nodes) = town(2, dir.path());
+    let (clock, mut nodes) = fleet_of(2, dir.path());
     let mut tight = options();
     (tight.limits.new_key_burst, tight.limits.new_keys_per_s) = (500.0, 100.0);
     nodes[0].start(options()).await.unwrap();
@@ -118,7 +111,7 @@ async fn a_node_with_too_many_keys_waits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_is_closed_after_a_long_absence_and_reopened() {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, mut nodes) = town(2, dir.path());
+    let (clock, mut nodes) = fleet_of(2, dir.path());
     for node in &mut nodes {
         node.start(options()).await.unwrap();
     }
@@ -147,7 +140,7 @@ async fn a_node_is_closed_after_a_long_absence_and_reopened() {
 /// Floods a node that keeps few keys with another node's keys. Returns how many of the first node's 150 domains are left.
 async fn flooded_with_keys(is_doubted: bool) -> usize {
     let dir = tempfile::tempdir().unwrap();
-    let (clock, mut nodes) = town(2, dir.path());
+    let (clock, mut nodes) = fleet_of(2, dir.path());
     nodes[1].max_keys = Some(600);
     let mut tight = options();
     (tight.limits.new_key_burst, tight.limits.new_keys_per_s) = (300.0, 100.0);
@@ -193,7 +186,7 @@ async fn keys_over_a_nodes_limit_are_evicted_first() {
 async fn the_snapshot_of_a_closed_node_is_deleted_once_it_has_faded() {
     use fetchwise_fleet::transport::Blobs;
     let dir = tempfile::tempdir().unwrap();
-    let (broker, clock, mut nodes) = town_around(3, dir.path());
+    let (broker, clock, mut nodes) = nodes_and_broker(3, dir.path());
     let mut often = options();
     often.timing.store_snapshot_after = 1;
     for node in &mut nodes {

@@ -25,7 +25,7 @@ async fn node(dir: &Path, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>, egr
     CrawlingNode::start(dir, Arc::new(broker.node(state.node_id)), clock, options).await
 }
 
-fn town() -> (tempfile::TempDir, Arc<Clock>, Arc<InProcessBroker>) {
+fn shared_setup() -> (tempfile::TempDir, Arc<Clock>, Arc<InProcessBroker>) {
     let clock = Arc::new(Clock::fixed(NOW));
     let broker = InProcessBroker::new(Arc::clone(&clock), 7);
     (tempfile::tempdir().unwrap(), clock, broker)
@@ -33,7 +33,7 @@ fn town() -> (tempfile::TempDir, Arc<Clock>, Arc<InProcessBroker>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_link_is_paused_at_all_nodes_of_the_egress_group() {
-    let (dir, clock, broker) = town();
+    let (dir, clock, broker) = shared_setup();
     let a = node(&dir.path().join("a"), &broker, &clock, "").await;
     let b = node(&dir.path().join("b"), &broker, &clock, "").await;
     let c = node(&dir.path().join("c"), &broker, &clock, "eu").await;
@@ -42,7 +42,7 @@ async fn a_failed_link_is_paused_at_all_nodes_of_the_egress_group() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_node_knows_paused_links() {
-    let (dir, clock, broker) = town();
+    let (dir, clock, broker) = shared_setup();
     let (there, link) = (dir.path().join("b"), "https://e.org/1");
     let a = node(&dir.path().join("a"), &broker, &clock, "").await;
     let b = node(&there, &broker, &clock, "").await;
@@ -76,7 +76,7 @@ async fn a_restarted_node_knows_paused_links() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forgetting_or_exclusion_lifts_link_pauses() {
-    let (dir, clock, broker) = town();
+    let (dir, clock, broker) = shared_setup();
     let a = node(&dir.path().join("a"), &broker, &clock, "").await;
     let b = node(&dir.path().join("b"), &broker, &clock, "").await;
     let operator = broker.node(NodeId::random());
@@ -99,7 +99,7 @@ async fn forgetting_or_exclusion_lifts_link_pauses() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_node_knows_paused_links_from_a_snapshot() {
-    let (dir, clock, broker) = town();
+    let (dir, clock, broker) = shared_setup();
     let (one, two, gone) = ("https://e.org/1", "https://f.org/1", "https://g.org/1");
     let a = node(&dir.path().join("a"), &broker, &clock, "").await;
     for link in [one, two, gone] {
@@ -122,7 +122,7 @@ async fn a_new_node_knows_paused_links_from_a_snapshot() {
     until("the count", || b.fleet.status().links_waiting == 1).await;
     assert_eq!(b.fleet.status().links, 2);
     let elsewhere = node(&dir.path().join("c"), &broker, &clock, "eu").await;
-    until("the share", || elsewhere.fleet.status().counts.snapshots_applied == 1).await;
+    until("the share", || elsewhere.fleet.status().counts.snapshots_applied >= 1).await;
     assert_eq!(elsewhere.pause(one), None, "it was not blocked there");
     assert_eq!((elsewhere.fleet.status().links_waiting, elsewhere.fleet.status().counts.rejected), (0, 0));
     b.stop().await;

@@ -11,7 +11,7 @@ use fetchwise::visit::{Fetch, VisitOutcome};
 use fetchwise_fleet::NodeId;
 use fetchwise_fleet::transport::in_process::{Faults, InProcessBroker};
 
-fn town(n: usize) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<(NodeId, Sharer)>) {
+fn fleet_of(n: usize) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<(NodeId, Sharer)>) {
     let clock = Arc::new(Clock::fixed(NOW));
     let broker = InProcessBroker::new(Arc::clone(&clock), 7);
     let node = |_| {
@@ -48,7 +48,7 @@ async fn goes_at_last(node: &Sharer, host: &str) -> (Own, Fetch<Arc<Selector>>) 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_trial_seen_before_its_response_is_counted() {
-    let (broker, clock, nodes) = town(2);
+    let (broker, clock, nodes) = fleet_of(2);
     paused_by(&nodes, 0, "e.org").await;
     // Watchers see the trial long before its claim gets a response.
     broker.set_faults(Faults { response_delay: Duration::from_secs(3), ..Faults::default() });
@@ -63,7 +63,7 @@ async fn a_trial_seen_before_its_response_is_counted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_responses_cause_no_second_trial_and_hide_no_end() {
-    let (broker, clock, nodes) = town(3);
+    let (broker, clock, nodes) = fleet_of(3);
     broker.set_faults(Faults { lose_response: 1.0, ..Faults::default() });
     for (host, is_fine) in [("fine.org", true), ("blocked.org", false)] {
         paused_by(&nodes, 0, host).await;
@@ -84,7 +84,7 @@ async fn lost_responses_cause_no_second_trial_and_hide_no_end() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_tries_more_than_100_hosts_is_accepted_for_all() {
-    let (_, clock, nodes) = town(3);
+    let (_, clock, nodes) = fleet_of(3);
     let hosts: Vec<String> = (0..150).map(|n| format!("h{n}.example")).collect();
     for (n, host) in hosts.iter().enumerate() {
         paused_by(&nodes, n % 2, host).await;
@@ -106,7 +106,7 @@ async fn a_node_that_tries_more_than_100_hosts_is_accepted_for_all() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_cut_off_during_a_trial_learns_its_end() {
-    let (broker, clock, nodes) = town(2);
+    let (broker, clock, nodes) = fleet_of(2);
     paused_by(&nodes, 0, "e.org").await;
     broker.cut(nodes[1].0, true);
     clock.set(clock.now().saturating_add(PAUSE));

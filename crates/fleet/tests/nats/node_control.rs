@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fetchwise_fleet::Status;
+use fetchwise_fleet::FleetStatus;
 use serde::{Deserialize, Serialize};
 
 /// The timeout of convergence.
@@ -30,7 +30,7 @@ pub struct NodeReport {
     /// The number of attempts in its log, and of those that the log did not accept.
     pub recorded: usize,
     pub refused: usize,
-    pub status: Status,
+    pub status: FleetStatus,
 }
 
 /// A command to a running node.

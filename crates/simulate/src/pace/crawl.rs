@@ -273,7 +273,7 @@ impl<'c> Crawl<'c> {
                 minute[0] += 1.0;
                 self.slowness += reply.latency_ms as f64 / 1000.0 / self.server.mean_latency();
             }
-            Status::Limited | Status::Unavailable | Status::Wall => {
+            Status::Limited | Status::Unavailable | Status::Block => {
                 self.count.blocked += 1;
                 minute[2] += 1.0;
             }

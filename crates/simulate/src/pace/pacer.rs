@@ -102,7 +102,7 @@ impl Pacer for Learned {
             Status::Ok => Signal::Content,
             Status::Limited => Signal::Limited,
             Status::Unavailable => Signal::Unavailable,
-            Status::Wall | Status::Forbidden => Signal::Block,
+            Status::Block | Status::Forbidden => Signal::Block,
             Status::Error => Signal::ServerError,
             Status::Timeout => Signal::Broken,
         };

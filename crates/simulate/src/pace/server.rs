@@ -31,7 +31,7 @@ pub(super) enum Status {
     /// From the limiter: 429, 503, 403.
     Limited,
     Unavailable,
-    Wall,
+    Block,
     /// Not from the limiter: a page that is blocked for everyone, a random error, a timeout.
     Forbidden,
     Error,
@@ -100,7 +100,7 @@ impl Server {
             (LimiterKind::Bucket | LimiterKind::Leaky | LimiterKind::Window | LimiterKind::Mitigate, _) => {
                 Status::Limited
             }
-            _ => Status::Wall,
+            _ => Status::Block,
         };
         let mut server = Self {
             kind,

@@ -31,16 +31,16 @@ impl Baseline {
         name: &'static str,
         fetcher: Arc<dyn Fetcher>,
         detector: Arc<Detector>,
-        town: &[DemoSite],
+        sites: &[DemoSite],
     ) -> Result<Self, Failure> {
-        let places = Semaphore::new(fetcher.max_in_flight().min(town.len()).max(1));
-        Ok(Self { name, fetcher, detector, places, origin: serve(town)?, pages: 0 })
+        let places = Semaphore::new(fetcher.max_in_flight().min(sites.len()).max(1));
+        Ok(Self { name, fetcher, detector, places, origin: serve(sites)?, pages: 0 })
     }
 
     /// Requests page number `round` of each site, regardless of earlier results.
-    pub(super) async fn round(&mut self, town: &[DemoSite], round: usize) {
-        let mut asked = Vec::with_capacity(town.len());
-        for place in town {
+    pub(super) async fn round(&mut self, sites: &[DemoSite], round: usize) {
+        let mut asked = Vec::with_capacity(sites.len());
+        for place in sites {
             let url = self.origin.url(place.host, &place.path(round));
             asked.push(delivers(&*self.fetcher, &self.detector, &self.places, url));
         }
@@ -49,8 +49,8 @@ impl Baseline {
     }
 
     /// Returns the counts of its sites. `plain` is the user agent of a plain client.
-    pub(super) fn counted(&self, town: &[DemoSite], plain: &str) -> RequestCounts {
-        RequestCounts { pages: self.pages, ..count(&self.origin, town, plain) }
+    pub(super) fn counted(&self, sites: &[DemoSite], plain: &str) -> RequestCounts {
+        RequestCounts { pages: self.pages, ..count(&self.origin, sites, plain) }
     }
 }
 
@@ -65,9 +65,9 @@ async fn delivers(fetcher: &dyn Fetcher, detector: &Detector, places: &Semaphore
 }
 
 /// Returns the counts of the sites. A page counts as rendered unless the client's user agent is `plain`.
-pub(super) fn count(origin: &Origin, town: &[DemoSite], plain: &str) -> RequestCounts {
+pub(super) fn count(origin: &Origin, sites: &[DemoSite], plain: &str) -> RequestCounts {
     let mut counted = RequestCounts::default();
-    for seen in origin.requests().iter().filter(|seen| town.iter().any(|place| place.host == seen.host)) {
+    for seen in origin.requests().iter().filter(|seen| sites.iter().any(|place| place.host == seen.host)) {
         counted.requests += 1;
         match seen.is_page() {
             true if seen.user_agent() == Some(plain) => counted.plain += 1,
@@ -75,6 +75,6 @@ pub(super) fn count(origin: &Origin, town: &[DemoSite], plain: &str) -> RequestC
             false => {}
         }
     }
-    counted.refused = town.iter().map(|place| origin.refusals(place.host)).sum();
+    counted.refused = sites.iter().map(|place| origin.refusals(place.host)).sum();
     counted
 }

@@ -48,12 +48,12 @@ const UNPACED: f64 = 10_000.0;
 
 /// Runs the command.
 pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
-    let (mill, town): (Vec<DemoSite>, Vec<DemoSite>) =
+    let (mill, sites): (Vec<DemoSite>, Vec<DemoSite>) =
         interactive_demo_sites().into_iter().partition(|place| place.name == MILL);
-    let origin = serve(&[town.clone(), mill.clone()].concat())?;
+    let origin = serve(&[sites.clone(), mill.clone()].concat())?;
     let dir = tempfile::tempdir()
         .map_err(|error| Failure::failed(format_args!("cannot create a temporary directory: {error}")))?;
-    let settings = hurried(&settings.with_default_dir(dir.path()), &town);
+    let settings = hurried(&settings.with_default_dir(dir.path()), &sites);
     let crawl_options = CrawlOptions {
         allow_private_network: true,
         browser: args.browser.clone(),
@@ -66,16 +66,16 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Res
     let (crawler, served, baselines, stop) = runtime.block_on(async {
         let stop = shutdown::listen().map_err(Failure::failed)?;
         let (crawler, served) = dashboard::open(args.serve, &settings, &crawl_options).await?;
-        Ok::<_, Failure>((crawler, served, Baselines::new(args, &settings, &town)?, stop))
+        Ok::<_, Failure>((crawler, served, Baselines::new(args, &settings, &sites)?, stop))
     })?;
     let names: Vec<&'static str> =
         std::iter::once("fetchwise").chain(baselines.all.iter().map(|baseline| baseline.name)).collect();
     let rounds = usize::from(args.rounds.unwrap_or(ROUNDS));
-    let mut model = DemoModel::new(&town, &names, rounds, render_cost(&crawler.pipeline));
+    let mut model = DemoModel::new(&sites, &names, rounds, render_cost(&crawler.pipeline));
     model.dashboard = served.as_ref().map(|served| served.url.clone());
     let show = Arc::new(SharedModel::new(model));
     let agent = settings.config.http.user_agent.clone().unwrap_or_else(|| DEFAULT_USER_AGENT.to_owned());
-    let crawl = Crawl { pipeline: Arc::clone(&crawler.pipeline), origin: Arc::new(origin), town, agent };
+    let crawl = Crawl { pipeline: Arc::clone(&crawler.pipeline), origin: Arc::new(origin), sites, agent };
     let drawn = {
         let going = runtime.spawn(crawl.clone().go(baselines, Arc::clone(&show)));
         let milling = runtime.spawn(grind(crawl.clone(), mill, Arc::clone(&show)));
@@ -103,10 +103,10 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Res
 }
 
 /// Returns the settings with pauses of seconds, and with a learned pace for the mill only.
-fn hurried(settings: &Settings, town: &[DemoSite]) -> Settings {
+fn hurried(settings: &Settings, sites: &[DemoSite]) -> Settings {
     let mut settings = settings.clone();
     settings.config.backoff.blocked_base.get_or_insert(PAUSE);
-    for place in town {
+    for place in sites {
         let pace = PaceHostConfig { rate: Some(UNPACED), parallel: None };
         settings.config.pace.hosts.entry(place.host.to_owned()).or_insert(pace);
     }
@@ -127,7 +127,7 @@ struct Baselines {
 }
 
 impl Baselines {
-    fn new(args: &DemoArgs, settings: &Settings, town: &[DemoSite]) -> Result<Self, Failure> {
+    fn new(args: &DemoArgs, settings: &Settings, sites: &[DemoSite]) -> Result<Self, Failure> {
         let guard = AddressGuard::new(Vec::new(), true);
         let detector = Arc::new(Detector::new());
         let mut plain = HttpFetcher::builder().guard(guard.clone());
@@ -135,7 +135,7 @@ impl Baselines {
             plain = plain.user_agent(agent);
         }
         let plain = Arc::new(plain.build().map_err(Failure::usage)?);
-        let mut all = vec![Baseline::new("always direct", plain, Arc::clone(&detector), town)?];
+        let mut all = vec![Baseline::new("always direct", plain, Arc::clone(&detector), sites)?];
         let browser = match FetcherAvailability::find(settings, &args.browser)?.browser {
             Ok(program) => {
                 let browser = BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard));
@@ -144,7 +144,7 @@ impl Baselines {
             Err(_) => None,
         };
         if let Some(browser) = &browser {
-            all.push(Baseline::new("always browser", Arc::clone(browser) as _, detector, town)?);
+            all.push(Baseline::new("always browser", Arc::clone(browser) as _, detector, sites)?);
         }
         Ok(Self { all, browser })
     }
@@ -155,7 +155,7 @@ impl Baselines {
 struct Crawl {
     pipeline: Arc<Pipeline>,
     origin: Arc<Origin>,
-    town: Vec<DemoSite>,
+    sites: Vec<DemoSite>,
     /// The user agent of the plain fetcher.
     agent: String,
 }
@@ -169,7 +169,7 @@ impl Crawl {
             while show.model().is_stopped {
                 tokio::time::sleep(ROUND_TIME / 10).await;
             }
-            let others = baselines.all.iter_mut().map(|baseline| baseline.round(&self.town, round));
+            let others = baselines.all.iter_mut().map(|baseline| baseline.round(&self.sites, round));
             tokio::join!(self.round(round, &show), futures_util::future::join_all(others));
             self.settle(round + 1, &baselines, &show);
             tokio::time::sleep_until(begun + ROUND_TIME).await;
@@ -186,7 +186,7 @@ impl Crawl {
     /// Fetches one page of each site.
     async fn round(&self, round: usize, show: &Arc<SharedModel>) {
         let mut pages = JoinSet::new();
-        for (index, place) in self.town.iter().enumerate() {
+        for (index, place) in self.sites.iter().enumerate() {
             let (pipeline, show) = (Arc::clone(&self.pipeline), Arc::clone(show));
             let link = Link::new(self.origin.url(place.host, &place.path(round)));
             pages.spawn(async move {
@@ -201,8 +201,8 @@ impl Crawl {
 
     /// Records the counts of the sites.
     fn settle(&self, round: usize, baselines: &Baselines, show: &SharedModel) {
-        let mut counted = vec![count(&self.origin, &self.town, &self.agent)];
-        counted.extend(baselines.all.iter().map(|baseline| baseline.counted(&self.town, &self.agent)));
+        let mut counted = vec![count(&self.origin, &self.sites, &self.agent)];
+        counted.extend(baselines.all.iter().map(|baseline| baseline.counted(&self.sites, &self.agent)));
         let mut model = show.model();
         model.round = round;
         let pages = model

@@ -37,9 +37,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &DemoModel) {
     }
     let sites = model.sites.len() as u16 + 2;
     let rows = [Constraint::Length(1), Constraint::Length(sites), Constraint::Min(7), Constraint::Length(1)];
-    let [head, town, charts, keys] = Layout::vertical(rows).areas(area);
+    let [head, sites, charts, keys] = Layout::vertical(rows).areas(area);
     self::head(frame, head, model);
-    self::town(frame, town, model);
+    self::sites(frame, sites, model);
     if charts.height >= 16 {
         let [upper, lower] = Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(charts);
         let [cost, mill] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(upper);
@@ -92,7 +92,7 @@ fn panel(title: &str) -> Block<'_> {
         .padding(Padding::horizontal(1))
 }
 
-fn town(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
+fn sites(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
     let block = panel("demo sites, one page per round");
     let inside = block.inner(area);
     frame.render_widget(block, area);

@@ -15,7 +15,7 @@ fn example(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/clients").join(name)
 }
 
-/// A site with a page, and a block page at `/wall`.
+/// A site with a page, and a block page at `/block`.
 fn site() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -24,8 +24,8 @@ fn site() -> SocketAddr {
             let mut stream = stream.unwrap();
             let mut head = [0; 4096];
             let read = stream.read(&mut head).unwrap_or_default();
-            let is_wall = head[..read].starts_with(b"GET /wall");
-            let (status, body) = match is_wall {
+            let is_block = head[..read].starts_with(b"GET /block");
+            let (status, body) = match is_block {
                 true => ("403 Forbidden", "<h1>Access denied</h1>".to_owned()),
                 false => (
                     "200 OK",
@@ -45,7 +45,7 @@ fn site() -> SocketAddr {
 fn crawl(mut client: Command) {
     let server = Server::start_in(tempfile::tempdir().unwrap(), &["--pace", "off"], &[("FETCHWISE_TOKEN", TOKEN)]);
     let site = site();
-    client.args([format!("http://{site}/news"), format!("http://{site}/wall")]);
+    client.args([format!("http://{site}/news"), format!("http://{site}/block")]);
     client.env("FETCHWISE_URL", format!("http://{}", server.address)).env("FETCHWISE_TOKEN", TOKEN);
     let output = client.output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

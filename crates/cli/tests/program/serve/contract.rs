@@ -161,22 +161,22 @@ fn forgetting_empties_figures_evidence_and_pauses() {
 fn reported_blocks_pause_their_host_and_unpause_ends_it() {
     let server = Server::start(&[]);
     let blocks: Vec<Value> =
-        (0..3).map(|n| attempt(&format!("https://wall.example/{n}"), "direct_access", false)).collect();
+        (0..3).map(|n| attempt(&format!("https://blocks.example/{n}"), "direct_access", false)).collect();
     server.ask("POST", "/v1/attempts", &lines(&blocks)).of(200);
     let paused = server.get("/v1/hosts?state=paused").of(200);
-    assert_eq!(paused[0]["host"], "wall.example", "{paused}");
+    assert_eq!(paused[0]["host"], "blocks.example", "{paused}");
     assert_eq!(paused[0]["paused_until"], server.beside(&["hosts", "--paused"])[0]["paused_until"]);
     assert_eq!(
-        server.post("/v1/select", &json!({ "urls": ["https://wall.example/9"] })).of(200)[0]["decision"],
+        server.post("/v1/select", &json!({ "urls": ["https://blocks.example/9"] })).of(200)[0]["decision"],
         "paused"
     );
-    let visit = server.post("/v1/visits", &json!({ "url": "https://wall.example/9" })).of(201);
+    let visit = server.post("/v1/visits", &json!({ "url": "https://blocks.example/9" })).of(201);
     assert_eq!((&visit["step"]["kind"], &visit["step"]["end"]), (&json!("end"), &json!("paused")));
     assert!(visit["step"]["paused_until"].is_string());
-    let released = server.ask("POST", "/v1/hosts/wall.example/unpause", b"").of(200);
-    assert_eq!((&released["host"], &released["unpaused"]), (&json!("wall.example"), &json!(true)));
+    let released = server.ask("POST", "/v1/hosts/blocks.example/unpause", b"").of(200);
+    assert_eq!((&released["host"], &released["unpaused"]), (&json!("blocks.example"), &json!(true)));
     assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]));
-    assert_eq!(server.ask("POST", "/v1/hosts/wall.example/unpause", b"").of(200)["unpaused"], false);
+    assert_eq!(server.ask("POST", "/v1/hosts/blocks.example/unpause", b"").of(200)["unpaused"], false);
     let (dir, ..) = server.end("-KILL");
     let server = Server::start_in(dir, &[], &[]);
     assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]), "the release is in the log");

@@ -85,8 +85,8 @@ fn every_route_responds_as_described() {
     };
     let told: Vec<Value> = (0..6).map(|n| attempt(&format!("https://e.org/a/{n}"), "playwright", true)).collect();
     let blocks: Vec<Value> =
-        (0..3).map(|n| attempt(&format!("https://wall.org/{n}"), "direct_access", false)).collect();
-    let select = json!({ "urls": ["https://e.org/a/9", "nonsense", "https://wall.org/", { "url": "https://f.org/", "tags": { "a": "b" } }] });
+        (0..3).map(|n| attempt(&format!("https://blocks.org/{n}"), "direct_access", false)).collect();
+    let select = json!({ "urls": ["https://e.org/a/9", "nonsense", "https://blocks.org/", { "url": "https://f.org/", "tags": { "a": "b" } }] });
     post("/v1/select", "/v1/select", &select);
     post("/v1/select", "/v1/select", &json!({ "urls": [], "fetcher": "nobody" }));
     post("/v1/select", "/v1/select", &json!([1]));
@@ -117,7 +117,7 @@ fn every_route_responds_as_described() {
         ("/v1/explain?url=no", "/v1/explain"),
         ("/v1/stats?by=domain", "/v1/stats"),
         ("/v1/stats?by=nothing", "/v1/stats"),
-        ("/v1/ban-rate?domain=wall.org", "/v1/ban-rate"),
+        ("/v1/ban-rate?domain=blocks.org", "/v1/ban-rate"),
         ("/v1/ban-rate", "/v1/ban-rate"),
         ("/v1/ban-rate?domain=%20", "/v1/ban-rate"),
         ("/v1/hosts", "/v1/hosts"),
@@ -140,7 +140,7 @@ fn every_route_responds_as_described() {
     described.check("get", "/v1/visits/{id}", &server.get(&path));
     described.check("delete", "/v1/visits/{id}", &server.ask("DELETE", &path, b""));
     described.check("delete", "/v1/visits/{id}", &server.ask("DELETE", &path, b""));
-    described.check("post", "/v1/hosts/{domain}/unpause", &server.ask("POST", "/v1/hosts/wall.org/unpause", b""));
+    described.check("post", "/v1/hosts/{domain}/unpause", &server.ask("POST", "/v1/hosts/blocks.org/unpause", b""));
     described.check("post", "/v1/forget", &server.post("/v1/forget", &json!({ "domain": "e.org" })));
     described.check("post", "/v1/forget", &server.post("/v1/forget", &json!({})));
     for (path, methods) in described.all["paths"].as_object().unwrap() {

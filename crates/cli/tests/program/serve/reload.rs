@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::server::{Server, ask_at};
 
-const PAGE: &str = "<html><body><script>house_of_walls()</script><p>nothing else</p></body></html>";
+const PAGE: &str = "<html><body><script>house_challenge()</script><p>nothing else</p></body></html>";
 
 struct Files {
     dir: std::path::PathBuf,
@@ -25,7 +25,7 @@ impl Files {
 
     fn rules(&self, vendor: &str) {
         let rule = format!(
-            "[[rule]]\nid = 'house'\nvendor = '{vendor}'\ngrade = 'strong'\nfind = ['house_of_walls(']\nnote = 'made up'\n"
+            "[[rule]]\nid = 'house'\nvendor = '{vendor}'\ngrade = 'strong'\nfind = ['house_challenge(']\nnote = 'made up'\n"
         );
         self.write("rules.toml", &rule);
     }

@@ -205,7 +205,7 @@ pub(crate) async fn settle(nodes: &[Node], within: Duration) {
         let up: Vec<&Running> = nodes.iter().filter_map(|node| node.running.as_ref()).collect();
         let all: Vec<_> = up.iter().map(|up| up.fleet.status()).collect();
         let tops: Vec<(String, u64)> = all.iter().map(|status| (status.node.clone(), status.published)).collect();
-        let knows = |status: &fetchwise_fleet::Status| {
+        let knows = |status: &fetchwise_fleet::FleetStatus| {
             tops.iter().all(|(node_id, top)| {
                 *node_id == status.node
                     || *top == 0

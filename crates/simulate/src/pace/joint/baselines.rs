@@ -123,7 +123,7 @@ impl Crawler for FixedCrawler {
         if let Pacing::Aimd(pace) = &mut self.gap {
             let _ = pace.done(0, token, &page.reply, failures, now);
         }
-        let limited = page.is_refused && page.reply.status != Status::Wall;
+        let limited = page.is_refused && page.reply.status != Status::Block;
         match self.choice {
             FetcherChoice::Ladder(_) if page.is_content() => self.choice = FetcherChoice::Ladder(place),
             _ if page.is_content() => {}

@@ -115,7 +115,7 @@ impl Site {
         if way.is_counted {
             reply = self.server.ask(now, &mut chance);
         }
-        let mut is_refused = matches!(reply.status, Status::Limited | Status::Unavailable | Status::Wall);
+        let mut is_refused = matches!(reply.status, Status::Limited | Status::Unavailable | Status::Block);
         if is_refused && !way.is_refused {
             // The limiter is closed, and this fetcher gets past it.
             (is_refused, reply.status, reply.retry_after_s) = (false, Status::Ok, None);
@@ -126,7 +126,7 @@ impl Site {
             reply.latency_ms = ((answered + rendering * 1000.0) as i64).clamp(1, TIMEOUT_MS);
         }
         let shown = self.truth.shown(url, place, now);
-        if reply.status == Status::Ok && shown == PageKind::Wall {
+        if reply.status == Status::Ok && shown == PageKind::Block {
             reply.status = Status::Forbidden;
         }
         let is_whole = reply.status == Status::Ok;
@@ -188,14 +188,14 @@ impl Site {
 pub(super) enum PageKind {
     Content,
     Shell,
-    Wall,
+    Block,
 }
 
 impl Truth {
     pub(super) fn shown(&self, url: u32, place: usize, now: i64) -> PageKind {
-        let (way, [walls, shells, _]) = (self.ways[place], self.luck(url));
-        if way.is_content_blocked && walls < self.content_block_share_at(now) {
-            PageKind::Wall
+        let (way, [blocks, shells, _]) = (self.ways[place], self.luck(url));
+        if way.is_content_blocked && blocks < self.content_block_share_at(now) {
+            PageKind::Block
         } else if !way.renders && shells < self.shells {
             PageKind::Shell
         } else {
@@ -216,8 +216,8 @@ impl Truth {
     /// Returns the share of pages that the fetcher delivers.
     fn share(&self, place: usize, now: i64) -> f64 {
         let way = self.ways[place];
-        let walls = if way.is_content_blocked { self.content_block_share_at(now) } else { 0.0 };
-        (1.0 - walls) * (1.0 - if way.renders { 0.0 } else { self.shells })
+        let blocks = if way.is_content_blocked { self.content_block_share_at(now) } else { 0.0 };
+        (1.0 - blocks) * (1.0 - if way.renders { 0.0 } else { self.shells })
     }
 
     fn content_block_share_at(&self, now: i64) -> f64 {
