@@ -11,7 +11,7 @@ use fetchwise_fleet::model::codec::{Batch, Builder, MAX_BODY, peek};
 use fetchwise_fleet::model::evidence_snapshot;
 use fetchwise_fleet::model::global_evidence;
 use fetchwise_fleet::model::peer_state::PeerStates;
-use fetchwise_fleet::peer_store::node_state;
+use fetchwise_fleet::peer_store::own_state_file;
 use libfuzzer_sys::fuzz_target;
 
 /// A message of these columns with a matching checksum, so that the fuzzer gets past it.

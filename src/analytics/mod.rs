@@ -8,14 +8,14 @@
 //! Must not know: where attempts come from, nor how numbers are displayed.
 
 mod ban_rate;
+mod conditional_success;
 mod costs;
 mod importance;
-mod query;
 mod stats;
 
 pub use crate::evidence::BanRate;
 pub use ban_rate::DayHistory;
+pub use conditional_success::{Conditional, Query};
 pub use costs::{Cost, Costs};
 pub use importance::{Importance, ImportanceFold, MIN_SAMPLE};
-pub use query::{Conditional, Query};
 pub use stats::{By, Row, Stats};

@@ -10,7 +10,7 @@
 use papaya::HashMap;
 
 use super::{Entry, Evidence, HOST_SHOWED, HOST_SHOWS, Key, Observation};
-use crate::evidence::columns::{EntryAddress, EvidenceImage};
+use crate::evidence::evidence_image::{EntryAddress, EvidenceImage};
 use fetchwise_types::registry::Registry;
 
 /// Relative difference below which weights differ only by the order of summation.

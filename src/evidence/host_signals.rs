@@ -16,7 +16,7 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::decay::Decay;
-use super::keys::PrehashedHasher;
+use super::prehashed::PrehashedHasher;
 use crate::evidence::decayed_counts::{pack, unpack};
 use crate::evidence::host_signal_counts::{SignalCounts, SignalObservation};
 use crate::evidence::host_signal_slots::{SignalId, SignalSide};

@@ -30,8 +30,8 @@ use fetchwise_types::time::Timestamp;
 pub(crate) use host_signal_counts::SignalObservation;
 pub(crate) use host_signal_slots::{SignalId, SignalSide, day_of};
 pub(crate) use host_signals::{ANY_BLOCK, HostSignals, SignalRow};
-pub(crate) use keys::PrehashedHasher;
 pub(crate) use observation::{Observation, ObservedFields};
+pub(crate) use prehashed::PrehashedHasher;
 #[cfg(feature = "journal")]
 #[doc(hidden)]
 pub use remote::{EvidenceSnapshot, FetcherTotals, RemoteAttempt};
@@ -40,21 +40,21 @@ pub(crate) use signal_attribution::ShownSignals;
 pub mod decay;
 
 pub(crate) mod block_rates;
-#[cfg(feature = "journal")]
-pub(crate) mod columns;
-#[cfg(feature = "journal")]
-mod columns_diff;
 pub(crate) mod daily_block_counts;
 pub(crate) mod decayed_counts;
 pub(crate) mod entry;
 mod evict;
 #[cfg(feature = "journal")]
 mod eviction_priority;
+#[cfg(feature = "journal")]
+pub(crate) mod evidence_image;
 pub(crate) mod host_signal_counts;
 pub(crate) mod host_signal_slots;
 pub(crate) mod host_signals;
-mod keys;
+#[cfg(feature = "journal")]
+mod image_diff;
 mod observation;
+mod prehashed;
 #[cfg(feature = "journal")]
 mod remote;
 mod retract;

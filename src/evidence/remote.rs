@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::{Observation, ObservedFields};
-use crate::evidence::columns::EvidenceImage;
+use crate::evidence::evidence_image::EvidenceImage;
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::time::Timestamp;

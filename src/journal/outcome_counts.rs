@@ -5,7 +5,7 @@
 //!
 //! Must not know: what attempts teach.
 
-use crate::metrics::recorder::outcomes::OUTCOMES;
+use crate::metrics::recorder::outcome_index::OUTCOMES;
 #[cfg(feature = "metrics")]
 use crate::selector::Selector;
 

@@ -13,14 +13,16 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::entry::{HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
-use crate::evidence::columns::{BreakerRow, CellRow, DayRow, EntryAddress, EntryRow, EvidenceImage, SignalCellRow};
 use crate::evidence::daily_block_counts::Day;
 use crate::evidence::decay::Decay;
 use crate::evidence::decayed_counts::RawCounts;
+use crate::evidence::evidence_image::{
+    BreakerRow, CellRow, DayRow, EntryAddress, EntryRow, EvidenceImage, SignalCellRow,
+};
 use crate::evidence::host_signal_counts::RawSignalCounts;
 use crate::journal::column_codec::{ColumnReader, ColumnWriter};
 use crate::journal::outcome_counts::OutcomeCounts;
-use crate::metrics::recorder::outcomes::{outcome_name, outcome_named};
+use crate::metrics::recorder::outcome_index::{outcome_name, outcome_named};
 use crate::selector::Prior;
 use fetchwise_types::time::Timestamp;
 

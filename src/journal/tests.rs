@@ -199,7 +199,7 @@ fn tagged_attempts(selector: &Selector) {
 }
 
 /// Returns the host signals that a selector remembers, without the other evidence.
-fn tags_of(selector: &Selector) -> crate::evidence::columns::EvidenceImage {
+fn tags_of(selector: &Selector) -> crate::evidence::evidence_image::EvidenceImage {
     let image = selector.image(minutes(80_000), &[]);
     let mut entries = image.entries;
     entries.iter_mut().for_each(|entry| entry.attempts = 0);
@@ -207,7 +207,7 @@ fn tags_of(selector: &Selector) -> crate::evidence::columns::EvidenceImage {
         cell.raw = crate::evidence::decayed_counts::RawCounts { marks: cell.raw.marks, ..Default::default() };
         cell
     });
-    crate::evidence::columns::EvidenceImage { entries, cells: cells.collect(), breakers: Vec::new(), ..image }
+    crate::evidence::evidence_image::EvidenceImage { entries, cells: cells.collect(), breakers: Vec::new(), ..image }
 }
 
 #[test]

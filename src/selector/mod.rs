@@ -35,15 +35,15 @@ use fetchwise_types::time::{Clock, Timestamp};
 mod active_router;
 mod admin;
 mod builder;
+mod decide_by_arm;
 mod explain;
 pub(crate) mod pauses;
 #[cfg(test)]
 mod proptests;
 #[cfg(feature = "journal")]
-mod replay;
-#[cfg(feature = "journal")]
 pub mod replication;
-mod route;
+#[cfg(feature = "journal")]
+mod restore;
 mod sink;
 mod vendor_outlook;
 

@@ -7,7 +7,7 @@
 
 use super::Selector;
 use crate::error::Error;
-use crate::evidence::columns::CombineMode;
+use crate::evidence::evidence_image::CombineMode;
 use crate::evidence::{EvidenceSnapshot, RemoteAttempt};
 use fetchwise_types::heuristic::url::{ContentKind, suffix_of};
 use fetchwise_types::time::Timestamp;

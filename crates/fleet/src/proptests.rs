@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use crate::model::node_id::NodeId;
 use crate::model::options::{Limits, Options, Safeguards};
 use crate::peer_store::PeerStore;
-use crate::peer_store::node_state::NodeState;
+use crate::peer_store::own_state_file::NodeState;
 use crate::sync::consumer::Consumer;
 use crate::sync::publisher::Publisher;
 use crate::transport::in_process::{Faults, InProcessBroker, InProcessNode};

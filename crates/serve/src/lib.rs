@@ -13,7 +13,7 @@
 
 mod assets;
 mod attempt_id_set;
-mod attempt_store;
+mod attempt_sink;
 mod auth;
 mod connections;
 mod dashboard_cache;
@@ -36,7 +36,7 @@ mod write_timeout;
 
 pub use fleet_membership::{Membership, MembershipFuture};
 pub use metrics::FAMILIES;
-pub use metrics::exporter::{CRAWL_FAMILIES, Crawl, Exporter};
+pub use metrics::crawl_endpoint::{CRAWL_FAMILIES, Crawl, Exporter};
 pub use metrics::fleet::FLEET_FAMILIES;
 pub use options::Options;
 pub use server::{Handle, Parts, Server};

@@ -14,7 +14,7 @@ use super::options::Options;
 use super::routes;
 use super::state::State;
 use super::token::Tokens;
-use crate::attempt_store::AttemptStore;
+use crate::attempt_sink::AttemptStore;
 use crate::auth::Auth;
 use crate::fleet_membership::Membership;
 use crate::listener::Front;

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::options::Options;
 use super::problem::Problem;
 use super::visits::Visits;
-use crate::attempt_store::AttemptStore;
+use crate::attempt_sink::AttemptStore;
 use crate::auth::Auth;
 use crate::dashboard_cache::DashboardCache;
 use crate::fleet_membership::Membership;

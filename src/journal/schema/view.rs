@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::codes::{ERROR_CODES, NONE, OTHER, SchemaError, TAG_KINDS, V1, V2, from_code, hint_of, kind};
 use super::records::{ArchivedAttemptV1, ArchivedAttemptV2, ArchivedTagV1, access, time_of};
 use crate::evidence::{Observation, ObservedFields};
-use crate::metrics::recorder::outcomes::{of_kind, outcome_of};
+use crate::metrics::recorder::outcome_index::{of_kind, outcome_of};
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::time::Timestamp;
 

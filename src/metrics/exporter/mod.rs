@@ -42,7 +42,7 @@ use crate::journal::Journal;
 use crate::metrics::exporter::encode::FamilyEncoder;
 use crate::metrics::recorder::counts;
 use crate::metrics::recorder::counts::{ENDS, FETCHERS, OTHER_FETCHER, SOURCES, Via, WAITS, read};
-use crate::metrics::recorder::outcomes::{OUTCOMES, outcome_name};
+use crate::metrics::recorder::outcome_index::{OUTCOMES, outcome_name};
 use crate::metrics::recorder::{PauseCause, ProbeEnd};
 use crate::selector::Selector;
 use fetchwise_types::registry::FetcherId;

@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::durations::Durations;
-use super::names::NameCounts;
-use super::outcomes::{OUTCOMES, outcome_of};
+use super::name_counts::NameCounts;
+use super::outcome_index::{OUTCOMES, outcome_of};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::decision::{Decision, Selection, Source};
 use fetchwise_types::registry::{FetcherId, MAX_CANDIDATES};

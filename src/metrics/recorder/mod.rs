@@ -10,9 +10,9 @@ pub(crate) mod counts;
 #[cfg(feature = "metrics")]
 pub(crate) mod durations;
 #[cfg(feature = "metrics")]
-pub(crate) mod names;
+pub(crate) mod name_counts;
 #[cfg(any(feature = "journal", feature = "metrics"))]
-pub(crate) mod outcomes;
+pub(crate) mod outcome_index;
 #[cfg(feature = "metrics")]
 pub(crate) mod visit_timer;
 

@@ -2,10 +2,10 @@
 //!
 //! Must not know: how the program starts and ends.
 
-pub(crate) mod args;
 pub(crate) mod attempts;
 pub(crate) mod ban_rate;
 pub(crate) mod classify;
+pub(crate) mod command_line;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;

@@ -4,8 +4,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::setup::log_scan;
-use crate::setup::peer_evidence;
-use crate::setup::peer_evidence::{PeerEvidence, SnapshotCounts};
+use crate::setup::peer_attempt_counts;
+use crate::setup::peer_attempt_counts::{PeerEvidence, SnapshotCounts};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, Table, percent};
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Output) -> Re
     let dir = settings.existing_dir()?;
     log_scan::attempts(&dir, |attempt| query.observe(&attempt))?;
     let mut theirs = Query::new(all_of.clone(), settings.decay()?, now);
-    let told = peer_evidence::read(&dir, settings, |fact| theirs.observe_fact(fact))?;
+    let told = peer_attempt_counts::read(&dir, settings, |fact| theirs.observe_fact(fact))?;
     let others: &[&str] = if told.is_some() { &[">others' attempts", ">success", ">decayed", ">of"] } else { &[] };
     let own = ["fetcher", ">attempts", ">counted", ">success", ">decayed", ">of"];
     let mut table = Table::new(&[own.as_slice(), others].concat());

@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::setup::log_scan;
-use crate::setup::peer_evidence;
-use crate::setup::peer_evidence::{PeerEvidence, SnapshotCounts};
+use crate::setup::peer_attempt_counts;
+use crate::setup::peer_attempt_counts::{PeerEvidence, SnapshotCounts};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, Table, percent};
@@ -161,7 +161,7 @@ pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Output) -> Re
     let mut stats = Stats::new(by);
     log_scan::attempts(&dir, |attempt| stats.observe(&attempt))?;
     let mut theirs = Stats::new(by);
-    let told = peer_evidence::read(&dir, settings, |fact| theirs.observe_fact(fact))?;
+    let told = peer_attempt_counts::read(&dir, settings, |fact| theirs.observe_fact(fact))?;
     let right =
         [">attempts", ">success", ">blocked", ">learned", ">inferred", ">probed", ">explored", ">requests/page"];
     let others: &[&str] = if told.is_some() { &[">others' attempts", ">success", ">blocked"] } else { &[] };

@@ -11,7 +11,7 @@ pub(crate) mod log_scan;
 mod open_selector;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
-pub(crate) mod peer_evidence;
+pub(crate) mod peer_attempt_counts;
 pub(crate) mod reload;
 pub(crate) mod server_discovery;
 pub(crate) mod settings;

@@ -15,9 +15,9 @@ use fetchwise::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::model::intervals::{Intervals, count};
-use crate::model::links::{MAX_PER_NODE, StoredLink};
+use crate::model::peer_link_states::{MAX_PER_NODE, StoredLink};
 use crate::model::position::Position;
+use crate::model::position_set::{Intervals, count};
 
 const MAGIC: [u8; 4] = *b"FWs\x1a";
 const MAJOR: u8 = 1;

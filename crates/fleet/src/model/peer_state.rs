@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::codec::Batch;
 use crate::model::evidence_snapshot::SnapshotHead;
-use crate::model::intervals::Intervals;
-use crate::model::links::{RemoteLinks, RowSource, StoredLink};
 use crate::model::node_id::NodeId;
 use crate::model::options::Scope;
+use crate::model::peer_link_states::{RemoteLinks, RowSource, StoredLink};
 use crate::model::position::Position;
+use crate::model::position_set::Intervals;
 
 /// The maximum time in milliseconds by which an attempt may be newer than its message. A node that exceeds it is set
 /// aside.
@@ -412,6 +412,6 @@ mod tests {
         assert_eq!(peer.holes(Some((1, 2, 12))), [(1, 10, 12)]);
         assert_eq!(peer.holes(Some((2, u64::MAX, u64::MAX))), [(1, 1, 2)]);
         let all = peer.holes(Some((2, 0, u64::MAX)));
-        assert_eq!(crate::model::intervals::count(all.iter().map(|(_, first, last)| (*first, *last))), u64::MAX);
+        assert_eq!(crate::model::position_set::count(all.iter().map(|(_, first, last)| (*first, *last))), u64::MAX);
     }
 }

@@ -1,7 +1,7 @@
 //! A running node of a fleet: the handle and the tasks behind it.
 
-mod global_task;
 mod handle;
+mod own_scope_task;
 mod publish_task;
 mod read_task;
 mod shared;

@@ -8,10 +8,10 @@ use fetchwise::journal::Journal;
 use tokio::sync::{mpsc, watch};
 
 use crate::error::FleetError;
-use crate::model::intervals::count;
 use crate::model::node_id::NodeId;
 use crate::model::options::Options;
-use crate::sync::lease::Lease;
+use crate::model::position_set::count;
+use crate::sync::node_id_lease::Lease;
 use crate::sync::publisher::{Publisher, TurnReport};
 use crate::transport::{Table, Transport, TransportError};
 
@@ -60,7 +60,7 @@ pub(super) struct PublishTask {
     pub(super) shared: Arc<SharedState>,
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) stopped: watch::Receiver<StopMode>,
-    pub(super) own: watch::Sender<std::collections::BTreeMap<u32, crate::model::intervals::Intervals>>,
+    pub(super) own: watch::Sender<std::collections::BTreeMap<u32, crate::model::position_set::Intervals>>,
     pub(super) is_excluded: watch::Receiver<bool>,
     pub(super) forgot: watch::Receiver<BTreeSet<u64>>,
     pub(super) is_checked: bool,

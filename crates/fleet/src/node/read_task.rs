@@ -24,7 +24,7 @@ pub(super) struct ReadTask {
     pub(super) shared: Arc<SharedState>,
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) stopped: watch::Receiver<StopMode>,
-    pub(super) owns: watch::Receiver<std::collections::BTreeMap<u32, crate::model::intervals::Intervals>>,
+    pub(super) owns: watch::Receiver<std::collections::BTreeMap<u32, crate::model::position_set::Intervals>>,
     pub(super) excluded: watch::Sender<bool>,
     pub(super) forgets: watch::Sender<BTreeSet<u64>>,
     /// The end of the stream when a previous reader got nothing before it.

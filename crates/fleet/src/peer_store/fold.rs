@@ -18,9 +18,9 @@ use fetchwise_log::{Error as LogError, Reader, RecordRef};
 use crate::error::FleetError;
 use crate::model::codec::Batch;
 use crate::model::evidence_snapshot::{SnapshotHead, tombstone_hash, unpack};
-use crate::model::intervals::Intervals;
 use crate::model::node_id::NodeId;
 use crate::model::peer_state::{HeldGlobalSnapshot, PeerStates};
+use crate::model::position_set::Intervals;
 use crate::peer_store::record::{FINGERPRINT, PeerEvent, general};
 
 /// The name of the folder in the data directory.

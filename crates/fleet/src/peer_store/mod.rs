@@ -4,22 +4,22 @@
 //!
 //! Must not know: brokers.
 
-mod apply;
+mod background_snapshot;
 mod fold;
+mod fold_visitors;
+mod forget_offline;
 mod global_evidence;
-pub mod node_state;
-mod offline;
+pub mod own_state_file;
+mod owned_sites;
 mod record;
 mod scan;
-mod site_rows;
-mod snapshots;
 mod store;
 
+pub(crate) use background_snapshot::{FadedNode, PeerSnapshotter, with_own_past};
+pub use background_snapshot::{PeerSnapshotReport, load_peers};
 pub use fold::FOLDER;
 pub(crate) use fold::MAX_EVIDENCE_BYTES;
-pub use offline::{ForgottenEvidence, forget};
+pub use forget_offline::{ForgottenEvidence, forget};
+pub(crate) use owned_sites::part_of;
 pub use scan::{ScanReport, scan_attempts};
-pub(crate) use site_rows::part_of;
-pub(crate) use snapshots::{FadedNode, PeerSnapshotter, with_own_past};
-pub use snapshots::{PeerSnapshotReport, load_peers};
 pub(crate) use store::PeerStore;

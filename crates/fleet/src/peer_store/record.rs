@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use fetchwise::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::model::intervals::Intervals;
 use crate::model::node_id::NodeId;
+use crate::model::position_set::Intervals;
 use crate::transport::Position;
 
 /// The fingerprint of the layout of all records.

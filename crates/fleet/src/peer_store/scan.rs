@@ -12,7 +12,7 @@ use fetchwise::selector::Selector;
 use super::fold::{FOLDER, FoldVisitor, fold};
 use crate::error::FleetError;
 use crate::model::node_id::NodeId;
-use crate::peer_store::node_state::NodeState;
+use crate::peer_store::own_state_file::NodeState;
 
 /// The result of [`scan_attempts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

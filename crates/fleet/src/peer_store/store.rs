@@ -24,12 +24,12 @@ use crate::error::FleetError;
 use crate::failpoints;
 use crate::model::codec::Batch;
 use crate::model::evidence_snapshot::{SnapshotHead, tombstone_hash};
-use crate::model::intervals::Intervals;
 use crate::model::node_id::NodeId;
 use crate::model::peer_state::{MessageCounts, PeerStates};
-use crate::peer_store::apply::{DomainAttempts, OwnedAttempt, SelectorSink, SeparateEvidence};
+use crate::model::position_set::Intervals;
+use crate::peer_store::background_snapshot::{MixGate, PeerSnapshotter, hold};
+use crate::peer_store::fold_visitors::{DomainAttempts, OwnedAttempt, SelectorSink, SeparateEvidence};
 use crate::peer_store::record::{AppliedSnapshot, FINGERPRINT, PeerEvent, SCHEMA};
-use crate::peer_store::snapshots::{MixGate, PeerSnapshotter, hold};
 use crate::transport::Position;
 
 /// The interval between removals of expired link states.

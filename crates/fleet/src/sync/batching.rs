@@ -13,7 +13,7 @@ use fetchwise::time::Timestamp;
 
 use crate::error::FleetError;
 use crate::model::codec::{Builder, Header};
-use crate::peer_store::node_state::LogEpoch;
+use crate::peer_store::own_state_file::LogEpoch;
 
 /// The maximum number of positions in a message.
 pub(crate) const MAX_POSITIONS: u64 = 4096;

@@ -22,9 +22,9 @@ use tokio::time::Instant;
 use crate::error::FleetError;
 use crate::model::evidence_snapshot::SnapshotHead;
 use crate::model::global_evidence::pack;
-use crate::model::intervals::Intervals;
 use crate::model::options::{Options, Scope, Timing};
-use crate::peer_store::node_state::NodeState;
+use crate::model::position_set::Intervals;
+use crate::peer_store::own_state_file::NodeState;
 use crate::peer_store::with_own_past;
 use crate::transport::Transport;
 

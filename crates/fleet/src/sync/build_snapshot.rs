@@ -16,11 +16,11 @@ use fetchwise::time::Timestamp;
 
 use crate::error::FleetError;
 use crate::model::evidence_snapshot::{SnapshotHead, SnapshotNote, pack};
-use crate::model::intervals::Intervals;
-use crate::model::links::StoredLink;
 use crate::model::node_id::NodeId;
+use crate::model::peer_link_states::StoredLink;
+use crate::model::position_set::Intervals;
 use crate::peer_store;
-use crate::peer_store::node_state::NodeState;
+use crate::peer_store::own_state_file::NodeState;
 use crate::transport::{StreamBounds, Transport, TransportError};
 
 /// Everything needed to build a snapshot.

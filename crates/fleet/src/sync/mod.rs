@@ -7,7 +7,7 @@ pub(crate) mod build_global_evidence;
 pub(crate) mod build_snapshot;
 pub(crate) mod consumer;
 pub mod forget;
-pub(crate) mod lease;
+pub(crate) mod node_id_lease;
 pub(crate) mod publisher;
 
 use crate::error::FleetError;

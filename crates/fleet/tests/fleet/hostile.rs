@@ -13,9 +13,9 @@ use fetchwise_fleet::NodeId;
 use fetchwise_fleet::model::codec::{Batch, Builder};
 use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, pack, unpack};
 use fetchwise_fleet::model::global_evidence;
-use fetchwise_fleet::model::intervals::Intervals;
 use fetchwise_fleet::model::peer_state::PeerStates;
-use fetchwise_fleet::peer_store::node_state::NodeState;
+use fetchwise_fleet::model::position_set::Intervals;
+use fetchwise_fleet::peer_store::own_state_file::NodeState;
 
 fn message() -> Vec<u8> {
     let (mut rng, mut builder) = (TestRng(3), Builder::new(2, 5, 9).behind("eu"));

@@ -10,7 +10,7 @@ use crate::common::{NOW, options};
 use fetchwise::fetch_result::Outcome;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::NodeId;
-use fetchwise_fleet::peer_store::node_state::NodeState;
+use fetchwise_fleet::peer_store::own_state_file::NodeState;
 use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};

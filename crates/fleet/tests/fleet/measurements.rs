@@ -233,7 +233,7 @@ async fn reading_a_log_that_is_being_written() {
 #[ignore = "writes fuzz/seeds/fleet_decode"]
 fn seeds() {
     use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, pack};
-    use fetchwise_fleet::peer_store::node_state::NodeState;
+    use fetchwise_fleet::peer_store::own_state_file::NodeState;
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/fleet_decode");
     std::fs::create_dir_all(&dir).unwrap();
     let write = |name: &str, way: u8, bytes: &[u8]| std::fs::write(dir.join(name), [&[way], bytes].concat()).unwrap();

@@ -15,7 +15,7 @@ use fetchwise::journal::{self, Entry};
 use fetchwise::time::Clock;
 use fetchwise_fleet::model::evidence_snapshot::SnapshotHead;
 use fetchwise_fleet::model::global_evidence::{pack, unpack};
-use fetchwise_fleet::model::intervals::Intervals;
+use fetchwise_fleet::model::position_set::Intervals;
 use fetchwise_fleet::model::rendezvous::owner;
 use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::in_process::InProcessBroker;

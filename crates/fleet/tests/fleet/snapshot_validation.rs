@@ -17,7 +17,7 @@ use fetchwise::selector::Selector;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::Scope;
 use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, SnapshotNote, pack, unpack, validate};
-use fetchwise_fleet::model::intervals::Intervals;
+use fetchwise_fleet::model::position_set::Intervals;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Blobs, Transport};
 use proptest::prelude::*;

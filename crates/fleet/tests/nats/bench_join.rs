@@ -14,7 +14,7 @@ use fetchwise::journal::{Journal, JournalOptions};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, SnapshotNote, pack};
-use fetchwise_fleet::model::intervals::Intervals;
+use fetchwise_fleet::model::position_set::Intervals;
 use fetchwise_fleet::transport::Transport;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::{Fleet, NodeId, Options};

@@ -5,7 +5,7 @@
 //! Invariant: their labels are routes of this server and statuses, whatever clients send. The library owns its own
 //! counts.
 
-pub(crate) mod exporter;
+pub(crate) mod crawl_endpoint;
 pub(crate) mod fleet;
 use std::sync::Arc;
 use std::time::Instant;

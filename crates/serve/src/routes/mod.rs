@@ -16,7 +16,6 @@ use super::problem::Problem;
 use super::state::State;
 use crate::metrics::fleet::FleetMetrics;
 
-mod attempts;
 mod classify;
 mod dashboard;
 mod decision_context;
@@ -26,7 +25,8 @@ mod health;
 mod hosts;
 mod mode;
 mod openapi;
-mod report;
+mod record_attempts;
+mod report_body;
 mod rollout;
 mod select;
 mod stats;
@@ -48,7 +48,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(health::routes())
         .merge(select::routes())
         .merge(explain::routes())
-        .merge(attempts::routes())
+        .merge(record_attempts::routes())
         .merge(classify::routes())
         .merge(visits::routes())
         .merge(forget::routes())

@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::Shared;
-use super::report::{Report, ReportContent};
+use super::report_body::{Report, ReportContent};
 use crate::auth::Client;
 use crate::json::ProblemJson;
 use crate::json_response;

@@ -17,9 +17,9 @@ use crate::auth::Client;
 use fetchwise::selector::Selector;
 use fetchwise::visit::{End, Fetch, Step, Visit, Wait};
 
-mod step;
+mod step_json;
 
-pub(crate) use step::write;
+pub(crate) use step_json::write;
 
 /// A visit that outlives the request that began it.
 pub(crate) type OwnedVisit = Visit<Arc<Selector>, Url>;

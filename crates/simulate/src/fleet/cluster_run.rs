@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fetchwise::attempt::Attempt;
 use fetchwise::selector::{Selector, Sink, SinkError};
 use fetchwise::time::Clock;
-use fetchwise_fleet::model::intervals::Intervals;
 use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::model::peer_state::PeerStates;
+use fetchwise_fleet::model::position_set::Intervals;
 use fetchwise_fleet::model::rendezvous::owner;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 

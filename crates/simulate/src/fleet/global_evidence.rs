@@ -16,8 +16,8 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::model::evidence_snapshot::SnapshotHead;
 use fetchwise_fleet::model::global_evidence::{pack, unpack};
-use fetchwise_fleet::model::intervals::Intervals;
 use fetchwise_fleet::model::options::Timing;
+use fetchwise_fleet::model::position_set::Intervals;
 
 use crate::error::SimulateError;
 use crate::fleet::message_delay::with_fact;

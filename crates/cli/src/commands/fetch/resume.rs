@@ -135,7 +135,7 @@ fn remove(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::args::{Cli, Command};
+    use crate::commands::command_line::{Cli, Command};
     use clap::Parser;
 
     fn args(line: &str) -> FetchArgs {

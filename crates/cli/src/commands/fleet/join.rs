@@ -19,7 +19,7 @@ use fetchwise_fleet::transport::{Transport, TransportError};
 use fetchwise_fleet::{Fleet, FleetError, FleetStatus, Options, Scope};
 use fetchwise_serve::Membership;
 
-use crate::commands::fleet::server_status::ServerStatus;
+use crate::commands::fleet::membership::ServerStatus;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, plain};

@@ -12,7 +12,7 @@ use fetchwise::journal::{Journal, JournalError, JournalOptions, LogError, Tombst
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::model::rendezvous::owner;
 use fetchwise_fleet::peer_store;
-use fetchwise_fleet::peer_store::node_state::NodeState;
+use fetchwise_fleet::peer_store::own_state_file::NodeState;
 use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::Table;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings, StreamReport, StreamState, permissions};
@@ -30,8 +30,8 @@ pub(crate) use join::{FleetArgs, join};
 pub(crate) use session::{FleetSession, open_session};
 
 mod join;
+mod membership;
 mod outliers;
-mod server_status;
 mod session;
 
 /// An older status file was left by a process that has ended.

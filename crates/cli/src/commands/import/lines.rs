@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use uuid::Uuid;
 
 use super::ImportArgs;
-use super::directory::Directory;
+use super::data_dir::Directory;
 use super::target::{RecordPosition, Summary, Target, bar, len_of};
 use crate::parse::input::{Lines, is_stdin, unreadable};
 use crate::setup::settings::Settings;

@@ -14,7 +14,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::Output;
 
-mod directory;
+mod data_dir;
 mod lines;
 mod pocketbase;
 mod target;

@@ -8,11 +8,11 @@
 
 use tokio::time::Instant;
 
-use super::reader::{Consumer, GapState};
+use super::accept_messages::{Consumer, GapState};
 use crate::error::FleetError;
-use crate::model::intervals::count;
 use crate::model::node_id::NodeId;
 use crate::model::peer_state::PeerState;
+use crate::model::position_set::count;
 use crate::transport::RetransmitRequest;
 
 /// The number of unanswered requests after which a gap counts as lost. It is still requested.

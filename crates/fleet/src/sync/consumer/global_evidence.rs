@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fetchwise::selector::replication::Replication;
 use fetchwise::time::Timestamp;
 
-use super::reader::Consumer;
+use super::accept_messages::Consumer;
 use crate::error::FleetError;
 use crate::model::global_evidence::unpack;
 use crate::model::node_id::NodeId;

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use fetchwise::selector::replication::Replication;
 use fetchwise::time::Timestamp;
 
-use super::reader::Consumer;
+use super::accept_messages::Consumer;
 use crate::error::FleetError;
 use crate::model::codec::{Batch, Header};
-use crate::model::links::DAY;
 use crate::model::node_id::NodeId;
+use crate::model::peer_link_states::DAY;
 use crate::sync::consumer::token_bucket::WaitingMessage;
 use crate::transport::Position;
 

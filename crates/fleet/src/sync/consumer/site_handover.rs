@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::reader::Consumer;
+use super::accept_messages::Consumer;
 use crate::error::FleetError;
 use crate::model::codec::Batch;
 use crate::model::evidence_snapshot::{SnapshotHead, unpack, validate};

@@ -7,11 +7,11 @@
 use fetchwise::selector::replication::Replication;
 use std::collections::BTreeSet;
 
-use super::reader::Consumer;
+use super::accept_messages::Consumer;
 use crate::error::FleetError;
 use crate::model::evidence_snapshot::{SnapshotNote, tombstone_hash, unpack, validate};
-use crate::model::intervals::Intervals;
 use crate::model::node_id::NodeId;
+use crate::model::position_set::Intervals;
 use crate::peer_store::{FadedNode, MAX_EVIDENCE_BYTES};
 use crate::transport::{BlobInfo, Table, Transport, TransportError};
 

@@ -2,10 +2,10 @@
 
 use fetchwise::time::Timestamp;
 
-use super::reader::{Consumer, PeerSession};
-use crate::model::intervals::count;
+use super::accept_messages::{Consumer, PeerSession};
 use crate::model::node_id::NodeId;
 use crate::model::peer_state::PeerState;
+use crate::model::position_set::count;
 use crate::sync::consumer::gap_repair::LOST_AFTER;
 use fetchwise::fleet_status::PeerStatus;
 

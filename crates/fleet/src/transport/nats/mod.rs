@@ -35,9 +35,9 @@ mod object_store;
 mod permissions;
 mod provision;
 mod settings;
+mod stream_bounds;
 mod stream_info;
 mod stream_reader;
-mod streams;
 
 pub use permissions::permissions;
 pub use provision::{StreamReport, StreamState};

@@ -140,7 +140,7 @@ impl Node {
 
     /// Returns the node's id, which is created if it has none.
     pub(crate) fn name(&self) -> NodeId {
-        use fetchwise_fleet::peer_store::node_state::NodeState;
+        use fetchwise_fleet::peer_store::own_state_file::NodeState;
         match NodeState::load(&self.dir).unwrap() {
             Some(state) => state.node_id,
             None => {

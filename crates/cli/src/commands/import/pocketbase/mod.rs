@@ -12,7 +12,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::ImportArgs;
-use super::directory::Directory;
+use super::data_dir::Directory;
 use super::target::{RecordPosition, Summary, Target, bar, counted};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};

@@ -12,8 +12,8 @@ use fetchwise::time::Timestamp;
 use super::fold::{FOLDER, fold};
 use super::store::{append, open};
 use crate::error::FleetError;
-use crate::peer_store::apply::DomainAttempts;
-use crate::peer_store::node_state::NodeState;
+use crate::peer_store::fold_visitors::DomainAttempts;
+use crate::peer_store::own_state_file::NodeState;
 use crate::peer_store::record::PeerEvent;
 
 /// The result of [`forget`].

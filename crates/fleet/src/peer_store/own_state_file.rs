@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::FleetError;
 use crate::failpoints;
-use crate::model::intervals::Intervals;
 use crate::model::node_id::NodeId;
+use crate::model::position_set::Intervals;
 
 /// The name of the file in the data directory.
 pub const FILE: &str = "fleet.state";

@@ -23,10 +23,10 @@ use super::fold::{FOLDER, FoldVisitor, GENERAL, MIXED_EVIDENCE, NODE_EVIDENCE, P
 use crate::error::FleetError;
 use crate::failpoints;
 use crate::model::evidence_snapshot::{SnapshotHead, pack};
-use crate::model::intervals::Intervals;
 use crate::model::node_id::NodeId;
 use crate::model::peer_state::{HeldGlobalSnapshot, PeerState, PeerStates};
-use crate::peer_store::apply::{SelectorSink, SeparateEvidence};
+use crate::model::position_set::Intervals;
+use crate::peer_store::fold_visitors::{SelectorSink, SeparateEvidence};
 use crate::peer_store::record::{FINGERPRINT, PeerEvent, general_bytes};
 
 /// Entries with less decayed weight than this have faded.
@@ -278,7 +278,7 @@ fn number_of(name: &str) -> Option<u64> {
 /// # Errors
 /// As [`Fleet::join`](crate::Fleet::join).
 pub fn load_peers(data: &Path, selector: &Selector) -> Result<usize, FleetError> {
-    let (dir, state) = (data.join(FOLDER), crate::peer_store::node_state::NodeState::load(data)?);
+    let (dir, state) = (data.join(FOLDER), crate::peer_store::own_state_file::NodeState::load(data)?);
     let Some(state) = state.filter(|_| dir.is_dir()) else { return Ok(0) };
     let (states, _) = fold(&dir, &(state.node_id, state.own()), None, u64::MAX, &mut SelectorSink { selector })?;
     Ok(states.peers.values().filter(|peer| !peer.seen.is_empty()).count() + states.global_snapshots.len())
@@ -287,7 +287,7 @@ pub fn load_peers(data: &Path, selector: &Selector) -> Result<usize, FleetError>
 /// Adds the lost epochs of this node that `peers/` has to the evidence of the node's log.
 pub(crate) fn with_own_past(
     data: &Path,
-    state: &crate::peer_store::node_state::NodeState,
+    state: &crate::peer_store::own_state_file::NodeState,
     like: &Selector,
     own: EvidenceSnapshot,
     covers: &mut BTreeMap<u32, Intervals>,

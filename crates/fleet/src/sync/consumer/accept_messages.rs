@@ -24,7 +24,7 @@ use crate::model::node_id::NodeId;
 use crate::model::options::Options;
 use crate::model::peer_state::MAX_AHEAD_MS;
 use crate::peer_store::PeerStore;
-use crate::sync::consumer::rebalance::Rebalance;
+use crate::sync::consumer::handover_queue::Rebalance;
 use crate::sync::consumer::token_bucket::PeerQuota;
 use crate::sync::forget::ForgetCell;
 use crate::sync::run_blocking;
@@ -156,7 +156,7 @@ impl Consumer {
     /// Sets the epochs of the node's own log, and what it holds of them.
     pub(crate) fn set_own(
         &mut self,
-        held: BTreeMap<u32, crate::model::intervals::Intervals>,
+        held: BTreeMap<u32, crate::model::position_set::Intervals>,
     ) -> Result<(), FleetError> {
         let (own, is_restored) = (self.own, held.len() > 1);
         self.peers_mut()?.set_own((own, held));

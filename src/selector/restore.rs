@@ -58,12 +58,16 @@ impl Selector {
     }
 
     /// Returns all evidence that has not faded by `as_of`.
-    pub(crate) fn image(&self, as_of: Timestamp, fetchers: &[String]) -> crate::evidence::columns::EvidenceImage {
+    pub(crate) fn image(
+        &self,
+        as_of: Timestamp,
+        fetchers: &[String],
+    ) -> crate::evidence::evidence_image::EvidenceImage {
         self.evidence.image(&self.registry, as_of, fetchers)
     }
 
     /// Adds the evidence of an image.
-    pub(crate) fn absorb(&self, image: &crate::evidence::columns::EvidenceImage) {
+    pub(crate) fn absorb(&self, image: &crate::evidence::evidence_image::EvidenceImage) {
         self.evidence.absorb(image, &self.registry);
     }
 

@@ -8,8 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::Key;
 use super::entry::{Entry, Group, Level};
-use crate::evidence::columns::{BreakerRow, CellRow, EntryAddress, EntryRow, EvidenceImage, FADED, take};
 use crate::evidence::decayed_counts::RawCounts;
+use crate::evidence::evidence_image::{BreakerRow, CellRow, EntryAddress, EntryRow, EvidenceImage, FADED, take};
 use crate::evidence::remote::FetcherTotals;
 use fetchwise_types::time::Timestamp;
 
