@@ -5,7 +5,7 @@
 //! nor judges: a route reads a request, calls the library as an embedding crawler does, and writes the result.
 //!
 //! [`json`] owns the fields of all responses; the commands use the same. `auth` admits requests, `listener` accepts
-//! connections, `attempt_store` knows what is in the log, `time_series` has its figures over time, `fleet_membership`
+//! connections, `attempt_sink` knows what is in the log, `time_series` has its figures over time, `fleet_membership`
 //! is the interface to a fleet, `assets` has the dashboard's files, and `routes` has a file per group of routes.
 //! `docs/reference/http-api.md` is the reference.
 //!
