@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 PROGRAM ?=
 FUZZ_SECONDS ?= 60
 # Every feature but `system-tests`, which turns on the tests of programs from outside.
-TEST_FEATURES := --features fetchwise/fuzzing,fetchwise/metrics,fetchwise/tracing,fetchwise/browser,fetchwise-log/fuzzing,fetchwise-detect/json,fetchwise-cli/otlp,fetchwise-simulate/fleet
+TEST_FEATURES := --features fetchwise/fuzzing,fetchwise/metrics,fetchwise/tracing,fetchwise/browser,fetchwise-log/fuzzing,fetchwise-detect/json,fetchwise-cli/full,fetchwise-cli/otlp,fetchwise-simulate/fleet
 # The test binaries that need programs from outside.
 SYSTEM_TESTS := --test browser --test nats --test system
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
@@ -47,7 +47,7 @@ prometheus: ## Make sure that there is a Prometheus
 	@.ci/prometheus
 
 limits: nginx ## Crawl servers that limit, for some ten minutes, and print what they refused
-	$(CARGO) test --locked -p fetchwise-cli --features system-tests --test system -- --ignored limits:: --nocapture --test-threads 4
+	$(CARGO) test --locked -p fetchwise-cli --features full,system-tests --test system -- --ignored limits:: --nocapture --test-threads 4
 
 python: ## Build the Python package and test it as it is installed (some ten minutes)
 	@.ci/python
@@ -117,17 +117,17 @@ uplot: ## Fetch the dashboard's chart library again, in the pinned version
 	.ci/uplot
 
 pictures: chromium nats-server ## Take the pictures of docs/guides/dashboard.md again (PICTURES_OF=DIR: of the log in DIR)
-	$(CARGO) test --locked -p fetchwise-cli --features system-tests --test system -- --ignored pictures
+	$(CARGO) test --locked -p fetchwise-cli --features full,system-tests --test system -- --ignored pictures
 
 peers: chromium ## Crawl the testbed with other crawlers, too, and write docs/reports/peers.md (a quarter of an hour; wants an idle machine)
 	.ci/peers
 
-install: ## Install the program, its manual pages and completions below PREFIX (/usr/local)
-	$(if $(PROGRAM),,$(CARGO) build --locked --release -p fetchwise-cli)
-	install -Dm755 $(or $(PROGRAM),$(or $(CARGO_TARGET_DIR),target)/release/fetchwise) $(DESTDIR)$(PREFIX)/bin/fetchwise
+install: ## Install the program with every feature, its manual pages and completions below PREFIX (/usr/local)
+	$(if $(PROGRAM),,$(CARGO) build --locked --profile dist -p fetchwise-cli --features full)
+	install -Dm755 $(or $(PROGRAM),$(or $(CARGO_TARGET_DIR),target)/dist/fetchwise) $(DESTDIR)$(PREFIX)/bin/fetchwise
 	.ci/manual $(DESTDIR)$(PREFIX)/bin/fetchwise $(DESTDIR)$(PREFIX)/share
 
-release: ## Do all of a release but the upload, into target/dist
+release: ## Do all of a release but the upload, into target/artifacts
 	.ci/release
 
 ci: ## Run all that CI runs

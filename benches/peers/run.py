@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Crawlers on the same testbed, one after the other, each set up by its own documentation.
 
-    benches/peers/run.py --fetchwise target/release/fetchwise --kept DIR [--pages N] [--seed N] [--seconds N] [--only NAME ...] [--write docs/reports/peers.md]
+    benches/peers/run.py --fetchwise target/dist/fetchwise --kept DIR [--pages N] [--seed N] [--seconds N] [--only NAME ...] [--write docs/reports/peers.md]
 
 Needs Scrapy, scrapy-playwright and Crawlee in the Python that runs this, and npm's crawlee and playwright below --node.
 Missing ones are reported and skipped. The testbed counts good, wrong, blocked and rendered pages. Each ledger is kept

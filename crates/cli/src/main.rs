@@ -86,12 +86,47 @@ fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
         Command::ReplayPolicy(args) => commands::replay_policy::run(args, &settings, out),
         Command::Rollout(args) => commands::rollout::run(args, &settings, out),
         Command::Serve(args) => commands::serve::run(args, &settings, out),
-        #[cfg(feature = "fleet")]
         Command::Fleet(args) => commands::fleet::run(args, &settings, out),
         Command::Demo(args) => commands::demo::run(args, &settings, out),
         Command::Maintain(command) => commands::maintenance::run(command, &settings, out),
         Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) | Command::Testbed(_) => {
             Ok(Exit::Done)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each feature, whether this build has it, and a command line that needs it.
+    const LINES: &[(&str, bool, &str)] = &[
+        ("demo", cfg!(feature = "demo"), "demo --plain --rounds 3"),
+        ("demo", cfg!(feature = "demo"), "testbed --pages 5"),
+        ("fleet", cfg!(feature = "fleet"), "fleet status --fleet nats://127.0.0.1:4222"),
+        ("fleet", cfg!(feature = "fleet"), "fetch --no-browser --fleet nats://127.0.0.1:4222 http://127.0.0.1:1/"),
+        ("fleet", cfg!(feature = "fleet"), "serve --listen 127.0.0.1:0 --fleet nats://127.0.0.1:4222"),
+        ("fleet", cfg!(feature = "fleet"), "import --fleet nats://127.0.0.1:4222 no-such-file.jsonl"),
+        ("fleet", cfg!(feature = "fleet"), "forget --domain example.org --fleet nats://127.0.0.1:4222"),
+        ("parquet", cfg!(feature = "parquet"), "export --format parquet"),
+        ("simulate", cfg!(feature = "simulate"), "simulate --world W1"),
+        ("sqlite", cfg!(feature = "sqlite"), "export --sqlite attempts.db"),
+        ("sqlite", cfg!(feature = "sqlite"), "import --pocketbase data.db"),
+    ];
+
+    #[test]
+    fn a_missing_feature_is_exit_2_and_names_the_build_that_has_it() {
+        for (feature, is_here, line) in LINES {
+            let data = tempfile::tempdir().unwrap();
+            let words = ["fetchwise", "--data-dir", data.path().to_str().unwrap()];
+            let cli = Cli::try_parse_from(words.into_iter().chain(line.split(' ')));
+            let cli = cli.unwrap_or_else(|error| panic!("every build parses `{line}`: {error}"));
+            if *is_here {
+                continue;
+            }
+            let failure = run(&cli, &mut Output::new(false)).unwrap_err();
+            assert_eq!(failure.exit(), Exit::Usage, "{line}: {failure}");
+            assert!(failure.to_string().contains(&format!("--features {feature}`")), "{line}: {failure}");
         }
     }
 }

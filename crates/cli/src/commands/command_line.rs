@@ -7,7 +7,7 @@
 use clap::{Parser, Subcommand};
 
 use super::{
-    attempts, ban_rate, classify, completions, config, demo, explain, export, fetch, fetchers, hosts, import,
+    attempts, ban_rate, classify, completions, config, demo, explain, export, fetch, fetchers, fleet, hosts, import,
     importance, links, maintenance, query, replay_policy, rollout, select, serve, simulate, stats, testbed, try_url,
     unpause,
 };
@@ -64,8 +64,7 @@ pub(crate) enum Command {
     ReplayPolicy(replay_policy::ReplayPolicyArgs),
     Rollout(rollout::RolloutArgs),
     Serve(serve::ServeArgs),
-    #[cfg(feature = "fleet")]
-    Fleet(super::fleet::FleetCommand),
+    Fleet(fleet::FleetCommand),
     Demo(demo::DemoArgs),
     Testbed(testbed::TestbedArgs),
     #[command(flatten)]

@@ -1,5 +1,7 @@
 //! One file or folder per subcommand: its arguments, its work, and its results. `args` lists the commands.
 //!
+//! A command of a feature has its syntax in every build. Without the feature it fails and names the build that has it.
+//!
 //! Must not know: how the program starts and ends.
 
 pub(crate) mod attempts;
@@ -13,7 +15,6 @@ pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod fetch;
 pub(crate) mod fetchers;
-#[cfg(feature = "fleet")]
 pub(crate) mod fleet;
 pub(crate) mod hosts;
 pub(crate) mod import;

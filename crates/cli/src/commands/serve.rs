@@ -77,7 +77,6 @@ pub(crate) struct ServeArgs {
     pub(crate) no_browser: bool,
     #[command(flatten)]
     pub(crate) pace: PaceArgs,
-    #[cfg(feature = "fleet")]
     #[command(flatten)]
     pub(crate) fleet: super::fleet::FleetArgs,
     /// Limit the body of a request
@@ -119,6 +118,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
     if let Some(file) = args.token_file.as_deref().filter(|_| args.new_token) {
         return new_token(file, out);
     }
+    super::fleet::check(settings, &args.fleet)?;
     let tokens = tokens(args.token_file.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended: Result<Arc<Journal>, Failure> = runtime.block_on(async {
@@ -129,9 +129,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
         let address_file = write_address_file(journal.dir(), address);
         let upkeep = background_maintenance::start(settings, journal.dir())?;
         let handle = server.handle();
-        #[cfg(feature = "fleet")]
         let fleet = super::fleet::join(settings, &args.fleet, &journal, handle.selector()).await?;
-        #[cfg(feature = "fleet")]
         let server = match &fleet {
             Some(fleet) => server.in_fleet(fleet.membership()),
             None => server,
@@ -141,10 +139,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
             let _ = stop.changed().await;
             note("stopping: finishing open requests");
         };
-        #[cfg(feature = "fleet")]
         let forgot = || fleet.as_ref().map_or(0, |fleet| fleet.forgot());
-        #[cfg(not(feature = "fleet"))]
-        let forgot = || 0;
         let maintenance = watch_maintenance(upkeep.as_ref(), &handle, forgot);
         let ended = tokio::select! {
             ended = server.run(listener, asked) => ended,
@@ -158,7 +153,6 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
                 .advise("acknowledged attempts are on disk; send the others again")
         })?;
         drop(address_file);
-        #[cfg(feature = "fleet")]
         if let Some(fleet) = fleet {
             fleet.end().await;
         }

@@ -132,7 +132,10 @@ fn with_peers(settings: &Settings, selector: &Selector) -> Result<Option<Selecto
 
 #[cfg(not(feature = "fleet"))]
 #[allow(clippy::unnecessary_wraps, reason = "the signature is the same as with the feature fleet")]
-fn with_peers(_: &Settings, _: &Selector) -> Result<Option<Selector>, Failure> {
+fn with_peers(settings: &Settings, _: &Selector) -> Result<Option<Selector>, Failure> {
+    if !settings.is_historical() {
+        super::peer_attempt_counts::warn_if_ignored(&settings.data_dir()?);
+    }
     Ok(None)
 }
 

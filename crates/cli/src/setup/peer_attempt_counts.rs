@@ -4,7 +4,6 @@
 //!
 //! Must not know: the counts of the other attempts.
 
-use fetchwise::selector::replication::Replication;
 use std::path::Path;
 
 use super::settings::Settings;
@@ -77,6 +76,7 @@ pub(crate) fn read(
     settings: &Settings,
     mut show: impl FnMut(&RemoteAttempt<'_>),
 ) -> Result<Option<PeerEvidence>, Failure> {
+    use fetchwise::selector::replication::Replication as _;
     let rest = settings.empty_selector()?;
     let shown = fetchwise_fleet::peer_store::scan_attempts(dir, Some(&rest), |_, fact| show(fact));
     let shown = shown.map_err(|error| Failure::failed(crate::terminal::output::plain(&error.to_string())))?;
@@ -84,9 +84,26 @@ pub(crate) fn read(
         .map(|shown| PeerEvidence { nodes: shown.folded, share: rest.evidence_snapshot(settings.clock.now(), 0.0) }))
 }
 
-/// Returns none: without the feature there are no peers.
+/// Returns none, and warns if there are peers: this build does not read them.
 #[cfg(not(feature = "fleet"))]
 #[allow(clippy::unnecessary_wraps, reason = "the signature is the same as with the feature fleet")]
-pub(crate) fn read(_: &Path, _: &Settings, _: impl FnMut(&RemoteAttempt<'_>)) -> Result<Option<PeerEvidence>, Failure> {
+pub(crate) fn read(
+    dir: &Path,
+    _: &Settings,
+    _: impl FnMut(&RemoteAttempt<'_>),
+) -> Result<Option<PeerEvidence>, Failure> {
+    warn_if_ignored(dir);
     Ok(None)
+}
+
+/// Warns if the directory has attempts of peers, which a build without the feature `fleet` does not count.
+#[cfg(not(feature = "fleet"))]
+pub(crate) fn warn_if_ignored(dir: &Path) {
+    let peers = dir.join("peers");
+    if peers.is_dir() {
+        crate::terminal::output::note(format_args!(
+            "warning: attempts of other nodes in {} do not count: fetchwise was built without the feature `fleet`",
+            peers.display()
+        ));
+    }
 }

@@ -45,6 +45,7 @@ pub(crate) struct Settings {
     is_mode_given: bool,
     pub(super) data_dir: Option<PathBuf>,
     /// Whether the command line names the data directory.
+    #[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "the demo asks"))]
     is_dir_named: bool,
     /// The settings of the config file and the environment.
     pub(crate) config: Config,
@@ -152,6 +153,7 @@ impl Settings {
     }
 
     /// Returns the same settings with another data directory, unless the command line names one.
+    #[cfg(feature = "demo")]
     pub(crate) fn with_default_dir(&self, dir: &Path) -> Self {
         let data_dir = if self.is_dir_named { self.data_dir.clone() } else { Some(dir.to_owned()) };
         Self { data_dir, ..self.clone() }

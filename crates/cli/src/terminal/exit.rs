@@ -39,6 +39,20 @@ impl Failure {
         Self { exit: Exit::Usage, message: message.to_string(), advice: None }
     }
 
+    /// Returns a failure of a command or option whose feature this build lacks.
+    #[cfg_attr(
+        all(feature = "demo", feature = "fleet", feature = "parquet", feature = "simulate", feature = "sqlite"),
+        allow(dead_code, reason = "a build with every feature lacks none")
+    )]
+    pub(crate) fn missing_feature(what: &str, feature: &str) -> Self {
+        Self::usage(format_args!("{what} is not in this build of fetchwise, which lacks the feature `{feature}`")).advise(
+            format!(
+                "build with `cargo build --release --features {feature}`; release archives and the container image have \
+                 every feature"
+            ),
+        )
+    }
+
     /// Returns a refusal: going on could damage something.
     pub(crate) fn refused(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Refused, message: message.to_string(), advice: None }

@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use prometheus_client::encoding::{EncodeLabelSet, prometheus_protobuf, text};
+use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family as Rows;
 use prometheus_client::registry::Registry;
@@ -82,8 +82,10 @@ impl RequestMetrics {
     fn show(&self, wanted: Format) -> Result<Response, Problem> {
         let broken = |error: &dyn std::error::Error| Problem::internal(format!("cannot write the metrics: {error}"));
         let kind = [(header::CONTENT_TYPE, wanted.content_type())];
+        #[cfg(feature = "protobuf")]
         if wanted == Format::Protobuf {
-            let bytes = prometheus_protobuf::encode_to_vec(&self.registry).map_err(|error| broken(&error))?;
+            let bytes = prometheus_client::encoding::prometheus_protobuf::encode_to_vec(&self.registry)
+                .map_err(|error| broken(&error))?;
             return Ok((kind, bytes).into_response());
         }
         let mut page = String::new();
@@ -119,7 +121,7 @@ async fn metrics(
 /// An exposition format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// Protobuf, with native histograms besides the classic ones.
+    /// Protobuf, with native histograms besides the classic ones. Builds without the feature `protobuf` never choose it.
     Protobuf,
     OpenMetrics,
     /// The classic text format, which every scraper reads.
@@ -142,7 +144,9 @@ impl Format {
             };
             let format = match media.as_str() {
                 "application/vnd.google.protobuf"
-                    if has("proto", "io.prometheus.client.metricfamily") && has("encoding", "delimited") =>
+                    if cfg!(feature = "protobuf")
+                        && has("proto", "io.prometheus.client.metricfamily")
+                        && has("encoding", "delimited") =>
                 {
                     Self::Protobuf
                 }
@@ -201,7 +205,8 @@ mod tests {
                       text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         let text = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
                     text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-        assert_eq!((of(native), of(text)), (Format::Protobuf, Format::OpenMetrics));
+        let best = if cfg!(feature = "protobuf") { Format::Protobuf } else { Format::OpenMetrics };
+        assert_eq!((of(native), of(text)), (best, Format::OpenMetrics));
         assert_eq!(
             (of("text/plain"), of("*/*"), of("image/png")),
             (Format::Text, Format::OpenMetrics, Format::OpenMetrics)

@@ -11,7 +11,7 @@ use fetchwise_testsite::origin::Origin;
 use tokio::sync::Semaphore;
 use url::Url;
 
-use super::serve;
+use super::sites::serve;
 use crate::commands::demo::model::RequestCounts;
 use crate::terminal::exit::Failure;
 

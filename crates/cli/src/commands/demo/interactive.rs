@@ -20,12 +20,14 @@ use fetchwise_testsite::demo_sites::{DemoSite, MILL, interactive_demo_sites};
 use fetchwise_testsite::origin::Origin;
 use tokio::task::JoinSet;
 
-use super::{DemoArgs, STEALTH_AGENT, screen, serve};
+use super::args::DemoArgs;
+use super::screen;
+use super::sites::{STEALTH_AGENT, serve};
 use crate::commands::demo::baselines::{Baseline, count};
 use crate::commands::demo::dashboard;
 use crate::commands::demo::model::{DemoModel, PageResult, RequestCounts};
 use crate::commands::demo::shared_model::SharedModel;
-use crate::commands::fetch::PaceArgs;
+use crate::commands::fetch::args::PaceArgs;
 use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::shutdown;
 use crate::setup::fetcher_availability::FetcherAvailability;

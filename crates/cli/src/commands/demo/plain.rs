@@ -6,9 +6,10 @@ use fetchwise_testsite::demo_sites::{DemoSite, demo_sites};
 use fetchwise_testsite::origin::Origin;
 use serde::Serialize;
 
-use super::{DemoArgs, STEALTH_AGENT, serve};
+use super::args::DemoArgs;
+use super::sites::{STEALTH_AGENT, serve};
 use crate::commands::demo::dashboard;
-use crate::commands::fetch::PaceArgs;
+use crate::commands::fetch::args::PaceArgs;
 use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::report::ReportJson;
 use crate::commands::fetch::shutdown;

@@ -1,15 +1,26 @@
 //! `export`: all attempts as JSON lines, CSV, Parquet or a SQLite database, or learned evidence as a router table.
 
+#[cfg(not(all(feature = "parquet", feature = "sqlite")))]
+mod absent;
+#[cfg(feature = "parquet")]
 pub(crate) mod parquet;
 pub(crate) mod router_table;
+#[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
+
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
+#[cfg(not(feature = "parquet"))]
+use crate::commands::export::absent::ParquetOut;
+#[cfg(not(feature = "sqlite"))]
+use crate::commands::export::absent::SqliteOut;
+#[cfg(feature = "parquet")]
 use crate::commands::export::parquet::ParquetOut;
+#[cfg(feature = "sqlite")]
 use crate::commands::export::sqlite::SqliteOut;
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;

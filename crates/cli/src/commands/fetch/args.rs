@@ -62,7 +62,6 @@ pub(crate) struct FetchArgs {
     /// ignore for arguments]
     #[arg(long, value_name = "obey|delay|ignore", value_parser = RobotsUse::from_str)]
     pub(crate) robots: Option<RobotsUse>,
-    #[cfg(feature = "fleet")]
     #[command(flatten)]
     pub(crate) fleet: crate::commands::fleet::FleetArgs,
     #[command(flatten)]

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-#[cfg(feature = "fleet")]
 use super::fleet;
 use crate::commands::fetch::build_crawler::Crawler;
 use crate::commands::fetch::crawl_options::CrawlOptions;
@@ -37,7 +36,7 @@ use crate::terminal::output::Output;
 use fetchwise::journal::Health;
 use fetchwise::store::warc::{Warc, cdxj};
 
-pub(crate) use args::{FetchArgs, PaceArgs};
+pub(crate) use args::FetchArgs;
 
 pub(crate) mod args;
 pub(crate) mod build_crawler;
@@ -60,6 +59,7 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// Runs the command.
 pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+    fleet::check(settings, &args.fleet)?;
     out.make_interruptible()?;
     let concurrency = fd_limit::at_once(args.concurrency);
     let feed = InputFeed::start(args, settings)?;
@@ -72,12 +72,8 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
         let resume = Resume::open(crawler.journal.dir(), args, args.restart)
             .map_err(|error| Failure::failed(format_args!("cannot read the state of the last run: {error}")))?;
         let total = feed.total;
-        #[cfg(feature = "fleet")]
         let fleet = fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector).await?;
-        #[cfg(feature = "fleet")]
         let told = fleet.as_ref().map(|fleet| fleet.membership());
-        #[cfg(not(feature = "fleet"))]
-        let told = None;
         let metrics = metrics.map(|metrics| metrics.begin(&crawler, total, told)).transpose()?;
         let upkeep = background_maintenance::start(settings, crawler.journal.dir())?;
         let scheduler = Scheduler {
@@ -102,7 +98,6 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
         let ended = scheduler.run().await;
         let (health, lost) = (crawler.journal.health(), crawler.journal.lost());
         let dir = crawler.journal.dir().to_owned();
-        #[cfg(feature = "fleet")]
         if let Some(fleet) = fleet {
             fleet.end().await;
         }

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
 use fetchwise::config::FleetScope;
 use fetchwise::journal::Journal;
 use fetchwise::selector::Selector;
@@ -19,7 +18,8 @@ use fetchwise_fleet::transport::{Transport, TransportError};
 use fetchwise_fleet::{Fleet, FleetError, FleetStatus, Options, Scope};
 use fetchwise_serve::Membership;
 
-use crate::commands::fleet::membership::ServerStatus;
+use super::args::FleetArgs;
+use super::membership::ServerStatus;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, plain};
@@ -33,21 +33,10 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 /// The status file of the process that uses the data directory.
 pub(super) const STATUS_FILE: &str = "fleet.status.json";
 
-/// The fleet to join.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct FleetArgs {
-    /// Learn with other nodes over these NATS brokers, such as nats://127.0.0.1:4222,tls://nats1:4222
-    #[arg(
-        long = "fleet",
-        value_name = "URL[,URL]",
-        env = "FETCHWISE_FLEET",
-        value_delimiter = ',',
-        hide_env_values = true
-    )]
-    pub(crate) brokers: Vec<String>,
-    /// Learn with this pool of nodes [default: that of the config, or default]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) pool: Option<String>,
+/// Fails if this build has no fleets, which it has.
+#[allow(clippy::unnecessary_wraps, reason = "the signature is the same as without the feature fleet")]
+pub(crate) fn check(_: &Settings, _: &FleetArgs) -> Result<(), Failure> {
+    Ok(())
 }
 
 /// Returns the settings of the broker; none if no fleet is configured.

@@ -14,7 +14,8 @@ use fetchwise_fleet::Fleet;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::runtime::{Builder, Runtime};
 
-use super::join::{FleetArgs, connect, fleet_failure, nats, options};
+use super::args::FleetArgs;
+use super::join::{connect, fleet_failure, nats, options};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, plain};

@@ -15,36 +15,25 @@ use fetchwise::journal::{Journal, JournalOptions, OpenCheck};
 pub(super) struct Directory {
     pub(super) dir: PathBuf,
     pub(super) journal: Arc<Journal>,
-    #[cfg(feature = "fleet")]
     part: Option<crate::commands::fleet::FleetSession>,
 }
 
 impl Directory {
     /// Opens the directory, and joins the fleet if the settings name one.
-    #[cfg_attr(not(feature = "fleet"), allow(unused_variables, reason = "used only with the feature fleet"))]
     pub(super) fn open(args: &ImportArgs, settings: &Settings) -> Result<Self, Failure> {
         let dir = settings.data_dir()?;
         // The later scan of all ids reads everything, so the open need not.
         let (journal, recovery) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
         warn_torn_tail(recovery.torn.as_ref());
         let journal = Arc::new(journal);
-        #[cfg(feature = "fleet")]
         let part = crate::commands::fleet::open_session(settings, &args.fleet, &journal)?;
-        Ok(Self {
-            dir,
-            journal,
-            #[cfg(feature = "fleet")]
-            part,
-        })
+        Ok(Self { dir, journal, part })
     }
 
     /// Closes the directory after everything is published, and takes a snapshot if one is due. Returns whether the
     /// fleet was notified of everything; none without a fleet.
     pub(super) fn close(self, settings: &Settings) -> Result<Option<bool>, Failure> {
-        #[cfg(feature = "fleet")]
         let told = self.part.map(crate::commands::fleet::FleetSession::end);
-        #[cfg(not(feature = "fleet"))]
-        let told = None;
         match Arc::try_unwrap(self.journal) {
             Ok(journal) => journal.close()?,
             // A task that was not awaited releases it in a moment; flushing here loses nothing.

@@ -16,6 +16,7 @@ use crate::terminal::output::Output;
 
 mod data_dir;
 mod lines;
+#[cfg(feature = "sqlite")]
 mod pocketbase;
 mod target;
 
@@ -48,15 +49,18 @@ pub(crate) struct ImportArgs {
     #[arg(long, requires = "pocketbase")]
     pub(crate) link_ids: bool,
 
-    #[cfg(feature = "fleet")]
     #[command(flatten)]
     pub(crate) fleet: super::fleet::FleetArgs,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &ImportArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+    super::fleet::check(settings, &args.fleet)?;
     match (&args.pocketbase, &args.file) {
+        #[cfg(feature = "sqlite")]
         (Some(database), _) => pocketbase::run(database, args, settings, out),
+        #[cfg(not(feature = "sqlite"))]
+        (Some(_), _) => Err(Failure::missing_feature("import --pocketbase", "sqlite")),
         (None, Some(file)) => lines::run(file, args, settings, out),
         (None, None) => Err(Failure::usage("missing input: expected FILE.jsonl or --pocketbase DATA.db")),
     }

@@ -59,6 +59,7 @@ pub(super) enum RecordPosition {
     /// A line, counted from 1.
     Line(u64),
     /// A row: the name of its table, and its id.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only databases have rows"))]
     Row(String),
 }
 

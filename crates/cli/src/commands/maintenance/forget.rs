@@ -27,13 +27,13 @@ pub(crate) struct ForgetArgs {
     /// Forget this link, as given to fetch: its id or its URL
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,
-    #[cfg(feature = "fleet")]
     #[command(flatten)]
     pub(crate) fleet: crate::commands::fleet::FleetArgs,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+    crate::commands::fleet::check(settings, &args.fleet)?;
     let target = match (&args.domain, &args.link) {
         (Some(domain), _) => TombstoneTarget::Domain(read_domain(domain)?),
         (None, Some(link)) => TombstoneTarget::Link(link.clone()),
@@ -42,7 +42,6 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Output) -> R
     let now = settings.clock.now();
     let dir = settings.existing_dir()?;
     let forgot = maintenance::forget(&dir, target.clone(), now)?;
-    #[cfg(feature = "fleet")]
     let (foreign, told) = match &target {
         TombstoneTarget::Domain(domain) => {
             // The local part comes first, so that it happens even if the broker is unavailable.
@@ -51,8 +50,6 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Output) -> R
         }
         TombstoneTarget::Link(_) => (None, false),
     };
-    #[cfg(not(feature = "fleet"))]
-    let (foreign, told): (Option<(u64, u64)>, bool) = (None, false);
     if out.json {
         let json = ForgetReportJson::new(&target, &forgot, told);
         out.object(&match foreign {

@@ -1,45 +1,65 @@
 //! The DevTools connection to Chromium: commands out, replies and events in, over one web socket.
 //!
-//! chromiumoxide owns the socket and the types of the DevTools protocol. This file adds order: one task drives the
-//! connection and passes each session its events in the order of arrival, which the page load state machine needs.
-//! Events are untyped JSON, so unknown events or values of a newer Chromium are not an error: a message that does not
-//! parse is dropped.
+//! One task drives the connection and passes each session its events in the order of arrival, which the page load state
+//! machine needs. Events are untyped JSON, so unknown events or values of a newer Chromium are not an error: a message
+//! that does not parse is dropped.
 //!
 //! Must not know: what a page is.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
+use std::pin::pin;
 
-use chromiumoxide::types::{CallId, Command, EventMessage, Message, Method, Response};
-use chromiumoxide::{Connection, error::CdpError};
+use async_tungstenite::WebSocketStream;
+use async_tungstenite::tokio::{ConnectStream, connect_async_with_config};
+use async_tungstenite::tungstenite;
+use async_tungstenite::tungstenite::protocol::WebSocketConfig;
 use futures_util::StreamExt;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
+use super::protocol::Command;
+
 /// An untyped event.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Event {
     /// Name, e.g. `Network.requestWillBeSent`.
     pub(super) method: String,
-    #[serde(rename = "sessionId")]
-    session: Option<String>,
     /// Parameters.
-    #[serde(default)]
     pub(super) params: Value,
 }
 
-impl Method for Event {
-    fn identifier(&self) -> Cow<'static, str> {
-        Cow::Owned(self.method.clone())
-    }
+/// A message of the browser: a reply if it has an id, an event otherwise.
+#[derive(Debug, Deserialize)]
+struct Incoming {
+    id: Option<u64>,
+    #[serde(default)]
+    result: Value,
+    error: Option<Refusal>,
+    method: Option<String>,
+    #[serde(rename = "sessionId")]
+    session: Option<String>,
+    #[serde(default)]
+    params: Value,
 }
 
-impl EventMessage for Event {
-    fn session_id(&self) -> Option<&str> {
-        self.session.as_deref()
-    }
+/// The error of a reply.
+#[derive(Debug, Deserialize)]
+struct Refusal {
+    message: String,
 }
+
+/// A command on its way out.
+#[derive(Serialize)]
+struct Outgoing<'a> {
+    id: u64,
+    method: &'static str,
+    #[serde(rename = "sessionId", skip_serializing_if = "Option::is_none")]
+    session: Option<&'a str>,
+    params: &'a Value,
+}
+
+type Reply = oneshot::Sender<Result<Value, Refusal>>;
 
 /// The reason why a command has no result.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +71,7 @@ pub(super) enum CallError {
     #[error("{method}: {message}")]
     Refused {
         /// Command.
-        method: Cow<'static, str>,
+        method: &'static str,
         /// Message of the browser.
         message: String,
     },
@@ -59,14 +79,14 @@ pub(super) enum CallError {
     #[error("{method}: invalid reply: {source}")]
     Garbled {
         /// Command.
-        method: Cow<'static, str>,
+        method: &'static str,
         /// Parse error.
         source: serde_json::Error,
     },
 }
 
 enum Op {
-    Call { method: Cow<'static, str>, session: Option<String>, params: Value, reply: Option<oneshot::Sender<Response>> },
+    Call { method: &'static str, session: Option<String>, params: Value, reply: Option<Reply> },
     Listen { session: String, events: mpsc::UnboundedSender<Event> },
     Forget { session: String },
 }
@@ -80,8 +100,10 @@ pub(super) struct Cdp {
 
 impl Cdp {
     /// Connects to the DevTools socket and starts the task that drives it. Events without a session go to `root`.
-    pub(super) async fn connect(socket: &str, root: mpsc::UnboundedSender<Event>) -> Result<Self, CdpError> {
-        let connection = Connection::<Event>::connect(socket).await?;
+    pub(super) async fn connect(socket: &str, root: mpsc::UnboundedSender<Event>) -> Result<Self, tungstenite::Error> {
+        // A large page is one message; the fetch limits its size.
+        let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
+        let (connection, _) = connect_async_with_config(socket, Some(config)).await?;
         let (ops, receiver) = mpsc::unbounded_channel();
         tokio::spawn(drive(connection, receiver, root));
         Ok(Self { ops })
@@ -99,27 +121,22 @@ impl Cdp {
 
     /// Sends a command and waits for its reply. It never returns if the other side hangs: the caller bounds it.
     pub(super) async fn call<C: Command>(&self, session: Option<&str>, command: C) -> Result<C::Response, CallError> {
-        let method = command.identifier();
-        let params = match serde_json::to_value(command) {
-            Ok(params) => params,
-            Err(source) => return Err(CallError::Garbled { method, source }),
-        };
+        let method = C::METHOD;
+        let params = serde_json::to_value(command).map_err(|source| CallError::Garbled { method, source })?;
         let (reply, answer) = oneshot::channel();
-        let op = Op::Call { method: method.clone(), session: session.map(str::to_owned), params, reply: Some(reply) };
+        let op = Op::Call { method, session: session.map(str::to_owned), params, reply: Some(reply) };
         self.ops.send(op).map_err(|_| CallError::Closed)?;
-        let response = answer.await.map_err(|_| CallError::Closed)?;
-        if let Some(error) = response.error {
-            return Err(CallError::Refused { method, message: error.message });
+        match answer.await.map_err(|_| CallError::Closed)? {
+            Ok(result) => serde_json::from_value(result).map_err(|source| CallError::Garbled { method, source }),
+            Err(Refusal { message }) => Err(CallError::Refused { method, message }),
         }
-        C::response_from_value(response.result.unwrap_or(Value::Null))
-            .map_err(|source| CallError::Garbled { method, source })
     }
 
     /// Sends a command without waiting for its reply.
     pub(super) fn send<C: Command>(&self, session: Option<&str>, command: C) {
-        let method = command.identifier();
         if let Ok(params) = serde_json::to_value(command) {
-            let _ = self.ops.send(Op::Call { method, session: session.map(str::to_owned), params, reply: None });
+            let _ =
+                self.ops.send(Op::Call { method: C::METHOD, session: session.map(str::to_owned), params, reply: None });
         }
     }
 
@@ -138,22 +155,35 @@ impl Cdp {
 
 /// Runs until the browser ends or no handle is left. Pending calls then find the connection closed.
 async fn drive(
-    mut connection: Connection<Event>,
+    connection: WebSocketStream<ConnectStream>,
     mut ops: mpsc::UnboundedReceiver<Op>,
     root: mpsc::UnboundedSender<Event>,
 ) {
-    let mut waiting: HashMap<CallId, oneshot::Sender<Response>> = HashMap::new();
+    let (mut sink, mut messages) = connection.split();
+    let (outbox, mut queue) = mpsc::unbounded_channel::<String>();
+    // Alongside the reads: a browser that waits until its own messages are read accepts none.
+    let mut writes = pin!(async move {
+        while let Some(text) = queue.recv().await {
+            if sink.send(tungstenite::Message::text(text)).await.is_err() {
+                break;
+            }
+        }
+    });
+    let mut next_id = 0;
+    let mut waiting: HashMap<u64, Reply> = HashMap::new();
     let mut sessions: HashMap<String, mpsc::UnboundedSender<Event>> = HashMap::new();
     loop {
         tokio::select! {
+            // The last command leaves before the last handle is noticed to be gone.
+            biased;
+            () = &mut writes => break,
             op = ops.recv() => match op {
                 None => break,
                 Some(Op::Call { method, session, params, reply }) => {
-                    // Queues only; the next poll of the connection below sends it.
-                    if let Ok(id) = connection.submit_command(method, session.map(Into::into), params)
-                        && let Some(reply) = reply
-                    {
-                        waiting.insert(id, reply);
+                    let command = Outgoing { id: next_id, method, session: session.as_deref(), params: &params };
+                    if let Ok(text) = serde_json::to_string(&command) && outbox.send(text).is_ok() {
+                        waiting.extend(reply.map(|reply| (next_id, reply)));
+                        next_id += 1;
                     }
                 }
                 Some(Op::Listen { session, events }) => {
@@ -163,23 +193,39 @@ async fn drive(
                     sessions.remove(&session);
                 }
             },
-            message = connection.next() => match message {
-                Some(Ok(Message::Response(response))) => {
-                    if let Some(reply) = waiting.remove(&response.id) {
-                        let _ = reply.send(response);
+            message = messages.next() => match message {
+                Some(Ok(tungstenite::Message::Text(text))) => {
+                    if let Ok(incoming) = serde_json::from_str(&text) {
+                        deliver(incoming, &mut waiting, &sessions, &root);
                     }
                 }
-                Some(Ok(Message::Event(event))) => {
-                    match &event.session {
-                        None => drop(root.send(event)),
-                        Some(session) => if let Some(events) = sessions.get(session) {
-                            let _ = events.send(event);
-                        }
-                    }
-                }
-                Some(Err(CdpError::InvalidMessage(..))) => {}
-                Some(Err(_)) | None => break,
+                Some(Ok(tungstenite::Message::Close(_)) | Err(_)) | None => break,
+                Some(Ok(_)) => {}
             },
         }
+    }
+}
+
+/// Passes a message to the call or the session that waits for it.
+fn deliver(
+    incoming: Incoming,
+    waiting: &mut HashMap<u64, Reply>,
+    sessions: &HashMap<String, mpsc::UnboundedSender<Event>>,
+    root: &mpsc::UnboundedSender<Event>,
+) {
+    let Incoming { id, result, error, method, session, params } = incoming;
+    if let Some(id) = id {
+        if let Some(reply) = waiting.remove(&id) {
+            let _ = reply.send(error.map_or(Ok(result), Err));
+        }
+        return;
+    }
+    let Some(method) = method else { return };
+    let listener = match &session {
+        None => Some(root),
+        Some(session) => sessions.get(session),
+    };
+    if let Some(events) = listener {
+        let _ = events.send(Event { method, params });
     }
 }

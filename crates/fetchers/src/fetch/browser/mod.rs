@@ -14,6 +14,7 @@ mod errors;
 mod options;
 mod page_load;
 mod process;
+mod protocol;
 mod tab;
 
 use std::fmt;
@@ -22,8 +23,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use chromiumoxide::cdp::browser_protocol::browser::{CloseParams, GetVersionParams};
-use chromiumoxide::cdp::browser_protocol::target::{CloseTargetParams, SetDiscoverTargetsParams};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use url::{Host, Url};
 
@@ -39,6 +38,7 @@ use cdp::{Cdp, Event};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 use process::Process;
+use protocol::{CloseBrowser, CloseTarget, GetVersion, SetDiscoverTargets};
 use tab::{Identity, LoadedPage, Tab};
 
 /// A browser that does not respond for this long hangs.
@@ -187,7 +187,7 @@ impl BrowserFetcher {
         let running = self.inner.running.lock().await.take();
         if let Some(running) = running {
             if running.pid.is_some() {
-                running.cdp.send(None, CloseParams::default());
+                running.cdp.send(None, CloseBrowser {});
             }
             running.finish().await;
         }
@@ -346,7 +346,7 @@ impl Inner {
             BrowserSource::Program(program) => {
                 let (process, socket) = Process::launch(program, proxy.addr(), &self.options.extra_args).await?;
                 let cdp = Cdp::connect(&socket, root).await.map_err(|error| LaunchError::Socket(error.to_string()))?;
-                cdp.send(None, SetDiscoverTargetsParams::new(true));
+                cdp.send(None, SetDiscoverTargets { discover: true });
                 tokio::spawn(close_popups(cdp.clone(), events));
                 (Some(process), cdp)
             }
@@ -360,7 +360,7 @@ impl Inner {
             UserAgent::Chromium => None,
             UserAgent::Custom(text) => Some(text.clone()),
             UserAgent::NotHeadless => {
-                let version = cdp.call(None, GetVersionParams {}).await;
+                let version = cdp.call(None, GetVersion {}).await;
                 let version = version.map_err(|error| LaunchError::Socket(error.to_string()))?;
                 Some(version.user_agent.replace("HeadlessChrome", "Chrome"))
             }
@@ -380,7 +380,7 @@ impl RunningBrowser {
 
     /// Kills a browser that does not even report its version; the next fetch starts a new one.
     async fn kill_if_hung(&self) {
-        let answer = tokio::time::timeout(HUNG_AFTER, self.cdp.call(None, GetVersionParams {})).await;
+        let answer = tokio::time::timeout(HUNG_AFTER, self.cdp.call(None, GetVersion {})).await;
         if answer.is_err() {
             drop(self.process.lock().await.take());
         }
@@ -456,7 +456,7 @@ async fn close_popups(cdp: Cdp, mut events: mpsc::UnboundedReceiver<Event>) {
             && info["openerId"].is_string()
             && let Some(id) = info["targetId"].as_str()
         {
-            cdp.send(None, CloseTargetParams::new(id.to_owned()));
+            cdp.send(None, CloseTarget { target_id: id.to_owned() });
         }
     }
 }

@@ -10,31 +10,16 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use chromiumoxide::Command;
-use chromiumoxide::cdp::browser_protocol::browser::{
-    BrowserContextId, SetDownloadBehaviorBehavior, SetDownloadBehaviorParams,
-};
-use chromiumoxide::cdp::browser_protocol::emulation::SetUserAgentOverrideParams;
-use chromiumoxide::cdp::browser_protocol::fetch::{
-    self, AuthChallengeResponse, AuthChallengeResponseResponse, ContinueRequestParams, ContinueWithAuthParams,
-    RequestPattern, RequestStage, TakeResponseBodyAsStreamParams,
-};
-use chromiumoxide::cdp::browser_protocol::inspector;
-use chromiumoxide::cdp::browser_protocol::io::ReadParams;
-use chromiumoxide::cdp::browser_protocol::network::{
-    self, BlockPattern, ResourceType, SetBlockedUrLsParams, SetBypassServiceWorkerParams,
-};
-use chromiumoxide::cdp::browser_protocol::page::{
-    self, AddScriptToEvaluateOnNewDocumentParams, CreateIsolatedWorldParams, FrameId, HandleJavaScriptDialogParams,
-    NavigateParams,
-};
-use chromiumoxide::cdp::browser_protocol::target::{
-    AttachToTargetParams, CreateBrowserContextParams, CreateTargetParams, DisposeBrowserContextParams,
-};
-use chromiumoxide::cdp::js_protocol::runtime::{EvaluateParams, TerminateExecutionParams};
 use tokio::sync::mpsc;
 
 use super::cdp::{CallError, Cdp, Event};
+use super::protocol::{
+    AddScriptToEvaluateOnNewDocument, AttachToTarget, AuthChallengeResponse, BlockPattern, Command, ContinueRequest,
+    ContinueWithAuth, CreateBrowserContext, CreateIsolatedWorld, CreateTarget, DisposeBrowserContext, EnableFetch,
+    EnableInspector, EnableNetwork, EnablePage, Evaluate, HandleJavaScriptDialog, Navigate, ReadStream, RequestPattern,
+    SetBlockedUrls, SetBypassServiceWorker, SetDownloadBehavior, SetUserAgentOverride, TakeResponseBodyAsStream,
+    TerminateExecution,
+};
 use crate::fetch::body::{Body, BodyCollector, BodyError};
 use crate::fetch::browser::page_load::{Action, Document, Failure, LoadState, PageLoad};
 use crate::fetch::proxy::FilteringProxy;
@@ -48,7 +33,7 @@ const INIT: &str = include_str!("init.js");
 /// UTF-16 units of the document's text per read.
 const TEXT_CHUNK: usize = 1 << 19;
 /// Bytes of a raw body per read.
-const RAW_CHUNK: i64 = 1 << 18;
+const RAW_CHUNK: u64 = 1 << 18;
 /// Time for a page to respond before its script is stopped; doubled each time.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(400);
 /// Time for a page to serialize its document; a large one needs more.
@@ -88,7 +73,7 @@ pub(super) struct Tab {
 /// A guard that disposes of the browser context with everything in it.
 struct Context {
     cdp: Cdp,
-    id: BrowserContextId,
+    id: String,
     session: Option<String>,
 }
 
@@ -97,7 +82,7 @@ impl Drop for Context {
         if let Some(session) = &self.session {
             self.cdp.forget(session);
         }
-        self.cdp.send(None, DisposeBrowserContextParams::new(self.id.clone()));
+        self.cdp.send(None, DisposeBrowserContext { browser_context_id: self.id.clone() });
     }
 }
 
@@ -109,31 +94,24 @@ impl Tab {
         is_filtered: bool,
         identity: &Identity,
     ) -> Result<Self, CallError> {
-        let create = CreateBrowserContextParams {
-            dispose_on_detach: Some(true),
+        let create = CreateBrowserContext {
+            dispose_on_detach: true,
             proxy_server: is_filtered.then(|| format!("http://{}", proxy.addr())),
             // Without this Chromium dials loopback itself, bypassing the proxy.
-            proxy_bypass_list: is_filtered.then(|| "<-loopback>".to_owned()),
-            ..Default::default()
+            proxy_bypass_list: is_filtered.then_some("<-loopback>"),
         };
         let id = cdp.call(None, create).await?.browser_context_id;
         let mut context = Context { cdp: cdp.clone(), id: id.clone(), session: None };
-        cdp.send(
-            None,
-            SetDownloadBehaviorParams {
-                browser_context_id: Some(id.clone()),
-                ..SetDownloadBehaviorParams::new(SetDownloadBehaviorBehavior::Deny)
-            },
-        );
-        let target = CreateTargetParams { browser_context_id: Some(id), ..CreateTargetParams::new("about:blank") };
+        cdp.send(None, SetDownloadBehavior { behavior: "deny", browser_context_id: id.clone() });
+        let target = CreateTarget { url: "about:blank", browser_context_id: id };
         let target = cdp.call(None, target).await?.target_id;
-        let attach = AttachToTargetParams { flatten: Some(true), ..AttachToTargetParams::new(target.clone()) };
-        let session: String = cdp.call(None, attach).await?.session_id.into();
+        let attach = AttachToTarget { target_id: target.clone(), flatten: true };
+        let session = cdp.call(None, attach).await?.session_id;
         let events = cdp.listen(&session);
         context.session = Some(session.clone());
         let (user, password) = proxy.credentials();
         let credentials = (user.to_owned(), password.to_owned());
-        let tab = Self { cdp: cdp.clone(), context, session, target: target.into(), credentials, events };
+        let tab = Self { cdp: cdp.clone(), context, session, target, credentials, events };
         tab.set_up(identity).await?;
         Ok(tab)
     }
@@ -141,41 +119,37 @@ impl Tab {
     /// Configures the tab and waits for each reply: a page sends events only after its process received the command,
     /// and processes reply in any order.
     async fn set_up(&self, identity: &Identity) -> Result<(), CallError> {
-        let documents = |stage| RequestPattern {
-            resource_type: Some(ResourceType::Document),
-            request_stage: Some(stage),
-            ..Default::default()
-        };
+        let documents = |stage| RequestPattern { resource_type: "Document", request_stage: stage };
         // Chromium reports who requires a password only if it also pauses requests. The first request of a context is
         // for a document; for all others it remembers the credentials for the proxy.
-        let patterns = vec![documents(RequestStage::Request), documents(RequestStage::Response)];
-        let intercept = fetch::EnableParams { patterns: Some(patterns), handle_auth_requests: Some(true) };
+        let patterns = vec![documents("Request"), documents("Response")];
+        let intercept = EnableFetch { patterns, handle_auth_requests: true };
         let user_agent = async {
             match &identity.user_agent {
-                Some(user_agent) => self.set(SetUserAgentOverrideParams::new(user_agent)).await,
+                Some(user_agent) => self.set(SetUserAgentOverride { user_agent: user_agent.clone() }).await,
                 None => Ok(()),
             }
         };
         let init_script = async {
             match &identity.init_script {
-                Some(script) => self.set(AddScriptToEvaluateOnNewDocumentParams::new(script)).await,
+                Some(script) => self.set(AddScriptToEvaluateOnNewDocument { source: script.clone() }).await,
                 None => Ok(()),
             }
         };
         tokio::try_join!(
-            self.set(page::EnableParams::default()),
-            self.set(inspector::EnableParams {}),
+            self.set(EnablePage {}),
+            self.set(EnableInspector {}),
             // Post data would be part of each request event.
-            self.set(network::EnableParams { max_post_data_size: Some(0), ..Default::default() }),
-            self.set(SetBypassServiceWorkerParams::new(true)),
+            self.set(EnableNetwork { max_post_data_size: 0 }),
+            self.set(SetBypassServiceWorker { bypass: true }),
             self.set(intercept),
-            self.set(AddScriptToEvaluateOnNewDocumentParams::new(INIT)),
+            self.set(AddScriptToEvaluateOnNewDocument { source: INIT.to_owned() }),
             user_agent,
             init_script,
         )?;
         // The only request that Chromium makes itself. A Chromium without such patterns is not a failure.
-        let icon = BlockPattern { url_pattern: "*://*:*/favicon.ico".to_owned(), block: true };
-        let _ = self.set(SetBlockedUrLsParams { url_patterns: Some(vec![icon]) }).await;
+        let icon = BlockPattern { url_pattern: "*://*:*/favicon.ico", block: true };
+        let _ = self.set(SetBlockedUrls { url_patterns: vec![icon] }).await;
         Ok(())
     }
 
@@ -197,7 +171,8 @@ impl Tab {
     ) -> Result<LoadedPage, Failure> {
         let cdp = self.cdp.clone();
         let session = self.session.clone();
-        let mut navigation = Box::pin(async move { cdp.call(Some(&session), NavigateParams::new(url)).await });
+        let navigate = Navigate { url: url.to_owned() };
+        let mut navigation = Box::pin(async move { cdp.call(Some(&session), navigate).await });
         let mut navigating = true;
         let mut reads = 0;
         loop {
@@ -219,7 +194,7 @@ impl Tab {
                 },
                 LoadState::Wait(until) => until,
                 LoadState::Stuck(until) => {
-                    self.send(TerminateExecutionParams::default());
+                    self.send(TerminateExecution {});
                     until
                 }
             };
@@ -247,31 +222,27 @@ impl Tab {
     fn act(&self, load: &mut PageLoad, event: &Event) {
         match load.on(event, Instant::now()) {
             Action::None => {}
-            Action::Continue(request) => self.send(ContinueRequestParams::new(request)),
+            Action::Continue(request) => self.send(ContinueRequest { request_id: request }),
             Action::Authenticate { request, to_proxy } => {
-                let response = if to_proxy {
-                    AuthChallengeResponse {
-                        username: Some(self.credentials.0.clone()),
-                        password: Some(self.credentials.1.clone()),
-                        ..AuthChallengeResponse::new(AuthChallengeResponseResponse::ProvideCredentials)
-                    }
-                } else {
-                    AuthChallengeResponse::new(AuthChallengeResponseResponse::CancelAuth)
+                let (username, password) = self.credentials.clone();
+                let auth_challenge_response = match to_proxy {
+                    true => AuthChallengeResponse::ProvideCredentials { username, password },
+                    false => AuthChallengeResponse::CancelAuth,
                 };
-                self.send(ContinueWithAuthParams::new(request, response));
+                self.send(ContinueWithAuth { request_id: request, auth_challenge_response });
             }
-            Action::CloseDialog { accept } => self.send(HandleJavaScriptDialogParams::new(accept)),
+            Action::CloseDialog { accept } => self.send(HandleJavaScriptDialog { accept }),
         }
     }
 
     /// Reads the bytes behind a paused request (content-decoded).
     async fn read_raw(&mut self, load: &mut PageLoad, request: &str, limits: &Limits) -> Result<LoadedPage, Failure> {
-        let stream = self.call(load, TakeResponseBodyAsStreamParams::new(request.to_owned())).await;
+        let stream = self.call(load, TakeResponseBodyAsStream { request_id: request.to_owned() }).await;
         let stream = stream.map_err(|error| call_failure(&error))?.stream;
         let mut collector = BodyCollector::new(limits);
         let mut truncated = false;
         loop {
-            let read = ReadParams { size: Some(RAW_CHUNK), ..ReadParams::new(stream.clone()) };
+            let read = ReadStream { handle: stream.clone(), size: RAW_CHUNK };
             let chunk = match self.call(load, read).await {
                 Ok(chunk) => chunk,
                 // The body broke off: the received part is kept.
@@ -305,13 +276,9 @@ impl Tab {
         load: &mut PageLoad,
         limits: &Limits,
     ) -> Result<(Body, Option<String>), ReadError> {
-        let world = CreateIsolatedWorldParams::new(FrameId::new(self.target.clone()));
+        let world = CreateIsolatedWorld { frame_id: self.target.clone() };
         let world = self.call_busy(load, world, RESPONSE_TIMEOUT).await?.execution_context_id;
-        let evaluate = |expression: String| EvaluateParams {
-            context_id: Some(world),
-            return_by_value: Some(true),
-            ..EvaluateParams::new(expression)
-        };
+        let evaluate = |expression: String| Evaluate { expression, context_id: world, return_by_value: true };
         let summary = self.call_busy(load, evaluate(SERIALIZE.to_owned()), SERIALIZE_TIMEOUT).await?.result.value;
         let summary = summary.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
         let Some((units, encoding)) = summary.split_once(' ') else { return Err(ReadError::DocumentReplaced) };
@@ -362,7 +329,7 @@ impl Tab {
                 }
                 Ok(Err(CallError::Closed)) => return Err(ReadError::Failed(browser_ended())),
                 Err(_) => {
-                    self.send(TerminateExecutionParams::default());
+                    self.send(TerminateExecution {});
                     timeout *= 2;
                 }
             }

@@ -27,7 +27,7 @@ impl TestLoad {
     }
 
     fn on(&mut self, ms: u64, method: &str, params: Value) -> Action {
-        let event = serde_json::from_value(json!({"method": method, "sessionId": "s", "params": params})).unwrap();
+        let event = Event { method: method.to_owned(), params };
         self.load.on(&event, self.at(ms))
     }
 
