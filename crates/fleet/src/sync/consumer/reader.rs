@@ -15,6 +15,7 @@ use fetchwise::journal::{Journal, Tombstone, TombstoneTarget};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::FleetError;
 use crate::model::codec::{Batch, DecodeError, peek};
@@ -267,13 +268,15 @@ impl Consumer {
         Ok(true)
     }
 
-    /// Counts blocks of nodes in the same egress group for host pauses, as if they were this node's own.
+    /// Counts blocks of nodes in the same egress group for host pauses, as if they were this node's own. All blocks of a
+    /// node at a host count as one link: a node that meets more pauses the host itself, within its quota of pauses.
     fn count_remote_blocks(&self, node_id: NodeId, batch: &Batch, now: Timestamp) {
         let heartbeat = self.seen.get(&node_id).and_then(|seen| seen.heartbeat.as_ref());
         if heartbeat.is_none_or(|heartbeat| heartbeat.egress != self.options.egress_group) {
             return;
         }
-        batch.each(|_, fact, link| {
+        let link = xxh3_64(node_id.as_bytes());
+        batch.each(|_, fact, _| {
             if let Some(domain) = fact.domain().filter(|_| fact.is_banned) {
                 self.selector.observe_remote_block(domain, link, fact.at, now);
             }
