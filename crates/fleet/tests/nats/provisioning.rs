@@ -162,8 +162,9 @@ async fn the_printed_permissions_are_sufficient_and_minimal() {
     assert!(matches!(read.next().await, Some(Ok(Delivery::Message { .. }))));
     assert!(nats.newest(own).await.unwrap().is_some() && nats.now().await.unwrap().is_some());
     cells.put(Table::Nodes, &name, Bytes::new()).await.unwrap();
-    assert!(matches!(cells.swap(Table::Hosts, "e.org", None, Bytes::new()).await.unwrap(), SwapOutcome::Done(_)));
-    assert!(matches!(cells.delete(Table::Hosts, "e.org", None).await.unwrap(), SwapOutcome::Done(_)));
+    let host = |by| fetchwise_fleet::pauses::state_machine::key(by, "", "e.org");
+    assert!(matches!(cells.swap(Table::Hosts, &host(own), None, Bytes::new()).await.unwrap(), SwapOutcome::Done(_)));
+    assert!(matches!(cells.delete(Table::Hosts, &host(own), None).await.unwrap(), SwapOutcome::Done(_)));
     for table in Table::ALL {
         cells.list(table).await.unwrap();
     }
@@ -178,6 +179,8 @@ async fn the_printed_permissions_are_sufficient_and_minimal() {
     let is_refused = |error: TransportError| matches!(error, TransportError::Refused(_));
     assert!(is_refused(nats.publish(NodeId::random(), "second", Bytes::new()).await.unwrap_err()));
     assert!(is_refused(cells.put(Table::Nodes, &NodeId::random().to_string(), Bytes::new()).await.unwrap_err()));
+    assert!(is_refused(cells.put(Table::Hosts, &host(NodeId::random()), Bytes::new()).await.unwrap_err()));
+    assert!(is_refused(cells.put(Table::Hosts, "e.org", Bytes::new()).await.unwrap_err()));
     assert!(is_refused(cells.put(Table::Forget, "e.org", Bytes::new()).await.unwrap_err()));
     assert!(is_refused(cells.put(Table::Excluded, &name, Bytes::new()).await.unwrap_err()));
     assert!(nats.drop_before(1).await.is_err());

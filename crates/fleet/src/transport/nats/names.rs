@@ -116,7 +116,13 @@ impl Names {
     /// Returns the key of the cell with this subject.
     pub(super) fn key(&self, table: Table, subject: &str) -> Option<String> {
         let name = subject.strip_prefix("$KV.")?.strip_prefix(&self.bucket(table))?.strip_prefix('.')?;
-        unescaped(name)
+        // Only the written form is valid, so that a key has one subject.
+        unescaped(name).filter(|key| escaped(key) == name)
+    }
+
+    /// Returns the subject of all cells that a node writes about hosts.
+    pub(super) fn host_cells(&self, node_id: NodeId) -> String {
+        format!("$KV.{}.{node_id}.>", self.bucket(Table::Hosts))
     }
 
     /// Returns the object store of evidence snapshots.
@@ -207,6 +213,16 @@ mod tests {
         assert_eq!(names.node_of_message(&names.global_subject(node_id)), None);
         assert_eq!(names.node_of_global(&names.global_subject(node_id)), Some(node_id));
         assert_eq!(names.node_of_global(&names.message_subject(node_id)), None);
+    }
+
+    #[test]
+    fn a_key_has_one_subject() {
+        let (names, node_id) = (Names::new("p").unwrap(), NodeId::random());
+        let key = format!("{node_id}.e.org");
+        let subject = names.cell(Table::Hosts, &key);
+        assert!(subject.starts_with(names.host_cells(node_id).trim_end_matches('>')));
+        assert_eq!(names.key(Table::Hosts, &subject), Some(key));
+        assert_eq!(names.key(Table::Hosts, &subject.replace(".e.org", ".e=2Eorg")), None);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub fn permissions(pool: &str, node: NodeId) -> Result<String, TransportError> {
         names.message_subject(node),
         names.global_subject(node),
         names.request_subjects(),
-        names.all_cells(Table::Hosts),
+        names.host_cells(node),
         names.cell(Table::Nodes, &node.to_string()),
         format!("$O.{}.C.>", names.snapshot_store()),
         format!("$O.{}.M.{}", names.snapshot_store(), URL_SAFE.encode(node.to_string())),
