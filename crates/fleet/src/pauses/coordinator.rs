@@ -248,6 +248,11 @@ impl PauseView {
         new.into_iter().flat_map(|node| self.exclude(node, true, now)).collect()
     }
 
+    /// Returns whether a node is excluded.
+    pub(super) fn is_excluded(&self, node: NodeId) -> bool {
+        self.excluded.contains(&node)
+    }
+
     /// Excludes a node, or includes it again. Nothing that an excluded node has said holds any longer.
     pub(super) fn exclude(&mut self, node: NodeId, is_excluded: bool, now: Timestamp) -> Vec<(String, LocalAction)> {
         if !is_excluded {

@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::model::node_id::NodeId;
-use crate::transport::{Cell, Change, Table, Transport, TransportError};
+use crate::transport::{Cell, Change, Table, Transport, TransportError, is_broker_response};
 
 mod coordinator;
 pub mod state_machine;
@@ -251,8 +251,19 @@ impl Driver {
             self.shared.view().apply_loss(self.selector.now());
         }
         let (present, excluded) = (cells.list(Table::Nodes).await?, cells.list(Table::Excluded).await?);
-        let nodes = |listed: Vec<(String, Cell)>| listed.into_iter().filter_map(|(key, _)| key.parse().ok());
-        let actions = self.shared.view().set_nodes(nodes(present), nodes(excluded), self.selector.now());
+        let nodes = |listed: Vec<(String, Cell)>| {
+            let node = |(key, cell): (String, Cell)| Some((key.parse().ok()?, cell.value));
+            listed.into_iter().filter_map(node)
+        };
+        let present = nodes(present).map(|(node, _)| node);
+        let actions = {
+            let mut view = self.shared.view();
+            // A response of the broker excludes nobody, and ends no exclusion in whose place it was stored.
+            let counts = |node: NodeId, value: &[u8]| !is_broker_response(value) || view.is_excluded(node);
+            let excluded = nodes(excluded).filter(|(node, value)| counts(*node, value)).map(|(node, _)| node);
+            let excluded: Vec<NodeId> = excluded.collect();
+            view.set_nodes(present, excluded, self.selector.now())
+        };
         actions.iter().for_each(|(domain, action)| self.apply(domain, *action));
         let known = self.shared.view().statements();
         let mut listed = cells.list(Table::Hosts).await?;
@@ -282,6 +293,9 @@ impl Driver {
         self.shared.view().record_response(true, now);
         match (table, change.key.parse::<NodeId>()) {
             (Table::Nodes, Ok(node)) => return self.shared.view().set_present(node, change.cell.is_some()),
+            (Table::Excluded, Ok(_)) if change.cell.as_ref().is_some_and(|cell| is_broker_response(&cell.value)) => {
+                return false;
+            }
             (Table::Excluded, Ok(node)) => {
                 let actions = self.shared.view().exclude(node, change.cell.is_some(), now);
                 actions.iter().for_each(|(domain, action)| self.apply(domain, *action));
@@ -291,10 +305,12 @@ impl Driver {
             _ => return false,
         }
         let Some((by, domain)) = state_machine::parse_key(&self.shared.egress, &change.key) else { return false };
-        let said = change.cell.and_then(|cell| Some((HostState::decode(&cell.value)?, (cell.at, cell.revision))));
-        let action = match said {
-            Some((state, stored)) => self.shared.view().apply_statement(domain, by, state, stored, now),
-            // It is gone or cannot be read: the node no longer says what it said before.
+        let action = match change.cell {
+            Some(cell) => match HostState::decode(&cell.value) {
+                Some(state) => self.shared.view().apply_statement(domain, by, state, (cell.at, cell.revision), now),
+                // Not a statement of the node. It may have taken the place of one, which still counts here.
+                None => return false,
+            },
             None => self.shared.view().apply_removal(domain, by, change.revision, now),
         };
         self.apply(domain, action);

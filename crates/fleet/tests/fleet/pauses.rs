@@ -175,6 +175,13 @@ async fn one_node_pauses_no_more_than_its_quota_of_hosts() {
     // An operator excludes the node: its pauses end, those of others last.
     hands.put(Table::Excluded, &liar.to_string(), "".into()).await.unwrap();
     until("the end of its pauses", || paused(&victim.1, own()) == 0).await;
+    // A response of the broker, which a node can have stored anywhere, neither ends an exclusion nor makes one.
+    for node in [liar, nodes[1].0] {
+        hands.put(Table::Excluded, &node.to_string(), r#"{"stream":"FW_p","seq":9}"#.into()).await.unwrap();
+    }
+    hands.put(Table::Hosts, &key(liar, "", "again.example"), pause()).await.unwrap();
+    paused_by(&nodes, 1, "later.example").await;
+    assert_eq!(victim.1.selector.host_pause("again.example"), None);
     assert!(victim.1.selector.host_pause("last.example").is_some());
 }
 

@@ -30,7 +30,7 @@ use crate::sync::consumer::rebalance::Rebalance;
 use crate::sync::consumer::token_bucket::PeerQuota;
 use crate::sync::forget::ForgetCell;
 use crate::sync::run_blocking;
-use crate::transport::{Delivery, Position, Table, Transport};
+use crate::transport::{Cell, Delivery, Position, Table, Transport, is_broker_response};
 
 /// The number of messages without anything new after which the cursor is stored.
 const CURSOR_INTERVAL: u64 = 4096;
@@ -315,14 +315,21 @@ impl Consumer {
 
     async fn check_exclusions(&mut self) -> Result<(), FleetError> {
         let cells = self.transport.cells().list(Table::Excluded).await?;
-        let excluded: Vec<NodeId> = cells.iter().filter_map(|(key, _)| key.parse().ok()).collect();
-        self.is_excluded = excluded.contains(&self.own);
         let now = self.selector.now();
         let held = &self.peers()?.states.peers;
         let is_excluded = |node_id: &NodeId| held.get(node_id).is_some_and(|peer| peer.is_excluded);
+        // A response of the broker excludes nobody, and does not end an exclusion in whose place it was stored.
+        let counts = |node_id: &NodeId, cell: &Cell| {
+            let was_excluded = if *node_id == self.own { self.is_excluded } else { is_excluded(node_id) };
+            was_excluded || !is_broker_response(&cell.value)
+        };
+        let nodes = cells.iter().filter_map(|(key, cell)| Some((key.parse().ok()?, cell)));
+        let excluded: Vec<NodeId> = nodes.filter(|(node_id, cell)| counts(node_id, cell)).map(|(o, _)| o).collect();
+        let is_own_excluded = excluded.contains(&self.own);
         let new: Vec<NodeId> = excluded.iter().filter(|o| **o != self.own && !is_excluded(o)).copied().collect();
         let back: Vec<NodeId> =
             held.iter().filter(|(o, peer)| peer.is_excluded && !excluded.contains(o)).map(|(o, _)| *o).collect();
+        self.is_excluded = is_own_excluded;
         for node_id in new {
             if self.with_peers(move |peers| peers.exclude(node_id, now)).await? {
                 self.start_over();
