@@ -12,7 +12,6 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -416,20 +415,18 @@ impl Driver {
     }
 
     /// Waits until something is true that a change of the view makes true. Returns whether it is.
-    fn is_changed<'a>(&'a self, time: Duration, holds: impl Fn() -> bool + 'a) -> impl Future<Output = bool> + 'a {
-        async move {
-            let until = tokio::time::Instant::now() + time;
-            loop {
-                // Registered before the check, so that a change in between is not missed.
-                let changed = self.shared.changed.notified();
-                tokio::pin!(changed);
-                changed.as_mut().enable();
-                if holds() {
-                    return true;
-                }
-                if tokio::time::timeout_at(until, changed).await.is_err() {
-                    return holds();
-                }
+    async fn is_changed(&self, time: Duration, holds: impl Fn() -> bool) -> bool {
+        let until = tokio::time::Instant::now() + time;
+        loop {
+            // Registered before the check, so that a change in between is not missed.
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if holds() {
+                return true;
+            }
+            if tokio::time::timeout_at(until, changed).await.is_err() {
+                return holds();
             }
         }
     }
