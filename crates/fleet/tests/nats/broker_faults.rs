@@ -209,8 +209,7 @@ async fn messages_that_look_like_a_status_stop_no_reader() {
         return;
     }
     let servers = Servers::start(1);
-    let nats = Nats::connect(NatsSettings::new(servers.urls(), "test")).await.unwrap();
-    nats.ready(Duration::from_secs(60)).await.unwrap();
+    let nats = connect(&servers).await;
     let (bad, good) = (NodeId::random(), NodeId::random());
     nats.publish(good, "first", Bytes::from_static(b"first")).await.unwrap();
     nats.cells().put(Table::Nodes, "first", Bytes::from_static(b"1")).await.unwrap();
@@ -233,4 +232,48 @@ async fn messages_that_look_like_a_status_stop_no_reader() {
     assert_eq!(bodies, [&b"first"[..], b"last"]);
     let listed = nats.cells().list(Table::Nodes).await.unwrap();
     assert!(["first", "last"].iter().all(|key| listed.iter().any(|(listed, _)| listed == key)), "{listed:?}");
+}
+
+/// A snapshot is interrupted at any moment: a reader gets it or the earlier one, as a whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_evidence_snapshot_leaves_the_earlier_one() {
+    if !servers::is_available() {
+        return;
+    }
+    let servers = Servers::start(1);
+    let nats = connect(&servers).await;
+    let body = |n: u32, len: u32| Bytes::from((0..len).flat_map(|at| (at ^ n).to_le_bytes()).collect::<Vec<u8>>());
+    let (mut last, mut interrupted, mut n) = (body(0, 500_000), 0, 0);
+    nats.blobs().put("share", "0", last.clone()).await.unwrap();
+    let mut patience = Duration::from_micros(500);
+    loop {
+        n += 1;
+        // Longer and shorter ones in turn, so that a slot has parts of longer ones.
+        let next = body(n, if n % 2 == 0 { 900_000 } else { 200_000 });
+        let note = n.to_string();
+        let is_ended = timeout(patience, nats.blobs().put("share", &note, next.clone())).await;
+        let read = nats.blobs().get("share", 8_000_000).await.unwrap().unwrap();
+        let is_stored = is_ended.is_ok();
+        match is_ended {
+            Ok(stored) => {
+                stored.unwrap();
+                assert_eq!(read, next);
+            }
+            // The head may be stored although its response was not waited for.
+            Err(_) => {
+                interrupted += 1;
+                assert!(read == last || read == next, "a mixture of {} bytes", read.len());
+            }
+        }
+        last = read;
+        if is_stored && interrupted > 2 {
+            break;
+        }
+        patience = patience * 3 / 2;
+    }
+    let listed = nats.blobs().list().await.unwrap();
+    assert_eq!((listed.len(), listed[0].len as usize), (1, last.len()));
+    // With the right to purge, an operator deletes it as a whole.
+    nats.blobs().delete("share").await.unwrap();
+    assert_eq!(nats.blobs().get("share", 8_000_000).await.unwrap(), None);
 }
