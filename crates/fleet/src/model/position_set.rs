@@ -78,7 +78,7 @@ impl Intervals {
     /// Returns the gaps from `first` to `last` in order.
     pub fn holes(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut next = Some(first).filter(|first| *first <= last);
-        let mut runs = self.runs.iter().skip_while(move |run| run.1 < first);
+        let mut runs = self.runs[self.runs.partition_point(|run| run.1 < first)..].iter();
         std::iter::from_fn(move || {
             while let Some(from) = next.filter(|from| *from <= last) {
                 match runs.next() {

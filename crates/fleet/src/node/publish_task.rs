@@ -95,17 +95,6 @@ impl PublishTask {
                         None => return,
                     }
                 }
-                want = wants.next() => match want {
-                    Some(Ok(want)) if self.is_checked && !self.lease.is_lost() => {
-                        let answered = self.publisher.retransmit(want).await;
-                        self.note(answered.map(|attempts| TurnReport { attempts, ..TurnReport::default() }));
-                    }
-                    Some(Ok(_)) => {}
-                    _ => {
-                        tokio::time::sleep(RETRY_INTERVAL).await;
-                        wants = transport.signals(node_id);
-                    }
-                },
                 _ = urgent.tick() => {
                     let blocked = self.journal.blocks();
                     let is_due = tokio::time::Instant::now() >= next;
@@ -126,6 +115,18 @@ impl PublishTask {
                     }
                     self.note(turned);
                 }
+                // Last, so that requests of peers do not keep this node from publishing.
+                want = wants.next() => match want {
+                    Some(Ok(want)) if self.is_checked && !self.lease.is_lost() => {
+                        let answered = self.publisher.retransmit(want).await;
+                        self.note(answered.map(|attempts| TurnReport { attempts, ..TurnReport::default() }));
+                    }
+                    Some(Ok(_)) => {}
+                    _ => {
+                        tokio::time::sleep(RETRY_INTERVAL).await;
+                        wants = transport.signals(node_id);
+                    }
+                },
             }
         }
     }

@@ -1,27 +1,38 @@
 //! One node's view of the fleet's paused hosts, and the writes that it still owes.
 //!
-//! Owns: the cells as last seen, the local pauses set because of them, and the pending writes.
+//! Owns: the statements as last seen, which nodes are believed, the local pauses set because of them, and the pending
+//! writes.
 //!
-//! Invariants: the node lifts a local pause only if the fleet's pause was its reason. While cut off, it tries a host
-//! once per pause.
+//! Invariants: the node lifts a local pause only if the fleet's pause was its reason; one from the node's own attempts
+//! lasts for its own time. Nothing that peers say makes the view grow without bound. While cut off, the node tries a
+//! host once per pause.
 //!
-//! Must not know: how and when cells are swapped.
+//! Must not know: how and when statements are stored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use fetchwise::time::Timestamp;
 
 use crate::model::node_id::NodeId;
-use crate::pauses::state_machine::{CellVersion, Claim, PauseQuota, claim, offline_trial_time};
+use crate::pauses::state_machine::{
+    Claim, Effect, HostState, HostStatements, MAX_HOSTS_PER_NODE, PauseQuota, Phase, Statement, claim,
+    offline_trial_time, paused,
+};
 
 /// The time after an unanswered claim for which the same host is not claimed again.
 const CLAIM_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// The time without any response after which the node counts as cut off. Brokers that elect a leader respond again
 /// within it.
 const CUT_OFF_AFTER: Duration = Duration::from_secs(30);
-/// The maximum number of remembered deletions. They reject older changes that arrive later.
-const MAX_DELETIONS: usize = 10_000;
+/// The maximum number of remembered ends. They reject older statements that arrive later.
+const MAX_ENDS: usize = 10_000;
+/// The maximum number of hosts in the view.
+const MAX_HOSTS: usize = 20_000;
+/// The maximum number of nodes that are believed.
+const MAX_NODES: usize = 4_096;
+/// The interval at which a full view drops hosts whose pauses are over.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// One node's view of paused hosts.
 #[derive(Debug)]
@@ -30,13 +41,25 @@ pub(super) struct PauseView {
     /// The incarnation of the table, if the broker reports it.
     table: Option<u64>,
     hosts: HashMap<String, HostView>,
-    /// Hosts whose cell was deleted, with the revision of the deletion.
-    deleted: HashMap<String, u64>,
+    /// The number of statements in the view by their writers.
+    counts: HashMap<NodeId, usize>,
+    /// Hosts that were found to be fine, with the revision of the statement.
+    ended: HashMap<String, u64>,
+    /// The nodes with a heartbeat, and those that an operator has excluded.
+    present: HashSet<NodeId>,
+    excluded: HashSet<NodeId>,
+    /// Nodes without a heartbeat whose statements were rejected.
+    doubted: HashSet<NodeId>,
     quota: PauseQuota,
-    pending: HashMap<String, PendingWrite>,
+    swept: Option<Timestamp>,
+    /// The last statement of this process about each host, and whether the broker has delivered it.
+    sent: HashMap<String, (HostState, bool)>,
+    /// Statements that the broker does not have yet, and the hosts about which one is on its way.
+    outbox: HashMap<String, HostState>,
+    writing: HashSet<String>,
     /// The time since which no request got a response.
     silent_since: Option<Timestamp>,
-    /// Pauses of other nodes that were rejected.
+    /// Statements of other nodes that were rejected.
     pub(super) rejected: u64,
     /// Trials that this node has won.
     pub(super) trials: u64,
@@ -44,10 +67,16 @@ pub(super) struct PauseView {
     pub(super) own_trials: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct HostView {
-    seen: CellVersion,
-    ours: OwnPauses,
+    seen: HostStatements,
+    /// The newest statement about the host that was applied.
+    newest: u64,
+    ours: FleetPauses,
+    /// The end of the pause that this node's own attempts have set.
+    own_until: Option<Timestamp>,
+    /// Whether an operator of this node has lifted what the fleet says.
+    is_waived: bool,
     /// Whether a claim is in progress.
     is_claiming: bool,
     /// The time and outcome of the last failed claim.
@@ -56,10 +85,10 @@ struct HostView {
     is_tried: bool,
 }
 
-/// The local pauses of a host that were set because of its cell only.
+/// The local pauses of a host that were set because of the fleet only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OwnPauses {
-    /// The pause of the cell.
+pub(super) struct FleetPauses {
+    /// The pause that the statements of others set.
     applied: Option<Timestamp>,
     /// The time until which the host is held because of a claim without a response.
     held: Option<Timestamp>,
@@ -68,35 +97,29 @@ pub(super) struct OwnPauses {
 /// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimOutcome {
-    /// The current cell is known.
+    /// The current statements are known.
     Known,
     /// No broker responded.
     Unanswered,
-    /// The pause of the cell is rejected, and this node cannot swap it.
+    /// The claim of this node is rejected, because it made too many.
     Rejected,
 }
 
-/// A write that the broker has not accepted yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PendingWrite {
-    /// A pause of this node: its end, and the time at which it was set.
-    Pause(Timestamp, Timestamp),
-    /// The host of the cell at this revision is fine.
-    Lift(u64),
-}
-
-/// The local action that follows from another node's change.
+/// The local action that follows from a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LocalAction {
     Nothing,
     /// Pause the host until then, or longer if it is paused for another reason; with this level.
     Pause {
         until: Timestamp,
-        ours: OwnPauses,
+        ours: FleetPauses,
         level: u8,
     },
-    /// Lift the pause, if the cell is still its reason.
-    Lift(OwnPauses),
+    /// Lift the pause if the fleet is still its reason; an own pause until then stays.
+    Lift {
+        ours: FleetPauses,
+        own_until: Option<Timestamp>,
+    },
     /// Let this node try the host, if it is still held; its pause was over at that time.
     Try {
         held: Timestamp,
@@ -113,10 +136,38 @@ pub(super) enum TrialReply {
     Asking(bool),
 }
 
-impl OwnPauses {
+impl FleetPauses {
     /// Returns whether a pause is one of them.
     pub(super) fn has(&self, pause: Timestamp) -> bool {
         self.applied == Some(pause) || self.held == Some(pause)
+    }
+}
+
+impl HostView {
+    /// Returns the end of what this node has to respect: everything but its own process's statements.
+    fn hold(&self, now: Timestamp) -> Option<Timestamp> {
+        let others = self.seen.all().iter().filter(|statement| !statement.is_ours);
+        others.map(Statement::end).max().filter(|end| *end > now)
+    }
+
+    /// Returns what follows locally after the statements have changed; they had ended at `over` before.
+    fn settle(&mut self, over: Option<Timestamp>, now: Timestamp) -> LocalAction {
+        let ours = self.ours;
+        match (self.hold(now), ours.held, over) {
+            (Some(end), None, _) if ours.applied == Some(end) => LocalAction::Nothing,
+            (Some(end), ..) => {
+                self.ours = FleetPauses { applied: Some(end), held: None };
+                LocalAction::Pause { until: end.max(self.own_until.unwrap_or(end)), ours, level: self.seen.level() }
+            }
+            // The claim had arrived, but its response was lost.
+            (None, Some(held), Some(over)) if self.seen.is_tried_here(now) => LocalAction::Try { held, over },
+            // What held it was taken back before its end.
+            (None, ..) if ours.applied.is_some_and(|applied| applied > now) && !self.seen.is_tried_here(now) => {
+                self.ours.applied = None;
+                LocalAction::Lift { ours, own_until: self.own_until.filter(|until| *until > now) }
+            }
+            _ => LocalAction::Nothing,
+        }
     }
 }
 
@@ -126,9 +177,16 @@ impl PauseView {
             own,
             table: None,
             hosts: HashMap::new(),
-            deleted: HashMap::new(),
-            quota: PauseQuota::default(),
-            pending: HashMap::new(),
+            counts: HashMap::new(),
+            ended: HashMap::new(),
+            present: HashSet::new(),
+            excluded: HashSet::new(),
+            doubted: HashSet::new(),
+            quota: PauseQuota::new(own),
+            swept: None,
+            sent: HashMap::new(),
+            outbox: HashMap::new(),
+            writing: HashSet::new(),
             silent_since: None,
             rejected: 0,
             trials: 0,
@@ -136,106 +194,233 @@ impl PauseView {
         }
     }
 
-    /// Returns the cell of a host as last seen.
-    pub(super) fn cell(&self, domain: &str) -> Option<CellVersion> {
-        self.hosts.get(domain).map(|known| known.seen)
-    }
-
     /// Returns whether the table was recreated since the last check. Revisions of two incarnations are not comparable.
     pub(super) fn is_recreated(&mut self, table: Option<u64>) -> bool {
         let before = self.table;
         self.table = table.or(before);
-        let is_recreated = before.is_some() && self.table != before;
-        if is_recreated {
-            self.deleted.clear();
+        before.is_some() && self.table != before
+    }
+
+    /// Applies the loss of the table, which is not a sign that any host is fine. This process's pauses are stated again.
+    pub(super) fn apply_loss(&mut self, now: Timestamp) {
+        self.ended.clear();
+        self.counts.clear();
+        for (domain, known) in self.hosts.drain() {
+            let is_own = known.seen.all().iter().any(|statement| statement.is_ours);
+            let sent = self.sent.get(&domain).map(|(state, _)| *state);
+            if let Some(state) = sent.filter(|state| is_own && state.phase == Phase::Paused && state.until > now) {
+                self.outbox.entry(domain).or_insert(state);
+            }
         }
-        is_recreated
     }
 
-    /// Returns all hosts with a cell, with its revision.
-    pub(super) fn cells(&self) -> Vec<(String, u64)> {
-        self.hosts.iter().map(|(domain, known)| (domain.clone(), known.seen.revision)).collect()
+    /// Returns all statements in the view: the host, the writer and the revision.
+    pub(super) fn statements(&self) -> Vec<(String, NodeId, u64)> {
+        let all = self.hosts.iter().flat_map(|(domain, known)| known.seen.all().iter().map(move |said| (domain, said)));
+        all.map(|(domain, said)| (domain.clone(), said.by, said.revision)).collect()
     }
 
-    /// Applies a changed cell. Changes older than the last seen one have no effect.
-    pub(super) fn apply_change(&mut self, domain: &str, seen: CellVersion, now: Timestamp) -> LocalAction {
-        let before = self.hosts.get(domain);
-        let is_late = before.is_some_and(|known| known.seen.revision >= seen.revision)
-            || self.deleted.get(domain).is_some_and(|deleted| *deleted >= seen.revision);
+    /// Sets whether a node has a heartbeat. Returns whether statements of it were rejected that count now.
+    pub(super) fn set_present(&mut self, node: NodeId, is_present: bool) -> bool {
+        if !is_present {
+            self.present.remove(&node);
+            return false;
+        }
+        (self.present.contains(&node) || self.present.len() < MAX_NODES)
+            && self.present.insert(node)
+            && self.doubted.remove(&node)
+    }
+
+    /// Replaces the sets of present and of excluded nodes. Returns what follows locally.
+    pub(super) fn set_nodes(
+        &mut self,
+        present: impl IntoIterator<Item = NodeId>,
+        excluded: impl IntoIterator<Item = NodeId>,
+        now: Timestamp,
+    ) -> Vec<(String, LocalAction)> {
+        self.present = present.into_iter().take(MAX_NODES).collect();
+        self.doubted.clear();
+        let excluded: HashSet<NodeId> = excluded.into_iter().collect();
+        self.excluded.retain(|node| excluded.contains(node));
+        let new: Vec<NodeId> = excluded.difference(&self.excluded).copied().collect();
+        let (present, excluded) = (&self.present, &self.excluded);
+        self.quota.retain(|node| present.contains(&node) && !excluded.contains(&node));
+        new.into_iter().flat_map(|node| self.exclude(node, true, now)).collect()
+    }
+
+    /// Returns whether a node is excluded.
+    pub(super) fn is_excluded(&self, node: NodeId) -> bool {
+        self.excluded.contains(&node)
+    }
+
+    /// Excludes a node, or includes it again. Nothing that an excluded node has said holds any longer.
+    pub(super) fn exclude(&mut self, node: NodeId, is_excluded: bool, now: Timestamp) -> Vec<(String, LocalAction)> {
+        if !is_excluded {
+            self.excluded.remove(&node);
+            return Vec::new();
+        }
+        if !self.excluded.insert(node) || !self.counts.contains_key(&node) {
+            return Vec::new();
+        }
+        let domains: Vec<String> = self.hosts.keys().cloned().collect();
+        let remove = |domain: String| {
+            let action = self.apply_removal(&domain, node, u64::MAX, now);
+            (domain, action)
+        };
+        domains.into_iter().map(remove).collect()
+    }
+
+    /// Applies a statement. One older than the last applied one about the host has no effect.
+    pub(super) fn apply_statement(
+        &mut self,
+        domain: &str,
+        by: NodeId,
+        state: HostState,
+        (stored, revision): (Timestamp, u64),
+        now: Timestamp,
+    ) -> LocalAction {
+        let is_late = self.hosts.get(domain).is_some_and(|known| known.newest >= revision)
+            || self.ended.get(domain).is_some_and(|ended| *ended >= revision);
         if is_late {
             return LocalAction::Nothing;
         }
-        let (ours, over) = (before.map(|known| known.ours), before.map(|known| known.seen.end()));
-        let state = &seen.state;
-        let is_mine = state.by == self.own;
-        // A change of a host that is paused already is not a new pause.
-        if !is_mine && ours.is_none() && !self.quota.spend(state.by, seen.stored) {
+        // The node's own name is no exception: another process may have written the statement.
+        let sent = self.sent.get_mut(domain).filter(|(sent, _)| by == self.own && *sent == state);
+        let is_ours = sent.is_some();
+        if let Some((_, is_delivered)) = sent {
+            *is_delivered = true;
+            // The response was lost.
+            if self.outbox.get(domain) == Some(&state) {
+                self.outbox.remove(domain);
+            }
+        }
+        if !is_ours && (!self.present.contains(&by) || self.excluded.contains(&by)) {
+            self.rejected += u64::from(state.phase != Phase::Fine);
+            if self.doubted.len() < MAX_NODES {
+                self.doubted.insert(by);
+            }
+            return LocalAction::Nothing;
+        }
+        let new = Statement { by, is_ours, state, stored, revision };
+        let effect = self
+            .hosts
+            .get(domain)
+            .map_or_else(|| HostStatements::default().effect(&new), |known| known.seen.effect(&new));
+        let is_new = effect == Effect::New;
+        if (is_new || effect == Effect::Changes) && !self.admit(&new, is_new, now) {
             self.rejected += 1;
+            if let Some(known) = self.hosts.get_mut(domain) {
+                known.newest = revision;
+                if is_ours && state.phase == Phase::Trial {
+                    known.failed = Some((now, ClaimOutcome::Rejected));
+                }
+            }
             return LocalAction::Nothing;
         }
-        let ours = ours.unwrap_or_default();
-        let end = seen.end();
-        if is_mine && state.is_trial && end > now {
-            // Counted here and not where the claim is answered: the watcher may see the change first, and it starts the
-            // trial.
-            self.trials += 1;
+        if effect == Effect::Fine {
+            return self.end(domain, revision, now);
         }
-        let holds = end > now && !(is_mine && state.is_trial);
-        let known = HostView {
-            seen,
-            ours: if holds { OwnPauses { applied: Some(end), held: None } } else { ours },
-            is_claiming: false,
-            failed: None,
-            is_tried: false,
+        if is_new {
+            self.hosts.entry(domain.to_owned()).or_default();
+        }
+        let Some(known) = self.hosts.get_mut(domain) else { return LocalAction::Nothing };
+        let (before, over) = (known.seen.clone(), known.seen.end());
+        known.newest = revision;
+        known.seen.apply(new, effect);
+        change_counts(&mut self.counts, &before, &known.seen);
+        match effect {
+            Effect::New | Effect::Changes => {
+                (known.failed, known.is_tried, known.is_waived) = (None, false, false);
+                if is_ours && known.seen.is_tried_here(now) {
+                    // Counted here and not where the claim is answered: the watcher starts the trial.
+                    self.trials += 1;
+                }
+            }
+            // By the broker's clock this node was early: its own clock is ahead.
+            Effect::Ignored if is_ours && state.phase == Phase::Trial => {
+                if let Some(end) = known.seen.others_hold(by, stored) {
+                    known.ours.held = Some(now.saturating_add(end.since(stored)));
+                }
+            }
+            Effect::Ignored | Effect::Withdraws | Effect::Fine => {}
+        }
+        if known.is_waived { LocalAction::Nothing } else { known.settle(over, now) }
+    }
+
+    /// Returns whether a statement that pauses or tries a host is accepted.
+    fn admit(&mut self, new: &Statement, is_new: bool, now: Timestamp) -> bool {
+        let is_full = |view: &Self| {
+            view.counts.get(&new.by).copied().unwrap_or(0) >= MAX_HOSTS_PER_NODE
+                || is_new && view.hosts.len() >= MAX_HOSTS
         };
-        self.hosts.insert(domain.to_owned(), known);
-        match (holds, ours.held, over) {
-            (true, ..) => LocalAction::Pause { until: end, ours, level: state.level },
-            // The claim had arrived, but its response was lost.
-            (false, Some(held), Some(over)) if end > now => LocalAction::Try { held, over },
-            _ => LocalAction::Nothing,
+        if is_full(self) {
+            self.sweep(now);
         }
+        !is_full(self) && self.quota.spend(new.by, new.stored, is_new)
     }
 
-    /// Applies the deletion of a cell at that revision.
-    pub(super) fn apply_deletion(&mut self, domain: &str, revision: u64) -> LocalAction {
-        if self.hosts.get(domain).is_some_and(|known| known.seen.revision > revision) {
+    /// Drops hosts whose pauses are over.
+    fn sweep(&mut self, now: Timestamp) {
+        if self.swept.is_some_and(|at| now.since(at) < SWEEP_INTERVAL) {
+            return;
+        }
+        self.swept = Some(now);
+        let counts = &mut self.counts;
+        self.hosts.retain(|_, known| {
+            let is_kept = known.seen.end().is_some_and(|end| end > now);
+            if !is_kept {
+                change_counts(counts, &known.seen, &HostStatements::default());
+            }
+            is_kept
+        });
+    }
+
+    /// Ends all statements about a host, which is fine.
+    fn end(&mut self, domain: &str, revision: u64, now: Timestamp) -> LocalAction {
+        let ended = self.ended.entry(domain.to_owned()).or_default();
+        *ended = revision.max(*ended);
+        if self.ended.len() > MAX_ENDS {
+            let mut revisions: Vec<u64> = self.ended.values().copied().collect();
+            let (_, middle, _) = revisions.select_nth_unstable(MAX_ENDS / 2);
+            let middle = *middle;
+            self.ended.retain(|_, revision| *revision > middle);
+        }
+        let Some(known) = self.hosts.remove(domain) else { return LocalAction::Nothing };
+        change_counts(&mut self.counts, &known.seen, &HostStatements::default());
+        LocalAction::Lift { ours: known.ours, own_until: known.own_until.filter(|until| *until > now) }
+    }
+
+    /// Applies the removal of a node's statement, which the broker no longer has, up to that revision.
+    pub(super) fn apply_removal(&mut self, domain: &str, by: NodeId, revision: u64, now: Timestamp) -> LocalAction {
+        let Some(known) = self.hosts.get_mut(domain) else { return LocalAction::Nothing };
+        let before = known.seen.clone();
+        if !known.seen.remove(by, revision) {
             return LocalAction::Nothing;
         }
-        let deleted = self.deleted.entry(domain.to_owned()).or_default();
-        *deleted = revision.max(*deleted);
-        if self.deleted.len() > MAX_DELETIONS {
-            let mut revisions: Vec<u64> = self.deleted.values().copied().collect();
-            let (_, middle, _) = revisions.select_nth_unstable(MAX_DELETIONS / 2);
-            let middle = *middle;
-            self.deleted.retain(|_, revision| *revision > middle);
+        change_counts(&mut self.counts, &before, &known.seen);
+        if known.seen.is_empty() {
+            let newest = known.newest;
+            return self.end(domain, newest, now);
         }
-        match self.hosts.remove(domain) {
-            Some(known) if known.ours != OwnPauses::default() => LocalAction::Lift(known.ours),
-            _ => LocalAction::Nothing,
-        }
-    }
-
-    /// Applies the loss of a cell together with its table, which is not a sign that the host is fine.
-    pub(super) fn apply_loss(&mut self, domain: &str, now: Timestamp) {
-        if let Some(known) = self.hosts.remove(domain)
-            && known.seen.state.by == self.own
-            && !known.seen.state.is_trial
-            && known.seen.end() > now
-        {
-            self.add_pending(domain, PendingWrite::Pause(known.seen.end(), now));
-        }
+        known.settle(before.end(), now)
     }
 
     /// Returns whether this node may try a host.
     pub(super) fn request_trial(&mut self, domain: &str, ended: Timestamp, now: Timestamp) -> TrialReply {
         let (own, silent_since) = (self.own, self.silent_since);
         let Some(known) = self.hosts.get_mut(domain) else { return TrialReply::Now };
-        match claim(&known.seen, now, own) {
+        if known.is_waived {
+            return TrialReply::Now;
+        }
+        match claim(&known.seen, now) {
             Claim::Mine => return TrialReply::Now,
-            Claim::NotBefore(until) => return TrialReply::NotBefore(until),
-            Claim::Swap(_) if known.is_claiming => return TrialReply::Asking(false),
-            Claim::Swap(_) => {}
+            Claim::NotBefore(until) => {
+                // The visit pauses the host until then, and it is the fleet that says so.
+                known.ours.applied = Some(until);
+                return TrialReply::NotBefore(until);
+            }
+            Claim::State(_) if known.is_claiming => return TrialReply::Asking(false),
+            Claim::State(_) => {}
         }
         // All visits are held until the same time, so that this time identifies the hold.
         if let Some(held) = known.ours.held.filter(|held| *held > now) {
@@ -246,7 +431,7 @@ impl PauseView {
             return TrialReply::Asking(true);
         };
         let ask_again = last.saturating_add(CLAIM_RETRY_INTERVAL + Duration::from_millis(1));
-        let over = known.seen.end().min(ended);
+        let over = known.seen.end().unwrap_or(ended).min(ended);
         let moment = match (answer, silent_since) {
             (ClaimOutcome::Rejected, _) => offline_trial_time(own, domain, over),
             (_, Some(since)) => offline_trial_time(own, domain, over).max(since.saturating_add(CUT_OFF_AFTER)),
@@ -275,11 +460,31 @@ impl PauseView {
         }
     }
 
+    /// Returns the claim that this process has to state; none if there is nothing to claim.
+    pub(super) fn claim(&self, domain: &str, now: Timestamp) -> Option<HostState> {
+        match claim(&self.hosts.get(domain)?.seen, now) {
+            Claim::State(state) => Some(state),
+            Claim::Mine | Claim::NotBefore(_) => None,
+        }
+    }
+
+    /// Returns whether everything about a host up to a revision was applied.
+    pub(super) fn is_applied(&self, domain: &str, revision: u64) -> bool {
+        self.hosts.get(domain).map(|known| known.newest).max(self.ended.get(domain).copied()) >= Some(revision)
+    }
+
+    /// Returns whether this process has the trial of a host.
+    pub(super) fn is_tried_here(&self, domain: &str, now: Timestamp) -> bool {
+        self.hosts.get(domain).is_some_and(|known| known.seen.is_tried_here(now))
+    }
+
     /// Records the outcome of a claim.
     pub(super) fn record_claim(&mut self, domain: &str, answer: ClaimOutcome, now: Timestamp) {
         if let Some(known) = self.hosts.get_mut(domain) {
             known.is_claiming = false;
-            known.failed = if answer == ClaimOutcome::Known { None } else { Some((now, answer)) };
+            if answer != ClaimOutcome::Known {
+                known.failed = Some((now, answer));
+            }
         }
     }
 
@@ -288,31 +493,93 @@ impl PauseView {
         self.silent_since = if is_answered { None } else { Some(self.silent_since.unwrap_or(now)) };
     }
 
-    /// Records a write that failed.
-    pub(super) fn add_pending(&mut self, domain: &str, pending: PendingWrite) {
-        self.pending.insert(domain.to_owned(), pending);
+    /// Records a pause that this node's own attempts have set. Whatever the fleet says, it lasts for its own time.
+    pub(super) fn record_own_pause(&mut self, domain: &str, until: Timestamp) {
+        if let Some(known) = self.hosts.get_mut(domain) {
+            known.own_until = known.own_until.max(Some(until));
+        }
     }
 
-    /// Takes all pending writes that are still valid.
-    pub(super) fn take_pending(&mut self) -> Vec<(String, PendingWrite)> {
-        let hosts = &self.hosts;
-        let is_true = |domain: &String, pending: &PendingWrite| match pending {
-            PendingWrite::Pause(..) => true,
-            PendingWrite::Lift(revision) => hosts.get(domain).is_some_and(|known| known.seen.revision == *revision),
-        };
-        self.pending.drain().filter(|(domain, pending)| is_true(domain, pending)).collect()
+    /// Queues the statement of a pause of this node, if the others do not say the same and would accept it. Returns
+    /// whether it did.
+    pub(super) fn state_pause(&mut self, domain: &str, until: Timestamp, at: Timestamp) -> bool {
+        let nothing = HostStatements::default();
+        let seen = self.hosts.get(domain).map_or(&nothing, |known| &known.seen);
+        let Some(state) = paused(seen, until, at, self.own) else { return false };
+        let is_new = seen.is_empty();
+        if !self.quota.has_room(self.own, at, is_new) {
+            return false;
+        }
+        self.outbox.insert(domain.to_owned(), state);
+        true
     }
 
-    /// Returns whether another pause of this node is shared. Pauses of hosts that are paused already always are.
-    pub(super) fn may_share(&mut self, domain: &str, at: Timestamp) -> bool {
-        self.hosts.contains_key(domain) || self.quota.spend(self.own, at)
+    /// Queues the statement that a host is fine, as this node found out or as its operator says. Returns whether it did:
+    /// while other nodes have paused it, this has no effect for others.
+    pub(super) fn state_fine(&mut self, domain: &str, at: Timestamp) -> bool {
+        let is_said =
+            |state: Option<&HostState>| state.is_some_and(|state| state.phase != Phase::Fine && state.until > at);
+        let has_said = is_said(self.outbox.get(domain)) || is_said(self.sent.get(domain).map(|(state, _)| state));
+        let known = self.hosts.get_mut(domain);
+        let is_over = known.as_ref().is_some_and(|known| known.hold(at).is_none());
+        if let Some(known) = known {
+            (known.own_until, known.is_waived) = (None, true);
+        }
+        if has_said || is_over {
+            self.outbox.insert(domain.to_owned(), HostState::fine(at));
+        }
+        has_said || is_over
+    }
+
+    /// Begins to write a statement: the given one, or the queued one. Returns none if there is none that still holds, or
+    /// if another one is on its way.
+    pub(super) fn begin_write(&mut self, domain: &str, state: Option<HostState>, now: Timestamp) -> Option<HostState> {
+        if self.writing.contains(domain) {
+            return None;
+        }
+        let state = state.or_else(|| self.outbox.remove(domain)).filter(|state| state.until > now)?;
+        if self.sent.len() > 2 * MAX_HOSTS_PER_NODE {
+            self.sent.retain(|_, (state, _)| state.until > now);
+        }
+        self.writing.insert(domain.to_owned());
+        self.sent.insert(domain.to_owned(), (state, false));
+        Some(state)
+    }
+
+    /// Ends a write; a failed one is `again` tried later, unless a newer statement is queued.
+    pub(super) fn end_write(&mut self, domain: &str, again: Option<HostState>) {
+        self.writing.remove(domain);
+        let is_delivered = |state: &HostState| self.sent.get(domain) == Some(&(*state, true));
+        if let Some(state) = again.filter(|state| !is_delivered(state)) {
+            self.outbox.entry(domain.to_owned()).or_insert(state);
+        }
+    }
+
+    /// Returns the hosts with a queued statement.
+    pub(super) fn pending(&self) -> Vec<String> {
+        self.outbox.keys().filter(|domain| !self.writing.contains(*domain)).cloned().collect()
+    }
+}
+
+/// Adjusts the numbers of statements by writers after those about one host have changed.
+fn change_counts(counts: &mut HashMap<NodeId, usize>, before: &HostStatements, after: &HostStatements) {
+    for statement in after.all() {
+        *counts.entry(statement.by).or_default() += 1;
+    }
+    for statement in before.all() {
+        if let Some(count) = counts.get_mut(&statement.by) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&statement.by);
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pauses::state_machine::{HostState, MAX_PAUSES_PER_HOUR};
+    use crate::pauses::state_machine::MAX_PAUSES_PER_HOUR;
 
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
@@ -320,9 +587,24 @@ mod tests {
         NOW.saturating_add(Duration::from_secs(seconds))
     }
 
-    fn seen(by: NodeId, until: u64, revision: u64) -> CellVersion {
-        let state = HostState { is_trial: false, until: after(until), at: NOW, level: 1, by };
-        CellVersion { state, stored: NOW, revision }
+    fn pause(until: u64) -> HostState {
+        HostState { phase: Phase::Paused, until: after(until), at: NOW, level: 1 }
+    }
+
+    /// A view that believes these nodes.
+    fn view(own: NodeId, others: &[NodeId]) -> PauseView {
+        let mut view = PauseView::new(own);
+        view.set_nodes(others.iter().copied(), [], NOW);
+        view
+    }
+
+    /// Applies a pause of another node, or of another process of this one.
+    fn hear(view: &mut PauseView, domain: &str, by: NodeId, until: u64, revision: u64) -> LocalAction {
+        view.apply_statement(domain, by, pause(until), (NOW, revision), NOW)
+    }
+
+    fn hear_fine(view: &mut PauseView, domain: &str, by: NodeId, at: u64, revision: u64) -> LocalAction {
+        view.apply_statement(domain, by, HostState::fine(after(at)), (after(at), revision), after(at))
     }
 
     /// Makes a claim without a response.
@@ -331,12 +613,16 @@ mod tests {
         view.record_claim(domain, ClaimOutcome::Unanswered, now);
     }
 
+    fn ours(applied: Option<u64>) -> FleetPauses {
+        FleetPauses { applied: applied.map(after), held: None }
+    }
+
     #[test]
     fn a_node_that_is_cut_off_tries_a_host_once() {
         let (own, other) = (NodeId::random(), NodeId::random());
-        let mut view = PauseView::new(own);
+        let mut view = view(own, &[other]);
         assert_eq!(view.request_trial("e.org", after(600), after(600)), TrialReply::Now, "no other node has paused it");
-        view.apply_change("e.org", seen(other, 600, 1), NOW);
+        hear(&mut view, "e.org", other, 600, 1);
         assert_eq!(view.request_trial("e.org", after(600), after(599)), TrialReply::NotBefore(after(600)));
         assert_eq!(view.request_trial("e.org", after(600), after(600)), TrialReply::Asking(true));
         assert_eq!(
@@ -358,7 +644,7 @@ mod tests {
         assert_eq!(view.request_trial("e.org", after(600), moment), TrialReply::Now);
         lose_response(&mut view, "e.org", moment);
         assert!(matches!(view.request_trial("e.org", after(600), moment), TrialReply::NotBefore(_)), "once a pause");
-        view.apply_change("e.org", seen(other, 9000, 2), moment);
+        view.apply_statement("e.org", other, pause(9000), (moment, 2), moment);
         view.request_trial("e.org", after(9000), after(9000));
         lose_response(&mut view, "e.org", after(9000));
         let TrialReply::NotBefore(moment) = view.request_trial("e.org", after(9000), after(9000)) else {
@@ -370,8 +656,9 @@ mod tests {
 
     #[test]
     fn one_late_response_does_not_mean_cut_off() {
-        let mut view = PauseView::new(NodeId::random());
-        view.apply_change("e.org", seen(NodeId::random(), 600, 1), NOW);
+        let other = NodeId::random();
+        let mut view = view(NodeId::random(), &[other]);
+        hear(&mut view, "e.org", other, 600, 1);
         let mut now = after(600);
         for _ in 0..100 {
             assert_eq!(view.request_trial("e.org", after(600), now), TrialReply::Asking(true));
@@ -394,88 +681,187 @@ mod tests {
     }
 
     #[test]
-    fn a_remote_pause_is_lifted_only_with_its_cell() {
-        let mut view = PauseView::new(NodeId::random());
-        let other = NodeId::random();
-        let ours = |applied| OwnPauses { applied, held: None };
-        let pause = |until, before| LocalAction::Pause { until, ours: ours(before), level: 1 };
-        assert_eq!(view.apply_change("e.org", seen(other, 600, 2), NOW), pause(after(600), None));
-        assert_eq!(view.apply_change("e.org", seen(other, 900, 1), NOW), LocalAction::Nothing, "late news");
-        assert_eq!(view.apply_change("e.org", seen(other, 900, 3), NOW), pause(after(900), Some(after(600))));
-        assert_eq!(view.apply_deletion("e.org", 2), LocalAction::Nothing, "it was there again since");
-        assert_eq!(view.apply_deletion("e.org", 4), LocalAction::Lift(ours(Some(after(900)))));
-        assert_eq!(view.apply_deletion("e.org", 4), LocalAction::Nothing);
-        assert_eq!(view.apply_change("e.org", seen(other, 900, 3), NOW), LocalAction::Nothing, "it is gone since");
-        assert_eq!(view.apply_change("e.org", seen(other, 900, 5), NOW), pause(after(900), None));
+    fn a_remote_pause_is_lifted_only_by_its_writer() {
+        let (other, third) = (NodeId::random(), NodeId::random());
+        let mut view = view(NodeId::random(), &[other, third]);
+        let pauses = |until, before| LocalAction::Pause { until: after(until), ours: ours(before), level: 1 };
+        assert_eq!(hear(&mut view, "e.org", other, 600, 2), pauses(600, None));
+        assert_eq!(hear(&mut view, "e.org", other, 900, 1), LocalAction::Nothing, "late news");
+        assert_eq!(hear(&mut view, "e.org", third, 900, 3), pauses(900, Some(600)));
+        assert_eq!(view.apply_removal("e.org", third, 2, NOW), LocalAction::Nothing, "it was there again since");
+        assert_eq!(
+            hear_fine(&mut view, "e.org", third, 10, 4),
+            pauses(600, Some(900)),
+            "of the other's it ends nothing"
+        );
+        assert_eq!(hear_fine(&mut view, "e.org", third, 20, 5), LocalAction::Nothing);
+        let lift = LocalAction::Lift { ours: ours(Some(600)), own_until: None };
+        assert_eq!(hear_fine(&mut view, "e.org", other, 30, 6), lift);
+        assert_eq!(hear(&mut view, "e.org", other, 900, 6), LocalAction::Nothing, "it is gone since");
+        assert_eq!(hear(&mut view, "e.org", other, 900, 7), pauses(900, None));
     }
 
     #[test]
-    fn a_held_visit_is_released_with_the_cell() {
-        let mut view = PauseView::new(NodeId::random());
-        view.apply_change("e.org", seen(NodeId::random(), 600, 1), NOW);
+    fn a_pause_of_own_attempts_lasts_for_its_own_time() {
+        let other = NodeId::random();
+        let mut view = view(NodeId::random(), &[other]);
+        hear(&mut view, "e.org", other, 900, 1);
+        view.record_own_pause("e.org", after(600));
+        let lift = LocalAction::Lift { ours: ours(Some(900)), own_until: Some(after(600)) };
+        assert_eq!(hear_fine(&mut view, "e.org", other, 10, 2), lift);
+        // This process's own statement is no reason of a local pause, so that its removal lifts nothing.
+        assert!(view.state_pause("own.org", after(600), NOW));
+        let state = view.begin_write("own.org", None, NOW).unwrap();
+        assert_eq!(view.apply_statement("own.org", view.own, state, (NOW, 3), NOW), LocalAction::Nothing);
+        let nothing = LocalAction::Lift { ours: ours(None), own_until: None };
+        assert_eq!(view.apply_removal("own.org", view.own, 3, NOW), nothing);
+    }
+
+    #[test]
+    fn only_nodes_with_a_heartbeat_are_believed() {
+        let (own, other) = (NodeId::random(), NodeId::random());
+        let mut view = view(own, &[]);
+        assert_eq!(hear(&mut view, "e.org", other, 600, 1), LocalAction::Nothing);
+        assert_eq!(hear(&mut view, "f.org", own, 600, 2), LocalAction::Nothing, "nor the own name");
+        assert_eq!(view.rejected, 2);
+        assert!(view.set_present(other, true), "its statements are to be read again");
+        assert!(!view.set_present(other, true));
+        assert_ne!(hear(&mut view, "e.org", other, 600, 1), LocalAction::Nothing);
+        let lift = LocalAction::Lift { ours: ours(Some(600)), own_until: None };
+        assert_eq!(view.exclude(other, true, NOW), [("e.org".to_owned(), lift)]);
+        assert_eq!(hear(&mut view, "g.org", other, 600, 3), LocalAction::Nothing);
+        for _ in 0..2 * MAX_NODES {
+            view.set_present(NodeId::random(), true);
+        }
+        assert!(view.present.len() <= MAX_NODES);
+    }
+
+    #[test]
+    fn an_unpaused_host_waits_no_longer_here() {
+        let other = NodeId::random();
+        let mut view = view(NodeId::random(), &[other]);
+        hear(&mut view, "e.org", other, 600, 1);
+        assert!(!view.state_fine("e.org", after(10)), "to the others it means nothing");
+        assert_eq!(view.request_trial("e.org", after(10), after(10)), TrialReply::Now);
+        assert_ne!(hear(&mut view, "e.org", other, 900, 2), LocalAction::Nothing);
+        assert_eq!(view.request_trial("e.org", after(10), after(20)), TrialReply::NotBefore(after(900)));
+    }
+
+    #[test]
+    fn a_held_visit_is_released_when_the_host_is_fine() {
+        let other = NodeId::random();
+        let mut view = view(NodeId::random(), &[other]);
+        hear(&mut view, "e.org", other, 600, 1);
         view.request_trial("e.org", after(600), after(600));
         lose_response(&mut view, "e.org", after(600));
         let TrialReply::NotBefore(moment) = view.request_trial("e.org", after(600), after(600)) else {
             panic!("not at once")
         };
-        let LocalAction::Lift(ours) = view.apply_deletion("e.org", 2) else { panic!("it was paused") };
+        let LocalAction::Lift { ours, own_until: None } = hear_fine(&mut view, "e.org", other, 601, 2) else {
+            panic!("it was paused")
+        };
         assert!(ours.has(moment) && ours.has(after(600)) && !ours.has(after(601)));
     }
 
     #[test]
     fn a_held_node_tries_once_its_claim_is_confirmed() {
-        let own = NodeId::random();
-        let mut view = PauseView::new(own);
-        view.apply_change("e.org", seen(NodeId::random(), 600, 1), NOW);
+        let (own, other) = (NodeId::random(), NodeId::random());
+        let mut view = view(own, &[other]);
+        hear(&mut view, "e.org", other, 600, 1);
         view.request_trial("e.org", after(600), after(600));
+        let claim = view.claim("e.org", after(600));
+        let state = view.begin_write("e.org", claim, after(600)).unwrap();
         lose_response(&mut view, "e.org", after(600));
         let TrialReply::NotBefore(held) = view.request_trial("e.org", after(600), after(600)) else {
             panic!("not at once")
         };
-        let mut trial = seen(own, 1200, 2);
-        (trial.state.is_trial, trial.state.at, trial.stored) = (true, after(600), after(600));
-        assert_eq!(view.apply_change("e.org", trial, after(605)), LocalAction::Try { held, over: after(600) });
+        let does = view.apply_statement("e.org", own, state, (after(600), 2), after(605));
+        assert_eq!(does, LocalAction::Try { held, over: after(600) });
         assert_eq!(view.request_trial("e.org", after(600), after(605)), TrialReply::Now);
         assert_eq!((view.trials, view.own_trials), (1, 0));
     }
 
     #[test]
-    fn remembered_deletions_are_bounded() {
-        let mut view = PauseView::new(NodeId::random());
-        for n in 1..=3 * MAX_DELETIONS as u64 {
-            view.apply_deletion(&format!("h{n}.org"), n);
-            assert!(view.deleted.len() <= MAX_DELETIONS);
+    fn a_claim_that_is_early_by_the_brokers_clock_waits() {
+        let (own, other) = (NodeId::random(), NodeId::random());
+        let mut view = view(own, &[other]);
+        hear(&mut view, "e.org", other, 600, 1);
+        // This node's clock is ahead by 100 seconds.
+        assert_eq!(view.request_trial("e.org", after(600), after(600)), TrialReply::Asking(true));
+        let claim = view.claim("e.org", after(600));
+        let state = view.begin_write("e.org", claim, after(600)).unwrap();
+        view.apply_statement("e.org", own, state, (after(500), 2), after(600));
+        view.record_claim("e.org", ClaimOutcome::Known, after(600));
+        assert_eq!(view.request_trial("e.org", after(600), after(601)), TrialReply::NotBefore(after(700)));
+        assert_eq!(view.trials, 0);
+    }
+
+    #[test]
+    fn remembered_ends_are_bounded() {
+        let other = NodeId::random();
+        let mut view = view(NodeId::random(), &[other]);
+        for n in 1..=3 * MAX_ENDS as u64 {
+            hear_fine(&mut view, &format!("h{n}.org"), other, 0, n);
+            assert!(view.ended.len() <= MAX_ENDS);
         }
-        assert!(view.deleted.contains_key(&format!("h{}.org", 3 * MAX_DELETIONS)));
+        assert!(view.ended.contains_key(&format!("h{}.org", 3 * MAX_ENDS)));
     }
 
     #[test]
     fn a_change_of_a_paused_host_is_not_a_new_pause() {
         let (own, other) = (NodeId::random(), NodeId::random());
-        let mut view = PauseView::new(own);
+        let mut view = view(own, &[other]);
         for n in 0..MAX_PAUSES_PER_HOUR as u64 {
-            assert_ne!(view.apply_change(&format!("h{n}.org"), seen(other, 600, n + 1), NOW), LocalAction::Nothing);
+            assert_ne!(hear(&mut view, &format!("h{n}.org"), other, 600, n + 1), LocalAction::Nothing);
         }
         // One of all nodes has tried them and was blocked.
         for n in 0..MAX_PAUSES_PER_HOUR as u64 {
-            let again = seen(other, 1800, 1000 + n);
-            assert_ne!(view.apply_change(&format!("h{n}.org"), again, NOW), LocalAction::Nothing);
-            assert!(view.may_share(&format!("h{n}.org"), NOW));
+            assert_ne!(hear(&mut view, &format!("h{n}.org"), other, 1800, 1000 + n), LocalAction::Nothing);
+            assert!(view.state_pause(&format!("h{n}.org"), after(1900), NOW));
         }
         assert_eq!(view.rejected, 0);
-        assert_eq!(view.apply_change("new.org", seen(other, 600, 5000), NOW), LocalAction::Nothing);
-        let own_new = (0..1000).filter(|n| view.may_share(&format!("own{n}.org"), NOW)).count();
-        assert_eq!(own_new, MAX_PAUSES_PER_HOUR);
+        assert_eq!(hear(&mut view, "new.org", other, 600, 5000), LocalAction::Nothing);
+        for n in 0..1000u64 {
+            let domain = format!("own{n}.org");
+            let may = view.state_pause(&domain, after(600), NOW);
+            assert_eq!(may, n < MAX_PAUSES_PER_HOUR as u64);
+            if let Some(state) = view.begin_write(&domain, None, NOW) {
+                view.apply_statement(&domain, own, state, (NOW, 6000 + n), NOW);
+                view.end_write(&domain, None);
+            }
+        }
+    }
+
+    #[test]
+    fn the_view_is_bounded_whatever_peers_say() {
+        let (own, others) = (NodeId::random(), [(); 300].map(|()| NodeId::random()));
+        let mut view = view(own, &others);
+        let (mut paused, mut revision) = (0, 0);
+        // Pauses as long as possible, by many nodes and under the own name as well.
+        for hour in 0..24u64 {
+            for by in others.iter().chain([&own]) {
+                for n in 0..120 {
+                    revision += 1;
+                    let (at, domain) = (after(hour * 3600), format!("{by}.{hour}.{n}.org"));
+                    let state = HostState { phase: Phase::Paused, until: after(9_000_000), at, level: 9 };
+                    let does = view.apply_statement(&domain, *by, state, (at, revision), at);
+                    paused += usize::from(does != LocalAction::Nothing);
+                }
+                assert!(view.counts.get(by).is_none_or(|count| *count <= MAX_HOSTS_PER_NODE));
+            }
+            assert!(view.hosts.len() <= MAX_HOSTS);
+        }
+        assert!(paused <= MAX_HOSTS, "{paused}");
+        assert_eq!(view.counts.values().sum::<usize>(), view.statements().len());
     }
 
     #[test]
     fn pauses_over_the_quota_stay_local() {
-        let (mut view, other) = (PauseView::new(NodeId::random()), NodeId::random());
+        let other = NodeId::random();
+        let mut view = view(NodeId::random(), &[other]);
         let mut paused = 0;
         for n in 0..1000u64 {
-            paused += usize::from(
-                view.apply_change(&format!("h{n}.org"), seen(other, 600, n + 1), NOW) != LocalAction::Nothing,
-            );
+            paused += usize::from(hear(&mut view, &format!("h{n}.org"), other, 600, n + 1) != LocalAction::Nothing);
         }
         assert_eq!((paused, view.rejected), (MAX_PAUSES_PER_HOUR, 900));
     }
@@ -483,12 +869,26 @@ mod tests {
     #[test]
     fn own_pauses_are_restored_to_a_lost_table() {
         let (own, other) = (NodeId::random(), NodeId::random());
-        let mut view = PauseView::new(own);
-        view.apply_change("mine.org", seen(own, 600, 1), NOW);
-        view.apply_change("theirs.org", seen(other, 600, 2), NOW);
-        view.apply_loss("mine.org", NOW);
-        view.apply_loss("theirs.org", NOW);
-        assert_eq!(view.take_pending(), [("mine.org".to_owned(), PendingWrite::Pause(after(600), NOW))]);
-        assert_eq!(view.cells(), []);
+        let mut view = view(own, &[other]);
+        assert!(view.state_pause("mine.org", after(600), NOW));
+        let state = view.begin_write("mine.org", None, NOW).unwrap();
+        view.apply_statement("mine.org", own, state, (NOW, 1), NOW);
+        view.end_write("mine.org", None);
+        hear(&mut view, "theirs.org", other, 600, 2);
+        view.apply_loss(NOW);
+        assert_eq!(view.pending(), ["mine.org"]);
+        assert_eq!(view.begin_write("mine.org", None, NOW), Some(state));
+        assert_eq!(view.statements(), []);
+    }
+
+    #[test]
+    fn writes_about_a_host_are_made_one_by_one() {
+        let mut view = view(NodeId::random(), &[]);
+        assert!(view.state_pause("e.org", after(600), NOW));
+        let first = view.begin_write("e.org", None, NOW).unwrap();
+        assert!(view.state_fine("e.org", after(10)));
+        assert_eq!(view.begin_write("e.org", None, after(10)), None, "one is on its way");
+        view.end_write("e.org", Some(first));
+        assert_eq!(view.begin_write("e.org", None, after(10)), Some(HostState::fine(after(10))), "the newest");
     }
 }

@@ -1,9 +1,12 @@
 //! Host pauses shared by an egress group, and the single trial after each.
 //!
-//! Each paused host has a cell at the broker. `state_machine` defines the transitions of a cell, `coordinator` holds
-//! this node's view and its pending writes, and [`SharedHosts`] connects them to the broker and to the selector.
+//! Each node has a cell at the broker for each host that it pauses or tries. Its key holds the node, so a broker with
+//! permissions lets no node speak for another. `state_machine` defines what follows from the statements in these cells,
+//! `coordinator` holds this node's view and its pending writes, and [`SharedHosts`] connects them to the broker and to
+//! the selector.
 //!
 //! Invariants: while the broker is available, one node makes the trial of a pause. Without a broker the crawl goes on.
+//! No peer ends a pause that this node's own attempts have set.
 //!
 //! Must not know: which broker it is, or what is learned from a host.
 
@@ -15,22 +18,26 @@ use std::time::Duration;
 use fetchwise::Selector;
 use fetchwise::pause_coordination::{PauseCoordinator, Resolver, TrialPermission};
 use fetchwise::time::Timestamp;
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::mpsc;
+use futures_util::stream::{FuturesUnordered, StreamExt, select_all};
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::model::node_id::NodeId;
-use crate::transport::{Cell, Change, SwapOutcome, Table, Transport, TransportError};
+use crate::transport::{Cell, Change, Table, Transport, TransportError, is_broker_response};
 
 mod coordinator;
 pub mod state_machine;
 
-use crate::pauses::coordinator::{ClaimOutcome, LocalAction, PauseView, PendingWrite, TrialReply};
-use crate::pauses::state_machine::{CellVersion, Claim, HostState, MIN_SHARED_PAUSE};
+use crate::pauses::coordinator::{ClaimOutcome, LocalAction, PauseView, TrialReply};
+use crate::pauses::state_machine::{HostState, MIN_SHARED_PAUSE, Phase};
 
 /// The interval at which an unavailable broker is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// The minimum interval between readings of all statements because of new nodes.
+const REREAD_INTERVAL: Duration = Duration::from_secs(2);
+/// The time within which a stored claim has to be delivered.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum number of concurrent requests.
 const MAX_REQUESTS: usize = 32;
 /// The maximum number of waiting updates. Beyond it, pauses stay local.
@@ -55,7 +62,7 @@ pub struct HostCounts {
     pub lost: u64,
     /// Trials that were made without the broker.
     pub own_trials: u64,
-    /// Pauses of other nodes that were rejected because there were too many.
+    /// Pauses and trials of other nodes that were rejected: there were too many, or the node has no heartbeat or is excluded.
     pub rejected: u64,
 }
 
@@ -65,6 +72,8 @@ struct SharedState {
     view: Mutex<PauseView>,
     counts: Mutex<HostCounts>,
     resolver: Resolver,
+    /// Notified after each change of the view.
+    changed: Notify,
     update: mpsc::Sender<Update>,
 }
 
@@ -79,8 +88,8 @@ enum Update {
     Paused(String, Timestamp, Timestamp),
     Lifted(String),
     Claim(String),
-    /// A pending write that failed before.
-    PendingWrite(String, PendingWrite),
+    /// A statement that could not be written before.
+    Pending(String),
 }
 
 impl SharedHosts {
@@ -94,6 +103,7 @@ impl SharedHosts {
             view: Mutex::new(PauseView::new(own)),
             counts: Mutex::default(),
             resolver: Resolver::default(),
+            changed: Notify::new(),
             update,
         });
         if !selector.set_pause_coordinator(Arc::clone(&shared) as Arc<dyn PauseCoordinator>) {
@@ -135,6 +145,7 @@ impl SharedState {
 
 impl PauseCoordinator for SharedState {
     fn paused(&self, domain: &str, until: Timestamp, at: Timestamp) {
+        self.view().record_own_pause(domain, until);
         if until.since(at) > MIN_SHARED_PAUSE {
             drop(self.update.try_send(Update::Paused(domain.to_owned(), until, at)));
         }
@@ -180,7 +191,9 @@ impl Driver {
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Watched before the listing, so that no change in between is missed.
-            let watch = self.transport.cells().watch(Table::Hosts);
+            let cells = self.transport.cells();
+            let watch = |table| cells.watch(table).map(move |change| (table, change));
+            let watch = select_all([Table::Hosts, Table::Nodes, Table::Excluded].map(watch));
             let stock = {
                 let taking = self.resync();
                 tokio::pin!(taking);
@@ -193,6 +206,7 @@ impl Driver {
             };
             self.shared.view().record_response(stock.is_ok(), self.selector.now());
             let mut watch = stock.is_ok().then_some(watch);
+            let (read_at, mut must_reread) = (tokio::time::Instant::now(), false);
             // Waiting visits ask again.
             self.shared.resolver.resolve();
             again.reset();
@@ -205,8 +219,8 @@ impl Driver {
                 };
                 tokio::select! {
                     change = change => match change {
-                        Some(Ok(change)) => self.handle_change(change),
-                        // The broker or the table has gone.
+                        Some((table, Ok(change))) => must_reread |= self.handle_change(table, change),
+                        // The broker or a table has gone.
                         _ => break,
                     },
                     update = updates.recv(), if under_way.len() < MAX_REQUESTS => match update {
@@ -215,77 +229,104 @@ impl Driver {
                     },
                     Some(()) = under_way.next(), if !under_way.is_empty() => {}
                     _ = again.tick() => {
-                        if watch.is_none() {
+                        if watch.is_none() || must_reread && read_at.elapsed() >= REREAD_INTERVAL {
                             break;
                         }
-                        let pending = self.shared.view().take_pending();
-                        under_way.extend(pending.into_iter().map(|(domain, pending)| self.update(Update::PendingWrite(domain, pending))));
+                        let pending = self.shared.view().pending();
+                        under_way.extend(pending.into_iter().take(MAX_REQUESTS).map(|domain| self.update(Update::Pending(domain))));
                     }
                 }
             }
         }
     }
 
-    /// Compares the known cells with the broker's, after a time without it.
+    /// Compares the known statements with the broker's, after a time without it.
     async fn resync(&self) -> Result<(), TransportError> {
         let cells = self.transport.cells();
         let table = cells.incarnation(Table::Hosts).await?;
         // The table was lost; that does not mean that the hosts are fine.
-        if self.shared.view().is_recreated(table) {
-            let known = self.shared.view().cells();
-            known.iter().for_each(|(domain, _)| self.shared.view().apply_loss(domain, self.selector.now()));
+        let is_recreated = self.shared.view().is_recreated(table);
+        if is_recreated {
+            self.shared.view().apply_loss(self.selector.now());
         }
-        let known = self.shared.view().cells();
-        let listed = cells.list(Table::Hosts).await?;
+        let (present, excluded) = (cells.list(Table::Nodes).await?, cells.list(Table::Excluded).await?);
+        let nodes = |listed: Vec<(String, Cell)>| {
+            let node = |(key, cell): (String, Cell)| Some((key.parse().ok()?, cell.value));
+            listed.into_iter().filter_map(node)
+        };
+        let present = nodes(present).map(|(node, _)| node);
+        let actions = {
+            let mut view = self.shared.view();
+            // A response of the broker excludes nobody, and ends no exclusion in whose place it was stored.
+            let counts = |node: NodeId, value: &[u8]| !is_broker_response(value) || view.is_excluded(node);
+            let excluded = nodes(excluded).filter(|(node, value)| counts(*node, value)).map(|(node, _)| node);
+            let excluded: Vec<NodeId> = excluded.collect();
+            view.set_nodes(present, excluded, self.selector.now())
+        };
+        actions.iter().for_each(|(domain, action)| self.apply(domain, *action));
+        let known = self.shared.view().statements();
+        let mut listed = cells.list(Table::Hosts).await?;
+        // The order of the broker decides.
+        listed.sort_by_key(|(_, cell)| cell.revision);
         let keys: HashSet<&str> = listed.iter().map(|(key, _)| key.as_str()).collect();
-        for (domain, revision) in known {
-            let key = state_machine::key(&self.shared.egress, &domain);
+        for (domain, by, revision) in known {
+            let key = state_machine::key(by, &self.shared.egress, &domain);
             if keys.contains(key.as_str()) {
                 continue;
             }
             // The listing may come from a replica that is behind.
             let (cell, key) = (cells.get(Table::Hosts, &key).await?, key);
             let revision = cell.as_ref().map_or(revision, |cell| cell.revision);
-            self.handle_change(Change { key, cell, revision });
+            self.handle_change(Table::Hosts, Change { key, cell, revision });
         }
         for (key, cell) in listed {
             let revision = cell.revision;
-            self.handle_change(Change { key, cell: Some(cell), revision });
+            self.handle_change(Table::Hosts, Change { key, cell: Some(cell), revision });
         }
         Ok(())
     }
 
-    /// Applies a change of a cell.
-    fn handle_change(&self, change: Change) {
-        self.shared.view().record_response(true, self.selector.now());
-        let Some(domain) = state_machine::domain_of(&self.shared.egress, &change.key) else { return };
-        match change.cell {
-            Some(cell) => drop(self.handle_cell(domain, &cell)),
-            None => self.handle_deletion(domain, change.revision),
+    /// Applies a change of a cell. Returns whether statements count now that did not before.
+    fn handle_change(&self, table: Table, change: Change) -> bool {
+        let now = self.selector.now();
+        self.shared.view().record_response(true, now);
+        match (table, change.key.parse::<NodeId>()) {
+            (Table::Nodes, Ok(node)) => return self.shared.view().set_present(node, change.cell.is_some()),
+            (Table::Excluded, Ok(_)) if change.cell.as_ref().is_some_and(|cell| is_broker_response(&cell.value)) => {
+                return false;
+            }
+            (Table::Excluded, Ok(node)) => {
+                let actions = self.shared.view().exclude(node, change.cell.is_some(), now);
+                actions.iter().for_each(|(domain, action)| self.apply(domain, *action));
+                return change.cell.is_none();
+            }
+            (Table::Hosts, _) => {}
+            _ => return false,
         }
+        let Some((by, domain)) = state_machine::parse_key(&self.shared.egress, &change.key) else { return false };
+        let action = match change.cell {
+            Some(cell) => match HostState::decode(&cell.value) {
+                Some(state) => self.shared.view().apply_statement(domain, by, state, (cell.at, cell.revision), now),
+                // Not a statement of the node. It may have taken the place of one, which still counts here.
+                None => return false,
+            },
+            None => self.shared.view().apply_removal(domain, by, change.revision, now),
+        };
+        self.apply(domain, action);
+        self.shared.changed.notify_waiters();
         self.shared.resolver.resolve();
+        false
     }
 
-    /// Applies the deletion of a host's cell at that revision.
-    fn handle_deletion(&self, domain: &str, revision: u64) {
-        let local = self.shared.view().apply_deletion(domain, revision);
-        self.apply(domain, local);
-    }
-
-    /// Applies a changed cell. Returns none if it is invalid.
-    fn handle_cell(&self, domain: &str, cell: &Cell) -> Option<CellVersion> {
-        let seen = CellVersion { state: HostState::decode(&cell.value)?, stored: cell.at, revision: cell.revision };
-        let local = self.shared.view().apply_change(domain, seen, self.selector.now());
-        self.apply(domain, local);
-        Some(seen)
-    }
-
-    /// Performs the local action that follows from another node's change.
+    /// Performs the local action that follows from a statement.
     fn apply(&self, domain: &str, local: LocalAction) {
+        let (here, now) = (self.selector.host_pause(domain), self.selector.now());
         match local {
             LocalAction::Nothing => {}
             LocalAction::Pause { until, ours, level } => {
-                let here = self.selector.host_pause(domain);
+                if let Some(own) = here.filter(|here| *here > now && *here != until && !ours.has(*here)) {
+                    self.shared.view().record_own_pause(domain, own);
+                }
                 if here.is_none_or(|here| here < until || ours.has(here)) {
                     self.selector.set_host_pause(domain, Some(until));
                     self.shared.counts().received += 1;
@@ -293,11 +334,13 @@ impl Driver {
                 self.selector.restore_host_levels([(domain.to_owned(), level)]);
             }
             LocalAction::Try { held, over } => drop(self.selector.claim_host_trial(domain, held, over)),
-            LocalAction::Lift(ours) => {
-                if self.selector.host_pause(domain).is_some_and(|here| ours.has(here)) {
-                    self.selector.set_host_pause(domain, None);
+            LocalAction::Lift { ours, own_until } => {
+                if here.is_some_and(|here| here <= now || ours.has(here)) {
+                    self.selector.set_host_pause(domain, own_until);
                 }
-                self.selector.restore_host_levels([(domain.to_owned(), 0)]);
+                if self.selector.host_pause(domain).is_none() {
+                    self.selector.restore_host_levels([(domain.to_owned(), 0)]);
+                }
             }
         }
     }
@@ -305,14 +348,18 @@ impl Driver {
     async fn update(&self, update: Update) {
         match update {
             Update::Paused(domain, until, at) => {
-                if self.shared.view().may_share(&domain, at) {
-                    self.say_paused(&domain, until, at).await;
+                let is_stated = self.shared.view().state_pause(&domain, until, at);
+                if is_stated {
+                    self.write_pending(&domain).await;
                 }
             }
-            Update::PendingWrite(domain, PendingWrite::Pause(until, at)) => self.say_paused(&domain, until, at).await,
-            Update::Lifted(domain) | Update::PendingWrite(domain, PendingWrite::Lift(_)) => {
-                self.say_lifted(&domain).await
+            Update::Lifted(domain) => {
+                let is_stated = self.shared.view().state_fine(&domain, self.selector.now());
+                if is_stated {
+                    self.write_pending(&domain).await;
+                }
             }
+            Update::Pending(domain) => self.write_pending(&domain).await,
             Update::Claim(domain) => {
                 let answer = self.claim(&domain).await;
                 self.shared.view().record_claim(&domain, answer, self.selector.now());
@@ -321,88 +368,66 @@ impl Driver {
         self.shared.resolver.resolve();
     }
 
-    /// Swaps a cell if it is unchanged, and applies its current value. Returns none without a response.
-    async fn swap(&self, domain: &str, seen: Option<u64>, state: HostState) -> Option<bool> {
-        let key = state_machine::key(&self.shared.egress, domain);
-        let swapped = self.transport.cells().swap(Table::Hosts, &key, seen, state.encode().into()).await;
-        let now = self.selector.now();
-        self.shared.view().record_response(swapped.is_ok(), now);
-        match swapped {
-            Ok(SwapOutcome::Done(revision)) => {
-                let seen = CellVersion { state, stored: now, revision };
-                let local = self.shared.view().apply_change(domain, seen, now);
-                self.apply(domain, local);
-                Some(true)
-            }
-            Ok(SwapOutcome::Lost(Some(cell))) => {
-                self.handle_cell(domain, &cell);
-                // The cell holds this node's own value: an earlier response was lost.
-                Some(HostState::decode(&cell.value) == Some(state))
-            }
-            Ok(SwapOutcome::Lost(None)) => {
-                // Changes that arrived since the request are newer.
-                self.handle_deletion(domain, seen.unwrap_or(0));
-                Some(false)
-            }
-            Err(_) => None,
+    /// Writes this node's statement about a host. Returns its revision; none without a response.
+    async fn write(&self, domain: &str, state: HostState) -> Option<u64> {
+        let key = state_machine::key(self.shared.own, &self.shared.egress, domain);
+        let written = self.transport.cells().put(Table::Hosts, &key, state.encode().into()).await;
+        self.shared.view().record_response(written.is_ok(), self.selector.now());
+        if written.is_ok() && state.phase == Phase::Paused {
+            self.shared.counts().sent += 1;
         }
+        written.ok()
     }
 
-    async fn say_paused(&self, domain: &str, until: Timestamp, at: Timestamp) {
+    /// Writes queued statements about a host, until none is left or the broker does not respond.
+    async fn write_pending(&self, domain: &str) {
         loop {
-            let seen = self.shared.view().cell(domain);
-            let Some(state) = state_machine::paused(seen.as_ref(), until, at, self.shared.own) else {
+            let Some(state) = self.shared.view().begin_write(domain, None, self.selector.now()) else { return };
+            let is_written = self.write(domain, state).await.is_some();
+            self.shared.view().end_write(domain, Some(state).filter(|_| !is_written));
+            if !is_written {
                 return;
-            };
-            match self.swap(domain, seen.map(|seen| seen.revision), state).await {
-                Some(true) => {
-                    self.shared.counts().sent += 1;
-                    return;
-                }
-                Some(false) if self.shared.view().cell(domain) == seen => return,
-                Some(false) => {}
-                None => return self.shared.view().add_pending(domain, PendingWrite::Pause(until, at)),
             }
         }
     }
 
-    async fn say_lifted(&self, domain: &str) {
-        let Some(mut seen) = self.shared.view().cell(domain) else { return };
-        let key = state_machine::key(&self.shared.egress, domain);
-        loop {
-            let deleted = self.transport.cells().delete(Table::Hosts, &key, Some(seen.revision)).await;
-            self.shared.view().record_response(deleted.is_ok(), self.selector.now());
-            match deleted {
-                Ok(SwapOutcome::Done(revision)) => return self.handle_deletion(domain, revision),
-                Ok(SwapOutcome::Lost(None)) => return self.handle_deletion(domain, seen.revision),
-                Ok(SwapOutcome::Lost(Some(cell))) => {
-                    self.handle_cell(domain, &cell);
-                    let Some(now) = self.shared.view().cell(domain) else { return };
-                    // Only a trial of this node is meant, whose claim got no response. Another node's trial is left as
-                    // it is.
-                    let is_own = now.state.is_trial && now.state.by == self.shared.own;
-                    if !is_own || now.revision == seen.revision {
-                        return;
-                    }
-                    seen = now;
-                }
-                Err(_) => return self.shared.view().add_pending(domain, PendingWrite::Lift(seen.revision)),
-            }
-        }
-    }
-
-    /// Claims the trial of a host.
+    /// Claims the trial of a host. The first claim in the broker's order counts, so the outcome is known when the
+    /// watcher has delivered this one.
     async fn claim(&self, domain: &str) -> ClaimOutcome {
-        let Some(seen) = self.shared.view().cell(domain) else { return ClaimOutcome::Known };
-        let Claim::Swap(state) = state_machine::claim(&seen, self.selector.now(), self.shared.own) else {
+        let now = self.selector.now();
+        let Some(claim) = self.shared.view().claim(domain, now) else { return ClaimOutcome::Known };
+        let Some(state) = self.shared.view().begin_write(domain, Some(claim), now) else {
+            // Another statement is on its way. The visits ask again after it.
+            self.is_changed(RETRY_INTERVAL, || false).await;
             return ClaimOutcome::Known;
         };
-        match self.swap(domain, Some(seen.revision), state).await {
-            Some(true) => {}
-            Some(false) if self.shared.view().cell(domain) == Some(seen) => return ClaimOutcome::Rejected,
-            Some(false) => self.shared.counts().lost += 1,
-            None => return ClaimOutcome::Unanswered,
+        let revision = self.write(domain, state).await;
+        self.shared.view().end_write(domain, None);
+        self.write_pending(domain).await;
+        let Some(revision) = revision else { return ClaimOutcome::Unanswered };
+        if !self.is_changed(CLAIM_TIMEOUT, || self.shared.view().is_applied(domain, revision)).await {
+            return ClaimOutcome::Unanswered;
+        }
+        if !self.shared.view().is_tried_here(domain, self.selector.now()) {
+            self.shared.counts().lost += 1;
         }
         ClaimOutcome::Known
+    }
+
+    /// Waits until something is true that a change of the view makes true. Returns whether it is.
+    async fn is_changed(&self, time: Duration, holds: impl Fn() -> bool) -> bool {
+        let until = tokio::time::Instant::now() + time;
+        loop {
+            // Registered before the check, so that a change in between is not missed.
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if holds() {
+                return true;
+            }
+            if tokio::time::timeout_at(until, changed).await.is_err() {
+                return holds();
+            }
+        }
     }
 }

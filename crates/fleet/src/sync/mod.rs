@@ -9,6 +9,7 @@ pub(crate) mod consumer;
 pub mod forget;
 pub(crate) mod node_id_lease;
 pub(crate) mod publisher;
+mod retransmit_limit;
 
 use crate::error::FleetError;
 

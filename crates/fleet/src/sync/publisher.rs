@@ -9,7 +9,7 @@
 //! Must not know: what was received from peers.
 
 use fetchwise::selector::replication::Replication;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,7 @@ use crate::sync::batching::{BuiltMessages, MAX_POSITIONS, build_messages};
 use crate::sync::build_global_evidence::{GlobalPublisher, NodeContext};
 use crate::sync::build_snapshot::{BuiltSnapshot, SnapshotJob, stored_note};
 use crate::sync::forget::notify_forgotten;
+use crate::sync::retransmit_limit::RetransmitLimit;
 use crate::sync::run_blocking;
 use crate::transport::{Cell, RetransmitRequest, StreamBounds, SwapOutcome, Table, Transport, TransportError};
 
@@ -66,7 +67,7 @@ pub(crate) struct Publisher {
     pub(crate) state: NodeState,
     saved: Option<NodeState>,
     stones: Tombstones,
-    answered: VecDeque<(RetransmitRequest, Instant)>,
+    retransmit_limit: RetransmitLimit,
     resent: u64,
     /// The time by which the node's clock is ahead of the broker's, if known.
     pub(crate) clock_ahead_ms: Option<i64>,
@@ -98,11 +99,10 @@ impl Publisher {
             journal,
             selector,
             transport,
-            options,
             saved: Some(state.clone()),
             state,
             stones: Tombstones::default(),
-            answered: VecDeque::new(),
+            retransmit_limit: RetransmitLimit::new(options.timing.gap),
             resent: 0,
             clock_ahead_ms: None,
             clock_seen: None,
@@ -111,6 +111,7 @@ impl Publisher {
             snapshot_tombstones: BTreeSet::new(),
             snapshot_task: None,
             global,
+            options,
         }
     }
 
@@ -336,7 +337,7 @@ impl Publisher {
             return Ok(false);
         }
         let is_first = self.state.incarnation == 0;
-        self.answered.clear();
+        self.retransmit_limit.clear();
         if !self.options.safeguards.rewind && !is_first {
             self.state.incarnation = bounds.incarnation;
             return Ok(true);
@@ -441,35 +442,42 @@ impl Publisher {
 
     /// Answers a retransmit request.
     pub(crate) async fn retransmit(&mut self, want: RetransmitRequest) -> Result<u64, FleetError> {
-        // A recent retransmission is not repeated for another node, but for the same node that asks again.
-        let fresh = self.options.timing.gap / 2;
-        self.answered.retain(|(_, at)| at.elapsed() < fresh);
-        if self.is_excluded || self.answered.iter().any(|(known, _)| *known == want) {
+        if self.is_excluded {
             return Ok(0);
         }
-        self.answered.push_back((want, Instant::now()));
         let Some(index) = self.state.forks.iter().position(|fork| fork.epoch == want.epoch) else {
             // This epoch was lost with its disk. A snapshot has what is left of it.
-            self.publish_snapshot().await?;
-            return Ok(0);
+            return self.publish_requested_snapshot().await;
         };
         let fork = self.state.forks[index];
         let end = self.state.forks.get(index + 1).map_or(self.state.acknowledged, |next| next.base);
         let (first, last) = (want.first.max(fork.base + 1), want.last.min(end));
         if first > last {
             if want.first <= end || index + 1 < self.state.forks.len() {
-                self.publish_snapshot().await?;
+                return self.publish_requested_snapshot().await;
             }
             return Ok(0);
         }
-        let made = self.build_messages(fork, (first, last), MAX_IN_FLIGHT).await?;
-        self.resent += 1;
-        let again = Some(self.resent);
-        let sent = self.send(&made.messages, again).await?;
-        if made.gone {
+        let mut resent = 0;
+        for range in self.retransmit_limit.admit(want.epoch, (first, last), Instant::now()) {
+            let made = self.build_messages(fork, range, MAX_IN_FLIGHT).await?;
+            self.resent += 1;
+            let again = Some(self.resent);
+            resent += self.send(&made.messages, again).await?.0;
+            if made.gone {
+                self.publish_requested_snapshot().await?;
+                break;
+            }
+        }
+        Ok(resent)
+    }
+
+    /// Publishes an evidence snapshot because a peer misses what only a snapshot still has; not too often.
+    async fn publish_requested_snapshot(&mut self) -> Result<u64, FleetError> {
+        if self.retransmit_limit.admits_snapshot(Instant::now()) {
             self.publish_snapshot().await?;
         }
-        Ok(sent.0)
+        Ok(0)
     }
 
     /// Replaces the last heartbeat of this process; returns none if another process has sent one since.

@@ -217,6 +217,16 @@ pub(crate) fn too_much_published() -> TransportError {
     TransportError::Invalid(format!("more than {} MiB of messages since its evidence snapshot", MAX_PUBLISHED >> 20))
 }
 
+/// Returns whether a value is a response of a NATS broker. NATS does not check the subjects to which clients have it send
+/// responses, so a node can place one in any cell, but with no content of its choice.
+pub fn is_broker_response(value: &[u8]) -> bool {
+    let Ok(serde_json::Value::Object(fields)) = serde_json::from_slice(value) else { return false };
+    let is_api = fields.get("type").and_then(|kind| kind.as_str()).is_some_and(|kind| kind.starts_with("io.nats."));
+    is_api
+        || fields.contains_key("stream") && (fields.contains_key("seq") || fields.contains_key("error"))
+        || fields.len() == 1 && fields.contains_key("error")
+}
+
 const NO_GLOBAL: &str = "this broker stores no global snapshots, which scope `own` needs";
 
 /// The time after which a silent reader is checked.

@@ -161,6 +161,12 @@ async fn a_liar_is_excluded_and_included_again() {
     let all: Vec<&Path> = nodes.iter().map(|node| node.dir.as_path()).collect();
     let everything = naive(&all, &clock, |_, _| true);
     assert_same("the liar", &nodes[2].evidence(), &everything);
+    // A response of the broker in place of its exclusion does not end it, and excludes no other node.
+    for excluded in [liar, nodes[1].name()] {
+        let response = r#"{"stream":"FW_test","seq":3}"#;
+        operator.put(Table::Excluded, &excluded.to_string(), response.into()).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
     // A restart does not bring it back either.
     nodes[0].crash().await;
     nodes[0].start(options.clone()).await.unwrap();
@@ -169,6 +175,7 @@ async fn a_liar_is_excluded_and_included_again() {
     operator.delete(Table::Excluded, &liar.to_string(), None).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     settle(&nodes, WITHIN).await;
+    assert!(nodes.iter().all(|node| !node.up().fleet.status().excluded));
     expect_all(&nodes, &clock);
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::visits::until;
 use crate::common::{NOW, Node, TestRng, assert_same, attempt, naive, options, settle};
@@ -10,7 +10,9 @@ use fetchwise::attempt::Attempt;
 use fetchwise::fleet_status::PeerStatus;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::time::{Clock, Timestamp};
+use fetchwise_fleet::NodeId;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
+use fetchwise_fleet::transport::{RetransmitRequest, Transport};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -229,4 +231,40 @@ async fn the_snapshot_of_a_closed_node_is_deleted_once_it_has_faded() {
     record(&nodes[0], &mut rng, 5, 20);
     until("it is open", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed && peer.missing_records == 0))
         .await;
+}
+
+/// Each request is a little different, so that none equals an earlier one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_make_a_node_publish_nothing_twice_within_a_moment() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
+    let broker = InProcessBroker::new(Arc::clone(&clock), 3);
+    let mut node = Node::new(folder.path().join("a"), &broker, &clock);
+    let mut options = options();
+    options.timing.gap = Duration::from_secs(600);
+    node.start(options).await.unwrap();
+    let mut rng = TestRng(5);
+    for n in 0..3000 {
+        node.record(&attempt(&mut rng, 20, n));
+    }
+    let nodes = [node];
+    settle(&nodes, Duration::from_secs(60)).await;
+    let (node, hands) = (&nodes[0], broker.node(NodeId::random()));
+    let (before, name) = (broker.traffic().1, node.name());
+    let sent = || node.up().fleet.status().counts.published;
+    let first = sent();
+    for n in 0..1500 {
+        for epoch in [1, 77 + n as u32] {
+            hands.signal(name, RetransmitRequest { epoch, first: 1 + n, last: 3000 - n }).await.unwrap();
+        }
+    }
+    // Meanwhile it publishes what is new. The last request is answered after all others.
+    node.record(&attempt(&mut rng, 20, 9000).delivered());
+    settle(&nodes, WITHIN).await;
+    let (begun, last) = (Instant::now(), RetransmitRequest { epoch: 1, first: 3001, last: 3001 });
+    hands.signal(name, last).await.unwrap();
+    while sent() < 2 * (first + 1) {
+        assert!(begun.elapsed() < WITHIN, "not all requests are answered: {} attempts sent", sent());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(broker.traffic().1 < before * 5 / 2, "{before} bytes became {}", broker.traffic().1);
 }

@@ -122,6 +122,7 @@ async fn a_new_node_knows_paused_links_from_a_snapshot() {
     until("the count", || b.fleet.status().links_waiting == 1).await;
     assert_eq!(b.fleet.status().links, 2);
     let elsewhere = node(&dir.path().join("c"), &broker, &clock, "eu").await;
+    // The other node's as well, if it has one already.
     until("the share", || elsewhere.fleet.status().counts.snapshots_applied >= 1).await;
     assert_eq!(elsewhere.pause(one), None, "it was not blocked there");
     assert_eq!((elsewhere.fleet.status().links_waiting, elsewhere.fleet.status().counts.rejected), (0, 0));

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use crate::common::NOW;
 use crate::common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, until, visit};
 use fetchwise::Selector;
-use fetchwise::time::Clock;
+use fetchwise::time::{Clock, Timestamp};
 use fetchwise::visit::{Fetch, VisitOutcome};
 use fetchwise_fleet::NodeId;
+use fetchwise_fleet::pauses::state_machine::{HostState, MAX_PAUSES_PER_HOUR, Phase, key};
 use fetchwise_fleet::transport::in_process::{Faults, InProcessBroker};
+use fetchwise_fleet::transport::{Cells, Table};
 
 fn fleet_of(n: usize) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<(NodeId, Sharer)>) {
     let clock = Arc::new(Clock::fixed(NOW));
@@ -121,4 +123,102 @@ async fn a_node_cut_off_during_a_trial_learns_its_end() {
     broker.cut(nodes[1].0, false);
     until("the end at the other", || nodes[1].1.selector.host_pause("e.org").is_none()).await;
     assert_eq!(trials(&nodes), (1, 0));
+}
+
+/// Returns a node that says what it wants, on a broker without permissions.
+async fn liar(broker: &Arc<InProcessBroker>) -> (NodeId, impl Cells + use<>) {
+    let own = NodeId::random();
+    let hands = broker.node(own);
+    hands.put(Table::Nodes, &own.to_string(), "{}".into()).await.unwrap();
+    (own, hands)
+}
+
+fn says(phase: Phase, until: Timestamp) -> bytes::Bytes {
+    HostState { phase, until, at: NOW, level: 6 }.encode().into()
+}
+
+/// Returns the number of these hosts that the node has paused.
+fn paused(node: &Sharer, hosts: impl Iterator<Item = String>) -> usize {
+    hosts.filter(|host| node.selector.host_pause(host).is_some()).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_pauses_no_more_than_its_quota_of_hosts() {
+    let (broker, clock, nodes) = fleet_of(2);
+    let (liar, hands) = liar(&broker).await;
+    let (victim, until_then) = (&nodes[0], clock.now().saturating_add(PAUSE));
+    let pause = || says(Phase::Paused, until_then);
+    let (invented, stolen, own) = (
+        || (0..2000).map(|n| format!("invented{n}.example")),
+        || (0..150).map(|n| format!("stolen{n}.example")),
+        || (0..300).map(|n| format!("own{n}.example")),
+    );
+    for host in invented() {
+        hands.put(Table::Hosts, &key(NodeId::random(), "", &host), pause()).await.unwrap();
+    }
+    // With the victim's name: on a broker with permissions only the victim could write there. It has a quota like every
+    // other name, and its heartbeat does not vouch for what the process did not write.
+    for host in stolen() {
+        hands.put(Table::Hosts, &key(victim.0, "", &host), pause()).await.unwrap();
+    }
+    for host in own() {
+        hands.put(Table::Hosts, &key(liar, "", &host), pause()).await.unwrap();
+    }
+    // The old layout, whose value names the writer.
+    hands.put(Table::Hosts, "old.example", pause()).await.unwrap();
+    paused_by(&nodes, 1, "last.example").await;
+    assert_eq!(paused(&victim.1, invented()), 0, "names without a heartbeat");
+    assert!(paused(&victim.1, stolen()) <= MAX_PAUSES_PER_HOUR);
+    assert_eq!(paused(&victim.1, own()), MAX_PAUSES_PER_HOUR);
+    assert_eq!(victim.1.selector.host_pause("old.example"), None);
+    assert!(victim.1.hosts.counts().rejected >= 2200, "{:?}", victim.1.hosts.counts());
+    // An operator excludes the node: its pauses end, those of others last.
+    hands.put(Table::Excluded, &liar.to_string(), "".into()).await.unwrap();
+    until("the end of its pauses", || paused(&victim.1, own()) == 0).await;
+    // A response of the broker, which a node can have stored anywhere, neither ends an exclusion nor makes one.
+    for node in [liar, nodes[1].0] {
+        hands.put(Table::Excluded, &node.to_string(), r#"{"stream":"FW_p","seq":9}"#.into()).await.unwrap();
+    }
+    hands.put(Table::Hosts, &key(liar, "", "again.example"), pause()).await.unwrap();
+    paused_by(&nodes, 1, "later.example").await;
+    assert_eq!(victim.1.selector.host_pause("again.example"), None);
+    assert!(victim.1.selector.host_pause("last.example").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_other_node_lifts_a_pause() {
+    let (broker, clock, nodes) = fleet_of(2);
+    let (liar, hands) = liar(&broker).await;
+    paused_by(&nodes, 0, "e.org").await;
+    let before = nodes[0].1.selector.host_pause("e.org");
+    // It says that the host is fine, extends the pause, takes that back, claims the trial, and deletes the cell of the
+    // node that was blocked, which a broker with permissions refuses.
+    let longer = clock.now().saturating_add(PAUSE * 2);
+    let mine = key(liar, "", "e.org");
+    hands.put(Table::Hosts, &mine, says(Phase::Fine, longer)).await.unwrap();
+    hands.put(Table::Hosts, &mine, says(Phase::Trial, longer)).await.unwrap();
+    hands.put(Table::Hosts, &mine, says(Phase::Paused, longer)).await.unwrap();
+    until("the longer pause", || nodes.iter().all(|(_, node)| node.selector.host_pause("e.org") == Some(longer))).await;
+    hands.put(Table::Hosts, &mine, says(Phase::Fine, longer)).await.unwrap();
+    until("the end of the longer one", || nodes.iter().all(|(_, node)| node.selector.host_pause("e.org") == before))
+        .await;
+    hands.delete(Table::Hosts, &key(nodes[0].0, "", "e.org"), None).await.unwrap();
+    paused_by(&nodes, 1, "last.example").await;
+    assert_eq!(nodes[0].1.selector.host_pause("e.org"), before, "its own attempts have set it");
+    let end = goes(&mut visit(&nodes[0].1, "e.org", 8)).await.err();
+    assert!(matches!(end, Some(VisitOutcome::Paused { .. })), "{end:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_lifts_a_pause_where_it_was_set() {
+    let (_, clock, nodes) = fleet_of(3);
+    paused_by(&nodes, 0, "e.org").await;
+    // At a node that has it from another one, it ends there only.
+    nodes[1].1.selector.unpause_host("e.org", clock.now()).unwrap();
+    assert!(goes(&mut visit(&nodes[1].1, "e.org", 8)).await.is_ok());
+    paused_by(&nodes, 2, "last.example").await;
+    assert!(nodes[0].1.selector.host_pause("e.org").is_some() && nodes[2].1.selector.host_pause("e.org").is_some());
+    assert_eq!(nodes[1].1.selector.host_pause("e.org"), None);
+    nodes[0].1.selector.unpause_host("e.org", clock.now()).unwrap();
+    until("the end at all", || nodes.iter().all(|(_, node)| node.selector.host_pause("e.org").is_none())).await;
 }

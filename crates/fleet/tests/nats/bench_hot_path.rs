@@ -1,7 +1,7 @@
 //! A benchmark of `select` and `record` with and without a fleet, on the same node in the same run. Printed for
 //! `docs/reports/fleet.md`.
 //!
-//! `cargo test --release -p fetchwise-fleet --all-features --test nats bench_hot_path:: -- --ignored --nocapture`
+//! `FETCHWISE_SYSTEM_TESTS=1 cargo test --release -p fetchwise-fleet --all-features --test nats bench_hot_path:: -- --ignored --nocapture`
 
 use std::path::Path;
 use std::sync::Arc;

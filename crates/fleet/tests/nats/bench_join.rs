@@ -1,6 +1,6 @@
 //! A benchmark of joining a fleet that knows much. Printed for `docs/reports/fleet.md`.
 //!
-//! `cargo test --release -p fetchwise-fleet --all-features --test nats bench_join:: -- --ignored --nocapture`
+//! `FETCHWISE_SYSTEM_TESTS=1 cargo test --release -p fetchwise-fleet --all-features --test nats bench_join:: -- --ignored --nocapture`
 
 use fetchwise::selector::replication::Replication;
 use std::path::Path;

@@ -184,3 +184,96 @@ async fn a_wiped_broker_gets_a_recreated_stream() {
     assert!(ended.is_ok(), "a watcher of a lost table watches again");
     assert_eq!(nats.cells().get(Table::Hosts, "e.org").await.unwrap(), None);
 }
+
+/// Stores messages with headers that brokers send as a status, as any client can.
+fn store_statuses(port: u16, subject: &str) {
+    use std::io::{BufRead, BufReader, Write};
+    let mut broker = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut lines = BufReader::new(broker.try_clone().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    write!(broker, "CONNECT {{\"verbose\":false,\"headers\":true,\"protocol\":1}}\r\n").unwrap();
+    for status in
+        ["100 Idle Heartbeat", "404 No Messages", "408 Request Timeout", "409 Consumer Deleted", "503", "204 EOB"]
+    {
+        let header = format!("NATS/1.0 {status}\r\n\r\n");
+        write!(broker, "HPUB {subject} {} {}\r\n{header}\r\n", header.len(), header.len()).unwrap();
+    }
+    write!(broker, "PING\r\n").unwrap();
+    // The answer comes after everything has been stored.
+    assert!(lines.any(|line| line.unwrap() == "PONG"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_look_like_a_status_stop_no_reader() {
+    if !servers::is_available() {
+        return;
+    }
+    let servers = Servers::start(1);
+    let nats = connect(&servers).await;
+    let (bad, good) = (NodeId::random(), NodeId::random());
+    nats.publish(good, "first", Bytes::from_static(b"first")).await.unwrap();
+    nats.cells().put(Table::Nodes, "first", Bytes::from_static(b"1")).await.unwrap();
+    for subject in [format!("fw.test.f.{bad}"), format!("$KV.FW_test_nodes.{bad}")] {
+        store_statuses(servers.ports()[0], &subject);
+    }
+    nats.publish(good, "last", Bytes::from_static(b"last")).await.unwrap();
+    nats.cells().put(Table::Nodes, "last", Bytes::from_static(b"2")).await.unwrap();
+    assert_eq!(nats.bounds().await.unwrap().last, 8, "all are stored");
+    let mut read = nats.read(Position::default());
+    let mut bodies = Vec::new();
+    while bodies.last() != Some(&Bytes::from_static(b"last")) {
+        let delivery = tokio::time::timeout(Duration::from_secs(60), read.next()).await.expect("a message comes");
+        if let Delivery::Message { node_id, body, .. } = delivery.unwrap().unwrap()
+            && node_id == good
+        {
+            bodies.push(body);
+        }
+    }
+    assert_eq!(bodies, [&b"first"[..], b"last"]);
+    let listed = nats.cells().list(Table::Nodes).await.unwrap();
+    assert!(["first", "last"].iter().all(|key| listed.iter().any(|(listed, _)| listed == key)), "{listed:?}");
+}
+
+/// A snapshot is interrupted at any moment: a reader gets it or the earlier one, as a whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_evidence_snapshot_leaves_the_earlier_one() {
+    if !servers::is_available() {
+        return;
+    }
+    let servers = Servers::start(1);
+    let nats = connect(&servers).await;
+    let body = |n: u32, len: u32| Bytes::from((0..len).flat_map(|at| (at ^ n).to_le_bytes()).collect::<Vec<u8>>());
+    let (mut last, mut interrupted, mut n) = (body(0, 500_000), 0, 0);
+    nats.blobs().put("share", "0", last.clone()).await.unwrap();
+    let mut patience = Duration::from_micros(500);
+    loop {
+        n += 1;
+        // Longer and shorter ones in turn, so that a slot has parts of longer ones.
+        let next = body(n, if n % 2 == 0 { 900_000 } else { 200_000 });
+        let note = n.to_string();
+        let is_ended = timeout(patience, nats.blobs().put("share", &note, next.clone())).await;
+        let read = nats.blobs().get("share", 8_000_000).await.unwrap().unwrap();
+        let is_stored = is_ended.is_ok();
+        match is_ended {
+            Ok(stored) => {
+                stored.unwrap();
+                assert_eq!(read, next);
+            }
+            // The head may be stored although its response was not waited for.
+            Err(_) => {
+                interrupted += 1;
+                assert!(read == last || read == next, "a mixture of {} bytes", read.len());
+            }
+        }
+        last = read;
+        if is_stored && interrupted > 2 {
+            break;
+        }
+        patience = patience * 3 / 2;
+    }
+    let listed = nats.blobs().list().await.unwrap();
+    assert_eq!((listed.len(), listed[0].len as usize), (1, last.len()));
+    // With the right to purge, an operator deletes it as a whole.
+    nats.blobs().delete("share").await.unwrap();
+    assert_eq!(nats.blobs().get("share", 8_000_000).await.unwrap(), None);
+}

@@ -162,8 +162,9 @@ async fn the_printed_permissions_are_sufficient_and_minimal() {
     assert!(matches!(read.next().await, Some(Ok(Delivery::Message { .. }))));
     assert!(nats.newest(own).await.unwrap().is_some() && nats.now().await.unwrap().is_some());
     cells.put(Table::Nodes, &name, Bytes::new()).await.unwrap();
-    assert!(matches!(cells.swap(Table::Hosts, "e.org", None, Bytes::new()).await.unwrap(), SwapOutcome::Done(_)));
-    assert!(matches!(cells.delete(Table::Hosts, "e.org", None).await.unwrap(), SwapOutcome::Done(_)));
+    let host = |by| fetchwise_fleet::pauses::state_machine::key(by, "", "e.org");
+    assert!(matches!(cells.swap(Table::Hosts, &host(own), None, Bytes::new()).await.unwrap(), SwapOutcome::Done(_)));
+    assert!(matches!(cells.delete(Table::Hosts, &host(own), None).await.unwrap(), SwapOutcome::Done(_)));
     for table in Table::ALL {
         cells.list(table).await.unwrap();
     }
@@ -178,8 +179,103 @@ async fn the_printed_permissions_are_sufficient_and_minimal() {
     let is_refused = |error: TransportError| matches!(error, TransportError::Refused(_));
     assert!(is_refused(nats.publish(NodeId::random(), "second", Bytes::new()).await.unwrap_err()));
     assert!(is_refused(cells.put(Table::Nodes, &NodeId::random().to_string(), Bytes::new()).await.unwrap_err()));
+    assert!(is_refused(cells.put(Table::Hosts, &host(NodeId::random()), Bytes::new()).await.unwrap_err()));
+    assert!(is_refused(cells.put(Table::Hosts, "e.org", Bytes::new()).await.unwrap_err()));
     assert!(is_refused(cells.put(Table::Forget, "e.org", Bytes::new()).await.unwrap_err()));
     assert!(is_refused(cells.put(Table::Excluded, &name, Bytes::new()).await.unwrap_err()));
     assert!(nats.drop_before(1).await.is_err());
     assert!(nats.blobs().put("another's", "", Bytes::new()).await.is_err());
+}
+
+/// Returns the first message of a subscription.
+async fn reply(replies: &mut async_nats::Subscriber) -> String {
+    let message = tokio::time::timeout(SOON, replies.next()).await.unwrap().unwrap();
+    String::from_utf8_lossy(&message.payload).into_owned()
+}
+
+/// A node with the printed permissions that uses another client.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_the_printed_permissions_changes_nothing_of_others() {
+    if !servers::is_available() {
+        return;
+    }
+    let (bad, victim) = (NodeId::random(), NodeId::random());
+    let permissions = fetchwise_fleet::transport::nats::permissions("test", bad).unwrap().replace("CHANGE ME", "word");
+    let servers = Servers::start_with(1, &format!("authorization {{ users: [\n{permissions}\n] }}"));
+    let url = |user: &str| servers.urls()[0].replace("nats://", &format!("nats://{user}:word@"));
+    let settings = NatsSettings { timeout: Duration::from_secs(1), ..NatsSettings::new([url("ops")], "test") };
+    let ops = Nats::connect(settings).await.unwrap();
+    ops.ready(SOON).await.unwrap();
+    // What the others have stored.
+    let (body, name) = (Bytes::from(vec![7; 1_500_000]), victim.to_string());
+    ops.blobs().put(&name, "note", body.clone()).await.unwrap();
+    let host = |by| fetchwise_fleet::pauses::state_machine::key(by, "", "e.org");
+    let value = Bytes::from_static(b"{}");
+    let cells = [(Table::Hosts, host(victim)), (Table::Nodes, name.clone()), (Table::Forget, "e.org".to_owned())];
+    for (table, key) in &cells {
+        ops.cells().put(*table, key, value.clone()).await.unwrap();
+    }
+    let user = format!("node-{}", &bad.to_string()[..8]);
+    let options = async_nats::ConnectOptions::with_user_and_password(user, "word".to_owned());
+    let client = options.connect(servers.urls()[0].as_str()).await.unwrap();
+    let inbox = client.new_inbox();
+    let mut replies = client.subscribe(inbox.clone()).await.unwrap();
+    // Purging, deleting and changing streams, and writing what belongs to others: none of it is answered.
+    for stream in ["FW_test", "FW_test_general", "FW_test_shares", "KV_FW_test_hosts", "KV_FW_test_nodes"] {
+        for what in ["PURGE", "DELETE", "UPDATE", "MSG.DELETE", "SNAPSHOT"] {
+            let subject = format!("$JS.API.STREAM.{what}.{stream}");
+            client.publish_with_reply(subject, inbox.clone(), "".into()).await.unwrap();
+        }
+        client.publish_with_reply(format!("$JS.API.DIRECT.GET.{stream}"), inbox.clone(), "".into()).await.unwrap();
+    }
+    let others = [
+        format!("fw.test.s.{victim}.head"),
+        format!("fw.test.s.{victim}.0.0"),
+        format!("fw.test.f.{victim}"),
+        format!("$KV.FW_test_hosts.{victim}.e.org"),
+        format!("$KV.FW_test_nodes.{victim}"),
+        "$KV.FW_test_forget.e.org".to_owned(),
+    ];
+    for subject in others {
+        client.publish_with_reply(subject, inbox.clone(), "{}".into()).await.unwrap();
+    }
+    // A roll-up of this node's cells would replace those of all others.
+    for subject in
+        [format!("$KV.FW_test_hosts.{bad}.e.org"), format!("$KV.FW_test_nodes.{bad}"), format!("fw.test.s.{bad}.head")]
+    {
+        let mut headers = async_nats::HeaderMap::new();
+        headers.insert("Nats-Rollup", "all");
+        client.publish_with_reply_and_headers(subject, inbox.clone(), headers, "{}".into()).await.unwrap();
+        let said = reply(&mut replies).await;
+        assert!(said.contains("rollup not permitted"), "{said}");
+    }
+    for (table, key) in &cells {
+        assert_eq!(ops.cells().get(*table, key).await.unwrap().unwrap().value, value, "{key}");
+    }
+    assert_eq!(ops.blobs().get(&name, 2_000_000).await.unwrap(), Some(body));
+    assert_eq!(ops.bounds().await.unwrap().last, 0);
+    // NATS sends a response to any subject. Such a value is known for what it is.
+    let excluded = format!("$KV.FW_test_excluded.{victim}");
+    for (subject, body) in [
+        (format!("fw.test.f.{bad}"), "anything"),
+        ("$JS.API.STREAM.MSG.GET.FW_test".to_owned(), "{\"seq\":1}"),
+        ("$JS.API.STREAM.INFO.FW_test".to_owned(), ""),
+        (
+            "$JS.API.CONSUMER.CREATE.FW_test.c".to_owned(),
+            "{\"stream_name\":\"FW_test\",\"config\":{\"name\":\"c\",\"until\":1}}",
+        ),
+    ] {
+        let before = ops.cells().get(Table::Excluded, &name).await.unwrap().map(|cell| cell.revision);
+        client.publish_with_reply(subject.clone(), excluded.clone(), body.into()).await.unwrap();
+        let cell = loop {
+            match ops.cells().get(Table::Excluded, &name).await.unwrap() {
+                Some(cell) if Some(cell.revision) != before => break cell,
+                _ => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        };
+        let shown = String::from_utf8_lossy(&cell.value);
+        assert!(fetchwise_fleet::transport::is_broker_response(&cell.value), "{subject}: {shown}");
+        assert_eq!(fetchwise_fleet::model::heartbeat::Heartbeat::decode(&cell.value), None, "{subject}: {shown}");
+        assert_eq!(fetchwise_fleet::pauses::state_machine::HostState::decode(&cell.value), None, "{subject}: {shown}");
+    }
 }

@@ -15,6 +15,7 @@ use fetchwise::journal::{Journal, Tombstone, TombstoneTarget};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::FleetError;
 use crate::model::codec::{Batch, DecodeError, peek};
@@ -28,7 +29,7 @@ use crate::sync::consumer::handover_queue::Rebalance;
 use crate::sync::consumer::token_bucket::PeerQuota;
 use crate::sync::forget::ForgetCell;
 use crate::sync::run_blocking;
-use crate::transport::{Delivery, Position, Table, Transport};
+use crate::transport::{Cell, Delivery, Position, Table, Transport, is_broker_response};
 use fetchwise::fleet_status::FleetCounts;
 
 /// The number of messages without anything new after which the cursor is stored.
@@ -267,13 +268,15 @@ impl Consumer {
         Ok(true)
     }
 
-    /// Counts blocks of nodes in the same egress group for host pauses, as if they were this node's own.
+    /// Counts blocks of nodes in the same egress group for host pauses, as if they were this node's own. All blocks of a
+    /// node at a host count as one link: a node that meets more pauses the host itself, within its quota of pauses.
     fn count_remote_blocks(&self, node_id: NodeId, batch: &Batch, now: Timestamp) {
         let heartbeat = self.seen.get(&node_id).and_then(|seen| seen.heartbeat.as_ref());
         if heartbeat.is_none_or(|heartbeat| heartbeat.egress != self.options.egress_group) {
             return;
         }
-        batch.each(|_, fact, link| {
+        let link = xxh3_64(node_id.as_bytes());
+        batch.each(|_, fact, _| {
             if let Some(domain) = fact.domain().filter(|_| fact.is_banned) {
                 self.selector.observe_remote_block(domain, link, fact.at, now);
             }
@@ -312,14 +315,21 @@ impl Consumer {
 
     async fn check_exclusions(&mut self) -> Result<(), FleetError> {
         let cells = self.transport.cells().list(Table::Excluded).await?;
-        let excluded: Vec<NodeId> = cells.iter().filter_map(|(key, _)| key.parse().ok()).collect();
-        self.is_excluded = excluded.contains(&self.own);
         let now = self.selector.now();
         let held = &self.peers()?.states.peers;
         let is_excluded = |node_id: &NodeId| held.get(node_id).is_some_and(|peer| peer.is_excluded);
+        // A response of the broker excludes nobody, and does not end an exclusion in whose place it was stored.
+        let counts = |node_id: &NodeId, cell: &Cell| {
+            let was_excluded = if *node_id == self.own { self.is_excluded } else { is_excluded(node_id) };
+            was_excluded || !is_broker_response(&cell.value)
+        };
+        let nodes = cells.iter().filter_map(|(key, cell)| Some((key.parse().ok()?, cell)));
+        let excluded: Vec<NodeId> = nodes.filter(|(node_id, cell)| counts(node_id, cell)).map(|(o, _)| o).collect();
+        let is_own_excluded = excluded.contains(&self.own);
         let new: Vec<NodeId> = excluded.iter().filter(|o| **o != self.own && !is_excluded(o)).copied().collect();
         let back: Vec<NodeId> =
             held.iter().filter(|(o, peer)| peer.is_excluded && !excluded.contains(o)).map(|(o, _)| *o).collect();
+        self.is_excluded = is_own_excluded;
         for node_id in new {
             if self.with_peers(move |peers| peers.exclude(node_id, now)).await? {
                 self.start_over();

@@ -1,7 +1,7 @@
 //! The transport over NATS JetStream.
 //!
 //! A pool `P` has the stream `FW_P` with a subject per node, the stream `FW_P_general` likewise, a key-value bucket per
-//! table, and an object store for evidence snapshots.
+//! table, and the stream `FW_P_shares` of evidence snapshots.
 //!
 //! Owns: the mapping of [`crate::transport`] to NATS.
 //!
@@ -31,10 +31,10 @@ mod error;
 mod global_evidence;
 mod kv;
 mod names;
-mod object_store;
 mod permissions;
 mod provision;
 mod settings;
+mod snapshot_store;
 mod stream_bounds;
 mod stream_info;
 mod stream_reader;

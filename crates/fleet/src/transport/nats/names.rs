@@ -9,8 +9,10 @@ use crate::transport::{Table, TransportError};
 
 /// The maximum length of a pool's name.
 const MAX_POOL: usize = 64;
-/// The suffix of a pool's second stream.
+/// The suffix of the stream of global snapshots.
 const GENERAL: &str = "_general";
+/// The suffix of the stream of evidence snapshots.
+const SHARES: &str = "_shares";
 
 /// The names of one pool.
 #[derive(Clone, Debug)]
@@ -28,9 +30,9 @@ impl Names {
                 "{shown:?} is not a valid pool name: use at most {MAX_POOL} letters, digits, - and _"
             )));
         }
-        if pool.ends_with(GENERAL) {
+        if let Some(suffix) = [GENERAL, SHARES].into_iter().find(|suffix| pool.ends_with(suffix)) {
             return Err(TransportError::Invalid(format!(
-                "{pool:?} is not a valid pool name: the suffix {GENERAL} is reserved"
+                "{pool:?} is not a valid pool name: the suffix {suffix} is reserved"
             )));
         }
         Ok(Self { pool: pool.to_owned() })
@@ -116,18 +118,68 @@ impl Names {
     /// Returns the key of the cell with this subject.
     pub(super) fn key(&self, table: Table, subject: &str) -> Option<String> {
         let name = subject.strip_prefix("$KV.")?.strip_prefix(&self.bucket(table))?.strip_prefix('.')?;
-        unescaped(name)
+        // Only the written form is valid, so that a key has one subject.
+        unescaped(name).filter(|key| escaped(key) == name)
     }
 
-    /// Returns the object store of evidence snapshots.
-    pub(super) fn snapshot_store(&self) -> String {
-        format!("FW_{}_shares", self.pool)
+    /// Returns the subject of all cells that a node writes about hosts.
+    pub(super) fn host_cells(&self, node_id: NodeId) -> String {
+        format!("$KV.{}.{node_id}.>", self.bucket(Table::Hosts))
     }
 
-    /// Returns the stream of the object store.
-    pub(super) fn snapshot_store_stream(&self) -> String {
-        format!("OBJ_{}", self.snapshot_store())
+    /// Returns the stream of evidence snapshots.
+    pub(super) fn snapshot_stream(&self) -> String {
+        format!("FW_{}{SHARES}", self.pool)
     }
+
+    /// Returns the subjects of the stream of evidence snapshots.
+    pub(super) fn snapshot_subjects(&self) -> String {
+        format!("fw.{}.s.>", self.pool)
+    }
+
+    /// Returns the subjects of all messages of a blob.
+    pub(super) fn blob_parts(&self, name: &str) -> String {
+        format!("fw.{}.s.{}.>", self.pool, escaped_token(name))
+    }
+
+    /// Returns the subject of a blob's head.
+    pub(super) fn blob_head(&self, name: &str) -> String {
+        format!("fw.{}.s.{}.head", self.pool, escaped_token(name))
+    }
+
+    /// Returns the subjects of all heads.
+    pub(super) fn blob_heads(&self) -> String {
+        format!("fw.{}.s.*.head", self.pool)
+    }
+
+    /// Returns the blob whose head has a subject.
+    pub(super) fn blob_of_head(&self, subject: &str) -> Option<String> {
+        let rest = subject.strip_prefix("fw.")?.strip_prefix(&self.pool)?.strip_prefix(".s.")?;
+        let token = rest.strip_suffix(".head")?;
+        // Only the written form is valid, so that a blob has one subject.
+        unescaped(token).filter(|name| escaped_token(name) == token)
+    }
+
+    /// Returns the subject of a chunk in a slot of a blob.
+    pub(super) fn blob_chunk(&self, name: &str, slot: usize, index: u64) -> String {
+        format!("fw.{}.s.{}.{slot}.{index}", self.pool, escaped_token(name))
+    }
+
+    /// Returns the subjects of all chunks in a slot of a blob.
+    pub(super) fn blob_chunks(&self, name: &str, slot: usize) -> String {
+        format!("fw.{}.s.{}.{slot}.*", self.pool, escaped_token(name))
+    }
+
+    /// Returns the index of the chunk with a subject.
+    pub(super) fn chunk_index(&self, subject: &str) -> Option<usize> {
+        let (_, index) = subject.rsplit_once('.')?;
+        index.parse().ok().filter(|number: &usize| number.to_string() == index)
+    }
+}
+
+/// Escapes a text as one token of a subject.
+fn escaped_token(text: &str) -> String {
+    escaped(text).replace('.', "=2E")
 }
 
 /// Escapes a text as a NATS key: `=` and two digits for bytes outside its alphabet, and dots between names only.
@@ -210,9 +262,34 @@ mod tests {
     }
 
     #[test]
+    fn a_key_has_one_subject() {
+        let (names, node_id) = (Names::new("p").unwrap(), NodeId::random());
+        let key = format!("{node_id}.e.org");
+        let subject = names.cell(Table::Hosts, &key);
+        assert!(subject.starts_with(names.host_cells(node_id).trim_end_matches('>')));
+        assert_eq!(names.key(Table::Hosts, &subject), Some(key));
+        assert_eq!(names.key(Table::Hosts, &subject.replace(".e.org", ".e=2Eorg")), None);
+    }
+
+    #[test]
+    fn a_blob_has_its_own_subjects() {
+        let names = Names::new("p").unwrap();
+        for name in ["a", "", "a.b", "ä *>", "a.head"] {
+            let head = names.blob_head(name);
+            assert_eq!(names.blob_of_head(&head).as_deref(), Some(name));
+            let parts = names.blob_parts(name);
+            assert!(head.starts_with(parts.trim_end_matches('>')) && is_key(&head));
+            assert!(names.blob_chunk(name, 1, 7).starts_with(names.blob_chunks(name, 1).trim_end_matches('*')));
+            assert_eq!(names.chunk_index(&names.blob_chunk(name, 1, 7)), Some(7));
+        }
+        assert_eq!(names.blob_of_head("fw.p.s.a.b.head"), None);
+        assert_eq!(names.chunk_index("fw.p.s.a.0.07"), None);
+    }
+
+    #[test]
     fn a_pool_name_has_plain_characters() {
         assert!(Names::new("eu-west_2").is_ok());
-        for bad in ["", "a.b", "a b", "*", ">", "ä", &"x".repeat(65), "eu_general"] {
+        for bad in ["", "a.b", "a b", "*", ">", "ä", &"x".repeat(65), "eu_general", "eu_shares"] {
             assert!(Names::new(bad).is_err(), "{bad}");
         }
     }

@@ -2,18 +2,29 @@
 //!
 //! Owns: the list of permissions.
 //!
-//! Invariants: a node can publish as itself only, and writes no other node's cells except those of hosts.
+//! Invariants: a node can publish as itself only, and can write no other node's cells or evidence snapshot. It needs no
+//! right to purge, delete or change streams, nor to read messages by direct gets: their responses are the only ones whose
+//! content a node could choose and send to another node's subjects.
 //!
 //! Must not know: how the permissions get to the server.
 
 use std::fmt::Write as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE;
-
 use super::names::Names;
 use crate::model::node_id::NodeId;
 use crate::transport::{Table, TransportError};
+
+/// What a node can still do, for the operator who grants the permissions.
+const REMAINS: &str = "\
+# A node with these permissions can still:
+# - publish attempts and evidence that it did not make. `fleet status --outliers` compares, `fleet exclude` removes.
+# - pause at most 100 hosts per hour for its egress group, each for a day at most, until it is excluded.
+# - read everything of the pool, and have each peer publish 500000 positions per minute again.
+# - fill the broker's disk, and push the messages of others out of the stream: limit the account, and --max-bytes.
+# - create consumers: limit max_consumers of the account.
+# - replace entries of others by responses of the broker, since NATS lets a client name any subject for a response.
+#   Nodes ignore these entries, but a node that starts later misses the ones in whose place they stand.
+";
 
 /// Returns the part of a server configuration that admits a node and an operator, with passwords to fill in.
 ///
@@ -21,27 +32,20 @@ use crate::transport::{Table, TransportError};
 /// [`TransportError::Invalid`] when `pool` is not a valid pool name.
 pub fn permissions(pool: &str, node: NodeId) -> Result<String, TransportError> {
     let names = Names::new(pool)?;
-    let mut streams = vec![names.stream(), names.global_stream(), names.snapshot_store_stream()];
+    let mut streams = vec![names.stream(), names.global_stream(), names.snapshot_stream()];
     streams.extend(Table::ALL.map(|table| names.bucket_stream(table)));
     let mut publish = vec![
         names.message_subject(node),
         names.global_subject(node),
         names.request_subjects(),
-        names.all_cells(Table::Hosts),
+        names.host_cells(node),
         names.cell(Table::Nodes, &node.to_string()),
-        format!("$O.{}.C.>", names.snapshot_store()),
-        format!("$O.{}.M.{}", names.snapshot_store(), URL_SAFE.encode(node.to_string())),
-        format!("$JS.API.STREAM.PURGE.{}", names.snapshot_store_stream()),
-        "$JS.API.INFO".to_owned(),
-        "$JS.ACK.>".to_owned(),
-        "$JS.FC.>".to_owned(),
+        names.blob_parts(&node.to_string()),
     ];
     for stream in &streams {
         publish.push(format!("$JS.API.STREAM.INFO.{stream}"));
         publish.push(format!("$JS.API.STREAM.MSG.GET.{stream}"));
-        publish.push(format!("$JS.API.DIRECT.GET.{stream}"));
-        publish.push(format!("$JS.API.DIRECT.GET.{stream}.>"));
-        for what in ["CREATE", "INFO", "DELETE", "MSG.NEXT"] {
+        for what in ["CREATE", "MSG.NEXT"] {
             publish.push(format!("$JS.API.CONSUMER.{what}.{stream}.>"));
         }
         publish.push(format!("$JS.API.CONSUMER.CREATE.{stream}"));
@@ -62,6 +66,7 @@ pub fn permissions(pool: &str, node: NodeId) -> Result<String, TransportError> {
     let _ = writeln!(out, "    subscribe: {{ allow: [ \"_INBOX.>\", \"{}\" ] }}", names.request_subject(node));
     let _ = writeln!(out, "  }}");
     let _ = writeln!(out, "}}");
+    out.push_str(REMAINS);
     let _ = writeln!(out, "# For an operator, who creates streams, forgets domains and excludes nodes:");
     let _ = write!(out, "{{ user: \"ops\", password: \"CHANGE ME\" }}");
     Ok(out)

@@ -85,17 +85,20 @@ fn wanted(connection: &Connection, replicas: usize) -> Vec<Config> {
         max_messages_per_subject: 1,
         max_message_size: MAX_CELL,
         duplicate_window: max_age(table).unwrap_or(DUPLICATE_WINDOW).min(DUPLICATE_WINDOW),
-        allow_rollup: true,
+        // A node that may write one cell could replace all of them by a roll-up.
+        allow_rollup: false,
         deny_delete: true,
         ..common.clone()
     };
     let snapshots = Config {
-        name: names.snapshot_store_stream(),
-        description: Some("The shares of a fetchwise pool's nodes".to_owned()),
-        subjects: vec![format!("$O.{}.C.>", names.snapshot_store()), format!("$O.{}.M.>", names.snapshot_store())],
+        name: names.snapshot_stream(),
+        description: Some("The evidence snapshots of a fetchwise pool's nodes".to_owned()),
+        subjects: vec![names.snapshot_subjects()],
         discard: DiscardPolicy::New,
+        max_messages_per_subject: 1,
+        max_message_size: MAX_MESSAGE,
         duplicate_window: DUPLICATE_WINDOW,
-        allow_rollup: true,
+        deny_delete: true,
         ..common.clone()
     };
     let global = Config {

@@ -8,9 +8,10 @@ use fetchwise::backoff::BackoffSettings;
 use fetchwise::fetch_result::{Block, Outcome};
 use fetchwise::time::Clock;
 use fetchwise::visit::{Fetch, Step, Visit, VisitOutcome};
+use fetchwise_fleet::model::heartbeat::Heartbeat;
 use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::pauses::SharedHosts;
-use fetchwise_fleet::transport::Transport;
+use fetchwise_fleet::transport::{Table, Transport};
 use url::Url;
 
 /// The timeout of every wait.
@@ -24,14 +25,34 @@ pub(crate) type Own = Visit<Arc<Selector>, Url>;
 pub(crate) struct Sharer {
     pub(crate) selector: Arc<Selector>,
     pub(crate) hosts: SharedHosts,
+    _heartbeats: Heartbeats,
+}
+
+/// The task that sends the heartbeats of a node.
+struct Heartbeats(tokio::task::JoinHandle<()>);
+
+impl Drop for Heartbeats {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Sends heartbeats of a node. Only nodes that send them are believed.
+async fn heartbeats(transport: Arc<dyn Transport>, own: NodeId) {
+    let heartbeat = Heartbeat::default().encode();
+    loop {
+        let _ = transport.cells().put(Table::Nodes, &own.to_string(), heartbeat.clone()).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 pub(crate) fn sharer(transport: Arc<dyn Transport>, own: NodeId, clock: &Arc<Clock>, egress: &str) -> Sharer {
     let backoff = BackoffSettings { blocked_base: PAUSE, ..BackoffSettings::default() };
     let selector = Selector::builder().clock(Arc::clone(clock)).around(clock.now()).backoff(backoff).build().unwrap();
     let selector = Arc::new(selector);
+    let heartbeats = Heartbeats(tokio::spawn(heartbeats(Arc::clone(&transport), own)));
     let hosts = SharedHosts::share(Arc::clone(&selector), transport, own, egress).unwrap();
-    Sharer { selector, hosts }
+    Sharer { selector, hosts, _heartbeats: heartbeats }
 }
 
 pub(crate) fn visit(node: &Sharer, host: &str, page: usize) -> Own {
