@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, plain};
+use crate::terminal::output::{Output, plain, shown};
 use join::{STATUS_FILE, broker_failure, connect, fleet_failure, nats, options};
 
 use crate::commands::fleet::outliers::ComparedJson;
@@ -312,11 +312,8 @@ async fn status_of_running_process(dir: &Path, wait: Duration) -> Result<Status,
         match status.filter(|_| is_fresh) {
             Some(status) if status.converged || begun.elapsed() >= wait => return Ok(status),
             None if is_over => {
-                return Err(Failure::refused(format_args!(
-                    "the process that uses {} is not in a fleet",
-                    dir.display()
-                ))
-                .advise("start it with --fleet URL, or set fleet.url in its config"));
+                return Err(Failure::refused(format_args!("the process that uses {} is not in a fleet", shown(dir)))
+                    .advise("start it with --fleet URL, or set fleet.url in its config"));
             }
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }
