@@ -116,6 +116,12 @@ impl Connections {
         true
     }
 
+    /// Records that a connection does not close after all, because it is no longer idle.
+    pub(crate) fn stays(&self, connection: &Connection) {
+        connection.is_closing.store(false, Ordering::Release);
+        self.removed.notify_one();
+    }
+
     /// Removes a closed connection.
     pub(crate) fn remove(&self, connection: &Connection) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&connection.number);
@@ -222,6 +228,22 @@ mod tests {
         assert_eq!(all.len(), 3);
         [first, second, fourth.unwrap()].iter().for_each(|left| all.remove(left));
         assert_eq!(all.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_a_new_request_stays_and_another_makes_room() {
+        // A request that never ended kept its place in the queue, and each new connection waited a second for it.
+        let (all, [first, second, third]) = three().await;
+        let closing = async {
+            first.is_to_close().await;
+            all.busy(&first, true);
+            all.stays(&first);
+            second.is_to_close().await;
+            all.remove(&second);
+        };
+        let (fourth, ()) = tokio::join!(all.add(3, Duration::from_secs(60)), closing);
+        assert!(fourth.is_some() && all.len() == 3);
+        [first, third].iter().for_each(|left| all.remove(left));
     }
 
     #[tokio::test]

@@ -182,12 +182,17 @@ impl ServedConnection {
             let _ = stop.wait_for(|stop| *stop).await;
         };
         tokio::pin!(stopping);
-        let ended = tokio::select! {
-            // A client may break off in any way.
-            _ = &mut serving => true,
-            // A request that arrived meanwhile gets its response; only then the connection closes.
-            () = connection.is_to_close() => connection.is_idle() || connection.is_stalled(),
-            () = &mut stopping => false,
+        let ended = loop {
+            tokio::select! {
+                // A client may break off in any way.
+                _ = &mut serving => break true,
+                () = connection.is_to_close() => match connection.is_idle() || connection.is_stalled() {
+                    true => break true,
+                    // A request arrived meanwhile, so another connection has to make room.
+                    false => self.connections.stays(connection),
+                },
+                () = &mut stopping => break false,
+            }
         };
         if !ended {
             serving.as_mut().graceful_shutdown();

@@ -46,15 +46,15 @@ const MAX_VALUES: usize = 10_000;
 pub(crate) struct Bodies {
     max_body: usize,
     time: Duration,
-    small: Room,
-    large: Room,
+    small: ByteQuota,
+    large: ByteQuota,
 }
 
 /// A body, which holds its room.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     bytes: Vec<u8>,
-    _held: Held,
+    _held: HeldBytes,
 }
 
 impl std::ops::Deref for RequestBody {
@@ -71,8 +71,8 @@ impl Bodies {
         Self {
             max_body: options.max_body,
             time: options.body_time,
-            small: Room::new(SMALL_BYTES_IN_ALL),
-            large: Room::new(options.max_body.saturating_mul(LARGE_IN_ALL)),
+            small: ByteQuota::new(SMALL_BYTES_IN_ALL),
+            large: ByteQuota::new(options.max_body.saturating_mul(LARGE_IN_ALL)),
         }
     }
 
@@ -84,7 +84,7 @@ impl Bodies {
         let announced = usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).unwrap_or(usize::MAX);
         let mut held = match announced > SMALL_BYTES {
             true => self.large(client, announced.min(self.max_body)).await?,
-            false => Held::default(),
+            false => HeldBytes::default(),
         };
         let mut bytes = Vec::new();
         if announced > SMALL_BYTES {
@@ -113,7 +113,7 @@ impl Bodies {
         }
     }
 
-    async fn large(&self, client: Client, bytes: usize) -> Result<Held, Problem> {
+    async fn large(&self, client: Client, bytes: usize) -> Result<HeldBytes, Problem> {
         tokio::time::timeout(self.time, self.large.take(client, bytes)).await.ok().flatten().ok_or_else(no_room)
     }
 
@@ -138,23 +138,23 @@ fn no_room() -> Problem {
     Problem::unavailable("too_many_bodies", "too many bytes in unfinished requests: send fewer requests at once")
 }
 
-/// Room for a number of bytes, for all clients and for each.
+/// ByteQuota for a number of bytes, for all clients and for each.
 #[derive(Debug)]
-struct Room {
+struct ByteQuota {
     all: Arc<Semaphore>,
     units_per_client: usize,
     clients: Mutex<HashMap<Client, Arc<Semaphore>>>,
 }
 
-/// Room that a body occupies.
+/// ByteQuota that a body occupies.
 #[derive(Debug, Default)]
-struct Held {
+struct HeldBytes {
     /// The room, in bytes.
     bytes: usize,
     places: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
 }
 
-impl Room {
+impl ByteQuota {
     fn new(bytes: usize) -> Self {
         let units = bytes.div_ceil(UNIT).clamp(PER_CLIENT, Semaphore::MAX_PERMITS);
         Self { all: Arc::new(Semaphore::new(units)), units_per_client: units / PER_CLIENT, clients: Mutex::default() }
@@ -169,15 +169,15 @@ impl Room {
     }
 
     /// Waits for room. The client's own limit comes first, so a client that waits for itself delays no other.
-    async fn take(&self, client: Client, bytes: usize) -> Option<Held> {
+    async fn take(&self, client: Client, bytes: usize) -> Option<HeldBytes> {
         let units = u32::try_from(bytes.div_ceil(UNIT).min(self.units_per_client)).unwrap_or(u32::MAX);
         let own = self.of(client).acquire_many_owned(units).await.ok()?;
         let all = Arc::clone(&self.all).acquire_many_owned(units).await.ok()?;
-        Some(Held { bytes, places: Some((own, all)) })
+        Some(HeldBytes { bytes, places: Some((own, all)) })
     }
 
     /// Extends `held` to `bytes` bytes, if there is room now.
-    fn grow(&self, client: Client, held: &mut Held, bytes: usize) -> Option<()> {
+    fn grow(&self, client: Client, held: &mut HeldBytes, bytes: usize) -> Option<()> {
         let more = u32::try_from(bytes.saturating_sub(held.bytes).div_ceil(UNIT)).ok()?;
         let own = self.of(client).try_acquire_many_owned(more).ok()?;
         let all = Arc::clone(&self.all).try_acquire_many_owned(more).ok()?;
@@ -486,7 +486,7 @@ mod tests {
 
     #[tokio::test]
     async fn small_bodies_have_a_bound_too() {
-        let bodies = Bodies { small: Room::new(4 << 10), ..Bodies::new(&Options::default()) };
+        let bodies = Bodies { small: ByteQuota::new(4 << 10), ..Bodies::new(&Options::default()) };
         let body = |length: usize| Body::from(vec![b' '; length]);
         let first = bodies.read(client(1), body(1500)).await.unwrap();
         assert_eq!(bodies.read(client(1), body(100)).await.unwrap_err().error_type(), "too_many_bodies");
