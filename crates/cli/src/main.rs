@@ -22,18 +22,25 @@ use clap::{CommandFactory, Parser};
 use crate::commands::command_line::{Cli, Command};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Output;
+use crate::terminal::output::{Output, is_plain, note, note_labelled};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // The error repeats the invalid value. Its colours would be lost with the characters that have to go.
+        Err(error) if error.use_stderr() && !std::env::args_os().all(|arg| is_plain(&arg.to_string_lossy())) => {
+            note(error.render());
+            return ExitCode::from(Exit::Usage as u8);
+        }
+        Err(error) => error.exit(),
+    };
     let mut out = Output::new(cli.global.json);
     let ended = traced(&cli, &mut out).and_then(|exit| out.flush().map(|()| exit));
     let exit = ended.unwrap_or_else(|failure| {
         // Print the results that were complete before the failure.
         let _ = out.flush();
         if !failure.is_quiet() {
-            let label = terminal::output::styled(terminal::output::ERROR, "error");
-            terminal::output::note(format_args!("{label}: {failure}"));
+            note_labelled("error", &failure);
         }
         failure.exit()
     });

@@ -39,5 +39,5 @@ pub use metrics::FAMILIES;
 pub use metrics::crawl_endpoint::{CRAWL_FAMILIES, Crawl, Exporter};
 pub use metrics::fleet::FLEET_FAMILIES;
 pub use options::Options;
-pub use server::{Handle, Parts, Server};
+pub use server::{Handle, Parts, Server, while_loading};
 pub use token::{TokenError, Tokens};

@@ -127,6 +127,19 @@ impl Server {
     }
 }
 
+/// Serves `listener` while a server is being built, until `loaded` completes: health checks get a response, and all
+/// other requests a 503.
+pub async fn while_loading(
+    listener: &TcpListener,
+    tokens: Tokens,
+    options: &Options,
+    loaded: impl Future<Output = ()>,
+) {
+    let auth = Arc::new(Auth::new(tokens, options));
+    let front = Front { auth, options: Arc::new(options.clone()), router: routes::health::while_loading() };
+    front.run_until(listener, loaded).await;
+}
+
 /// A handle to a running server.
 #[derive(Clone, Debug)]
 pub struct Handle {

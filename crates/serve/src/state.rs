@@ -14,11 +14,15 @@ use crate::attempt_sink::AttemptStore;
 use crate::auth::Auth;
 use crate::dashboard_cache::DashboardCache;
 use crate::fleet_membership::Membership;
+use crate::request_body::{Bodies, RequestBody};
 use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::detect::Detector;
 use fetchwise::journal::Journal;
 use fetchwise::rollout::Guard;
 use fetchwise::selector::Selector;
+
+/// The largest body that is read inline, which takes some ten microseconds.
+const ON_THE_SPOT_BYTES: usize = 4 << 10;
 
 /// The state that all requests share.
 pub(crate) struct State {
@@ -41,6 +45,8 @@ pub(crate) struct State {
     pub(crate) options: Arc<Options>,
     /// The admission check.
     pub(crate) auth: Arc<Auth>,
+    /// The room for request bodies.
+    pub(crate) bodies: Bodies,
     /// The active visits.
     pub(crate) visits: Visits,
     /// Permits for work that would block other requests.
@@ -78,6 +84,7 @@ impl State {
             classifier,
             guard,
             fleet: OnceLock::new(),
+            bodies: Bodies::new(&options),
             options: Arc::new(options),
             auth: Arc::new(auth),
             visits,
@@ -114,6 +121,21 @@ impl State {
         let state = Arc::clone(self);
         let done = tokio::task::spawn_blocking(move || work(&state)).await;
         done.map_err(|error| Problem::internal(error.to_string()))
+    }
+
+    /// Runs work on a body: at once if it is short, and on a separate thread if parsing it would delay other requests.
+    ///
+    /// # Errors
+    /// If the server stops, or the work panicked.
+    pub(crate) async fn with_body<T: Send + 'static>(
+        self: &Arc<Self>,
+        body: RequestBody,
+        work: impl FnOnce(&Arc<Self>, &[u8]) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        match body.len() <= ON_THE_SPOT_BYTES {
+            true => Ok(work(self, &body)),
+            false => self.run_blocking(move |state| work(state, &body)).await,
+        }
     }
 
     /// Scans the log up to the position `end` on a separate thread.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::parse::input::{Line, Lines, is_stdin, open, unreadable};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{CHOSEN, DIM, ERROR, Output, Table, plain, styled};
+use crate::terminal::output::{CHOSEN, DIM, ERROR, Output, Table, plain, shown, styled};
 use fetchwise::detect;
 use fetchwise::detect::{Detector, Scratch};
 use fetchwise::response::{Header, Page};
@@ -237,7 +237,7 @@ fn read_line(
     let body = match File::open(&path).and_then(read_body) {
         Ok(body) => body,
         Err(error) => {
-            return Err(fail(item.url, "unreadable_body", format!("cannot read {}: {error}", path.display())));
+            return Err(fail(item.url, "unreadable_body", format!("cannot read {}: {error}", shown(&path))));
         }
     };
     let status = item.status.unwrap_or(200);

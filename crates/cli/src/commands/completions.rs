@@ -7,7 +7,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Output;
+use crate::terminal::output::{Output, shown};
 
 /// Print a completion script for a shell
 #[derive(Debug, Args)]
@@ -45,6 +45,6 @@ pub(crate) fn man(args: &ManArgs, syntax: Command, out: &mut Output) -> Result<E
     };
     fs::create_dir_all(dir)
         .and_then(|()| clap_mangen::generate_to(syntax, dir))
-        .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", dir.display())))?;
+        .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", shown(dir))))?;
     Ok(Exit::Done)
 }

@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::fetch::args::{PaceArgs, parse_size, parse_time};
 use crate::commands::fetch::build_crawler::{about_guard, journal_options, pace, visits};
@@ -24,7 +27,7 @@ use crate::setup::reload::Reloader;
 use crate::setup::server_discovery::ADDRESS_FILE;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, note, plain};
+use crate::terminal::output::{Output, note, plain, shown};
 use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::local_faults::raise_descriptor_limit;
@@ -85,7 +88,7 @@ pub(crate) struct ServeArgs {
     /// Limit requests per second and client, 0 for no limit [default: 0 on loopback, 2000 otherwise]
     #[arg(long, value_name = "N")]
     pub(crate) client_rate: Option<u32>,
-    /// Limit open connections; beyond that the one that was idle longest is closed
+    /// Limit open connections; beyond that an idle or stalled one is closed, or the new one gets a 503
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: u32,
     /// Limit open visits
@@ -125,7 +128,10 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
         let mut stop = shutdown::listen().map_err(Failure::failed)?;
         let listener = listen(&args.listen, &tokens, &LISTEN_HINTS).await?;
         let address = listener.local_addr().map_err(Failure::failed)?;
-        let (server, journal) = assemble(args, settings, tokens, address)?;
+        let options = options(args, address);
+        let loading = Loading::start(listener, &tokens, &options, stop.clone());
+        // Loading occupies this thread; the others respond to health checks and signals meanwhile.
+        let (server, journal) = tokio::task::block_in_place(|| assemble(args, settings, tokens, options))?;
         let address_file = write_address_file(journal.dir(), address);
         let upkeep = background_maintenance::start(settings, journal.dir())?;
         let handle = server.handle();
@@ -134,6 +140,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
             Some(fleet) => server.in_fleet(fleet.membership()),
             None => server,
         };
+        let listener = loading.end().await?;
         print_address(out, address)?;
         let asked = async {
             let _ = stop.changed().await;
@@ -173,11 +180,51 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
     Ok(Exit::Done)
 }
 
+/// The server while its log is loaded: it responds to health checks, and a signal ends the process.
+struct Loading {
+    loaded: oneshot::Sender<()>,
+    responding: JoinHandle<TcpListener>,
+}
+
+impl Loading {
+    fn start(listener: TcpListener, tokens: &Tokens, options: &Options, mut stop: shutdown::Stop) -> Self {
+        let (loaded, until) = oneshot::channel();
+        let (tokens, options) = (tokens.clone(), options.clone());
+        let responding = tokio::spawn(async move {
+            let until = async {
+                tokio::select! {
+                    _ = until => {}
+                    asked = stop.changed() => match asked {
+                        // No attempt was accepted yet, and a log that is only read needs no orderly end.
+                        Ok(()) => end_while_loading(),
+                        Err(_) => std::future::pending().await,
+                    },
+                }
+            };
+            fetchwise_serve::while_loading(&listener, tokens, &options, until).await;
+            listener
+        });
+        Self { loaded, responding }
+    }
+
+    /// Ends it, and returns the listener for the server.
+    async fn end(self) -> Result<TcpListener, Failure> {
+        let _ = self.loaded.send(());
+        self.responding.await.map_err(Failure::failed)
+    }
+}
+
+/// Ends the process: the thread that loads the log cannot be interrupted.
+fn end_while_loading() {
+    note("stopped while loading the log");
+    std::process::exit(i32::from(Exit::Done as u8));
+}
+
 /// Prints a new token and stores its hash.
 fn new_token(file: &Path, out: &mut Output) -> Result<Exit, Failure> {
     let token = Tokens::random().map_err(|error| Failure::failed(format_args!("cannot create a token: {error}")))?;
     Tokens::append(file, &token)
-        .map_err(|error| Failure::failed(format_args!("cannot write to {}: {error}", file.display())))?;
+        .map_err(|error| Failure::failed(format_args!("cannot write to {}: {error}", shown(file))))?;
     match out.json {
         true => out.object(&TokenJson { token: &token })?,
         false => out.line(&token)?,
@@ -190,7 +237,7 @@ fn new_token(file: &Path, out: &mut Output) -> Result<Exit, Failure> {
 fn write_address_file(dir: &Path, address: SocketAddr) -> AddressFile {
     let file = dir.join(ADDRESS_FILE);
     if let Err(error) = std::fs::write(&file, format!("http://{address}\n")) {
-        note(format_args!("warning: cannot write {}, so commands cannot find the server: {error}", file.display()));
+        note(format_args!("warning: cannot write {}, so commands cannot find the server: {error}", shown(&file)));
     }
     AddressFile(file)
 }
@@ -219,7 +266,7 @@ fn assemble(
     args: &ServeArgs,
     settings: &Settings,
     tokens: Tokens,
-    address: SocketAddr,
+    options: Options,
 ) -> Result<(Server, Arc<Journal>), Failure> {
     let hangups = reload::listen(settings).map_err(Failure::failed)?;
     let router = settings.router()?.clone();
@@ -244,7 +291,7 @@ fn assemble(
         classifier: Arc::clone(&classifier),
         unavailable: missing,
         tokens,
-        options: options(args, address),
+        options,
         guard: Some(Arc::clone(&guard)),
     };
     let server = Server::new(parts)?;

@@ -11,7 +11,7 @@ use crate::parse::input::read_domain;
 use crate::setup::server_discovery::server_of;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, plain};
+use crate::terminal::output::{Output, plain, shown};
 use fetchwise::journal::{JournalError, LogError, ReleaseTarget, maintenance};
 use fetchwise::rfc3339;
 use fetchwise_serve::json::UnpausedJson;
@@ -146,14 +146,13 @@ fn token(args: &UnpauseArgs) -> Result<Option<String>, Failure> {
         return Ok(std::env::var("FETCHWISE_TOKEN").ok().filter(|token| !token.trim().is_empty()));
     };
     let text = fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", path.display())))?;
+        .map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", shown(path))))?;
     let token = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with(HASHED));
     match token {
         None if text.contains(HASHED) => {
-            Err(Failure::usage(format_args!("{} contains hashes, not tokens", plain(&path.display().to_string())))
-                .advise(
-                    "put the token itself, as `serve --new-token` printed it, into FETCHWISE_TOKEN or a separate file",
-                ))
+            Err(Failure::usage(format_args!("{} contains hashes, not tokens", shown(path))).advise(
+                "put the token itself, as `serve --new-token` printed it, into FETCHWISE_TOKEN or a separate file",
+            ))
         }
         token => Ok(token.map(str::to_owned)),
     }

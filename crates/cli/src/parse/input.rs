@@ -7,6 +7,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use crate::terminal::exit::Failure;
+use crate::terminal::output::shown;
 use fetchwise::heuristic::url::{UrlFeatures, parse};
 
 /// A line of the input.
@@ -111,12 +112,12 @@ pub(crate) fn is_stdin(path: &Path) -> bool {
 
 /// Opens a file that the command line names.
 pub(crate) fn open(path: &Path) -> Result<File, Failure> {
-    File::open(path).map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", path.display())))
+    File::open(path).map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", shown(path))))
 }
 
 /// Returns the failure for a file that could not be read to its end.
 pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::failed(format_args!("cannot read {}: {error}", path.display()))
+    Failure::failed(format_args!("cannot read {}: {error}", shown(path)))
 }
 
 /// Returns the domain, as the heuristic defines it, of a name or a URL.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::settings::Settings;
 use crate::terminal::exit::Failure;
-use crate::terminal::output::{note, plain};
+use crate::terminal::output::{note, plain, shown};
 use crate::terminal::progress::ByteBar;
 use crate::terminal::warnings::{warn_rejected_snapshots, warn_torn_tail};
 use fetchwise::config::built_in_fetchers;
@@ -143,7 +143,7 @@ impl Settings {
 
     fn route_failure(&self, error: TableError) -> Failure {
         match &self.table {
-            Some(path) => Failure::usage(format_args!("{}, {error}", path.display())),
+            Some(path) => Failure::usage(format_args!("{}, {error}", shown(path))),
             None => Failure::usage(error),
         }
     }
@@ -239,5 +239,5 @@ impl Settings {
 }
 
 fn no_dir(dir: &Path) -> String {
-    format!("data directory {} does not exist", dir.display())
+    format!("data directory {} does not exist", shown(dir))
 }

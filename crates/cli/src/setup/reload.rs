@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use super::settings::Settings;
 use crate::terminal::exit::Failure;
-use crate::terminal::output::{ERROR, note, plain, styled};
+use crate::terminal::output::{note, note_labelled, plain, shown};
 
 /// The interval at which the automatic rollback is ticked.
 const TICK: Duration = Duration::from_secs(1);
@@ -88,16 +88,18 @@ impl Reloader {
     pub(crate) fn reload_and_report(&self) {
         match self.reload() {
             Ok(words) => note(format_args!("fetchwise: {words}")),
-            Err(failure) => note(format_args!(
-                "{}: reload failed, mode, router table and rules are unchanged: {}",
-                styled(ERROR, "error"),
-                plain(&failure.to_string()).trim_end()
-            )),
+            Err(failure) => note_labelled(
+                "error",
+                format_args!(
+                    "reload failed, mode, router table and rules are unchanged: {}",
+                    plain(&failure.to_string()).trim_end()
+                ),
+            ),
         }
     }
 
     fn text(&self, settings: &Settings, router: &Router, rules: usize) -> String {
-        let files: Vec<String> = settings.files().map(|path| plain(&path.display().to_string())).collect();
+        let files: Vec<String> = settings.files().map(shown).collect();
         let mode = match router.mode {
             Mode::Split => format!("split, {:.1} % of the hosts to learning", 100.0 * router.split_share),
             mode => mode.name().to_owned(),
@@ -186,7 +188,7 @@ pub(crate) fn report_event(event: &Event) {
     let words = plain(&event.to_string());
     match event {
         Event::FellBack(_) | Event::StillFallen(_) | Event::NotSaved(_) => {
-            note(format_args!("{}: {words}", styled(ERROR, "warning")));
+            note_labelled("warning", &words);
         }
         _ => note(format_args!("fetchwise: {words}")),
     }

@@ -14,6 +14,7 @@ use etcetera::BaseStrategy;
 
 use crate::parse::global::GlobalArgs;
 use crate::terminal::exit::Failure;
+use crate::terminal::output::shown;
 use crate::terminal::warnings::warn_all;
 use fetchwise::config::{Config, Layers, Origin, Resolved, read_route_table};
 use fetchwise::detect::DetectorOptions;
@@ -132,7 +133,7 @@ impl Settings {
     /// Returns the failure for an error of the router, with the file of the table.
     pub(crate) fn router_failure(&self, error: RouterError) -> Failure {
         match (&self.table, &error) {
-            (Some(path), RouterError::Table(_)) => Failure::usage(format_args!("{}, {error}", path.display())),
+            (Some(path), RouterError::Table(_)) => Failure::usage(format_args!("{}, {error}", shown(path))),
             _ => Failure::usage(error),
         }
     }
@@ -141,7 +142,7 @@ impl Settings {
     pub(crate) fn data_dir(&self) -> Result<PathBuf, Failure> {
         if let Some(dir) = &self.data_dir {
             if dir.exists() && !dir.is_dir() {
-                return Err(Failure::usage(format_args!("the data directory {} is not a directory", dir.display())));
+                return Err(Failure::usage(format_args!("the data directory {} is not a directory", shown(dir))));
             }
             return Ok(dir.clone());
         }

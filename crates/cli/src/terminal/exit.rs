@@ -21,6 +21,8 @@ pub(crate) enum Exit {
 }
 
 /// A failure that ends a command early: its exit code, its message and a hint.
+///
+/// Its texts may name files and values from outside. They are made safe for a terminal when they are printed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,

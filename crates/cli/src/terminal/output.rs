@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -76,9 +77,19 @@ impl Output {
     }
 }
 
-/// Prints a message on stderr. A failure to do so is ignored, since nothing else could report it.
+/// Prints a message on stderr. Its text may come from outside. A failure to print is ignored, since nothing else could
+/// report it.
 pub(crate) fn note(text: impl fmt::Display) {
-    let line = format!("{text}\n");
+    print_error(&plain_lines(&text.to_string()));
+}
+
+/// Prints a message as [`note`] does, after a label in the style of a failure.
+pub(crate) fn note_labelled(label: &str, text: impl fmt::Display) {
+    print_error(&format!("{}: {}", styled(ERROR, label), plain_lines(&text.to_string())));
+}
+
+fn print_error(line: &str) {
+    let line = format!("{line}\n");
     let line = match anstream::AutoStream::choice(&io::stderr()) {
         anstream::ColorChoice::Never => anstream::adapter::strip_str(&line).to_string(),
         _ => line,
@@ -103,6 +114,32 @@ pub(crate) fn plain(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Returns a text of several lines for a terminal, each as [`plain`] returns it. Further lines are indented, so that a
+/// name with a line break cannot pass for a message.
+pub(crate) fn plain_lines(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (number, line) in text.lines().enumerate() {
+        if number > 0 {
+            shown.push('\n');
+            if !line.starts_with(' ') && !line.is_empty() {
+                shown.push_str("  ");
+            }
+        }
+        shown.push_str(&plain(line));
+    }
+    shown
+}
+
+/// Returns the name of a file for a terminal.
+pub(crate) fn shown(path: &Path) -> String {
+    plain(&path.to_string_lossy())
+}
+
+/// Returns whether a text has characters that [`plain`] replaces.
+pub(crate) fn is_plain(text: &str) -> bool {
+    !text.chars().any(|c| c.is_control() || is_deceptive(c))
 }
 
 /// Returns whether a terminal draws nothing for the character although it changes how others appear: direction marks,
@@ -183,6 +220,13 @@ mod tests {
             assert!(plain(c).is_ascii(), "{}", plain(c));
         }
         assert_eq!(plain("grün 日本 😀"), "grün 日本 😀");
+    }
+
+    #[test]
+    fn a_line_break_in_a_name_does_not_begin_a_message() {
+        assert_eq!(plain_lines("cannot read a\nerror: b\x1b[2J"), "cannot read a\n  error: b\u{fffd}[2J");
+        assert_eq!(plain_lines("one\n  hint: two"), "one\n  hint: two");
+        assert_eq!(shown(Path::new("a\nb")), "a\u{fffd}b");
     }
 
     #[test]

@@ -204,3 +204,37 @@ fn blank_lines_are_imported_as_fast_as_they_are_read() {
     let importing = begun.elapsed();
     assert!(importing < 3 * reading + Duration::from_secs(2), "{importing:?} against {reading:?}");
 }
+
+#[test]
+fn names_of_files_and_values_reach_the_terminal_escaped() {
+    // Error messages printed them unchanged: a name could clear the screen, or look like another message.
+    let place = TestDir::new();
+    let name = "no\u{1b}]0;owned\u{7}\u{202e}such\nerror: forged";
+    for args in [
+        &["classify", name][..],
+        &["classify", "--evaluate", name],
+        &["fetch", "--input", name],
+        &["import", name],
+        &["unpause", "--token-file", name, "e.org"],
+        &["export", "--format", "parquet", "--output", name],
+        &["serve", "--token-file", name],
+        &["serve", "--listen", name],
+        &["--data-dir", name, "stats"],
+        &["--config", name, "stats"],
+        &["--rules", name, "classify", "-"],
+        &["--router", name, "select", "https://e.org/"],
+        &["--mode", name, "stats"],
+        &["stats", "--by", name],
+        &["stats", name],
+        &[name],
+    ] {
+        let output = place.command(args).env("CLICOLOR_FORCE", "1").output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(!output.status.success(), "{args:?}: {said:?}");
+        assert!(
+            !said.contains("\u{1b}]") && !said.contains('\u{7}') && !said.contains('\u{202e}'),
+            "{args:?}: {said:?}"
+        );
+        assert!(!said.lines().any(|line| line.starts_with("error: forged")), "{args:?}: {said:?}");
+    }
+}

@@ -1,14 +1,16 @@
 //! A response body, bounded in length, and kept in memory only up to a limit.
 //!
 //! Invariants: [`BodyCollector`] never holds more than `max_in_memory` bytes plus one chunk of 256 KiB. The rest is in
-//! an unnamed temporary file, which disappears with the [`Body`], and with the process however it ends.
+//! an unnamed temporary file, which disappears with the [`Body`], and with the process however it ends. A folder that is
+//! missing or full does not lose a body as long as another one has room.
 //!
 //! Must not know: where the bytes come from, and how they were encoded.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use bytes::{Bytes, BytesMut};
 use tokio::task::spawn_blocking;
@@ -17,6 +19,15 @@ use super::Limits;
 
 /// Bytes that are buffered before a write to the temporary file.
 const SPILL_CHUNK: usize = 256 << 10;
+
+/// The folder for long bodies of this process, before the system's temporary folder.
+static SPOOL_DIR: OnceLock<PathBuf> = OnceLock::new();
+
+/// Sets the folder for long bodies of all fetchers of this process that have no folder of their own. Only the first call
+/// has an effect. The system's temporary folder is used if this one is missing or full.
+pub fn set_spool_dir(dir: impl Into<PathBuf>) {
+    let _ = SPOOL_DIR.set(dir.into());
+}
 
 /// A body: its beginning in memory, and all of it in a temporary file if it is longer.
 #[derive(Debug)]
@@ -136,7 +147,7 @@ enum Spill {
     /// Everything so far fits into memory.
     No,
     Yes {
-        file: File,
+        file: SpillFile,
         pending: Vec<u8>,
     },
     /// A write failed, or its future was dropped before it ended.
@@ -144,7 +155,8 @@ enum Spill {
 }
 
 impl BodyCollector {
-    /// Returns a collector with `max_body` and `max_in_memory` of `limits`, and the system's temporary folder.
+    /// Returns a collector with `max_body` and `max_in_memory` of `limits`. Its folder is that of [`set_spool_dir`], or
+    /// the system's temporary folder.
     pub fn new(limits: &Limits) -> Self {
         Self {
             head: BytesMut::new(),
@@ -156,7 +168,7 @@ impl BodyCollector {
         }
     }
 
-    /// Sets the folder for long bodies.
+    /// Sets the folder for long bodies. The system's temporary folder is used if this one is missing or full.
     #[must_use]
     pub fn in_dir(mut self, dir: Option<PathBuf>) -> Self {
         self.temp_dir = dir;
@@ -198,7 +210,7 @@ impl BodyCollector {
             }
             self.spill = Spill::Lost;
             let (head, dir) = (self.head.clone().freeze(), self.temp_dir.clone());
-            let file = blocking(move || start_spill(&head, dir)).await?;
+            let file = blocking(move || SpillFile::start(&head, folders(dir))).await?;
             self.spill = Spill::Yes { file, pending: Vec::new() };
             return self.append(&chunk[room..]).await;
         }
@@ -213,7 +225,7 @@ impl BodyCollector {
         self.flush().await?;
         match self.spill {
             Spill::No => Ok(Body::in_memory(self.head.freeze())),
-            Spill::Yes { file, .. } => Ok(Body::spilled(self.head.freeze(), self.len, file)),
+            Spill::Yes { file, .. } => Ok(Body::spilled(self.head.freeze(), self.len, file.file)),
             Spill::Lost => Err(lost()),
         }
     }
@@ -236,7 +248,7 @@ impl BodyCollector {
             return Err(lost());
         };
         let (file, pending) = blocking(move || {
-            file.write_all(&pending)?;
+            file.write(&pending)?;
             pending.clear();
             Ok((file, pending))
         })
@@ -246,13 +258,69 @@ impl BodyCollector {
     }
 }
 
-fn start_spill(head: &[u8], dir: Option<PathBuf>) -> io::Result<File> {
-    let mut file = match dir {
-        Some(dir) => tempfile::tempfile_in(dir)?,
-        None => tempfile::tempfile()?,
-    };
-    file.write_all(head)?;
-    Ok(file)
+/// Returns the folders for a body, the first one first.
+fn folders(dir: Option<PathBuf>) -> Vec<PathBuf> {
+    let first = dir.or_else(|| SPOOL_DIR.get().cloned());
+    let mut folders: Vec<PathBuf> = first.into_iter().chain([std::env::temp_dir()]).collect();
+    folders.dedup();
+    folders
+}
+
+/// The file of a body. It moves to the next folder when a write fails.
+#[derive(Debug)]
+struct SpillFile {
+    file: File,
+    /// The number of bytes that were written.
+    len: u64,
+    /// The folders that were not tried yet.
+    others: Vec<PathBuf>,
+}
+
+impl SpillFile {
+    fn start(head: &[u8], mut folders: Vec<PathBuf>) -> io::Result<Self> {
+        let mut first_error = None;
+        while !folders.is_empty() {
+            let created = create(&folders.remove(0)).and_then(|mut file| file.write_all(head).map(|()| file));
+            match created {
+                Ok(file) => return Ok(Self { file, len: head.len() as u64, others: folders }),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        Err(first_error.unwrap_or_else(lost_file))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut written = self.file.write_all(bytes);
+        while written.is_err() && !self.others.is_empty() {
+            // The error of the first folder is the one to report.
+            let next = self.others.remove(0);
+            if let Ok(file) = self.copy_to(&next, bytes) {
+                self.file = file;
+                written = Ok(());
+            }
+        }
+        written?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn copy_to(&self, dir: &Path, bytes: &[u8]) -> io::Result<File> {
+        let mut file = create(dir)?;
+        let so_far = BodyReader(Source::File { file: &self.file, at: 0 });
+        if io::copy(&mut so_far.take(self.len), &mut file)? != self.len {
+            return Err(lost_file());
+        }
+        file.write_all(bytes)?;
+        Ok(file)
+    }
+}
+
+fn create(dir: &Path) -> io::Result<File> {
+    tempfile::tempfile_in(dir)
+}
+
+fn lost_file() -> io::Error {
+    io::Error::other("an earlier write of this body failed")
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, BodyError> {
@@ -260,7 +328,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
 }
 
 fn lost() -> BodyError {
-    BodyError::Io(io::Error::other("an earlier write of this body failed"))
+    BodyError::Io(lost_file())
 }
 
 /// The reason why a body was not kept.
@@ -371,11 +439,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_folder_is_an_error() {
+    async fn a_missing_folder_does_not_lose_a_body() {
+        // It was reported as a failure of the page.
         let limits = limits(100, 1);
         let mut collector = BodyCollector::new(&limits).in_dir(Some("/nonexistent/fetchwise".into()));
-        assert!(matches!(collector.push(b"abc").await.unwrap_err(), BodyError::Io(_)));
-        assert!(collector.push(b"abc").await.is_err(), "a body with a gap is never returned");
+        collector.push(b"abc").await.unwrap();
+        assert_eq!(read(&collector.finish().await.unwrap()), b"abc");
+    }
+
+    #[test]
+    fn a_folder_that_becomes_full_does_not_lose_a_body() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("full");
+        std::fs::write(&path, b"abc and what a failed write left").unwrap();
+        // Writes fail, reads do not.
+        let full = File::open(&path).unwrap();
+        let missing = PathBuf::from("/nonexistent/fetchwise");
+        let mut file = SpillFile { file: full, len: 3, others: vec![missing.clone(), dir.path().to_owned()] };
+        file.write(b"def").unwrap();
+        file.write(b"ghi").unwrap();
+        let body = Body::spilled(Bytes::new(), file.len, file.file);
+        assert_eq!(read(&body), b"abcdefghi");
+        let mut file = SpillFile { file: File::open(&path).unwrap(), len: 3, others: vec![missing] };
+        assert!(file.write(b"def").is_err(), "no folder is left");
+    }
+
+    #[tokio::test]
+    async fn without_any_folder_a_body_is_never_returned_with_a_gap() {
+        assert!(SpillFile::start(b"a", vec!["/nonexistent/fetchwise".into()]).is_err());
+        let mut collector = BodyCollector::new(&limits(100, 1));
+        collector.spill = Spill::Lost;
+        assert!(collector.push(b"abc").await.is_err());
         assert!(collector.finish().await.is_err());
     }
 }

@@ -26,9 +26,14 @@ const PER_FETCH: u64 = 3;
 /// Distance from the limit below which the next descriptor may be unavailable.
 const SCARCE: u64 = 16;
 
+/// The limit before it was raised.
+#[cfg(unix)]
+static BEFORE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+
 /// Raises this process's soft limit of open files up to the hard limit (at most 65,536), and returns the new limit.
 ///
-/// A crawler calls it once, before its first fetch. Returns [`u64::MAX`] on systems without such a limit.
+/// A crawler calls it once, before its first fetch. Children of fetchers keep the limit that this process started with,
+/// on Linux. Returns [`u64::MAX`] on systems without such a limit.
 pub fn raise_descriptor_limit() -> u64 {
     #[cfg(unix)]
     {
@@ -39,10 +44,28 @@ pub fn raise_descriptor_limit() -> u64 {
         if soft >= wanted || setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..now }).is_err() {
             return soft;
         }
+        let _ = BEFORE.set(soft);
         wanted
     }
     #[cfg(not(unix))]
     u64::MAX
+}
+
+/// Gives a child the limit that this process started with. Some programs iterate over all descriptors up to the limit,
+/// and others fail with descriptors above 1023.
+pub(super) fn restore_descriptor_limit(pid: u32) {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        if let (Some(before), Some(pid)) = (BEFORE.get(), pid) {
+            let limit = Rlimit { current: Some(*before), ..getrlimit(Resource::Nofile) };
+            // A child that has ended needs no limit.
+            let _ = prlimit(Some(pid), Resource::Nofile, limit);
+        }
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let _ = pid;
 }
 
 /// Returns how many concurrent fetches fit into `descriptors`, at least 1.
@@ -205,6 +228,19 @@ mod tests {
             is_local_dial_fault(&error(Errno::ADDRNOTAVAIL), loopback),
             "there is a route: the ports are exhausted"
         );
+    }
+
+    #[test]
+    fn a_child_gets_the_limit_from_before_it_was_raised() {
+        raise_descriptor_limit();
+        let Some(before) = BEFORE.get() else { return };
+        let mut child = std::process::Command::new("sleep").arg("300").spawn().unwrap();
+        restore_descriptor_limit(child.id());
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        assert_eq!(line.split_whitespace().next(), Some(before.to_string().as_str()), "{line}");
     }
 
     #[test]

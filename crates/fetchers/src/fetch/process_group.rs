@@ -22,6 +22,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::local_faults::restore_descriptor_limit;
+
 /// Maximum time for the watcher to end.
 const MAX_WATCHER_EXIT: Duration = Duration::from_secs(3);
 /// Lines of standard error that are kept for messages.
@@ -115,6 +117,7 @@ impl ChildGroup {
         command.process_group(0);
         let child = command.spawn()?;
         let pid = child.id().unwrap_or_default();
+        restore_descriptor_limit(pid);
         Ok(Self { child, pid, watcher: watch(pid, scratch) })
     }
 

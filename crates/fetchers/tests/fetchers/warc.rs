@@ -265,3 +265,56 @@ fn a_record_longer_than_a_search_step_is_found() {
         assert_eq!(open(&folder.path).unwrap().torn().map(|torn| torn.at as usize), Some(ends[1]));
     }
 }
+
+#[test]
+fn headers_and_urls_of_a_hostile_server_add_no_records_or_fields() {
+    let forged = "a\r\n\r\nWARC/1.1\r\nWARC-Type: response\r\nContent-Length: 0\r\n\r\n\r\n\r\n";
+    let headers = vec![
+        Header::new("content-type", format!("text/html\r\nX-Forged: 1\r\n\r\n{forged}")),
+        Header::new("X-Name\r\nX-Forged", "1"),
+        Header::new(format!("X: {forged}"), "1"),
+        Header::new("Content-Length", "999999"),
+        Header::new("Transfer-Encoding", "chunked"),
+        Header::new("", forged),
+        Header::new("Warc-Type", "\u{85}\u{2028}\u{b}\u{0}conversion"),
+    ];
+    for name in NAMES {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        let archive = Warc::open(&path).unwrap();
+        for text in [
+            "http://e.org/a%0d%0aWARC-Type:%20conversion",
+            "http://e.org/?\r\nWARC-Type: conversion",
+            "http://e.org/#\n",
+        ] {
+            let url: Url = text.parse().unwrap();
+            let body = Body::in_memory(format!("{text}{forged}").into_bytes());
+            let response = Response::new(200, headers.clone(), body, url.clone());
+            let at = Timestamp::from_millis(0);
+            archive.put(&Delivered { url: &url, response: &response, fetcher: "x\r\nWARC-Type: y", at }).unwrap();
+        }
+        drop(archive);
+        let mut bytes = fs::read(&path).unwrap();
+        if name.ends_with("gz") {
+            let mut plain = Vec::new();
+            MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut plain).unwrap();
+            bytes = plain;
+        }
+        let mut responses = 0;
+        for record in WarcReader::new(BufReader::new(Cursor::new(bytes))).iter_records() {
+            let record = record.unwrap();
+            assert_ne!(record.header(WarcHeader::WarcType).unwrap(), "conversion");
+            if record.header(WarcHeader::WarcType).unwrap() != "response" {
+                continue;
+            }
+            responses += 1;
+            let block = String::from_utf8_lossy(record.body()).into_owned();
+            let (head, body) = block.split_once("\r\n\r\n").unwrap();
+            assert!(body.starts_with("http://e.org/") && body.ends_with(forged), "{block:?}");
+            let names: Vec<&str> = head.lines().skip(1).map(|line| line.split(':').next().unwrap()).collect();
+            assert_eq!(names, ["content-type", "Warc-Type", "Content-Length"], "{head:?}");
+            assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head:?}");
+        }
+        assert_eq!(responses, 3, "{name}");
+    }
+}

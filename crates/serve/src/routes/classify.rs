@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State as Get;
+use axum::extract::{Extension, State as Get};
 use axum::response::Response;
 use axum::routing::post;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Shared;
+use crate::auth::Client;
 use crate::json::{VerdictJson, headers};
 use crate::json_response;
 use crate::problem::Problem;
-use crate::request_body;
+use crate::request_body::{self, AnyJson};
 use crate::routes::decision_context::wrong;
 use crate::state::State;
 use fetchwise::detect::Scratch;
@@ -36,7 +36,7 @@ pub(super) struct ResponseParts {
     #[serde(default)]
     pub(super) status: Option<u16>,
     #[serde(default)]
-    pub(super) headers: Value,
+    pub(super) headers: AnyJson,
     #[serde(default)]
     pub(super) body: Option<String>,
     #[serde(default)]
@@ -47,7 +47,7 @@ pub(super) struct ResponseParts {
 
 impl ResponseParts {
     /// Creates a response from headers and a body alone.
-    pub(super) fn of(headers: Value, body: Option<String>, body_base64: Option<String>) -> Self {
+    pub(super) fn of(headers: AnyJson, body: Option<String>, body_base64: Option<String>) -> Self {
         Self { url: None, final_url: None, status: None, headers, body, body_base64, explain: false }
     }
 
@@ -71,7 +71,7 @@ impl ResponseParts {
     /// # Errors
     /// 422 if they are neither an object nor a list of pairs.
     pub(super) fn headers(&mut self) -> Result<Vec<Header>, Problem> {
-        headers(self.headers.take())
+        headers(self.headers.0.take())
             .ok_or_else(|| wrong("`headers` must be an object of names and values, or a list of [name, value] pairs"))
     }
 
@@ -88,8 +88,8 @@ impl ResponseParts {
     }
 }
 
-async fn classify(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
+async fn classify(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
+    let body = state.bodies.read(client, body).await?;
     // A long page takes milliseconds.
     let read = state.run_blocking(move |state| {
         let mut given: ResponseParts = request_body::parse(&body)?;

@@ -9,6 +9,7 @@ use url::Url;
 
 use crate::json::{DecisionJson, Unavailable};
 use crate::problem::Problem;
+use crate::request_body::{few, few_if_any, few_named};
 use crate::state::State;
 use crate::unavailable_fetchers::UnavailableSnapshot;
 use fetchwise::attempt::Hint;
@@ -27,12 +28,15 @@ pub(crate) struct CallerContext {
     /// The caller's id for the link; default: the URL.
     pub(crate) id: Option<String>,
     /// What the caller knows besides the URL, by heuristic type.
+    #[serde(deserialize_with = "few_named")]
     pub(crate) tags: BTreeMap<String, String>,
     /// The fetcher that the caller prefers.
     pub(crate) fetcher: Option<String>,
     /// The fetchers that are available to the caller; default: all.
+    #[serde(deserialize_with = "few_if_any")]
     pub(crate) fetchers: Option<Vec<String>>,
     /// Fetchers that were already tried.
+    #[serde(deserialize_with = "few")]
     pub(crate) tried: Vec<String>,
     /// The error type of the last failure.
     pub(crate) last_failure: Option<String>,

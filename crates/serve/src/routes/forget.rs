@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State as Get;
+use axum::extract::{Extension, State as Get};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use serde::Deserialize;
 
 use super::Shared;
+use crate::auth::Client;
 use crate::json::ForgetReportJson;
 use crate::json_response;
 use crate::problem::Problem;
@@ -34,9 +35,9 @@ struct ForgetRequest {
     link: Option<String>,
 }
 
-async fn forget(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
-    let target = match request_body::parse(&body)? {
+async fn forget(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
+    let body = state.bodies.read(client, body).await?;
+    let target = match state.with_body(body, |_, body| request_body::parse(body)).await?? {
         ForgetRequest { domain: Some(domain), link: None } => TombstoneTarget::Domain(read_domain(&domain)?),
         ForgetRequest { domain: None, link: Some(link) } if !link.is_empty() => TombstoneTarget::Link(link),
         _ => return Err(wrong("nothing to forget: send a `domain` or a `link`")),

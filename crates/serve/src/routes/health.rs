@@ -10,8 +10,14 @@ use std::sync::Arc;
 
 use super::Shared;
 use crate::json_response;
+use crate::problem::Problem;
 use crate::state::State;
 use fetchwise::journal::Health;
+
+/// Returns the routes of a server that is still loading its log. Every other path responds that it is loading.
+pub(crate) fn while_loading() -> Router {
+    Router::new().route("/healthz", get(health)).route("/readyz", get(not_ready)).fallback(loading)
+}
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/healthz", get(health)).route("/readyz", get(ready))
@@ -29,6 +35,8 @@ struct ReadyJson {
     log: &'static str,
     log_checking: bool,
     stopping: bool,
+    /// Whether the server is still loading its log.
+    loading: bool,
 }
 
 /// Responds, which proves that the server is alive.
@@ -46,5 +54,14 @@ async fn ready(Get(state): Shared) -> Response {
     let (scanned, stopping) = (state.attempts.is_scanned(), state.is_stopping());
     let ready = log == "good" && scanned && !stopping;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json_response::with_status(status, &ReadyJson { ready, log, log_checking: scanned, stopping })
+    json_response::with_status(status, &ReadyJson { ready, log, log_checking: !scanned, stopping, loading: false })
+}
+
+async fn not_ready() -> Response {
+    let not_ready = ReadyJson { ready: false, log: "closed", log_checking: true, stopping: false, loading: true };
+    json_response::with_status(StatusCode::SERVICE_UNAVAILABLE, &not_ready)
+}
+
+async fn loading() -> Problem {
+    Problem::unavailable("loading", "the server is loading its log: retry when /readyz responds with 200")
 }

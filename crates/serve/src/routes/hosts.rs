@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Query, State as Get};
+use axum::extract::{Extension, Path, Query, State as Get};
 use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::Shared;
 use super::forget::read_domain;
+use crate::auth::Client;
 use crate::json::{HostJson, LinkJson, UnpausedJson};
 use crate::json_response;
 use crate::problem::Problem;
@@ -113,9 +114,13 @@ struct WhichLink {
 }
 
 /// Ends a link's pause. Responds once the change is in the log.
-async fn unpause_link(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
-    let WhichLink { link } = request_body::parse(&body)?;
+async fn unpause_link(
+    Get(state): Shared,
+    Extension(client): Extension<Client>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body = state.bodies.read(client, body).await?;
+    let WhichLink { link } = state.with_body(body, |_, body| request_body::parse(body)).await??;
     let until = state.selector.unpause_link(&link, state.selector.now());
     unpaused(&state, None, Some(&link), until).await
 }

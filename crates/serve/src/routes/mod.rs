@@ -21,7 +21,7 @@ mod dashboard;
 mod decision_context;
 mod explain;
 mod forget;
-mod health;
+pub(crate) mod health;
 mod hosts;
 mod mode;
 mod openapi;
@@ -60,7 +60,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(rollout::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
-        // `request_body::read` reads bodies and enforces the limit.
+        // `Bodies::read` reads bodies and enforces the limit.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(counted, metrics::count))
         .with_state(state)

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State as Get;
+use axum::extract::{Extension, State as Get};
 use axum::response::Response;
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
+use crate::auth::Client;
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
@@ -67,9 +68,9 @@ async fn mode(Get(state): Shared) -> Response {
     })
 }
 
-async fn change(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
-    let change_request: ModeChange = request_body::parse(&body)?;
+async fn change(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
+    let body = state.bodies.read(client, body).await?;
+    let change_request: ModeChange = state.with_body(body, |_, body| request_body::parse(body)).await??;
     if change_request.mode.is_none() && change_request.split_share.is_none() && !change_request.resume {
         return Err(wrong("nothing to change: send a `mode`, a `split_share`, or `resume`"));
     }

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::State as Get;
+use axum::body::Body;
+use axum::extract::{Extension, State as Get};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
@@ -16,9 +16,9 @@ use serde::Serialize;
 
 use super::Shared;
 use super::stats::wait_for_scan;
+use crate::auth::Client;
 use crate::json_response;
 use crate::problem::Problem;
-use crate::request_body;
 use crate::state::State;
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::json::{MAX_LINE_BYTES, from_json_line};
@@ -48,8 +48,8 @@ struct RefusedJson {
     error: String,
 }
 
-async fn attempts(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
+async fn attempts(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
+    let body = state.bodies.read(client, body).await?;
     wait_for_scan(&state).await?;
     let taken = state.run_blocking(move |state| take(state, &body)).await??;
     if taken.accepted > 0 {
@@ -67,7 +67,7 @@ async fn attempts(Get(state): Shared, body: Body) -> Result<Response, Problem> {
 }
 
 /// Records the lines of a body.
-fn take(state: &State, body: &Bytes) -> Result<TakenJson, Problem> {
+fn take(state: &State, body: &[u8]) -> Result<TakenJson, Problem> {
     let (now, cutoff) = (state.selector.now(), state.attempts.cutoff());
     let mut taken = TakenJson::default();
     let mut last: HashMap<String, Attempt> = HashMap::new();

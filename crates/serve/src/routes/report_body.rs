@@ -1,7 +1,6 @@
 //! The report of a crawler about a request of a visit: an outcome by name, a whole response to judge, or an unavailable
 //! fetcher.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -10,6 +9,7 @@ use url::Url;
 
 use super::classify::ResponseParts;
 use crate::problem::Problem;
+use crate::request_body::AnyJson;
 use crate::routes::decision_context::wrong;
 use crate::state::State;
 use fetchwise::attempt::error_kind::ErrorKind;
@@ -24,8 +24,6 @@ use fetchwise::unknown_name::UnknownName;
 const OWN: &str = "x_";
 /// The longest name of such an error type.
 const MAX_OWN: usize = 64;
-/// The largest body that is judged inline, which takes some ten microseconds.
-const ON_THE_SPOT_BYTES: usize = 16 << 10;
 
 /// A report.
 #[derive(Debug, Default, Deserialize)]
@@ -36,7 +34,7 @@ pub(super) struct Report {
     outcome: Option<String>,
     status: Option<u16>,
     /// Seconds, or the text of a `Retry-After` header.
-    retry_after: Option<Value>,
+    retry_after: Option<AnyJson>,
     duration_ms: Option<f64>,
     /// The number of requests that were sent to the host.
     requests: Option<u16>,
@@ -44,7 +42,7 @@ pub(super) struct Report {
     /// Whether the body ended before its announced length.
     truncated: bool,
     final_url: Option<String>,
-    headers: Value,
+    headers: AnyJson,
     body: Option<String>,
     body_base64: Option<String>,
     /// Why the fetcher is unavailable; no request was sent.
@@ -63,7 +61,7 @@ impl Report {
     ///
     /// # Errors
     /// 422 for invalid values.
-    pub(super) async fn read(mut self, state: &Arc<State>, url: Url) -> Result<Option<ReportContent>, Problem> {
+    pub(super) fn read(mut self, state: &State, url: &Url) -> Result<Option<ReportContent>, Problem> {
         if let Some(why) = self.unavailable.take() {
             return Ok(Some(ReportContent::Unavailable(why)));
         }
@@ -78,11 +76,7 @@ impl Report {
                 false => Ok(None),
             };
         }
-        let length = self.body.as_ref().or(self.body_base64.as_ref()).map_or(0, String::len);
-        let answer = match length > ON_THE_SPOT_BYTES {
-            false => self.judged(state, &url, now)?,
-            true => state.run_blocking(move |state| self.judged(state, &url, now)).await??,
-        };
+        let answer = self.judged(state, url, now)?;
         Ok(Some(ReportContent::Fetched(Box::new(answer))))
     }
 
@@ -124,7 +118,7 @@ impl Report {
 
     fn rest(self, mut answer: FetchResult, now: Timestamp) -> Result<FetchResult, Problem> {
         if let Some(value) = &self.retry_after {
-            answer.retry_after = asked(value, now)?;
+            answer.retry_after = asked(&value.0, now)?;
         }
         if let Some(ms) = self.duration_ms {
             let duration = Duration::try_from_secs_f64(ms / 1000.0);
@@ -144,7 +138,7 @@ impl Report {
     }
 
     fn given(&mut self) -> ResponseParts {
-        ResponseParts::of(self.headers.take(), self.body.take(), self.body_base64.take())
+        ResponseParts::of(std::mem::take(&mut self.headers), self.body.take(), self.body_base64.take())
     }
 }
 

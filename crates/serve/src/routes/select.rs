@@ -4,79 +4,83 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State as Get;
+use axum::extract::{Extension, State as Get};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use serde::Deserialize;
 
 use super::Shared;
+use crate::auth::Client;
 use crate::json::ProblemJson;
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
-use crate::routes::decision_context::{CallerContext, ResolvedContext, wrong};
+use crate::routes::decision_context::{CallerContext, ResolvedContext};
 use crate::state::State;
 use fetchwise::heuristic::url::parse;
 use fetchwise::router::RouteError;
-
-/// The number of decisions before other tasks get a turn: some hundred microseconds of work.
-const IN_A_ROW: usize = 128;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/select", post(select))
 }
 
+/// A URL with its own statements.
 #[derive(Deserialize)]
-struct SelectRequest {
-    urls: Vec<Item>,
-    /// The statements about all URLs.
-    #[serde(flatten)]
-    said: CallerContext,
+struct Link {
+    url: String,
 }
 
-/// A URL, or a URL with its own statements.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a URL as text, or an object with a `url`")]
-enum Item {
-    Url(String),
-    Link {
-        url: String,
-        #[serde(flatten)]
-        said: CallerContext,
-    },
+async fn select(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
+    let body = state.bodies.read(client, body).await?;
+    let out = state.with_body(body, |state, body| decide_all(state, body)).await??;
+    Ok(json_response::bytes(StatusCode::OK, out, "application/json"))
 }
 
-async fn select(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
-    let asked: SelectRequest = request_body::parse(&body)?;
-    if asked.urls.len() > state.options.max_items {
-        return Err(wrong(format!(
-            "too many URLs in one call: {}, at most {}",
-            asked.urls.len(),
-            state.options.max_items
-        )));
-    }
-    let all = ResolvedContext::of(&asked.said, &state)?;
-    let mut out = Vec::with_capacity(64 + 256 * asked.urls.len());
+/// Decides about the URLs of a body, one after the other, so that one of them at a time is in memory besides the text.
+fn decide_all(state: &State, body: &[u8]) -> Result<Vec<u8>, Problem> {
+    let Some(urls) = request_body::items(body, "urls", state.options.max_items)?.filter(|_| is_object(body)) else {
+        return Err(Problem::bad_request("the body is not valid for this route: expected an object with `urls`"));
+    };
+    // The statements about all URLs.
+    let said: CallerContext = request_body::parse(body)?;
+    let all = ResolvedContext::of(&said, state)?;
+    let mut out = Vec::with_capacity(64 + 256 * urls.len());
     out.push(b'[');
-    for (place, item) in asked.urls.iter().enumerate() {
+    for (place, item) in urls.into_iter().enumerate() {
         if place > 0 {
             out.push(b',');
-            if place % IN_A_ROW == 0 {
-                tokio::task::yield_now().await;
-            }
         }
-        match item {
-            Item::Url(url) => decide(&state, url, None, &all, &mut out),
-            Item::Link { url, said } => match ResolvedContext::of(&said.clone().or(&asked.said), &state) {
-                Ok(known) => decide(&state, url, said.id.as_deref(), &known, &mut out),
-                Err(problem) => write(&mut out, &ProblemJson::of_url(Some(url), problem.error_type(), problem.words())),
-            },
+        let text = item.get().as_bytes();
+        match text.first() {
+            Some(b'"') => {
+                let url: String = request_body::parse(text)?;
+                decide(state, &url, None, &all, &mut out);
+            }
+            Some(b'{') => {
+                let Link { url } = request_body::parse(text)?;
+                let own: CallerContext = request_body::parse(text)?;
+                let id = own.id.clone();
+                match ResolvedContext::of(&own.or(&said), state) {
+                    Ok(known) => decide(state, &url, id.as_deref(), &known, &mut out),
+                    Err(problem) => {
+                        write(&mut out, &ProblemJson::of_url(Some(&url), problem.error_type(), problem.words()));
+                    }
+                }
+            }
+            _ => {
+                return Err(Problem::bad_request(
+                    "the body is not valid for this route: expected a URL as text, or an object with a `url`",
+                ));
+            }
         }
     }
     out.push(b']');
-    Ok(json_response::bytes(StatusCode::OK, out, "application/json"))
+    Ok(out)
+}
+
+fn is_object(body: &[u8]) -> bool {
+    body.trim_ascii_start().starts_with(b"{")
 }
 
 fn decide(state: &State, text: &str, id: Option<&str>, known: &ResolvedContext, out: &mut Vec<u8>) {

@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State as Get};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::Shared;
@@ -34,8 +35,6 @@ use fetchwise::visit::Visit;
 
 /// The longest wait within one request, in seconds.
 const MAX_WAIT_S: u64 = 60;
-/// The number of visits or reports before other tasks get a turn.
-const IN_A_ROW: usize = 64;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new()
@@ -46,12 +45,10 @@ pub(super) fn routes() -> Router<Arc<State>> {
         .route("/v1/visits/{id}/report", post(report))
 }
 
-/// The request for a visit.
+/// The request for a visit, without the statements of a [`CallerContext`].
 #[derive(Debug, Deserialize)]
 struct VisitRequest {
     url: String,
-    #[serde(flatten)]
-    said: CallerContext,
     /// Whether evidence decides or the router table; default: as the mode says.
     #[serde(default)]
     learning: Option<bool>,
@@ -66,46 +63,71 @@ struct Waiting {
 #[derive(Debug, Deserialize)]
 struct OfVisit {
     visit: String,
-    #[serde(flatten)]
-    report: Report,
+}
+
+/// The URL or the visit of an item, for its error.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ItemName {
+    url: Option<String>,
+    visit: Option<String>,
 }
 
 async fn begin(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
-    let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
-    let value: Value = request_body::parse(&body)?;
-    let mut out = Vec::with_capacity(1024);
-    let Some(wishes) = many(value, "visits", &state)? else {
-        let request: VisitRequest = request_body::parse(&body)?;
-        let slot = begin_one(&state, client, &request)?;
-        write(&mut out, slot.id(), &slot.lock(), &state.selector);
-        return Ok(json_response::bytes(StatusCode::CREATED, out, "application/json"));
-    };
-    let begun = each(wishes, &mut out, |value, out| {
-        let url = value.get("url").and_then(Value::as_str).map(str::to_owned);
-        let begun = serde_json::from_value(value)
-            .map_err(|error| wrong(error.to_string()))
-            .and_then(|request: VisitRequest| begin_one(&state, client, &request));
-        match begun {
-            Ok(slot) => write(out, slot.id(), &slot.lock(), &state.selector),
-            Err(problem) => write_problem(out, url.as_deref(), &problem),
-        }
-    });
-    begun.await;
-    Ok(json_response::bytes(StatusCode::OK, out, "application/json"))
+    let body = state.bodies.read(client, body).await?;
+    let (status, out) = state.with_body(body, move |state, body| begin_all(state, client, body)).await??;
+    Ok(json_response::bytes(status, out, "application/json"))
 }
 
-fn begin_one(state: &State, client: Client, request: &VisitRequest) -> Result<Arc<VisitSlot>, Problem> {
+/// Begins the visits of a body, one after the other, so that one request at a time is in memory besides the text.
+fn begin_all(state: &State, client: Client, body: &[u8]) -> Result<(StatusCode, Vec<u8>), Problem> {
+    let mut out = Vec::with_capacity(1024);
+    let Some(items) = request_body::items(body, "visits", state.options.max_items)? else {
+        let slot = begin_one(state, client, request_body::parse(body)?, request_body::parse(body)?)?;
+        write(&mut out, slot.id(), &slot.lock(), &state.selector);
+        return Ok((StatusCode::CREATED, out));
+    };
+    out.push(b'[');
+    for (place, item) in items.into_iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        let begun = item_as(item).and_then(|request| begin_one(state, client, request, item_as(item)?));
+        match begun {
+            Ok(slot) => write(&mut out, slot.id(), &slot.lock(), &state.selector),
+            Err(problem) => write_problem(&mut out, name_of(item).url.as_deref(), &problem),
+        }
+    }
+    out.push(b']');
+    Ok((StatusCode::OK, out))
+}
+
+/// Parses an item of a list.
+fn item_as<'a, T: Deserialize<'a>>(item: &'a RawValue) -> Result<T, Problem> {
+    serde_json::from_str(item.get()).map_err(|error| wrong(error.to_string()))
+}
+
+fn name_of(item: &RawValue) -> ItemName {
+    serde_json::from_str(item.get()).unwrap_or_default()
+}
+
+fn begin_one(
+    state: &State,
+    client: Client,
+    request: VisitRequest,
+    said: CallerContext,
+) -> Result<Arc<VisitSlot>, Problem> {
     if state.is_stopping() {
         return Err(Problem::unavailable("stopping", "the server is stopping"));
     }
     let invalid = |error: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_url", error);
     let url = parse(request.url.trim()).map_err(|error| invalid(error.to_string()))?;
-    let known = ResolvedContext::of(&request.said, state)?;
+    let known = ResolvedContext::of(&said, state)?;
     let lacking = known.lacking();
     let mut visit: OwnedVisit = Visit::new(Arc::clone(&state.selector), url)
         .map_err(|error| invalid(error.to_string()))?
         .without(lacking.union(known.tried));
-    if let Some(id) = &request.said.id {
+    if let Some(id) = &said.id {
         visit = visit.link_id(id);
     }
     if !known.heuristics.is_empty() {
@@ -196,14 +218,22 @@ struct GivenUpJson<'a> {
     given_up: bool,
 }
 
-async fn report(Get(state): Shared, Path(id): Path<String>, body: Body) -> Result<Response, Problem> {
-    let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
+async fn report(
+    Get(state): Shared,
+    Extension(client): Extension<Client>,
+    Path(id): Path<String>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body = state.bodies.read(client, body).await?;
     let slot = find(&state, &id)?;
-    let report = match body.iter().all(u8::is_ascii_whitespace) {
-        true => Report::default(),
-        false => request_body::parse(&body)?,
-    };
-    let refused = take(&state, &slot, report).await?;
+    let reported = state.with_body(body, move |state, body| {
+        let report = match body.iter().all(u8::is_ascii_whitespace) {
+            true => Report::default(),
+            false => request_body::parse(body)?,
+        };
+        take(state, &slot, report).map(|refused| (slot, refused))
+    });
+    let (slot, refused) = reported.await??;
     settled(&state).await?;
     let active = slot.lock();
     match refused {
@@ -212,26 +242,31 @@ async fn report(Get(state): Shared, Path(id): Path<String>, body: Body) -> Resul
     }
 }
 
-async fn report_many(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
-    let reports = many(request_body::parse(&body)?, "reports", &state)?
+/// The end of one report of a list: its visit, and what became of the report.
+type Reported = (String, Result<(Arc<VisitSlot>, Option<ReportRefusal>), Problem>);
+
+fn report_all(state: &State, body: &[u8]) -> Result<Vec<Reported>, Problem> {
+    let reports = request_body::items(body, "reports", state.options.max_items)?
         .ok_or_else(|| wrong("invalid body: expected a list of reports, each with its `visit`"))?;
-    drop::<Bytes>(body);
     let mut ends = Vec::with_capacity(reports.len());
-    for value in reports {
-        let visit = value.get("visit").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let taken = match serde_json::from_value::<OfVisit>(value) {
-            Err(error) => Err(wrong(error.to_string())),
-            Ok(of) => match find(&state, &of.visit) {
-                Err(problem) => Err(problem),
-                Ok(slot) => take(&state, &slot, of.report).await.map(|refused| (slot, refused)),
-            },
-        };
-        ends.push((visit, taken));
-        if ends.len() % IN_A_ROW == 0 {
-            tokio::task::yield_now().await;
-        }
+    for item in reports {
+        let taken = item_as::<OfVisit>(item).and_then(|of| {
+            let report = item_as(item)?;
+            let slot = find(state, &of.visit)?;
+            take(state, &slot, report).map(|refused| (slot, refused))
+        });
+        ends.push((name_of(item).visit.unwrap_or_default(), taken));
     }
+    Ok(ends)
+}
+
+async fn report_many(
+    Get(state): Shared,
+    Extension(client): Extension<Client>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body = state.bodies.read(client, body).await?;
+    let ends = state.with_body(body, |state, body| report_all(state, body)).await??;
     settled(&state).await?;
     let mut out = vec![b'['];
     for (place, (visit, taken)) in ends.iter().enumerate() {
@@ -288,10 +323,10 @@ impl ReportRefusal {
 }
 
 /// Records a report. None if the visit continued or the report was already recorded.
-async fn take(state: &Arc<State>, slot: &Arc<VisitSlot>, report: Report) -> Result<Option<ReportRefusal>, Problem> {
+fn take(state: &State, slot: &Arc<VisitSlot>, report: Report) -> Result<Option<ReportRefusal>, Problem> {
     let number = report.number;
     let address = slot.lock().visit.url().clone();
-    let came = report.read(state, address).await?;
+    let came = report.read(state, &address)?;
     let failures = state.attempts.failures();
     let mut guard = slot.lock();
     let active = &mut *guard;
@@ -353,38 +388,6 @@ fn find(state: &State, id: &str) -> Result<Arc<VisitSlot>, Problem> {
                      last request can be told with POST /v1/attempts";
         Problem::new(StatusCode::NOT_FOUND, "unknown_visit", words)
     })
-}
-
-/// Returns the values of a list, or of an object that has a list under `name`; none for any other object.
-fn many(value: Value, name: &str, state: &State) -> Result<Option<Vec<Value>>, Problem> {
-    let list = match value {
-        Value::Array(list) => list,
-        Value::Object(mut map) => match map.remove(name) {
-            Some(Value::Array(list)) => list,
-            Some(_) => return Err(wrong(format!("`{name}` must be a list"))),
-            None => return Ok(None),
-        },
-        _ => return Err(Problem::bad_request("the body must be an object or a list of objects")),
-    };
-    match list.len() > state.options.max_items {
-        true => Err(wrong(format!("too many items in one call: {}, at most {}", list.len(), state.options.max_items))),
-        false => Ok(Some(list)),
-    }
-}
-
-/// Writes a list of the outputs of `one` for each value; other tasks get turns in between.
-async fn each(values: Vec<Value>, out: &mut Vec<u8>, mut one: impl FnMut(Value, &mut Vec<u8>)) {
-    out.push(b'[');
-    for (place, value) in values.into_iter().enumerate() {
-        if place > 0 {
-            out.push(b',');
-            if place % IN_A_ROW == 0 {
-                tokio::task::yield_now().await;
-            }
-        }
-        one(value, out);
-    }
-    out.push(b']');
 }
 
 fn write_problem(out: &mut Vec<u8>, url: Option<&str>, problem: &Problem) {

@@ -12,7 +12,7 @@ use crate::parse::global::GlobalArgs;
 use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability};
 use crate::setup::settings::{Settings, add_environment, add_options, config_file};
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, styled};
+use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, shown, styled};
 
 /// Check the settings and report each problem with line and column
 ///
@@ -139,7 +139,7 @@ fn show(file: Option<&Path>, found: &Findings, is_good: bool, out: &mut Output) 
     for problem in &found.problems {
         let place = problem.place().map_or_else(
             || problem.origin.to_string(),
-            |(path, at)| format!("{}:{}:{}", path.display(), at.line, at.column),
+            |(path, at)| format!("{}:{}:{}", shown(path), at.line, at.column),
         );
         out.line(format_args!("{}: {}: {}", plain(&place), styled(ERROR, "error"), plain(&problem.message)))?;
     }

@@ -14,7 +14,7 @@ use url::Url;
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, note, plain};
+use crate::terminal::output::{Output, note, shown};
 use fetchwise::attempt::Attempt;
 use fetchwise::config::{LearnedRoute, learned_table};
 use fetchwise::decision::Source;
@@ -82,7 +82,7 @@ pub(crate) fn run(table_export: &TableExport<'_>, settings: &Settings, out: &mut
     } else {
         write(table_export, &text)?;
     }
-    let file = plain(&table_export.path.display().to_string());
+    let file = shown(table_export.path);
     if out.json && !is_stdout {
         out.object(&WrittenJson { file, routes: routes.len(), left_out })?;
     } else {
@@ -141,7 +141,7 @@ fn route(
 }
 
 fn file_exists(path: &Path) -> Failure {
-    Failure::usage(format_args!("{} already exists", plain(&path.display().to_string())))
+    Failure::usage(format_args!("{} already exists", shown(path)))
         .advise("export writes the router table to it: choose a new file, or overwrite it with --force")
 }
 
@@ -153,6 +153,6 @@ fn write(table_export: &TableExport<'_>, text: &str) -> Result<(), Failure> {
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => file_exists(table_export.path),
-        _ => Failure::failed(format_args!("cannot write {}: {error}", plain(&table_export.path.display().to_string()))),
+        _ => Failure::failed(format_args!("cannot write {}: {error}", shown(table_export.path))),
     })
 }

@@ -13,6 +13,7 @@ use rusqlite::{CachedStatement, Connection, params};
 use tempfile::TempPath;
 
 use crate::terminal::exit::Failure;
+use crate::terminal::output::shown;
 use fetchwise::attempt::json::AttemptJson;
 use fetchwise::attempt::{Attempt, ErrorType, Hint};
 use fetchwise::rfc3339;
@@ -72,7 +73,7 @@ impl SqliteOut {
     /// Creates the database that will appear at `path`.
     pub(crate) fn new(path: &Path) -> Result<Self, Failure> {
         if path.exists() {
-            return Err(Failure::usage(format_args!("{} already exists", path.display()))
+            return Err(Failure::usage(format_args!("{} already exists", shown(path)))
                 .advise("choose another file: export does not add to a database"));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -147,9 +148,9 @@ fn headers(attempt: &Attempt) -> String {
 }
 
 fn failed(path: &Path, error: &rusqlite::Error) -> Failure {
-    Failure::failed(format_args!("cannot write {}: {error}", path.display()))
+    Failure::failed(format_args!("cannot write {}: {error}", shown(path)))
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::failed(format_args!("cannot write {}: {error}", path.display()))
+    Failure::failed(format_args!("cannot write {}: {error}", shown(path)))
 }

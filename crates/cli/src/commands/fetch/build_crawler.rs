@@ -16,12 +16,13 @@ use crate::setup::reload;
 use crate::setup::reload::Reloader;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
-use crate::terminal::output::note;
+use crate::terminal::output::{note, shown};
 use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::config::DurabilityName;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
+use fetchwise::fetch::body::set_spool_dir;
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::journal::{Durability, Journal, JournalOptions, OpenCheck};
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
@@ -75,6 +76,8 @@ impl Crawler {
         let available = FetcherAvailability::find(settings, &crawl_options.browser)?;
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
         warn_torn_tail(recovery.torn.as_ref());
+        // The data directory has to have room anyway, and a temporary folder may be missing, full or in memory.
+        set_spool_dir(journal.dir());
         let journal = Arc::new(journal);
         let pace = Pace::new(pace(settings, crawl_options)).with_store(Box::new(Arc::clone(&journal)));
         let with = |builder: SelectorBuilder| {
@@ -146,7 +149,7 @@ pub(crate) fn about_guard(error: RolloutError) -> Failure {
 /// Returns the store for delivered pages, if there is one.
 pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure> {
     let cannot = |option: &str, path: &Path, error: io::Error| {
-        let failure = Failure::failed(format_args!("{option}: cannot write to {}: {error}", path.display()));
+        let failure = Failure::failed(format_args!("{option}: cannot write to {}: {error}", shown(path)));
         match error.kind() {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                 failure.advise("choose another folder: a file has this name")

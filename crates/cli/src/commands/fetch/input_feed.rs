@@ -15,6 +15,7 @@ use super::FetchArgs;
 use crate::parse::input::{Lines, is_stdin};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
+use crate::terminal::output::shown;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::pipeline::Link;
 use fetchwise::robots::RobotsUse;
@@ -143,7 +144,7 @@ fn read(sources: Vec<Source>, named: &Link, listed: &Link, to: &mpsc::Sender<Ite
                 Ok(Some(line)) => line,
                 Ok(None) => break,
                 Err(error) => {
-                    let _ = to.blocking_send(Item::Broken(format!("cannot read {}: {error}", path.display())));
+                    let _ = to.blocking_send(Item::Broken(format!("cannot read {}: {error}", shown(&path))));
                     return;
                 }
             };

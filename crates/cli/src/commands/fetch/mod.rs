@@ -32,7 +32,7 @@ use crate::commands::fetch::shutdown::Shutdown;
 use crate::setup::background_maintenance;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Output;
+use crate::terminal::output::{Output, shown};
 use fetchwise::journal::Health;
 use fetchwise::store::warc::{Warc, cdxj};
 
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
 /// Updates the index of an archive, including what an interrupted run wrote.
 fn index(archive: &Path, cdx: &Path) -> Result<(), Failure> {
     cdxj::update(&Warc::files(archive), cdx).map(drop).map_err(|error| {
-        Failure::failed(format_args!("cannot update the index {}: {error}", cdx.display()))
+        Failure::failed(format_args!("cannot update the index {}: {error}", shown(cdx)))
             .advise("run again with --cdx to update it; the archive is complete")
     })
 }

@@ -25,7 +25,7 @@ use super::join::{STATUS_FILE, broker_failure, connect, fleet_failure, nats, opt
 use super::outliers::{self, ComparedJson};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, plain};
+use crate::terminal::output::{Output, plain, shown};
 
 /// An older status file was left by a process that has ended.
 const FRESH: Duration = Duration::from_secs(5);
@@ -192,11 +192,8 @@ async fn status_of_running_process(dir: &Path, wait: Duration) -> Result<FleetSt
         match status.filter(|_| is_fresh) {
             Some(status) if status.converged || begun.elapsed() >= wait => return Ok(status),
             None if is_over => {
-                return Err(Failure::refused(format_args!(
-                    "the process that uses {} is not in a fleet",
-                    dir.display()
-                ))
-                .advise("start it with --fleet URL, or set fleet.url in its config"));
+                return Err(Failure::refused(format_args!("the process that uses {} is not in a fleet", shown(dir)))
+                    .advise("start it with --fleet URL, or set fleet.url in its config"));
             }
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }

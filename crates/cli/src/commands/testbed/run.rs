@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::args::TestbedArgs;
 use crate::commands::fetch::shutdown;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{HEADING, Output, Table, note};
+use crate::terminal::output::{HEADING, Output, Table, note, shown};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
     let ledger = testbed.ledger();
     if let Some(file) = &args.ledger {
         let text = serde_json::to_string_pretty(&ledger).map_err(Failure::failed)?;
-        let failed = |error| Failure::failed(format_args!("cannot write {}: {error}", file.display()));
+        let failed = |error| Failure::failed(format_args!("cannot write {}: {error}", shown(file)));
         std::fs::write(file, text + "\n").map_err(failed)?;
     }
     if out.json {
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
 }
 
 fn read(file: &std::path::Path) -> Result<Vec<SitePlan>, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::usage(format_args!("{}: {error}", file.display()));
+    let failed = |error: &dyn std::fmt::Display| Failure::usage(format_args!("{}: {error}", shown(file)));
     let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
     let sites: Sites = toml::from_str(&text).map_err(|error| failed(&error))?;
     Ok(sites.sites)

@@ -21,6 +21,88 @@ fn memory_kb(server: &Server) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// Returns the most memory that the server has used.
+fn peak_memory_kb(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn descriptors(server: &Server) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count()
+}
+
+/// Begins a request whose body never ends.
+fn stall(server: &Server) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(server.address).ok()?;
+    let head = format!("POST /v1/attempts HTTP/1.1\r\nHost: {}\r\nContent-Length: 1000\r\n\r\nx", server.address);
+    stream.write_all(head.as_bytes()).ok().map(|()| stream)
+}
+
+#[test]
+fn many_small_values_take_little_memory() {
+    // Two lists of 16 MiB took 3 GB: each element was parsed before they were counted.
+    let server = Server::start(&[]);
+    let of = |head: &str, element: &str, tail: &str| {
+        let count = ((16 << 20) - head.len() - tail.len()) / element.len();
+        format!("{head}{}{tail}", element.repeat(count)).into_bytes()
+    };
+    let objects = "{\"\":0},";
+    for (path, body) in [
+        ("/v1/visits", of("[", objects, "0]")),
+        ("/v1/visits", of("{\"url\":\"https://e.org/\",\"x\":[", objects, "0]}")),
+        ("/v1/visits/report", of("{\"reports\":[", objects, "0]}")),
+        ("/v1/visits/report", of("[{\"visit\":\"x\",\"status\":200,\"headers\":[", objects, "0]}]")),
+        ("/v1/select", of("{\"urls\":[", objects, "0]}")),
+        ("/v1/select", of("{\"urls\":[],\"tried\":[", "\"\",", "\"\"]}")),
+        ("/v1/classify", of("{\"body\":\"x\",\"headers\":[", "[],", "[]]}")),
+        ("/v1/attempts", of("", "x\n", "")),
+    ] {
+        let answer = server.ask("POST", path, &body);
+        let is_judged = (200..=422).contains(&answer.status);
+        assert!(is_judged, "{path} {}: {answer:?}", String::from_utf8_lossy(&body[..40]));
+    }
+    let body = of("[", objects, "0]");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let answer = server.try_ask("POST", "/v1/visits", &body);
+                assert!(answer.is_err() || matches!(answer.unwrap().status, 422 | 503));
+            });
+        }
+        is_well(&server);
+    });
+    let peak = peak_memory_kb(&server);
+    println!("{} MB at most", peak >> 10);
+    assert!(peak < 300 << 10, "{peak} kB");
+    is_well(&server);
+}
+
+#[test]
+fn connections_have_a_bound_whatever_their_clients_do() {
+    // 325 descriptors were open with a bound of 50: a new connection was accepted even if none could make room.
+    let server = Server::start(&["--max-connections", "20"]);
+    let before = descriptors(&server);
+    let mut peak = 0;
+    let stalled: Vec<TcpStream> = (0..200)
+        .filter_map(|_| {
+            let stream = stall(&server);
+            peak = peak.max(descriptors(&server));
+            stream
+        })
+        .collect();
+    // Those that are being refused keep their descriptor until their client has read why.
+    assert!(peak <= before + 20 + 16 + 4, "{before}, then {peak}");
+    // A client that sends nothing for a second has to make room, although its request has begun.
+    let begun = Instant::now();
+    while !server.try_ask("GET", "/healthz", b"").is_ok_and(|answer| answer.status == 200) {
+        assert!(begun.elapsed() < Duration::from_secs(25), "stalled requests keep all connections");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(descriptors(&server) <= before + 20 + 16 + 4);
+    drop(stalled);
+}
+
 #[test]
 fn invalid_bodies_are_rejected_with_an_error() {
     let server = Server::start(&[]);

@@ -7,6 +7,7 @@ mod description;
 mod forget;
 mod full_disk;
 mod hostile;
+mod loading;
 mod maintenance;
 mod reload;
 mod rollout;

@@ -63,6 +63,16 @@ impl Server {
         Self::start_in(tempfile::tempdir().unwrap(), args, &[])
     }
 
+    /// Starts the program without waiting until it listens.
+    pub(crate) fn spawn(dir: TempDir, address: SocketAddr, args: &[&str]) -> Self {
+        let stderr = dir.path().join("stderr");
+        let mut command = program(&dir);
+        command.args(["serve", "--json", "--listen", &address.to_string()]).args(args);
+        command.stdout(Stdio::null()).stderr(std::fs::File::create(&stderr).unwrap());
+        let child = command.spawn().unwrap();
+        Self { dir, address, child, token: None, stderr }
+    }
+
     pub(crate) fn start_in(dir: TempDir, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let stderr = dir.path().join("stderr");
         let mut command = program(&dir);

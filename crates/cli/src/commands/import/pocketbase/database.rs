@@ -13,6 +13,7 @@ use rusqlite::{Connection, OpenFlags, Row};
 
 use super::row::{AttemptReader, LinkRow, ReadRow};
 use crate::terminal::exit::Failure;
+use crate::terminal::output::shown;
 
 /// The database file in PocketBase's directory.
 const FILE: &str = "data.db";
@@ -58,7 +59,7 @@ impl Database {
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let path = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
         if !path.is_file() {
-            return Err(Failure::usage(format_args!("database {} not found", path.display()))
+            return Err(Failure::usage(format_args!("database {} not found", shown(&path)))
                 .advise("give pb_data/data.db of PocketBase, or its directory"));
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -193,7 +194,7 @@ impl Database {
 }
 
 fn unreadable(path: &Path, error: &rusqlite::Error) -> Failure {
-    Failure::failed(format_args!("cannot read {}: {error}", path.display()))
+    Failure::failed(format_args!("cannot read {}: {error}", shown(path)))
 }
 
 /// Returns the first of `names` that is a column.

@@ -16,7 +16,7 @@ use super::data_dir::Directory;
 use super::target::{RecordPosition, Summary, Target, bar, counted};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, note};
+use crate::terminal::output::{Output, note, shown};
 use database::Database;
 use fetchwise::config::load_route_table;
 use fetchwise::journal;
@@ -222,7 +222,7 @@ fn overrides(
 }
 
 fn cannot_write(path: &Path, error: impl std::fmt::Display) -> Failure {
-    Failure::failed(format_args!("cannot write {}: {error}", path.display()))
+    Failure::failed(format_args!("cannot write {}: {error}", shown(path)))
 }
 
 fn show(imported: &ImportCounts, out: &mut Output) -> Result<(), Failure> {
