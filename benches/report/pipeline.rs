@@ -149,7 +149,7 @@ impl Crawl {
 
     async fn by_fetcher(&self, address: String) {
         let url = Url::parse(&address).unwrap();
-        let response = self.http.fetch(Request { url: &url, limits: &self.limits }).await.unwrap();
+        let response = self.http.fetch(Request::new(&url, &self.limits)).await.unwrap();
         assert!(response.status == 200);
     }
 
@@ -223,7 +223,8 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
         probes * 100.0,
     ));
     table(section, lanes);
-    for (what, ours, theirs) in [("elapsed time", kept.wall(), bare.wall()), ("processor time", kept.cpu(), bare.cpu())] {
+    for (what, ours, theirs) in [("elapsed time", kept.wall(), bare.wall()), ("processor time", kept.cpu(), bare.cpu())]
+    {
         let added = ours / theirs - 1.0;
         section.target(
             &format!("overhead of the pipeline with journal over bare hyper, {what}"),
@@ -271,8 +272,10 @@ fn table(section: &mut Section, lanes: &[Lane]) {
         row.extend(lane.latency.cells());
         row
     };
-    let head: Vec<&str> =
-        ["candidate", "URLs", "elapsed, per URL", "more", "processor, per URL", "more"].into_iter().chain(CELLS).collect();
+    let head: Vec<&str> = ["candidate", "URLs", "elapsed, per URL", "more", "processor, per URL", "more"]
+        .into_iter()
+        .chain(CELLS)
+        .collect();
     section.table(&head, lanes.iter().map(row).collect());
 }
 

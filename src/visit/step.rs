@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use event_listener::{EventListener, Listener};
+use url::Url;
 
 use crate::router::RouteError;
 use crate::selector::Selector;
@@ -43,6 +44,12 @@ pub struct Fetch<S: Deref<Target = Selector>> {
     pub(super) max_redirects: u32,
     pub(super) redirects: u32,
     pub(super) is_probe: bool,
+    /// The requested URL, if a redirect led there.
+    pub(super) requested: Option<Box<Url>>,
+    /// The domain that the fetcher has entered by following a redirect.
+    pub(super) entered: Option<Box<str>>,
+    /// Whether that domain has not admitted the request yet.
+    pub(super) is_entering: bool,
     pub(super) claims: FetchClaims<S>,
     pub(super) span: Span,
 }
@@ -116,9 +123,10 @@ pub(super) struct FetchClaims<S: Deref<Target = Selector>> {
 impl<S: Deref<Target = Selector>> FetchClaims<S> {
     pub(super) const NONE: Self = Self { lead: None, trial: None, permit: None };
 
-    /// Settles the claims after the attempt was recorded: followers can continue, and the breaker knows the result.
-    pub(super) fn settle(mut self) {
-        if let Some(trial) = self.trial.take() {
+    /// Settles the claims after the attempt at `host` was recorded: followers can continue, and the breaker knows the
+    /// result. The trial of a fetcher on a host that only redirected is returned.
+    pub(super) fn settle(mut self, host: &str) {
+        if let Some(trial) = self.trial.take_if(|trial| *trial.domain == *host) {
             trial.settle();
         }
         if let Some(lead) = self.lead.take() {

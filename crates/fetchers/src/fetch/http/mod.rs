@@ -38,8 +38,9 @@ use hyper_util::client::legacy::connect::capture_connection;
 use url::Url;
 
 use super::body::BodyCollector;
-use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, Request, Response};
+use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, RedirectGate, Request, Response};
 use crate::fetch::address_guard::AddressGuard;
+use crate::fetch::redirect_gate::within;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 
@@ -71,7 +72,7 @@ const DRAIN_TIME: Duration = Duration::from_millis(100);
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let fetcher = HttpFetcher::new(AddressGuard::default())?;
 /// let url = "https://example.com/".parse()?;
-/// let response = fetcher.fetch(Request { url: &url, limits: &Limits::default() }).await?;
+/// let response = fetcher.fetch(Request::new(&url, &Limits::default())).await?;
 /// println!("{} {} bytes", response.status, response.body.len());
 /// # Ok(())
 /// # }
@@ -142,18 +143,21 @@ impl Fetcher for HttpFetcher {
     fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
         Box::pin(async move {
             let start = Instant::now();
-            let mut response_head = None;
-            let ended = tokio::time::timeout(request.limits.deadline, self.follow(request, &mut response_head)).await;
+            let (mut response_head, mut landed) = (None, None);
+            let following = self.follow(request, &mut response_head, &mut landed);
+            let ended = within(request.limits.deadline, request.gate, following).await;
+            let duration = start.elapsed().saturating_sub(request.gate.map_or(Duration::ZERO, RedirectGate::waited));
             let failure = match ended {
-                Ok(Ok(done)) => return Ok(done.into_response(response_head, start.elapsed())),
-                Ok(Err(failure)) => failure,
-                Err(_) => {
+                Some(Ok(done)) => return Ok(done.into_response(response_head, duration)),
+                Some(Err(failure)) => failure,
+                None => {
                     let deadline = request.limits.deadline;
                     let message = format!("the fetch did not end within {deadline:?}");
                     Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message)
                 }
             };
-            let mut error = failure.into_error(start.elapsed());
+            let mut error = failure.into_error(duration);
+            error.final_url = landed.map(Box::new);
             if let Some(ResponseHead { status, headers }) = response_head {
                 error.status = Some(status.as_u16());
                 error.headers = headers_as_text(&headers);
@@ -192,6 +196,7 @@ impl HttpFetcher {
         &self,
         request: Request<'_>,
         response_head: &mut Option<ResponseHead>,
+        landed: &mut Option<Url>,
     ) -> Result<CompletedFetch, Failure> {
         let limits = request.limits;
         let mut chain = RedirectChain::new(request.url.clone(), limits.max_redirects);
@@ -216,6 +221,12 @@ impl HttpFetcher {
                 cookies.keep(headers, chain.current());
                 chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes), cookies.fingerprint())?;
                 drain(body).await;
+                if let Some(gate) = request.gate
+                    && !gate.pass(chain.current()).await
+                {
+                    return Err(Failure { stopped: true, ..Failure::new(ErrorKind::RedirectLoop, "not admitted") });
+                }
+                *landed = Some(chain.current().clone());
                 continue;
             }
             if *status == StatusCode::SWITCHING_PROTOCOLS {

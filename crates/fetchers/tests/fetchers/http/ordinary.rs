@@ -253,7 +253,7 @@ async fn dropping_the_future_closes_the_connection() {
         .await;
         let fetcher = fetcher();
         let (url, limits) = (server.url("/"), limits());
-        let fetch = fetcher.fetch(Request { url: &url, limits: &limits });
+        let fetch = fetcher.fetch(Request::new(&url, &limits));
         assert!(tokio::time::timeout(Duration::from_millis(200), fetch).await.is_err());
         was_closed.recv().await.unwrap();
     })
