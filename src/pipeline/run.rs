@@ -207,7 +207,7 @@ fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> FetchResult {
     }
     match &response.provenance {
         Some(provenance) => answer.with_provenance(provenance.clone()),
-        None => answer.with_final_url(response.final_url.clone()),
+        None => answer,
     }
 }
 

@@ -462,7 +462,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             redirects: self.redirects,
             is_probe,
             requested: self.redirected.clone(),
+            #[cfg(feature = "pipeline")]
             entered: None,
+            #[cfg(feature = "pipeline")]
             is_entering: false,
             claims,
         }

@@ -47,8 +47,10 @@ pub struct Fetch<S: Deref<Target = Selector>> {
     /// The requested URL, if a redirect led there.
     pub(super) requested: Option<Box<Url>>,
     /// The domain that the fetcher has entered by following a redirect.
+    #[cfg(feature = "pipeline")]
     pub(super) entered: Option<Box<str>>,
     /// Whether that domain has not admitted the request yet.
+    #[cfg(feature = "pipeline")]
     pub(super) is_entering: bool,
     pub(super) claims: FetchClaims<S>,
     pub(super) span: Span,
@@ -84,6 +86,12 @@ impl<S: Deref<Target = Selector>> Fetch<S> {
     /// Returns the number of redirects written in HTML that led here, within this attempt.
     pub fn redirects(&self) -> u32 {
         self.redirects
+    }
+
+    /// Returns the target of the redirect that led here, within this attempt. `None` if the request is for the visit's own
+    /// URL.
+    pub fn redirected_to(&self) -> Option<&Url> {
+        self.requested.as_deref()
     }
 
     /// Returns whether it is a probe: short, because a longer request can follow.
