@@ -35,7 +35,7 @@ enum ServerResponse {
     Redirect(u32),
     Fails(ErrorKind),
     /// The response of another host, to which the client followed a redirect.
-    Elsewhere(u32, Box<ServerResponse>),
+    OtherHost(u32, Box<ServerResponse>),
 }
 
 fn server_response() -> impl Strategy<Value = ServerResponse> {
@@ -53,7 +53,7 @@ fn server_response() -> impl Strategy<Value = ServerResponse> {
     ];
     prop_oneof![
         3 => own.clone(),
-        1 => (0..2u32, own).prop_map(|(host, response)| ServerResponse::Elsewhere(host, Box::new(response))),
+        1 => (0..2u32, own).prop_map(|(host, response)| ServerResponse::OtherHost(host, Box::new(response))),
     ]
 }
 
@@ -78,7 +78,7 @@ impl ServerResponse {
             }
             Self::Missing => html(404, "<h1>Not Found</h1>".to_owned()),
             Self::Broken => html(500, "<h1>Internal Server Error</h1>".to_owned()),
-            Self::Elsewhere(_, response) => response.response(),
+            Self::OtherHost(_, response) => response.response(),
             Self::Redirect(n @ 2..) => {
                 html(200, format!("<!doctype html><meta http-equiv=refresh content='0;url=https://v{n}.net/'>"))
             }
@@ -92,7 +92,7 @@ impl ServerResponse {
     /// Returns the URL that responded to a request for `url`.
     fn final_url(&self, url: &Url) -> Url {
         match self {
-            Self::Elsewhere(host, _) => format!("https://v{host}.net/page").parse().unwrap(),
+            Self::OtherHost(host, _) => format!("https://v{host}.net/page").parse().unwrap(),
             _ => url.clone(),
         }
     }

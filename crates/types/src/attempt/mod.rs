@@ -287,7 +287,7 @@ impl Attempt {
     }
 
     /// Returns the attempt as one whose URL led to `landed`, which responded. If that is another host, the attempt gets
-    /// the tags of that URL instead of its own, and the tag [`REDIRECTED_BY`].
+    /// the tags of that URL in place of the requested one's, and the tag [`REDIRECTED_BY`].
     ///
     /// # Errors
     /// [`UrlError`] if a response cannot come from `landed`.
