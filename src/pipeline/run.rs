@@ -132,6 +132,7 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url) -> 
                         bytes = response.body.len();
                         let mut answer = judge(pipeline, &response, &asked);
                         answer.requests = requests(&response);
+                        answer.unanswered = std::mem::take(&mut response.unanswered);
                         let redirects = fetch.redirects();
                         visit.report(fetch, answer);
                         if visit.redirects() > redirects {
@@ -214,7 +215,7 @@ fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> FetchResult {
 /// Returns the number of requests that went to the host that responded.
 fn requests(response: &Response) -> Option<u16> {
     let same = |other: &&Url| other.host() == response.final_url.host();
-    let asked = response.chain.iter().filter(same).count() + 1;
+    let asked = response.chain.iter().chain(&response.unanswered).filter(same).count() + 1;
     response.requests.or(u16::try_from(asked).ok())
 }
 
@@ -224,7 +225,7 @@ fn failed_result(error: FetchError) -> FetchResult {
     let mut answer = FetchResult::from(outcome).with_duration(error.duration).with_message(error.message);
     answer.status = error.status;
     answer.headers = stored_headers(&error.headers);
-    answer.final_url = error.final_url;
+    (answer.final_url, answer.unanswered) = (error.final_url, error.unanswered);
     answer
 }
 

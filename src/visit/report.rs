@@ -59,6 +59,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             drop(claims);
             return self.local_fault(answer.message, now);
         }
+        self.record_unanswered(&span, selection, at, &by, &mut answer, now);
         self.landed = self.landing(&answer, &by, requested.as_deref());
         if self.landed.is_some() {
             let served: Box<str> = self.domain().into();
@@ -195,6 +196,27 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     fn requested_pause(&self, answer: &FetchResult, now: Timestamp) -> Option<Duration> {
         let said = || header(&answer.headers, "retry-after").and_then(|value| retry_after(value, now));
         answer.retry_after.or_else(said)
+    }
+
+    /// Records the requests that a server did not answer on a kept connection. It may have read them, so that each is an
+    /// attempt, as a failure that is retried is.
+    fn record_unanswered(
+        &mut self,
+        span: &Span,
+        selection: Selection,
+        at: Timestamp,
+        by: &FetcherSpec,
+        answer: &mut FetchResult,
+        now: Timestamp,
+    ) {
+        for url in std::mem::take(&mut answer.unanswered) {
+            let failed = FetchResult::from(Outcome::Network).with_final_url(url).with_duration(Duration::ZERO);
+            let before = std::mem::take(&mut self.landed);
+            self.landed = self.landing(&failed, by, None);
+            self.requests += 1;
+            self.record(span, selection, at, &failed, failed.outcome.counts_as(by).err(), 0.0, now);
+            self.landed = before;
+        }
     }
 
     #[allow(clippy::too_many_arguments, reason = "each is a plain property of one attempt")]

@@ -536,3 +536,54 @@ async fn a_redirect_waits_for_the_pace_of_its_target() {
     assert!(report.paused_until.is_some());
     assert_eq!((origin.hits(HOST), origin.hits(TARGET)), (2, 1), "its target was not asked again");
 }
+
+#[tokio::test]
+async fn server_log_and_results_agree_on_requests_even_on_kept_connections_that_close() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    async fn read_head(stream: &mut tokio::net::TcpStream) -> bool {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            match stream.read_u8().await {
+                Ok(byte) => head.push(byte),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+    let listener = tokio::net::TcpListener::bind((HOST, 0)).await.unwrap();
+    let (port, read) = (listener.local_addr().unwrap().port(), Arc::new(AtomicU64::new(0)));
+    let seen = Arc::clone(&read);
+    let server = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let seen = Arc::clone(&seen);
+            // One response for each connection, which closes only after it has read the next request.
+            tokio::spawn(async move {
+                for is_first in [true, false] {
+                    if !read_head(&mut stream).await {
+                        return;
+                    }
+                    seen.fetch_add(1, Ordering::SeqCst);
+                    let page = format!("<!doctype html><title>Ferries</title><p>{}", "The ferry leaves. ".repeat(40));
+                    let head =
+                        format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n", page.len());
+                    if is_first {
+                        let _ = stream.write_all(format!("{head}{page}").as_bytes()).await;
+                    }
+                }
+            });
+        }
+    });
+    let world = World::new(vec![(HOST, Site::Static)]);
+    let mut requests = 0;
+    for n in 0..3 {
+        let report = world.pipeline.fetch(&Link::new(format!("http://{HOST}:{port}/{n}"))).await;
+        assert!(report.success, "{report:?}");
+        requests += u64::from(report.requests);
+    }
+    server.abort();
+    let made = world.sink.all();
+    let ends: Vec<_> = made.iter().map(|made| (made.success, made.weight)).collect();
+    assert_eq!(ends, [(true, 1.0), (false, 0.0), (true, 1.0), (false, 0.0), (true, 1.0)]);
+    assert_eq!((read.load(Ordering::SeqCst), requests), (5, 5));
+}

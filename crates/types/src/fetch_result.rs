@@ -348,6 +348,9 @@ pub struct FetchResult {
     /// The URL that responded, after redirects, or the one at which a failed request stood. If it is on another host,
     /// that host gets the pause, the pace, the block and the evidence. If `None`, the requested URL responded.
     pub final_url: Option<Box<Url>>,
+    /// URLs of requests that the server did not answer: it closed the kept connection instead, and the client sent each
+    /// again. Each is recorded as an attempt without weight.
+    pub unanswered: Vec<Url>,
 }
 
 impl From<Outcome> for FetchResult {
@@ -365,6 +368,7 @@ impl From<Outcome> for FetchResult {
             message: None,
             provenance: None,
             final_url: None,
+            unanswered: Vec::new(),
         }
     }
 }

@@ -111,6 +111,8 @@ pub struct Response {
     /// Number of requests to the host of `final_url`, for a fetcher that knows it: one that renders makes further
     /// requests for a page. If unknown, the page and its redirects count.
     pub requests: Option<u16>,
+    /// URLs of requests that the server did not answer: it closed the kept connection instead, and each was sent again.
+    pub unanswered: Vec<Url>,
 }
 
 /// A request as it was sent, for web archives.
@@ -149,6 +151,7 @@ impl Response {
             exchange: Vec::new(),
             provenance: None,
             requests: None,
+            unanswered: Vec::new(),
         }
     }
 
@@ -188,6 +191,8 @@ pub struct FetchError {
     pub stopped: bool,
     /// The URL that was requested last, if redirects led there: the failure is that of its host.
     pub final_url: Option<Box<Url>>,
+    /// As [`Response::unanswered`].
+    pub unanswered: Vec<Url>,
 }
 
 /// A limit of a request that its response exceeded, with the value of the limit.
@@ -240,6 +245,7 @@ impl FetchError {
             limit: None,
             stopped: false,
             final_url: None,
+            unanswered: Vec::new(),
         }
     }
 

@@ -129,13 +129,13 @@ fn the_host_at_the_end_of_a_redirect_is_paused_and_not_the_one_that_redirected()
         };
         assert_eq!((tag("domain"), tag("redirected_by")), (Some(json!(host)), Some(json!("short.org"))), "{logged}");
     }
-    let (_, step) = begin(&server, "https://short.org/c");
-    assert_eq!(step["kind"], "fetch", "{step}");
     // A client that follows no redirects reports them, and gets the target as its next request, if that may be asked.
     let redirect = |to: &str| json!({ "status": 302, "headers": { "Location": to } });
-    let (visit, _) = begin(&server, "https://short.org/d");
+    let (visit, step) = begin(&server, "https://short.org/c");
+    assert_eq!(step["kind"], "fetch", "{step}");
     let step = report(&server, &visit, &redirect("https://x.net/page"));
     assert_eq!((&step["kind"], &step["url"]), (&json!("fetch"), &json!("https://x.net/page")));
+    assert_eq!(report(&server, &visit, &json!({ "status": 404 }))["error_type"], "not_found");
     let (visit, _) = begin(&server, "https://short.org/e");
     let end = report(&server, &visit, &redirect("https://v.net/page"));
     assert_eq!((&end["end"], &end["requests"]), (&json!("paused"), &json!(0)), "{end}");

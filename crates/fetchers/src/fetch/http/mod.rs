@@ -12,7 +12,8 @@
 //!
 //! It runs no scripts, reads no robots.txt, and does not retry failed requests, with one exception. If a pooled
 //! connection turns out to have been closed while it was idle, before a byte of a response arrived, the request is sent
-//! once more, since the server never responded to the first.
+//! once more, since the server never responded to the first. The response and the error name such requests, because the
+//! server may have read them.
 
 mod builder;
 mod connector;
@@ -143,12 +144,15 @@ impl Fetcher for HttpFetcher {
     fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
         Box::pin(async move {
             let start = Instant::now();
-            let (mut response_head, mut landed) = (None, None);
-            let following = self.follow(request, &mut response_head, &mut landed);
+            let (mut response_head, mut way) = (None, Way::default());
+            let following = self.follow(request, &mut response_head, &mut way);
             let ended = within(request.limits.deadline, request.gate, following).await;
             let duration = start.elapsed().saturating_sub(request.gate.map_or(Duration::ZERO, RedirectGate::waited));
             let failure = match ended {
-                Some(Ok(done)) => return Ok(done.into_response(response_head, duration)),
+                Some(Ok(done)) => {
+                    let response = done.into_response(response_head, duration);
+                    return Ok(Response { unanswered: way.unanswered, ..response });
+                }
                 Some(Err(failure)) => failure,
                 None => {
                     let deadline = request.limits.deadline;
@@ -157,7 +161,7 @@ impl Fetcher for HttpFetcher {
                 }
             };
             let mut error = failure.into_error(duration);
-            error.final_url = landed.map(Box::new);
+            (error.final_url, error.unanswered) = (way.landed.map(Box::new), way.unanswered);
             if let Some(ResponseHead { status, headers }) = response_head {
                 error.status = Some(status.as_u16());
                 error.headers = headers_as_text(&headers);
@@ -171,6 +175,15 @@ impl Fetcher for HttpFetcher {
 struct ResponseHead {
     status: StatusCode,
     headers: HeaderMap,
+}
+
+/// The way of a fetch so far, kept outside the future so that a failure can report it.
+#[derive(Default)]
+struct Way {
+    /// The URL that redirects led to.
+    landed: Option<Url>,
+    /// URLs of requests that were not answered, and were sent again.
+    unanswered: Vec<Url>,
 }
 
 struct CompletedFetch {
@@ -196,7 +209,7 @@ impl HttpFetcher {
         &self,
         request: Request<'_>,
         response_head: &mut Option<ResponseHead>,
-        landed: &mut Option<Url>,
+        way: &mut Way,
     ) -> Result<CompletedFetch, Failure> {
         let limits = request.limits;
         let mut chain = RedirectChain::new(request.url.clone(), limits.max_redirects);
@@ -205,7 +218,8 @@ impl HttpFetcher {
         loop {
             *response_head = None;
             let same_origin = chain.is_at_start() || chain.current().origin() == request.url.origin();
-            let (response, _flight, sent) = self.get(chain.current(), same_origin, &cookies).await?;
+            let (response, _flight, sent) =
+                self.get(chain.current(), same_origin, &cookies, &mut way.unanswered).await?;
             let (head, body) = response.into_parts();
             if let Some(request) = sent {
                 let peer = head.extensions.get().map(|PeerAddress(address)| *address);
@@ -226,7 +240,7 @@ impl HttpFetcher {
                 {
                     return Err(Failure { stopped: true, ..Failure::new(ErrorKind::RedirectLoop, "not admitted") });
                 }
-                *landed = Some(chain.current().clone());
+                way.landed = Some(chain.current().clone());
                 continue;
             }
             if *status == StatusCode::SWITCHING_PROTOCOLS {
@@ -246,6 +260,7 @@ impl HttpFetcher {
         url: &Url,
         same_origin: bool,
         cookies: &Cookies,
+        unanswered: &mut Vec<Url>,
     ) -> Result<(http::Response<Incoming>, Option<InFlight>, Option<Vec<Header>>), Failure> {
         let uri = uri_of(url)?;
         let cookies = cookies.header(url, self.headers.get(COOKIE).filter(|_| same_origin));
@@ -278,8 +293,12 @@ impl HttpFetcher {
                     ConnectionCounters::record_response(&response);
                     return Ok((response, flight, sent));
                 }
-                Err(error) if stale_connections < IDLE_PER_HOST && never_seen(&error, flight.as_ref()) => {
-                    stale_connections += 1
+                Err(error) if stale_connections < IDLE_PER_HOST && went_stale(&error, flight.as_ref()) => {
+                    stale_connections += 1;
+                    unanswered.push(url.clone());
+                }
+                Err(error) if stale_connections < IDLE_PER_HOST && was_refused_by_goodbye(&error) => {
+                    stale_connections += 1;
                 }
                 Err(error) => return Err(Failure::of_request(&error)),
             }
@@ -306,10 +325,15 @@ impl HttpFetcher {
     }
 }
 
-/// Returns whether the server closed a kept connection instead of responding, without having read the request.
-fn never_seen(error: &Error, flight: Option<&InFlight>) -> bool {
-    ConnectionCounters::of_error(error)
-        .is_some_and(|link| link.went_stale(flight) || (link.has_served() && failure::is_graceful_goodbye(error)))
+/// Returns whether the server closed a kept connection instead of responding. It may have read the request.
+fn went_stale(error: &Error, flight: Option<&InFlight>) -> bool {
+    !failure::is_graceful_goodbye(error)
+        && ConnectionCounters::of_error(error).is_some_and(|link| link.went_stale(flight))
+}
+
+/// Returns whether the server said that it has not processed the request, because it closes the connection.
+fn was_refused_by_goodbye(error: &Error) -> bool {
+    failure::is_graceful_goodbye(error) && ConnectionCounters::of_error(error).is_some_and(|link| link.has_served())
 }
 
 /// Returns the kind and the message of a request that hyper's client failed, and whether this machine caused the fault.
