@@ -7,7 +7,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::step::{End, FetchClaims, FetcherTrial, HostTrial, Step, VisitOutcome, Wait, WaitReason, WaitScope};
-use super::{NextStep, Visit, redirect};
+use super::{NextStep, Visit, redirect_target};
 use crate::backoff::LinkState;
 use crate::pause_coordination::TrialPermission;
 use crate::router::{Mode, Routed};
@@ -270,7 +270,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 WaitScope::Pace => format!("the host's pace admits no request for another {:.1} s", left.as_secs_f64()),
                 WaitScope::Host if let Some(target) = self.redirected.as_deref() => format!(
                     "the host {}, to which the URL redirects, is paused for another {} s",
-                    redirect::domain(target),
+                    redirect_target::domain(target),
                     left.as_secs()
                 ),
                 whom => format!("the {whom} is paused for another {} s", left.as_secs()),

@@ -4,7 +4,7 @@
 //! pipeline, the simulator, or your own crawler. A visit starts no task and reads no clock except its selector's.
 //!
 //! Owns: `step` the steps, `decide` the choice of the next step, `report` the meaning of a result, `pace` and
-//! `pace_permit` the host's pace, `redirect` the hosts of a chain of redirects, `short_page` and `repeated_page` the doubtful pages, `remote_attempts` the attempts
+//! `pace_permit` the host's pace, `redirect` and `redirect_target` the hosts of a chain of redirects, `short_page` and `repeated_page` the doubtful pages, `remote_attempts` the attempts
 //! of other processes.
 //!
 //! Invariants: a fetch that is reported is recorded as one attempt before the next step. A fetch that is dropped leaves
@@ -60,6 +60,7 @@ mod decide;
 mod pace;
 pub(crate) mod pace_permit;
 pub(crate) mod redirect;
+mod redirect_target;
 mod remote_attempts;
 mod repeated_page;
 mod report;
@@ -329,7 +330,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// [`next`](Self::next) again.
     pub fn is_host_paused(&self) -> bool {
         let now = self.selector.now();
-        let domain = redirect::domain(self.url());
+        let domain = redirect_target::domain(self.url());
         !self.has_trial_of(domain) && self.selector.host_pause(domain).is_some_and(|until| until > now)
     }
 
@@ -419,7 +420,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             let until = self.selector.host_pause(domain).filter(|until| *until > now);
             !self.has_trial_of(domain) && until.is_some_and(|until| self.pace_holds_until(domain, until, now).is_none())
         };
-        is_paused(self.domain()) || self.landed.as_deref().is_some_and(|landed| is_paused(redirect::domain(landed)))
+        is_paused(self.domain())
+            || self.landed.as_deref().is_some_and(|landed| is_paused(redirect_target::domain(landed)))
     }
 
     /// Hands out a request once the host's pace admits it.
@@ -471,7 +473,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     fn domain(&self) -> &str {
-        redirect::domain(self.url.borrow())
+        redirect_target::domain(self.url.borrow())
     }
 
     fn link_name(&self) -> &str {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::Visit;
-use super::redirect;
+use super::redirect_target;
 use super::step::{Step, Wait, WaitReason};
 use crate::selector::Selector;
 use crate::visit::pace_permit::PacePermit;
@@ -51,7 +51,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         // An archive serves in place of the site: it has its own pace, under its fetcher's name.
         let domain = match spec.filter(|spec| spec.class == Class::Archive) {
             Some(archive) => &archive.name,
-            None => redirect::domain(self.url()),
+            None => redirect_target::domain(self.url()),
         };
         self.take_pace_permit_at(domain, selection, now)
     }
@@ -99,8 +99,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             sent
         };
         // The time of a chain that led elsewhere is not the latency of the host at its end.
-        let is_direct =
-            answer.final_url.as_deref().is_none_or(|url| redirect::domain(url) == redirect::domain(self.url()));
+        let is_direct = answer
+            .final_url
+            .as_deref()
+            .is_none_or(|url| redirect_target::domain(url) == redirect_target::domain(self.url()));
         let response = fetchwise_pace::Response {
             retry_after: asked,
             latency: answer.duration.filter(|_| is_direct).map(|latency| latency.max(MIN_LATENCY)),

@@ -14,14 +14,14 @@ use std::ops::Deref;
 use url::Url;
 
 use super::decide::HostAdmission;
+use super::redirect_target::domain;
 use super::step::{End, FetchClaims, HostTrial, Step, VisitOutcome, Wait, WaitScope};
 use super::{NextStep, Visit};
 use crate::selector::Selector;
 use fetchwise_types::decision::Selection;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
-use fetchwise_types::heuristic::url::{domain_of, fetchable, parse};
+use fetchwise_types::heuristic::url::{fetchable, parse};
 use fetchwise_types::registry::{Class, FetcherSpec};
-use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
 
 /// The reason why the target of a redirect is not requested now.
@@ -30,20 +30,6 @@ pub(crate) enum RedirectRefusal {
     Wait(Wait),
     /// Its host is paused until then.
     Paused(Timestamp),
-}
-
-/// Returns the domain of a URL.
-pub(super) fn domain(url: &Url) -> &str {
-    domain_of(url.host_str().unwrap_or_default())
-}
-
-/// Returns the target of a response that redirects: in HTML, or by status, for a client that follows no redirects.
-pub(super) fn target(answer: &FetchResult) -> Option<Box<str>> {
-    match &answer.outcome {
-        Outcome::Redirect { to } => Some(to.clone()),
-        Outcome::Http(301 | 302 | 303 | 307 | 308) => header(&answer.headers, "location").map(Into::into),
-        _ => None,
-    }
 }
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {

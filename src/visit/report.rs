@@ -8,7 +8,7 @@ use url::Url;
 
 use super::pace::PaceEffect;
 use super::step::{End, Fetch, VisitOutcome};
-use super::{NextStep, Visit, redirect};
+use super::{NextStep, Visit, redirect_target};
 use crate::backoff::{FetchEnd, LinkState, retry_after};
 use crate::metrics::recorder::PauseCause;
 use crate::metrics::recorder::ProbeEnd;
@@ -65,7 +65,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             let served: Box<str> = self.domain().into();
             self.end_trial_of(&served, now);
         }
-        if let Some(to) = redirect::target(&answer).filter(|_| !by.renders) {
+        if let Some(to) = redirect_target::target(&answer).filter(|_| !by.renders) {
             match self.follow(answer.final_url.as_deref(), &to, now) {
                 Ok(()) => {
                     self.report_to_pace(permit, selection, at, &by, &answer, None, now);
