@@ -24,7 +24,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fetchwise::detect::{Detector, DetectorOptions, Scratch};
 use fetchwise::response::{Header, Page};
 
-use pages::{Markers, PageFacts, head, sets, with_html5ever, with_lol_html};
+use pages::{PageFacts, Markers, head, sets, with_html5ever, with_lol_html};
 
 /// The compared readers.
 const WHO: [&str; 7] = [

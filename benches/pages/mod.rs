@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use generators::GENERATORS;
 use html_files::html_files;
-pub(crate) use parsers::{Markers, PageFacts, with_html5ever, with_lol_html};
+pub(crate) use parsers::{PageFacts, Markers, with_html5ever, with_lol_html};
 
 fn documentation() -> Vec<Vec<u8>> {
     let sysroot = std::process::Command::new("rustc").args(["--print", "sysroot"]).output();

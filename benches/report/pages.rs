@@ -10,7 +10,7 @@ use fetchwise::response::{Header, Page};
 use crate::Scale;
 use crate::book::Section;
 use crate::measure::{CELLS, Latency, best};
-use crate::page_sets::{Markers, PageFacts, head, sets, with_html5ever, with_lol_html};
+use crate::page_sets::{PageFacts, Markers, head, sets, with_html5ever, with_lol_html};
 use crate::text;
 
 const WHO: [&str; 7] = [

@@ -238,7 +238,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if landed.is_some() {
             heuristics.push(Heuristic::new(REDIRECTED_BY, self.domain().to_owned()));
             heuristics.retain(|of_url| !known.contains(of_url));
-            known.to_mut().extend(heuristics.drain(..));
+            known.to_mut().append(&mut heuristics);
         }
         let shown = answer.heuristics.iter().filter(|shown| !known.contains(shown));
         let tags = heuristics.into_iter().chain(known.iter().cloned()).chain(shown.cloned()).map(Tag::from).collect();

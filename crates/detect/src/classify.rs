@@ -20,12 +20,12 @@ use crate::rules::condition::ConditionInput;
 
 use super::verdict::{RuleMatch, Vendors, Verdict};
 use crate::cues;
-use crate::html::{redirect, sniff};
 use crate::options::{DetectorOptions, ReadContext};
-use crate::rules::compiled::{Rule, RuleTable};
-use crate::rules::strength::Grade;
 use crate::scratch::{MatchPosition, Scratch};
 use crate::verdict::CONTENT_CHARS;
+use crate::html::{redirect, sniff};
+use crate::rules::compiled::{Rule, RuleTable};
+use crate::rules::strength::Grade;
 use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::response::{Page, header};
 

@@ -10,16 +10,16 @@ use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cues::FRAMED_TEXT;
+use crate::options::ReadContext;
+use crate::scratch::{CollectedEvidence, MatchPosition, Scratch};
+use crate::verdict::CONTENT_CHARS;
 use crate::html::charset::Charset;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
 use crate::html::visibility::PagePart;
 use crate::html::{redirect, text};
-use crate::options::ReadContext;
 use crate::rules::compiled::{Rule, RuleTable, fold_title};
 use crate::rules::scan::{PatternHit, PatternScan};
 use crate::rules::strength::Grade;
-use crate::scratch::{CollectedEvidence, MatchPosition, Scratch};
-use crate::verdict::CONTENT_CHARS;
 use fetchwise_types::response::Page;
 
 /// Minimum noscript characters of a page without visible text that counts as content (Discourse, Flarum).

@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
+use crate::rules::concepts::Meanings;
 use crate::html::charset::Charset;
 use crate::html::main_content::{MainContent, TextBlock};
 use crate::html::page_facts::PageFacts;
 use crate::html::tokenizer::Finders;
 use crate::rules::compiled::RuleTable;
-use crate::rules::concepts::Meanings;
 use crate::rules::scan::HitBuffer;
 use fetchwise_types::fetch_result::BlockKind;
 

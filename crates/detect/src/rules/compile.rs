@@ -9,11 +9,11 @@ use std::sync::{Arc, OnceLock};
 use super::pattern::{Pattern, PatternError};
 use super::scan::{PatternClass, PatternScan};
 use super::vocabulary::Vocabulary;
+use crate::rules::concepts::Concepts;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
 use crate::html::text;
 use crate::html::visibility::PagePart;
 use crate::rules::compiled::{HeaderTest, PatternPart, Rule, RuleTable, TitleTests, fold_title, is_title_edge};
-use crate::rules::concepts::Concepts;
 use crate::rules::file::{PagePartSource, RuleError, RuleFile, RuleSource, value};
 use crate::rules::strength::Grade;
 

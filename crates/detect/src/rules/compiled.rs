@@ -14,8 +14,8 @@ use super::condition::Conditions;
 use super::pattern::Pattern;
 use super::scan::{HitBuffer, PatternClass, PatternScan};
 use super::vocabulary::Vocabulary;
-use crate::html::visibility::PagePart;
 use crate::rules::concepts::{Concepts, Meanings};
+use crate::html::visibility::PagePart;
 use crate::rules::strength::Grade;
 
 /// A compiled rule.

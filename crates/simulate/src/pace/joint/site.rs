@@ -4,7 +4,7 @@
 //!
 //! Must not know: who makes a request, and why.
 
-use super::world::{ContentBlocked, JointClass, JointWorld};
+use super::world::{JointClass, JointWorld, ContentBlocked};
 use crate::pace::server::{Reply, Server, Status};
 use crate::pace::world::PaceWorld;
 use crate::rng::Stream;
@@ -83,9 +83,7 @@ impl Site {
     pub(super) fn new(world: &JointWorld, limits: &PaceWorld, class: &JointClass, seed: u64) -> Self {
         let mut chance = Stream::new(seed, 0);
         let server = Server::new(limits, &class.limit, &mut chance);
-        let is_content_blocked = |name: &String| {
-            class.content_blocked.as_ref().is_some_and(|content_blocked| content_blocked.who.contains(name))
-        };
+        let is_content_blocked = |name: &String| class.content_blocked.as_ref().is_some_and(|content_blocked| content_blocked.who.contains(name));
         let way = |(place, fetcher): (usize, &super::world::JointFetcher)| FetcherTreatment {
             renders: world.spec(place).is_some_and(|spec| spec.renders),
             places: fetcher.places.min(world.parallel),
@@ -221,10 +219,7 @@ impl Truth {
     }
 
     fn content_block_share_at(&self, now: i64) -> f64 {
-        self.content_blocked
-            .as_ref()
-            .filter(|content_blocked| now as f64 / HOUR_MS >= content_blocked.from_h)
-            .map_or(0.0, |content_blocked| content_blocked.share)
+        self.content_blocked.as_ref().filter(|content_blocked| now as f64 / HOUR_MS >= content_blocked.from_h).map_or(0.0, |content_blocked| content_blocked.share)
     }
 
     fn luck(&self, url: u32) -> [f64; 3] {

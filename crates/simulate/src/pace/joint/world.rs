@@ -172,15 +172,9 @@ impl JointWorld {
     fn check_class(&self, class: &JointClass) -> Result<(), WorldError> {
         let share = |share: f64| (0.0..=1.0).contains(&share);
         self.expect("class.shells", class.shells, share(class.shells), "a share")?;
-        let mut named =
-            class.counts.iter().chain(&class.refuses).chain(class.content_blocked.iter().flat_map(|w| &w.who));
+        let mut named = class.counts.iter().chain(&class.refuses).chain(class.content_blocked.iter().flat_map(|w| &w.who));
         let unknown = named.find(|name| !self.fetchers.iter().any(|fetcher| fetcher.name == **name));
-        self.expect(
-            "class.counts, refuses, content_blocked.who",
-            format_args!("{unknown:?}"),
-            unknown.is_none(),
-            "fetchers",
-        )?;
+        self.expect("class.counts, refuses, content_blocked.who", format_args!("{unknown:?}"), unknown.is_none(), "fetchers")?;
         let requests = match &class.page_requests {
             Draw::Range([from, to]) => *from >= 1.0 && from <= to && *to <= 500.0,
             Draw::Any { any } => !any.is_empty() && any.iter().all(|value| (1.0..=500.0).contains(value)),
