@@ -39,7 +39,7 @@ fn fetch(c: &mut Criterion) {
     let (fetcher, parsed, limits) = (http(), Url::parse(&url).unwrap(), Limits::default());
     group.bench_function("fetcher alone", |b| {
         b.iter(|| {
-            let response = runtime.block_on(fetcher.fetch(Request { url: &parsed, limits: &limits })).unwrap();
+            let response = runtime.block_on(fetcher.fetch(Request::new(&parsed, &limits))).unwrap();
             assert_eq!(response.status, 200);
         });
     });

@@ -167,7 +167,7 @@ impl Crawler {
             self.counts.renders.fetch_add(1, Relaxed);
         }
         let limits = Limits { deadline, ..self.limits.clone() };
-        fetcher.fetch(Request { url, limits: &limits }).await
+        fetcher.fetch(Request::new(url, &limits)).await
     }
 }
 

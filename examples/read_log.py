@@ -171,8 +171,8 @@ def main(folder):
                 domain, link = stone.optional(stone.text, 8, 4), stone.optional(stone.text, 20, 4)
                 forgotten[("domain", domain) if domain is not None else ("link", link)] = seq
     for seq, found in attempts:
-        domain = next((h["value"] for h in found["heuristics"] if h["type"] == "domain"), None)
-        if seq > max(forgotten.get(("domain", domain), 0), forgotten.get(("link", found["link"]), 0)):
+        names = [("domain", h["value"]) for h in found["heuristics"] if h["type"] in ("domain", "redirected_by")]
+        if seq > max(forgotten.get(name, 0) for name in [*names, ("link", found["link"])]):
             print(json.dumps(found))
 
 

@@ -406,6 +406,8 @@ export interface FetchResultOptions {
   message?: string
   /** The vendor of the block. */
   vendor?: string
+  /** The URL after redirects: a pause or block counts at its host. */
+  finalUrl?: string
 }
 
 /** What is known about an attempt. Durations are in milliseconds, times in milliseconds since 1970 (`Date.now()`). */
@@ -622,7 +624,7 @@ export interface Masses {
 export interface PageOptions {
   /** The requested URL. */
   url?: string
-  /** The URL after redirects. */
+  /** The URL after redirects: a pause or block counts at its host. */
   finalUrl?: string
   /** The HTTP status; defaults to 200. */
   status?: number

@@ -24,7 +24,7 @@ pub(crate) use entry::{Breaker, Entry, Group, Level};
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::files::FileSuffixes;
 use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of};
-use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, SHORT_PAGE, SHORT_PAGE_TRUE};
+use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, REDIRECTED_BY, SHORT_PAGE, SHORT_PAGE_TRUE};
 use fetchwise_types::registry::{FetcherId, Registry};
 use fetchwise_types::time::Timestamp;
 pub(crate) use host_signal_counts::SignalObservation;
@@ -373,7 +373,7 @@ impl Evidence {
         }
         Some(AttemptChange {
             fetcher: registry.intern(facts.fetcher)?,
-            kind: facts.kind.unwrap_or_else(|| self.suffixes.kind(suffix_of(facts.url))),
+            kind: self.kind_of(attempt),
             up: self.decay.up(facts.at),
             what: Increment {
                 at: facts.at,
@@ -383,6 +383,26 @@ impl Evidence {
                 duration_ms: facts.duration_ms as f64,
             },
         })
+    }
+
+    /// Returns whether the URL that responded to an attempt led to a file or a page.
+    pub(crate) fn kind_of(&self, attempt: &impl Observation) -> ContentKind {
+        let facts = attempt.fields();
+        if let Some(kind) = facts.kind {
+            return kind;
+        }
+        let (mut is_redirected, mut suffix) = (false, None);
+        attempt.each_heuristic(&mut |kind, value| match kind {
+            "suffix" => suffix = Some(value),
+            REDIRECTED_BY => is_redirected = true,
+            _ => {}
+        });
+        // The log has the requested URL only; the tags are those of the other one.
+        let suffix = match is_redirected {
+            false => suffix_of(facts.url),
+            true => suffix.and_then(|suffix| suffix_of(&format!("http://redirected/file{suffix}"))),
+        };
+        self.suffixes.kind(suffix)
     }
 
     /// Calls `f` with each cell that `attempt` changes and whose role `wants` it. Creates missing cells.
@@ -430,6 +450,8 @@ impl Evidence {
                 "site" => site = Some(value),
                 // The host's entry and the signal rows hold these.
                 HOST_SHOWED | HOST_SHOWS => {}
+                // The host that redirected has refused nothing and delivered nothing.
+                REDIRECTED_BY => {}
                 _ if !wants(CellRole::Plain) => {}
                 _ => match shared.fixed(kind, value) {
                     Some(entry) => visit(entry, Level::Own, 0, CellRole::Plain),

@@ -249,9 +249,7 @@ impl Fold {
         pass(dir, |seq, record| if seq <= covers_seq { forgotten.add_record(seq, &record) } else { Ok(()) })?;
         pass(dir, |seq, record| {
             let attempt = schema::attempt(record.kind, record.schema, record.payload)?.filter(|_| seq <= covers_seq);
-            if let Some(attempt) = attempt.filter(|attempt| {
-                !forgotten.covers_link(seq, attempt.link()) && !forgotten.covers_domain(seq, attempt.domain())
-            }) {
+            if let Some(attempt) = attempt.filter(|attempt| !forgotten.covers_attempt(seq, attempt)) {
                 outcome_counts.add(attempt.fetcher(), attempt.outcome(), 1);
             }
             Ok(())
@@ -289,7 +287,7 @@ impl Fold {
             let attempt = schema::attempt(record.kind, record.schema, record.payload)?.filter(|_| covered(seq));
             let Some(attempt) = &attempt else { return Ok(()) };
             let Some(domain) = attempt.domain() else { return Ok(()) };
-            if !forgotten.covers_link(seq, attempt.link()) && !forgotten.covers_domain(seq, Some(domain)) {
+            if !forgotten.covers_attempt(seq, attempt) {
                 selector.count_day(domain, attempt.at().min(now), attempt.is_banned());
             }
             Ok(())
@@ -345,14 +343,9 @@ impl Fold {
         let outcome_counts = &mut self.outcome_counts;
         pass(dir, |seq, record| {
             let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)? else { return Ok(()) };
-            let (link, domain) = (attempt.link(), attempt.domain());
-            let by_domain = recent.covers_domain(seq, domain);
+            let by_domain = recent.covers_domain(seq, attempt.domain());
             let is_later = seq > self.covers_seq || self.past.is_some_and(|until| attempt.at() > until);
-            if (by_domain || recent.covers_link(seq, link))
-                && !is_later
-                && !older.covers_link(seq, link)
-                && !older.covers_domain(seq, domain)
-            {
+            if recent.covers_attempt(seq, &attempt) && !is_later && !older.covers_attempt(seq, &attempt) {
                 selector.retract(&ClampedAttempt(attempt, now), !by_domain);
                 outcome_counts.subtract(attempt.fetcher(), attempt.outcome());
                 retracted += 1;

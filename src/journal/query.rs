@@ -114,8 +114,7 @@ impl AttemptQuery {
             && is(&self.url, view.url())
             && is(&self.link, view.link())
             && (self.domain.is_none() || self.domain.as_deref() == view.domain())
-            && !forgotten.covers_link(seq, view.link())
-            && !forgotten.covers_domain(seq, view.domain());
+            && !forgotten.covers_attempt(seq, &view);
         Ok(fits
             && match &self.ended {
                 None => true,
@@ -139,8 +138,7 @@ fn decode(record: &RecordRef<'_>) -> Result<Option<Attempt>, SchemaError> {
 /// Returns whether a matching attempt is still not covered by a tombstone.
 fn is_not_forgotten(seq: u64, record: &RecordRef<'_>, forgotten: &TombstoneSet) -> Result<bool, SchemaError> {
     let view = schema::attempt(record.kind, record.schema, record.payload)?;
-    Ok(view
-        .is_some_and(|view| !forgotten.covers_link(seq, view.link()) && !forgotten.covers_domain(seq, view.domain())))
+    Ok(view.is_some_and(|view| !forgotten.covers_attempt(seq, &view)))
 }
 
 /// Copy of a record, kept until it is clear whether the query returns it. On the way to the newest, most copies are

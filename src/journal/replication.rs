@@ -108,11 +108,11 @@ pub fn read_positions(
                 f(seq, PositionContent::Nothing);
                 return Ok(());
             };
-            let (link, is_file) = (view.link(), selector.is_file(view.url()));
-            let is_forgotten = known.covers_link(seq, link) || known.covers_domain(seq, view.domain());
+            let link = view.link();
+            let is_forgotten = known.covers_attempt(seq, &view);
             let link = xxh3_64(link.as_bytes());
             let whole = ClampedAttempt(view, NO_LIMIT);
-            let facts = whole.fields();
+            let (facts, is_file) = (whole.fields(), selector.is_of_file(&whole));
             if is_forgotten || facts.weight <= 0.0 || !facts.weight.is_finite() {
                 f(seq, PositionContent::Nothing);
                 return Ok(());
@@ -198,8 +198,7 @@ pub fn fold(
                 return Ok(());
             }
             if let Some(view) = schema::attempt(record.kind, record.schema, record.payload)?
-                && !forgotten.covers_link(seq, view.link())
-                && !forgotten.covers_domain(seq, view.domain())
+                && !forgotten.covers_attempt(seq, &view)
             {
                 blank.retract(&ClampedAttempt(view, limit), true);
             }
@@ -225,11 +224,11 @@ pub fn retract_domain(dir: &Path, selector: &Selector, domain: &str, before: u64
             return Ok(());
         }
         if let Some(view) = schema::attempt(record.kind, record.schema, record.payload)?
-            && view.domain() == Some(domain)
-            && !older.covers_link(seq, view.link())
-            && !older.covers_domain(seq, Some(domain))
+            && (view.domain() == Some(domain) || view.redirected_by() == Some(domain))
+            && !older.covers_attempt(seq, &view)
         {
-            selector.retract(&ClampedAttempt(view, NO_LIMIT), false);
+            let is_of_another = view.domain() != Some(domain);
+            selector.retract(&ClampedAttempt(view, NO_LIMIT), is_of_another);
             taken += 1;
         }
         Ok(())

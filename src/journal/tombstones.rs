@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use fetchwise_log::RecordRef;
 
 use super::entry::{Entry, ReleaseTarget, TombstoneTarget};
-use super::schema::{self, SchemaError};
+use super::schema::{self, AttemptView, SchemaError};
 use fetchwise_types::attempt::bounds::link_name;
+use fetchwise_types::heuristic::REDIRECTED_BY;
 
 fn keep_last(all: &mut HashMap<String, u64>, name: String, seq: u64) {
     let last = all.entry(name).or_default();
@@ -42,7 +43,9 @@ impl TombstoneSet {
     pub(super) fn covers(&self, seq: u64, entry: &Entry) -> bool {
         match entry {
             Entry::Attempt(attempt) => {
-                self.covers_link(seq, &attempt.link) || self.covers_domain(seq, attempt.heuristic("domain"))
+                self.covers_link(seq, &attempt.link)
+                    || self.covers_domain(seq, attempt.heuristic("domain"))
+                    || self.covers_domain(seq, attempt.heuristic(REDIRECTED_BY))
             }
             Entry::Link(entry) => self.covers_link(seq, &entry.link) || self.covers_domain(seq, Some(&entry.domain)),
             Entry::Host(host) => self.covers_domain(seq, Some(&host.domain)),
@@ -53,6 +56,14 @@ impl TombstoneSet {
             },
             Entry::Importance(_) | Entry::Tombstone(_) => false,
         }
+    }
+
+    /// Returns whether the attempt of record `seq` is forgotten: with its link, with the host that responded, or with
+    /// the host that redirected there.
+    pub(super) fn covers_attempt(&self, seq: u64, attempt: &AttemptView<'_>) -> bool {
+        self.covers_link(seq, attempt.link())
+            || !self.domains.is_empty()
+                && (self.covers_domain(seq, attempt.domain()) || self.covers_domain(seq, attempt.redirected_by()))
     }
 
     /// Returns whether record `seq` about `link` is forgotten.

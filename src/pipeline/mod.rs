@@ -25,6 +25,7 @@ use fetchwise_types::provenance::Provenance;
 use fetchwise_types::registry::{FetcherId, FetcherSet, canonical};
 use fetchwise_types::time::Timestamp;
 
+mod gate;
 mod robots;
 mod run;
 mod wait;

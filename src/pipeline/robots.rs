@@ -187,7 +187,7 @@ async fn request(pipeline: &Pipeline, robots: &RobotsTxt, location: &Url) -> Res
         ..pipeline.limits.clone()
     };
     let begun = Instant::now();
-    let request = Request { url: location, limits: &limits };
+    let request = Request::new(location, &limits);
     match tokio::time::timeout(limits.deadline + GRACE, robots.fetcher().fetch(request)).await {
         Ok(answer) => answer,
         Err(_) => {

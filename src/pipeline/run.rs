@@ -4,29 +4,28 @@
 //!
 //! Must not know: how to decide, judge or record. The visit does that.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
 
-use super::wait::pause;
+use super::gate::Gate;
+use super::wait::{self, pause};
 use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, robots};
 use crate::router::Mode;
 use crate::selector::Selector;
-use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitReason, WaitScope};
-use fetchwise_fetchers::fetch::{FetchError, Limits, Request, Response};
+use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitScope};
+use fetchwise_fetchers::fetch::redirect_gate::within;
+use fetchwise_fetchers::fetch::{FetchError, Limits, RedirectGate, Request, Response};
 use fetchwise_fetchers::store::Delivered;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{ErrorType, stored_headers};
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::heuristic::url as urls;
-use fetchwise_types::registry::canonical;
+use fetchwise_types::registry::{Class, canonical};
 use fetchwise_types::time::Timestamp;
 
-/// Minimum time that a visit waits once it has made a request to the host.
-const MIN_STARTED_WAIT: Duration = Duration::from_secs(60);
-
-type PipelineVisit<'w> = Visit<&'w Selector, &'w Url>;
+pub(super) type PipelineVisit<'w> = Visit<&'w Selector, &'w Url>;
 
 /// Fetches `link` and reports the result.
 pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
@@ -92,14 +91,19 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url) -> 
                 limits.deadline = fetcher.deadline(limits.deadline);
                 let begun = Instant::now();
                 let asked = visit.url().clone();
-                let request = Request { url: &asked, limits: &limits };
+                let is_archive =
+                    pipeline.selector.fetcher(fetch.fetcher_id()).is_some_and(|spec| spec.class == Class::Archive);
+                let span = fetch.trace().fetch(&asked, fetcher.name());
+                let gate = Gate::new(pipeline, &mut visit, &mut fetch);
+                let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
+                let request = Request { gate: admission, ..Request::new(&asked, &limits) };
                 let result = {
                     // The span ends with the request, before its result is judged.
-                    let span = fetch.trace().fetch(&asked, fetcher.name());
+                    let span = span;
                     let asking = span.around(fetcher.fetch(request));
-                    let result = match tokio::time::timeout(limits.deadline + GRACE, asking).await {
-                        Ok(result) => result,
-                        Err(_) => {
+                    let result = match within(limits.deadline + GRACE, admission, asking).await {
+                        Some(result) => result,
+                        None => {
                             let message = format!("no response within {} s", limits.deadline.as_secs_f64());
                             Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
                         }
@@ -110,7 +114,14 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url) -> 
                     }
                     result
                 };
+                let refusal = gate.into_refusal();
                 match result {
+                    Err(error)
+                        if error.stopped
+                            && let Some((to, why)) = refusal =>
+                    {
+                        break visit.stop_before(fetch, to, why);
+                    }
                     Err(error) if error.unavailable => visit.unavailable(fetch, error.message),
                     Err(error) => {
                         chain.clear();
@@ -120,7 +131,8 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url) -> 
                     Ok(mut response) => {
                         bytes = response.body.len();
                         let mut answer = judge(pipeline, &response, &asked);
-                        answer.requests = requests(&response, &asked);
+                        answer.requests = requests(&response);
+                        answer.unanswered = std::mem::take(&mut response.unanswered);
                         let redirects = fetch.redirects();
                         visit.report(fetch, answer);
                         if visit.redirects() > redirects {
@@ -182,12 +194,9 @@ fn limits(pipeline: &Pipeline, fetch: &Fetch<&Selector>) -> Limits {
     Limits { deadline: fetch.deadline(), max_redirects: fetch.max_redirects(), ..pipeline.limits.clone() }
 }
 
-/// Returns whether to sit out a wait. A visit that has made a request to the host is not ended for a short wait.
+/// Returns whether to sit out a wait. A visit that has made a request is not ended for a short wait.
 fn sits_out(pipeline: &Pipeline, visit: &PipelineVisit<'_>, wait: &Wait) -> bool {
-    let left = wait.until().since(pipeline.selector.now());
-    wait.reason() != WaitReason::Pace
-        || left <= pipeline.wait_at_most
-        || (visit.requests() > 0 || visit.redirects() > 0) && left <= MIN_STARTED_WAIT
+    wait::sits_out(pipeline, wait, visit.requests() > 0 || visit.redirects() > 0)
 }
 
 /// Judges a response.
@@ -203,12 +212,11 @@ fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> FetchResult {
     }
 }
 
-/// Returns the number of requests that went to the host of `url`.
-fn requests(response: &Response, url: &Url) -> Option<u16> {
-    let same = |other: &&Url| other.host() == url.host();
-    let asked = response.chain.iter().chain([&response.final_url]).filter(same).count();
-    let counted = response.requests.filter(|_| same(&&response.final_url));
-    counted.or(u16::try_from(asked.max(1)).ok())
+/// Returns the number of requests that went to the host that responded.
+fn requests(response: &Response) -> Option<u16> {
+    let same = |other: &&Url| other.host() == response.final_url.host();
+    let asked = response.chain.iter().chain(&response.unanswered).filter(same).count() + 1;
+    response.requests.or(u16::try_from(asked).ok())
 }
 
 /// Returns the result of a request without a response.
@@ -217,6 +225,7 @@ fn failed_result(error: FetchError) -> FetchResult {
     let mut answer = FetchResult::from(outcome).with_duration(error.duration).with_message(error.message);
     answer.status = error.status;
     answer.headers = stored_headers(&error.headers);
+    (answer.final_url, answer.unanswered) = (error.final_url, error.unanswered);
     answer
 }
 

@@ -1,7 +1,18 @@
 //! Waiting on tokio for the events of a visit.
 
+use std::time::Duration;
+
 use super::Pipeline;
 use crate::visit::{Wait, WaitReason};
+
+/// Minimum time that a visit waits once it has made a request.
+const MIN_STARTED_WAIT: Duration = Duration::from_secs(60);
+
+/// Returns whether to sit out a wait, for a visit that has or has not made a request.
+pub(super) fn sits_out(pipeline: &Pipeline, wait: &Wait, has_begun: bool) -> bool {
+    let left = wait.until().since(pipeline.selector.now());
+    wait.reason() != WaitReason::Pace || left <= pipeline.wait_at_most || has_begun && left <= MIN_STARTED_WAIT
+}
 
 /// Sits out a wait. Returns whether only a clock that stands still could say that it is not over.
 pub(super) async fn pause(pipeline: &Pipeline, mut wait: Wait) -> bool {

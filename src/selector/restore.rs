@@ -47,6 +47,11 @@ impl Selector {
         self.evidence.retract(attempt, &self.registry, with_domain);
     }
 
+    /// Returns whether the URL that responded to an attempt led to a file.
+    pub(crate) fn is_of_file(&self, attempt: &impl crate::evidence::Observation) -> bool {
+        self.evidence.kind_of(attempt) == fetchwise_types::heuristic::url::ContentKind::File
+    }
+
     /// Counts an attempt in the daily counts of its domain only.
     pub(crate) fn count_day(&self, domain: &str, at: Timestamp, is_banned: bool) {
         self.evidence.count_day(domain, at, is_banned);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::step::{End, FetchClaims, FetcherTrial, HostTrial, Step, VisitOutcome, Wait, WaitReason, WaitScope};
-use super::{NextStep, Visit};
+use super::{NextStep, Visit, redirect_target};
 use crate::backoff::LinkState;
 use crate::pause_coordination::TrialPermission;
 use crate::router::{Mode, Routed};
@@ -27,7 +27,7 @@ const PROBE_GRACE: Duration = Duration::from_secs(10);
 const MAX_PERMISSION_WAIT: Duration = Duration::from_secs(10);
 
 /// Whether a request may go out to a host.
-enum HostAdmission {
+pub(super) enum HostAdmission {
     /// The request may go out.
     Open,
     /// Ask again: another visit has just reached a verdict.
@@ -49,8 +49,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 Err(NoSelection::Wait(wait)) => return Step::Wait(wait),
                 Err(NoSelection::Retry) => continue,
             };
-            if host == HostRisk::AtRisk && self.attempts == 0 && self.host_trial.is_none() {
-                match self.admit(now) {
+            if host == HostRisk::AtRisk && self.attempts == 0 && !self.has_trial_of(self.domain()) {
+                let domain: Box<str> = self.domain().into();
+                match self.admit(&domain, now) {
                     HostAdmission::Open => {}
                     HostAdmission::Retry => continue,
                     HostAdmission::Wait(wait) => return Step::Wait(wait),
@@ -61,11 +62,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             }
             let mut claims = FetchClaims::NONE;
             if host == HostRisk::AtRisk && !selection.breaker_ignored {
-                match self.selector.claim_breaker_trial(self.domain(), selection.fetcher, now) {
+                let domain = self.decided_domain();
+                match self.selector.claim_breaker_trial(domain, selection.fetcher, now) {
                     BreakerTrial::NotNeeded => {}
                     claimed @ BreakerTrial::Claimed { .. } => {
                         claims.trial =
-                            Some(FetcherTrial::new(self.selector.clone(), self.domain(), selection.fetcher, claimed));
+                            Some(FetcherTrial::new(self.selector.clone(), domain, selection.fetcher, claimed));
                     }
                     // The owner of the trial has opened the breaker again; the next decision sees that.
                     BreakerTrial::Taken => continue,
@@ -126,7 +128,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             excluded: self.excluded,
             attempts: self.attempts,
             wanted: self.wanted.filter(|id| first && !self.excluded.contains(*id)),
-            host_trial: self.host_trial.is_some(),
+            host_trial: self.has_trial_of(self.decided_domain()),
             heuristics: known.as_deref().unwrap_or_default(),
         };
         let (decision, host) = if first { self.route(&context)? } else { self.select(&context)? };
@@ -149,10 +151,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     fn select(&self, context: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {
-        // The URL was checked when the visit began.
-        self.selector
-            .select_with_host_risk(self.url.borrow(), context)
-            .map_err(|_| NoSelection::Ended(VisitOutcome::NoFetcher))
+        // The URL was checked when the visit began. After a failure at another host, that host's evidence decides.
+        let url = self.landed.as_deref().filter(|_| self.attempts > 0).unwrap_or_else(|| self.url.borrow());
+        self.selector.select_with_host_risk(url, context).map_err(|_| NoSelection::Ended(VisitOutcome::NoFetcher))
+    }
+
+    /// Returns the domain whose evidence the next decision reads.
+    fn decided_domain(&self) -> &str {
+        if self.attempts > 0 { self.host() } else { self.domain() }
     }
 
     fn route(&mut self, context: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {
@@ -191,23 +197,23 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Handles a paused host: waits while another visit tries it out, or ends.
     fn on_paused_host(&self, until: Timestamp, now: Timestamp) -> NoSelection {
-        match self.follow_trial(now).or_else(|| self.pace_holds_until(until, now)) {
+        let domain = self.domain();
+        match self.follow_trial(domain, now).or_else(|| self.pace_holds_until(domain, until, now)) {
             Some(wait) => NoSelection::Wait(wait),
             // The trial has reached a verdict since the pause was read, so no visit was found to follow.
-            None if self.selector.host_pause(self.domain()) != Some(until) => NoSelection::Retry,
+            None if self.selector.host_pause(domain) != Some(until) => NoSelection::Retry,
             None => NoSelection::Ended(VisitOutcome::Paused { until, whom: WaitScope::Host }),
         }
     }
 
-    fn follow_trial(&self, now: Timestamp) -> Option<Wait> {
-        let follower = self.selector.state().trials.follow(self.domain(), now)?;
+    pub(super) fn follow_trial(&self, domain: &str, now: Timestamp) -> Option<Wait> {
+        let follower = self.selector.state().trials.follow(domain, now)?;
         let listener = follower.listen();
         follower.verdict().is_none().then(|| Wait::following(&follower, listener, WaitReason::Trial))
     }
 
     /// Requests admission to the host, whose pause, if any, is over.
-    fn admit(&mut self, now: Timestamp) -> HostAdmission {
-        let domain = self.domain();
+    pub(super) fn admit(&mut self, domain: &str, now: Timestamp) -> HostAdmission {
         let Some(ended) = self.selector.host_pause(domain) else { return HostAdmission::Open };
         if ended <= now
             && let Some(not_yet) = self.trial_refusal(domain, ended, now)
@@ -225,7 +231,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             self.host_trial = Some(HostTrial { selector, domain, held_until, ended, is_settled: false, lead });
             return HostAdmission::Open;
         }
-        if let Some(wait) = self.follow_trial(now) {
+        if let Some(wait) = self.follow_trial(domain, now) {
             return HostAdmission::Wait(wait);
         }
         match self.selector.host_pause(domain) {
@@ -262,6 +268,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             let left = until.since(now);
             message = match whom {
                 WaitScope::Pace => format!("the host's pace admits no request for another {:.1} s", left.as_secs_f64()),
+                WaitScope::Host if let Some(target) = self.redirected.as_deref() => format!(
+                    "the host {}, to which the URL redirects, is paused for another {} s",
+                    redirect_target::domain(target),
+                    left.as_secs()
+                ),
                 whom => format!("the {whom} is paused for another {} s", left.as_secs()),
             };
             source = Some(Source::Paused);

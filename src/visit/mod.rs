@@ -4,7 +4,7 @@
 //! pipeline, the simulator, or your own crawler. A visit starts no task and reads no clock except its selector's.
 //!
 //! Owns: `step` the steps, `decide` the choice of the next step, `report` the meaning of a result, `pace` and
-//! `pace_permit` the host's pace, `short_page` and `repeated_page` the doubtful pages, `remote_attempts` the attempts
+//! `pace_permit` the host's pace, `redirect` and `redirect_target` the hosts of a chain of redirects, `short_page` and `repeated_page` the doubtful pages, `remote_attempts` the attempts
 //! of other processes.
 //!
 //! Invariants: a fetch that is reported is recorded as one attempt before the next step. A fetch that is dropped leaves
@@ -52,13 +52,15 @@ use fetchwise_types::attempt::{Arm, ErrorType, Hint};
 use fetchwise_types::decision::{Rule, Selection, Source};
 use fetchwise_types::fetch_result::ShortPage;
 use fetchwise_types::heuristic::Heuristic;
-use fetchwise_types::heuristic::url::{domain_of, fetchable, identity};
+use fetchwise_types::heuristic::url::{fetchable, identity};
 use fetchwise_types::registry::{FetcherId, FetcherSet};
 use fetchwise_types::time::Timestamp;
 
 mod decide;
 mod pace;
 pub(crate) mod pace_permit;
+pub(crate) mod redirect;
+mod redirect_target;
 mod remote_attempts;
 mod repeated_page;
 mod report;
@@ -93,6 +95,7 @@ impl Selector {
 /// - `report.rs`: [`report`](Self::report) and [`unavailable`](Self::unavailable), recording, and the states of link
 ///   and host
 /// - `pace.rs`: pace permits, and doubtful blocks
+/// - `redirect.rs`: the hosts of a chain of redirects
 /// - `short_page.rs`: short pages that are content
 /// - `repeated_page.rs`: pages that come for several addresses
 #[derive(Debug)]
@@ -133,6 +136,8 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     /// The target of redirects written in HTML, within the current attempt.
     redirected: Option<Box<Url>>,
     redirects: u32,
+    /// The URL that the last attempt ended at, if it is on another host than the visit's URL.
+    landed: Option<Box<Url>>,
     short_pages: ShortPages,
     /// A block that may concern the page or the pace: the id of the doubt, and the time limit of its verdict.
     doubt: Option<(u32, Timestamp)>,
@@ -161,6 +166,8 @@ struct LastAttempt {
     confidence: f64,
     status: Option<u16>,
     is_banned: bool,
+    /// The domain that blocked the last blocked attempt.
+    blocked_by: Option<Box<str>>,
     message: String,
     error: Option<ErrorType>,
 }
@@ -224,6 +231,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             last_attempt_at: None,
             redirected: None,
             redirects: 0,
+            landed: None,
             short_pages: ShortPages::default(),
             doubt: None,
             last: LastAttempt::default(),
@@ -322,7 +330,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// [`next`](Self::next) again.
     pub fn is_host_paused(&self) -> bool {
         let now = self.selector.now();
-        self.host_trial.is_none() && self.selector.host_pause(self.domain()).is_some_and(|until| until > now)
+        let domain = redirect_target::domain(self.url());
+        !self.has_trial_of(domain) && self.selector.host_pause(domain).is_some_and(|until| until > now)
     }
 
     /// Marks a wait as over, for a caller whose selector's clock stands still.
@@ -367,6 +376,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                     None => self.decide(now),
                 }
             }
+            NextStep::Repeat(selection, claims) if self.redirected.is_some() => {
+                self.hand_out_redirected(selection, claims, now)
+            }
             NextStep::Repeat(selection, claims) => self.hand_out_when_admitted(selection, claims, now),
             NextStep::DecideAfter(until) if until > now => {
                 self.next = NextStep::DecideAfter(until);
@@ -401,10 +413,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Returns whether the host has been paused since the visit was admitted, other than by its pace.
+    /// Returns whether the host, or the one that its redirect led to, has been paused since the visit was admitted,
+    /// other than by its pace.
     fn is_paused_beyond_its_pace(&self, now: Timestamp) -> bool {
-        let until = self.selector.host_pause(self.domain()).filter(|until| *until > now);
-        self.host_trial.is_none() && until.is_some_and(|until| self.pace_holds_until(until, now).is_none())
+        let is_paused = |domain: &str| {
+            let until = self.selector.host_pause(domain).filter(|until| *until > now);
+            !self.has_trial_of(domain) && until.is_some_and(|until| self.pace_holds_until(domain, until, now).is_none())
+        };
+        is_paused(self.domain())
+            || self.landed.as_deref().is_some_and(|landed| is_paused(redirect_target::domain(landed)))
     }
 
     /// Hands out a request once the host's pace admits it.
@@ -446,12 +463,17 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             max_redirects: settings.max_redirects.saturating_sub(self.redirects),
             redirects: self.redirects,
             is_probe,
+            requested: self.redirected.clone(),
+            #[cfg(feature = "pipeline")]
+            entered: None,
+            #[cfg(feature = "pipeline")]
+            is_entering: false,
             claims,
         }
     }
 
     fn domain(&self) -> &str {
-        domain_of(self.url.borrow().host_str().unwrap_or_default())
+        redirect_target::domain(self.url.borrow())
     }
 
     fn link_name(&self) -> &str {

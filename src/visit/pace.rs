@@ -11,6 +11,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::Visit;
+use super::redirect_target;
 use super::step::{Step, Wait, WaitReason};
 use crate::selector::Selector;
 use crate::visit::pace_permit::PacePermit;
@@ -20,7 +21,6 @@ use fetchwise_types::attempt::ErrorType;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::decision::Selection;
 use fetchwise_types::fetch_result::FetchResult;
-use fetchwise_types::heuristic::url::domain_of;
 use fetchwise_types::registry::{Class, FetcherSpec};
 use fetchwise_types::time::Timestamp;
 
@@ -51,17 +51,37 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         // An archive serves in place of the site: it has its own pace, under its fetcher's name.
         let domain = match spec.filter(|spec| spec.class == Class::Archive) {
             Some(archive) => &archive.name,
-            None => domain_of(self.url().host_str().unwrap_or_default()),
+            None => redirect_target::domain(self.url()),
         };
-        let cost = if spec.is_some_and(|spec| spec.renders) { Cost::Rendered } else { Cost::Plain };
+        self.take_pace_permit_at(domain, selection, now)
+    }
+
+    /// Requests a pace permit of `domain`; `None` without a pace.
+    pub(super) fn take_pace_permit_at(
+        &self,
+        domain: &str,
+        selection: Selection,
+        now: Timestamp,
+    ) -> Result<Option<PacePermit<S>>, Wait> {
+        let cost = self.cost(selection);
         PacePermit::take(self.selector.clone(), domain, cost, now).map_err(Wait::for_pace)
     }
 
-    /// Reports a result to the host's pace.
+    fn cost(&self, selection: Selection) -> Cost {
+        match self.selector.fetcher(selection.fetcher) {
+            Some(spec) if spec.renders => Cost::Rendered,
+            _ => Cost::Plain,
+        }
+    }
+
+    /// Reports a result to the pace of the host that responded. A host that the client reached through a redirect
+    /// without a permit gets one now.
+    #[allow(clippy::too_many_arguments, reason = "each is a plain property of one request")]
     pub(super) fn report_to_pace(
         &mut self,
         permit: Option<PacePermit<S>>,
         selection: Selection,
+        at: Timestamp,
         by: &FetcherSpec,
         answer: &FetchResult,
         asked: Option<Duration>,
@@ -69,9 +89,23 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     ) -> PaceEffect {
         // Another server responded, so the host has said nothing: the permit is returned.
         let Some(permit) = permit.filter(|_| answer.provenance.is_none()) else { return PaceEffect::None };
+        let host = self.host();
+        let permit = if by.class == Class::Archive || permit.domain() == host {
+            permit
+        } else {
+            report_redirect(permit, selection, now);
+            let sent = PacePermit::of_sent(self.selector.clone(), host, self.cost(selection), at, now);
+            let Some(sent) = sent else { return PaceEffect::None };
+            sent
+        };
+        // The time of a chain that led elsewhere is not the latency of the host at its end.
+        let is_direct = answer
+            .final_url
+            .as_deref()
+            .is_none_or(|url| redirect_target::domain(url) == redirect_target::domain(self.url()));
         let response = fetchwise_pace::Response {
             retry_after: asked,
-            latency: answer.duration.map(|latency| latency.max(MIN_LATENCY)),
+            latency: answer.duration.filter(|_| is_direct).map(|latency| latency.max(MIN_LATENCY)),
             cost: answer.requests,
             renders: by.renders,
             policy: RateLimit::read(&answer.headers, now),
@@ -94,10 +128,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Returns the wait for the pace's own hold, if the host's pause until `until` is that hold.
-    pub(super) fn pace_holds_until(&self, until: Timestamp, now: Timestamp) -> Option<Wait> {
+    pub(super) fn pace_holds_until(&self, domain: &str, until: Timestamp, now: Timestamp) -> Option<Wait> {
         let pace = self.selector.pace()?;
         // A hold that outlived its process is stored in whole seconds.
-        let hold = pace.hold(Scope::host(self.domain()), now)?;
+        let hold = pace.hold(Scope::host(domain), now)?;
         (hold.saturating_add(Duration::from_secs(1)) >= until).then_some(Wait {
             until,
             reason: WaitReason::Pace,
@@ -107,15 +141,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Returns whether the host recently served the fetcher of `by`, or any fetcher if `None`. A block then concerns
     /// the crawl's speed.
-    pub(super) fn was_served_recently(&self, by: Option<Selection>, now: Timestamp) -> bool {
+    pub(super) fn was_served_recently(&self, host: &str, by: Option<Selection>, now: Timestamp) -> bool {
         let Some(pace) = self.selector.pace() else { return false };
-        pace.has_delivered(self.domain(), by.map(|selection| selection.fetcher), now)
+        pace.has_delivered(host, by.map(|selection| selection.fetcher), now)
     }
 
     /// Returns whether this is the trial of a hold whose earlier trial was blocked. Waiting has not helped then, so the
     /// block may concern the fetcher: it counts against it, and the next trial can use another one.
     pub(super) fn is_later_trial(&self) -> bool {
-        self.host_trial.is_some() && self.selector.state().hosts.blocked_trials(self.domain()) > 0
+        self.has_trial_of(self.host()) && self.selector.state().hosts.blocked_trials(self.host()) > 0
     }
 
     /// Returns the wait for the verdict on a doubtful block, or the end that follows from it; `None` if nothing is in
@@ -125,8 +159,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let selector = self.selector.clone();
         let pace = selector.pace()?;
         // Listen before the check, so that a verdict in between is not missed.
-        let listener = selector.state().capacity.listen(self.domain());
-        match pace.doubt_verdict(self.domain(), doubt, now) {
+        let listener = selector.state().capacity.listen(self.host());
+        match pace.doubt_verdict(self.host(), doubt, now) {
             DoubtVerdict::Pending if now < until => {
                 Some(Step::Wait(Wait { until, reason: WaitReason::Doubt, listener: Some(listener) }))
             }
@@ -137,10 +171,20 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             }
             DoubtVerdict::Pace => {
                 self.doubt = None;
-                let hold = pace.hold(Scope::host(self.domain()), now).unwrap_or(now);
+                let hold = pace.hold(Scope::host(self.host()), now).unwrap_or(now);
                 self.retry_after = Some(hold.since(now));
                 Some(Step::End(self.fail(ErrorType::Known(ErrorKind::RateLimited), now)))
             }
         }
     }
+}
+
+/// Reports a redirect to the pace of the host that sent it: the host has served the request.
+pub(super) fn report_redirect<S: Deref<Target = Selector>>(
+    permit: PacePermit<S>,
+    selection: Selection,
+    now: Timestamp,
+) {
+    let response = fetchwise_pace::Response::new(Signal::Content, selection.fetcher);
+    let _ = permit.report(&response, now);
 }

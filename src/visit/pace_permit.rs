@@ -42,6 +42,18 @@ impl<S: Deref<Target = Selector>> PacePermit<S> {
         Ok(Some(Self { selector, domain: domain.into(), permit: Some(permit) }))
     }
 
+    /// Returns a permit in the pace of `domain` for a request that already went out, at `sent`; `None` if there is no
+    /// pace.
+    pub(crate) fn of_sent(selector: S, domain: &str, cost: Cost, sent: Timestamp, now: Timestamp) -> Option<Self> {
+        let permit = selector.pace()?.book_sent(Scope::host(domain), cost, sent, now);
+        Some(Self { selector, domain: domain.into(), permit: Some(permit) })
+    }
+
+    /// Returns the domain whose pace admitted the request.
+    pub(crate) fn domain(&self) -> &str {
+        &self.domain
+    }
+
     /// Reports the result of the request.
     pub(crate) fn report(mut self, response: &fetchwise_pace::Response, now: Timestamp) -> ResponseEffect {
         let (Some(permit), Some(pace)) = (self.permit.take(), self.selector.pace()) else {

@@ -25,7 +25,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         let link = xxh3_64(self.link_name().as_bytes());
         let sighting = PageSighting { link, fetcher: u32::from(fetcher.0), simhash: answer.simhash };
-        let Some(repeated) = self.selector.state().pages.record(self.domain(), sighting) else { return };
+        let Some(repeated) = self.selector.state().pages.record(self.host(), sighting) else { return };
         // A page that reports itself missing is not a block; the site just lacks the status for it.
         let is_missing = answer.heuristics.iter().any(|shown| shown.kind == "soft_404");
         let what = match (repeated.differs, is_missing) {

@@ -1,6 +1,6 @@
 //! The result of a fetch: the attempt that is recorded, and whether the visit goes on, retries, or ends.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use url::Url;
 
 use super::pace::PaceEffect;
 use super::step::{End, Fetch, VisitOutcome};
-use super::{NextStep, Visit};
+use super::{NextStep, Visit, redirect_target};
 use crate::backoff::{FetchEnd, LinkState, retry_after};
 use crate::metrics::recorder::PauseCause;
 use crate::metrics::recorder::ProbeEnd;
@@ -19,7 +19,7 @@ use fetchwise_types::attempt::error_kind::{ErrorKind, FailureAction};
 use fetchwise_types::attempt::{Arm, Attempt, ErrorType, Hint, Tag, stored_headers};
 use fetchwise_types::decision::Selection;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
-use fetchwise_types::heuristic::url::parse;
+use fetchwise_types::heuristic::{Heuristic, REDIRECTED_BY};
 use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
@@ -36,7 +36,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub fn report(&mut self, fetch: Fetch<S>, answer: impl Into<FetchResult>) {
         let mut answer = answer.into();
         let now = self.selector.now();
-        let Fetch { selection, at, mut claims, number, is_probe, span, .. } = fetch;
+        let Fetch { selection, at, mut claims, number, is_probe, requested, span, .. } = fetch;
         let _entered = span.enter();
         let permit = claims.permit.take();
         if number != self.number || matches!(self.next, NextStep::Ended(_)) {
@@ -44,13 +44,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             if answer.outcome == Outcome::Local {
                 return;
             }
-            if let Some(by) = self.by(selection) {
-                let doubt = self.doubt;
-                self.report_to_pace(permit, selection, &by, &answer, self.requested_pause(&answer, now), now);
-                self.doubt = doubt;
-            }
-            let error = self.by(selection).and_then(|by| answer.outcome.counts_as(&by).err());
+            let Some(by) = self.by(selection) else { return };
+            let landed = self.landing(&answer, &by, requested.as_deref());
+            let (doubt, landed) = (self.doubt, std::mem::replace(&mut self.landed, landed));
+            self.report_to_pace(permit, selection, at, &by, &answer, self.requested_pause(&answer, now), now);
+            let error = answer.outcome.counts_as(&by).err();
             self.record(&span, selection, at, &answer, error, 0.0, now);
+            (self.doubt, self.landed) = (doubt, landed);
             return;
         }
         let Some(by) = self.by(selection) else { return };
@@ -59,12 +59,16 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             drop(claims);
             return self.local_fault(answer.message, now);
         }
-        if let Outcome::Redirect { to } = &answer.outcome
-            && !by.renders
-        {
-            match self.follow(to) {
+        self.record_unanswered(&span, selection, at, &by, &mut answer, now);
+        self.landed = self.landing(&answer, &by, requested.as_deref());
+        if self.landed.is_some() {
+            let served: Box<str> = self.domain().into();
+            self.end_trial_of(&served, now);
+        }
+        if let Some(to) = redirect_target::target(&answer).filter(|_| !by.renders) {
+            match self.follow(answer.final_url.as_deref(), &to, now) {
                 Ok(()) => {
-                    self.report_to_pace(permit, selection, &by, &answer, None, now);
+                    self.report_to_pace(permit, selection, at, &by, &answer, None, now);
                     self.next = NextStep::Repeat(selection, claims);
                     return;
                 }
@@ -77,8 +81,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let asked = self.requested_pause(&answer, now);
         // Checked before the pace gets the result, since afterwards it knows of the block only.
         let was_served_recently =
-            error.is_some() && self.was_served_recently(Some(selection), now) && !self.is_later_trial();
-        let effect = self.report_to_pace(permit, selection, &by, &answer, asked, now);
+            error.is_some() && self.was_served_recently(self.host(), Some(selection), now) && !self.is_later_trial();
+        let effect = self.report_to_pace(permit, selection, at, &by, &answer, asked, now);
         let blocked = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
         let is_limit = is_limit(&answer, error.as_ref(), asked) || blocked && matches!(effect, PaceEffect::Held(_));
         if is_limit && blocked && was_served_recently {
@@ -118,7 +122,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             self.pause_for_hold(until, now);
         }
         let Some(error) = error else {
-            claims.settle();
+            claims.settle(self.host());
             if answer.provenance.is_some() {
                 // The host was not contacted, so its trial has not taken place.
                 self.host_trial = None;
@@ -132,7 +136,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             self.next = NextStep::Repeat(selection, claims);
             return;
         }
-        claims.settle();
+        claims.settle(self.host());
         self.attempts += 1;
         self.excluded.insert(selection.fetcher);
         let hint = kind.map_or(Hint::Unknown, Hint::after);
@@ -176,21 +180,6 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.selector.fetcher(selection.fetcher).cloned()
     }
 
-    /// Follows a redirect written in HTML, within the attempt's limit.
-    fn follow(&mut self, to: &str) -> Result<(), Outcome> {
-        let here = self.url();
-        let Some(there) = here.join(to.trim()).ok().and_then(|url| parse(url.as_str()).ok()) else {
-            // A mail address, a script, a data URL: there is no target, and no content here.
-            return Err(Outcome::Empty);
-        };
-        if there == *here || self.redirects >= self.selector.visit_settings().max_redirects {
-            return Err(Outcome::RedirectLoop);
-        }
-        self.redirects += 1;
-        self.redirected = Some(Box::new(there));
-        Ok(())
-    }
-
     fn local_fault(&mut self, message: Option<String>, now: Timestamp) {
         self.last.message = message.unwrap_or_else(|| Outcome::Local.to_string());
         if self.local_faults >= self.selector.visit_settings().max_local_faults {
@@ -209,6 +198,27 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         answer.retry_after.or_else(said)
     }
 
+    /// Records the requests that a server did not answer on a kept connection. It may have read them, so that each is an
+    /// attempt, as a failure that is retried is.
+    fn record_unanswered(
+        &mut self,
+        span: &Span,
+        selection: Selection,
+        at: Timestamp,
+        by: &FetcherSpec,
+        answer: &mut FetchResult,
+        now: Timestamp,
+    ) {
+        for url in std::mem::take(&mut answer.unanswered) {
+            let failed = FetchResult::from(Outcome::Network).with_final_url(url).with_duration(Duration::ZERO);
+            let before = std::mem::take(&mut self.landed);
+            self.landed = self.landing(&failed, by, None);
+            self.requests += 1;
+            self.record(span, selection, at, &failed, failed.outcome.counts_as(by).err(), 0.0, now);
+            self.landed = before;
+        }
+    }
+
     #[allow(clippy::too_many_arguments, reason = "each is a plain property of one attempt")]
     fn record(
         &self,
@@ -221,8 +231,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         now: Timestamp,
     ) {
         let url = self.url.borrow();
-        let Ok(heuristics) = self.selector.heuristics(url) else { return };
-        let known = self.caller_heuristics.as_deref().unwrap_or_default();
+        // The attempt is evidence about the host that responded.
+        let landed = self.landed.as_deref();
+        let Ok(mut heuristics) = self.selector.heuristics(landed.unwrap_or(url)) else { return };
+        let mut known = Cow::Borrowed(self.caller_heuristics.as_deref().unwrap_or_default());
+        if landed.is_some() {
+            heuristics.push(Heuristic::new(REDIRECTED_BY, self.domain().to_owned()));
+            heuristics.retain(|of_url| !known.contains(of_url));
+            known.to_mut().append(&mut heuristics);
+        }
         let shown = answer.heuristics.iter().filter(|shown| !known.contains(shown));
         let tags = heuristics.into_iter().chain(known.iter().cloned()).chain(shown.cloned()).map(Tag::from).collect();
         let name = self.selector.fetcher_name(selection.fetcher);
@@ -248,17 +265,20 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         attempt.shadow_fetcher = self.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
         span.recorded(&attempt);
         // The log reports its own errors; the attempt is in memory anyway.
-        let _ = self.selector.record_with_heuristics(attempt, known, now);
+        let _ = self.selector.record_with_heuristics(attempt, &known, now);
     }
 
     /// Keeps what the visit's end reports about the last attempt.
     fn keep_last_attempt(&mut self, selection: Selection, answer: &FetchResult, error: Option<&ErrorType>) {
+        let host: Box<str> = self.host().into();
         let last = &mut self.last;
         last.fetcher = Some(selection.fetcher);
         last.source = Some(selection.source);
         last.confidence = selection.confidence;
         last.status = answer.status;
-        last.is_banned |= error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
+        if error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned) {
+            (last.is_banned, last.blocked_by) = (true, Some(host));
+        }
         last.message = match error {
             None => String::new(),
             Some(error) => answer.message.clone().unwrap_or_else(|| describe(error, answer)),
@@ -267,73 +287,69 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     fn deliver(&mut self, now: Timestamp) {
         self.update_link(FetchEnd::Delivered, None, now);
-        if let Some(trial) = self.host_trial.take() {
-            let selector = &*self.selector;
-            selector.state().hosts.record_trial_delivery(selector, &trial.domain);
-            if let Some(sink) = selector.sink() {
-                sink.host_pause(&trial.domain, None, now);
-            }
-            selector.notify_lifted(&trial.domain);
-            trial.settle();
+        if self.host_trial.is_some() {
+            let host: Box<str> = self.host().into();
+            self.end_trial_of(&host, now);
         }
         let _ = self.end(VisitOutcome::Delivered, now);
     }
 
     /// Pauses the host for every link and every fetcher: it has said "not now".
     fn pause_limited_host(&mut self, now: Timestamp) {
-        self.record_host_failure(PauseReason::Limited(self.retry_after), now);
+        let host: Box<str> = self.host().into();
+        self.record_host_failure(&host, PauseReason::Limited(self.retry_after), now);
     }
 
     /// Returns the remaining hold of the host's pace.
     fn remaining_hold(&self, now: Timestamp) -> Option<Duration> {
-        let until = self.selector.host_pause(self.domain()).filter(|until| *until > now)?;
-        self.pace_holds_until(until, now).map(|wait| wait.until.since(now))
+        let until = self.selector.host_pause(self.host()).filter(|until| *until > now)?;
+        self.pace_holds_until(self.host(), until, now).map(|wait| wait.until.since(now))
     }
 
     /// Pauses the host for the hold of its pace.
     fn pause_for_hold(&mut self, until: Timestamp, now: Timestamp) {
-        {
-            let selector = &*self.selector;
-            let role = if self.host_trial.is_some() { TrialRole::Trial } else { TrialRole::Ordinary };
-            selector.state().hosts.record_hold(selector, self.domain(), role, until, |until| {
-                trace::host_paused(self.domain(), until);
-                selector.recorder().count_host_pause(PauseCause::Pace);
-                if let Some(sink) = selector.sink() {
-                    sink.host_pause(self.domain(), Some(until), now);
-                }
-                selector.notify_paused(self.domain(), until, now);
-            });
-            if let Some(trial) = self.host_trial.take() {
-                trial.settle();
+        let (selector, host) = (self.selector.clone(), Box::<str>::from(self.host()));
+        selector.state().hosts.record_hold(&*selector, &host, self.role_at(&host), until, |until| {
+            trace::host_paused(&host, until);
+            selector.recorder().count_host_pause(PauseCause::Pace);
+            if let Some(sink) = selector.sink() {
+                sink.host_pause(&host, Some(until), now);
             }
+            selector.notify_paused(&host, until, now);
+        });
+        if let Some(trial) = self.take_trial_of(&host) {
+            trial.settle();
         }
     }
 
-    fn record_host_failure(&mut self, why: PauseReason, now: Timestamp) {
-        let selector = &*self.selector;
-        let role = if self.host_trial.is_some() { TrialRole::Trial } else { TrialRole::Ordinary };
+    fn record_host_failure(&mut self, host: &str, why: PauseReason, now: Timestamp) {
+        let (selector, role) = (self.selector.clone(), self.role_at(host));
         let until = selector.state().hosts.record_failure(
-            selector,
-            self.domain(),
+            &*selector,
+            host,
             self.link_name(),
             role,
             why,
             selector.backoff(),
             now,
             |until| {
-                trace::host_paused(self.domain(), until);
+                trace::host_paused(host, until);
                 selector.recorder().count_host_pause(why.cause());
                 if let Some(sink) = selector.sink() {
-                    sink.host_pause(self.domain(), Some(until), now);
+                    sink.host_pause(host, Some(until), now);
                 }
-                selector.notify_paused(self.domain(), until, now);
+                selector.notify_paused(host, until, now);
             },
         );
         if until.is_some()
-            && let Some(trial) = self.host_trial.take()
+            && let Some(trial) = self.take_trial_of(host)
         {
             trial.settle();
         }
+    }
+
+    fn role_at(&self, host: &str) -> TrialRole {
+        if self.has_trial_of(host) { TrialRole::Trial } else { TrialRole::Ordinary }
     }
 
     /// Ends the visit without content, with `error`.
@@ -346,8 +362,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             _ => FetchEnd::Failed,
         };
         // If the host serves other requests, its pace judges its blocks.
-        if end == FetchEnd::Blocked && !self.was_served_recently(None, now) {
-            self.record_host_failure(PauseReason::Blocked, now);
+        if end == FetchEnd::Blocked {
+            let host = self.last.blocked_by.take().unwrap_or_else(|| self.host().into());
+            if !self.was_served_recently(&host, None, now) {
+                self.record_host_failure(&host, PauseReason::Blocked, now);
+            }
         }
         let hint = (end != FetchEnd::Neutral).then(|| error.kind().map_or(Hint::Unknown, Hint::after));
         self.update_link(end, hint, now);

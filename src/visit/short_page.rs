@@ -22,7 +22,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub(super) fn judge_short_page(&mut self, answer: &mut FetchResult, fetcher: FetcherId, by: &FetcherSpec) {
         let Some(page) = answer.short.filter(|_| answer.outcome == Outcome::Empty) else { return };
         let hosts = &self.selector.state().hosts;
-        let domain = self.domain();
+        let domain = self.host();
         let came_before = hosts.record_short_page(domain, xxh3_64(self.link_name().as_bytes()), &page);
         if page.chars == 0 || page.is_suspect || came_before {
             return;

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use event_listener::{EventListener, Listener};
+use url::Url;
 
 use crate::router::RouteError;
 use crate::selector::Selector;
@@ -43,6 +44,14 @@ pub struct Fetch<S: Deref<Target = Selector>> {
     pub(super) max_redirects: u32,
     pub(super) redirects: u32,
     pub(super) is_probe: bool,
+    /// The requested URL, if a redirect led there.
+    pub(super) requested: Option<Box<Url>>,
+    /// The domain that the fetcher has entered by following a redirect.
+    #[cfg(feature = "pipeline")]
+    pub(super) entered: Option<Box<str>>,
+    /// Whether that domain has not admitted the request yet.
+    #[cfg(feature = "pipeline")]
+    pub(super) is_entering: bool,
     pub(super) claims: FetchClaims<S>,
     pub(super) span: Span,
 }
@@ -77,6 +86,12 @@ impl<S: Deref<Target = Selector>> Fetch<S> {
     /// Returns the number of redirects written in HTML that led here, within this attempt.
     pub fn redirects(&self) -> u32 {
         self.redirects
+    }
+
+    /// Returns the target of the redirect that led here, within this attempt. `None` if the request is for the visit's own
+    /// URL.
+    pub fn redirected_to(&self) -> Option<&Url> {
+        self.requested.as_deref()
     }
 
     /// Returns whether it is a probe: short, because a longer request can follow.
@@ -116,9 +131,10 @@ pub(super) struct FetchClaims<S: Deref<Target = Selector>> {
 impl<S: Deref<Target = Selector>> FetchClaims<S> {
     pub(super) const NONE: Self = Self { lead: None, trial: None, permit: None };
 
-    /// Settles the claims after the attempt was recorded: followers can continue, and the breaker knows the result.
-    pub(super) fn settle(mut self) {
-        if let Some(trial) = self.trial.take() {
+    /// Settles the claims after the attempt at `host` was recorded: followers can continue, and the breaker knows the
+    /// result. The trial of a fetcher on a host that only redirected is returned.
+    pub(super) fn settle(mut self, host: &str) {
+        if let Some(trial) = self.trial.take_if(|trial| *trial.domain == *host) {
             trial.settle();
         }
         if let Some(lead) = self.lead.take() {

@@ -36,7 +36,7 @@ pub(crate) fn within(seconds: u64) -> Limits {
 }
 
 pub(crate) async fn get(fetcher: &dyn Fetcher, url: &Url, limits: &Limits) -> Result<Response, FetchError> {
-    fetcher.fetch(Request { url, limits }).await
+    fetcher.fetch(Request::new(url, limits)).await
 }
 
 pub(crate) fn body(response: &Response) -> Vec<u8> {

@@ -26,18 +26,22 @@ const FETCHERS: [&str; 3] = ["direct_access", "playwright", "playwright_stealth"
 enum ServerResponse {
     Article,
     Challenge,
-    Refusal { retry_after: Option<u64> },
+    Refusal {
+        retry_after: Option<u64>,
+    },
     Short(u32),
     Missing,
     Broken,
     Redirect(u32),
     Fails(ErrorKind),
+    /// The response of another host, to which the client followed a redirect.
+    OtherHost(u32, Box<ServerResponse>),
 }
 
 fn server_response() -> impl Strategy<Value = ServerResponse> {
     let kinds =
         [ErrorKind::Timeout, ErrorKind::NetworkError, ErrorKind::DnsError, ErrorKind::TooLarge, ErrorKind::Truncated];
-    prop_oneof![
+    let own = prop_oneof![
         4 => Just(ServerResponse::Article),
         2 => Just(ServerResponse::Challenge),
         1 => prop_oneof![3 => Just(None), 1 => (1..4000u64).prop_map(Some)].prop_map(|retry_after| ServerResponse::Refusal { retry_after }),
@@ -46,6 +50,10 @@ fn server_response() -> impl Strategy<Value = ServerResponse> {
         1 => Just(ServerResponse::Broken),
         1 => (0..4u32).prop_map(ServerResponse::Redirect),
         2 => prop::sample::select(kinds.to_vec()).prop_map(ServerResponse::Fails),
+    ];
+    prop_oneof![
+        3 => own.clone(),
+        1 => (0..2u32, own).prop_map(|(host, response)| ServerResponse::OtherHost(host, Box::new(response))),
     ]
 }
 
@@ -70,6 +78,10 @@ impl ServerResponse {
             }
             Self::Missing => html(404, "<h1>Not Found</h1>".to_owned()),
             Self::Broken => html(500, "<h1>Internal Server Error</h1>".to_owned()),
+            Self::OtherHost(_, response) => response.response(),
+            Self::Redirect(n @ 2..) => {
+                html(200, format!("<!doctype html><meta http-equiv=refresh content='0;url=https://v{n}.net/'>"))
+            }
             Self::Redirect(n) => {
                 html(200, format!("<!doctype html><meta http-equiv=refresh content='0;url=/moved/{n}'>"))
             }
@@ -77,14 +89,23 @@ impl ServerResponse {
         }
     }
 
-    fn answer(&self, detector: &Detector) -> FetchResult {
-        match self.response() {
+    /// Returns the URL that responded to a request for `url`.
+    fn final_url(&self, url: &Url) -> Url {
+        match self {
+            Self::OtherHost(host, _) => format!("https://v{host}.net/page").parse().unwrap(),
+            _ => url.clone(),
+        }
+    }
+
+    fn answer(&self, detector: &Detector, url: &Url) -> FetchResult {
+        let answer = match self.response() {
             Ok((status, headers, body)) => {
                 let headers = headers.iter().map(|header| (&header.name, &header.value));
-                detector.judge(status, headers, body.as_bytes()).with_duration(Duration::ZERO)
+                detector.judge(status, headers, body.as_bytes())
             }
-            Err(kind) => FetchResult::from(kind).with_duration(Duration::ZERO),
-        }
+            Err(kind) => FetchResult::from(kind),
+        };
+        answer.with_duration(Duration::ZERO).with_final_url(self.final_url(url))
     }
 }
 
@@ -166,7 +187,10 @@ fn alone(turns: &[Turn]) -> Vec<Attempt> {
         let mut visit = world.selector.visit(&url).unwrap();
         loop {
             match visit.next() {
-                Step::Fetch(fetch) => visit.report(fetch, script.meet().answer(&detector)),
+                Step::Fetch(fetch) => {
+                    let answer = script.meet().answer(&detector, visit.url());
+                    visit.report(fetch, answer);
+                }
                 Step::Wait(wait) => world.clock.set(wait.until()),
                 Step::End(_) => break,
                 _ => unreachable!("there are no other steps"),
@@ -181,7 +205,9 @@ fn simulated(turns: &[Turn]) -> Vec<Attempt> {
     for turn in turns {
         let (url, mut script) = (world.begin(turn), Script::of(turn));
         let mut visit = world.selector.visit(&url).unwrap();
-        fetchwise_simulate::drive(&mut visit, &world.clock, None, |_| script.meet().answer(&detector));
+        fetchwise_simulate::drive(&mut visit, &world.clock, None, |fetch| {
+            script.meet().answer(&detector, fetch.redirected_to().unwrap_or(&url))
+        });
     }
     world.attempts()
 }
@@ -203,9 +229,13 @@ impl Fetcher for Scripted {
     fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
         let server_response = self.script.lock().unwrap().meet();
         Box::pin(async move {
-            let (status, headers, body) =
-                server_response.response().map_err(|kind| FetchError::new(kind, kind.to_string(), Duration::ZERO))?;
-            Ok(Response::new(status, headers, Body::in_memory(body), request.url.clone()))
+            let final_url = server_response.final_url(request.url);
+            let failed = |kind: ErrorKind| FetchError {
+                final_url: Some(Box::new(final_url.clone())),
+                ..FetchError::new(kind, kind.to_string(), Duration::ZERO)
+            };
+            let (status, headers, body) = server_response.response().map_err(failed)?;
+            Ok(Response::new(status, headers, Body::in_memory(body), final_url))
         })
     }
 }

@@ -309,6 +309,47 @@ fn domain(name: &str) -> TombstoneTarget {
     TombstoneTarget::Domain(name.to_owned())
 }
 
+/// Returns the attempts of [`attempt`], every third of which was redirected to the next domain.
+fn redirected(n: u64) -> Attempt {
+    let attempt = attempt(n, 1.0);
+    let to =
+        format!("https://www.d{}.example.org/s{}/landed{}", (n + 1) % 13, n % 3, if n % 2 == 0 { ".pdf" } else { "" });
+    if n.is_multiple_of(3) { attempt.answered_by(&url::Url::parse(&to).unwrap()).unwrap() } else { attempt }
+}
+
+#[test]
+fn attempts_that_were_redirected_teach_the_host_that_responded_in_a_replay_as_live() {
+    let (dir, live) = (tempfile::tempdir().unwrap(), selector());
+    let attempts: Vec<Attempt> = (0..600).map(redirected).collect();
+    attempts.iter().for_each(|attempt| live.observe(attempt));
+    write(dir.path(), attempts.clone());
+    let (replayed, _) = start(dir.path());
+    assert_same(&replayed, &live, "replay");
+    take_snapshot(dir.path());
+    assert_same(&start(dir.path()).0, &live, "snapshot");
+    // Nothing is left of the domain that redirected, nor of the attempts for which it was asked.
+    forget(dir.path(), domain("d3.example.org"));
+    let others = selector();
+    let is_of = |attempt: &&Attempt, kind| attempt.heuristic(kind) == Some("d3.example.org");
+    let is_other = |attempt: &&Attempt| !is_of(attempt, "domain") && !is_of(attempt, "redirected_by");
+    attempts.iter().filter(is_other).for_each(|attempt| others.observe(attempt));
+    assert_same(&start(dir.path()).0, &others, "forgotten at once");
+    compact(dir.path());
+    assert_same(&start(dir.path()).0, &others, "forgotten, and compacted");
+    assert!(journal_text(dir.path()).iter().all(|attempt| !attempt.url.contains("www.d3.")));
+}
+
+fn journal_text(dir: &Path) -> Vec<Attempt> {
+    let mut all = Vec::new();
+    journal::replay(dir, |_, entry| {
+        if let Entry::Attempt(attempt) = entry {
+            all.push(attempt);
+        }
+    })
+    .unwrap();
+    all
+}
+
 #[test]
 fn a_forgotten_domain_leaves_evidence_at_once_and_the_disk_at_the_next_compaction() {
     let is_its = |n: &u64| *n % 13 == 5;

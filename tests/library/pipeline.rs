@@ -487,3 +487,103 @@ async fn a_pipeline_waits_for_paces_or_returns_links_that_cannot_go_now() {
     assert!(own_frontier.fetch(&links[1]).await.success);
     assert_eq!(origin.hits(HOST), 6);
 }
+
+#[tokio::test]
+async fn a_limit_at_the_end_of_a_redirect_pauses_the_host_that_set_it_and_is_not_asked_again() {
+    const TARGET: &str = "127.0.0.2";
+    let limited = Site::RateLimited { retry_after: "86400".to_owned(), free: 0 };
+    let world = World::new(vec![(HOST, Site::Static), (TARGET, limited)]);
+    let to = world.origin.url(TARGET, "/page");
+    let html = format!("<!doctype html><meta http-equiv=refresh content='0; url={to}'>");
+    for (way, redirecting) in [("HTTP", Site::Redirect { status: 302, to: to.clone() }), ("HTML", Site::Html(html))] {
+        world.origin.set_site(HOST, redirecting);
+        let selector = world.pipeline.selector();
+        selector.set_host_pause(TARGET, None);
+        let before = [HOST, TARGET].map(|host| world.origin.hits(host));
+        let report = world.get(&format!("/{way}/a")).await;
+        assert_eq!((report.error_type, report.status, report.requests), (Some("blocked_403"), Some(429), 1), "{way}");
+        assert!(selector.host_pause(TARGET).is_some(), "{way}");
+        assert_eq!(selector.host_pause(HOST), None, "{way}: the redirector has refused nothing");
+        let made = world.sink.all().pop().unwrap();
+        let hosts = [made.heuristic("redirected_by"), made.heuristic("domain")];
+        assert_eq!(hosts, [Some(HOST), Some(TARGET)], "{way}");
+        // Another link asks the redirector, and goes no further.
+        let report = world.get(&format!("/{way}/b")).await;
+        assert_eq!((report.error_type, report.requests), (Some(Report::PAUSED), 0), "{way}: {report:?}");
+        assert!(report.message.as_ref().unwrap().contains(TARGET), "{way}: {report:?}");
+        let asked: Vec<u64> =
+            [HOST, TARGET].iter().zip(before).map(|(host, hits)| world.origin.hits(host) - hits).collect();
+        assert_eq!(asked, [2, 1], "{way}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_waits_for_the_pace_of_its_target() {
+    use fetchwise::pace::{Pace, PaceSettings, Scope};
+    const TARGET: &str = "127.0.0.2";
+    let origin = Origin::start([(HOST, Site::Static), (TARGET, Site::Static)]).unwrap();
+    origin.set_site(HOST, Site::Redirect { status: 302, to: origin.url(TARGET, "/articles/1") });
+    let settings = PaceSettings { max_crawl_delay_s: 900.0, ..PaceSettings::default() };
+    let builder = Selector::builder().pace(Pace::new(settings)).fetcher(FetcherSpec::by_name("direct_access"));
+    let builder = Pipeline::builder(Arc::new(builder.build().unwrap()));
+    let pipeline = builder.fetcher(Arc::new(HttpFetcher::new(loopback()).unwrap()));
+    let pipeline = pipeline.wait_at_most(Duration::from_secs(60)).build().unwrap();
+    let (selector, link) = (pipeline.selector(), Link::new(origin.url(HOST, "/a")));
+    let _ = selector.pace().unwrap().set_min_interval(Scope::host(TARGET), Duration::from_secs(600), selector.now());
+    assert!(pipeline.fetch(&link).await.success);
+    let report = pipeline.fetch(&Link::new(origin.url(HOST, "/b"))).await;
+    assert_eq!((report.error_type, report.requests), (Some(Report::PACED), 0), "{report:?}");
+    assert!(report.paused_until.is_some());
+    assert_eq!((origin.hits(HOST), origin.hits(TARGET)), (2, 1), "its target was not asked again");
+}
+
+#[tokio::test]
+async fn server_log_and_results_agree_on_requests_even_on_kept_connections_that_close() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    async fn read_head(stream: &mut tokio::net::TcpStream) -> bool {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            match stream.read_u8().await {
+                Ok(byte) => head.push(byte),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+    let listener = tokio::net::TcpListener::bind((HOST, 0)).await.unwrap();
+    let (port, read) = (listener.local_addr().unwrap().port(), Arc::new(AtomicU64::new(0)));
+    let seen = Arc::clone(&read);
+    let server = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let seen = Arc::clone(&seen);
+            // One response for each connection, which closes only after it has read the next request.
+            tokio::spawn(async move {
+                for is_first in [true, false] {
+                    if !read_head(&mut stream).await {
+                        return;
+                    }
+                    seen.fetch_add(1, Ordering::SeqCst);
+                    let page = format!("<!doctype html><title>Ferries</title><p>{}", "The ferry leaves. ".repeat(40));
+                    let head =
+                        format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n", page.len());
+                    if is_first {
+                        let _ = stream.write_all(format!("{head}{page}").as_bytes()).await;
+                    }
+                }
+            });
+        }
+    });
+    let world = World::new(vec![(HOST, Site::Static)]);
+    let mut requests = 0;
+    for n in 0..3 {
+        let report = world.pipeline.fetch(&Link::new(format!("http://{HOST}:{port}/{n}"))).await;
+        assert!(report.success, "{report:?}");
+        requests += u64::from(report.requests);
+    }
+    server.abort();
+    let made = world.sink.all();
+    let ends: Vec<_> = made.iter().map(|made| (made.success, made.weight)).collect();
+    assert_eq!(ends, [(true, 1.0), (false, 0.0), (true, 1.0), (false, 0.0), (true, 1.0)]);
+    assert_eq!((read.load(Ordering::SeqCst), requests), (5, 5));
+}

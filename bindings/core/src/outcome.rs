@@ -43,10 +43,15 @@ pub fn error_for(outcome: &Outcome, fetcher: &str, renders: Option<bool>) -> Opt
     outcome.counts_as(&by).err().map(|error| error.name().to_owned())
 }
 
-/// Returns `attempt`, made by the fetcher `by`, with the status, headers, heuristics and outcome of its result.
+/// Returns `attempt`, made by the fetcher `by`, with the status, headers, heuristics, outcome and final host of its result.
 pub fn with_result(mut attempt: Attempt, result: &FetchResult, by: &FetcherSpec) -> Attempt {
     attempt.http_status = result.status;
     attempt.response_headers = stored_headers(&result.headers);
+    if let Some(landed) = &result.final_url
+        && let Ok(answered) = attempt.clone().answered_by(landed)
+    {
+        attempt = answered;
+    }
     attempt.heuristics.extend(result.heuristics.iter().cloned().map(Tag::from));
     match result.outcome.counts_as(by) {
         Ok(()) => attempt.delivered(),

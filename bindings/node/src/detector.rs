@@ -46,7 +46,7 @@ pub struct DetectorOptions {
 pub struct PageOptions<'a> {
     /// The requested URL.
     pub url: Option<String>,
-    /// The URL after redirects.
+    /// The URL after redirects: a pause or block counts at its host.
     pub final_url: Option<String>,
     /// The HTTP status; defaults to 200.
     pub status: Option<f64>,
@@ -79,9 +79,14 @@ impl PageInfo {
         Page { url, final_url, status: self.status, headers: &self.headers, body }
     }
 
+    fn verdict(self, read: Read) -> Verdict {
+        let urls = self.final_url.map(|last| (self.url.unwrap_or_default(), last));
+        Verdict { read, status: self.status, headers: self.headers, urls }
+    }
+
     fn read(self, reader: &Reader, body: &[u8]) -> Verdict {
         let read = SCRATCH.with_borrow_mut(|scratch| reader.inspect(&self.page(body), scratch));
-        Verdict { read, status: self.status, headers: self.headers }
+        self.verdict(read)
     }
 }
 
@@ -183,7 +188,7 @@ impl Detector {
                 sum.cues.iter().map(|cue| json!({"id": cue.id.to_string(), "weight": cue.weight, "text": cue.text}));
             json!({"sum": sum.sum, "threshold": sum.threshold, "cues": cues.collect::<Vec<_>>()})
         });
-        let verdict = Verdict { read: explained.verdict, status: known.status, headers: known.headers };
+        let verdict = known.verdict(explained.verdict);
         Ok(json!({"verdict": verdict.to_json(), "matches": matches, "cues": cues}))
     }
 
@@ -211,6 +216,8 @@ pub struct Verdict {
     read: Read,
     status: u16,
     headers: Vec<Header>,
+    /// The requested URL, and the one after redirects.
+    urls: Option<(String, String)>,
 }
 
 impl Verdict {
@@ -220,7 +227,8 @@ impl Verdict {
 
     /// Returns everything that an attempt records of the response.
     pub fn answer(&self) -> CoreFetchResult {
-        self.read.fetch_result(&self.page())
+        let (url, final_url) = self.urls.as_ref().map(|(url, last)| (url.as_str(), last.as_str())).unzip();
+        self.read.fetch_result(&Page { url, final_url, ..self.page() })
     }
 }
 

@@ -31,6 +31,8 @@ pub struct FetchResultOptions<'a> {
     pub message: Option<String>,
     /// The vendor of the block.
     pub vendor: Option<String>,
+    /// The URL after redirects: a pause or block counts at its host.
+    pub final_url: Option<String>,
 }
 
 /// The result of one request, with everything that an attempt records of it. `Detector.judge` returns it for a
@@ -72,6 +74,8 @@ impl FetchResult {
         kept.retry_after = given.retry_after.map(|ms| convert::span("retryAfter", ms)).transpose()?;
         kept.duration = given.duration.map(|ms| convert::span("duration", ms)).transpose()?;
         kept.message = given.message;
+        // A URL that cannot be fetched is not one that responded.
+        kept.final_url = given.final_url.and_then(|url| fetchwise::heuristic::url::parse(&url).ok()).map(Box::new);
         Ok(Self { kept })
     }
 

@@ -91,11 +91,11 @@ impl Detector {
         let body = convert::body(body)?;
         let headers = convert::headers(headers)?;
         let read = self.read(py, Page { url, final_url, status, headers: &headers, body: &body });
-        Ok(Verdict { read, status, headers })
+        Ok(Verdict { read, status, headers, urls: urls(url, final_url) })
     }
 
     /// Judges a whole response and returns the fetch result, with everything that an attempt records of it.
-    /// `Visit.report` accepts it.
+    /// `Visit.report` accepts it. `final_url` is the URL after redirects: a pause or block counts at its host.
     ///
     /// >>> answer = fetchwise.Detector().judge(403, {"Retry-After": "120"}, b"<h1>Forbidden</h1>")
     /// >>> answer.outcome, answer.error_for("direct_access")
@@ -137,7 +137,7 @@ impl Detector {
         let page = Page { url, final_url, status, headers: &headers, body: &body };
         let explained = SCRATCH.with_borrow_mut(|scratch| self.reader.explain(&page, scratch));
         let out = PyDict::new(py);
-        out.set_item("verdict", Verdict { read: explained.verdict, status, headers: headers.clone() })?;
+        out.set_item("verdict", Verdict { read: explained.verdict, status, headers: headers.clone(), urls: urls(url, final_url) })?;
         let mut matches = Vec::new();
         for found in &explained.matches {
             let one = PyDict::new(py);
@@ -200,6 +200,14 @@ pub(crate) struct Verdict {
     read: Read,
     status: u16,
     headers: Vec<Header>,
+    /// The requested URL, and the one after redirects, if both are known and differ.
+    urls: Option<(String, String)>,
+}
+
+/// Returns the requested URL and the final one, if they differ.
+fn urls(url: Option<&str>, final_url: Option<&str>) -> Option<(String, String)> {
+    let final_url = final_url.filter(|text| Some(*text) != url)?;
+    Some((url.unwrap_or_default().to_owned(), final_url.to_owned()))
 }
 
 impl Verdict {
@@ -209,7 +217,8 @@ impl Verdict {
 
     /// Returns everything that an attempt records of the response.
     pub(crate) fn answer(&self) -> CoreFetchResult {
-        self.read.fetch_result(&self.page())
+        let (url, final_url) = self.urls.as_ref().map(|(url, last)| (url.as_str(), last.as_str())).unzip();
+        self.read.fetch_result(&Page { url, final_url, ..self.page() })
     }
 }
 
@@ -380,9 +389,10 @@ impl FetchResult {
 #[pymethods]
 impl FetchResult {
     /// Creates a result without a page: `"content"`, an `ErrorKind` or its name, or a custom name, which counts as the
-    /// fetcher's failure. `retry_after` and `duration` are in seconds.
+    /// fetcher's failure. `retry_after` and `duration` are in seconds. `final_url` is the URL after redirects.
     #[new]
-    #[pyo3(signature = (kind, *, status=None, headers=None, retry_after=None, duration=None, message=None, vendor=None))]
+    #[pyo3(signature = (kind, *, status=None, headers=None, retry_after=None, duration=None, message=None, vendor=None, final_url=None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         kind: &str,
         status: Option<u16>,
@@ -391,6 +401,7 @@ impl FetchResult {
         duration: Option<f64>,
         message: Option<String>,
         vendor: Option<&str>,
+        final_url: Option<&str>,
     ) -> PyResult<Self> {
         let mut kept = Self::named(kind).kept;
         if let (Some(vendor), Outcome::Blocked(block)) = (vendor, &kept.outcome) {
@@ -401,6 +412,8 @@ impl FetchResult {
         kept.retry_after = retry_after.map(|seconds| convert::span("retry_after", seconds)).transpose()?;
         kept.duration = duration.map(|seconds| convert::span("duration", seconds)).transpose()?;
         kept.message = message;
+        // A URL that cannot be fetched is not one that responded.
+        kept.final_url = final_url.and_then(|url| fetchwise::heuristic::url::parse(url).ok()).map(Box::new);
         Ok(Self { kept })
     }
 

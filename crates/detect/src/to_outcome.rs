@@ -11,6 +11,7 @@ use crate::verdict::{ResponseExtractor, Verdict, heuristics};
 
 use super::Detector;
 use fetchwise_types::fetch_result::{Block, BlockKind, FetchResult, Outcome, ShortPage};
+use fetchwise_types::heuristic::url::parse;
 use fetchwise_types::response::{Header, Page, header};
 
 thread_local! {
@@ -65,6 +66,9 @@ impl Verdict {
             _ => None,
         });
         result.headers = page.headers.to_vec();
+        // A URL that cannot be fetched is not one that responded.
+        let is_other = |url: &&str| Some(*url) != page.url;
+        result.final_url = page.final_url.filter(is_other).and_then(|url| parse(url).ok()).map(Box::new);
         result.heuristics = found;
         result.short = (self.is_empty && self.text_complete).then(|| {
             let short = ShortPage::new(self.text_chars, self.text_hash);

@@ -236,11 +236,21 @@ impl Pace {
         }
         self.sweep(now);
         self.with_levels(scope, now, |admission| {
-            let cost = match cost {
-                Cost::Plain => 1,
-                Cost::Rendered => render_cost(admission.host.persisted()),
-            };
+            let cost = cost_at(cost, admission.host.persisted());
             admission.admit(cost)
+        })
+    }
+
+    /// Books a request that already went out, at `sent`, without admission: its sender learned of the host only from
+    /// the response, as a client does that follows redirects by itself.
+    pub fn book_sent(&self, scope: Scope<'_>, cost: Cost, sent: Timestamp, now: Timestamp) -> Permit {
+        if self.settings.mode == PaceMode::Off {
+            return Permit::new(0, now.as_millis(), Default::default(), 0, 0, 0);
+        }
+        self.sweep(now);
+        self.with_levels(scope, now, |admission| {
+            let cost = cost_at(cost, admission.host.persisted());
+            admission.book_sent(cost, sent.as_millis())
         })
     }
 
@@ -530,6 +540,13 @@ impl Pace {
             map.retain(|_, entry| entry.drop_idle(now));
         }
         self.sweep_at.store(self.hosts.len().max(SWEEP_LEAST), Ordering::Relaxed);
+    }
+}
+
+fn cost_at(cost: Cost, persisted: &PersistedState) -> u16 {
+    match cost {
+        Cost::Plain => 1,
+        Cost::Rendered => render_cost(persisted),
     }
 }
 

@@ -8,6 +8,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use url::Url;
+
 use crate::attempt::ErrorType;
 use crate::attempt::error_kind::ErrorKind;
 use crate::heuristic::Heuristic;
@@ -343,6 +345,12 @@ pub struct FetchResult {
     pub message: Option<String>,
     /// The server that responded in place of the site, if the site was not contacted.
     pub provenance: Option<Provenance>,
+    /// The URL that responded, after redirects, or the one at which a failed request stood. If it is on another host,
+    /// that host gets the pause, the pace, the block and the evidence. If `None`, the requested URL responded.
+    pub final_url: Option<Box<Url>>,
+    /// URLs of requests that the server did not answer: it closed the kept connection instead, and the client sent each
+    /// again. Each is recorded as an attempt without weight.
+    pub unanswered: Vec<Url>,
 }
 
 impl From<Outcome> for FetchResult {
@@ -359,6 +367,8 @@ impl From<Outcome> for FetchResult {
             simhash: None,
             message: None,
             provenance: None,
+            final_url: None,
+            unanswered: Vec::new(),
         }
     }
 }
@@ -408,6 +418,12 @@ impl FetchResult {
         }
         self.provenance = Some(provenance);
         self
+    }
+
+    /// Returns the result as the response of `url`, to which redirects led.
+    #[must_use]
+    pub fn with_final_url(self, url: Url) -> Self {
+        Self { final_url: Some(Box::new(url)), ..self }
     }
 
     /// Returns the result with a message for people.

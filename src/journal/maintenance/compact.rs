@@ -264,9 +264,7 @@ impl DropRules {
                 let Ok(Some(attempt)) = schema::attempt(record.kind, record.schema, record.payload) else {
                     return DropDecision::Keep;
                 };
-                let by = |all: &TombstoneSet| {
-                    all.covers_link(seq, attempt.link()) || all.covers_domain(seq, attempt.domain())
-                };
+                let by = |all: &TombstoneSet| all.covers_attempt(seq, &attempt);
                 match (by(&self.done), by(&self.pending)) {
                     (true, _) => DropDecision::DropAttempt { forgotten: true },
                     (false, false) if attempt.at() < self.cutoff => DropDecision::DropAttempt { forgotten: false },

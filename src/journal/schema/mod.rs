@@ -14,4 +14,4 @@ pub(crate) use codec::{
 pub use codes::SchemaError;
 pub(crate) use codes::{hint_code, hint_of, kind, version_of};
 pub(crate) use records::{fingerprint, readable};
-pub(crate) use view::{ClampedAttempt, attempt};
+pub(crate) use view::{AttemptView, ClampedAttempt, attempt};

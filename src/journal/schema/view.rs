@@ -11,6 +11,7 @@ use super::records::{ArchivedAttemptV1, ArchivedAttemptV2, ArchivedTagV1, access
 use crate::evidence::{Observation, ObservedFields};
 use crate::metrics::recorder::outcome_index::{of_kind, outcome_of};
 use fetchwise_types::attempt::Hint;
+use fetchwise_types::heuristic::REDIRECTED_BY;
 use fetchwise_types::time::Timestamp;
 
 /// Validated attempt that borrows from its record. Every version stores the fields for evidence in the same way as the
@@ -79,6 +80,12 @@ impl AttemptView<'_> {
         let is_domain = |tag: &&ArchivedTagV1<'_>| TAG_KINDS.get(usize::from(tag.kind) - 1) == Some(&"domain");
         let tag = self.archived.heuristics.iter().filter(|tag| tag.kind != NONE).find(is_domain)?;
         Some(tag.value.as_str())
+    }
+
+    /// Returns the domain of the requested URL, if its redirects led to another one.
+    pub(crate) fn redirected_by(&self) -> Option<&str> {
+        let is_of_redirect = |tag: &&ArchivedTagV1<'_>| tag.kind == OTHER && tag.kind_other.as_str() == REDIRECTED_BY;
+        Some(self.archived.heuristics.iter().find(is_of_redirect)?.value.as_str())
     }
 }
 

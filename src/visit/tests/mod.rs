@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 pub(crate) mod pace;
+mod redirects;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

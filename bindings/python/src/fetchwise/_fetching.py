@@ -52,6 +52,16 @@ def parts(response: Any) -> tuple[int, Any, Any]:
     return status, response.headers, body
 
 
+def final_url(response: Any) -> str | None:
+    """Returns the URL after redirects that a client's response names, if it names one."""
+    try:
+        url = getattr(response, "url", None)
+    except RuntimeError:
+        # httpx knows no URL of a response that was made without a request.
+        return None
+    return None if url is None else str(url)
+
+
 class Fetching:
     """A visit driven by coroutine functions: ``async with selector.fetch(url, fetchers) as visited``.
 
@@ -122,7 +132,9 @@ class Fetching:
             self.visit.report(step, error, duration=time.monotonic() - started)
             return
         status, headers, body = parts(self.response)
-        self.answer = self._detector.judge(status, headers, body, url=step.url)
+        self.answer = self._detector.judge(
+            status, headers, body, url=step.url, final_url=final_url(self.response)
+        )
         self.visit.report(step, self.answer, duration=time.monotonic() - started)
 
     async def __aexit__(

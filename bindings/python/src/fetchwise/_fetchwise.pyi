@@ -328,6 +328,7 @@ class FetchResult:
         duration: float | None = None,
         message: str | None = None,
         vendor: str | None = None,
+        final_url: str | None = None,
     ) -> FetchResult: ...
     def with_duration(self, seconds: float) -> FetchResult: ...
     @property

@@ -169,4 +169,15 @@ def answer_of(error: object) -> FetchResult:
         raise TypeError(
             "report a FetchResult, a Verdict, an ErrorKind or an exception, not " + type(error).__name__
         )
-    return FetchResult(error_kind(error), message=f"{type(error).__name__}: {error}"[:500])
+    return FetchResult(
+        error_kind(error), message=f"{type(error).__name__}: {error}"[:500], final_url=_failed_url(error)
+    )
+
+
+def _failed_url(error: BaseException) -> str | None:
+    """Returns the URL that a client requested last, if its exception names it: redirects may have led there."""
+    try:
+        url = error.request.url  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError):
+        return None
+    return str(url)

@@ -141,7 +141,7 @@ fn not_to_be_had(spec: &FetcherSpec, why: &str) -> TriedJson {
 /// Makes one request and returns its result.
 async fn one(fetcher: &dyn Fetcher, spec: &FetcherSpec, url: &Url, limits: &Limits, detector: &Detector) -> TriedJson {
     let begun = Instant::now();
-    let fetched = tokio::time::timeout(limits.deadline + GRACE, fetcher.fetch(Request { url, limits })).await;
+    let fetched = tokio::time::timeout(limits.deadline + GRACE, fetcher.fetch(Request::new(url, limits))).await;
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let tried = match fetched {
         Ok(Ok(response)) => came(&response, spec, url, detector),

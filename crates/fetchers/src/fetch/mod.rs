@@ -18,6 +18,7 @@ pub mod http;
 pub mod local_faults;
 mod process_group;
 pub mod proxy;
+pub mod redirect_gate;
 pub mod search_api;
 pub mod upstream;
 pub mod yt_dlp;
@@ -35,6 +36,7 @@ use fetchwise_types::provenance::Provenance;
 use fetchwise_types::response::{Header, Page};
 
 pub use body::Body;
+pub use redirect_gate::RedirectGate;
 
 /// Limits of a request.
 #[derive(Clone, Debug)]
@@ -73,6 +75,15 @@ pub struct Request<'a> {
     pub url: &'a Url,
     /// Limits of the request.
     pub limits: &'a Limits,
+    /// Decides about redirects that the fetcher follows by itself. Fetchers that cannot ask it ignore it.
+    pub gate: Option<&'a dyn RedirectGate>,
+}
+
+impl<'a> Request<'a> {
+    /// Returns a request that follows redirects everywhere.
+    pub fn new(url: &'a Url, limits: &'a Limits) -> Self {
+        Self { url, limits, gate: None }
+    }
 }
 
 /// A received response, whatever its status.
@@ -100,6 +111,8 @@ pub struct Response {
     /// Number of requests to the host of `final_url`, for a fetcher that knows it: one that renders makes further
     /// requests for a page. If unknown, the page and its redirects count.
     pub requests: Option<u16>,
+    /// URLs of requests that the server did not answer: it closed the kept connection instead, and each was sent again.
+    pub unanswered: Vec<Url>,
 }
 
 /// A request as it was sent, for web archives.
@@ -138,6 +151,7 @@ impl Response {
             exchange: Vec::new(),
             provenance: None,
             requests: None,
+            unanswered: Vec::new(),
         }
     }
 
@@ -173,6 +187,12 @@ pub struct FetchError {
     pub local: bool,
     /// Limit of the request that ended it, if one did: a higher limit may let it complete.
     pub limit: Option<LimitMet>,
+    /// The request's [`RedirectGate`] did not admit a redirect. No host has refused anything, and nothing is recorded.
+    pub stopped: bool,
+    /// The URL that was requested last, if redirects led there: the failure is that of its host.
+    pub final_url: Option<Box<Url>>,
+    /// As [`Response::unanswered`].
+    pub unanswered: Vec<Url>,
 }
 
 /// A limit of a request that its response exceeded, with the value of the limit.
@@ -223,6 +243,9 @@ impl FetchError {
             unavailable: false,
             local: false,
             limit: None,
+            stopped: false,
+            final_url: None,
+            unanswered: Vec::new(),
         }
     }
 

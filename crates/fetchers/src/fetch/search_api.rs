@@ -162,13 +162,10 @@ impl SearchFetcher {
         let address = self.address(request.url)?;
         // A redirect would carry the key along.
         let limits = Limits { max_redirects: 0, ..request.limits.clone() };
-        let response =
-            self.http.fetch(Request { url: &address, limits: &limits }).await.map_err(|error| match error.local {
-                true => SearchError::Local(Box::new(error)),
-                false => {
-                    SearchError::Fault { reason: format!("request failed: {}", error.message), requested_pause: None }
-                }
-            })?;
+        let response = self.http.fetch(Request::new(&address, &limits)).await.map_err(|error| match error.local {
+            true => SearchError::Local(Box::new(error)),
+            false => SearchError::Fault { reason: format!("request failed: {}", error.message), requested_pause: None },
+        })?;
         match response.status {
             200..=299 => {}
             404 | 410 => return Err(SearchError::NotHeld("no record of the page".to_owned())),

@@ -165,7 +165,7 @@ async fn self_signed_server() -> SocketAddr {
 
 async fn get(browser: &BrowserFetcher, url: &Url, limits: &Limits) -> Result<Response, FetchError> {
     let bound = limits.deadline + Duration::from_secs(5);
-    let fetch = browser.fetch(Request { url, limits });
+    let fetch = browser.fetch(Request::new(url, limits));
     tokio::time::timeout(bound, fetch).await.expect("the fetcher exceeded its deadline by 5 s")
 }
 
@@ -748,7 +748,7 @@ async fn nothing_is_left_behind_after_close_drop_or_a_cancelled_fetch() {
     // A dropped fetch leaves no tab.
     let url = site.url("/slow/60000");
     let limits = seconds(60);
-    let given_up = tokio::time::timeout(Duration::from_secs(3), closed.fetch(Request { url: &url, limits: &limits }));
+    let given_up = tokio::time::timeout(Duration::from_secs(3), closed.fetch(Request::new(&url, &limits)));
     assert!(given_up.await.is_err());
     closed.close().await;
     assert!(!lives(pid) && !profile.exists());

@@ -61,7 +61,7 @@ fn fetcher(socket: &str) -> BrowserFetcher {
 
 async fn get(fetcher: &BrowserFetcher, url: &str) -> Result<Response, FetchError> {
     let limits = Limits { deadline: Duration::from_secs(25), ..Limits::default() };
-    fetcher.fetch(Request { url: &url.parse().unwrap(), limits: &limits }).await
+    fetcher.fetch(Request::new(&url.parse().unwrap(), &limits)).await
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ fn fetcher(archives: Vec<Archive>, wanted: Option<&str>) -> ArchiveFetcher {
 
 async fn get(fetcher: &ArchiveFetcher, url: &str) -> Result<Response, FetchError> {
     let limits = Limits { deadline: Duration::from_secs(20), ..Limits::default() };
-    fetcher.fetch(Request { url: &url.parse().unwrap(), limits: &limits }).await
+    fetcher.fetch(Request::new(&url.parse().unwrap(), &limits)).await
 }
 
 fn text(response: &Response) -> String {
@@ -173,7 +173,7 @@ async fn limits_and_the_guard_apply_to_copies() {
     let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
     let one = fetcher(vec![wayback(&archive)], None);
     let limits = Limits { max_body: 1000, ..Limits::default() };
-    let error = one.fetch(Request { url: &PAGE.parse().unwrap(), limits: &limits }).await.unwrap_err();
+    let error = one.fetch(Request::new(&PAGE.parse().unwrap(), &limits)).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::TooLarge, "{error}");
     let options = ArchiveOptions { archives: vec![wayback(&archive)], ..ArchiveOptions::default() };
     let shut = ArchiveFetcher::new(options, HttpFetcher::builder()).unwrap();

@@ -56,7 +56,7 @@ fn fetcher(options: CommandOptions) -> CommandFetcher {
 
 async fn get_with(fetcher: &CommandFetcher, url: &str, limits: &Limits) -> Result<Response, FetchError> {
     let url = Url::parse(url).unwrap();
-    let fetch = fetcher.fetch(Request { url: &url, limits });
+    let fetch = fetcher.fetch(Request::new(&url, limits));
     tokio::time::timeout(limits.deadline + Duration::from_secs(5), fetch)
         .await
         .expect("the fetcher exceeded its deadline by 5 s")

@@ -57,7 +57,7 @@ fn fetcher(service: &Service) -> SolverFetcher {
 async fn get(fetcher: &SolverFetcher, path: &str, limits: &Limits) -> Result<Response, FetchError> {
     // A public address, which this machine never dials.
     let url = format!("http://93.184.215.14/{path}").parse().unwrap();
-    fetcher.fetch(Request { url: &url, limits }).await
+    fetcher.fetch(Request::new(&url, limits)).await
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn the_guard_applies_to_requested_and_final_urls() {
     let service = service();
     let one = fetcher(&service);
     let url = "http://127.0.0.1:9/page".parse().unwrap();
-    let error = one.fetch(Request { url: &url, limits: &Limits::default() }).await.unwrap_err();
+    let error = one.fetch(Request::new(&url, &Limits::default())).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::RefusedAddress, "{error}");
     assert!(service.requests().is_empty());
     let error = get(&one, "inside", &Limits::default()).await.unwrap_err();

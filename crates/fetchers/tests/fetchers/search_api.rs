@@ -47,7 +47,7 @@ fn fetcher(service: &Service, key: &str) -> SearchFetcher {
 }
 
 async fn get(fetcher: &SearchFetcher, url: &str) -> Result<Response, FetchError> {
-    fetcher.fetch(Request { url: &url.parse().unwrap(), limits: &Limits::default() }).await
+    fetcher.fetch(Request::new(&url.parse().unwrap(), &Limits::default())).await
 }
 
 #[tokio::test]

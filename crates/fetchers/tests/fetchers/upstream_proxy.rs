@@ -39,7 +39,7 @@ fn through(scheme: &str, proxy: &ForwardProxy, user: Option<&str>, guard: Addres
 }
 
 async fn get(fetcher: &HttpFetcher, url: &str) -> Result<Response, FetchError> {
-    fetcher.fetch(Request { url: &url.parse().unwrap(), limits: &Limits::default() }).await
+    fetcher.fetch(Request::new(&url.parse().unwrap(), &Limits::default())).await
 }
 
 fn open() -> AddressGuard {

@@ -76,7 +76,7 @@ fn options(program: &Path) -> DownloadOptions {
 }
 
 async fn get(fetcher: &DownloadFetcher, url: &str, limits: Limits) -> Result<Response, FetchError> {
-    fetcher.fetch(Request { url: &url.parse().unwrap(), limits: &limits }).await
+    fetcher.fetch(Request::new(&url.parse().unwrap(), &limits)).await
 }
 
 fn a_minute() -> Limits {

@@ -65,6 +65,12 @@ impl Admission<'_> {
         Admit::Go(self.book(cost, flags))
     }
 
+    /// Books a request that went out at `sent`, whether the levels admit it or not.
+    pub(crate) fn book_sent(&mut self, cost: u16, sent: i64) -> Permit {
+        self.wake();
+        self.book(cost, 0).sent_at(sent)
+    }
+
     fn book(&mut self, cost: u16, mut flags: u8) -> Permit {
         let (key, site, now) = (self.key, self.host.identity().site, self.now);
         if let Some(entry) = &mut self.site {

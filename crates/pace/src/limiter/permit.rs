@@ -49,6 +49,11 @@ impl Permit {
         Self { next, ..self }
     }
 
+    /// Returns the permit of a request that went out at `sent`.
+    pub(crate) fn sent_at(self, sent: i64) -> Self {
+        Self { at: wrapped(sent), ..self }
+    }
+
     pub(crate) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }

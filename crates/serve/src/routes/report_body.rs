@@ -16,6 +16,7 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::stored_headers;
 use fetchwise::backoff::retry_after;
 use fetchwise::fetch_result::{FetchResult, Outcome};
+use fetchwise::heuristic::url::parse;
 use fetchwise::response::Page;
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
@@ -41,6 +42,7 @@ pub(super) struct Report {
     message: Option<String>,
     /// Whether the body ended before its announced length.
     truncated: bool,
+    /// The URL after redirects: its host gets the pause, the pace, the block and the evidence.
     final_url: Option<String>,
     headers: AnyJson,
     body: Option<String>,
@@ -98,6 +100,10 @@ impl Report {
         answer.status = self.status()?;
         let headers = self.given().headers()?;
         answer.headers = stored_headers(&headers);
+        if let Some(url) = &self.final_url {
+            let url = parse(url).map_err(|error| wrong(format!("invalid `final_url`: {error}")))?;
+            answer.final_url = Some(Box::new(url));
+        }
         self.rest(answer, now)
     }
 

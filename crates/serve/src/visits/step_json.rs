@@ -23,7 +23,7 @@ enum StepJson<'a> {
     Fetch {
         /// The number of the request within the visit; a report with it is recorded once.
         number: u32,
-        /// The URL to fetch: the visit's, or the target of an HTML redirect.
+        /// The URL to fetch: the visit's, or the target of a redirect.
         url: &'a str,
         fetcher: &'a str,
         deadline_ms: u128,

@@ -9,8 +9,8 @@ use std::fmt;
 use uuid::Uuid;
 
 use crate::attempt::error_kind::ErrorKind;
-use crate::heuristic::Heuristic;
-use crate::heuristic::url::{UrlError, UrlFeatures};
+use crate::heuristic::url::{UrlError, UrlFeatures, domain_of, is_of_url};
+use crate::heuristic::{Heuristic, REDIRECTED_BY};
 use crate::registry::canonical;
 use crate::response::Header;
 use crate::time::Timestamp;
@@ -284,6 +284,36 @@ impl Attempt {
             confidence: None,
             arm: None,
         })
+    }
+
+    /// Returns the attempt as one whose URL led to `landed`, which responded. If that is another host, the attempt gets
+    /// the tags of that URL in place of the requested one's, and the tag [`REDIRECTED_BY`].
+    ///
+    /// # Errors
+    /// [`UrlError`] if a response cannot come from `landed`.
+    ///
+    /// ```
+    /// use fetchwise_types::attempt::Attempt;
+    /// use fetchwise_types::time::Timestamp;
+    ///
+    /// let parse = |text| url::Url::parse(text).unwrap();
+    /// let attempt = Attempt::new(&parse("https://short.example/a1"), "direct_access", Timestamp::now()).unwrap();
+    /// let attempt = attempt.answered_by(&parse("https://news.example/politics/1.html")).unwrap();
+    /// assert_eq!(attempt.url, "https://short.example/a1");
+    /// assert_eq!(attempt.heuristic("domain"), Some("news.example"));
+    /// assert_eq!(attempt.heuristic("redirected_by"), Some("short.example"));
+    /// ```
+    pub fn answered_by(mut self, landed: &url::Url) -> Result<Self, UrlError> {
+        let url = crate::heuristic::url::parse(&self.url)?;
+        let requested = domain_of(url.host_str().unwrap_or_default()).to_owned();
+        let features = UrlFeatures::extract(landed)?;
+        if features.domain == requested {
+            return Ok(self);
+        }
+        self.heuristics.retain(|tag| !is_of_url(&tag.heuristic.kind) && tag.heuristic.kind != REDIRECTED_BY);
+        let tags = features.heuristics().into_iter().chain([Heuristic::new(REDIRECTED_BY, requested)]);
+        self.heuristics.splice(0..0, tags.map(Tag::from));
+        Ok(self)
     }
 
     /// Returns the attempt ended with content.

@@ -29,6 +29,11 @@ pub const SHORT_PAGE_TRUE: &str = "true";
 /// `soft_404` if the page also reports itself missing, and `true` if no fetcher got anything else.
 pub const SAME_PAGE_AGAIN: &str = "same_page_again";
 
+/// The type of the tag on an attempt whose URL led to another host. The value is the domain of the requested URL. All
+/// tags that a URL determines, such as `domain`, are then those of the URL that responded: the attempt is evidence about
+/// that host, and none about the host that redirected.
+pub const REDIRECTED_BY: &str = "redirected_by";
+
 /// One observable feature of a URL or a response, e.g. `(domain, wikipedia.org)` or `(status_403, true)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Heuristic {
@@ -62,7 +67,7 @@ impl Heuristic {
             {
                 wrong("the URL determines that type")
             }
-            () if matches!(kind, SHORT_PAGE | HOST_SHOWED | HOST_SHOWS | "global" | "hint") => {
+            () if matches!(kind, SHORT_PAGE | HOST_SHOWED | HOST_SHOWS | REDIRECTED_BY | "global" | "hint") => {
                 wrong("fetchwise reserves that type")
             }
             () => Ok(Self::new(kind.to_owned(), value.to_owned())),

@@ -58,7 +58,7 @@ impl Baseline {
 async fn delivers(fetcher: &dyn Fetcher, detector: &Detector, places: &Semaphore, url: String) -> bool {
     let Ok(url) = Url::parse(&url) else { return false };
     let Ok(_place) = places.acquire().await else { return false };
-    match fetcher.fetch(Request { url: &url, limits: &Limits::default() }).await {
+    match fetcher.fetch(Request::new(&url, &Limits::default())).await {
         Ok(response) => matches!(detector.judge_page(&response.page(&url)).outcome, Outcome::Content),
         Err(_) => false,
     }

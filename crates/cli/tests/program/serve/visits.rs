@@ -114,6 +114,37 @@ fn a_retry_after_is_honoured() {
 }
 
 #[test]
+fn the_host_at_the_end_of_a_redirect_is_paused_and_not_the_one_that_redirected() {
+    let server = Server::start(&["--pace", "off"]);
+    let limited = json!({ "status": 429, "headers": { "Retry-After": "3600" }, "final_url": "https://v.net/page" });
+    let by_name =
+        json!({ "outcome": "blocked_403", "status": 429, "retry_after": 3600, "final_url": "https://w.net/" });
+    for (path, body, host) in [("a", limited, "v.net"), ("b", by_name, "w.net")] {
+        let (visit, _) = begin(&server, &format!("https://short.org/{path}"));
+        assert_eq!(report(&server, &visit, &body)["end"], "failed");
+        let logged = server.beside(&["export"]).pop().unwrap();
+        let tag = |kind: &str| {
+            let tags = logged["heuristics"].as_array().unwrap();
+            tags.iter().find(|tag| tag["type"] == kind).map(|tag| tag["value"].clone())
+        };
+        assert_eq!((tag("domain"), tag("redirected_by")), (Some(json!(host)), Some(json!("short.org"))), "{logged}");
+    }
+    // A client that follows no redirects reports them, and gets the target as its next request, if that may be asked.
+    let redirect = |to: &str| json!({ "status": 302, "headers": { "Location": to } });
+    let (visit, step) = begin(&server, "https://short.org/c");
+    assert_eq!(step["kind"], "fetch", "{step}");
+    let step = report(&server, &visit, &redirect("https://x.net/page"));
+    assert_eq!((&step["kind"], &step["url"]), (&json!("fetch"), &json!("https://x.net/page")));
+    assert_eq!(report(&server, &visit, &json!({ "status": 404 }))["error_type"], "not_found");
+    let (visit, _) = begin(&server, "https://short.org/e");
+    let end = report(&server, &visit, &redirect("https://v.net/page"));
+    assert_eq!((&end["end"], &end["requests"]), (&json!("paused"), &json!(0)), "{end}");
+    let refused =
+        server.post(&format!("/v1/visits/{visit}/report"), &json!({ "outcome": "content", "final_url": "x" }));
+    refused.of(422);
+}
+
+#[test]
 fn a_visit_waits_for_its_hosts_pace_and_goes_on() {
     let server = Server::start(&["--rate", "2"]);
     let (first, step) = begin(&server, "https://e.org/a");

@@ -223,7 +223,7 @@ impl ArchiveRequest<'_> {
     /// Requests the text that locates a copy.
     async fn look_up(&self, address: &Url) -> Result<String, ArchiveError> {
         let limits = Limits { deadline: self.time_left(), max_body: MAX_LOOKUP, ..self.limits.clone() };
-        let request = Request { url: address, limits: &limits };
+        let request = Request::new(address, &limits);
         let response = self.http.fetch(request).await.map_err(|error| error_of(error, false))?;
         check_status(&response)?;
         Ok(String::from_utf8_lossy(response.body.head()).into_owned())
@@ -234,7 +234,7 @@ impl ArchiveRequest<'_> {
         let mut plain_form = None;
         for _ in 0..=self.limits.max_redirects {
             let limits = Limits { deadline: self.time_left(), max_redirects: 0, ..self.limits.clone() };
-            let error = match self.http.fetch(Request { url: &address, limits: &limits }).await {
+            let error = match self.http.fetch(Request::new(&address, &limits)).await {
                 Err(error) => error,
                 Ok(response) => {
                     if let Some(captured) = memento::memento_time(&response.headers) {

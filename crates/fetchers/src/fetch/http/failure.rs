@@ -25,11 +25,13 @@ pub(super) struct Failure {
     pub(super) local: bool,
     /// Limit of the request that ended it.
     pub(super) limit: Option<LimitMet>,
+    /// Whether the gate did not admit a redirect.
+    pub(super) stopped: bool,
 }
 
 impl Failure {
     pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), local: false, limit: None }
+        Self { kind, message: message.into(), local: false, limit: None, stopped: false }
     }
 
     /// Returns the failure of a response that exceeds `limit`.
@@ -39,7 +41,8 @@ impl Failure {
 
     /// Returns the error of the fetcher.
     pub(super) fn into_error(self, duration: Duration) -> FetchError {
-        FetchError { local: self.local, limit: self.limit, ..FetchError::new(self.kind, self.message, duration) }
+        let Self { kind, message, local, limit, stopped } = self;
+        FetchError { local, limit, stopped, ..FetchError::new(kind, message, duration) }
     }
 
     /// Returns the failure of a request without a valid HTTP response.

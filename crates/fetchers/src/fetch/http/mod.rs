@@ -12,7 +12,8 @@
 //!
 //! It runs no scripts, reads no robots.txt, and does not retry failed requests, with one exception. If a pooled
 //! connection turns out to have been closed while it was idle, before a byte of a response arrived, the request is sent
-//! once more, since the server never responded to the first.
+//! once more, since the server never responded to the first. The response and the error name such requests, because the
+//! server may have read them.
 
 mod builder;
 mod connector;
@@ -38,8 +39,9 @@ use hyper_util::client::legacy::connect::capture_connection;
 use url::Url;
 
 use super::body::BodyCollector;
-use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, Request, Response};
+use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, RedirectGate, Request, Response};
 use crate::fetch::address_guard::AddressGuard;
+use crate::fetch::redirect_gate::within;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 
@@ -71,7 +73,7 @@ const DRAIN_TIME: Duration = Duration::from_millis(100);
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let fetcher = HttpFetcher::new(AddressGuard::default())?;
 /// let url = "https://example.com/".parse()?;
-/// let response = fetcher.fetch(Request { url: &url, limits: &Limits::default() }).await?;
+/// let response = fetcher.fetch(Request::new(&url, &Limits::default())).await?;
 /// println!("{} {} bytes", response.status, response.body.len());
 /// # Ok(())
 /// # }
@@ -142,18 +144,24 @@ impl Fetcher for HttpFetcher {
     fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
         Box::pin(async move {
             let start = Instant::now();
-            let mut response_head = None;
-            let ended = tokio::time::timeout(request.limits.deadline, self.follow(request, &mut response_head)).await;
+            let (mut response_head, mut way) = (None, Way::default());
+            let following = self.follow(request, &mut response_head, &mut way);
+            let ended = within(request.limits.deadline, request.gate, following).await;
+            let duration = start.elapsed().saturating_sub(request.gate.map_or(Duration::ZERO, RedirectGate::waited));
             let failure = match ended {
-                Ok(Ok(done)) => return Ok(done.into_response(response_head, start.elapsed())),
-                Ok(Err(failure)) => failure,
-                Err(_) => {
+                Some(Ok(done)) => {
+                    let response = done.into_response(response_head, duration);
+                    return Ok(Response { unanswered: way.unanswered, ..response });
+                }
+                Some(Err(failure)) => failure,
+                None => {
                     let deadline = request.limits.deadline;
                     let message = format!("the fetch did not end within {deadline:?}");
                     Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message)
                 }
             };
-            let mut error = failure.into_error(start.elapsed());
+            let mut error = failure.into_error(duration);
+            (error.final_url, error.unanswered) = (way.landed.map(Box::new), way.unanswered);
             if let Some(ResponseHead { status, headers }) = response_head {
                 error.status = Some(status.as_u16());
                 error.headers = headers_as_text(&headers);
@@ -167,6 +175,15 @@ impl Fetcher for HttpFetcher {
 struct ResponseHead {
     status: StatusCode,
     headers: HeaderMap,
+}
+
+/// The way of a fetch so far, kept outside the future so that a failure can report it.
+#[derive(Default)]
+struct Way {
+    /// The URL that redirects led to.
+    landed: Option<Url>,
+    /// URLs of requests that were not answered, and were sent again.
+    unanswered: Vec<Url>,
 }
 
 struct CompletedFetch {
@@ -192,6 +209,7 @@ impl HttpFetcher {
         &self,
         request: Request<'_>,
         response_head: &mut Option<ResponseHead>,
+        way: &mut Way,
     ) -> Result<CompletedFetch, Failure> {
         let limits = request.limits;
         let mut chain = RedirectChain::new(request.url.clone(), limits.max_redirects);
@@ -200,7 +218,8 @@ impl HttpFetcher {
         loop {
             *response_head = None;
             let same_origin = chain.is_at_start() || chain.current().origin() == request.url.origin();
-            let (response, _flight, sent) = self.get(chain.current(), same_origin, &cookies).await?;
+            let (response, _flight, sent) =
+                self.get(chain.current(), same_origin, &cookies, &mut way.unanswered).await?;
             let (head, body) = response.into_parts();
             if let Some(request) = sent {
                 let peer = head.extensions.get().map(|PeerAddress(address)| *address);
@@ -216,6 +235,12 @@ impl HttpFetcher {
                 cookies.keep(headers, chain.current());
                 chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes), cookies.fingerprint())?;
                 drain(body).await;
+                if let Some(gate) = request.gate
+                    && !gate.pass(chain.current()).await
+                {
+                    return Err(Failure { stopped: true, ..Failure::new(ErrorKind::RedirectLoop, "not admitted") });
+                }
+                way.landed = Some(chain.current().clone());
                 continue;
             }
             if *status == StatusCode::SWITCHING_PROTOCOLS {
@@ -235,6 +260,7 @@ impl HttpFetcher {
         url: &Url,
         same_origin: bool,
         cookies: &Cookies,
+        unanswered: &mut Vec<Url>,
     ) -> Result<(http::Response<Incoming>, Option<InFlight>, Option<Vec<Header>>), Failure> {
         let uri = uri_of(url)?;
         let cookies = cookies.header(url, self.headers.get(COOKIE).filter(|_| same_origin));
@@ -267,8 +293,12 @@ impl HttpFetcher {
                     ConnectionCounters::record_response(&response);
                     return Ok((response, flight, sent));
                 }
-                Err(error) if stale_connections < IDLE_PER_HOST && never_seen(&error, flight.as_ref()) => {
-                    stale_connections += 1
+                Err(error) if stale_connections < IDLE_PER_HOST && went_stale(&error, flight.as_ref()) => {
+                    stale_connections += 1;
+                    unanswered.push(url.clone());
+                }
+                Err(error) if stale_connections < IDLE_PER_HOST && was_refused_by_goodbye(&error) => {
+                    stale_connections += 1;
                 }
                 Err(error) => return Err(Failure::of_request(&error)),
             }
@@ -295,10 +325,15 @@ impl HttpFetcher {
     }
 }
 
-/// Returns whether the server closed a kept connection instead of responding, without having read the request.
-fn never_seen(error: &Error, flight: Option<&InFlight>) -> bool {
-    ConnectionCounters::of_error(error)
-        .is_some_and(|link| link.went_stale(flight) || (link.has_served() && failure::is_graceful_goodbye(error)))
+/// Returns whether the server closed a kept connection instead of responding. It may have read the request.
+fn went_stale(error: &Error, flight: Option<&InFlight>) -> bool {
+    !failure::is_graceful_goodbye(error)
+        && ConnectionCounters::of_error(error).is_some_and(|link| link.went_stale(flight))
+}
+
+/// Returns whether the server said that it has not processed the request, because it closes the connection.
+fn was_refused_by_goodbye(error: &Error) -> bool {
+    failure::is_graceful_goodbye(error) && ConnectionCounters::of_error(error).is_some_and(|link| link.has_served())
 }
 
 /// Returns the kind and the message of a request that hyper's client failed, and whether this machine caused the fault.

@@ -167,7 +167,7 @@ pub(crate) fn limits() -> Limits {
 }
 
 pub(crate) async fn get_with(fetcher: &HttpFetcher, url: &Url, limits: &Limits) -> Result<Response, FetchError> {
-    fetcher.fetch(Request { url, limits }).await
+    fetcher.fetch(Request::new(url, limits)).await
 }
 
 pub(crate) async fn get(url: &Url) -> Result<Response, FetchError> {
