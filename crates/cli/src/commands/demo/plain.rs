@@ -10,7 +10,7 @@ use super::{DemoArgs, STEALTH_AGENT, serve};
 use crate::commands::demo::dashboard;
 use crate::commands::fetch::PaceArgs;
 use crate::commands::fetch::crawl_options::CrawlOptions;
-use crate::commands::fetch::report::ReportJson;
+use crate::commands::fetch::result_json::ReportJson;
 use crate::commands::fetch::shutdown;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::FetchArgs;
 use crate::commands::fetch::build_fetchers::{BuiltFetchers, Children};
 use crate::commands::fetch::crawl_options::CrawlOptions;
+use crate::parse::input::is_stdin;
 use crate::setup::background_maintenance;
 use crate::setup::decider::candidate;
 use crate::setup::fetcher_availability::FetcherAvailability;
@@ -155,6 +156,7 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
         }
     };
     Ok(match (&args.out, &args.warc) {
+        (Some(dir), _) if is_stdin(dir) => None,
         (Some(dir), _) => Some(Arc::new(Files::new(dir).map_err(|error| cannot("--out", dir, error))?)),
         (None, Some(path)) => {
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {

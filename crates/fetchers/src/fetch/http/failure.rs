@@ -48,7 +48,10 @@ impl Failure {
             return Self { local: dial.is_local(), ..Self::new(dial.kind(), dial.to_string()) };
         }
         if let Some(tls) = find::<rustls::Error>(error) {
-            return Self::new(ErrorKind::TlsError, tls.to_string());
+            // rustls reports the start of a plain HTTP response as a corrupt message.
+            let is_plain = matches!(tls, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
+            let hint = if is_plain { "; the server speaks no TLS on this port, try http://" } else { "" };
+            return Self::new(ErrorKind::TlsError, format!("{tls}{hint}"));
         }
         let too_large_1 = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
         // The error that h2 reports by itself when it gives up on an endless head.
