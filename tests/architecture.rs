@@ -231,7 +231,8 @@ fn the_page_lists_every_folder_and_imports_go_one_way() {
     for (folder, sources, lines) in crates() {
         let modules: Vec<&Module> = sources.files.keys().filter(|module| !module.is_empty()).collect();
         // The `mod.rs` of a folder whose parts are listed only names them.
-        let is_named = |module: &Module| lines.iter().flatten().any(|name| name.starts_with(&format!("{}::", module.join("::"))));
+        let is_named =
+            |module: &Module| lines.iter().flatten().any(|name| name.starts_with(&format!("{}::", module.join("::"))));
         let missing: Vec<_> = modules.iter().filter(|m| entry(&lines, m).is_none() && !is_named(m)).collect();
         assert!(missing.is_empty(), "{folder}: missing in docs/architecture.md: {missing:?}");
         let stands = |name: &str| modules.iter().any(|module| entry(&lines, module).is_some_and(|(_, e)| e == name));
@@ -241,7 +242,9 @@ fn the_page_lists_every_folder_and_imports_go_one_way() {
             // The crate's root re-exports the front of its documentation.
             let Some((upper, from_entry)) = entry(&lines, &from) else { continue };
             for to in targets {
-                let Some((lower, _)) = entry(&lines, &to).filter(|(_, to_entry)| *to_entry != from_entry) else { continue };
+                let Some((lower, _)) = entry(&lines, &to).filter(|(_, to_entry)| *to_entry != from_entry) else {
+                    continue;
+                };
                 assert!(
                     lower < upper,
                     "{folder}: {} imports {}, which does not stand above it in docs/architecture.md",

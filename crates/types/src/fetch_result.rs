@@ -343,6 +343,8 @@ pub struct FetchResult {
     pub message: Option<String>,
     /// The server that responded in place of the site, if the site was not contacted.
     pub provenance: Option<Provenance>,
+    /// Whether the host refused the connection. A browser on this machine would be refused as well.
+    pub is_refused: bool,
 }
 
 impl From<Outcome> for FetchResult {
@@ -359,6 +361,7 @@ impl From<Outcome> for FetchResult {
             simhash: None,
             message: None,
             provenance: None,
+            is_refused: false,
         }
     }
 }

@@ -556,6 +556,98 @@ fn the_demo_learns_and_discards_everything() {
     assert!(!place.data().exists());
 }
 
+/// Runs `fetch` on a terminal of its own with this many columns, like `sshd`. Returns what the terminal got.
+fn on_a_terminal(place: &TestDir, columns: u16, more: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_fetchwise");
+    let line = format!("stty rows 40 cols {columns}; '{program}' fetch {} {more}", PLAIN.join(" "));
+    let mut script = Command::new("script");
+    script
+        .args(["-qec", &line, "/dev/null"])
+        .env("TERM", "xterm")
+        .env("LC_ALL", "C.UTF-8")
+        .current_dir(place.path("."));
+    let ran = script.env("FETCHWISE_DATA_DIR", place.data()).stdin(Stdio::null()).output().unwrap();
+    String::from_utf8_lossy(&ran.stdout).into_owned()
+}
+
+#[test]
+fn a_terminal_has_one_live_region_within_its_width() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(300))), (OTHER, Site::NOT_FOUND)]).unwrap();
+    let urls: String = (0..12).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect();
+    place.write("urls.txt", urls + &origin.url(OTHER, "/gone"));
+    for columns in [120, 80, 60] {
+        let shown = on_a_terminal(&place, columns, "--input urls.txt --concurrency 2 --pace learn --rate 20");
+        assert!(shown.contains("13 lines, robots.txt ignored") || columns < 80, "{shown}");
+        assert!(shown.contains("/13  ") && shown.contains("slowest:  127.0.0.1"), "{shown}");
+        assert!(shown.contains("not_found") && !shown.contains("ok  "), "only failures get a line: {shown}");
+        assert!(shown.contains("12 delivered, 1 missing"), "{shown}");
+        let region = shown.split(['\r', '\n']).filter(|line| line.contains(" requests  ") || line.contains("/13  "));
+        for line in region {
+            let line = anstream_free(line);
+            assert!(line.chars().count() < usize::from(columns), "{columns}: {line}");
+        }
+    }
+    assert!(on_a_terminal(&place, 80, "--input urls.txt -v").contains("ok  "));
+    let quiet = on_a_terminal(&place, 80, "--input urls.txt -q");
+    assert_eq!(anstream_free(&quiet).trim(), "", "{quiet}");
+}
+
+/// Returns `text` without escape sequences.
+fn anstream_free(text: &str) -> String {
+    let mut plain = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\x1b' => drop(chars.by_ref().find(char::is_ascii_alphabetic)),
+            c => plain.push(c),
+        }
+    }
+    plain
+}
+
+#[test]
+fn colours_can_be_chosen() {
+    let place = TestDir::new();
+    let run =
+        |more: &[&str]| place.run(&[&["fetch", "http://10.0.0.1/", "http://10.0.0.2/"], &PLAIN[..], more].concat());
+    assert!(run(&["--color", "always"]).stdout.contains("\x1b["));
+    assert!(!run(&["--color", "never"]).stdout.contains("\x1b[") && !run(&[]).stdout.contains("\x1b["));
+}
+
+#[test]
+fn a_refused_connection_is_not_tried_by_a_browser() {
+    let place = TestDir::new();
+    let ran = place.run(&["fetch", "--json", "http://127.0.0.1:9/x", "--allow-network", "127.0.0.0/8"]);
+    let line = ran.one();
+    let got = (line["error_type"].as_str(), line["requests"].as_u64(), line["fetcher"].as_str());
+    assert_eq!(got, (Some("network_error"), Some(2), Some("direct_access")), "{line}");
+    assert!(line["error"].as_str().unwrap().contains("refused"), "{line}");
+}
+
+#[test]
+fn the_end_of_a_list_is_a_report() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::NOT_FOUND)]).unwrap();
+    let urls = [origin.url(HOST, "/a"), origin.url(HOST, "/b"), origin.url(OTHER, "/c"), "http://10.0.0.1/".to_owned()];
+    let input = place.write("urls.txt", urls.join("\n"));
+    let ran = place.run(&[&["fetch", "--input", &input], &PLAIN[..]].concat());
+    for want in [
+        "4 lines, robots.txt ignored, data in",
+        "no browser",
+        "2 delivered, 1 missing, 1 failed",
+        "not delivered: 1 not_found, 1 refused_address",
+        "direct_access      2",
+        "cost per page",
+        "always direct_access",
+        "--only failed",
+    ] {
+        assert!(ran.stderr.contains(want), "{want}\n{}", ran.stderr);
+    }
+    let quiet = place.run(&[&["fetch", "--input", &input, "-q"], &PLAIN[..]].concat());
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
+}
+
 /// `script` gives the program its own terminal, like `sshd`.
 #[test]
 fn on_a_terminal_the_demo_draws_and_ends_with_the_costs() {

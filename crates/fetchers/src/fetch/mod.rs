@@ -173,6 +173,8 @@ pub struct FetchError {
     pub local: bool,
     /// Limit of the request that ended it, if one did: a higher limit may let it complete.
     pub limit: Option<LimitMet>,
+    /// The host refused the connection: no fetcher that connects to it from here can do better.
+    pub refused: bool,
 }
 
 /// A limit of a request that its response exceeded, with the value of the limit.
@@ -223,6 +225,7 @@ impl FetchError {
             unavailable: false,
             local: false,
             limit: None,
+            refused: false,
         }
     }
 

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use indicatif::HumanCount;
 use tokio::task::JoinSet;
 
 #[cfg(feature = "fleet")]
@@ -35,8 +36,9 @@ use crate::parse::input::is_stdin;
 use crate::setup::background_maintenance;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, note};
+use crate::terminal::output::{Output, note, plain};
 use fetchwise::journal::Health;
+use fetchwise::robots::RobotsUse;
 use fetchwise::store::warc::{Warc, cdxj};
 use fetchwise::time::Clock;
 
@@ -45,6 +47,7 @@ pub(crate) use args::{FetchArgs, PaceArgs};
 pub(crate) mod args;
 pub(crate) mod build_crawler;
 pub(crate) mod build_fetchers;
+mod cost_report;
 pub(crate) mod crawl_options;
 mod end_report;
 mod eta;
@@ -64,6 +67,7 @@ mod result_order;
 mod result_text;
 mod results_file;
 pub(crate) mod resume;
+pub(crate) mod run_log;
 mod scheduler;
 pub(crate) mod shutdown;
 mod totals;
@@ -99,6 +103,9 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
         let told = None;
         let metrics = metrics.map(|metrics| metrics.begin(&crawler, total, told)).transpose()?;
         let upkeep = background_maintenance::start(settings, crawler.journal.dir())?;
+        if is_list && !args.quiet {
+            note(start_line(args, settings, &crawler, total));
+        }
         let scheduler = Scheduler {
             pipeline: Arc::clone(&crawler.pipeline),
             concurrency,
@@ -112,6 +119,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
             seen: HashSet::new(),
             prints_page,
             fail_on: args.fail_on,
+            run_log: crawler.run_log.clone(),
             is_list,
             shutdown: Shutdown::new(stop),
             queue: HostQueue::default(),
@@ -149,6 +157,19 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
         index(archive, cdx)?;
     }
     ended
+}
+
+/// Returns the line that says what a run does: links, robots.txt, data directory, browser.
+fn start_line(args: &FetchArgs, settings: &Settings, crawler: &Crawler, total: Option<u64>) -> String {
+    let urls = total.map_or_else(|| "URLs".to_owned(), |total| format!("{} lines", HumanCount(total)));
+    let robots = match args.robots.or(settings.config.robots.mode).unwrap_or(RobotsUse::Obey) {
+        RobotsUse::Obey => "robots.txt obeyed",
+        RobotsUse::Delay => "robots.txt: Crawl-delay only",
+        RobotsUse::Ignore => "robots.txt ignored",
+    };
+    let browser =
+        crawler.browser.as_ref().map_or_else(|| "no browser".to_owned(), |path| format!("browser {}", path.display()));
+    plain(&format!("{urls}, {robots}, data in {}, {browser}", crawler.journal.dir().display()))
 }
 
 /// Checks what the syntax of the arguments cannot express.

@@ -20,12 +20,14 @@ use super::resume::Resume;
 use super::totals;
 use super::{eta, log_watch};
 use crate::commands::fetch::args::FailOn;
+use crate::commands::fetch::cost_report::CostReport;
 use crate::commands::fetch::end_report::EndReport;
 use crate::commands::fetch::input_feed::{InputFeed, Item};
 use crate::commands::fetch::input_position::InputPosition;
 use crate::commands::fetch::log_watch::LogWatch;
 use crate::commands::fetch::metrics_endpoint::MetricsEndpoint;
 use crate::commands::fetch::result_order::ResultOrder;
+use crate::commands::fetch::run_log::RunLog;
 use crate::commands::fetch::shutdown::{Shutdown, ShutdownRequest};
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::plain;
@@ -64,6 +66,7 @@ pub(super) struct Scheduler<'o> {
     /// Whether stdout gets the page of the first link.
     pub(super) prints_page: bool,
     pub(super) fail_on: FailOn,
+    pub(super) run_log: RunLog,
     /// Whether the command has a list of links.
     pub(super) is_list: bool,
     pub(super) shutdown: Shutdown,
@@ -122,8 +125,9 @@ impl Scheduler<'_> {
         self.report_browser_failure();
         self.print_all_finished().await?;
         let now = self.pipeline.selector().now();
-        let Self { resume, show, fail_on, is_list, .. } = self;
-        let sum = show.finish(&EndReport { now, is_list });
+        let Self { resume, show, fail_on, is_list, run_log, pipeline, .. } = self;
+        let cost = CostReport::new(&run_log, &show.sum, pipeline.selector(), now);
+        let sum = show.finish(&EndReport { now, is_list, cost });
         match interrupted {
             Some(Interruption::Requested) => {
                 return Err(

@@ -9,8 +9,8 @@ use fetchwise::time::Timestamp;
 
 /// The error type of a link whose task panicked.
 pub(super) const INTERNAL: &str = "internal_error";
-/// The maximum number of paused hosts that are remembered by name.
-const MAX_HOSTS: usize = 1_000;
+/// The maximum number of hosts that are remembered by name.
+const MAX_HOSTS: usize = 10_000;
 
 /// The totals of a run.
 #[derive(Debug, Default)]
@@ -30,6 +30,19 @@ pub(super) struct Totals {
     /// The number of links by error type.
     pub(super) errors: BTreeMap<String, u64>,
     pub(super) paused_hosts: PausedHosts,
+    /// The hosts of the links, up to a limit.
+    pub(super) hosts: BTreeMap<String, HostTotals>,
+}
+
+/// The totals of a host.
+#[derive(Debug, Default)]
+pub(super) struct HostTotals {
+    pub(super) links: u64,
+    pub(super) delivered: u64,
+    /// Links that failed: neither delivered, missing nor paused.
+    pub(super) failed: u64,
+    /// The error type of the last one that failed.
+    pub(super) error: Option<String>,
 }
 
 /// The hosts of links that a run left for a pause.
@@ -48,6 +61,18 @@ impl Totals {
             *self.errors.entry(error_type.to_owned()).or_default() += 1;
         }
         let end = LinkEnd::of(report);
+        let host = parse(&report.url).ok().and_then(|url| url.host_str().map(|host| domain_of(host).to_owned()));
+        if let Some(host) = host
+            && (self.hosts.len() < MAX_HOSTS || self.hosts.contains_key(&host))
+        {
+            let totals = self.hosts.entry(host).or_default();
+            totals.links += 1;
+            totals.delivered += u64::from(end == LinkEnd::Delivered);
+            if matches!(end, LinkEnd::Failed | LinkEnd::FailedHere) {
+                totals.failed += 1;
+                totals.error = report.error_type.map(str::to_owned);
+            }
+        }
         if end == LinkEnd::Paused {
             self.paused_hosts.add(report);
         }

@@ -28,6 +28,7 @@ use chromiumoxide::cdp::browser_protocol::page::{
     self, AddScriptToEvaluateOnNewDocumentParams, CreateIsolatedWorldParams, FrameId, HandleJavaScriptDialogParams,
     NavigateParams,
 };
+use chromiumoxide::cdp::browser_protocol::system_info::GetProcessInfoParams;
 use chromiumoxide::cdp::browser_protocol::target::{
     AttachToTargetParams, CreateBrowserContextParams, CreateTargetParams, DisposeBrowserContextParams,
 };
@@ -37,6 +38,7 @@ use tokio::sync::mpsc;
 use super::cdp::{CallError, Cdp, Event};
 use crate::fetch::body::{Body, BodyCollector, BodyError};
 use crate::fetch::browser::page_load::{Action, Document, Failure, LoadState, PageLoad};
+use crate::fetch::browser::settle::{self, Look, Settling};
 use crate::fetch::proxy::FilteringProxy;
 use crate::fetch::{LimitMet, Limits};
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -200,15 +202,21 @@ impl Tab {
         let mut navigation = Box::pin(async move { cdp.call(Some(&session), NavigateParams::new(url)).await });
         let mut navigating = true;
         let mut reads = 0;
+        let (mut is_settled, mut settling) = (false, Settling::default());
         loop {
             let wake = match load.state(Instant::now()) {
                 LoadState::Failed(failure) => return Err(failure),
                 LoadState::Raw(request) => return self.read_raw(load, &request, limits).await,
                 LoadState::Bodyless => return loaded(load, Body::in_memory(Vec::new()), None),
+                LoadState::Ready if !is_settled => {
+                    is_settled = self.settle(load, &mut settling).await?;
+                    continue;
+                }
                 LoadState::Ready => match self.read_document(load, limits).await {
                     // The page moved on to another document: wait for that one.
                     Err(ReadError::DocumentReplaced) if reads < MAX_READS => {
                         reads += 1;
+                        (is_settled, settling) = (false, Settling::default());
                         continue;
                     }
                     Err(ReadError::DocumentReplaced) => {
@@ -241,6 +249,60 @@ impl Tab {
                 () = tokio::time::sleep_until(until_instant(wake)) => {}
             }
         }
+    }
+
+    /// Waits until the page's main thread comes around, and returns whether the page can be read: it has settled, or its
+    /// time is over.
+    ///
+    /// # Errors
+    /// A local fault if the time is over and the renderer had no processor time.
+    async fn settle(&mut self, load: &mut PageLoad, settling: &mut Settling) -> Result<bool, Failure> {
+        let until = load.read_at_latest();
+        let begun = Instant::now();
+        if begun >= until {
+            return Ok(true);
+        }
+        let used_before = self.renderer_time().await;
+        match tokio::time::timeout_at(until_instant(until), self.look(load)).await {
+            Ok(Ok(Some(look))) => Ok(settling.has_settled(look)),
+            // The document was replaced: the load says what comes next.
+            Ok(Ok(None)) => Ok(true),
+            Ok(Err(CallError::Closed)) => Err(browser_ended()),
+            // The read reports what is wrong with the page.
+            Ok(Err(_)) => Ok(true),
+            Err(_) => {
+                let used = self.renderer_time().await.zip(used_before).map(|(now, before)| now.saturating_sub(before));
+                match used {
+                    Some(used) if settle::is_starved(used, begun.elapsed()) => {
+                        let message = "the browser got no processor time for the page's scripts";
+                        Err(Failure { local: true, ..failure(ErrorKind::LocalFault, message) })
+                    }
+                    _ => Ok(true),
+                }
+            }
+        }
+    }
+
+    /// Returns what the page shows once its main thread has come around; none if the document was replaced.
+    async fn look(&mut self, load: &mut PageLoad) -> Result<Option<Look>, CallError> {
+        let world = CreateIsolatedWorldParams::new(FrameId::new(self.target.clone()));
+        let world = self.call(load, world).await?.execution_context_id;
+        let look = EvaluateParams {
+            context_id: Some(world),
+            return_by_value: Some(true),
+            await_promise: Some(true),
+            ..EvaluateParams::new(settle::LOOK)
+        };
+        let shown = self.call(load, look).await?.result.value;
+        Ok(shown.as_ref().and_then(serde_json::Value::as_str).and_then(Look::parse))
+    }
+
+    /// Returns the processor time of all renderers; none if the browser does not tell.
+    async fn renderer_time(&self) -> Option<Duration> {
+        let asked = self.cdp.call(None, GetProcessInfoParams::default());
+        let processes = tokio::time::timeout(RESPONSE_TIMEOUT, asked).await.ok()?.ok()?.process_info;
+        let seconds: f64 = processes.iter().filter(|of| of.r#type == "renderer").map(|of| of.cpu_time).sum();
+        Duration::try_from_secs_f64(seconds).ok()
     }
 
     /// Processes an event and starts the resulting action. Does not wait.

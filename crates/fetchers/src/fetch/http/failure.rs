@@ -25,11 +25,13 @@ pub(super) struct Failure {
     pub(super) local: bool,
     /// Limit of the request that ended it.
     pub(super) limit: Option<LimitMet>,
+    /// Whether the host refused the connection.
+    pub(super) refused: bool,
 }
 
 impl Failure {
     pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), local: false, limit: None }
+        Self { kind, message: message.into(), local: false, limit: None, refused: false }
     }
 
     /// Returns the failure of a response that exceeds `limit`.
@@ -39,13 +41,15 @@ impl Failure {
 
     /// Returns the error of the fetcher.
     pub(super) fn into_error(self, duration: Duration) -> FetchError {
-        FetchError { local: self.local, limit: self.limit, ..FetchError::new(self.kind, self.message, duration) }
+        let error = FetchError::new(self.kind, self.message, duration);
+        FetchError { local: self.local, limit: self.limit, refused: self.refused, ..error }
     }
 
     /// Returns the failure of a request without a valid HTTP response.
     pub(super) fn of_request(error: &(dyn Error + 'static)) -> Self {
         if let Some(dial) = find::<DialError>(error) {
-            return Self { local: dial.is_local(), ..Self::new(dial.kind(), dial.to_string()) };
+            let (local, refused) = (dial.is_local(), dial.is_refused());
+            return Self { local, refused, ..Self::new(dial.kind(), dial.to_string()) };
         }
         if let Some(tls) = find::<rustls::Error>(error) {
             // rustls reports the start of a plain HTTP response as a corrupt message.

@@ -149,7 +149,12 @@ impl Fetcher for HttpFetcher {
                 Ok(Err(failure)) => failure,
                 Err(_) => {
                     let deadline = request.limits.deadline;
-                    let message = format!("the fetch did not end within {deadline:?}");
+                    let is_odd_port = request.url.scheme() == "https" && request.url.port().is_some();
+                    let hint = match response_head.is_none() && is_odd_port {
+                        true => "; no response: if the port speaks no TLS, try http://",
+                        false => "",
+                    };
+                    let message = format!("the fetch did not end within {deadline:?}{hint}");
                     Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message)
                 }
             };
