@@ -122,7 +122,7 @@ pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Failure {
 /// Returns a hint for a URL without a scheme.
 pub(crate) fn scheme_hint(text: &str) -> Option<String> {
     let text = text.trim();
-    if text.contains("://") || text.contains(char::is_whitespace) {
+    if text.contains("://") || text.contains('@') || text.contains(char::is_whitespace) {
         return None;
     }
     let url = parse(&format!("https://{text}")).ok()?;

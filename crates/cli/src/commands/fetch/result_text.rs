@@ -30,7 +30,13 @@ pub(super) fn text(place: InputPosition, url: &str, report: &Report) -> String {
     }
     let error_type = report.error_type.unwrap_or("failed");
     let is_new = |message: &&str| *message != error_type;
-    let message = report.message.as_deref().filter(is_new).map(|message| format!(": {}", plain(message)));
+    let message = report.message.as_deref().filter(is_new).map(|message| {
+        // `not_found (status 404)` begins with the type, which the line has already.
+        match message.strip_prefix(error_type).and_then(|rest| rest.strip_prefix(' ')) {
+            Some(rest) => format!(" {}", plain(rest)),
+            None => format!(": {}", plain(message)),
+        }
+    });
     let message = message.unwrap_or_default();
     let until = report.paused_until.map(|until| format!("; paused until {}", rfc3339::format(until)));
     let tail = styled(DIM, format_args!("({how})"));
