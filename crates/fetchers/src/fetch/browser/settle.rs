@@ -21,7 +21,7 @@ const STARVED_SHARE: f64 = 0.2;
 
 /// The looks at a page.
 #[derive(Debug, Default)]
-pub(super) struct Settling {
+pub(super) struct SettleCheck {
     looks: u32,
     last: Option<Look>,
 }
@@ -43,7 +43,7 @@ impl Look {
     }
 }
 
-impl Settling {
+impl SettleCheck {
     /// Records a look, and returns whether the page has settled.
     pub(super) fn has_settled(&mut self, look: Look) -> bool {
         self.looks += 1;
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn a_free_main_thread_settles_at_once_and_a_busy_one_is_looked_at_again() {
-        assert!(Settling::default().has_settled(look("40 900 101")));
-        let mut busy = Settling::default();
+        assert!(SettleCheck::default().has_settled(look("40 900 101")));
+        let mut busy = SettleCheck::default();
         assert!(!busy.has_settled(look("4 10 2300")), "scripts waited for the processor");
         assert!(!busy.has_settled(look("90 4000 101")), "and have changed the page since");
         assert!(busy.has_settled(look("90 4001 101")));
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_page_that_never_stops_changing_is_read_at_last() {
-        let mut page = Settling::default();
+        let mut page = SettleCheck::default();
         page.has_settled(look("4 10 900"));
         let looks = (0..20).take_while(|n| !page.has_settled(look(&format!("{} 10 101", 5 + n)))).count();
         assert_eq!(looks, MAX_LOOKS as usize - 2);

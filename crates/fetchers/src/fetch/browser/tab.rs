@@ -38,7 +38,7 @@ use tokio::sync::mpsc;
 use super::cdp::{CallError, Cdp, Event};
 use crate::fetch::body::{Body, BodyCollector, BodyError};
 use crate::fetch::browser::page_load::{Action, Document, Failure, LoadState, PageLoad};
-use crate::fetch::browser::settle::{self, Look, Settling};
+use crate::fetch::browser::settle::{self, Look, SettleCheck};
 use crate::fetch::proxy::FilteringProxy;
 use crate::fetch::{LimitMet, Limits};
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -202,7 +202,7 @@ impl Tab {
         let mut navigation = Box::pin(async move { cdp.call(Some(&session), NavigateParams::new(url)).await });
         let mut navigating = true;
         let mut reads = 0;
-        let (mut is_settled, mut settling) = (false, Settling::default());
+        let (mut is_settled, mut settling) = (false, SettleCheck::default());
         loop {
             let wake = match load.state(Instant::now()) {
                 LoadState::Failed(failure) => return Err(failure),
@@ -216,7 +216,7 @@ impl Tab {
                     // The page moved on to another document: wait for that one.
                     Err(ReadError::DocumentReplaced) if reads < MAX_READS => {
                         reads += 1;
-                        (is_settled, settling) = (false, Settling::default());
+                        (is_settled, settling) = (false, SettleCheck::default());
                         continue;
                     }
                     Err(ReadError::DocumentReplaced) => {
@@ -256,7 +256,7 @@ impl Tab {
     ///
     /// # Errors
     /// A local fault if the time is over and the renderer had no processor time.
-    async fn settle(&mut self, load: &mut PageLoad, settling: &mut Settling) -> Result<bool, Failure> {
+    async fn settle(&mut self, load: &mut PageLoad, settling: &mut SettleCheck) -> Result<bool, Failure> {
         let until = load.read_at_latest();
         let begun = Instant::now();
         if begun >= until {
