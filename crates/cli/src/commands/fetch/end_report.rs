@@ -27,6 +27,8 @@ pub(super) struct EndReport {
     pub(super) now: Timestamp,
     /// Whether the command has a list of links. The result of a named URL needs no further report.
     pub(super) is_list: bool,
+    /// Whether the run was not interrupted.
+    pub(super) is_complete: bool,
     pub(super) cost: CostReport,
 }
 
@@ -40,7 +42,9 @@ impl EndReport {
             lines.extend(failing_hosts(totals));
         }
         lines.extend(self.paused(totals));
-        lines.extend(self.next_command(totals));
+        if self.is_complete {
+            lines.extend(self.next_command(totals));
+        }
         lines
     }
 
@@ -154,7 +158,7 @@ mod tests {
     }
 
     fn lines(totals: &Totals, is_list: bool, cost: CostReport) -> Vec<String> {
-        let lines = EndReport { now: NOW, is_list, cost }.lines(totals, Duration::from_secs(2));
+        let lines = EndReport { now: NOW, is_list, is_complete: true, cost }.lines(totals, Duration::from_secs(2));
         lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
     }
 

@@ -127,7 +127,7 @@ impl Scheduler<'_> {
         let now = self.pipeline.selector().now();
         let Self { resume, show, fail_on, is_list, run_log, pipeline, .. } = self;
         let cost = CostReport::new(&run_log, &show.sum, pipeline.selector(), now);
-        let sum = show.finish(&EndReport { now, is_list, cost });
+        let sum = show.finish(&EndReport { now, is_list, is_complete: interrupted.is_none(), cost });
         match interrupted {
             Some(Interruption::Requested) => {
                 return Err(
