@@ -271,7 +271,7 @@ mod tests {
 
     fn args(line: &str) -> FetchArgs {
         match Cli::try_parse_from(format!("fetchwise fetch {line}").split(' ')).unwrap().command {
-            Command::Fetch(args) => args,
+            Command::Fetch(args) => *args,
             _ => panic!("not a fetch"),
         }
     }

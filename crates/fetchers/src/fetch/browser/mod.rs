@@ -68,13 +68,13 @@ enum BrowserSource {
 /// A fetcher of pages with Chromium. See the [module](self).
 ///
 /// * Chromium starts at the first fetch, and again after it died; the fetch during which it died ends as
-/// `network_error`.
+///   `network_error`.
 /// * A response other than HTML (PDF, JSON, an image, an attachment) is returned as the bytes that the server sent.
 /// * HTML is returned as the document's text after its scripts ran, in UTF-8. `Content-Type` is changed to UTF-8 if the
-/// server declared another encoding, and a byte order mark overrides a conflicting `<meta charset>`.
+///   server declared another encoding, and a byte order mark overrides a conflicting `<meta charset>`.
 /// * Open shadow roots are in that text as `<template shadowrootmode="open">`; the content of frames is not.
 /// * Status, headers and final URL are the main document's. Requests of the page to refused addresses are blocked, and
-/// the page is still returned.
+///   the page is still returned.
 ///
 /// Dropping it kills the browser; [`BrowserFetcher::close`] ends it cleanly. The sandbox is off when running as root
 /// (Chromium refuses otherwise), and on for any other user.
