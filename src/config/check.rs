@@ -82,6 +82,8 @@ impl Config {
         found.within("fleet.max_attempts_per_second", self.fleet.max_attempts_per_second, rates.clone(), rate);
         found.within("fleet.max_new_keys_per_second", self.fleet.max_new_keys_per_second, rates, rate);
         found.within("browser.tabs", self.browser.tabs, 1..=usize::MAX, "expected 1 or more");
+        found.within("browser.quiet", self.browser.quiet, DEADLINES, deadline);
+        found.within("browser.max_settle", self.browser.max_settle, DEADLINES, deadline);
     }
 
     fn check_log(&self, found: &mut InvalidValues) {

@@ -266,6 +266,12 @@ pub struct BrowserConfig {
     pub path: Option<PathBuf>,
     /// Largest number of open pages.
     pub tabs: Option<usize>,
+    /// Time without a request after which a page may be read.
+    #[serde(deserialize_with = "value::seconds")]
+    pub quiet: Option<Duration>,
+    /// Longest time that a loaded page has to settle.
+    #[serde(deserialize_with = "value::seconds")]
+    pub max_settle: Option<Duration>,
 }
 
 /// Point at which a record counts as written.

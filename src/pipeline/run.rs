@@ -224,6 +224,7 @@ fn failed_result(error: FetchError) -> FetchResult {
     let outcome = if error.local { Outcome::Local } else { Outcome::from(error.kind) };
     let mut answer = FetchResult::from(outcome).with_duration(error.duration).with_message(error.message);
     answer.status = error.status;
+    answer.is_refused = error.refused;
     answer.headers = stored_headers(&error.headers);
     (answer.final_url, answer.unanswered) = (error.final_url, error.unanswered);
     answer

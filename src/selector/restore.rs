@@ -3,6 +3,7 @@
 use super::Selector;
 use crate::evidence::{Evidence, SignalObservation};
 use fetchwise_types::attempt::Attempt;
+use fetchwise_types::heuristic::SHORT_PAGE;
 use fetchwise_types::time::Timestamp;
 
 impl Selector {
@@ -13,7 +14,25 @@ impl Selector {
         shared: &Evidence,
         attempt: &impl crate::evidence::Observation,
     ) -> Option<SignalObservation> {
+        self.restore_complete_short_page(attempt);
         self.evidence.observe_apart(shared, attempt, &self.registry)
+    }
+
+    /// Remembers that the attempt's host has short pages that are complete, if the attempt's tag says so. Without it
+    /// each process would render one page of the host again.
+    fn restore_complete_short_page(&self, attempt: &impl crate::evidence::Observation) {
+        if !attempt.fields().success {
+            return;
+        }
+        let (mut is_short, mut domain) = (false, None);
+        attempt.each_heuristic(&mut |kind, value| match kind {
+            SHORT_PAGE => is_short = true,
+            "domain" => domain = Some(value),
+            _ => {}
+        });
+        if let Some(domain) = domain.filter(|_| is_short) {
+            self.state().hosts.set_complete_short_page(domain);
+        }
     }
 
     /// Adds attempts of this outcome that the log has, so that counters continue from there.

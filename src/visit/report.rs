@@ -132,12 +132,19 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         };
         if retries {
             self.retries += 1;
+            if is_probe && kind == Some(ErrorKind::Timeout) {
+                // The retry may take long. Another visit probes meanwhile, and the others follow that one.
+                claims.lead = None;
+            }
             self.last.error = Some(error);
             self.next = NextStep::Repeat(selection, claims);
             return;
         }
         claims.settle(self.host());
         self.attempts += 1;
+        if answer.is_refused {
+            self.exclude_browsers();
+        }
         self.excluded.insert(selection.fetcher);
         let hint = kind.map_or(Hint::Unknown, Hint::after);
         self.hint = self.hint.filter(|_| of_intermediary).or(Some(hint));
@@ -174,6 +181,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if !matches!(self.next, NextStep::Ended(_)) {
             self.next = NextStep::Decide;
         }
+    }
+
+    /// Excludes the browsers: the host refused the connection, so a render is wasted.
+    fn exclude_browsers(&mut self) {
+        let browsers = self.selector.candidates().filter(|(_, spec)| spec.renders).map(|(id, _)| id);
+        let browsers: Vec<_> = browsers.collect();
+        browsers.into_iter().for_each(|id| self.excluded.insert(id));
     }
 
     fn by(&self, selection: Selection) -> Option<FetcherSpec> {

@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::commands::command_line::{Cli, Command};
+use crate::parse::global::ColorArg;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, is_plain, note, note_labelled};
@@ -34,6 +35,11 @@ fn main() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
+    match cli.global.color {
+        ColorArg::Auto => {}
+        ColorArg::Always => anstream::ColorChoice::Always.write_global(),
+        ColorArg::Never => anstream::ColorChoice::Never.write_global(),
+    }
     let mut out = Output::new(cli.global.json);
     let ended = traced(&cli, &mut out).and_then(|exit| out.flush().map(|()| exit));
     let exit = ended.unwrap_or_else(|failure| {

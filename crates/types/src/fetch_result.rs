@@ -351,6 +351,8 @@ pub struct FetchResult {
     /// URLs of requests that the server did not answer: it closed the kept connection instead, and the client sent each
     /// again. Each is recorded as an attempt without weight.
     pub unanswered: Vec<Url>,
+    /// Whether the host refused the connection. A browser on this machine would be refused as well.
+    pub is_refused: bool,
 }
 
 impl From<Outcome> for FetchResult {
@@ -369,6 +371,7 @@ impl From<Outcome> for FetchResult {
             provenance: None,
             final_url: None,
             unanswered: Vec::new(),
+            is_refused: false,
         }
     }
 }

@@ -793,3 +793,45 @@ fn a_stub_that_every_fetcher_gets_stays_content() {
     let said = repeated_page_tags(&world);
     assert!(said.len() >= 4 && said.iter().all(|(_, value, error)| value == "true" && error.is_none()), "{said:?}");
 }
+
+#[test]
+fn a_refused_connection_is_not_tried_by_a_browser() {
+    let world = World::new();
+    let mut refused = FetchResult::from(Outcome::Network);
+    refused.is_refused = true;
+    let (asked, end) = world.run("/a", &[refused.clone(), refused]);
+    assert_eq!((asked, end.how), (vec!["direct_access".to_owned(); 2], failed(ErrorKind::NetworkError)));
+    let (asked, _) =
+        World::new().run("/a", &[Outcome::Network.into(), Outcome::Network.into(), Outcome::Content.into()]);
+    assert_eq!(asked, ["direct_access", "direct_access", "playwright"], "a broken connection may be about the fetcher");
+}
+
+#[test]
+fn a_probe_that_hangs_holds_back_no_other_visit() {
+    let world = World::new();
+    let (mut a, mut b) = (world.visit("/a"), world.visit("/b"));
+    let probe = fetch(&mut a);
+    assert_eq!(why(b.next()), WaitReason::Probe);
+    a.report(probe, Outcome::Timeout);
+    let retry = fetch(&mut a);
+    assert!(!retry.is_probe());
+    let other = fetch(&mut b);
+    assert!(other.is_probe(), "the next visit probes while the retry is in flight");
+    b.report(other, Outcome::Content);
+    assert_eq!(ended(b.next()), VisitOutcome::Delivered);
+}
+
+#[test]
+#[cfg(feature = "journal")]
+fn complete_short_pages_of_a_host_outlive_the_process() {
+    let short = |hash| with_short(ShortPage::new(40, hash));
+    let world = World::new();
+    assert!(world.run("/a", &[short(1), short(1)]).1.is_delivered());
+    let next = World::new();
+    let shared = next.selector.empty_shared_evidence();
+    for attempt in world.attempts() {
+        next.selector.observe_apart(&shared, &attempt);
+    }
+    let (asked, end) = next.run("/b", &[short(2)]);
+    assert_eq!((asked, end.is_delivered()), (vec!["direct_access".to_owned()], true));
+}

@@ -45,7 +45,7 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Fetch(fetch::FetchArgs),
+    Fetch(Box<fetch::FetchArgs>),
     Fetchers(fetchers::FetchersArgs),
     Try(try_url::TryArgs),
     Select(select::SelectArgs),

@@ -1,11 +1,15 @@
 //! `links`: links that are paused or at risk, with the reason.
 
+use std::collections::HashSet;
+
 use clap::Args;
 
+use crate::commands::fetch::resume::{LeftForPause, left_for_pause};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, Table, note, plain};
 use crate::terminal::pace_text::span;
+use fetchwise::backoff::LinkState;
 use fetchwise::selector::LinkAtRisk;
 use fetchwise::time::Timestamp;
 use fetchwise_serve::json::LinkJson;
@@ -18,7 +22,7 @@ use fetchwise_serve::json::LinkJson;
     Examples:\n  fetchwise links --paused\n  fetchwise links --at-risk --json\n  fetchwise links \
     https://example.org/a")]
 pub(crate) struct LinksArgs {
-    /// Show only links that are paused now
+    /// Show only links that are paused now, or that a run left for a pause
     #[arg(long)]
     pub(crate) paused: bool,
     /// Show only links whose last fetch failed, not those paused by their host
@@ -31,13 +35,24 @@ pub(crate) struct LinksArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &LinksArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
-    settings.existing_dir()?;
+    let dir = settings.existing_dir()?;
     let (selector, _) = settings.load_selector()?;
     let now = settings.clock.now();
     let mut links = selector.links_at_risk();
+    let known: HashSet<String> = links.iter().map(|of| of.link.clone()).collect();
+    // A link that was left because its host is paused was not tried, so the log does not know it.
+    let left = left_for_pause(&dir)
+        .map_err(|error| Failure::failed(format_args!("cannot read the state of the last runs: {error}")))?;
+    let is_left = |left: &LeftForPause| {
+        let state = selector.link_state(&left.link);
+        !known.contains(&left.link) && state.last_attempt_at.is_none_or(|at| at < left.at)
+    };
+    let left = left.into_iter().filter(is_left).map(|left| left.link).collect::<HashSet<_>>();
+    links.extend(left.iter().map(|link| LinkAtRisk::new(link.clone(), LinkState::default())));
+    links.sort_by(|a, b| a.link.cmp(&b.link));
     links.retain(|of| {
         (args.links.is_empty() || args.links.contains(&of.link))
-            && (!args.paused || of.state.pause_at(now).is_some())
+            && (!args.paused || of.state.pause_at(now).is_some() || left.contains(&of.link))
             && (!args.at_risk || of.state.risk_level > 0)
     });
     let host_pause = |of: &LinkAtRisk| {

@@ -30,6 +30,10 @@ pub(crate) struct GlobalArgs {
     /// Print one JSON object per line on stdout
     #[arg(long, global = true, overrides_with = "json", help_heading = "Global options")]
     pub(crate) json: bool,
+    /// Colour the output: auto means on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, overrides_with = "color", value_name = "auto|always|never", value_enum,
+        hide_possible_values = true, default_value_t = ColorArg::Auto, help_heading = "Global options")]
+    pub(crate) color: ColorArg,
     /// Send traces to this collector by OTLP over HTTP, such as http://127.0.0.1:4318
     /// [default: $OTEL_EXPORTER_OTLP_ENDPOINT]
     #[cfg(feature = "otlp")]
@@ -38,6 +42,15 @@ pub(crate) struct GlobalArgs {
     /// Use this time instead of the system's clock, for tests
     #[arg(long, global = true, overrides_with = "now", hide = true, value_name = "RFC3339", value_parser = rfc3339::parse)]
     pub(crate) now: Option<Timestamp>,
+}
+
+/// When the output has colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorArg {
+    #[default]
+    Auto,
+    Always,
+    Never,
 }
 
 /// What makes the decisions.

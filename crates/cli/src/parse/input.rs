@@ -120,6 +120,18 @@ pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format_args!("cannot read {}: {error}", shown(path)))
 }
 
+/// Returns a hint for a URL without a scheme.
+pub(crate) fn scheme_hint(text: &str) -> Option<String> {
+    let text = text.trim();
+    if text.contains("://") || text.contains('@') || text.contains(char::is_whitespace) {
+        return None;
+    }
+    let url = parse(&format!("https://{text}")).ok()?;
+    let host = url.host_str()?;
+    let is_likely = host.contains(['.', ':']) || host == "localhost";
+    is_likely.then(|| format!("did you mean https://{text}?"))
+}
+
 /// Returns the domain, as the heuristic defines it, of a name or a URL.
 pub(crate) fn read_domain(text: &str) -> Result<String, Failure> {
     let text = text.trim();
@@ -157,6 +169,15 @@ mod tests {
         let text = [b"abcdefghij\n".as_slice(), b"\xff\xfe\n", b"ok"].concat();
         let too_long = LineError::TooLong { max: 5, start: "abcdefghij".to_owned() };
         assert_eq!(lines(&text, 5), [Err(too_long), Err(LineError::NotUtf8), Ok("ok".to_owned())]);
+    }
+
+    #[test]
+    fn a_url_without_a_scheme_gets_one() {
+        assert_eq!(scheme_hint("e.org/a").as_deref(), Some("did you mean https://e.org/a?"));
+        assert_eq!(scheme_hint("localhost:8080/a").as_deref(), Some("did you mean https://localhost:8080/a?"));
+        for text in ["ftp://e.org/", "", "a b.org", "nonsense", "mailto:a@e.org "] {
+            assert_eq!(scheme_hint(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use url::Url;
 
 use super::settings::Settings;
-use crate::parse::input::{LineError, Lines, unreadable};
+use crate::parse::input::{LineError, Lines, scheme_hint, unreadable};
 use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability};
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, styled};
@@ -265,7 +265,11 @@ pub(crate) fn show_error(out: &mut Output, url: &str, error: &RouteError) -> Res
     if out.json {
         return out.object(&ProblemJson::of_route(url, error));
     }
-    show(out, &error.to_string())
+    show(out, &error.to_string())?;
+    if let Some(hint) = scheme_hint(url) {
+        note(format_args!("  hint: {}", plain(&hint)));
+    }
+    Ok(())
 }
 
 /// Prints an error about a line of stdin that is not a URL.

@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     Usage = 2,
     /// The data directory is locked, damaged or of a newer format.
     Refused = 3,
+    /// The command did its work, and some URLs were not delivered.
+    NotDelivered = 4,
 }
 
 /// A failure that ends a command early: its exit code, its message and a hint.

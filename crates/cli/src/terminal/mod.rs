@@ -4,6 +4,7 @@
 
 pub(crate) mod exit;
 pub(crate) mod interruptible_writer;
+pub(crate) mod live_region;
 pub(crate) mod output;
 pub(crate) mod pace_text;
 pub(crate) mod progress;

@@ -36,12 +36,13 @@ impl Output {
         Self { to: BufWriter::with_capacity(64 << 10, to), json }
     }
 
-    /// Makes all further writes interruptible: a stalled reader blocks them only until the user interrupts the run.
-    pub(crate) fn make_interruptible(&mut self) -> Result<(), Failure> {
+    /// Makes all further writes interruptible: a stalled reader blocks them only until the user interrupts the run. With
+    /// `unchanged` escape sequences are not removed, for bytes of a page.
+    pub(crate) fn make_interruptible(&mut self, unchanged: bool) -> Result<(), Failure> {
         self.flush()?;
         let stdout: Box<dyn Write> = Box::new(InterruptibleWriter(io::stdout()));
         let to: Box<dyn Write> = match anstream::AutoStream::choice(&io::stdout()) {
-            anstream::ColorChoice::Never if !self.json => Box::new(anstream::StripStream::new(stdout)),
+            anstream::ColorChoice::Never if !self.json && !unchanged => Box::new(anstream::StripStream::new(stdout)),
             _ => stdout,
         };
         self.to = BufWriter::with_capacity(64 << 10, to);

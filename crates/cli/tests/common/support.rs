@@ -144,11 +144,11 @@ pub(crate) fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 /// Waits for a line with `what` in it.
-pub(crate) fn wait_for(lines: &Receiver<String>, what: &str) {
+pub(crate) fn wait_for(lines: &Receiver<String>, what: &str) -> String {
     let mut seen = String::new();
     loop {
         match lines.recv_timeout(PATIENCE) {
-            Ok(line) if line.contains(what) => return,
+            Ok(line) if line.contains(what) => return line,
             Ok(line) => seen += &line,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => panic!("no {what:?} in {seen:?}"),
         }

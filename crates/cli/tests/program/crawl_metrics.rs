@@ -43,7 +43,7 @@ fn crawl(place: &TestDir, origin: &Origin, args: &[&str], listen: &str, token: O
     token.map(|token| command.env("FETCHWISE_TOKEN", token));
     let mut child = command.spawn().unwrap();
     let said = lines(child.stderr.take().unwrap());
-    let line = said.recv_timeout(PATIENCE).unwrap();
+    let line = wait_for(&said, "http://");
     let address = line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}"));
     (child, address.strip_suffix("/metrics").unwrap().to_owned())
 }

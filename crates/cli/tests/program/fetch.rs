@@ -70,7 +70,7 @@ fn every_url_ends_in_a_classified_outcome() {
     let input = place.write("urls.txt", lines.join("\n"));
     let ran = place.run(&fetch(&["--input", &input, "--ordered"]));
     let results = ran.json();
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
     let got: Vec<_> = results.iter().map(|line| line["error_type"].as_str()).collect();
     let invalid = Some("invalid_url");
     let head = [Some("refused_address"), None, Some("too_large"), Some("wrong_tool"), Some("refused_address")];
@@ -96,7 +96,7 @@ fn a_pace_is_honoured_shown_and_known_to_the_next_run() {
     let base = ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--input", &input];
     let ran = place.run(&base);
     let delivered = ran.json().iter().filter(|line| line["success"] == true).count();
-    assert_eq!((ran.code, delivered), (0, 8), "{}{}", ran.stdout, ran.stderr);
+    assert_eq!((ran.code, delivered), (4, 8), "{}{}", ran.stdout, ran.stderr);
     let known = place.run(&["hosts", "--json"]).json();
     assert_eq!(known.iter().map(|line| line["host"].as_str().unwrap()).collect::<Vec<_>>(), [HOST, OTHER]);
     assert!(known[0]["pace"]["rate"].as_f64().unwrap() > 0.0 && known[0]["paused_until"].is_null(), "{}", known[0]);
@@ -151,7 +151,7 @@ fn a_list_obeys_robots_txt_and_an_argument_does_not() {
     let input = place.write("urls.txt", format!("{private}\n{open}\n"));
     let ran = place.run(&[&base[..], &["--input", &input, "--ordered"]].concat());
     let listed = ran.json();
-    assert_eq!((ran.code, listed[1]["success"].as_bool()), (0, Some(true)), "{}", ran.stdout);
+    assert_eq!((ran.code, listed[1]["success"].as_bool()), (4, Some(true)), "{}", ran.stdout);
     assert_eq!((listed[0]["error_type"].as_str(), listed[0]["requests"].as_u64()), (Some("disallowed"), Some(0)));
     assert!(listed[0]["error"].as_str().unwrap().contains("Disallow: /private"), "{}", ran.stdout);
     assert_eq!(origin.hits_at(HOST, "/private"), 1);
@@ -221,7 +221,7 @@ fn concurrency_is_limited_by_the_open_files_limit() {
     let script = format!("ulimit -n 256; exec {program} fetch --concurrency 5000 http://127.0.0.1:9/");
     let ran =
         Ran::from(Command::new("sh").args(["-c", &script]).env("FETCHWISE_DATA_DIR", place.data()).output().unwrap());
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
     assert!(ran.stderr.contains("instead of 5000") && ran.stderr.contains("256 files"), "{}", ran.stderr);
 }
 
@@ -238,13 +238,148 @@ fn pauses_outlive_the_process() {
     let line = second.one();
     assert_eq!(
         (second.code, line["error_type"].as_str(), line["source"].as_str()),
-        (0, Some("paused"), Some("paused"))
+        (4, Some("paused"), Some("paused"))
     );
     assert_eq!((line["paused_until"].as_str(), origin.hits(HOST)), (Some(until.as_str()), hits));
     let line = place.run(&["select", "--json", &url]).one();
     assert_eq!((line["decision"].as_str(), line["paused_until"].as_str()), (Some("paused"), Some(until.as_str())));
     let line = place.run(&["select", "--json", &url, "--now", "2126-01-01T00:00:00Z"]).one();
     assert_ne!(line["decision"].as_str(), Some("paused"));
+}
+
+/// A server that blocks its first three pages and then delivers, and one that always delivers.
+fn one_that_blocks_at_first(place: &TestDir, pause: &str) -> (Origin, String) {
+    let (first, then) = (Box::new(Site::FORBIDDEN), Box::new(Site::Static));
+    let blocks = Site::Drifting { after: 3, first, then };
+    let origin = Origin::start([(HOST, blocks), (OTHER, Site::Static)]).unwrap();
+    let mut urls: Vec<String> = (0..8).map(|n| origin.url(HOST, &format!("/{n}"))).collect();
+    urls.push(origin.url(OTHER, "/a"));
+    place.write("c.toml", format!("[backoff]\nblocked_base = \"{pause}\"\nhost_block_threshold = 3\n"));
+    (origin, place.write("urls.txt", urls.join("\n")))
+}
+
+#[test]
+fn a_run_comes_back_to_paused_links_before_it_ends() {
+    let place = TestDir::new();
+    let (_origin, input) = one_that_blocks_at_first(&place, "2s");
+    let ran = place.run(&fetch(&["--input", &input, "--config", "c.toml", "--concurrency", "1"]));
+    let lines = ran.json();
+    let count = |error: Option<&str>| lines.iter().filter(|line| line["error_type"].as_str() == error).count();
+    assert_eq!((lines.len(), count(Some("paused"))), (9, 0), "{}{}", ran.stdout, ran.stderr);
+    assert!(count(None) >= 5 && ran.code == 4, "{}", ran.stdout);
+    assert!(ran.stderr.contains("waiting") && ran.stderr.contains("--wait 0"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_a_run_leaves_is_named_listed_and_fetched_with_only() {
+    let place = TestDir::new();
+    let (origin, input) = one_that_blocks_at_first(&place, "20m");
+    let base = ["--input", &input, "--config", "c.toml", "--concurrency", "1"];
+    // Without a limit on the wait the run would end in 20 minutes; the default gives up after 15.
+    let ran = place.run(&fetch(&base));
+    let paused = |ran: &Ran| ran.json().iter().filter(|line| line["error_type"] == "paused").count();
+    let left = paused(&ran);
+    assert!(left >= 1 && ran.code == 4, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("paused for 19 min") && ran.stderr.contains("--only paused"), "{}", ran.stderr);
+    assert!(ran.stderr.contains(HOST), "{}", ran.stderr);
+    let listed = place.run(&["links", "--paused", "--json", "--config", "c.toml"]).json();
+    let named: HashSet<&str> = listed.iter().map(|line| line["link"].as_str().unwrap()).collect();
+    let results = ran.json();
+    for line in results.iter().filter(|line| line["error_type"] == "paused") {
+        assert!(named.contains(line["url"].as_str().unwrap()), "{line} {named:?}");
+    }
+    let hits = origin.hits(OTHER);
+    let only = place.run(&fetch(&[&base[..], &["--only", "paused", "--wait", "0"]].concat()));
+    assert_eq!((paused(&only), only.json().len(), origin.hits(OTHER)), (left, left, hits), "{}", only.stdout);
+    place.run(&["unpause", HOST, "--config", "c.toml"]);
+    let only = place.run(&fetch(&[&base[..], &["--only", "paused"]].concat()));
+    assert_eq!((only.code, only.json().len(), paused(&only)), (0, left, 0), "{}{}", only.stdout, only.stderr);
+    let none = place.run(&fetch(&[&base[..], &["--only", "paused"]].concat()));
+    assert_eq!((none.code, none.json().len()), (0, 0), "{}", none.stderr);
+    let listed = place.run(&["links", "--paused", "--json", "--config", "c.toml"]).json();
+    assert!(listed.iter().all(|line| !line["link"].as_str().unwrap().contains("/7")), "{listed:?}");
+}
+
+#[test]
+fn a_results_file_says_what_to_fetch_again() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::NOT_FOUND)]).unwrap();
+    let urls = [origin.url(HOST, "/a"), origin.url(OTHER, "/b"), "http://10.0.0.1/".to_owned()];
+    let input = place.write("urls.txt", urls.join("\n"));
+    let first = place.run(&fetch(&["--input", &input]));
+    let results = place.write("results.jsonl", &first.stdout);
+    let left = |more: &[&str]| {
+        let ran = place.run(&fetch(&[&["--retry", &results][..], more].concat()));
+        ran.json()
+            .iter()
+            .map(|line| (line["line"].as_u64().unwrap(), line["url"].as_str().unwrap().to_owned()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(left(&[]), [(3, urls[2].clone())]);
+    assert_eq!(left(&["--only", "missing"]), [(2, urls[1].clone())]);
+    let wrong = place.run(&fetch(&["--retry", &input]));
+    assert!(wrong.code == 2 && wrong.stderr.contains("line 1") && wrong.stderr.contains("--json"), "{}", wrong.stderr);
+}
+
+#[test]
+fn the_exit_code_says_whether_every_url_was_delivered() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::NOT_FOUND)]).unwrap();
+    let (good, missing) = (origin.url(HOST, "/a"), origin.url(OTHER, "/b"));
+    let bad = "http://10.0.0.1/";
+    let code = |args: &[&str]| place.run(&fetch(args)).code;
+    assert_eq!([code(&[&good]), code(&[&missing]), code(&[bad])], [0, 0, 4]);
+    assert_eq!([code(&[&good, bad]), code(&[&good, bad, "--fail-on", "all"])], [4, 0]);
+    assert_eq!([code(&[bad, "--fail-on", "all"]), code(&[bad, "--fail-on", "none"])], [4, 0]);
+    assert!(place.run(&["fetch", "--help"]).stdout.contains("Exit codes"));
+}
+
+#[test]
+fn one_url_without_an_output_goes_to_stdout() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::Html("<p>one page</p>".repeat(99)))]).unwrap();
+    let (a, b) = (origin.url(HOST, "/a"), origin.url(HOST, "/b"));
+    let run = |args: &[&str]| place.run(&[&["fetch"], &PLAIN[..], args].concat());
+    let page = "<p>one page</p>".repeat(99);
+    let one = run(&[&a]);
+    assert_eq!((one.code, &one.stdout), (0, &page), "{}", one.stderr);
+    assert!(one.stderr.contains("ok  ") && !one.stderr.contains("not kept"), "{}", one.stderr);
+    let first = run(&["--out", "-", &a, &b]);
+    assert_eq!((first.code, &first.stdout), (0, &page), "{}", first.stderr);
+    assert!(!place.path("-").exists() && first.stderr.contains("2 delivered"), "{}", first.stderr);
+    assert_eq!(run(&["--out", "-", "--json", &a]).code, 2);
+    let input = place.write("urls.txt", format!("{a}\n{b}\n{a}\n"));
+    let hits = origin.hits(HOST);
+    let list = run(&["--input", &input]);
+    assert_eq!(list.stderr.matches("not kept").count(), 1, "{}", list.stderr);
+    assert_eq!((list.stdout.matches("ok  ").count(), origin.hits(HOST) - hits), (2, 2), "{}", list.stdout);
+    assert!(list.stderr.contains("1 duplicate"), "{}", list.stderr);
+    assert!(!run(&["--input", &input, "--out", "pages"]).stderr.contains("not kept"));
+}
+
+#[test]
+fn a_refusal_names_the_way_out() {
+    let place = TestDir::new();
+    let hinted = |args: &[&str], words: &[&str]| {
+        let ran = place.run(&[&["fetch", "--no-browser"], args].concat());
+        assert!(words.iter().all(|word| ran.stderr.contains(word)), "{args:?}: {}{}", ran.stdout, ran.stderr);
+        ran
+    };
+    hinted(&["http://127.0.0.1:9/"], &["--allow-network", "--allow-private-network"]);
+    hinted(&["http://10.0.0.1/", "http://192.168.0.1/"], &["--allow-network", "--allow-private-network"]);
+    hinted(&["example.test/a"], &["did you mean https://example.test/a"]);
+    assert_eq!(hinted(&[], &["missing URL", "--input"]).code, 2);
+    let selected = place.run(&["select", "example.test/a"]);
+    assert!(selected.stderr.contains("did you mean https://example.test/a"), "{}{}", selected.stdout, selected.stderr);
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let url = origin.url(HOST, "/").replace("http:", "https:");
+    let tls = place.run(&[&["fetch"], &PLAIN[..], &[&url]].concat());
+    assert!(tls.stderr.contains("no TLS") && tls.stderr.contains("http://"), "{}", tls.stderr);
+    // A pause says why: here robots.txt cannot be read.
+    let input = place.write("urls.txt", "http://127.0.0.99:9/a");
+    let paused =
+        place.run(&["fetch", "--input", &input, "--allow-network", "127.0.0.0/8", "--no-browser", "--wait", "0"]);
+    assert!(paused.stdout.contains("paused") && paused.stdout.contains("robots.txt"), "{}", paused.stdout);
 }
 
 #[test]
@@ -419,6 +554,102 @@ fn the_demo_learns_and_discards_everything() {
     assert_eq!(of("barracks")[8]["error_type"].as_str(), Some("paused"));
     assert_eq!(of("gallery")[0]["error_type"].as_str(), Some("wrong_tool"));
     assert!(!place.data().exists());
+}
+
+/// Runs `fetch` on its own terminal with this many columns, like `sshd`. Returns what the terminal got.
+fn on_a_terminal(place: &TestDir, columns: u16, more: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_fetchwise");
+    let line = format!("stty rows 40 cols {columns}; '{program}' fetch {} {more}", PLAIN[..5].join(" "));
+    let mut script = Command::new("script");
+    script
+        .args(["-qec", &line, "/dev/null"])
+        .env("TERM", "xterm")
+        .env("LC_ALL", "C.UTF-8")
+        .current_dir(place.path("."));
+    let ran = script.env("FETCHWISE_DATA_DIR", place.data()).stdin(Stdio::null()).output().unwrap();
+    String::from_utf8_lossy(&ran.stdout).into_owned()
+}
+
+#[test]
+fn a_terminal_has_one_live_region_within_its_width() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(300))), (OTHER, Site::NOT_FOUND)]).unwrap();
+    let urls: String = (0..12).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect();
+    place.write("urls.txt", urls + &origin.url(OTHER, "/gone"));
+    for columns in [120, 80, 60] {
+        let shown = on_a_terminal(&place, columns, "--input urls.txt --concurrency 2 --rate 20");
+        assert!(shown.contains("13 lines, robots.txt ignored") || columns < 80, "{shown}");
+        assert!(shown.contains("/13  ") && shown.contains("slowest:  127.0.0.1"), "{shown}");
+        assert!(
+            shown.contains("not_found") && !without_escapes(&shown).contains("ok  "),
+            "only failures get a line: {shown}"
+        );
+        assert!(shown.contains("12 delivered, 1 missing"), "{shown}");
+        // Lines of the region are padded to the width, so that gaps separate them.
+        let text = without_escapes(&shown);
+        let region = text.split(['\r', '\n']).flat_map(|line| line.split("    "));
+        for line in region.filter(|line| line.contains(" delivered  ") || line.contains("/13  ")) {
+            assert!(line.trim().chars().count() < usize::from(columns), "{columns}: {line}");
+        }
+    }
+    assert!(without_escapes(&on_a_terminal(&place, 80, "--input urls.txt --pace off -v")).contains("ok  "));
+    let quiet = on_a_terminal(&place, 80, "--input urls.txt --pace off -q");
+    assert_eq!(without_escapes(&quiet).trim(), "", "{quiet}");
+}
+
+/// Returns `text` without escape sequences.
+fn without_escapes(text: &str) -> String {
+    let mut plain = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\x1b' => drop(chars.by_ref().find(char::is_ascii_alphabetic)),
+            c => plain.push(c),
+        }
+    }
+    plain
+}
+
+#[test]
+fn colours_can_be_chosen() {
+    let place = TestDir::new();
+    let run =
+        |more: &[&str]| place.run(&[&["fetch", "http://10.0.0.1/", "http://10.0.0.2/"], &PLAIN[..], more].concat());
+    assert!(run(&["--color", "always"]).stdout.contains("\x1b["));
+    assert!(!run(&["--color", "never"]).stdout.contains("\x1b[") && !run(&[]).stdout.contains("\x1b["));
+}
+
+#[test]
+fn a_refused_connection_is_not_tried_by_a_browser() {
+    let place = TestDir::new();
+    let ran = place.run(&["fetch", "--json", "http://127.0.0.1:9/x", "--allow-network", "127.0.0.0/8"]);
+    let line = ran.one();
+    let got = (line["error_type"].as_str(), line["requests"].as_u64(), line["fetcher"].as_str());
+    assert_eq!(got, (Some("network_error"), Some(2), Some("direct_access")), "{line}");
+    assert!(line["error"].as_str().unwrap().contains("refused"), "{line}");
+}
+
+#[test]
+fn the_end_of_a_list_is_a_report() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::NOT_FOUND)]).unwrap();
+    let urls = [origin.url(HOST, "/a"), origin.url(HOST, "/b"), origin.url(OTHER, "/c"), "http://10.0.0.1/".to_owned()];
+    let input = place.write("urls.txt", urls.join("\n"));
+    let ran = place.run(&[&["fetch", "--input", &input], &PLAIN[..]].concat());
+    for want in [
+        "4 lines, robots.txt ignored, data in",
+        "no browser",
+        "2 delivered, 1 missing, 1 failed",
+        "not delivered: 1 not_found, 1 refused_address",
+        "direct_access      2",
+        "cost per page",
+        "always direct_access",
+        "--only failed",
+    ] {
+        assert!(ran.stderr.contains(want), "{want}\n{}", ran.stderr);
+    }
+    let quiet = place.run(&[&["fetch", "--input", &input, "-q"], &PLAIN[..]].concat());
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
 }
 
 /// `script` gives the program its own terminal, like `sshd`.

@@ -124,7 +124,7 @@ fn a_requested_unavailable_fetcher_is_reported_and_others_are_tried() {
         let line =
             [&["fetch", "http://127.0.0.1:9/", "--no-browser", "--json", "--allow-network", "127.0.0.0/8"], more];
         let ran = place.run(&line.concat());
-        assert!(ran.code == 0 && ran.stderr.contains(want), "{more:?}: {} {}", ran.code, ran.stderr);
+        assert!(ran.code == 4 && ran.stderr.contains(want), "{more:?}: {} {}", ran.code, ran.stderr);
         assert_eq!(ran.json()[0]["fetcher"], "direct_access", "{}", ran.stdout);
         std::fs::remove_dir_all(place.data()).unwrap();
     }

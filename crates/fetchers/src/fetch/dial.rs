@@ -125,6 +125,11 @@ impl DialError {
         }
     }
 
+    /// Returns whether the host refused the connection.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Connect { error, .. } if error.kind() == io::ErrorKind::ConnectionRefused)
+    }
+
     /// Returns whether this machine caused the fault, so it is not attributed to the host.
     pub fn is_local(&self) -> bool {
         matches!(self, Self::Local { .. })

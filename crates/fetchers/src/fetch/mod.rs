@@ -193,6 +193,8 @@ pub struct FetchError {
     pub final_url: Option<Box<Url>>,
     /// As [`Response::unanswered`].
     pub unanswered: Vec<Url>,
+    /// The host refused the connection: no fetcher that connects to it from here can do better.
+    pub refused: bool,
 }
 
 /// A limit of a request that its response exceeded, with the value of the limit.
@@ -246,6 +248,7 @@ impl FetchError {
             stopped: false,
             final_url: None,
             unanswered: Vec::new(),
+            refused: false,
         }
     }
 

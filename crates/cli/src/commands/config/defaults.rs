@@ -64,6 +64,8 @@ pub(super) fn fallback(key: &str, settings: &Settings) -> Option<Fallback> {
         Some(("browser", "enabled")) => json!(true),
         Some(("browser", "path")) => return words("the first one on the PATH"),
         Some(("browser", "tabs")) => json!(BrowserOptions::default().tabs),
+        Some(("browser", "quiet")) => json!("500ms"),
+        Some(("browser", "max_settle")) => json!("10s"),
         _ => return top(key, settings),
     };
     Some(Fallback::Value(value))

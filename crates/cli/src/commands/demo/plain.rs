@@ -11,7 +11,7 @@ use super::sites::{STEALTH_AGENT, serve};
 use crate::commands::demo::dashboard;
 use crate::commands::fetch::args::PaceArgs;
 use crate::commands::fetch::crawl_options::CrawlOptions;
-use crate::commands::fetch::report::ReportJson;
+use crate::commands::fetch::result_json::ReportJson;
 use crate::commands::fetch::shutdown;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};

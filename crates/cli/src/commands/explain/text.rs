@@ -43,7 +43,7 @@ pub(crate) fn tag_lines(view: &HostSignalView) -> Vec<String> {
         )
     };
     match view.fetchers.is_empty() {
-        true => vec![format!("{head}: no evidence from other hosts that showed it")],
+        true => vec![format!("{head}: no attempts yet on other hosts after they had shown it")],
         false => view.fetchers.iter().map(line).collect(),
     }
 }

@@ -5,8 +5,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
+use crate::commands::fetch::link_end::LeftLinks;
+use crate::commands::fetch::paused_links::PauseWait;
+use crate::commands::fetch::report::Lines;
+use crate::parse::input::is_stdin;
 use crate::setup::decider::read_tag;
 use crate::setup::fetcher_availability::BrowserArgs;
 use fetchwise::fetch::address_guard;
@@ -26,19 +30,30 @@ use fetchwise::robots::RobotsUse;
 #[command(
     after_help = "Input lines are URLs, or JSON objects {\"url\", \"id\", \"learning\", \"fetcher\", \"tags\"}; empty \
     lines and lines that start with # are ignored.\n\n\
+    Exit codes: 0 every URL was delivered or is missing (404, 410); 1 failed; 2 invalid usage; 3 refused; 4 some were \
+    not delivered (see --fail-on).\n\n\
     Examples:\n  \
-    fetchwise fetch https://example.org/ --out pages\n  \
+    fetchwise fetch https://example.org/ > page.html\n  \
+    fetchwise fetch --input urls.txt --out pages\n  \
+    fetchwise fetch --input urls.txt --out pages --only paused,failed\n  \
     fetchwise fetch --input urls.txt --warc crawl.warc.gz --concurrency 32 --json > results.jsonl\n  \
     fetchwise fetch http://127.0.0.1:8080/ --allow-private-network"
 )]
 pub(crate) struct FetchArgs {
     /// Fetch these URLs; - reads lines from stdin
-    #[arg(value_name = "URL", required_unless_present = "input")]
+    #[arg(value_name = "URL")]
     pub(crate) urls: Vec<String>,
     /// Read URLs from a file, one per line
     #[arg(short, long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Write each page to a file in this folder
+    /// Fetch the links of an earlier run's results (JSON lines) that were not delivered
+    #[arg(long, value_name = "RESULTS", conflicts_with_all = ["input", "urls"])]
+    pub(crate) retry: Option<PathBuf>,
+    /// Fetch only what the last run of this command left; missing means 404 and 410. With --retry [default:
+    /// failed,paused]
+    #[arg(long, value_name = "failed|paused|missing", value_delimiter = ',', value_parser = LeftLinks::from_str)]
+    pub(crate) only: Vec<LeftLinks>,
+    /// Write each page to a file in this folder; - writes the page of the first URL to stdout
     #[arg(short, long, value_name = "DIR", conflicts_with = "warc")]
     pub(crate) out: Option<PathBuf>,
     /// Write pages to this WARC archive (compressed if the name ends in .gz)
@@ -76,9 +91,56 @@ pub(crate) struct FetchArgs {
     /// token in $FETCHWISE_TOKEN
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
+    /// Wait this long for paused links once all others are done, such as 15m, forever or 0 [default: pace.max_wait for
+    /// lists, 0 for named URLs]
+    #[arg(long, value_name = "TIME|forever|0", value_parser = parse_wait)]
+    pub(crate) wait: Option<PauseWait>,
+    /// Exit with 4 if any URL was not delivered, only if none was, or never; a 404 or 410 is not a failure
+    #[arg(long, value_name = "any|all|none", value_enum, hide_possible_values = true, default_value_t = FailOn::Any)]
+    pub(crate) fail_on: FailOn,
+    /// Print no lines, no progress and no report; --json still prints results
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Print a line for each URL, also on a terminal
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Start from the beginning even if an earlier run was interrupted
     #[arg(long)]
     pub(crate) restart: bool,
+}
+
+/// When a run in which a URL was not delivered exits with 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    None,
+    Any,
+    All,
+}
+
+impl FetchArgs {
+    /// Returns whether the command has a list of links, rather than only URLs that a person named.
+    pub(crate) fn has_list(&self) -> bool {
+        self.input.is_some() || self.retry.is_some() || self.urls.iter().any(|url| url == "-")
+    }
+}
+
+impl FetchArgs {
+    /// Returns whether stdout gets the page of the first URL: with `--out -`, and for one URL without any output.
+    pub(super) fn prints_page(&self, json: bool) -> bool {
+        match &self.out {
+            Some(out) => is_stdin(out),
+            None => !json && self.warc.is_none() && !self.has_list() && self.urls.len() == 1,
+        }
+    }
+
+    /// Returns which results get a line; none for the default.
+    pub(super) fn lines(&self) -> Option<Lines> {
+        match (self.quiet, self.verbose) {
+            (true, _) => Some(Lines::None),
+            (false, true) => Some(Lines::All),
+            (false, false) => None,
+        }
+    }
 }
 
 /// The pace of hosts. Each host has its own pace.
@@ -162,6 +224,15 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     match time {
         time if (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&time) => Ok(time),
         _ => Err(format!("{text} is not between 1ms and a day")),
+    }
+}
+
+/// Parses `forever`, `0` or a time.
+fn parse_wait(text: &str) -> Result<PauseWait, String> {
+    match text {
+        "forever" => Ok(PauseWait::Forever),
+        "0" => Ok(PauseWait::AtMost(Duration::ZERO)),
+        text => parse_time(text).map(PauseWait::AtMost),
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::FetchArgs;
 use crate::commands::fetch::build_fetchers::{BuiltFetchers, Children};
 use crate::commands::fetch::crawl_options::CrawlOptions;
+use crate::commands::fetch::run_log::RunLog;
+use crate::parse::input::is_stdin;
 use crate::setup::background_maintenance;
 use crate::setup::decider::candidate;
 use crate::setup::fetcher_availability::FetcherAvailability;
@@ -42,6 +44,10 @@ pub(crate) struct Crawler {
     pub(crate) journal: Arc<Journal>,
     /// The selector, for reading.
     pub(crate) selector: Arc<Selector>,
+    /// The attempts of this run; empty if another sink was set.
+    pub(crate) run_log: RunLog,
+    /// The program of the browser, if there is one.
+    pub(crate) browser: Option<PathBuf>,
     children: Children,
     guard: Arc<Guard>,
     /// The tasks that tick the automatic rollback and wait for SIGHUP.
@@ -55,10 +61,13 @@ impl Crawler {
         crawl_options: &CrawlOptions,
         store: Option<Arc<dyn Store>>,
     ) -> Result<Self, Failure> {
+        let run_log = RunLog::default();
+        let counted = run_log.clone();
         Self::open_around(settings, crawl_options, store, |mut selector, journal, _, over_arms| {
-            selector.set_sink(Box::new(over_arms.watched(Arc::clone(journal))));
+            selector.set_sink(Box::new(run_log.counting(over_arms.watched(Arc::clone(journal)))));
             Ok(Arc::new(selector))
         })
+        .map(|crawler| Self { run_log: counted, ..crawler })
     }
 
     /// Does the same as [`Crawler::open`]; `share` must make the selector record to the journal.
@@ -96,6 +105,7 @@ impl Crawler {
         if crawl_options.has_queue {
             builder = builder.wait_at_most(Duration::ZERO);
         }
+        let browser = available.browser.as_ref().ok().cloned();
         let BuiltFetchers { plain, fetchers, missing, children } =
             BuiltFetchers::build(settings, crawl_options, &available, guard)?;
         let agent = settings.config.robots.agent.as_deref().unwrap_or(DEFAULT_AGENT);
@@ -109,7 +119,16 @@ impl Crawler {
             None => builder,
         };
         let pipeline = Arc::new(builder.build().map_err(Failure::usage)?);
-        Ok(Self { pipeline, journal, selector, children, guard: over_arms, watching })
+        Ok(Self {
+            pipeline,
+            journal,
+            selector,
+            run_log: RunLog::default(),
+            browser,
+            children,
+            guard: over_arms,
+            watching,
+        })
     }
 
     /// Returns the browsers.
@@ -158,6 +177,7 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
         }
     };
     Ok(match (&args.out, &args.warc) {
+        (Some(dir), _) if is_stdin(dir) => None,
         (Some(dir), _) => Some(Arc::new(Files::new(dir).map_err(|error| cannot("--out", dir, error))?)),
         (None, Some(path)) => {
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {

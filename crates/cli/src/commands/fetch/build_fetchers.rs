@@ -87,8 +87,9 @@ impl BuiltFetchers {
         if let Err(NoBrowser::Missing(reason)) = &available.browser {
             note(format_args!("warning: pages that need a browser will fail: {reason}"));
         }
-        for options in
-            browsers(crawl_options).into_iter().filter(|options| available.is_shipped_and_wanted(&options.name))
+        for options in browsers(settings, crawl_options)
+            .into_iter()
+            .filter(|options| available.is_shipped_and_wanted(&options.name))
         {
             match &available.browser {
                 Ok(program) => {
@@ -161,7 +162,7 @@ impl BuiltFetchers {
                 self.fetchers.push(Arc::new(SolverFetcher::new(options, dialer).map_err(Failure::usage)?));
             }
             FetchMethod::Remote(address) => {
-                let base = BrowserOptions::default();
+                let base = with_settle_times(settings, BrowserOptions::default());
                 let tabs = fetcher.max_in_flight.unwrap_or(base.tabs);
                 let options = BrowserOptions { name: name.to_owned(), tabs, ..base };
                 let browser = BrowserFetcher::remote(&address.0, options, dialer)
@@ -174,7 +175,8 @@ impl BuiltFetchers {
                 self.fetchers.push(Arc::new(http.name(name).build().map_err(Failure::usage)?));
             }
             FetchMethod::Like(like) => {
-                let Some(shipped) = browsers(crawl_options).into_iter().find(|options| options.name == like) else {
+                let Some(shipped) = browsers(settings, crawl_options).into_iter().find(|options| options.name == like)
+                else {
                     return Ok(());
                 };
                 let Ok(program) = &available.browser else { return Ok(()) };
@@ -264,12 +266,22 @@ fn http(settings: &Settings, crawl_options: &CrawlOptions, guard: AddressGuard) 
 }
 
 /// Returns the options of the built-in browsers.
-fn browsers(crawl_options: &CrawlOptions) -> [BrowserOptions; 2] {
+fn browsers(settings: &Settings, crawl_options: &CrawlOptions) -> [BrowserOptions; 2] {
     let mut stealth = BrowserOptions::stealth();
     if let Some(agent) = &crawl_options.stealth_agent {
         stealth.user_agent = UserAgent::Custom(agent.clone());
     }
-    [BrowserOptions::default(), stealth]
+    [BrowserOptions::default(), stealth].map(|options| with_settle_times(settings, options))
+}
+
+/// Returns the options with the config's times for a page to settle.
+fn with_settle_times(settings: &Settings, options: BrowserOptions) -> BrowserOptions {
+    let config = &settings.config.browser;
+    BrowserOptions {
+        quiet: config.quiet.unwrap_or(options.quiet),
+        max_settle: config.max_settle.unwrap_or(options.max_settle),
+        ..options
+    }
 }
 
 fn archives(name: &str, config: &ArchiveConfig, max_in_flight: Option<usize>) -> ArchiveOptions {

@@ -11,6 +11,8 @@ use fetchwise::time::Timestamp;
 
 /// The number of hosts included, those with the most links first; more would take too long.
 const MAX_HOSTS: usize = 256;
+/// The number of slowest hosts shown.
+const SHOWN_HOSTS: usize = 3;
 
 /// A host with waiting links.
 struct WaitingHost {
@@ -20,14 +22,23 @@ struct WaitingHost {
     left: Duration,
 }
 
-/// Returns the remaining time and the host that takes longest, as text. `unread` links are not read yet and are assumed
-/// to be distributed like the others.
-pub(super) fn text<'h>(
+/// The remaining time of a crawl.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct RemainingTime {
+    /// The time for all links; none if no pace is known.
+    pub(super) left: Option<Duration>,
+    /// The hosts that take longest, the slowest first.
+    pub(super) slowest: Vec<String>,
+}
+
+/// Returns the remaining time and the hosts that take longest. `unread` links are not read yet and are assumed to be
+/// distributed like the others.
+pub(super) fn estimate<'h>(
     pace: &Pace,
     hosts: impl Iterator<Item = (&'h str, usize)>,
     unread: u64,
     now: Timestamp,
-) -> String {
+) -> RemainingTime {
     let mut hosts: Vec<_> = hosts.collect();
     hosts.sort_unstable_by_key(|(_, links)| std::cmp::Reverse(*links));
     let all: usize = hosts.iter().map(|(_, links)| links).sum();
@@ -37,13 +48,22 @@ pub(super) fn text<'h>(
         let left = held + Duration::from_secs_f64((links as f64 / pace.rate.max(1e-6)).min(1e9));
         Some(WaitingHost { name: name.to_owned(), links, pace, left })
     });
-    let Some(last) = waiting.max_by_key(|host| host.left) else { return String::new() };
+    let mut waiting: Vec<WaitingHost> = waiting.collect();
+    waiting.sort_unstable_by_key(|host| std::cmp::Reverse(host.left));
     let more = if all > 0 { 1.0 + unread as f64 / all as f64 } else { 1.0 };
-    let left = Duration::from_secs_f64((last.left.as_secs_f64() * more).min(1e9));
-    let held = last.pace.hold_until.filter(|until| *until > now);
-    let held = held.map_or(String::new(), |until| format!(", held for {}", span(until.since(now))));
-    let WaitingHost { name, links, pace, .. } = last;
-    format!(", {} left; {}: {links} links at {}{held}", span(left), plain(&name), rate(pace.rate))
+    RemainingTime {
+        left: waiting.first().map(|host| Duration::from_secs_f64((host.left.as_secs_f64() * more).min(1e9))),
+        slowest: waiting.iter().take(SHOWN_HOSTS).map(|host| host.text(now)).collect(),
+    }
+}
+
+impl WaitingHost {
+    fn text(&self, now: Timestamp) -> String {
+        let held = self.pace.hold_until.filter(|until| *until > now);
+        let held = held.map_or(String::new(), |until| format!(", held for {}", span(until.since(now))));
+        let links = if self.links == 1 { "link" } else { "links" };
+        format!("{} {} {links} at {}{held}", plain(&self.name), self.links, rate(self.pace.rate))
+    }
 }
 
 #[cfg(test)]
@@ -61,8 +81,10 @@ mod tests {
             pace.cancel(permit, now);
         }
         let hosts = [("a.org", 20), ("b.org", 600), ("unknown.org", 9)];
-        assert_eq!(text(&pace, hosts.into_iter(), 0, now), ", 5 min left; b.org: 600 links at 2.0/s");
-        assert_eq!(text(&pace, hosts.into_iter(), 629, now), ", 10 min left; b.org: 600 links at 2.0/s");
-        assert_eq!(text(&pace, [].into_iter(), 0, now), "");
+        let five = estimate(&pace, hosts.into_iter(), 0, now);
+        assert_eq!(five.left, Some(Duration::from_secs(300)));
+        assert_eq!(five.slowest, ["b.org 600 links at 2.0/s", "a.org 20 links at 2.0/s"]);
+        assert_eq!(estimate(&pace, hosts.into_iter(), 629, now).left, Some(Duration::from_secs(600)));
+        assert_eq!(estimate(&pace, [].into_iter(), 0, now), RemainingTime::default());
     }
 }

@@ -12,6 +12,8 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::FetchArgs;
+use crate::commands::fetch::input_position::InputPosition;
+use crate::commands::fetch::results_file;
 use crate::parse::input::{Lines, is_stdin};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
@@ -24,27 +26,6 @@ use fetchwise::robots::RobotsUse;
 const MAX_LINE_BYTES: usize = 1 << 20;
 /// The number of links that are read ahead.
 const AHEAD: usize = 256;
-
-/// The place of an item in the input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InputPosition {
-    /// The position among the arguments, counted from 1.
-    Position(u64),
-    /// The line of a file or of stdin, counted from 1.
-    Line(u64),
-}
-
-impl InputPosition {
-    /// Returns the line number; none for an argument.
-    pub(crate) fn line(self) -> Option<u64> {
-        if let Self::Line(line) = self { Some(line) } else { None }
-    }
-
-    /// Returns the position; none for a line.
-    pub(crate) fn position(self) -> Option<u64> {
-        if let Self::Position(position) = self { Some(position) } else { None }
-    }
-}
 
 /// An item of the input.
 #[derive(Debug)]
@@ -104,6 +85,14 @@ impl InputFeed {
                 url => Source::One(InputPosition::Position(before + 1), url.to_owned()),
             });
         }
+        if let Some(path) = &args.retry {
+            // A results file is read whole: its last line may be about its first link.
+            sources.extend(results_file::read(path, &args.only)?.into_iter().map(|left| {
+                let link = Link { url: left.url, id: left.id, ..listed.clone() };
+                Source::Link(left.place, Box::new(link))
+            }));
+        }
+        let total = if args.retry.is_some() { Some(sources.len() as u64) } else { total };
         if let Some(path) = &args.input {
             sources.push(Source::Lines(Lines::open(path, MAX_LINE_BYTES)?, path.clone()));
         }
@@ -123,6 +112,7 @@ impl InputFeed {
 
 enum Source {
     One(InputPosition, String),
+    Link(InputPosition, Box<Link>),
     Lines(Lines, PathBuf),
 }
 
@@ -133,6 +123,12 @@ fn read(sources: Vec<Source>, named: &Link, listed: &Link, to: &mpsc::Sender<Ite
             Source::One(place, url) => {
                 let link = Link { url, ..named.clone() };
                 if to.blocking_send(Item::Link(place, link)).is_err() {
+                    return;
+                }
+                continue;
+            }
+            Source::Link(place, link) => {
+                if to.blocking_send(Item::Link(place, *link)).is_err() {
                     return;
                 }
                 continue;

@@ -10,11 +10,12 @@
 //! `input_feed` reads links, `queue` orders them by host, `scheduler` fetches them, `result_order` and `report` print the
 //! results, `resume` records what is done, and `log_watch` and `shutdown` watch the log and Ctrl-C.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use indicatif::HumanCount;
 use tokio::task::JoinSet;
 
 use super::fleet;
@@ -23,36 +24,52 @@ use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::input_feed::InputFeed;
 use crate::commands::fetch::log_watch::LogWatch;
 use crate::commands::fetch::metrics_endpoint::PendingEndpoint;
+use crate::commands::fetch::paused_links::{PauseWait, PausedLinks};
 use crate::commands::fetch::queue::HostQueue;
-use crate::commands::fetch::report::ResultDisplay;
+use crate::commands::fetch::report::{DisplayOptions, ResultDisplay};
 use crate::commands::fetch::result_order::ResultOrder;
 use crate::commands::fetch::resume::Resume;
 use crate::commands::fetch::scheduler::Scheduler;
 use crate::commands::fetch::shutdown::Shutdown;
+use crate::parse::input::is_stdin;
 use crate::setup::background_maintenance;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, shown};
+use crate::terminal::output::{Output, note, plain, shown};
 use fetchwise::journal::Health;
+use fetchwise::robots::RobotsUse;
 use fetchwise::store::warc::{Warc, cdxj};
+use fetchwise::time::Clock;
 
 pub(crate) use args::FetchArgs;
 
 pub(crate) mod args;
 pub(crate) mod build_crawler;
 pub(crate) mod build_fetchers;
+mod cost_report;
 pub(crate) mod crawl_options;
+mod end_report;
 mod eta;
 mod fd_limit;
-pub(crate) mod input_feed;
+mod hints;
+mod input_feed;
+mod input_position;
+mod link_end;
 mod log_watch;
 mod metrics_endpoint;
+mod paused_links;
+mod progress;
 mod queue;
-pub(crate) mod report;
+mod report;
+pub(crate) mod result_json;
 mod result_order;
-mod resume;
+mod result_text;
+mod results_file;
+pub(crate) mod resume;
+pub(crate) mod run_log;
 mod scheduler;
 pub(crate) mod shutdown;
+mod totals;
 
 /// The default limit of a link's wait for its host.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
@@ -60,30 +77,46 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
 /// Runs the command.
 pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     fleet::check(settings, &args.fleet)?;
-    out.make_interruptible()?;
+    check(args, out.json)?;
+    let prints_page = args.prints_page(out.json);
+    out.make_interruptible(prints_page)?;
     let concurrency = fd_limit::at_once(args.concurrency);
     let feed = InputFeed::start(args, settings)?;
     let store = build_crawler::store(args)?;
+    if args.has_list() && store.is_none() && !prints_page && !args.quiet {
+        note("page bodies are not kept: use --out DIR or --warc FILE to keep them");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended = runtime.block_on(async {
         let stop = shutdown::listen().map_err(Failure::failed)?;
         let metrics = PendingEndpoint::open(args.metrics.as_deref()).await?;
         let crawler = Crawler::open(settings, &CrawlOptions::from(args), store)?;
-        let resume = Resume::open(crawler.journal.dir(), args, args.restart)
+        let resume = Resume::open(crawler.journal.dir(), args)
             .map_err(|error| Failure::failed(format_args!("cannot read the state of the last run: {error}")))?;
-        let total = feed.total;
+        let max_wait = settings.config.pace.max_wait.unwrap_or(MAX_WAIT);
+        let (total, is_list) = (feed.total, args.has_list());
         let fleet = fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector).await?;
         let told = fleet.as_ref().map(|fleet| fleet.membership());
         let metrics = metrics.map(|metrics| metrics.begin(&crawler, total, told)).transpose()?;
         let upkeep = background_maintenance::start(settings, crawler.journal.dir())?;
+        if is_list && !args.quiet {
+            note(start_line(args, settings, &crawler, total));
+        }
         let scheduler = Scheduler {
             pipeline: Arc::clone(&crawler.pipeline),
             concurrency,
             per_host: args.pace.per_host,
-            max_wait: settings.config.pace.max_wait.unwrap_or(MAX_WAIT),
+            max_wait,
             feed,
             resume,
-            show: ResultDisplay::new(out, total),
+            show: ResultDisplay::new(out, total, DisplayOptions { lines: args.lines(), is_list, prints_page }),
+            paused: PausedLinks::new(pause_wait(args, settings, max_wait)),
+            is_wait_reported: false,
+            seen: HashSet::new(),
+            prints_page,
+            fail_on: args.fail_on,
+            run_log: crawler.run_log.clone(),
+            is_list,
             shutdown: Shutdown::new(stop),
             queue: HostQueue::default(),
             open: JoinSet::new(),
@@ -119,6 +152,44 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
         index(archive, cdx)?;
     }
     ended
+}
+
+/// Returns the line that says what a run does: links, robots.txt, data directory, browser.
+fn start_line(args: &FetchArgs, settings: &Settings, crawler: &Crawler, total: Option<u64>) -> String {
+    let urls = total.map_or_else(|| "URLs".to_owned(), |total| format!("{} lines", HumanCount(total)));
+    let robots = match args.robots.or(settings.config.robots.mode).unwrap_or(RobotsUse::Obey) {
+        RobotsUse::Obey => "robots.txt obeyed",
+        RobotsUse::Delay => "robots.txt: Crawl-delay only",
+        RobotsUse::Ignore => "robots.txt ignored",
+    };
+    let browser =
+        crawler.browser.as_ref().map_or_else(|| "no browser".to_owned(), |path| format!("browser {}", path.display()));
+    plain(&format!("{urls}, {robots}, data in {}, {browser}", crawler.journal.dir().display()))
+}
+
+/// Checks what the syntax of the arguments cannot express.
+fn check(args: &FetchArgs, json: bool) -> Result<(), Failure> {
+    if args.urls.is_empty() && args.input.is_none() && args.retry.is_none() {
+        return Err(
+            Failure::usage("missing URL").advise("name a URL, a list with --input FILE, or - to read URLs from stdin")
+        );
+    }
+    if json && args.out.as_deref().is_some_and(is_stdin) {
+        return Err(Failure::usage("--json and --out - both write to stdout").advise("use --out DIR with --json"));
+    }
+    Ok(())
+}
+
+/// Returns how long the run waits for paused links once all others are done.
+fn pause_wait(args: &FetchArgs, settings: &Settings, max_wait: Duration) -> PauseWait {
+    match (args.wait, &*settings.clock) {
+        // With a fixed clock no pause ends.
+        (_, Clock::Fixed(_)) => PauseWait::AtMost(Duration::ZERO),
+        (Some(wait), Clock::System) => wait,
+        // A person who names a URL wants an answer now; a list is a crawl.
+        (None, Clock::System) if args.has_list() => PauseWait::AtMost(max_wait),
+        (None, Clock::System) => PauseWait::AtMost(Duration::ZERO),
+    }
 }
 
 /// Updates the index of an archive, including what an interrupted run wrote.

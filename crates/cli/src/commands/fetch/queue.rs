@@ -14,6 +14,8 @@ use std::time::Duration;
 use fetchwise::heuristic::url::{domain_of, parse};
 use fetchwise::time::Timestamp;
 
+/// The time for the first link of a host. When it is over, the others no longer wait for it: its URL may hang.
+const FIRST_LINK_TIME: Duration = Duration::from_secs(5);
 /// After a longer wait than this, a host is probed by a single link.
 const LONG_WAIT: Duration = Duration::from_secs(2);
 
@@ -25,6 +27,8 @@ pub(super) struct HostQueue<T> {
     waiting: BTreeSet<(Timestamp, Arc<str>)>,
     /// Ready hosts by the number of their open links, then by turn.
     ready: BTreeSet<(usize, u64, Arc<str>)>,
+    /// New hosts whose first link is open, by the time at which the others stop waiting for it.
+    first_links: BTreeSet<(Timestamp, Arc<str>)>,
     turns: u64,
     /// The time of the last request for a link.
     time: Timestamp,
@@ -65,6 +69,7 @@ impl<T> Default for HostQueue<T> {
             hosts: HashMap::new(),
             waiting: BTreeSet::new(),
             ready: BTreeSet::new(),
+            first_links: BTreeSet::new(),
             turns: 0,
             time: Timestamp::default(),
             len: 0,
@@ -115,6 +120,7 @@ impl<T> HostQueue<T> {
     /// [`back`](Self::back).
     pub(super) fn pop(&mut self, now: Timestamp) -> Option<(Arc<str>, T)> {
         self.time = now;
+        self.stop_waiting_for_first_links(now);
         while let Some((at, _)) = self.waiting.first()
             && *at <= now
         {
@@ -130,6 +136,9 @@ impl<T> HostQueue<T> {
         entry.position = ListPosition::Nowhere;
         let link = entry.links.pop_front();
         entry.open += usize::from(link.is_some());
+        if entry.open_before_probe.is_some() && entry.at == Timestamp::default() {
+            self.first_links.insert((now.saturating_add(FIRST_LINK_TIME), Arc::clone(&host)));
+        }
         self.list(&host);
         self.len -= usize::from(link.is_some());
         Some((host, link?))
@@ -138,8 +147,24 @@ impl<T> HostQueue<T> {
     /// Returns when the next link can start; none if an open one has to end first.
     pub(super) fn next_at(&self) -> Option<Timestamp> {
         match self.ready.is_empty() {
-            true => self.waiting.first().map(|(at, _)| *at),
+            true => self.waiting.first().into_iter().chain(self.first_links.first()).map(|(at, _)| *at).min(),
             false => Some(Timestamp::default()),
+        }
+    }
+
+    /// Lets the other links of hosts go whose first link takes too long.
+    fn stop_waiting_for_first_links(&mut self, now: Timestamp) {
+        while let Some((at, _)) = self.first_links.first()
+            && *at <= now
+        {
+            let Some((_, host)) = self.first_links.pop_first() else { break };
+            // A host that has to wait since then is tried out by a single link.
+            if let Some(entry) = self.hosts.get_mut(&host)
+                && entry.at == Timestamp::default()
+            {
+                entry.open_before_probe = None;
+                self.list(&host);
+            }
         }
     }
 
@@ -321,6 +346,16 @@ mod tests {
         assert_eq!((all(&mut queue, after(59_999)), all(&mut queue, after(60_000))), (vec![], vec![2]));
         queue.ended(&a);
         assert_eq!(all(&mut queue, after(60_000)), [3, 4, 1], "a refused link goes last");
+    }
+
+    #[test]
+    fn a_first_link_that_hangs_holds_back_no_other_for_long() {
+        let mut queue = HostQueue::default();
+        let a = Arc::from("a");
+        (1..=3).for_each(|link| queue.push(&a, link));
+        assert_eq!((all(&mut queue, NOW), queue.next_at()), (vec![1], Some(after(5_000))));
+        assert_eq!((all(&mut queue, after(4_999)), all(&mut queue, after(5_000))), (vec![], vec![2, 3]));
+        assert_eq!(queue.next_at(), None);
     }
 
     #[test]

@@ -1,59 +1,93 @@
-//! The state of an interrupted run: the links that are done.
+//! The state of a run: the links that are done, and those that it left.
 //!
-//! The inputs and outputs of a run identify it. During the run, a small file in the data directory gets one line for
-//! each link whose result was written. When the run completes, the file is removed, so that the same command fetches
-//! everything again.
+//! The inputs and outputs of a run identify it. During the run, the file `run-<hash>` in the data directory gets one line
+//! for each link whose result was written, so that the same command continues an interrupted run. When the run
+//! completes, `left-<hash>` replaces it. It names the links that were not delivered, for `--only`.
 //!
-//! Invariants: a link is recorded only after its result was passed on, and only if the result is the link's own. A link
-//! that failed for lack of disk space, of a fetcher or because of a pause is fetched again. An incomplete line of a
-//! crash is ignored. The lock of the data directory keeps two runs apart.
+//! Invariants: a link is recorded only after its result was passed on, and only a final end counts as done: see
+//! [`LinkEnd`]. An incomplete line of a crash is ignored. The lock of the data directory keeps two runs apart.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::FetchArgs;
-use fetchwise::attempt::error_kind::ErrorKind;
+use crate::commands::fetch::link_end::{LeftLinks, LinkEnd};
 use fetchwise::pipeline::{Link, Report};
+use fetchwise::time::Timestamp;
 
 /// The number of hex digits of a link's hash.
 const DIGITS: usize = 32;
+/// The prefixes of the two kinds of files.
+const RUNNING: &str = "run-";
+const LEFT: &str = "left-";
+/// The time after which the links that a run left are forgotten.
+const LEFT_FOR: Duration = Duration::from_secs(30 * 86_400);
 
 /// The state of a run.
 #[derive(Debug)]
 pub(super) struct Resume {
+    /// The file that gets a line for each link.
     path: PathBuf,
+    /// The file with the links that the run leaves.
+    left_path: PathBuf,
     /// The links that an earlier run finished, and how often.
     earlier: HashMap<u128, u32>,
+    /// The selected links that the last run left, if only those are fetched.
+    only: Option<HashMap<u128, LinkEnd>>,
     /// Opened when the first link is done.
     file: Option<File>,
     failed: bool,
 }
 
+/// A link that a run left because of a pause.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LeftForPause {
+    /// The link's name: the caller's id, or the URL.
+    pub(crate) link: String,
+    /// The time at which it was left.
+    pub(crate) at: Timestamp,
+}
+
+/// A line of a state file.
+struct StateLine {
+    hash: u128,
+    end: LinkEnd,
+    paused: Option<LeftForPause>,
+}
+
 impl Resume {
-    /// Looks in `dir` for an earlier run with the same inputs and outputs; with `restart` removes it.
-    pub(super) fn open(dir: &Path, args: &FetchArgs, restart: bool) -> io::Result<Self> {
-        let path = dir.join(format!("run-{:032x}", key(args)));
-        let mut earlier = HashMap::new();
-        if restart {
-            remove(&path)?;
-        } else {
-            let mut text = Vec::new();
-            match File::open(&path) {
-                Ok(mut file) => drop(file.read_to_end(&mut text)?),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+    /// Looks in `dir` for an earlier run with the same inputs and outputs; with `--restart` removes it.
+    pub(super) fn open(dir: &Path, args: &FetchArgs) -> io::Result<Self> {
+        let key = key(args);
+        let (running, left_path) = (dir.join(format!("{RUNNING}{key:032x}")), dir.join(format!("{LEFT}{key:032x}")));
+        let (mut earlier, mut only) = (HashMap::new(), None);
+        if args.restart {
+            remove(&running)?;
+        }
+        let mut path = running;
+        if !args.only.is_empty() && args.retry.is_none() {
+            // An interrupted run is continued first: its own file says what is not fetched yet.
+            if path.exists() {
+                return Err(io::Error::other("an earlier run was interrupted; continue it without --only first"));
             }
-            for line in text.split(|byte| *byte == b'\n').filter(|line| line.len() == DIGITS) {
-                if let Some(hash) = std::str::from_utf8(line).ok().and_then(|hex| u128::from_str_radix(hex, 16).ok()) {
-                    *earlier.entry(hash).or_default() += 1;
-                }
+            let mut left: HashMap<u128, LinkEnd> = HashMap::new();
+            for line in read_lines(&left_path)? {
+                left.insert(line.hash, line.end);
+            }
+            left.retain(|_, end| args.only.iter().any(|which: &LeftLinks| which.selects(*end)));
+            only = Some(left);
+            path.clone_from(&left_path);
+        } else {
+            for line in read_lines(&path)?.into_iter().filter(|line| line.end.is_done()) {
+                *earlier.entry(line.hash).or_default() += 1;
             }
         }
-        Ok(Self { path, earlier, file: None, failed: false })
+        Ok(Self { path, left_path, earlier, only, file: None, failed: false })
     }
 
     /// Returns whether an earlier run finished this link. Equal links are skipped as often as they were finished.
@@ -67,22 +101,52 @@ impl Resume {
         }
     }
 
-    /// Records that a link is done. A failed write only means that the link is fetched again after an interruption; no
+    /// Returns whether `--only` leaves out this link.
+    pub(super) fn leaves_out(&self, link: &Link) -> bool {
+        self.only.as_ref().is_some_and(|only| !only.contains_key(&hash(link)))
+    }
+
+    /// Records how a link ended. A failed write only means that the link is fetched again after an interruption; no
     /// further write is tried.
-    pub(super) fn note(&mut self, hash: u128) {
+    pub(super) fn note(&mut self, link: &Link, report: &Report, now: Timestamp) {
         if self.failed {
             return;
         }
+        let (hash, end) = (hash(link), LinkEnd::of(report));
+        let name = match end {
+            LinkEnd::Paused => {
+                let name = link.id.as_deref().unwrap_or(&link.url);
+                serde_json::to_string(&(now.as_millis(), name)).unwrap_or_default()
+            }
+            _ => String::new(),
+        };
         let written = self.file().and_then(|mut file| {
             // The line break comes first, so that an incomplete line of a crash does not affect the next one.
-            file.write_all(format!("\n{hash:0width$x}\n", width = DIGITS).as_bytes())
+            let letter = char::from(end.letter());
+            file.write_all(format!("\n{hash:0width$x}{letter}{name}\n", width = DIGITS).as_bytes())
         });
         self.failed = written.is_err();
     }
 
-    /// Ends a complete run: the next one fetches everything again.
+    /// Ends a complete run: the next one fetches everything again, or with `--only` what this one left.
     pub(super) fn complete(self) {
-        let _ = remove(&self.path);
+        drop(self.file);
+        let left = read_left(&self.path).and_then(|left| match left.is_empty() {
+            true => remove(&self.left_path),
+            false => {
+                let new = self.left_path.with_extension("new");
+                fs::write(&new, left.concat())?;
+                fs::rename(&new, &self.left_path)
+            }
+        });
+        // Without the file, `--only` finds nothing; the results were printed anyway.
+        let _ = left;
+        if self.path != self.left_path {
+            let _ = remove(&self.path);
+        }
+        if let Some(dir) = self.left_path.parent() {
+            remove_outdated(dir);
+        }
     }
 
     fn file(&mut self) -> io::Result<&File> {
@@ -93,16 +157,81 @@ impl Resume {
     }
 }
 
-/// Returns whether a link is done: it was delivered, or ended in an outcome of the table. Any other result describes
-/// this machine, this moment or the speed of the crawl, not the link.
-pub(super) fn is_done(report: &Report) -> bool {
-    let later = [ErrorKind::LocalFault, ErrorKind::RateLimited];
-    let own = |error_type| ErrorKind::from_name(error_type).is_some_and(|kind| !later.contains(&kind));
-    report.success || report.error_type.is_some_and(own)
+/// Returns the links that the runs of a data directory left because of a pause, and that they have not fetched since.
+pub(crate) fn left_for_pause(dir: &Path) -> io::Result<Vec<LeftForPause>> {
+    let mut left = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if [RUNNING, LEFT].iter().any(|prefix| name.starts_with(prefix)) {
+            let mut last: HashMap<u128, Option<LeftForPause>> = HashMap::new();
+            for line in read_lines(&entry.path())? {
+                last.insert(line.hash, line.paused);
+            }
+            left.extend(last.into_values().flatten());
+        }
+    }
+    left.sort_unstable_by(|a, b| (&a.link, a.at).cmp(&(&b.link, b.at)));
+    left.dedup_by(|a, b| a.link == b.link);
+    Ok(left)
+}
+
+/// Returns the lines of links that were not delivered; the last line of each link counts.
+fn read_left(path: &Path) -> io::Result<Vec<String>> {
+    let text = read(path)?;
+    let mut lines: HashMap<u128, (LinkEnd, &str)> = HashMap::new();
+    let mut order = Vec::new();
+    for (text, line) in text.lines().filter_map(|text| parse_line(text).map(|line| (text, line))) {
+        if lines.insert(line.hash, (line.end, text)).is_none() {
+            order.push(line.hash);
+        }
+    }
+    let left = order.into_iter().filter_map(|hash| lines.get(&hash)).filter(|(end, _)| *end != LinkEnd::Delivered);
+    Ok(left.map(|(_, text)| format!("{text}\n")).collect())
+}
+
+fn read_lines(path: &Path) -> io::Result<Vec<StateLine>> {
+    Ok(read(path)?.lines().filter_map(parse_line).collect())
+}
+
+/// Returns the text of a state file; an empty one if there is no file.
+fn read(path: &Path) -> io::Result<String> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Parses a line; none if it is incomplete.
+fn parse_line(text: &str) -> Option<StateLine> {
+    let (hash, rest) = text.split_at_checked(DIGITS)?;
+    let hash = u128::from_str_radix(hash, 16).ok()?;
+    let end = LinkEnd::from_letter(*rest.as_bytes().first()?)?;
+    let paused = match end {
+        LinkEnd::Paused => {
+            let (at, link): (i64, String) = serde_json::from_str(rest.get(1..)?).ok()?;
+            Some(LeftForPause { link, at: Timestamp::from_millis(at) })
+        }
+        _ => None,
+    };
+    Some(StateLine { hash, end, paused })
+}
+
+/// Removes the files of runs that are too old.
+fn remove_outdated(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(LEFT)) {
+        let written = entry.metadata().and_then(|metadata| metadata.modified());
+        if written.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > LEFT_FOR)) {
+            let _ = remove(&entry.path());
+        }
+    }
 }
 
 /// Returns the hash by which a link is recorded.
-pub(super) fn hash(link: &Link) -> u128 {
+fn hash(link: &Link) -> u128 {
     let id = link.id.as_deref().unwrap_or_default();
     xxh3_128(format!("{id}\0{}", link.url).as_bytes())
 }
@@ -116,7 +245,7 @@ fn key(args: &FetchArgs) -> u128 {
         hasher.update(url.as_bytes());
         hasher.update(b"\0");
     }
-    for path in [&args.input, &args.out, &args.warc] {
+    for path in [&args.input, &args.out, &args.warc, &args.retry] {
         hasher.update(b"\0");
         if let Some(path) = path {
             hasher.update(absolute(path).as_os_str().as_encoded_bytes());
@@ -138,49 +267,66 @@ mod tests {
     use crate::commands::command_line::{Cli, Command};
     use clap::Parser;
 
+    const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
     fn args(line: &str) -> FetchArgs {
         match Cli::try_parse_from(format!("fetchwise fetch {line}").split(' ')).unwrap().command {
-            Command::Fetch(args) => args,
+            Command::Fetch(args) => *args,
             _ => panic!("not a fetch"),
         }
+    }
+
+    fn delivered() -> Report {
+        Report { success: true, ..Report::default() }
+    }
+
+    fn failed(error_type: &'static str) -> Report {
+        Report { error_type: Some(error_type), ..Report::default() }
     }
 
     #[test]
     fn finished_links_are_skipped_as_often_as_they_were_finished() {
         let dir = tempfile::tempdir().unwrap();
         let run = args("http://e.org/ --out pages");
-        let (a, b) = (Link::new("http://e.org/a"), Link::new("http://e.org/b"));
-        let mut first = Resume::open(dir.path(), &run, false).unwrap();
+        let (a, b, c) = (Link::new("http://e.org/a"), Link::new("http://e.org/b"), Link::new("http://e.org/c"));
+        let mut first = Resume::open(dir.path(), &run).unwrap();
         assert!(!first.skips(&a));
-        first.note(hash(&a));
-        first.note(hash(&a));
+        first.note(&a, &delivered(), NOW);
+        first.note(&a, &delivered(), NOW);
+        first.note(&c, &failed(Report::PAUSED), NOW);
         drop(first);
-        let mut second = Resume::open(dir.path(), &run, false).unwrap();
-        assert_eq!([&a, &b, &a, &a].map(|link| second.skips(link)), [true, false, true, false]);
-        second.note(hash(&b));
+        let mut second = Resume::open(dir.path(), &run).unwrap();
+        assert_eq!([&a, &b, &a, &a, &c].map(|link| second.skips(link)), [true, false, true, false, false]);
+        second.note(&b, &delivered(), NOW);
         second.complete();
-        assert!(!Resume::open(dir.path(), &run, false).unwrap().skips(&a));
+        assert!(!Resume::open(dir.path(), &run).unwrap().skips(&a));
     }
 
     #[test]
-    fn only_a_links_own_outcome_counts_as_done() {
-        let ended = |error_type| is_done(&Report { error_type: Some(error_type), ..Report::default() });
-        assert!(is_done(&Report { success: true, ..Report::default() }));
-        for &kind in ErrorKind::ALL {
-            let later = matches!(kind, ErrorKind::LocalFault | ErrorKind::RateLimited);
-            assert_eq!(ended(kind.name()), !later, "{kind}");
-        }
-        let later = [
-            Report::STORE_ERROR,
-            Report::NO_ROUTE,
-            Report::NO_FETCHER,
-            Report::NO_VIABLE_FETCHER,
-            Report::PAUSED,
-            "internal_error",
-        ];
-        assert!(later.into_iter().all(|error_type| !ended(error_type)));
-        // A page that arrived and could not be stored is not done.
-        assert!(!is_done(&Report { success: false, status: Some(200), ..Report::default() }));
+    fn only_selects_what_the_last_run_left_until_it_is_fetched() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = args("--input list");
+        let links = ["a", "b", "c", "d"].map(|name| Link::new(format!("http://e.org/{name}")));
+        let mut first = Resume::open(dir.path(), &run).unwrap();
+        let reports = [delivered(), failed(Report::PAUSED), failed("not_found"), failed("timeout")];
+        links.iter().zip(&reports).for_each(|(link, report)| first.note(link, report, NOW));
+        let left = [LeftForPause { link: links[1].url.clone(), at: NOW }];
+        assert_eq!(left_for_pause(dir.path()).unwrap(), left);
+        first.complete();
+        assert_eq!(left_for_pause(dir.path()).unwrap(), left);
+        let fetched = |only: &str| {
+            let run = Resume::open(dir.path(), &args(&format!("--input list --only {only}"))).unwrap();
+            links.iter().filter(|link| !run.leaves_out(link)).map(|link| &link.url[13..]).collect::<String>()
+        };
+        assert_eq!(["paused", "missing", "failed", "paused,failed"].map(fetched), ["b", "c", "d", "bd"]);
+        let mut only = Resume::open(dir.path(), &args("--input list --only paused")).unwrap();
+        only.note(&links[1], &delivered(), NOW);
+        // Even after a crash, what was fetched is not fetched again.
+        drop(only);
+        assert_eq!(["paused", "missing"].map(fetched), ["", "c"]);
+        Resume::open(dir.path(), &args("--input list --only paused")).unwrap().complete();
+        assert_eq!((left_for_pause(dir.path()).unwrap(), fetched("failed")), (vec![], "d".to_owned()));
+        assert!(!Resume::open(dir.path(), &run).unwrap().leaves_out(&links[0]), "without --only everything is fetched");
     }
 
     #[test]
@@ -188,28 +334,35 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let run = args("http://e.org/");
         let link = Link::new("http://e.org/a");
-        let mut first = Resume::open(dir.path(), &run, false).unwrap();
-        first.note(hash(&link));
+        let mut first = Resume::open(dir.path(), &run).unwrap();
+        first.note(&link, &delivered(), NOW);
         let path = first.path.clone();
         drop(first);
         let text = fs::read(&path).unwrap();
         fs::write(&path, &text[..text.len() - 5]).unwrap();
-        let mut second = Resume::open(dir.path(), &run, false).unwrap();
+        let mut second = Resume::open(dir.path(), &run).unwrap();
         assert!(!second.skips(&link));
-        second.note(hash(&link));
+        second.note(&link, &delivered(), NOW);
         drop(second);
-        assert!(Resume::open(dir.path(), &run, false).unwrap().skips(&link));
+        assert!(Resume::open(dir.path(), &run).unwrap().skips(&link));
     }
 
     #[test]
     fn other_inputs_or_outputs_are_another_run_and_restart_removes_it() {
-        let lines = ["http://e.org/", "http://f.org/", "http://e.org/ --out a", "http://e.org/ --warc a", "--input a"];
+        let lines = [
+            "http://e.org/",
+            "http://f.org/",
+            "http://e.org/ --out a",
+            "http://e.org/ --warc a",
+            "--input a",
+            "--retry a",
+        ];
         let keys: std::collections::HashSet<u128> = lines.iter().map(|line| key(&args(line))).collect();
         assert_eq!(keys.len(), lines.len());
-        assert_eq!(key(&args("http://e.org/")), key(&args("http://e.org/ --concurrency 3 --json")));
+        assert_eq!(key(&args("http://e.org/")), key(&args("http://e.org/ --concurrency 3 --json --only paused")));
         let dir = tempfile::tempdir().unwrap();
         let link = Link::new("http://e.org/");
-        Resume::open(dir.path(), &args(lines[0]), false).unwrap().note(hash(&link));
-        assert!(!Resume::open(dir.path(), &args(lines[0]), true).unwrap().skips(&link));
+        Resume::open(dir.path(), &args(lines[0])).unwrap().note(&link, &delivered(), NOW);
+        assert!(!Resume::open(dir.path(), &args("http://e.org/ --restart")).unwrap().skips(&link));
     }
 }

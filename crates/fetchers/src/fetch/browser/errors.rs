@@ -32,7 +32,6 @@ const KINDS: &[(&str, ErrorKind)] = &[
     ("ERR_INVALID_URL", ErrorKind::InvalidUrl),
     ("ERR_DISALLOWED_URL_SCHEME", ErrorKind::InvalidUrl),
     ("ERR_UNKNOWN_URL_SCHEME", ErrorKind::InvalidUrl),
-    ("ERR_UNSAFE_PORT", ErrorKind::InvalidUrl),
 ];
 
 /// Errors of Chromium itself, or of this machine. Chromium's only proxy is ours and on this machine.
@@ -60,6 +59,11 @@ pub(super) fn kind_of(error_text: &str) -> ErrorKind {
         .map_or(ErrorKind::NetworkError, |&(_, kind)| kind)
 }
 
+/// Returns whether Chromium refuses the URL by itself, and other fetchers may fetch it: a port of another protocol.
+pub(super) fn is_own_refusal(error_text: &str) -> bool {
+    error_text.contains("ERR_UNSAFE_PORT")
+}
+
 /// Returns whether the navigation was cancelled rather than failed: another one replaced it, or it had nothing to show.
 pub(super) fn is_abort(error_text: &str) -> bool {
     error_text.contains("ERR_ABORTED")
@@ -77,6 +81,7 @@ mod tests {
     #[test]
     fn shortages_of_the_browser_are_local_faults() {
         assert!(is_local("net::ERR_INSUFFICIENT_RESOURCES") && is_local("net::ERR_PROXY_CONNECTION_FAILED"));
+        assert!(is_own_refusal("net::ERR_UNSAFE_PORT") && !is_own_refusal("net::ERR_CONNECTION_REFUSED"));
         assert!(!is_local("net::ERR_CONNECTION_REFUSED") && !is_local("net::ERR_TUNNEL_CONNECTION_FAILED"));
     }
 
@@ -94,7 +99,6 @@ mod tests {
             ("net::ERR_CONNECTION_REFUSED", ErrorKind::NetworkError),
             ("net::ERR_CONNECTION_RESET", ErrorKind::NetworkError),
             ("net::ERR_EMPTY_RESPONSE", ErrorKind::NetworkError),
-            ("net::ERR_UNSAFE_PORT", ErrorKind::InvalidUrl),
             ("net::ERR_SOMETHING_OF_NEXT_YEAR", ErrorKind::NetworkError),
             ("", ErrorKind::NetworkError),
         ] {

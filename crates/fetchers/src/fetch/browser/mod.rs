@@ -15,6 +15,7 @@ mod options;
 mod page_load;
 mod process;
 mod protocol;
+mod settle;
 mod tab;
 
 use std::fmt;
@@ -216,8 +217,10 @@ impl BrowserFetcher {
         };
         let duration = started.elapsed();
         let failed = |failure: Failure, load: Option<PageLoad>| {
+            // Chromium refuses some ports itself, which says nothing about the URL.
+            let unavailable = errors::is_own_refusal(&failure.message);
             let error = FetchError::new(failure.kind, failure.message, duration);
-            let mut error = FetchError { local: failure.local, limit: failure.limit, ..error };
+            let mut error = FetchError { local: failure.local, limit: failure.limit, unavailable, ..error };
             if let Some(document) = load.as_ref().and_then(PageLoad::document) {
                 error.status = document.status;
                 error.headers = document.headers;

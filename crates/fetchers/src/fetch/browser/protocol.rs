@@ -66,8 +66,14 @@ commands! {
     "Page.enable" EnablePage {} -> IgnoredAny;
     "Page.handleJavaScriptDialog" HandleJavaScriptDialog { accept: bool } -> IgnoredAny;
     "Page.navigate" Navigate { url: String } -> Navigation;
-    "Runtime.evaluate" Evaluate { expression: String, context_id: i64, return_by_value: bool } -> Evaluation;
+    "Runtime.evaluate" Evaluate {
+        expression: String,
+        context_id: i64,
+        return_by_value: bool,
+        await_promise: bool,
+    } -> Evaluation;
     "Runtime.terminateExecution" TerminateExecution {} -> IgnoredAny;
+    "SystemInfo.getProcessInfo" GetProcessInfo {} -> ProcessInfos;
     "Target.attachToTarget" AttachToTarget { target_id: String, flatten: bool } -> AttachedSession;
     "Target.closeTarget" CloseTarget { target_id: String } -> IgnoredAny;
     "Target.createBrowserContext" CreateBrowserContext {
@@ -90,6 +96,8 @@ results! {
     Evaluation { result: RemoteObject }
     IsolatedWorld { execution_context_id: i64 }
     Navigation { error_text: Option<String> }
+    ProcessInfo { r#type: String, cpu_time: f64 }
+    ProcessInfos { process_info: Vec<ProcessInfo> }
     RemoteObject { value: Option<Value> }
     StreamChunk { base64_encoded: Option<bool>, data: String, eof: bool }
     Version { user_agent: String }

@@ -16,12 +16,13 @@ use super::cdp::{CallError, Cdp, Event};
 use super::protocol::{
     AddScriptToEvaluateOnNewDocument, AttachToTarget, AuthChallengeResponse, BlockPattern, Command, ContinueRequest,
     ContinueWithAuth, CreateBrowserContext, CreateIsolatedWorld, CreateTarget, DisposeBrowserContext, EnableFetch,
-    EnableInspector, EnableNetwork, EnablePage, Evaluate, HandleJavaScriptDialog, Navigate, ReadStream, RequestPattern,
-    SetBlockedUrls, SetBypassServiceWorker, SetDownloadBehavior, SetUserAgentOverride, TakeResponseBodyAsStream,
-    TerminateExecution,
+    EnableInspector, EnableNetwork, EnablePage, Evaluate, GetProcessInfo, HandleJavaScriptDialog, Navigate, ReadStream,
+    RequestPattern, SetBlockedUrls, SetBypassServiceWorker, SetDownloadBehavior, SetUserAgentOverride,
+    TakeResponseBodyAsStream, TerminateExecution,
 };
 use crate::fetch::body::{Body, BodyCollector, BodyError};
 use crate::fetch::browser::page_load::{Action, Document, Failure, LoadState, PageLoad};
+use crate::fetch::browser::settle::{self, Look, SettleCheck};
 use crate::fetch::proxy::FilteringProxy;
 use crate::fetch::{LimitMet, Limits};
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -175,15 +176,21 @@ impl Tab {
         let mut navigation = Box::pin(async move { cdp.call(Some(&session), navigate).await });
         let mut navigating = true;
         let mut reads = 0;
+        let (mut is_settled, mut settling) = (false, SettleCheck::default());
         loop {
             let wake = match load.state(Instant::now()) {
                 LoadState::Failed(failure) => return Err(failure),
                 LoadState::Raw(request) => return self.read_raw(load, &request, limits).await,
                 LoadState::Bodyless => return loaded(load, Body::in_memory(Vec::new()), None),
+                LoadState::Ready if !is_settled => {
+                    is_settled = self.settle(load, &mut settling).await?;
+                    continue;
+                }
                 LoadState::Ready => match self.read_document(load, limits).await {
                     // The page moved on to another document: wait for that one.
                     Err(ReadError::DocumentReplaced) if reads < MAX_READS => {
                         reads += 1;
+                        (is_settled, settling) = (false, SettleCheck::default());
                         continue;
                     }
                     Err(ReadError::DocumentReplaced) => {
@@ -216,6 +223,56 @@ impl Tab {
                 () = tokio::time::sleep_until(until_instant(wake)) => {}
             }
         }
+    }
+
+    /// Waits until the page's main thread comes around, and returns whether the page can be read: it has settled, or its
+    /// time is over.
+    ///
+    /// # Errors
+    /// A local fault if the time is over and the renderer had no processor time.
+    async fn settle(&mut self, load: &mut PageLoad, settling: &mut SettleCheck) -> Result<bool, Failure> {
+        let until = load.read_at_latest();
+        let begun = Instant::now();
+        if begun >= until {
+            return Ok(true);
+        }
+        let used_before = self.renderer_time().await;
+        match tokio::time::timeout_at(until_instant(until), self.look(load)).await {
+            Ok(Ok(Some(look))) => Ok(settling.has_settled(look)),
+            // The document was replaced: the load says what comes next.
+            Ok(Ok(None)) => Ok(true),
+            Ok(Err(CallError::Closed)) => Err(browser_ended()),
+            // The read reports what is wrong with the page.
+            Ok(Err(_)) => Ok(true),
+            Err(_) => {
+                let used = self.renderer_time().await.zip(used_before).map(|(now, before)| now.saturating_sub(before));
+                match used {
+                    Some(used) if settle::is_starved(used, begun.elapsed()) => {
+                        let message = "the browser got no processor time for the page's scripts";
+                        Err(Failure { local: true, ..failure(ErrorKind::LocalFault, message) })
+                    }
+                    _ => Ok(true),
+                }
+            }
+        }
+    }
+
+    /// Returns what the page shows once its main thread has come around; none if the document was replaced.
+    async fn look(&mut self, load: &mut PageLoad) -> Result<Option<Look>, CallError> {
+        let world = CreateIsolatedWorld { frame_id: self.target.clone() };
+        let world = self.call(load, world).await?.execution_context_id;
+        let expression = settle::LOOK.to_owned();
+        let look = Evaluate { expression, context_id: world, return_by_value: true, await_promise: true };
+        let shown = self.call(load, look).await?.result.value;
+        Ok(shown.as_ref().and_then(serde_json::Value::as_str).and_then(Look::parse))
+    }
+
+    /// Returns the processor time of all renderers; none if the browser does not tell.
+    async fn renderer_time(&self) -> Option<Duration> {
+        let asked = self.cdp.call(None, GetProcessInfo {});
+        let processes = tokio::time::timeout(RESPONSE_TIMEOUT, asked).await.ok()?.ok()?.process_info;
+        let seconds: f64 = processes.iter().filter(|of| of.r#type == "renderer").map(|of| of.cpu_time).sum();
+        Duration::try_from_secs_f64(seconds).ok()
     }
 
     /// Processes an event and starts the resulting action. Does not wait.
@@ -278,7 +335,10 @@ impl Tab {
     ) -> Result<(Body, Option<String>), ReadError> {
         let world = CreateIsolatedWorld { frame_id: self.target.clone() };
         let world = self.call_busy(load, world, RESPONSE_TIMEOUT).await?.execution_context_id;
-        let evaluate = |expression: String| Evaluate { expression, context_id: world, return_by_value: true };
+        let evaluate = |expression: String| {
+            let (return_by_value, await_promise) = (true, false);
+            Evaluate { expression, context_id: world, return_by_value, await_promise }
+        };
         let summary = self.call_busy(load, evaluate(SERIALIZE.to_owned()), SERIALIZE_TIMEOUT).await?.result.value;
         let summary = summary.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
         let Some((units, encoding)) = summary.split_once(' ') else { return Err(ReadError::DocumentReplaced) };

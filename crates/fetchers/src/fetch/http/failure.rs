@@ -27,11 +27,13 @@ pub(super) struct Failure {
     pub(super) limit: Option<LimitMet>,
     /// Whether the gate did not admit a redirect.
     pub(super) stopped: bool,
+    /// Whether the host refused the connection.
+    pub(super) refused: bool,
 }
 
 impl Failure {
     pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), local: false, limit: None, stopped: false }
+        Self { kind, message: message.into(), local: false, limit: None, stopped: false, refused: false }
     }
 
     /// Returns the failure of a response that exceeds `limit`.
@@ -41,17 +43,21 @@ impl Failure {
 
     /// Returns the error of the fetcher.
     pub(super) fn into_error(self, duration: Duration) -> FetchError {
-        let Self { kind, message, local, limit, stopped } = self;
-        FetchError { local, limit, stopped, ..FetchError::new(kind, message, duration) }
+        let Self { kind, message, local, limit, stopped, refused } = self;
+        FetchError { local, limit, stopped, refused, ..FetchError::new(kind, message, duration) }
     }
 
     /// Returns the failure of a request without a valid HTTP response.
     pub(super) fn of_request(error: &(dyn Error + 'static)) -> Self {
         if let Some(dial) = find::<DialError>(error) {
-            return Self { local: dial.is_local(), ..Self::new(dial.kind(), dial.to_string()) };
+            let (local, refused) = (dial.is_local(), dial.is_refused());
+            return Self { local, refused, ..Self::new(dial.kind(), dial.to_string()) };
         }
         if let Some(tls) = find::<rustls::Error>(error) {
-            return Self::new(ErrorKind::TlsError, tls.to_string());
+            // rustls reports the start of a plain HTTP response as a corrupt message.
+            let is_plain = matches!(tls, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
+            let hint = if is_plain { "; the server speaks no TLS on this port, try http://" } else { "" };
+            return Self::new(ErrorKind::TlsError, format!("{tls}{hint}"));
         }
         let too_large_1 = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
         // The error that h2 reports by itself when it gives up on an endless head.

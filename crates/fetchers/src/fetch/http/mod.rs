@@ -156,7 +156,12 @@ impl Fetcher for HttpFetcher {
                 Some(Err(failure)) => failure,
                 None => {
                     let deadline = request.limits.deadline;
-                    let message = format!("the fetch did not end within {deadline:?}");
+                    let is_odd_port = request.url.scheme() == "https" && request.url.port().is_some();
+                    let hint = match response_head.is_none() && is_odd_port {
+                        true => "; no response: if the port speaks no TLS, try http://",
+                        false => "",
+                    };
+                    let message = format!("the fetch did not end within {deadline:?}{hint}");
                     Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message)
                 }
             };

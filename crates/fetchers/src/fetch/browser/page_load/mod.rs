@@ -193,10 +193,7 @@ impl PageLoad {
             return if now >= until { LoadState::Failed(failure.clone()) } else { LoadState::Wait(until) };
         }
         let readable = self.current.as_ref().is_some_and(|d| d.committed && d.finished);
-        let read_at_latest = match self.loaded {
-            Some(at) => self.timeouts.read_at_latest.min(at + self.timeouts.after_load),
-            None => self.timeouts.read_at_latest,
-        };
+        let read_at_latest = self.read_at_latest();
         if readable && now >= read_at_latest {
             return LoadState::Ready;
         }
@@ -213,6 +210,14 @@ impl PageLoad {
             return if now >= until { LoadState::Ready } else { LoadState::Wait(until.min(read_at_latest)) };
         }
         LoadState::Wait(read_at_latest)
+    }
+
+    /// Returns when a page with a document is read as it is, whatever it does.
+    pub(super) fn read_at_latest(&self) -> Instant {
+        match self.loaded {
+            Some(at) => self.timeouts.read_at_latest.min(at + self.timeouts.after_load),
+            None => self.timeouts.read_at_latest,
+        }
     }
 
     /// Records that the navigation was refused before it made a request.

@@ -1,0 +1,204 @@
+//! The report at the end of a run: outcomes, fetchers and cost, hosts that need attention, and the next command.
+//!
+//! Must not know: how it is printed.
+
+use std::time::Duration;
+
+use indicatif::{HumanBytes, HumanCount};
+
+use crate::commands::fetch::cost_report::{Alternative, CostReport};
+use crate::commands::fetch::result_text::requests;
+use crate::commands::fetch::totals::{HostTotals, Totals};
+use crate::terminal::output::{Table, plain};
+use crate::terminal::pace_text::span;
+use fetchwise::rfc3339;
+use fetchwise::time::Timestamp;
+
+/// The number of hosts that the report names.
+const NAMED_HOSTS: usize = 3;
+/// The number of failed links from which on a host without any page needs attention.
+const MIN_FAILED: u64 = 3;
+/// The share of links on known hosts from which on an estimate is printed.
+const MIN_KNOWN_SHARE: f64 = 0.5;
+
+/// What the report needs besides the totals.
+#[derive(Debug)]
+pub(super) struct EndReport {
+    pub(super) now: Timestamp,
+    /// Whether the command has a list of links. The result of a named URL needs no further report.
+    pub(super) is_list: bool,
+    /// Whether the run was not interrupted.
+    pub(super) is_complete: bool,
+    pub(super) cost: CostReport,
+}
+
+impl EndReport {
+    /// Returns the lines of the report.
+    pub(super) fn lines(&self, totals: &Totals, took: Duration) -> Vec<String> {
+        let mut lines = vec![summary(totals, took)];
+        if self.is_list {
+            lines.extend(outcomes(totals));
+            lines.extend(self.fetchers(totals));
+            lines.extend(failing_hosts(totals));
+        }
+        lines.extend(self.paused(totals));
+        if self.is_complete {
+            lines.extend(self.next_command(totals));
+        }
+        lines
+    }
+
+    /// Returns the requests, pages and cost of each fetcher, and what a single fetcher would have cost.
+    fn fetchers(&self, totals: &Totals) -> Vec<String> {
+        if self.cost.fetchers.is_empty() || totals.delivered == 0 {
+            return Vec::new();
+        }
+        let mut table = Table::new(&["  fetcher", ">pages", ">requests", ">cost"]);
+        for of in &self.cost.fetchers {
+            let cost = HumanCount(of.cost.round() as u64).to_string();
+            let (pages, requests) = (HumanCount(of.counts.pages), HumanCount(of.counts.requests));
+            table.row([format!("  {}", of.name), pages.to_string(), requests.to_string(), cost]);
+        }
+        let mut lines: Vec<String> = table.to_string().lines().map(str::to_owned).collect();
+        let mut costs = vec![format!("cost per page {:.1}", self.cost.total() / totals.delivered as f64)];
+        let known = |of: &&Alternative| of.known_share >= MIN_KNOWN_SHARE && of.pages >= 0.5;
+        costs.extend(self.cost.alternatives.iter().filter(known).map(|of| {
+            let pages = HumanCount(of.pages.round() as u64);
+            format!("always {} {:.1} for about {pages} pages", plain(&of.name), of.cost / of.pages)
+        }));
+        lines.push(format!("  {}", costs.join("; ")));
+        lines
+    }
+
+    /// Returns what is left for a pause, and its end.
+    fn paused(&self, totals: &Totals) -> Option<String> {
+        let until = totals.paused_hosts.until.filter(|_| totals.paused > 0)?;
+        let hosts: Vec<String> = totals.paused_hosts.names().take(NAMED_HOSTS).map(plain).collect();
+        let more = totals.paused_hosts.names().len().saturating_sub(NAMED_HOSTS);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let urls = if totals.paused == 1 { "URL is" } else { "URLs are" };
+        let (left, at) = (span(until.since(self.now)), rfc3339::format(until));
+        let at = at.split('.').next().unwrap_or(&at).to_owned() + "Z";
+        Some(format!("{} {urls} paused for {left}, until {at}: {}{more}", HumanCount(totals.paused), hosts.join(", ")))
+    }
+
+    /// Returns the command that fetches what is left.
+    fn next_command(&self, totals: &Totals) -> Option<String> {
+        Some(match (totals.paused > 0, totals.failed > 0) {
+            (false, false) => return None,
+            (true, _) if !self.is_list => "  hint: run the same command after that, or with --wait forever".to_owned(),
+            (false, true) if !self.is_list => return None,
+            (true, false) => {
+                "  hint: run the same command with --only paused after that, or with --wait forever".to_owned()
+            }
+            (true, true) => {
+                "  hint: run the same command with --only paused after that, and with --only failed for the rest"
+                    .to_owned()
+            }
+            (false, true) => "  hint: run the same command with --only failed to fetch these again".to_owned(),
+        })
+    }
+}
+
+/// Returns the first line: outcomes, requests, bytes and time.
+fn summary(totals: &Totals, took: Duration) -> String {
+    let mut parts = vec![format!("{} delivered", totals.delivered)];
+    let more = [
+        (totals.missing, "missing"),
+        (totals.failed, "failed"),
+        (totals.paused, "paused"),
+        (totals.unclassified, "not fetched"),
+        (totals.skipped, "done by an earlier run"),
+        (totals.duplicates, "duplicates"),
+    ];
+    parts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+    parts.push(requests(totals.requests));
+    parts.push(format!("{} in {:.1} s", HumanBytes(totals.bytes), took.as_secs_f64()));
+    parts.join(", ")
+}
+
+/// Returns why links were not delivered, the most frequent reason first.
+fn outcomes(totals: &Totals) -> Option<String> {
+    let mut errors: Vec<(&String, &u64)> = totals.errors.iter().collect();
+    errors.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let errors: Vec<String> =
+        errors.into_iter().map(|(name, count)| format!("{} {name}", HumanCount(*count))).collect();
+    (!errors.is_empty()).then(|| format!("  not delivered: {}", errors.join(", ")))
+}
+
+/// Returns the hosts of which no page was delivered.
+fn failing_hosts(totals: &Totals) -> Option<String> {
+    let fails = |of: &(&String, &HostTotals)| of.1.delivered == 0 && of.1.failed >= MIN_FAILED;
+    let mut hosts: Vec<(&String, &HostTotals)> = totals.hosts.iter().filter(fails).collect();
+    hosts.sort_by_key(|(_, of)| std::cmp::Reverse(of.failed));
+    let more = hosts.len().saturating_sub(NAMED_HOSTS);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let text = |(name, of): &(&String, &HostTotals)| {
+        format!("{} ({} {})", plain(name), HumanCount(of.failed), of.error.as_deref().unwrap_or("failed"))
+    };
+    let named: Vec<String> = hosts.iter().take(NAMED_HOSTS).map(text).collect();
+    (!named.is_empty()).then(|| format!("  no page from {}{more}", named.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::fetch::cost_report::FetcherCost;
+    use crate::commands::fetch::run_log::FetcherCounts;
+    use fetchwise::pipeline::Report;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+    fn add(totals: &mut Totals, host: &str, count: u64, error_type: Option<&'static str>) {
+        let paused_until = (error_type == Some(Report::PAUSED)).then(|| NOW.saturating_add(Duration::from_secs(600)));
+        for n in 0..count {
+            let (url, success) = (format!("http://{host}/{n}"), error_type.is_none());
+            totals.add(&Report { url, error_type, success, paused_until, requests: 1, ..Report::default() });
+        }
+    }
+
+    fn lines(totals: &Totals, is_list: bool, cost: CostReport) -> Vec<String> {
+        let lines = EndReport { now: NOW, is_list, is_complete: true, cost }.lines(totals, Duration::from_secs(2));
+        lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
+    }
+
+    #[test]
+    fn the_report_names_outcomes_fetchers_costs_hosts_and_the_next_command() {
+        let mut totals = Totals::default();
+        add(&mut totals, "good.org", 90, None);
+        add(&mut totals, "good.org", 4, Some("not_found"));
+        add(&mut totals, "barred.org", 5, Some("blocked_403"));
+        (0..5).for_each(|n| add(&mut totals, &format!("h{n}.org"), 1, Some(Report::PAUSED)));
+        let counts = |requests, pages| FetcherCounts { requests, pages };
+        let fetchers = vec![
+            FetcherCost { name: "direct_access".to_owned(), counts: counts(100, 80), cost: 100.0 },
+            FetcherCost { name: "playwright".to_owned(), counts: counts(12, 10), cost: 240.0 },
+        ];
+        let alternative =
+            |name: &str, pages, cost, known_share| Alternative { name: name.to_owned(), pages, cost, known_share };
+        let alternatives =
+            vec![alternative("direct_access", 80.0, 104.0, 1.0), alternative("playwright", 90.0, 2080.0, 1.0)];
+        let want = "90 delivered, 4 missing, 5 failed, 5 paused, 104 requests, 0 B in 2.0 s
+  not delivered: 5 blocked_403, 5 paused, 4 not_found
+  fetcher        pages  requests  cost
+  direct_access     80       100   100
+  playwright        10        12   240
+  cost per page 3.8; always direct_access 1.3 for about 80 pages; always playwright 23.1 for about 90 pages
+  no page from barred.org (5 blocked_403)
+5 URLs are paused for 10 min, until 2026-09-21T14:23:20Z: h0.org, h1.org, h2.org and 2 more
+  hint: run the same command with --only paused after that, and with --only failed for the rest";
+        assert_eq!(lines(&totals, true, CostReport { fetchers, alternatives }).join("\n"), want);
+    }
+
+    #[test]
+    fn a_named_url_gets_one_line_and_a_doubtful_estimate_none() {
+        let mut totals = Totals::default();
+        add(&mut totals, "good.org", 1, None);
+        assert_eq!(lines(&totals, false, CostReport::default()), ["1 delivered, 1 request, 0 B in 2.0 s"]);
+        let fetchers =
+            vec![FetcherCost { name: "f".to_owned(), counts: FetcherCounts { requests: 1, pages: 1 }, cost: 1.0 }];
+        let alternatives = vec![Alternative { name: "g".to_owned(), pages: 1.0, cost: 1.0, known_share: 0.2 }];
+        let lines = lines(&totals, true, CostReport { fetchers, alternatives });
+        assert_eq!(lines.last().map(String::as_str), Some("  cost per page 1.0"));
+    }
+}

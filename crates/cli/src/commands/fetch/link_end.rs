@@ -1,0 +1,139 @@
+//! How a link of a run ended, as far as a later run cares.
+
+use std::str::FromStr;
+
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::pipeline::Report;
+
+/// How a link ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LinkEnd {
+    /// Its page was delivered.
+    Delivered,
+    /// The site says that the page does not exist: 404 or 410.
+    Missing,
+    /// It failed in an outcome of the table.
+    Failed,
+    /// It failed because of this machine or this moment; a resumed run fetches it again.
+    FailedHere,
+    /// It was left because it, or its host, is paused.
+    Paused,
+}
+
+impl LinkEnd {
+    /// Every end.
+    pub(crate) const ALL: [Self; 5] = [Self::Delivered, Self::Missing, Self::Failed, Self::FailedHere, Self::Paused];
+
+    /// Returns the end of a link with this report.
+    pub(crate) fn of(report: &Report) -> Self {
+        Self::from_result(report.success, report.error_type, report.paused_until.is_some())
+    }
+
+    /// Returns the end of a link from the fields of its result.
+    pub(crate) fn from_result(success: bool, error_type: Option<&str>, is_paused: bool) -> Self {
+        match error_type {
+            _ if success => Self::Delivered,
+            Some(Report::PAUSED) => Self::Paused,
+            error_type => match error_type.and_then(ErrorKind::from_name) {
+                Some(ErrorKind::NotFound) => Self::Missing,
+                Some(ErrorKind::RateLimited) if is_paused => Self::Paused,
+                Some(ErrorKind::RateLimited | ErrorKind::LocalFault) | None => Self::FailedHere,
+                Some(_) => Self::Failed,
+            },
+        }
+    }
+
+    /// Returns whether it is final: it is about the link, not about this machine, this moment or the crawl's speed.
+    pub(crate) fn is_done(self) -> bool {
+        matches!(self, Self::Delivered | Self::Missing | Self::Failed)
+    }
+
+    /// Returns the letter in the state of a run.
+    pub(crate) fn letter(self) -> u8 {
+        match self {
+            Self::Delivered => b'd',
+            Self::Missing => b'm',
+            Self::Failed => b'f',
+            Self::FailedHere => b'h',
+            Self::Paused => b'p',
+        }
+    }
+
+    /// Returns the end with this letter.
+    pub(crate) fn from_letter(letter: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|end| end.letter() == letter)
+    }
+}
+
+/// The links that `--only` selects from those that a run left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeftLinks {
+    Failed,
+    Paused,
+    Missing,
+}
+
+impl LeftLinks {
+    /// Returns whether it selects a link that ended like this.
+    pub(crate) fn selects(self, end: LinkEnd) -> bool {
+        match self {
+            Self::Failed => matches!(end, LinkEnd::Failed | LinkEnd::FailedHere),
+            Self::Paused => end == LinkEnd::Paused,
+            Self::Missing => end == LinkEnd::Missing,
+        }
+    }
+}
+
+impl FromStr for LeftLinks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "failed" => Ok(Self::Failed),
+            "paused" => Ok(Self::Paused),
+            "missing" => Ok(Self::Missing),
+            _ => Err("expected failed, paused or missing".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_links_own_outcome_is_final() {
+        let ended = |error_type| LinkEnd::of(&Report { error_type: Some(error_type), ..Report::default() });
+        assert_eq!(LinkEnd::of(&Report { success: true, ..Report::default() }), LinkEnd::Delivered);
+        for &kind in ErrorKind::ALL {
+            let want = match kind {
+                ErrorKind::NotFound => LinkEnd::Missing,
+                ErrorKind::LocalFault | ErrorKind::RateLimited => LinkEnd::FailedHere,
+                _ => LinkEnd::Failed,
+            };
+            assert_eq!(ended(kind.name()), want, "{kind}");
+        }
+        assert_eq!(ended(Report::PAUSED), LinkEnd::Paused);
+        let limited = Report { paused_until: Some(fetchwise::time::Timestamp::default()), ..Report::default() };
+        let limited = Report { error_type: Some(ErrorKind::RateLimited.name()), ..limited };
+        assert_eq!(LinkEnd::of(&limited), LinkEnd::Paused);
+        for here in [Report::STORE_ERROR, Report::NO_ROUTE, Report::NO_FETCHER, "internal_error"] {
+            assert_eq!(ended(here), LinkEnd::FailedHere, "{here}");
+        }
+        // A page that arrived and could not be stored is not final.
+        assert!(!LinkEnd::of(&Report { success: false, status: Some(200), ..Report::default() }).is_done());
+    }
+
+    #[test]
+    fn letters_read_back_and_each_selection_has_its_ends() {
+        for end in LinkEnd::ALL {
+            assert_eq!(LinkEnd::from_letter(end.letter()), Some(end));
+        }
+        let selected = |which: &str| {
+            LinkEnd::ALL.into_iter().filter(|end| LeftLinks::selects(which.parse().unwrap(), *end)).collect::<Vec<_>>()
+        };
+        assert_eq!(selected("failed"), [LinkEnd::Failed, LinkEnd::FailedHere]);
+        assert_eq!((selected("paused"), selected("missing")), (vec![LinkEnd::Paused], vec![LinkEnd::Missing]));
+        assert!("delivered".parse::<LeftLinks>().is_err());
+    }
+}

@@ -1,0 +1,143 @@
+//! The progress of a run as text: the lines of the live region, and the status line without a terminal.
+//!
+//! Must not know: how the lines are drawn.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use indicatif::HumanCount;
+
+use crate::commands::fetch::eta::RemainingTime;
+use crate::commands::fetch::totals::Totals;
+use crate::terminal::live_region;
+use crate::terminal::pace_text::{rate, span};
+
+/// The time over which the rate of results is measured.
+const RATE_WINDOW: Duration = Duration::from_secs(15);
+/// The width of the bar on a wide terminal.
+const BAR_WIDTH: usize = 30;
+
+/// The numbers behind the text.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// The number of links, if known.
+    pub(super) total: Option<u64>,
+    /// The number of finished links, with those of an earlier run.
+    pub(super) done: u64,
+    /// The number of links that wait for the end of a pause.
+    pub(super) waiting: usize,
+    pub(super) remaining: RemainingTime,
+    /// Times at which links finished, with their number; the newest last.
+    recent: VecDeque<(Instant, u64)>,
+}
+
+impl Progress {
+    /// Returns the progress of a run that starts, with the number of its links, if known.
+    pub(super) fn new(total: Option<u64>) -> Self {
+        Self { total, ..Self::default() }
+    }
+
+    /// Records the number of links that this run has finished so far.
+    pub(super) fn measure(&mut self, finished: u64, now: Instant) {
+        self.recent.push_back((now, finished));
+        while self.recent.len() > 2 && self.recent.front().is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW)
+        {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Returns the rate of results per second.
+    fn rate(&self) -> Option<f64> {
+        let ((from, before), (to, after)) = (self.recent.front()?, self.recent.back()?);
+        let seconds = to.duration_since(*from).as_secs_f64();
+        (seconds > 0.5 && after > before).then(|| (after - before) as f64 / seconds)
+    }
+
+    /// Returns the counts and the remaining time: `1,259/2,000  42/s  5 min left`.
+    fn figures(&self) -> Vec<String> {
+        let done = HumanCount(self.done);
+        let mut figures = vec![match self.total {
+            Some(total) => format!("{done}/{}", HumanCount(total)),
+            None => format!("{done} done"),
+        }];
+        figures.extend(self.rate().map(rate));
+        figures.extend(self.remaining.left.map(|left| format!("{} left", span(left))));
+        figures
+    }
+
+    /// Returns the lines of the live region for a terminal of this width.
+    pub(super) fn lines(&self, totals: &Totals, width: usize, is_utf8: bool) -> Vec<String> {
+        let figures = self.figures().join("  ");
+        let first = match self.total {
+            Some(total) => {
+                let room = width.saturating_sub(figures.chars().count() + 2);
+                match room.min(BAR_WIDTH) {
+                    0..5 => figures,
+                    bar => format!("{}  {figures}", live_region::bar(self.done, total, bar, is_utf8)),
+                }
+            }
+            None => figures,
+        };
+        let mut lines = vec![first, self.outcomes(totals).join("  ")];
+        for (index, host) in self.remaining.slowest.iter().enumerate() {
+            lines.push(format!("{}{host}", if index == 0 { "slowest:  " } else { "          " }));
+        }
+        lines
+    }
+
+    /// Returns the status line without a terminal.
+    pub(super) fn status(&self, totals: &Totals) -> String {
+        let slowest = self.remaining.slowest.first().map(|host| format!("slowest host {host}"));
+        self.figures().into_iter().chain(self.outcomes(totals)).chain(slowest).collect::<Vec<_>>().join(", ")
+    }
+
+    fn outcomes(&self, totals: &Totals) -> Vec<String> {
+        let counts = [
+            (totals.delivered, "delivered"),
+            (totals.missing, "missing"),
+            (totals.failed, "failed"),
+            (totals.unclassified, "not fetched"),
+            (totals.paused + self.waiting as u64, "paused"),
+            (totals.skipped, "done earlier"),
+            (totals.requests, "requests"),
+        ];
+        let counts = counts.into_iter().filter(|(count, name)| *count > 0 || *name == "delivered");
+        counts.map(|(count, name)| format!("{} {name}", HumanCount(count))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress() -> (Progress, Totals) {
+        let totals = Totals { delivered: 1_179, missing: 74, failed: 6, requests: 1_304, ..Totals::default() };
+        let slowest = vec!["127.0.0.27 189 links at 0.6/s".to_owned(), "b.org 20 links at 2.0/s".to_owned()];
+        let remaining = RemainingTime { left: Some(Duration::from_secs(300)), slowest };
+        let mut progress = Progress { total: Some(2_000), done: 1_259, waiting: 244, remaining, ..Progress::default() };
+        let begun = Instant::now();
+        progress.measure(1_000, begun);
+        progress.measure(1_259, begun + Duration::from_secs(6));
+        (progress, totals)
+    }
+
+    #[test]
+    fn the_region_has_a_bar_counts_and_the_slowest_hosts() {
+        let (progress, totals) = progress();
+        let lines = progress.lines(&totals, 119, false);
+        assert_eq!(lines[0], "##################------------  1,259/2,000  43/s  5 min left");
+        assert_eq!(lines[1], "1,179 delivered  74 missing  6 failed  244 paused  1,304 requests");
+        assert_eq!(lines[2..], ["slowest:  127.0.0.27 189 links at 0.6/s", "          b.org 20 links at 2.0/s"]);
+        for width in [79, 59, 40, 20] {
+            assert!(progress.lines(&totals, width, true)[0].chars().count() <= width.max(30), "{width}");
+        }
+    }
+
+    #[test]
+    fn without_a_terminal_there_is_one_line() {
+        let (progress, totals) = progress();
+        let status = progress.status(&totals);
+        assert!(status.starts_with("1,259/2,000, 43/s, 5 min left, 1,179 delivered, 74 missing"), "{status}");
+        assert!(status.ends_with("slowest host 127.0.0.27 189 links at 0.6/s"), "{status}");
+    }
+}

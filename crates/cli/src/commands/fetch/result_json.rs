@@ -1,0 +1,82 @@
+//! The JSON form of a result.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::commands::fetch::input_position::InputPosition;
+use fetchwise::decision::Source;
+use fetchwise::heuristic::url::{MAX_URL_BYTES, shorten};
+use fetchwise::pipeline::Report;
+use fetchwise::rfc3339;
+
+/// A result as JSON.
+#[derive(Serialize)]
+pub(crate) struct ReportJson<'a> {
+    /// Null for an invalid line.
+    url: Option<Cow<'a, str>>,
+    id: Option<&'a str>,
+    line: Option<u64>,
+    position: Option<u64>,
+    fetcher: Option<&'a str>,
+    source: Option<&'static str>,
+    confidence: Option<f64>,
+    status: Option<u16>,
+    success: bool,
+    error_type: Option<&'a str>,
+    error: Option<&'a str>,
+    is_banned: bool,
+    requests: u32,
+    bytes: u64,
+    duration_ms: u64,
+    file: Option<&'a Path>,
+    paused_until: Option<String>,
+    /// The host that delivered instead of the site.
+    served_by: Option<&'a str>,
+    /// The date of an archive's copy.
+    archived_at: Option<String>,
+}
+
+impl<'a> ReportJson<'a> {
+    /// Returns the result of the link with the caller's `id`, with its place in the input if there is one.
+    pub(crate) fn new(place: Option<InputPosition>, id: Option<&'a str>, report: &'a Report) -> Self {
+        Self {
+            url: Some(shown_url(report)),
+            id,
+            line: place.and_then(InputPosition::line),
+            position: place.and_then(InputPosition::position),
+            fetcher: report.fetcher.as_deref(),
+            source: report.source.map(Source::name),
+            // Confidence belongs to a fetcher: without one there is none.
+            confidence: report.fetcher.as_ref().map(|_| report.confidence),
+            status: report.status,
+            success: report.success,
+            error_type: report.error_type,
+            error: report.message.as_deref(),
+            is_banned: report.is_banned,
+            requests: report.requests,
+            bytes: report.bytes,
+            duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
+            file: report.file.as_deref(),
+            paused_until: report.paused_until.map(rfc3339::format),
+            served_by: report.provenance.as_ref().map(|provenance| &*provenance.by),
+            archived_at: report.provenance.as_ref().and_then(|provenance| provenance.captured).map(rfc3339::format),
+        }
+    }
+}
+
+impl ReportJson<'_> {
+    /// Returns the result of an invalid line, which has no URL.
+    pub(super) fn without_url(self) -> Self {
+        Self { url: None, ..self }
+    }
+}
+
+/// Returns the URL as given, shortened if it exceeds the limit for URLs.
+pub(super) fn shown_url(report: &Report) -> Cow<'_, str> {
+    match report.url.len() > MAX_URL_BYTES {
+        true => Cow::Owned(shorten(&report.url)),
+        false => Cow::Borrowed(&report.url),
+    }
+}

@@ -1,0 +1,48 @@
+//! The text form of a result.
+
+use indicatif::HumanBytes;
+
+use crate::commands::fetch::input_position::InputPosition;
+use crate::terminal::output::{CHOSEN, DIM, ERROR, plain, styled};
+use fetchwise::decision::Source;
+use fetchwise::pipeline::Report;
+use fetchwise::rfc3339;
+
+/// Returns a result as text.
+pub(super) fn text(place: InputPosition, url: &str, report: &Report) -> String {
+    let source = report.source.map_or("-", Source::name);
+    let line = place.line().map_or_else(String::new, |line| format!("line {line}, "));
+    // Without a fetcher no request was made.
+    let how = match &report.fetcher {
+        Some(fetcher) => format!("{line}{} {source}, {}", plain(fetcher), requests(report.requests.into())),
+        None => format!("{line}{}", requests(report.requests.into())),
+    };
+    if report.success {
+        let file = report.file.as_ref().map(|file| format!(" -> {}", plain(&file.to_string_lossy())));
+        let bytes = HumanBytes(report.bytes);
+        let copy = report.provenance.as_ref().map(|provenance| match provenance.day() {
+            Some(day) => format!(", {}'s copy of {day}", plain(&provenance.by)),
+            None => format!(", from {}", plain(&provenance.by)),
+        });
+        let how = format!("{how}{}", copy.unwrap_or_default());
+        let tail = styled(DIM, format_args!("({how}, {bytes}, {:.2} s)", report.duration.as_secs_f64()));
+        return format!("{}  {}{}  {tail}", styled(CHOSEN, "ok"), plain(url), file.unwrap_or_default());
+    }
+    let error_type = report.error_type.unwrap_or("failed");
+    let is_new = |message: &&str| *message != error_type;
+    let message = report.message.as_deref().filter(is_new).map(|message| {
+        // `not_found (status 404)` begins with the type, which the line has already.
+        match message.strip_prefix(error_type).and_then(|rest| rest.strip_prefix(' ')) {
+            Some(rest) => format!(" {}", plain(rest)),
+            None => format!(": {}", plain(message)),
+        }
+    });
+    let message = message.unwrap_or_default();
+    let until = report.paused_until.map(|until| format!("; paused until {}", rfc3339::format(until)));
+    let tail = styled(DIM, format_args!("({how})"));
+    format!("{}  {}{message}{}  {tail}", styled(ERROR, error_type), plain(url), until.unwrap_or_default())
+}
+
+pub(super) fn requests(count: u64) -> String {
+    if count == 1 { "1 request".to_owned() } else { format!("{count} requests") }
+}
