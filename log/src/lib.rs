@@ -42,15 +42,15 @@ mod write;
 pub use error::{AppendError, Damage, Error, Lost, TornTail, UnknownName, WaitError};
 pub use format::{MAX_RECORD_LEN, RecordRef};
 pub use maintenance::compact::{CompactOptions, CompactReport, Maintenance};
-pub use maintenance::repair::{RepairOptions, RepairReport, repair, repair_with};
+pub use maintenance::repair::{RepairOptions, RepairReport, repair, repair_checked, repair_with};
 pub use maintenance::throttle::{Throttle, lower_thread_priority};
-pub use maintenance::verify::{VerifyReport, verify, verify_with, verify_with_progress};
+pub use maintenance::verify::{VerifyReport, verify, verify_checked, verify_with, verify_with_progress};
 pub use read::progress::Progress;
 pub use read::reader::{OwnedRecord, ReadItem, Reader, RecordIter, SegmentInfo, Summary};
 pub use read::resume_mark::ResumeMark;
 pub use read::snapshot::{
-    Section, Snapshot, SnapshotMeta, SnapshotSearch, durable_seq, load_previous_snapshot, load_snapshot,
-    load_snapshot_with,
+    Section, Snapshot, SnapshotCheck, SnapshotMeta, SnapshotSearch, durable_seq, load_previous_snapshot, load_snapshot,
+    load_snapshot_checked, load_snapshot_with,
 };
 pub use read::times::SegmentTimes;
 pub use write::ack_future::Acknowledgement;

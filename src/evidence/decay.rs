@@ -17,6 +17,10 @@ pub const DEFAULT_HALF_LIFE_DAYS: f64 = 30.0;
 
 const DAY_MS: f64 = 86_400_000.0;
 
+/// Half-lives from the landmark to the present that leave room in `f32`, which ends 120 half-lives after the landmark.
+#[cfg(feature = "journal")]
+const NEAR: std::ops::RangeInclusive<f64> = -8.0..=64.0;
+
 /// The error of a half-life outside the allowed range.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("invalid half-life of {days} days: expected {MIN_HALF_LIFE_DAYS} to {MAX_HALF_LIFE_DAYS} days")]
@@ -43,9 +47,25 @@ impl Decay {
         if !(MIN_HALF_LIFE_DAYS..=MAX_HALF_LIFE_DAYS).contains(&days) {
             return Err(HalfLifeError { days });
         }
-        let half_life_ms = (days * DAY_MS).round();
-        let landmark_ms = around.as_millis().div_euclid(half_life_ms as i64).saturating_mul(half_life_ms as i64);
-        Ok(Self { half_life_ms, landmark_ms })
+        let scale = Self { half_life_ms: (days * DAY_MS).round(), landmark_ms: 0 };
+        Ok(Self { landmark_ms: scale.landmark_before(around), ..scale })
+    }
+
+    /// Returns the last multiple of the half-life before `around`, in milliseconds.
+    pub(crate) fn landmark_before(&self, around: Timestamp) -> i64 {
+        let half_life_ms = self.half_life_ms as i64;
+        around.as_millis().div_euclid(half_life_ms).saturating_mul(half_life_ms)
+    }
+
+    /// Returns the scale with the same half-life and this landmark, in milliseconds.
+    pub(crate) fn with_landmark(self, landmark_ms: i64) -> Self {
+        Self { landmark_ms, ..self }
+    }
+
+    /// Returns whether weights at `at` are far from the ends of `f32`.
+    #[cfg(feature = "journal")]
+    pub(crate) fn is_near(&self, at: Timestamp) -> bool {
+        NEAR.contains(&self.exponent(at))
     }
 
     /// Returns the half-life.

@@ -169,8 +169,35 @@ pub(crate) struct RawCounts {
     pub(crate) marks: u32,
 }
 
+/// The largest weight that an image of any origin can bring: sums of many such weights stay finite.
+#[cfg(feature = "journal")]
+const MAX_WEIGHT: f64 = 1e270;
+
 #[cfg(feature = "journal")]
 impl RawCounts {
+    /// Returns the content with its weights multiplied by `scale`. They stay finite. With `present`, the weight of one
+    /// attempt at the present, they also stay below the weight of as many attempts at the present: no attempt was made
+    /// later, whatever the clock said that its weight was stored under.
+    pub(crate) fn rescaled(&self, scale: f64, present: Option<f64>) -> Self {
+        let most = present.map_or(MAX_WEIGHT, |unit| (unit * f64::from(self.attempts & COUNT)).min(MAX_WEIGHT));
+        // Rounding may have raised a sum slightly above it.
+        let is_within = self.total * scale <= most * (1.0 + 1e-6);
+        let factor = if is_within { scale } else { most / self.total };
+        let pair = |success, total| rescaled_pair((success, total), scale, present.map(|unit| unit * MAX_RECENT));
+        let ((recent_success, recent_total), (alert_success, alert_total)) =
+            (pair(self.recent_success, self.recent_total), pair(self.alert_success, self.alert_total));
+        Self {
+            success: self.success.min(self.total) * factor,
+            total: self.total * factor,
+            blocked: self.blocked.min(self.total) * factor,
+            duration: (self.duration * factor).min(f64::MAX),
+            recent_success,
+            recent_total,
+            alert_success,
+            alert_total,
+            ..*self
+        }
+    }
     /// Returns a difference from `other` that exceeds the rounding of sums in another order.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let far = |a: f64, b: f64, share: f64| (a - b).abs() > share * a.abs().max(b.abs()).max(f64::MIN_POSITIVE);
@@ -437,35 +464,30 @@ impl DecayedCounts {
         }
     }
 
-    /// Adds the content of another cell, with its weights multiplied by `scale`.
-    pub(crate) fn absorb(&self, raw: &RawCounts, scale: f64) {
+    /// Adds the content of another cell of the same scale.
+    pub(crate) fn absorb(&self, raw: &RawCounts) {
         if self.attempts.load(Ordering::Relaxed) & COUNT == 0 {
             // At startup no other thread has the cell yet, so stores are enough. Release pairs with the Acquire in
             // `read`, as in `add`.
-            self.total.store((raw.total * scale).to_bits(), Ordering::Relaxed);
-            self.duration.store((raw.duration * scale).to_bits(), Ordering::Relaxed);
-            let pair = |success: f32, total: f32| {
-                let [success, total] = [success, total].map(|weight| (f64::from(weight) * scale) as f32);
-                pack(success, total)
-            };
-            self.recent.store(pair(raw.recent_success, raw.recent_total), Ordering::Relaxed);
-            self.alert.store(pair(raw.alert_success, raw.alert_total), Ordering::Relaxed);
+            self.total.store(raw.total.to_bits(), Ordering::Relaxed);
+            self.duration.store(raw.duration.to_bits(), Ordering::Relaxed);
+            self.recent.store(pack(raw.recent_success, raw.recent_total), Ordering::Relaxed);
+            self.alert.store(pack(raw.alert_success, raw.alert_total), Ordering::Relaxed);
             self.newest_s.store(raw.newest_s, Ordering::Relaxed);
             self.attempts.store(raw.attempts & COUNT | raw.marks << 30, Ordering::Relaxed);
-            self.success.store((raw.success.min(raw.total) * scale).to_bits(), Ordering::Release);
-            self.blocked.store((raw.blocked.min(raw.total) * scale).to_bits(), Ordering::Release);
+            self.success.store(raw.success.min(raw.total).to_bits(), Ordering::Release);
+            self.blocked.store(raw.blocked.min(raw.total).to_bits(), Ordering::Release);
             return;
         }
         // The total goes first. Release on the others pairs with the Acquire in `read`, as in `add`.
-        add_f64(&self.total, raw.total * scale, Ordering::Relaxed);
-        add_f64(&self.success, raw.success.min(raw.total) * scale, Ordering::Release);
-        add_f64(&self.blocked, raw.blocked.min(raw.total) * scale, Ordering::Release);
-        add_f64(&self.duration, raw.duration * scale, Ordering::Relaxed);
+        add_f64(&self.total, raw.total, Ordering::Relaxed);
+        add_f64(&self.success, raw.success.min(raw.total), Ordering::Release);
+        add_f64(&self.blocked, raw.blocked.min(raw.total), Ordering::Release);
+        add_f64(&self.duration, raw.duration, Ordering::Relaxed);
         self.attempts.fetch_add(raw.attempts & COUNT, Ordering::Relaxed);
         self.newest_s.fetch_max(raw.newest_s, Ordering::Relaxed);
         let plus = |packed, success: f32, total: f32| {
             let (had_success, had_total) = unpack(packed);
-            let [success, total] = [success, total].map(|weight| (f64::from(weight) * scale) as f32);
             Some(pack(had_success + success, had_total + total))
         };
         // Images of a release without alert pairs have the recent pair stand in for it.
@@ -484,36 +506,32 @@ impl DecayedCounts {
 /// Evidence snapshots of other processes, which are added and subtracted concurrently with all other operations.
 #[cfg(feature = "journal")]
 impl DecayedCounts {
-    /// Adds the content of another process's cell, with its weights multiplied by `scale`. The recent pairs are copied
-    /// only to a cell that has none.
-    pub(crate) fn add_remote(&self, raw: &RawCounts, scale: f64) {
+    /// Adds the content of another process's cell, on the same scale. The recent pairs are copied only to a cell that
+    /// has none.
+    pub(crate) fn add_remote(&self, raw: &RawCounts) {
         // The total goes first. Release on the others pairs with the Acquire in `read`, as in `add`.
-        add_f64(&self.total, raw.total * scale, Ordering::Relaxed);
-        add_f64(&self.success, raw.success.min(raw.total) * scale, Ordering::Release);
-        add_f64(&self.blocked, raw.blocked.min(raw.total) * scale, Ordering::Release);
-        add_f64(&self.duration, raw.duration * scale, Ordering::Relaxed);
+        add_f64(&self.total, raw.total, Ordering::Relaxed);
+        add_f64(&self.success, raw.success.min(raw.total), Ordering::Release);
+        add_f64(&self.blocked, raw.blocked.min(raw.total), Ordering::Release);
+        add_f64(&self.duration, raw.duration, Ordering::Relaxed);
         self.attempts.fetch_add(raw.attempts & COUNT, Ordering::Relaxed);
-        let pair = |success: f32, total: f32| {
-            let [success, total] = [success, total].map(|weight| (f64::from(weight) * scale) as f32);
-            pack(success, total)
-        };
-        let recent = pair(raw.recent_success, raw.recent_total);
+        let recent = pack(raw.recent_success, raw.recent_total);
         let relaxed = Ordering::Relaxed;
         if self.newest_s.load(relaxed) == 0 && self.recent.compare_exchange(0, recent, relaxed, relaxed).is_ok() {
-            let _ = self.alert.compare_exchange(0, pair(raw.alert_success, raw.alert_total), relaxed, relaxed);
+            let _ = self.alert.compare_exchange(0, pack(raw.alert_success, raw.alert_total), relaxed, relaxed);
             self.newest_s.fetch_max(raw.newest_s, relaxed);
         }
     }
 
     /// Subtracts what [`add_remote`](Self::add_remote) added, to within rounding; the result is exactly zero once no
     /// attempt is left. The recent and alert pairs lose as much as they have.
-    pub(crate) fn subtract_remote(&self, raw: &RawCounts, scale: f64) {
+    pub(crate) fn subtract_remote(&self, raw: &RawCounts) {
         let (relaxed, given) = (Ordering::Relaxed, raw.attempts & COUNT);
         let less = |n: u32| Some(n - (n & COUNT).min(given));
         let before = self.attempts.fetch_update(relaxed, relaxed, less).unwrap_or_default() & COUNT;
         let is_last = before <= given;
         // The parts go before the total, so that they seldom exceed it; if they do, `read` clamps them.
-        let of = |weight: f64| if is_last { f64::INFINITY } else { weight * scale };
+        let of = |weight: f64| if is_last { f64::INFINITY } else { weight };
         sub_f64(&self.success, of(raw.success.min(raw.total)));
         sub_f64(&self.blocked, of(raw.blocked.min(raw.total)));
         sub_f64(&self.duration, of(raw.duration));
@@ -529,6 +547,19 @@ impl DecayedCounts {
             self.newest_s.store(0, relaxed);
         }
     }
+}
+
+/// Returns a pair with its weights multiplied by `scale`, and at most `most` in total. A pair that leaves the range of
+/// `f32` is dropped.
+#[cfg(feature = "journal")]
+pub(super) fn rescaled_pair((success, total): (f32, f32), scale: f64, most: Option<f64>) -> (f32, f32) {
+    let (success, total) = (f64::from(success), f64::from(total));
+    let factor = match most {
+        Some(most) if total * scale > most * (1.0 + 1e-3) => most / total,
+        _ => scale,
+    };
+    let (success, total) = ((success * factor) as f32, (total * factor) as f32);
+    if success.is_finite() && total.is_finite() { (success, total) } else { (0.0, 0.0) }
 }
 
 #[cfg(feature = "journal")]
@@ -657,7 +688,7 @@ mod tests {
         add(&used, &decay, now, true);
         for cell in [&fresh, &used] {
             let before = cell.read(1.0);
-            cell.absorb(&raw, 1.0);
+            cell.absorb(&raw);
             let after = cell.read(1.0);
             assert_eq!(after.attempts, before.attempts + 8);
             assert!((after.alert_total - before.alert_total - 8.0).abs() < 1e-6, "{after:?}");

@@ -60,7 +60,7 @@ impl Evidence {
     /// them.
     pub(crate) fn mark_low_priority(&self, image: &EvidenceImage) {
         let Some(from) = image.decay.filter(|_| self.key_limit.max().is_some()) else { return };
-        let (scale, guard) = (self.decay.rebase(&from), self.guard());
+        let (scale, guard) = (self.decay().rebase(&from), self.guard());
         let mut cells = &image.cells[..];
         for row in &image.entries {
             let (own, rest) = cells.split_at_checked(row.cells as usize).unwrap_or((cells, &[]));

@@ -14,7 +14,7 @@ use super::entry::{Breaker, Entry, SharedEntry};
 use super::{Evidence, Key};
 use crate::evidence::daily_block_counts::{DAYS_KEPT, Day, day_number};
 use crate::evidence::decayed_counts::RawCounts;
-use crate::evidence::host_signal_counts::RawSignalCounts;
+use crate::evidence::host_signal_counts::{RawSignalCounts, seconds};
 use crate::evidence::host_signal_slots::{HostSignalSlots, SignalId, SignalSide};
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::registry::{FetcherId, Registry, canonical};
@@ -25,6 +25,9 @@ pub(crate) const FADED: f64 = 0.01;
 
 /// Number of entries per thread below which a further thread costs more than it saves.
 const MIN_PART: usize = 4096;
+
+/// Largest factor between two scales, as the exponents of [`Decay`] are limited.
+const MAX_SCALE: f64 = 1e270;
 
 /// Address of an entry: its hash in the map, or the index of a static entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,8 +133,8 @@ impl Evidence {
         seen: &[String],
         least: f64,
     ) -> EvidenceImage {
-        let mut image = EvidenceImage { decay: Some(self.decay), as_of, ..EvidenceImage::default() };
-        let down = self.decay.down(as_of);
+        let mut image = EvidenceImage { decay: Some(self.decay()), as_of, ..EvidenceImage::default() };
+        let down = self.decay().down(as_of);
         let places = self.add_signals(&mut image);
         let slot = |slot: Option<(SignalId, u16)>| {
             slot.filter(|(id, _)| self.signals().row(*id).is_some())
@@ -189,7 +192,7 @@ impl Evidence {
 
     /// Returns empty evidence on the same scale.
     pub(crate) fn empty_like(&self) -> Self {
-        Self::new(self.decay, None, self.suffixes.clone())
+        Self::new(self.decay(), None, self.suffixes.clone())
     }
 
     /// Adds other evidence of the same scale and registry.
@@ -197,7 +200,7 @@ impl Evidence {
         let add = |to: &Entry, from: &Entry| {
             from.each_cell(|group, fetcher, cell| {
                 if let Some(own) = to.claim(group, fetcher) {
-                    own.absorb(&cell.raw(), 1.0);
+                    own.absorb(&cell.raw());
                 }
             });
         };
@@ -208,23 +211,28 @@ impl Evidence {
         all(&self.depths, &other.depths);
         let (guard, other_guard) = (self.guard(), other.guard());
         for (key, from) in other.entries.iter(&other_guard) {
-            add(self.entry_or_new(Key(*key), self.decay.landmark(), &guard), from);
+            add(self.entry_or_new(Key(*key), self.decay().landmark(), &guard), from);
         }
     }
 
     /// Adds an image, with its weights converted to this evidence's scale. If half-lives differ, each weight is the one
-    /// at the time of the image and decays by the new half-life from then on.
-    pub(crate) fn absorb(&self, image: &EvidenceImage, registry: &Registry) {
-        self.combine(image, registry, CombineMode::Load);
+    /// at the time of the image and decays by the new half-life from then on. Times after `present` count as `present`.
+    pub(crate) fn absorb(&self, image: &EvidenceImage, registry: &Registry, present: Timestamp) {
+        self.combine(image, registry, CombineMode::Load { present });
     }
 
     /// Adds or subtracts an image of another process's evidence, concurrently with all other operations.
     pub(crate) fn combine(&self, image: &EvidenceImage, registry: &Registry, how: CombineMode) {
         let Some(from) = image.decay else { return };
-        let scale = match from.half_life() == self.decay.half_life() {
-            true => self.decay.rebase(&from),
-            false => from.down(image.as_of) * self.decay.up(image.as_of),
+        let scale = match from.half_life() == self.decay().half_life() {
+            true => self.decay().rebase(&from),
+            false => (from.down(image.as_of) * self.decay().up(image.as_of)).min(MAX_SCALE),
         };
+        let present = match how {
+            CombineMode::Load { present } => Some(present),
+            CombineMode::Add | CombineMode::Subtract => None,
+        };
+        let scaling = Scaling { scale, unit: present.map(|present| self.decay().up(present)), present };
         let ids: Vec<Option<FetcherId>> = image.fetchers.iter().map(|name| registry.intern(name)).collect();
         // One reservation, because each doubling would move every entry.
         if how != CombineMode::Subtract {
@@ -236,13 +244,14 @@ impl Evidence {
             let kind = if *is_file { ContentKind::File } else { ContentKind::Page };
             let fetcher = ids.get(*fetcher as usize).copied().flatten();
             if let Some(cell) = row.zip(fetcher).and_then(|(row, fetcher)| row.cell(fetcher, kind))
-                && (how == CombineMode::Load || how == CombineMode::Add && cell.raw() == RawSignalCounts::default())
+                && (present.is_some() || how == CombineMode::Add && cell.raw() == RawSignalCounts::default())
             {
-                cell.absorb(raw, scale);
+                let newest_s = scaling.limit_s(raw.newest_s);
+                cell.absorb(&RawSignalCounts { newest_s, ..*raw }, scale, scaling.unit);
             }
         }
-        self.signals().update_information(self.decay.down(image.as_of));
-        if how == CombineMode::Load {
+        self.signals().update_information(self.decay().down(image.as_of));
+        if present.is_some() {
             self.set_days_since(image.days_since);
         }
         let (mut cells, mut breakers) = (&image.cells[..], &image.breakers[..]);
@@ -254,7 +263,7 @@ impl Evidence {
                 let own_breakers = take(&mut breakers, entries.iter().map(|row| row.breakers).sum());
                 let part = ImagePart { entries, cells: own_cells, breakers: own_breakers, how };
                 let (ids, signals) = (&ids, &signals);
-                scope.spawn(move || self.absorb_part(&part, ids, signals, scale, image.as_of));
+                scope.spawn(move || self.absorb_part(&part, ids, signals, scaling, image.as_of));
             }
             for days in image.days.chunks(image.days.len().div_ceil(threads).max(MIN_PART)) {
                 scope.spawn(move || {
@@ -279,7 +288,7 @@ impl Evidence {
         part: &ImagePart<'_>,
         ids: &[Option<FetcherId>],
         signals: &[SignalId],
-        scale: f64,
+        scaling: Scaling,
         as_of: Timestamp,
     ) {
         let id = |rank: u64| usize::try_from(rank).ok().and_then(|rank| ids.get(rank).copied().flatten());
@@ -300,10 +309,12 @@ impl Evidence {
             for CellRow { tag, raw } in own_cells {
                 let (group, rank) = Entry::split_tag(*tag);
                 if let Some(cell) = id(rank).and_then(|fetcher| entry.claim(group, fetcher)) {
+                    let mut raw = raw.rescaled(scaling.scale, scaling.unit);
+                    raw.newest_s = scaling.limit_s(raw.newest_s);
                     match part.how {
-                        CombineMode::Load => cell.absorb(raw, scale),
-                        CombineMode::Add => cell.add_remote(raw, scale),
-                        CombineMode::Subtract => cell.subtract_remote(raw, scale),
+                        CombineMode::Load { .. } => cell.absorb(&raw),
+                        CombineMode::Add => cell.add_remote(&raw),
+                        CombineMode::Subtract => cell.subtract_remote(&raw),
                     }
                 }
             }
@@ -315,10 +326,11 @@ impl Evidence {
             }
             for breaker in own_breakers {
                 if let Some(fetcher) = id(u64::from(breaker.fetcher))
-                    && (part.how == CombineMode::Load || entry.breaker(fetcher).last < breaker.last)
+                    && (scaling.present.is_some() || entry.breaker(fetcher).last < breaker.last)
                 {
                     let blocks = u8::try_from(breaker.blocks).unwrap_or(u8::MAX);
-                    entry.set_breaker(fetcher, Breaker { blocks, last: breaker.last });
+                    let last = scaling.present.map_or(breaker.last, |present| breaker.last.min(present));
+                    entry.set_breaker(fetcher, Breaker { blocks, last });
                 }
             }
             for ((slots, side), shown) in slots_of(entry).into_iter().zip(row.signals) {
@@ -345,11 +357,30 @@ fn slots_of(entry: &Entry) -> [(&HostSignalSlots, SignalSide); 4] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CombineMode {
     /// The process starts with the image: no other thread has the evidence yet.
-    Load,
+    Load {
+        /// The present. Later times come from a wrong clock and count as the present.
+        present: Timestamp,
+    },
     /// The image of another process is added.
     Add,
     /// An image that was added is subtracted.
     Subtract,
+}
+
+/// How the weights of an image become weights of this evidence.
+#[derive(Clone, Copy, Debug)]
+struct Scaling {
+    scale: f64,
+    /// The present at a start, and the weight of one attempt at it.
+    present: Option<Timestamp>,
+    unit: Option<f64>,
+}
+
+impl Scaling {
+    /// Returns a time in seconds, at most the present.
+    fn limit_s(self, newest_s: u32) -> u32 {
+        self.present.map_or(newest_s, |present| newest_s.min(seconds(present)))
+    }
 }
 
 /// Entries of an image with their cells and breakers.

@@ -10,6 +10,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::decay::Decay;
+#[cfg(feature = "journal")]
+use crate::evidence::decayed_counts::rescaled_pair;
 use crate::evidence::decayed_counts::{pack, unpack};
 use crate::evidence::host_signal_slots::SignalId;
 use fetchwise_types::heuristic::url::ContentKind;
@@ -205,15 +207,16 @@ impl SignalCounts {
     }
 
     /// Adds the content of another cell, with its weights multiplied by `scale`. Each pair may exceed its capacity
-    /// until the next addition.
+    /// until the next addition. With `present`, the weight of one attempt at the present, what is added has at most the
+    /// weight of a full pair at the present.
     #[cfg(feature = "journal")]
-    pub(crate) fn absorb(&self, raw: &RawSignalCounts, scale: f64) {
+    pub(crate) fn absorb(&self, raw: &RawSignalCounts, scale: f64, present: Option<f64>) {
         let own = self.raw();
-        let scaled = |weight: f32| (f64::from(weight) * scale) as f32;
+        let pair = |pair, capacity: f64| rescaled_pair(pair, scale, present.map(|unit| unit * capacity));
         let plus = |a: (f32, f32), b: (f32, f32)| (a.0 + b.0, a.1 + b.1);
         self.set(&RawSignalCounts {
-            pair: plus(own.pair, (scaled(raw.pair.0), scaled(raw.pair.1))),
-            short: plus(own.short, (scaled(raw.short.0), scaled(raw.short.1))),
+            pair: plus(own.pair, pair(raw.pair, MAX_ATTEMPTS)),
+            short: plus(own.short, pair(raw.short, MAX_RECENT)),
             alike: plus(own.alike, raw.alike),
             both: own.both + raw.both,
             newest_s: own.newest_s.max(raw.newest_s),

@@ -9,7 +9,7 @@
 //! Must not know: how weights become a decision.
 
 use std::hash::BuildHasherDefault;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use papaya::{HashMap, ResizeMode};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -147,7 +147,9 @@ struct AttemptChange {
 /// Evidence of all attempts.
 #[derive(Debug)]
 pub(crate) struct Evidence {
-    decay: decay::Decay,
+    /// The half-life, with the first landmark.
+    scale: decay::Decay,
+    landmark_ms: AtomicI64,
     entries: HashMap<u64, Entry, BuildHasherDefault<PrehashedHasher>>,
     global: SharedEntry,
     flags: [SharedEntry; 4],
@@ -190,7 +192,8 @@ impl Evidence {
             .resize_mode(ResizeMode::Blocking)
             .build();
         Self {
-            decay,
+            landmark_ms: AtomicI64::new(decay.landmark().as_millis()),
+            scale: decay,
             entries,
             global: SharedEntry::default(),
             flags: Default::default(),
@@ -203,8 +206,19 @@ impl Evidence {
         }
     }
 
-    pub(crate) fn decay(&self) -> &decay::Decay {
-        &self.decay
+    /// Returns the scale of the weights.
+    pub(crate) fn decay(&self) -> decay::Decay {
+        // Relaxed: the landmark moves only while there is no evidence and no other thread has the evidence.
+        self.scale.with_landmark(self.landmark_ms.load(Ordering::Relaxed))
+    }
+
+    /// Moves the landmark near `present` if it is far away and there is no evidence yet: a process may have been started
+    /// under a wrong clock, and weights far from the landmark leave the range of `f32`.
+    #[cfg(feature = "journal")]
+    pub(crate) fn move_landmark_near(&self, present: Timestamp) {
+        if !self.decay().is_near(present) && self.entries.is_empty() && self.global.weight() == 0.0 {
+            self.landmark_ms.store(self.scale.landmark_before(present), Ordering::Relaxed);
+        }
     }
 
     #[cfg(feature = "journal")]
@@ -292,7 +306,7 @@ impl Evidence {
             return None;
         };
         let carried = self.carried(attempt);
-        let (mut observation, is_remote) = (None, attempt.is_remote());
+        let (mut observation, is_remote, decay) = (None, attempt.is_remote(), self.decay());
         let ObservedFields { at, success, is_banned, .. } = attempt.fields();
         self.each_cell_of(
             shared,
@@ -306,7 +320,7 @@ impl Evidence {
                 if role == CellRole::Domain && carried.had_signals() && !is_late {
                     observation = carried.observation(cell, &change);
                 }
-                cell.add(&self.decay, change.up, &change.what, role.is_recent() && !is_late, writers);
+                cell.add(&decay, change.up, &change.what, role.is_recent() && !is_late, writers);
                 if role == CellRole::Domain {
                     if let Some(day) = Day::of(at, is_banned) {
                         entry.days.add(day);
@@ -339,7 +353,7 @@ impl Evidence {
             attempt,
             &change,
             |role| role == CellRole::Plain,
-            |_, cell, role| cell.add(&self.decay, change.up, &change.what, role.is_recent(), Writers::Many),
+            |_, cell, role| cell.add(&self.decay(), change.up, &change.what, role.is_recent(), Writers::Many),
         );
     }
 
@@ -374,7 +388,7 @@ impl Evidence {
         Some(AttemptChange {
             fetcher: registry.intern(facts.fetcher)?,
             kind: self.kind_of(attempt),
-            up: self.decay.up(facts.at),
+            up: self.decay().up(facts.at),
             what: Increment {
                 at: facts.at,
                 weight: facts.weight.min(1.0),
@@ -496,7 +510,7 @@ impl Evidence {
         let Some((entry, group)) = self.locate(heuristic, kind, &guard) else { return Weights::default() };
         let also = (heuristic.0 == "site").then(|| Group::new(Level::Site, kind, 0));
         let mut weights = Weights::default();
-        entry.each_weights(group, also, self.decay.down(now), |id, read| {
+        entry.each_weights(group, also, self.decay().down(now), |id, read| {
             if id == fetcher {
                 weights = *read;
             }

@@ -81,7 +81,7 @@ impl Evidence {
 
     /// Adds an attempt's observation to the signals of its host.
     pub(crate) fn observe_signals(&self, observation: &SignalObservation) {
-        self.signals.observe(&self.decay, observation);
+        self.signals.observe(&self.decay(), observation);
     }
 
     /// Returns the signals of the host of these entries on a day: its own ones. If it showed no vendor, its site's last

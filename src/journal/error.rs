@@ -67,6 +67,19 @@ pub enum JournalError {
         /// Observation that contradicts the clock.
         witness: ClockWitness,
     },
+    /// The clock is behind the log's own times, so that new evidence would count as older than what is known.
+    #[error("implausible clock: the log was used {hours} hours after the time that the clock shows")]
+    ClockBehind {
+        /// Difference in hours.
+        hours: u64,
+    },
+    /// The newest record was made so long after the last snapshot that the clock has probably jumped ahead. What is
+    /// known would count as forgotten.
+    #[error("implausible clock: the newest record was made {days} days after the last snapshot")]
+    ClockAhead {
+        /// Difference in days.
+        days: u64,
+    },
     /// An attempt holds nothing that could be recorded.
     #[error("cannot record the attempt: {0}")]
     Unrecordable(#[from] Unrecordable),
@@ -84,7 +97,8 @@ impl JournalError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Log(error) => error.is_refusal(),
-            Self::Record { .. } | Self::Snapshot { .. } | Self::ClockJump { .. } => true,
+            Self::Record { .. } | Self::Snapshot { .. } => true,
+            Self::ClockJump { .. } | Self::ClockBehind { .. } | Self::ClockAhead { .. } => true,
             Self::Unrecordable(_) | Self::Encode(_) | Self::Append(_) => false,
         }
     }

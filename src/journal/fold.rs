@@ -39,8 +39,10 @@ pub(super) struct Fold {
     reader: Option<Reader>,
     /// Last record that has been folded.
     pub(super) covers_seq: u64,
-    /// Time of the newest record.
+    /// Time of the newest record, at most the present.
     pub(super) newest: Timestamp,
+    /// Time of the newest record, even if it is in the future.
+    pub(super) latest: Timestamp,
     /// Attempts before this may be gone from the log.
     pub(super) cutoff: Option<Timestamp>,
     /// Set if the release that took the snapshot kept no daily counts.
@@ -77,15 +79,18 @@ fn keep_last<K: Eq + Hash, V>(all: &mut LastBySeq<K, V>, key: K, seq: u64, value
 }
 
 impl Fold {
-    /// Begins with a snapshot, or with nothing. Loads the snapshot into `selector`.
-    pub(super) fn begin(start: FoldStart, selector: &Selector) -> Self {
+    /// Begins with a snapshot, or with nothing. Loads the snapshot into `selector`. Times after `present` come from a
+    /// wrong clock and count as `present`.
+    pub(super) fn begin(start: FoldStart, selector: &Selector, present: Timestamp) -> Self {
         let reader = start.reader;
+        selector.move_landmark_near(present);
         let Some(contents) = start.contents else { return Self { reader, ..Self::default() } };
-        selector.absorb(&contents.image);
+        selector.absorb(&contents.image, present);
         Self {
             reader,
             covers_seq: contents.covers_seq,
-            newest: contents.image.as_of,
+            newest: contents.image.as_of.min(present),
+            latest: contents.image.as_of,
             cutoff: contents.cutoff,
             lacks_days: contents.lacks_days,
             past: None,
@@ -237,6 +242,7 @@ impl Fold {
         self.end_pauses(&releases);
         voices.sort_unstable_by_key(|(seq, _)| *seq);
         selector.observe_signals(voices.into_iter().map(|(_, voice)| voice));
+        self.latest = self.latest.max(self.newest);
         self.newest = self.newest.min(now);
         Ok(summary.torn)
     }

@@ -61,7 +61,7 @@ pub fn decode_snapshot(mut data: &[u8]) {
     let again: Vec<(u32, &[u8])> = encoded.iter().map(|(kind, bytes)| (*kind, bytes.as_slice())).collect();
     assert_eq!(snapshot::decode_sections(&again, 1).map(|c| format!("{c:?}")), Some(format!("{contents:?}")));
     let selector = selector();
-    selector.absorb(&contents.image);
+    selector.absorb(&contents.image, contents.now);
     let url = url::Url::parse("https://example.org/a/b.pdf").ok();
     let _ = url.map(|url| selector.select(&url, &SelectContext::first_attempt(NOW)));
     let _ = selector.image(NOW, &contents.image.fetchers);

@@ -169,9 +169,9 @@ fn load_from(
     now: Timestamp,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<LoadReport, JournalError> {
-    let started = start.started.clone();
-    let mut fold = Fold::begin(start, selector);
-    fold.advance(dir, selector, u64::MAX, now, progress)?;
+    let (started, present) = (start.started.clone(), start.present(now));
+    let mut fold = Fold::begin(start, selector, present);
+    fold.advance(dir, selector, u64::MAX, present, progress)?;
     if selector.has_policy_memory() {
         // A snapshot holds evidence, but not what a policy remembers of attempts. So the policy observes all attempts
         // that are still in the log.

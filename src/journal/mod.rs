@@ -34,6 +34,8 @@
 //! ```
 
 mod builder;
+#[cfg(test)]
+mod clock_tests;
 mod column_codec;
 mod entry;
 mod error;

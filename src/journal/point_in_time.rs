@@ -15,7 +15,7 @@ use super::fold::Fold;
 use super::load::{LoadReport, into_report};
 use super::read::{open, tombstones};
 use super::snapshot;
-use crate::journal::recovery_point::FoldStart;
+use crate::journal::recovery_point::{FoldStart, newest_snapshot};
 use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 
@@ -43,14 +43,15 @@ pub fn load_at(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<LoadReport, JournalError> {
     let reader = open(dir)?;
-    let newest = fetchwise_log::load_snapshot(dir)?.snapshot;
+    let newest = newest_snapshot(dir)?;
     let previous = fetchwise_log::load_previous_snapshot(dir)?;
     let cutoff = match &newest {
         Some(newest) => snapshot::decode(newest)?.cutoff,
         None => None,
     };
     let mut start = FoldStart::default();
-    for found in [newest, previous].into_iter().flatten() {
+    let is_readable = |found: &Snapshot| snapshot::check(found).is_ok();
+    for found in [newest, previous.filter(is_readable)].into_iter().flatten() {
         if let Some(fits) = before(&found, moment)? {
             start = fits;
             break;
@@ -59,7 +60,7 @@ pub fn load_at(
     let started = start.started.clone();
     let is_whole = start.contents.is_some() || reader.floor_seq() == 0;
     let missing_before = if is_whole { None } else { cutoff };
-    let mut fold = Fold::begin(FoldStart { reader: Some(reader), ..start }, selector);
+    let mut fold = Fold::begin(FoldStart { reader: Some(reader), ..start }, selector, now);
     let (upto, until) = match moment {
         AsOf::At(at) => (u64::MAX, Some(at)),
         AsOf::Before(seq) => (seq.saturating_sub(1), None),

@@ -1,14 +1,15 @@
 //! Recovery point of a start: the newest good snapshot, and a reader of the records after it.
 //!
-//! Owns: the order in which both are opened.
+//! Owns: the order in which both are opened, and what counts as the present of a start.
 //!
 //! Invariants: the reader is opened first, so that a compaction in between removes nothing that the snapshot lacks.
 //!
 //! Must not know: what either teaches.
 
+use std::cell::Cell;
 use std::path::Path;
 
-use fetchwise_log::{Damage, Reader, Snapshot};
+use fetchwise_log::{Damage, Reader, Snapshot, SnapshotSearch};
 
 use super::error::JournalError;
 use super::read::open;
@@ -41,7 +42,7 @@ impl FoldStart {
     /// Returns the newest good snapshot of `dir`, with a reader.
     pub(super) fn newest(dir: &Path) -> Result<Self, JournalError> {
         let reader = Some(open(dir)?);
-        let search = fetchwise_log::load_snapshot(dir)?;
+        let (search, contents) = load_decoded(dir)?;
         let Some(found) = search.snapshot else {
             // No snapshot is good, but the segments still hold every record. So all of them are replayed.
             let started = (!search.rejected.is_empty())
@@ -49,13 +50,52 @@ impl FoldStart {
             return Ok(Self { reader, contents: None, started });
         };
         let started = Some(RecoveryPoint { rejected: search.rejected, ..RecoveryPoint::of(&found) });
-        Ok(Self { reader, started, ..Self::of(&found)? })
+        Ok(Self { reader, contents, started })
+    }
+
+    /// Returns the time that counted as the present when the snapshot was taken.
+    pub(super) fn last_present(&self) -> Option<Timestamp> {
+        self.contents.as_ref().map(|contents| contents.now)
+    }
+
+    /// Returns the time that counts as the present: the clock's, but never earlier than that of the snapshot. Otherwise a
+    /// board that boots in 1970 would regard all evidence as made in the future.
+    pub(super) fn present(&self, now: Timestamp) -> Timestamp {
+        self.last_present().map_or(now, |last| last.max(now))
     }
 
     /// Returns a start from this snapshot, without a reader.
     pub(super) fn of(found: &Snapshot) -> Result<Self, JournalError> {
         Ok(Self { reader: None, contents: Some(snapshot::decode(found)?), started: Some(RecoveryPoint::of(found)) })
     }
+}
+
+/// Returns the newest good snapshot that this release can decode, with its contents. Any other counts as damaged, except
+/// for one of a newer release, which is left to that release.
+fn load_decoded(dir: &Path) -> Result<(SnapshotSearch, Option<SnapshotContents>), JournalError> {
+    let (contents, newer) = (Cell::new(None), Cell::new(None));
+    let search = fetchwise_log::load_snapshot_checked(dir, &|found| match snapshot::decode(found) {
+        Ok(decoded) => {
+            contents.set(Some(decoded));
+            Ok(())
+        }
+        Err(error) => {
+            let what = error.what;
+            if error.is_newer() {
+                newer.set(Some(error));
+            }
+            Err(what)
+        }
+    });
+    match newer.take() {
+        Some(error) => Err(error.into()),
+        None => Ok((search?, contents.take())),
+    }
+}
+
+/// Loads the newest good snapshot that this release can decode.
+pub(super) fn newest_snapshot(dir: &Path) -> Result<Option<Snapshot>, JournalError> {
+    Ok(load_decoded(dir)?.0.snapshot)
 }
 
 impl RecoveryPoint {

@@ -7,6 +7,8 @@
 //!
 //! Must not know: files.
 
+use std::path::PathBuf;
+
 use fetchwise_log::{Section, Snapshot, SnapshotMeta};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -61,6 +63,9 @@ mod kind {
 /// Version of every section that this release writes.
 const VERSION: u32 = 1;
 
+/// The problem with a snapshot of a newer release.
+const NEWER: &str = "a newer release of fetchwise wrote it";
+
 /// Encoding of an absent time.
 const NEVER: i64 = i64::MIN;
 
@@ -99,6 +104,16 @@ impl SnapshotContents {
             fingerprint: schema::fingerprint(),
             taken_ms: 0,
         }
+    }
+
+    /// Returns whether all weights are finite. A reader drops or rejects others.
+    pub(super) fn is_finite(&self) -> bool {
+        let cells = self.image.cells.iter().map(|cell| &cell.raw);
+        let mut exact = cells.clone().flat_map(|raw| [raw.success, raw.total, raw.blocked, raw.duration]);
+        let mut recent = cells.flat_map(|r| [r.recent_success, r.recent_total, r.alert_success, r.alert_total]);
+        let signals = self.image.signal_cells.iter().map(|cell| &cell.raw);
+        let mut signals = signals.flat_map(|raw| [raw.pair, raw.short, raw.alike, (raw.both, 0.0)]);
+        exact.all(f64::is_finite) && recent.all(f32::is_finite) && signals.all(|(a, b)| a.is_finite() && b.is_finite())
     }
 
     /// Returns the sections, each with its kind.
@@ -238,13 +253,42 @@ fn config_hash(half_life_ms: u64, priors: &[Prior]) -> [u8; 16] {
     xxh3_128(text.as_bytes()).to_le_bytes()
 }
 
+/// Error of a snapshot whose bytes are intact, but which this release cannot decode.
+#[derive(Debug)]
+pub(super) struct DecodeError {
+    file: PathBuf,
+    pub(super) what: &'static str,
+}
+
+impl DecodeError {
+    /// Returns whether a newer release can decode it.
+    pub(super) fn is_newer(&self) -> bool {
+        self.what == NEWER
+    }
+}
+
+impl From<DecodeError> for JournalError {
+    fn from(DecodeError { file, what }: DecodeError) -> Self {
+        Self::Snapshot { file, what }
+    }
+}
+
+/// Checks that this release can decode a snapshot.
+pub(super) fn check(found: &Snapshot) -> Result<(), &'static str> {
+    match decode(found) {
+        // A newer release can decode it, so it is not damaged.
+        Err(error) if !error.is_newer() => Err(error.what),
+        _ => Ok(()),
+    }
+}
+
 /// Decodes a snapshot's sections.
-pub(super) fn decode(snapshot: &Snapshot) -> Result<SnapshotContents, JournalError> {
-    let refused = |what| JournalError::Snapshot { file: snapshot.path().to_owned(), what };
+pub(super) fn decode(snapshot: &Snapshot) -> Result<SnapshotContents, DecodeError> {
+    let refused = |what| DecodeError { file: snapshot.path().to_owned(), what };
     let mut sections: Vec<(u32, &[u8])> = Vec::new();
     for section in snapshot.sections() {
         if section.version != VERSION {
-            return Err(refused("a newer release of fetchwise wrote it"));
+            return Err(refused(NEWER));
         }
         sections.push((section.kind, section.bytes));
     }
@@ -397,14 +441,25 @@ fn decode_cells(mut rows: ColumnReader<'_>) -> Option<Vec<CellRow>> {
             marks: 0,
         },
     };
-    let cells: Vec<CellRow> = (0..rows.rows).map(row).collect();
+    let mut cells: Vec<CellRow> = (0..rows.rows).map(row).collect();
     // A sum of weights is neither infinite nor negative.
     let is_weight = |raw: &RawCounts| {
-        let recent = [raw.recent_success, raw.recent_total].map(f64::from);
-        let all = [raw.success, raw.total, raw.blocked, raw.duration, recent[0], recent[1]];
-        all.iter().all(|weight| weight.is_finite() && *weight >= 0.0)
+        [raw.success, raw.total, raw.blocked, raw.duration].iter().all(|weight| weight.is_finite() && *weight >= 0.0)
     };
+    for cell in &mut cells {
+        let recent = (cell.raw.recent_success, cell.raw.recent_total);
+        (cell.raw.recent_success, cell.raw.recent_total) = decode_pair(recent)?;
+    }
     cells.iter().all(|cell| is_weight(&cell.raw)).then_some(cells)
+}
+
+/// Returns a pair of weights, or `None` if it is invalid. An infinite pair is dropped: the first releases wrote such
+/// pairs under a clock that was wrong by more than 128 half-lives.
+fn decode_pair((success, total): (f32, f32)) -> Option<(f32, f32)> {
+    match success.is_finite() && total.is_finite() {
+        true => (success >= 0.0 && total >= 0.0).then_some((success, total)),
+        false => Some((0.0, 0.0)),
+    }
 }
 
 /// Fills in the alert pairs. An older release writes none at all.
@@ -417,11 +472,8 @@ fn decode_alerts(mut rows: ColumnReader<'_>, cells: &mut [CellRow]) -> Option<()
         return None;
     }
     for (cell, (success, total)) in cells.iter_mut().zip(success.into_iter().zip(total)) {
-        (cell.raw.alert_success, cell.raw.alert_total) = (f32::from_bits(success), f32::from_bits(total));
-        let is_weight = |weight: f32| weight.is_finite() && weight >= 0.0;
-        if !is_weight(cell.raw.alert_success) || !is_weight(cell.raw.alert_total) {
-            return None;
-        }
+        let alert = (f32::from_bits(success), f32::from_bits(total));
+        (cell.raw.alert_success, cell.raw.alert_total) = decode_pair(alert)?;
     }
     Some(())
 }
@@ -455,21 +507,21 @@ fn decode_tags(mut rows: ColumnReader<'_>) -> Option<Vec<SignalCellRow>> {
     let mut weights = [const { Vec::new() }; 7];
     for column in &mut weights {
         *column = rows.u32s()?.into_iter().map(f32::from_bits).collect();
-        // A sum of weights is neither infinite nor negative.
-        if column.iter().any(|weight: &f32| !weight.is_finite() || *weight < 0.0) {
+        if column.iter().any(|weight: &f32| weight.is_nan() || *weight < 0.0) {
             return None;
         }
     }
+    let pair = |i: usize, a: usize, b: usize| decode_pair((weights[a][i], weights[b][i])).unwrap_or_default();
     let (newest, turned, hosts) = (rows.u32s()?, rows.u32s()?, rows.u32s()?);
     let row = |i: usize| SignalCellRow {
         tag: tags[i],
         fetcher: fetchers[i],
         is_file: files[i] != 0,
         raw: RawSignalCounts {
-            pair: (weights[0][i], weights[1][i]),
-            short: (weights[2][i], weights[3][i]),
-            alike: (weights[4][i], weights[5][i]),
-            both: weights[6][i],
+            pair: pair(i, 0, 1),
+            short: pair(i, 2, 3),
+            alike: pair(i, 4, 5),
+            both: if weights[6][i].is_finite() { weights[6][i] } else { 0.0 },
             newest_s: newest[i],
             turned_s: turned[i],
             hosts: hosts[i],

@@ -440,7 +440,7 @@ fn daily_counts_missing_from_an_old_snapshot_are_rebuilt_from_the_log() {
     let now = minutes(39 * 24 * 60 + 5);
     // As an older release wrote it: without the sections of daily counts.
     let fold = |dir: &Path| {
-        let mut fold = fold::Fold::begin(recovery_point::FoldStart::newest(dir).unwrap(), &selector());
+        let mut fold = fold::Fold::begin(recovery_point::FoldStart::newest(dir).unwrap(), &selector(), now);
         let selector = selector();
         fold.advance(dir, &selector, u64::MAX, now, &mut |_| {}).unwrap();
         fold.contents(&selector, now)

@@ -90,9 +90,14 @@ impl Selector {
         self.evidence.image(&self.registry, as_of, fetchers)
     }
 
-    /// Adds the evidence of an image.
-    pub(crate) fn absorb(&self, image: &crate::evidence::evidence_image::EvidenceImage) {
-        self.evidence.absorb(image, &self.registry);
+    /// Adds the evidence of an image. Times after `present` count as `present`.
+    pub(crate) fn absorb(&self, image: &crate::evidence::evidence_image::EvidenceImage, present: Timestamp) {
+        self.evidence.absorb(image, &self.registry, present);
+    }
+
+    /// Moves the landmark of empty evidence near `present` if it is far away.
+    pub(crate) fn move_landmark_near(&self, present: Timestamp) {
+        self.evidence.move_landmark_near(present);
     }
 
     /// Returns whether the policy keeps a memory.

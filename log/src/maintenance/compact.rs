@@ -26,7 +26,7 @@ use crate::read::catalog::Catalog;
 use crate::read::chain::ChainSegment;
 use crate::read::progress::Progress;
 use crate::read::segment_check::{GoodFrame, SegmentReport, scan_segment};
-use crate::read::snapshot::{Section, SnapshotMeta};
+use crate::read::snapshot::{Section, SnapshotCheck, SnapshotMeta};
 
 /// The options of a compaction.
 #[derive(Clone, Debug)]
@@ -143,7 +143,22 @@ impl Maintenance {
     /// writer is given a second to write and mark them); [`Error::Corrupt`] for a damaged log; or what the
     /// system says, in which case the current snapshot stays what it was.
     pub fn write_snapshot(&self, meta: &SnapshotMeta, sections: &[Section<'_>]) -> Result<(PathBuf, u64), Error> {
-        self.with_reserve(|| write_snapshot(&*self.fs, &self.dir, meta, sections))
+        self.write_snapshot_checked(meta, sections, &|_| Ok(()))
+    }
+
+    /// As [`write_snapshot`](Self::write_snapshot), with a check of the content. What was written is read back and
+    /// checked before it gets a name. A current snapshot that fails the check is not kept as the previous one.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_snapshot`](Self::write_snapshot); [`Error::Invalid`] when what was written fails the check.
+    pub fn write_snapshot_checked(
+        &self,
+        meta: &SnapshotMeta,
+        sections: &[Section<'_>],
+        check: &SnapshotCheck<'_>,
+    ) -> Result<(PathBuf, u64), Error> {
+        self.with_reserve(|| write_snapshot(&*self.fs, &self.dir, meta, sections, check))
     }
 
     /// Drops the records that `keep` rejects from sealed segments at or below the floor, merges small segments, and

@@ -18,13 +18,13 @@ use crate::format::{parse_snapshot_name, segment_name};
 use crate::fs::{Fs, FsFile, RealFs, SyncSite, read_full_at, sync, write_all_at};
 use crate::maintenance::compact::Maintenance;
 use crate::maintenance::rewrite::{Builder, Identity};
-use crate::maintenance::snapshot::publish_manifest;
-use crate::maintenance::verify::verify_with;
+use crate::maintenance::snapshot::{publish_manifest, remove_old};
+use crate::maintenance::verify::check_all;
 use crate::read::catalog::Catalog;
 use crate::read::chain::ChainSegment;
 use crate::read::scan::{Extent, Scanner, Step};
 use crate::read::segment_check::{GoodFrame, scan_segment};
-use crate::read::snapshot::{ParseError, parse};
+use crate::read::snapshot::{ParseError, SnapshotCheck, parse};
 
 const QUARANTINE: &str = "quarantine";
 
@@ -32,7 +32,8 @@ const QUARANTINE: &str = "quarantine";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairOptions {
-    /// Rewrite damaged segments from their good frames. Otherwise bad ranges are only copied to `quarantine/`.
+    /// Rewrite damaged segments from their good frames, and set damaged snapshots aside. Otherwise bad ranges are only
+    /// copied to `quarantine/`.
     pub salvage: bool,
     /// Rebuild `SEGMENTS` and `SNAPSHOT` from the directory if they are damaged.
     pub rebuild_manifest: bool,
@@ -78,9 +79,27 @@ pub fn repair(dir: &Path, options: RepairOptions) -> Result<RepairReport, Error>
 
 /// As [`repair`], on another file system.
 pub fn repair_with(fs: Arc<dyn Fs>, dir: &Path, options: RepairOptions) -> Result<RepairReport, Error> {
+    repair_both(fs, dir, options, &|_| Ok(()))
+}
+
+/// As [`repair`], with a check of the content of snapshots: one that fails it counts as damaged.
+///
+/// # Errors
+///
+/// As [`repair`].
+pub fn repair_checked(dir: &Path, options: RepairOptions, check: &SnapshotCheck<'_>) -> Result<RepairReport, Error> {
+    repair_both(Arc::new(RealFs), dir, options, check)
+}
+
+fn repair_both(
+    fs: Arc<dyn Fs>,
+    dir: &Path,
+    options: RepairOptions,
+    check: &SnapshotCheck<'_>,
+) -> Result<RepairReport, Error> {
     let _writer = acquire(&*fs, dir, LOCK)?;
     let _maintenance = Maintenance::lock_with(fs.clone(), dir)?;
-    let before = damage_of(&fs, dir)?;
+    let before = damage_of(&fs, dir, check)?;
     let mut report = RepairReport { damage: before, ..RepairReport::default() };
     let mut repair = Repair { fs: &*fs, dir, report: &mut report };
     repair.quarantine()?;
@@ -88,17 +107,19 @@ pub fn repair_with(fs: Arc<dyn Fs>, dir: &Path, options: RepairOptions) -> Resul
         repair.rebuild_manifests()?;
     }
     if options.salvage {
+        repair.drop_snapshots()?;
         repair.salvage()?;
     }
-    report.remaining = damage_of(&fs, dir)?;
+    report.remaining = damage_of(&fs, dir, check)?;
     Ok(report)
 }
 
-fn damage_of(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Vec<Damage>, Error> {
-    let report = verify_with(fs.clone(), dir)?;
+fn damage_of(fs: &Arc<dyn Fs>, dir: &Path, check: &SnapshotCheck<'_>) -> Result<Vec<Damage>, Error> {
+    let report = check_all(fs.clone(), dir, check, &mut |_| {})?;
     let mut all = report.log.damage;
     // Damage of `SNAPSHOT` itself is in the reader's list already.
     all.extend(report.snapshot_damage.into_iter().filter(|d| d.file != SNAPSHOT || d.records.is_some()));
+    all.extend(report.snapshots_rejected);
     Ok(all)
 }
 
@@ -204,6 +225,32 @@ impl Repair<'_> {
         let floor_seq = if begins <= covered { begins } else { 0 };
         let generation = u64::from(found.iter().map(|s| s.generation).max().unwrap_or(0)) + 1;
         publish_manifest(self.fs, self.dir, &SnapshotManifest { store, generation, floor_seq, current, previous })
+    }
+
+    /// Sets damaged snapshots aside: `SNAPSHOT` no longer names them. Copies of them are in quarantine by now. If what
+    /// remains does not cover the floor, the floor is lowered, so that the lost records show as a gap in the segments,
+    /// which the salvage then fills.
+    fn drop_snapshots(&mut self) -> Result<(), Error> {
+        let catalog = Catalog::read(self.fs, self.dir)?;
+        let Some(manifest) = catalog.snapshot else { return Ok(()) };
+        let named: Vec<SnapshotRef> = [manifest.current, manifest.previous].into_iter().flatten().collect();
+        let is_damaged = |named: &SnapshotRef| self.report.damage.iter().any(|d| d.file == named.file_name());
+        let good: Vec<SnapshotRef> = named.iter().copied().filter(|named| !is_damaged(named)).collect();
+        if good.len() == named.len() {
+            return Ok(());
+        }
+        let covered = good.first().map_or(0, |good| good.covers_seq);
+        let next = SnapshotManifest {
+            generation: manifest.generation + 1,
+            current: good.first().copied(),
+            previous: good.get(1).copied(),
+            floor_seq: if manifest.floor_seq <= covered { manifest.floor_seq } else { 0 },
+            ..manifest
+        };
+        publish_manifest(self.fs, self.dir, &next)?;
+        remove_old(self.fs, self.dir, &next)?;
+        self.report.manifests.push(SNAPSHOT);
+        Ok(())
     }
 
     /// Says of the last segment what can be read of it.

@@ -2,7 +2,7 @@
 //!
 //! Owns: the order of publication.
 //!
-//! Invariants: the content is synced and read back before it gets a name. `SNAPSHOT` names it before an older one is
+//! Invariants: the content is synced, read back and decoded by the application before it gets a name. `SNAPSHOT` names it before an older one is
 //! unlinked. The previous snapshot stays.
 //!
 //! Must not know: what is in a section.
@@ -18,8 +18,8 @@ use crate::format::{FieldWriter, HEADER_LEN, MAJOR, MINOR, seal_bytes};
 use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
 use crate::read::catalog::Catalog;
 use crate::read::snapshot::{
-    FOOTER_LEN, FOOTER_MAGIC, HEADER_MAGIC, SECTION_ALIGN, SECTION_HEADER_LEN, Section, SnapshotMeta, parse,
-    read_named, read_whole, section_hcrc,
+    FOOTER_LEN, FOOTER_MAGIC, HEADER_MAGIC, SECTION_ALIGN, SECTION_HEADER_LEN, Section, SnapshotCheck, SnapshotMeta,
+    parse, read_checked, read_whole, section_hcrc,
 };
 
 /// The number of waits for a live writer to prove what is durable.
@@ -31,6 +31,7 @@ pub(crate) fn write_snapshot(
     dir: &Path,
     meta: &SnapshotMeta,
     sections: &[Section<'_>],
+    check: &SnapshotCheck<'_>,
 ) -> Result<(PathBuf, u64), Error> {
     let catalog = await_durable(fs, dir, meta.covers_seq)?;
     let Some(store) = catalog.store else {
@@ -48,7 +49,7 @@ pub(crate) fn write_snapshot(
     let written = write_file(fs, &tmp, &SnapshotMeta { taken_ms: fs.now_ms(), ..*meta }, &store, sections);
     let written = written.and_then(|(len, hash)| {
         named = SnapshotRef { len, hash, ..named };
-        read_back(fs, &tmp, &named)?;
+        read_back(fs, &tmp, &named, check)?;
         let done = fs.rename(&tmp, &path).and_then(|()| fs.sync_dir(dir, SyncSite::SnapshotDir));
         done.map_err(|e| Error::io("write", &path, e))
     });
@@ -58,7 +59,7 @@ pub(crate) fn write_snapshot(
     }
     // A damaged snapshot cannot serve as the previous one.
     let is_good = match &old.current {
-        Some(current) => read_named(fs, dir, current, &store)?.is_ok(),
+        Some(current) => read_checked(fs, dir, current, &store, check)?.is_ok(),
         None => true,
     };
     let previous = if is_good { old.current } else { old.previous };
@@ -91,7 +92,7 @@ pub(crate) fn publish_manifest(fs: &dyn Fs, dir: &Path, manifest: &SnapshotManif
 }
 
 /// Unlinks snapshots that the manifest, which is durable by now, does not name.
-fn remove_old(fs: &dyn Fs, dir: &Path, manifest: &SnapshotManifest) -> Result<(), Error> {
+pub(crate) fn remove_old(fs: &dyn Fs, dir: &Path, manifest: &SnapshotManifest) -> Result<(), Error> {
     let named = [manifest.current, manifest.previous].map(|s| s.map(|s| s.file_name()));
     let names = fs.list(dir).map_err(|e| Error::io("read", dir, e))?;
     let mut removed = false;
@@ -163,12 +164,13 @@ fn header_page(meta: &SnapshotMeta, store: &[u8; 16]) -> [u8; HEADER_LEN] {
 }
 
 /// Reads a snapshot back before it gets its name, from the disk if the system lets us.
-fn read_back(fs: &dyn Fs, tmp: &Path, named: &SnapshotRef) -> Result<(), Error> {
+fn read_back(fs: &dyn Fs, tmp: &Path, named: &SnapshotRef, check: &SnapshotCheck<'_>) -> Result<(), Error> {
     let file = fs.open(tmp).map_err(|e| Error::io("read", tmp, e))?;
     file.drop_cache();
     let bytes = read_whole(&*file, tmp, named.len)?;
     match parse(bytes, tmp) {
-        Ok((_, hash, _)) if hash == named.hash => Ok(()),
+        Ok((snapshot, hash, _)) if hash == named.hash => check(&snapshot)
+            .map_err(|what| Error::Invalid(format!("cannot take a snapshot: what was written has {what}"))),
         _ => Err(Error::io("verify", tmp, std::io::Error::other("what was written reads back differently"))),
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{Damage, Error};
 use crate::fs::{Fs, RealFs};
 use crate::read::progress::Progress;
 use crate::read::reader::{Reader, Summary};
-use crate::read::snapshot::load_snapshot_with;
+use crate::read::snapshot::{SnapshotCheck, find_snapshot};
 
 /// The result of [`verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, Error> {
 
 /// As [`verify`], on another file system.
 pub fn verify_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<VerifyReport, Error> {
-    check_all(fs, dir, &mut |_| {})
+    check_all(fs, dir, &|_| Ok(()), &mut |_| {})
 }
 
 /// As [`verify`], reporting `progress` after each segment.
@@ -60,10 +60,28 @@ pub fn verify_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<VerifyReport, Error> {
 ///
 /// As [`verify`].
 pub fn verify_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, Error> {
-    check_all(Arc::new(RealFs), dir, progress)
+    check_all(Arc::new(RealFs), dir, &|_| Ok(()), progress)
 }
 
-fn check_all(fs: Arc<dyn Fs>, dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, Error> {
+/// As [`verify_with_progress`], with a check of the content of snapshots: one that fails it counts as damaged.
+///
+/// # Errors
+///
+/// As [`verify`].
+pub fn verify_checked(
+    dir: &Path,
+    check: &SnapshotCheck<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<VerifyReport, Error> {
+    check_all(Arc::new(RealFs), dir, check, progress)
+}
+
+pub(crate) fn check_all(
+    fs: Arc<dyn Fs>,
+    dir: &Path,
+    check: &SnapshotCheck<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<VerifyReport, Error> {
     let reader = Reader::open_with(fs.clone(), dir)?;
     let mut log = Summary { damage: reader.damage().to_vec(), ..Summary::default() };
     let total = reader.segments().map(|segment| segment.bytes).sum();
@@ -75,7 +93,7 @@ fn check_all(fs: Arc<dyn Fs>, dir: &Path, progress: &mut dyn FnMut(Progress)) ->
     }
     let mut report = VerifyReport { segments: reader.segments().len(), log, ..VerifyReport::default() };
     report.floor_seq = reader.floor_seq();
-    match load_snapshot_with(fs, dir) {
+    match find_snapshot(&*fs, dir, check) {
         Ok(search) => {
             report.snapshot_seq = search.snapshot.map(|s| s.meta().covers_seq);
             report.snapshots_rejected = search.rejected;

@@ -87,6 +87,10 @@ impl Snapshot {
     }
 }
 
+/// A check of a snapshot's content by the application, which alone knows what the sections mean. The error is the
+/// damage that it found.
+pub type SnapshotCheck<'c> = dyn Fn(&Snapshot) -> Result<(), &'static str> + 'c;
+
 /// The result of [`load_snapshot`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
@@ -138,11 +142,25 @@ pub fn load_snapshot(dir: &Path) -> Result<SnapshotSearch, Error> {
 
 /// As [`load_snapshot`], on another file system.
 pub fn load_snapshot_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<SnapshotSearch, Error> {
+    find_snapshot(&*fs, dir, &|_| Ok(()))
+}
+
+/// As [`load_snapshot`], with a check of the content: a snapshot that fails it counts as damaged, so that the one before
+/// it is used, or none.
+///
+/// # Errors
+///
+/// As [`load_snapshot`].
+pub fn load_snapshot_checked(dir: &Path, check: &SnapshotCheck<'_>) -> Result<SnapshotSearch, Error> {
+    find_snapshot(&RealFs, dir, check)
+}
+
+pub(crate) fn find_snapshot(fs: &dyn Fs, dir: &Path, check: &SnapshotCheck<'_>) -> Result<SnapshotSearch, Error> {
     // A newer snapshot may be published, and these unlinked, while they are read.
     for _ in 0..4 {
-        let catalog = Catalog::read(&*fs, dir)?;
-        let search = search(&*fs, dir, &catalog)?;
-        let again = crate::directory::manifest::read_small(&*fs, &dir.join(SNAPSHOT))?;
+        let catalog = Catalog::read(fs, dir)?;
+        let search = search(fs, dir, &catalog, check)?;
+        let again = crate::directory::manifest::read_small(fs, &dir.join(SNAPSHOT))?;
         let same = again.and_then(|bytes| SnapshotManifest::decode(&bytes).ok()) == catalog.snapshot;
         if search.rejected.is_empty() || same {
             return settle(dir, search, &catalog);
@@ -171,11 +189,11 @@ fn settle(dir: &Path, mut search: SnapshotSearch, catalog: &Catalog) -> Result<S
     Err(Error::Corrupt { dir: dir.to_owned(), damage })
 }
 
-fn search(fs: &dyn Fs, dir: &Path, catalog: &Catalog) -> Result<SnapshotSearch, Error> {
+fn search(fs: &dyn Fs, dir: &Path, catalog: &Catalog, check: &SnapshotCheck<'_>) -> Result<SnapshotSearch, Error> {
     let mut search = SnapshotSearch::default();
     let Some(manifest) = &catalog.snapshot else { return Ok(search) };
     for named in [manifest.current, manifest.previous].into_iter().flatten() {
-        match read_named(fs, dir, &named, &manifest.store)? {
+        match read_checked(fs, dir, &named, &manifest.store, check)? {
             Ok(snapshot) => {
                 search.snapshot = Some(snapshot);
                 return Ok(search);
@@ -184,6 +202,19 @@ fn search(fs: &dyn Fs, dir: &Path, catalog: &Catalog) -> Result<SnapshotSearch, 
         }
     }
     Ok(search)
+}
+
+/// As [`read_named`], with the application's check of the content.
+pub(crate) fn read_checked(
+    fs: &dyn Fs,
+    dir: &Path,
+    named: &SnapshotRef,
+    store: &[u8; 16],
+    check: &SnapshotCheck<'_>,
+) -> Result<Result<Snapshot, Damage>, Error> {
+    let damage = |what| Damage { file: named.file_name(), offset: 0, len: 0, records: None, what };
+    let read = read_named(fs, dir, named, store)?;
+    Ok(read.and_then(|snapshot| check(&snapshot).map(|()| snapshot).map_err(damage)))
 }
 
 /// Reads and checks a snapshot that a manifest names: an error for I/O, the inner error for damage.

@@ -1,4 +1,4 @@
-//! Plausibility check of the clock before attempts are dropped for their age.
+//! Plausibility check of the clock before a snapshot is taken or attempts are dropped for their age.
 //!
 //! A log that has been idle, perhaps on a machine that was switched off, looks as old as a log whose clock has jumped
 //! ahead. The file system tells them apart: its own clock, and the times at which the log's files were last written.
@@ -15,6 +15,33 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use crate::journal::error::{ClockWitness, JournalError};
 use fetchwise_types::time::Timestamp;
+
+/// How maintenance uses the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClockUse {
+    /// An implausible clock is an error.
+    Check,
+    /// Maintenance that cannot wait, because the disk is full: instead of an implausible clock's time, the present of
+    /// the last snapshot counts.
+    Replace,
+    /// Somebody has confirmed the clock.
+    Trust,
+}
+
+impl ClockUse {
+    /// Returns the time that counts as the present, given that of the last snapshot.
+    pub(super) fn present(self, now: Timestamp, last: Option<Timestamp>) -> Timestamp {
+        match (self, last) {
+            (Self::Trust, _) | (_, None) => now,
+            (Self::Replace, Some(last)) if last >= EARLIEST && now.since(last) > MAX_IDLE => last,
+            (Self::Check | Self::Replace, Some(last)) => last.max(now),
+        }
+    }
+}
+
+/// 2020, before the first release: an earlier time is that of a machine whose clock was not set, and says nothing about
+/// when a log was used.
+const EARLIEST: Timestamp = Timestamp::from_millis(1_577_836_800_000);
 
 /// Age of the newest record above which the clock is checked, and the largest plausible difference between two clocks.
 const MAX_JUMP: Duration = Duration::from_secs(48 * 3600);
@@ -43,6 +70,27 @@ pub(super) fn check(dir: &Path, newest: Timestamp, now: Timestamp) -> Result<(),
     let seen = files(dir).chain([newest]).max().unwrap_or(newest);
     if now.since(seen) > MAX_IDLE {
         return refused(ClockWitness::Idle { days: MAX_IDLE.as_secs() / 86_400 });
+    }
+    Ok(())
+}
+
+/// Rejects a `now` that contradicts the log's own times: those of its records (`latest` is the newest, even if it is in
+/// the future), and the present of the last snapshot. Records count only if the files were written as late, because a
+/// record may be imported with any time.
+pub(super) fn check_own_times(
+    dir: &Path,
+    latest: Timestamp,
+    last: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), JournalError> {
+    let by_records = files(dir).max().map_or(latest, |written| written.min(latest));
+    let seen = last.map_or(by_records, |last| last.max(by_records));
+    if seen.since(now) > MAX_JUMP {
+        return Err(JournalError::ClockBehind { hours: seen.since(now).as_secs() / 3600 });
+    }
+    let idle = last.filter(|last| *last >= EARLIEST).map_or(Duration::ZERO, |last| latest.min(now).since(last));
+    if idle > MAX_IDLE {
+        return Err(JournalError::ClockAhead { days: idle.as_secs() / 86_400 });
     }
     Ok(())
 }

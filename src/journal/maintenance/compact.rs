@@ -15,7 +15,7 @@ use fetchwise_log::{Error as LogError, Maintenance, OpenCheck, Progress, RecordR
 use crate::journal::entry::Entry;
 use crate::journal::error::JournalError;
 use crate::journal::fold::Fold;
-use crate::journal::maintenance::clock_check;
+use crate::journal::maintenance::clock_check::{ClockUse, check, check_own_times};
 use crate::journal::maintenance::disk_usage;
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
 use crate::journal::maintenance::snapshot::write;
@@ -40,11 +40,12 @@ pub const DEFAULT_COMPACT_THRESHOLD: f64 = 0.25;
 pub struct CompactOptions {
     /// Age above which raw attempts are dropped. Their effect stays in evidence.
     pub retain: Duration,
-    /// Whether to trust a clock that is far ahead of the newest record without confirmation.
+    /// Whether to trust a clock that contradicts the log's own times.
     pub trust_clock: bool,
     /// Whether to report only, and change nothing.
     pub dry_run: bool,
-    /// Bytes of raw attempts above which the oldest are dropped, whatever their age.
+    /// Bytes of raw attempts above which the oldest are dropped, whatever their age. With `trust_clock`, the clock is not
+    /// checked, but what the last snapshot says counts instead of a clock that contradicts it.
     pub keep_bytes: Option<u64>,
     /// Size that segments are merged up to, in bytes; 64 MiB by default.
     pub segment_bytes: Option<u64>,
@@ -93,8 +94,8 @@ pub struct CompactReport {
 /// [`snapshot`](super::snapshot).
 ///
 /// # Errors
-/// [`JournalError::ClockJump`] when the newest record is so old that the clock is probably wrong; [`LogError::Stopped`]
-/// when the throttle was stopped; otherwise as [`snapshot`](super::snapshot). Killed, stopped or failed at any step, it
+/// [`JournalError::ClockJump`], [`JournalError::ClockBehind`] and [`JournalError::ClockAhead`] when the clock is probably
+/// wrong; [`LogError::Stopped`] when the throttle was stopped; otherwise as [`snapshot`](super::snapshot). Killed, stopped or failed at any step, it
 /// leaves a journal that opens and has lost nothing.
 pub fn compact(
     dir: &Path,
@@ -110,7 +111,14 @@ pub fn compact(
     let start = FoldStart::newest(dir)?;
     let mut covered = SnapshotCoverage::now(dir, &start)?;
     let sealed_seq = sealed_seq(dir)?;
-    let mut fold = Fold::begin(start, selector);
+    let clock_use = match (options.trust_clock, options.keep_bytes) {
+        (false, _) => ClockUse::Check,
+        (true, Some(_)) => ClockUse::Replace,
+        (true, None) => ClockUse::Trust,
+    };
+    let (last, clock) = (start.last_present(), now);
+    let now = clock_use.present(now, last);
+    let mut fold = Fold::begin(start, selector, now);
     fold.throttle.clone_from(&options.throttle);
     let cutoff = cutoff(dir, if writer_active { sealed_seq } else { u64::MAX }, options, now)?;
     fold.cutoff = fold.cutoff.max(Some(cutoff));
@@ -121,7 +129,8 @@ pub fn compact(
     }
     fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |done| on_progress(Phase::Folding, done))?;
     if !options.trust_clock {
-        clock_check::check(dir, fold.newest, now)?;
+        check_own_times(dir, fold.latest, last, clock)?;
+        check(dir, fold.newest, now)?;
     }
     if !writer_active && !options.dry_run {
         begin_segment(dir)?;

@@ -12,7 +12,7 @@ use fetchwise_log::TornTail;
 
 use crate::journal::error::JournalError;
 use crate::journal::read::{SETTLE, open};
-use crate::journal::recovery_point::FoldStart;
+use crate::journal::recovery_point::{FoldStart, newest_snapshot};
 use fetchwise_types::time::Timestamp;
 
 /// Returns the torn tail that the last writer left, if it died in the middle of a write. It holds no acknowledged
@@ -43,7 +43,7 @@ pub fn torn_tail(dir: &Path) -> Result<Option<TornTail>, JournalError> {
 /// # Errors
 /// As [`snapshot`](super::snapshot).
 pub fn unsnapshotted_records(dir: &Path) -> Result<u64, JournalError> {
-    let covered = fetchwise_log::load_snapshot(dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
+    let covered = newest_snapshot(dir)?.map_or(0, |found| found.meta().covers_seq);
     let reader = open(dir)?;
     let Some(last) = reader.segments().last() else { return Ok(0) };
     let index = reader.segments().len() - 1;

@@ -40,6 +40,6 @@ pub use fetchwise_log::{RepairOptions, RepairReport, Throttle, VerifyReport};
 pub use forget::{ForgetReport, forget, would_forget, would_forget_links};
 pub use inspect::{cutoff, needs_snapshot, torn_tail, unsnapshotted_records};
 pub use progress::{Phase, ProgressFn};
-pub use snapshot::{SnapshotReport, snapshot};
+pub use snapshot::{SnapshotOptions, SnapshotReport, snapshot, snapshot_with};
 pub use unpause::unpause;
 pub use verify::{RefoldReport, VerificationReport, repair, verify};

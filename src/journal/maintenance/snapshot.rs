@@ -8,13 +8,14 @@
 
 use std::path::{Path, PathBuf};
 
-use fetchwise_log::Maintenance;
+use fetchwise_log::{Error as LogError, Maintenance};
 
 use crate::journal::error::JournalError;
 use crate::journal::fold::Fold;
+use crate::journal::maintenance::clock_check::{ClockUse, check_own_times};
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
 use crate::journal::recovery_point::FoldStart;
-use crate::journal::snapshot::{SnapshotContents, sections};
+use crate::journal::snapshot::{SnapshotContents, check, sections};
 use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 
@@ -40,30 +41,59 @@ pub struct SnapshotReport {
     pub bytes: u64,
 }
 
+/// Options of a snapshot.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SnapshotOptions {
+    /// Whether to trust a clock that contradicts the log's own times.
+    pub trust_clock: bool,
+}
+
 /// Takes a snapshot of the journal in `dir`, so that the next start reads it and only the records after it. `selector`
 /// is a new one with the half-life and priors to use. Does nothing if there is no record after the newest snapshot.
 ///
 /// # Errors
-/// [`JournalError::is_refusal`] when the journal is damaged, or when another maintenance command runs. Also I/O errors.
+/// [`JournalError::is_refusal`] when the journal is damaged, when another maintenance command runs, or when the clock
+/// contradicts the log's own times. Also I/O errors.
 pub fn snapshot(
     dir: &Path,
     selector: &Selector,
     now: Timestamp,
     on_progress: ProgressFn<'_>,
 ) -> Result<SnapshotReport, JournalError> {
+    snapshot_with(dir, selector, &SnapshotOptions::default(), now, on_progress)
+}
+
+/// Takes a snapshot as [`snapshot`] does, with options.
+///
+/// # Errors
+/// As [`snapshot`].
+pub fn snapshot_with(
+    dir: &Path,
+    selector: &Selector,
+    options: &SnapshotOptions,
+    now: Timestamp,
+    on_progress: ProgressFn<'_>,
+) -> Result<SnapshotReport, JournalError> {
     let maintenance = Maintenance::lock(dir)?;
     let start = FoldStart::newest(dir)?;
+    let last = start.last_present();
+    let clock_use = if options.trust_clock { ClockUse::Trust } else { ClockUse::Check };
+    let present = clock_use.present(now, last);
     let known = start.contents.as_ref().filter(|contents| !contents.lacks_days).map(|contents| contents.meta());
-    let mut fold = Fold::begin(start, selector);
+    let mut fold = Fold::begin(start, selector, present);
     // The next snapshot covers records that a live writer has not synced yet.
     let upto = fetchwise_log::durable_seq(dir)?;
-    fold.advance(dir, selector, upto, now, &mut |progress| on_progress(Phase::Folding, progress))?;
-    let contents = fold.contents(selector, now);
+    fold.advance(dir, selector, upto, present, &mut |progress| on_progress(Phase::Folding, progress))?;
+    let contents = fold.contents(selector, present);
     let meta = contents.meta();
     let is_same =
         known.is_some_and(|known| known.covers_seq == meta.covers_seq && known.config_hash == meta.config_hash);
     if fold.covers_seq == 0 || is_same {
         return Ok(taken(&contents, fold.replayed.entries));
+    }
+    if !options.trust_clock {
+        check_own_times(dir, fold.latest, last, now)?;
     }
     let (file, bytes) = write(&maintenance, &contents)?;
     Ok(SnapshotReport { file: Some(file), bytes, ..taken(&contents, fold.replayed.entries) })
@@ -84,6 +114,9 @@ fn taken(contents: &SnapshotContents, records: u64) -> SnapshotReport {
 
 /// Writes a snapshot and returns the file and its length.
 pub(super) fn write(maintenance: &Maintenance, contents: &SnapshotContents) -> Result<(PathBuf, u64), JournalError> {
+    if !contents.is_finite() {
+        return Err(LogError::Invalid("cannot take a snapshot: its weights are not finite".into()).into());
+    }
     let encoded = contents.encode();
-    Ok(maintenance.write_snapshot(&contents.meta(), &sections(&encoded))?)
+    Ok(maintenance.write_snapshot_checked(&contents.meta(), &sections(&encoded), &check)?)
 }

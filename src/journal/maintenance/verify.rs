@@ -17,6 +17,7 @@ use crate::journal::maintenance::progress::{Phase, ProgressFn};
 use crate::journal::read::pass;
 use crate::journal::recovery_point::FoldStart;
 use crate::journal::schema;
+use crate::journal::snapshot::check;
 use crate::selector::Selector;
 
 /// Report of a verification.
@@ -66,7 +67,7 @@ impl VerificationReport {
 /// [`JournalError::Record`] for a record whose bytes are intact but mean nothing; newer formats; I/O errors. Damage is
 /// in the report.
 pub fn verify(dir: &Path, on_progress: ProgressFn<'_>) -> Result<VerificationReport, JournalError> {
-    let log = fetchwise_log::verify_with_progress(dir, &mut |progress| on_progress(Phase::Reading, progress))?;
+    let log = fetchwise_log::verify_checked(dir, &check, &mut |progress| on_progress(Phase::Reading, progress))?;
     let mut verified = VerificationReport { log, ..VerificationReport::default() };
     if !verified.log.log.damage.is_empty() || !verified.log.snapshot_damage.is_empty() {
         return Ok(verified);
@@ -87,7 +88,7 @@ fn refold(dir: &Path, floor_seq: u64, on_progress: ProgressFn<'_>) -> Result<Ref
     let Some(mut stored) = FoldStart::newest(dir)?.contents else { return Ok(RefoldReport::NotTried) };
     let Some(decay) = stored.image.decay else { return Ok(RefoldReport::NotTried) };
     let base = match fetchwise_log::load_previous_snapshot(dir)? {
-        Some(found) if found.meta().covers_seq <= stored.covers_seq => FoldStart::of(&found)?,
+        Some(found) if found.meta().covers_seq <= stored.covers_seq && check(&found).is_ok() => FoldStart::of(&found)?,
         _ if floor_seq == 0 => FoldStart::default(),
         _ => return Ok(RefoldReport::NoBase),
     };
@@ -96,7 +97,7 @@ fn refold(dir: &Path, floor_seq: u64, on_progress: ProgressFn<'_>) -> Result<Ref
     let Ok(selector) = builder.build() else { return Ok(RefoldReport::NoBase) };
     // If one of the two was taken by a release that kept no daily counts, there is nothing to compare.
     let lacks_days = stored.lacks_days || base.contents.as_ref().is_some_and(|contents| contents.lacks_days);
-    let mut fold = Fold::begin(base, &selector);
+    let mut fold = Fold::begin(base, &selector, stored.now);
     fold.advance(dir, &selector, stored.covers_seq, stored.now, &mut |progress| on_progress(Phase::Folding, progress))?;
     let mut folded = fold.contents(&selector, stored.now);
     if lacks_days {
@@ -123,5 +124,5 @@ fn refold(dir: &Path, floor_seq: u64, on_progress: ProgressFn<'_>) -> Result<Ref
 /// # Errors
 /// Locked by a crawler or another maintenance command, newer formats, or I/O errors.
 pub fn repair(dir: &Path, options: RepairOptions) -> Result<RepairReport, JournalError> {
-    Ok(fetchwise_log::repair(dir, options)?)
+    Ok(fetchwise_log::repair_checked(dir, options, &check)?)
 }

@@ -32,7 +32,9 @@ fn hint(error: &JournalError) -> Option<Cow<'static, str>> {
         JournalError::Log(LogError::Corrupt { .. }) => {
             "nothing was changed: restore the damaged file from a backup, or keep the intact part with repair --salvage"
         }
-        JournalError::ClockJump { .. } => "nothing was changed: if the clock is right, confirm it with --trust-clock",
+        JournalError::ClockJump { .. } | JournalError::ClockBehind { .. } | JournalError::ClockAhead { .. } => {
+            "nothing was changed: if the clock is right, confirm it with --trust-clock"
+        }
         JournalError::Log(LogError::NewerFormat { .. } | LogError::FingerprintMismatch { .. })
         | JournalError::Record { .. }
         | JournalError::Snapshot { .. } => {

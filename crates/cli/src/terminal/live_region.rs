@@ -35,7 +35,8 @@ impl LiveRegion {
 
     /// Returns the width to which lines are cut: the last column stays free, because some terminals wrap there.
     pub(crate) fn width(&self) -> usize {
-        let width = ratatui::crossterm::terminal::size().map_or(DEFAULT_WIDTH, |(columns, _)| usize::from(columns));
+        let width =
+            terminal_size::terminal_size_of(std::io::stderr()).map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0));
         if width == 0 { DEFAULT_WIDTH } else { width.max(2) - 1 }
     }
 

@@ -114,6 +114,21 @@ fn a_jumped_clock_is_refused_unless_trusted() {
 }
 
 #[test]
+fn a_snapshot_waits_for_a_plausible_clock_and_the_log_stays_readable() {
+    let place = place_with(10);
+    assert_eq!(place.run(&["snapshot"]).code, 0);
+    let lines: String = history(20).skip(10).map(|line| format!("{line}\n")).collect();
+    assert_eq!(place.run_with(&["import", "-"], lines).code, 0);
+    let ran = place.run(&["snapshot", "--now", "1970-01-02T00:00:00Z"]);
+    assert_eq!(ran.code, 3);
+    assert!(ran.stderr.contains("implausible clock") && ran.stderr.contains("--trust-clock"), "{}", ran.stderr);
+    assert_eq!(place.run(&["snapshot", "--now", "1970-01-02T00:00:00Z", "--trust-clock"]).code, 0);
+    assert_eq!(place.run(&["stats"]).code, 0);
+    assert_eq!(place.run(&["verify"]).code, 0);
+    assert_eq!(place.run(&["snapshot"]).code, 0);
+}
+
+#[test]
 fn a_forgotten_domain_disappears_everywhere() {
     let place = place_with(100);
     place.run(&["snapshot"]);

@@ -27,7 +27,7 @@ pub(crate) struct CompactArgs {
     /// Only report what would be removed
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Trust the clock although it is far ahead of the newest record, the file system or all log files
+    /// Trust the clock although it contradicts the times in the log or the file system's clock
     #[arg(long)]
     pub(crate) trust_clock: bool,
 }

@@ -8,6 +8,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::Output;
 use fetchwise::journal::maintenance;
+use fetchwise::journal::maintenance::SnapshotOptions;
 
 /// Save the evidence of all attempts, so that the next start is fast
 ///
@@ -15,7 +16,11 @@ use fetchwise::journal::maintenance;
 /// one before it is used and nothing is lost. Works alongside a running crawler.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fetchwise snapshot")]
-pub(crate) struct SnapshotArgs {}
+pub(crate) struct SnapshotArgs {
+    /// Trust the clock although it contradicts the times in the log
+    #[arg(long)]
+    pub(crate) trust_clock: bool,
+}
 
 #[derive(Serialize)]
 struct SnapshotJson {
@@ -30,10 +35,13 @@ struct SnapshotJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(_: &SnapshotArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
-    let taken = maintenance::snapshot(
+pub(crate) fn run(args: &SnapshotArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+    let mut options = SnapshotOptions::default();
+    options.trust_clock = args.trust_clock;
+    let taken = maintenance::snapshot_with(
         &settings.existing_dir()?,
         &settings.empty_selector()?,
+        &options,
         settings.clock.now(),
         &mut bar(),
     )?;
