@@ -84,6 +84,8 @@ struct World {
     durable_names: BTreeMap<PathBuf, usize>,
     name_ops: Vec<NameOp>,
     dirs: BTreeSet<PathBuf>,
+    /// Directories that a power loss removes, because their parent was not synced since they were made.
+    volatile_dirs: BTreeSet<PathBuf>,
     /// The held locks, each with a unique number.
     locks: BTreeMap<PathBuf, (u64, String)>,
     locks_taken: u64,
@@ -232,9 +234,11 @@ impl SimFs {
     pub fn crash(&self, survival: Survival, rng: &mut Rng) -> Self {
         let world = self.world();
         let names = world.crashed_names(survival, rng);
-        let mut after =
-            World { dirs: world.dirs.clone(), random: rng.draw(), now_ms: world.now_ms, ..World::default() };
-        for (path, inode) in names {
+        let is_volatile = |path: &Path| world.volatile_dirs.iter().any(|dir| path.starts_with(dir));
+        let is_lost = |path: &Path| survival != Survival::All && is_volatile(path);
+        let dirs = world.dirs.iter().filter(|dir| !is_lost(dir)).cloned().collect();
+        let mut after = World { dirs, random: rng.draw(), now_ms: world.now_ms, ..World::default() };
+        for (path, inode) in names.into_iter().filter(|(path, _)| !is_lost(path)) {
             let Some(inode) = world.inodes.get(inode) else { continue };
             let content = inode.crashed(survival, rng);
             after.names.insert(path.clone(), after.inodes.len());
@@ -283,6 +287,7 @@ impl SimFs {
         world.name_ops.retain(|op| op.dir().is_none_or(|at| !at.starts_with(dir)));
         world.locks.retain(|path, _| !path.starts_with(dir));
         world.dirs.retain(|known| !known.starts_with(dir));
+        world.volatile_dirs.retain(|known| !known.starts_with(dir));
     }
 
     /// Every file.
@@ -465,7 +470,9 @@ impl Drop for SimLock {
 impl Fs for SimFs {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         let (mut world, _) = self.change(true)?;
-        world.dirs.insert(dir.to_owned());
+        if world.dirs.insert(dir.to_owned()) {
+            world.volatile_dirs.insert(dir.to_owned());
+        }
         Ok(())
     }
 
@@ -521,6 +528,9 @@ impl Fs for SimFs {
             return Ok(());
         }
         *world.synced.entry(site.name()).or_default() += 1;
+        if result.is_ok() {
+            world.volatile_dirs.retain(|made| made.parent() != Some(dir));
+        }
         let ops = std::mem::take(&mut world.name_ops);
         for op in ops {
             if op.dir() != Some(dir) {

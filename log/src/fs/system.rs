@@ -120,11 +120,13 @@ pub enum SyncSite {
     Quarantine,
     /// The quarantine directory.
     QuarantineDir,
+    /// The parent of a log's directory, after the directory was made.
+    LogDirParent,
 }
 
 impl SyncSite {
     /// Every site.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Frames,
         Self::Marker,
         Self::BeforeSeal,
@@ -142,6 +144,7 @@ impl SyncSite {
         Self::UnlinkDir,
         Self::Quarantine,
         Self::QuarantineDir,
+        Self::LogDirParent,
     ];
 
     /// Returns its name, for tables.
@@ -164,6 +167,7 @@ impl SyncSite {
             Self::UnlinkDir => "unlinked segments: directory",
             Self::Quarantine => "quarantine",
             Self::QuarantineDir => "quarantine: directory",
+            Self::LogDirParent => "new directory: parent",
         }
     }
 }

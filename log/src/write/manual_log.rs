@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::batch::Batch;
+use super::directory_lock::create_durably;
 use super::options::{LogOptions, Record};
 use super::recover::{Plan, Recovery, recover};
 use super::writer::Writer;
@@ -28,7 +29,7 @@ pub struct ManualLog {
 impl ManualLog {
     /// As [`Log::open_with`](crate::Log::open_with).
     pub fn open(fs: Arc<dyn Fs>, dir: &Path, options: &LogOptions) -> Result<(Self, Recovery), Error> {
-        fs.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+        create_durably(&*fs, dir)?;
         let lock = acquire(&*fs, dir, LOCK)?;
         let plan = Plan {
             fs,

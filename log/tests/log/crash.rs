@@ -93,6 +93,9 @@ fn lost_last_segment_is_noticed(disabled: Option<SyncSite>) -> Result<(), String
         log.close().map_err(|e| e.to_string())?;
     }
     let after = fs.crash(Survival::None, &mut Rng::new(1));
+    if after.files().is_empty() {
+        return Err("the whole log is gone".to_owned());
+    }
     after.lose(&last_segment(&after));
     match reopen(&after) {
         Err(e) if !e.damage().is_empty() => Ok(()),
@@ -113,6 +116,7 @@ fn each_sync_call_is_needed() {
         SyncSite::NewSegmentDir,
         SyncSite::SegmentsManifest,
         SyncSite::SegmentsManifestDir,
+        SyncSite::LogDirParent,
     ];
     for site in writer_sites {
         let mut images = 0;
