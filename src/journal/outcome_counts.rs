@@ -5,6 +5,8 @@
 //!
 //! Must not know: what attempts teach.
 
+use std::collections::HashMap;
+
 use crate::metrics::recorder::outcome_index::OUTCOMES;
 #[cfg(feature = "metrics")]
 use crate::selector::Selector;
@@ -13,6 +15,8 @@ use crate::selector::Selector;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct OutcomeCounts {
     rows: Vec<(String, [u64; OUTCOMES])>,
+    /// The row of each name. A log may have any number of names, since every report can bring a new one.
+    places: HashMap<String, usize>,
 }
 
 impl OutcomeCounts {
@@ -22,18 +26,18 @@ impl OutcomeCounts {
         if attempts == 0 {
             return;
         }
-        let known = self.rows.iter().position(|(name, _)| name == fetcher);
-        let row = known.unwrap_or_else(|| {
+        let place = self.places.get(fetcher).copied().unwrap_or_else(|| {
             self.rows.push((fetcher.to_owned(), [0; OUTCOMES]));
+            self.places.insert(fetcher.to_owned(), self.rows.len() - 1);
             self.rows.len() - 1
         });
-        let count = &mut self.rows[row].1[outcome.min(OUTCOMES - 1)];
+        let count = &mut self.rows[place].1[outcome.min(OUTCOMES - 1)];
         *count = count.saturating_add(attempts);
     }
 
     /// Counts one attempt less.
     pub(super) fn subtract(&mut self, fetcher: &str, outcome: usize) {
-        if let Some((_, counts)) = self.rows.iter_mut().find(|(name, _)| name == fetcher) {
+        if let Some((_, counts)) = self.places.get(fetcher).and_then(|place| self.rows.get_mut(*place)) {
             let count = &mut counts[outcome.min(OUTCOMES - 1)];
             *count = count.saturating_sub(1);
         }
@@ -57,5 +61,23 @@ impl OutcomeCounts {
     #[cfg(feature = "metrics")]
     pub(super) fn report_to(&self, selector: &Selector) {
         self.for_each(|fetcher, outcome, attempts| selector.add_logged_attempts(fetcher, outcome, attempts));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_names_is_counted() {
+        let mut counts = OutcomeCounts::default();
+        for n in 0..80_000 {
+            counts.add(&format!("f{}", n % 40_000), n % 3, 1);
+        }
+        counts.subtract("f7", 1);
+        let (mut names, mut attempts) = (0, 0);
+        counts.for_each(|_, _, count| (names, attempts) = (names + 1, attempts + count));
+        assert_eq!(attempts, 79_999);
+        assert!(names >= 40_000, "{names}");
     }
 }
