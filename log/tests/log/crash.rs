@@ -70,6 +70,9 @@ fn marked_record_is_protected(disabled: Option<SyncSite>) -> Result<(), String> 
         log.mark().map_err(|e| e.to_string())?;
     }
     let after = fs.crash(Survival::None, &mut Rng::new(1));
+    if after.files().is_empty() {
+        return Err("the whole log is gone".to_owned());
+    }
     let path = last_segment(&after);
     let mut bytes = after.read(&path).unwrap();
     // The first frame is born with the segment; behind it come a marker-less frame and the marker.
