@@ -137,7 +137,10 @@ impl Detector {
         let page = Page { url, final_url, status, headers: &headers, body: &body };
         let explained = SCRATCH.with_borrow_mut(|scratch| self.reader.explain(&page, scratch));
         let out = PyDict::new(py);
-        out.set_item("verdict", Verdict { read: explained.verdict, status, headers: headers.clone(), urls: urls(url, final_url) })?;
+        out.set_item(
+            "verdict",
+            Verdict { read: explained.verdict, status, headers: headers.clone(), urls: urls(url, final_url) },
+        )?;
         let mut matches = Vec::new();
         for found in &explained.matches {
             let one = PyDict::new(py);
