@@ -26,7 +26,7 @@ pub(crate) fn child(shape: &str, domains: usize) {
     let resident = resident_bytes();
     let counted = allocation_counter::measure(|| traffic::teach(&selector, 0..domains, shape, now));
     let resident = resident_bytes() - resident;
-    println!("{} {} {} {}", counted.bytes_current, counted.count_current, resident, selector.keys());
+    println!("{} {} {} {}", counted.bytes_current, counted.count_current, resident, selector.key_count());
 }
 
 struct Counted {

@@ -149,7 +149,7 @@ impl Crawl {
 
     async fn by_fetcher(&self, address: String) {
         let url = Url::parse(&address).unwrap();
-        let response = self.http.fetch(Request { url: &url, limits: &self.limits }).await.unwrap();
+        let response = self.http.fetch(Request::new(&url, &self.limits)).await.unwrap();
         assert!(response.status == 200);
     }
 

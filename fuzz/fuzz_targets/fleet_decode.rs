@@ -91,8 +91,8 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         _ => {
-            if let Ok(state) = node_state::NodeState::decode(rest) {
-                assert_eq!(node_state::NodeState::decode(&state.encode()), Ok(state));
+            if let Ok(state) = own_state_file::NodeState::decode(rest) {
+                assert_eq!(own_state_file::NodeState::decode(&state.encode()), Ok(state));
             }
         }
     }

@@ -14,7 +14,7 @@ use fetchwise_log::format::{
     FrameHeader, FrameKind, HEADER_LEN, Records, SEAL_LEN, Seal, SegmentHeader, count_records, frame_len, payload_crc,
     put_record,
 };
-use fetchwise_log::{Damage, Durability, Found, Log, LogOptions, Reader, Record, RecordRef};
+use fetchwise_log::{Damage, Durability, Log, LogOptions, ReadItem, Reader, Record, RecordRef};
 use libfuzzer_sys::fuzz_target;
 use mem_fs::MemFs;
 
@@ -196,7 +196,7 @@ fn read(fs: &Arc<MemFs>, written: Option<&HashMap<u64, Written>>) -> Option<(Vec
     assert_eq!(summary.records, seen.len() as u64);
     let mut iterated = Vec::new();
     for found in reader.records() {
-        if let Ok(Found::Record(record)) = found {
+        if let Ok(ReadItem::Record(record)) = found {
             iterated.push(record.seq());
         }
     }

@@ -226,7 +226,7 @@ fn failed_result(error: FetchError) -> FetchResult {
     answer.status = error.status;
     answer.is_refused = error.refused;
     answer.headers = stored_headers(&error.headers);
-    (answer.final_url, answer.unanswered) = (error.final_url, error.unanswered);
+    (answer.final_url, answer.unanswered) = (error.final_url, error.unanswered.into_vec());
     answer
 }
 

@@ -312,8 +312,12 @@ fn domain(name: &str) -> TombstoneTarget {
 /// Returns the attempts of [`attempt`], every third of which was redirected to the next domain.
 fn redirected(n: u64) -> Attempt {
     let attempt = attempt(n, 1.0);
-    let to =
-        format!("https://www.d{}.example.org/s{}/landed{}", (n + 1) % 13, n % 3, if n % 2 == 0 { ".pdf" } else { "" });
+    let to = format!(
+        "https://www.d{}.example.org/s{}/landed{}",
+        (n + 1) % 13,
+        n % 3,
+        if n.is_multiple_of(2) { ".pdf" } else { "" }
+    );
     if n.is_multiple_of(3) { attempt.answered_by(&url::Url::parse(&to).unwrap()).unwrap() } else { attempt }
 }
 

@@ -192,7 +192,7 @@ pub struct FetchError {
     /// The URL that was requested last, if redirects led there: the failure is that of its host.
     pub final_url: Option<Box<Url>>,
     /// As [`Response::unanswered`].
-    pub unanswered: Vec<Url>,
+    pub unanswered: Box<[Url]>,
     /// The host refused the connection: no fetcher that connects to it from here can do better.
     pub refused: bool,
 }
@@ -247,7 +247,7 @@ impl FetchError {
             limit: None,
             stopped: false,
             final_url: None,
-            unanswered: Vec::new(),
+            unanswered: Box::default(),
             refused: false,
         }
     }

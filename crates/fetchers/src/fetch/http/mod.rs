@@ -166,7 +166,7 @@ impl Fetcher for HttpFetcher {
                 }
             };
             let mut error = failure.into_error(duration);
-            (error.final_url, error.unanswered) = (way.landed.map(Box::new), way.unanswered);
+            (error.final_url, error.unanswered) = (way.landed.map(Box::new), way.unanswered.into());
             if let Some(ResponseHead { status, headers }) = response_head {
                 error.status = Some(status.as_u16());
                 error.headers = headers_as_text(&headers);
