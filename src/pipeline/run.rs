@@ -93,13 +93,13 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url) -> 
                 let asked = visit.url().clone();
                 let is_archive =
                     pipeline.selector.fetcher(fetch.fetcher_id()).is_some_and(|spec| spec.class == Class::Archive);
-                let span = fetch.trace().fetch(&asked, fetcher.name());
+                let begun_span = fetch.trace().fetch(&asked, fetcher.name());
                 let gate = Gate::new(pipeline, &mut visit, &mut fetch);
                 let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
                 let request = Request { gate: admission, ..Request::new(&asked, &limits) };
                 let result = {
                     // The span ends with the request, before its result is judged.
-                    let span = span;
+                    let span = begun_span;
                     let asking = span.around(fetcher.fetch(request));
                     let result = match within(limits.deadline + GRACE, admission, asking).await {
                         Some(result) => result,
