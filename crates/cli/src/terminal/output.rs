@@ -89,6 +89,11 @@ pub(crate) fn note_labelled(label: &str, text: impl fmt::Display) {
     print_error(&format!("{}: {}", styled(ERROR, label), plain_lines(&text.to_string())));
 }
 
+/// Prints a message with styles. The caller has passed all text from outside through [`plain`].
+pub(crate) fn note_styled(text: impl fmt::Display) {
+    print_error(&text.to_string());
+}
+
 fn print_error(line: &str) {
     let line = format!("{line}\n");
     let line = match anstream::AutoStream::choice(&io::stderr()) {

@@ -115,8 +115,8 @@ fn attempts_of_one_node_are_known_to_another() {
     let (place, site) = (TestDir::new(), site());
     let (a, b, url) = (place.dir("a"), place.dir("b"), place.url());
     let made = run(&a, &url, &["fleet", "init"]);
-    assert_eq!(String::from_utf8_lossy(&made.stdout).matches("\"made\"").count(), 7, "{}", said(&made));
-    assert_eq!(String::from_utf8_lossy(&run(&a, &url, &["fleet", "init"]).stdout).matches("\"there\"").count(), 7);
+    assert_eq!(String::from_utf8_lossy(&made.stdout).matches("\"created\"").count(), 7, "{}", said(&made));
+    assert_eq!(String::from_utf8_lossy(&run(&a, &url, &["fleet", "init"]).stdout).matches("\"exists\"").count(), 7);
     let page = format!("{site}/page.html");
     assert_eq!(json(&run(&a, &url, &fetch(&page, &[])))["success"], true);
     let status = json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
@@ -482,9 +482,13 @@ fn a_crawl_counts_what_it_publishes() {
         assert!(begun.elapsed() < std::time::Duration::from_secs(120), "{page}");
         std::thread::sleep(std::time::Duration::from_millis(100));
     };
-    for name in
-        ["broker_up 1", "epoch 1", "delay_seconds_bucket", "trials_total{result=\"made\"} 0", "published_bytes_total "]
-    {
+    for name in [
+        "broker_up 1",
+        "epoch 1",
+        "delay_seconds_bucket",
+        "trials_total{result=\"created\"} 0",
+        "published_bytes_total ",
+    ] {
         assert!(page.contains(&format!("fetchwise_fleet_{name}")), "{name}: {page}");
     }
     drop(input);

@@ -17,7 +17,7 @@ use crate::commands::fetch::result_text::text;
 use crate::commands::fetch::totals::Totals;
 use crate::terminal::exit::Failure;
 use crate::terminal::live_region::{LiveRegion, is_utf8};
-use crate::terminal::output::{DIM, ERROR, Output, note, plain, styled};
+use crate::terminal::output::{DIM, ERROR, Output, note_styled, plain, styled};
 use crate::terminal::pace_text::span;
 use fetchwise::pipeline::{CrawlDelayCut, Report};
 
@@ -184,7 +184,7 @@ impl<'o> ResultDisplay<'o> {
 
     /// Prints a message above the region.
     pub(super) fn note(&self, text: &str) {
-        self.region.suspend(|| note(text));
+        self.region.suspend(|| note_styled(text));
     }
 
     /// Prints the report of the end on stderr.
@@ -192,7 +192,7 @@ impl<'o> ResultDisplay<'o> {
         self.region.clear();
         if self.lines != Lines::None {
             for line in end.lines(&self.sum, self.begun.elapsed()) {
-                note(line);
+                note_styled(line);
             }
         }
         self.sum
@@ -213,7 +213,7 @@ impl<'o> ResultDisplay<'o> {
             self.region.draw(&self.progress.lines(sum, self.region.width(), self.is_utf8));
         } else if self.lines != Lines::None && self.last_status.elapsed() >= STATUS_INTERVAL {
             self.last_status = Instant::now();
-            note(self.progress.status(sum));
+            note_styled(self.progress.status(sum));
         }
     }
 
