@@ -392,24 +392,6 @@ export declare class Visit {
   get requests(): number
 }
 
-/** What else is known about a result. Durations are in milliseconds. */
-export interface FetchResultOptions {
-  /** The HTTP status. */
-  status?: number
-  /** The response's headers. */
-  headers?: HeadersLike
-  /** The time for which the site asks for no further requests. */
-  retryAfter?: number
-  /** The duration of the request. */
-  duration?: number
-  /** An explanation for people. */
-  message?: string
-  /** The vendor of the block. */
-  vendor?: string
-  /** The URL after redirects: a pause or block counts at its host. */
-  finalUrl?: string
-}
-
 /** What is known about an attempt. Durations are in milliseconds, times in milliseconds since 1970 (`Date.now()`). */
 export interface AttemptOptions {
   /** The caller's name for the link; defaults to the URL. */
@@ -438,20 +420,20 @@ export interface AttemptOptions {
   heuristics?: Record<string, string> | Array<[string, string]>
 }
 
-/** The result of a compaction. */
-export interface CompactReport {
-  /** Attempts before and after. */
-  attempts: Array<number>
-  /** Bytes before and after. */
-  bytes: Array<number>
-}
-
 /** Options of a compaction. */
 export interface CompactionOptions {
   /** Older attempts are dropped from the log; their evidence stays. */
   retainDays?: number
   /** Whether to report only, without changes. */
   dryRun?: boolean
+}
+
+/** The result of a compaction. */
+export interface CompactReport {
+  /** Attempts before and after. */
+  attempts: Array<number>
+  /** Bytes before and after. */
+  bytes: Array<number>
 }
 
 /** The decision of a selector: the fetcher to use, or the reason why there is none. */
@@ -540,6 +522,24 @@ export interface Fetcher {
   cost?: number
   /** Whether the fetcher runs the scripts of a page. */
   renders?: boolean
+}
+
+/** What else is known about a result. Durations are in milliseconds. */
+export interface FetchResultOptions {
+  /** The HTTP status. */
+  status?: number
+  /** The response's headers. */
+  headers?: HeadersLike
+  /** The time for which the site asks for no further requests. */
+  retryAfter?: number
+  /** The duration of the request. */
+  duration?: number
+  /** An explanation for people. */
+  message?: string
+  /** The vendor of the block. */
+  vendor?: string
+  /** The URL after redirects: a pause or block counts at its host. */
+  finalUrl?: string
 }
 
 /** The object to forget: one of the two. */
