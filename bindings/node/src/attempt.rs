@@ -4,7 +4,6 @@
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::json::{from_json_line, to_json_line};
 use fetchwise::attempt::{Attempt as CoreAttempt, ErrorType, Tag, stored_headers};
-use fetchwise::fetch_result::FetchResult;
 use fetchwise::registry::FetcherSpec;
 use fetchwise::time::Timestamp;
 use fetchwise_bindings_core::outcome::with_result;

@@ -2,7 +2,6 @@
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch_result::{FetchResult as CoreFetchResult, Outcome};
-use fetchwise::registry::FetcherSpec;
 use fetchwise_bindings_core::outcome::{error_for, name};
 use napi::Env;
 use napi::bindgen_prelude::Object;

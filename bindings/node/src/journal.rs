@@ -7,13 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use fetchwise::attempt::Attempt as CoreAttempt;
-use fetchwise::backoff::LinkState;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::CompactOptions;
 use fetchwise::journal::{Acknowledgement, Health, Journal as Log, JournalOptions as Options, OpenCheck, UnknownName};
-use fetchwise::pace::{PaceRecord, PaceStore};
-use fetchwise::selector::{Released, Selector, Sink, SinkError};
+use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_bindings_core::journal_sink::SharedJournal;
 use napi::Env;
