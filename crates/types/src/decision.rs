@@ -51,11 +51,13 @@ impl Source {
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name in JSON and in the log.
+    #[inline]
     pub fn name(self) -> &'static str {
         self.into()
     }
 
     /// Returns the label called `name`.
+    #[inline]
     pub fn from_name(name: &str) -> Option<Self> {
         name.parse().ok()
     }
@@ -109,11 +111,13 @@ impl Rule {
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns the name in JSON and in the log.
+    #[inline]
     pub fn name(self) -> &'static str {
         self.into()
     }
 
     /// Returns the rule in words.
+    #[inline]
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Index => "the highest index of all candidates",
@@ -176,6 +180,7 @@ pub enum Decision {
 
 impl Decision {
     /// Returns the selection, if a fetcher is to be used.
+    #[inline]
     pub fn selected(&self) -> Option<Selection> {
         match self {
             Self::Selected(take) => Some(*take),

@@ -62,11 +62,13 @@ impl Class {
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns the class called `name`.
+    #[inline]
     pub fn from_name(name: &str) -> Option<Self> {
         name.parse().ok()
     }
 
     /// Returns the name in a config.
+    #[inline]
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -97,6 +99,7 @@ pub struct FetcherSpec {
 
 impl FetcherSpec {
     /// Returns a fetcher of `class` with that class's defaults.
+    #[inline]
     pub fn new(name: &str, class: Class) -> Self {
         let (cost, prior, quality, renders) = match class {
             Class::Plain => (1.0, 0.75, 1.0, false),
@@ -118,33 +121,39 @@ impl FetcherSpec {
     /// assert_eq!((dear.class, dear.cost, dear.renders), (Class::Rendering, 30.0, true));
     /// assert!(!FetcherSpec::plain("direct_access").renders);
     /// ```
+    #[inline]
     pub fn plain(name: &str) -> Self {
         Self::new(name, Class::Plain)
     }
 
     /// Returns a fetcher that is a browser.
+    #[inline]
     pub fn rendering(name: &str) -> Self {
         Self::new(name, Class::Rendering)
     }
 
     /// Returns a fetcher that is a browser and hides it.
+    #[inline]
     pub fn stealth(name: &str) -> Self {
         Self::new(name, Class::Stealth)
     }
 
     /// Returns the spec with another cost of a request, in plain requests.
     #[must_use]
+    #[inline]
     pub fn cost(self, cost: f64) -> Self {
         Self { cost, ..self }
     }
 
     /// Returns the spec with a cost that is measured by the duration of its requests.
     #[must_use]
+    #[inline]
     pub fn measured_cost(self) -> Self {
         Self { measures_cost: true, ..self }
     }
 
     /// Returns the default spec of `name`: the built-in names have their class, any other is [`Class::Unknown`].
+    #[inline]
     pub fn by_name(name: &str) -> Self {
         let name = canonical(name);
         let class = BUILT_IN.iter().find(|(n, _)| *n == name).map_or(Class::Unknown, |&(_, class)| class);
@@ -166,6 +175,7 @@ pub const BUILT_IN: &[(&str, Class)] = &[
 ];
 
 /// Returns `name` with its alias resolved: `simple_http` is `direct_access`.
+#[inline]
 pub fn canonical(name: &str) -> &str {
     if name == "simple_http" { PROBE_FETCHER } else { name }
 }
@@ -200,6 +210,7 @@ pub struct FetcherId(
 
 impl FetcherId {
     /// Returns its position in the order of registration, as an index.
+    #[inline]
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -214,6 +225,7 @@ impl FetcherSet {
     pub const EMPTY: Self = Self(0);
 
     /// Adds a candidate.
+    #[inline]
     pub fn insert(&mut self, id: FetcherId) {
         if id.index() < MAX_CANDIDATES {
             self.0 |= 1 << id.0;
@@ -222,21 +234,25 @@ impl FetcherSet {
 
     /// Returns the union of both sets.
     #[must_use]
+    #[inline]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// Returns whether it contains `id`.
+    #[inline]
     pub fn contains(self, id: FetcherId) -> bool {
         id.index() < MAX_CANDIDATES && self.0 & (1 << id.0) != 0
     }
 
     /// Returns the number of candidates in it.
+    #[inline]
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
     /// Returns whether it is empty.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -258,6 +274,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`RegistryError`] if two have the same name, or if there are more than [`MAX_CANDIDATES`].
+    #[inline]
     pub fn new(specs: Vec<FetcherSpec>) -> Result<Self, RegistryError> {
         if let Some(extra) = specs.get(MAX_CANDIDATES) {
             return Err(RegistryError::TooMany { name: extra.name.to_string() });
@@ -275,11 +292,13 @@ impl Registry {
     }
 
     /// Returns the number of candidates: smaller ids are theirs.
+    #[inline]
     pub fn candidates_len(&self) -> usize {
         self.candidates
     }
 
     /// Returns the candidates in order of registration.
+    #[inline]
     pub fn candidates(&self) -> impl Iterator<Item = (FetcherId, &FetcherSpec)> {
         self.slots[..self.candidates]
             .iter()
@@ -288,6 +307,7 @@ impl Registry {
     }
 
     /// Returns all names, by id.
+    #[inline]
     pub fn names(&self) -> impl Iterator<Item = &str> {
         // Acquire pairs with the Release in `intern`.
         let len = self.len.load(Ordering::Acquire).min(MAX_FETCHERS);
@@ -295,12 +315,14 @@ impl Registry {
     }
 
     /// Returns the spec of `id`, which this registry gave out.
+    #[inline]
     pub fn spec(&self, id: FetcherId) -> Option<&FetcherSpec> {
         self.slots.get(id.index())?.get()
     }
 
     /// Returns the id of `name`, or of the name that it is an alias of, if it is known. Cost: linear in the number of
     /// known names.
+    #[inline]
     pub fn find(&self, name: &str) -> Option<FetcherId> {
         let name = canonical(name);
         // Acquire pairs with the Release in `intern`: a name that was counted can be read.
@@ -310,6 +332,7 @@ impl Registry {
     }
 
     /// Returns the id of `name`, and registers it if it is unknown. `None` if there is no room for another name.
+    #[inline]
     pub fn intern(&self, name: &str) -> Option<FetcherId> {
         // Counted before the search: a name that another thread registers meanwhile lies behind it, where the loop
         // finds it. Acquire pairs with the Release below.

@@ -33,11 +33,13 @@ pub enum ErrorType {
 
 impl ErrorType {
     /// Returns the type called `name`.
+    #[inline]
     pub fn from_name(name: &str) -> Self {
         ErrorKind::from_name(name).map_or_else(|| Self::Other(name.into()), Self::Known)
     }
 
     /// Returns the name in JSON and in the log.
+    #[inline]
     pub fn name(&self) -> &str {
         match self {
             Self::Known(kind) => kind.name(),
@@ -46,6 +48,7 @@ impl ErrorType {
     }
 
     /// Returns the kind, if the table has it.
+    #[inline]
     pub fn kind(&self) -> Option<ErrorKind> {
         match self {
             Self::Known(kind) => Some(*kind),
@@ -95,6 +98,7 @@ impl Hint {
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns the hint that a failure of `kind` gives to the next attempt.
+    #[inline]
     pub const fn after(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::BlockedCaptcha | ErrorKind::Blocked403 => Self::Blocked,
@@ -105,11 +109,13 @@ impl Hint {
     }
 
     /// Returns the name in JSON.
+    #[inline]
     pub fn name(self) -> &'static str {
         self.into()
     }
 
     /// Returns the hint called `name`.
+    #[inline]
     pub fn from_name(name: &str) -> Option<Self> {
         name.parse().ok()
     }
@@ -130,6 +136,7 @@ impl Arm {
     pub const ALL: [Self; 2] = [Self::Learning, Self::Legacy];
 
     /// Returns the name in JSON.
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Learning => "learning",
@@ -138,6 +145,7 @@ impl Arm {
     }
 
     /// Returns the arm called `name`.
+    #[inline]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|arm| arm.name() == name)
     }
@@ -234,6 +242,7 @@ pub const STORED_HEADERS: &[&str] = &[
 ];
 
 /// Returns the headers that may be stored.
+#[inline]
 pub fn stored_headers(headers: &[Header]) -> Vec<Header> {
     headers.iter().filter(|h| STORED_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name))).cloned().collect()
 }
@@ -244,6 +253,7 @@ impl Attempt {
     ///
     /// # Errors
     /// [`UrlError`] if the URL cannot be fetched.
+    #[inline]
     pub fn new(url: &url::Url, fetcher: &str, at: Timestamp) -> Result<Self, UrlError> {
         let features = UrlFeatures::extract(url)?;
         Self::tagged(url, fetcher, at, features.heuristics().into_iter().map(Tag::from).collect())
@@ -254,6 +264,7 @@ impl Attempt {
     ///
     /// # Errors
     /// [`UrlError`] if `url` has a user name or password and cannot be parsed without it.
+    #[inline]
     pub fn tagged(url: &url::Url, fetcher: &str, at: Timestamp, heuristics: Vec<Tag>) -> Result<Self, UrlError> {
         // A log must not contain passwords.
         let bare = match url.username().is_empty() && url.password().is_none() {
@@ -303,6 +314,7 @@ impl Attempt {
     /// assert_eq!(attempt.heuristic("domain"), Some("news.example"));
     /// assert_eq!(attempt.heuristic("redirected_by"), Some("short.example"));
     /// ```
+    #[inline]
     pub fn answered_by(mut self, landed: &url::Url) -> Result<Self, UrlError> {
         let url = crate::heuristic::url::parse(&self.url)?;
         let requested = domain_of(url.host_str().unwrap_or_default()).to_owned();
@@ -318,6 +330,7 @@ impl Attempt {
 
     /// Returns the attempt ended with content.
     #[must_use]
+    #[inline]
     pub fn delivered(mut self) -> Self {
         self.success = true;
         self.is_banned = false;
@@ -328,6 +341,7 @@ impl Attempt {
 
     /// Returns the attempt ended with a final error of `kind`; it counts as evidence by the kind's weight.
     #[must_use]
+    #[inline]
     pub fn failed(mut self, kind: ErrorKind) -> Self {
         self.success = false;
         self.is_banned = kind.is_banned();
@@ -337,6 +351,7 @@ impl Attempt {
     }
 
     /// Returns the value of the heuristic called `kind`, if the attempt has it.
+    #[inline]
     pub fn heuristic(&self, kind: &str) -> Option<&str> {
         self.heuristics.iter().find(|tag| tag.heuristic.kind == kind).map(|tag| tag.heuristic.value.as_ref())
     }

@@ -45,6 +45,7 @@ pub struct Heuristic {
 
 impl Heuristic {
     /// Returns a heuristic of its two parts.
+    #[inline]
     pub fn new(kind: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) -> Self {
         Self { kind: kind.into(), value: value.into() }
     }
@@ -54,6 +55,7 @@ impl Heuristic {
     /// # Errors
     /// [`ReservedHeuristic`] if the type or value is empty or too long, and for types that fetchwise finds itself: two
     /// values of one type would contradict each other.
+    #[inline]
     pub fn of_caller(kind: &str, value: &str) -> Result<Self, ReservedHeuristic> {
         let wrong = |why| Err(ReservedHeuristic { kind: url::shorten(kind), why });
         match () {
@@ -75,6 +77,7 @@ impl Heuristic {
     }
 
     /// Returns a flag: the value is `true`. Only flags that are set are recorded.
+    #[inline]
     pub fn flag(kind: impl Into<Cow<'static, str>>) -> Self {
         Self::new(kind, "true")
     }

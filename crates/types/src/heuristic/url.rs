@@ -64,6 +64,7 @@ pub enum UrlError {
 /// assert_eq!(url.as_str(), "https://example.org/a");
 /// assert!(fetchwise_types::heuristic::url::parse("data:text/plain,hi").is_err());
 /// ```
+#[inline]
 pub fn parse(text: &str) -> Result<Url, UrlError> {
     if text.len() > MAX_URL_BYTES {
         return Err(UrlError::TooLong { url: shorten(text), bytes: text.len() });
@@ -83,6 +84,7 @@ pub fn parse(text: &str) -> Result<Url, UrlError> {
 ///
 /// # Errors
 /// [`UrlError`] says why it cannot.
+#[inline]
 pub fn fetchable(url: &Url) -> Result<(), UrlError> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(UrlError::Scheme { url: shorten(url.as_str()), scheme: url.scheme().to_owned() });
@@ -169,11 +171,13 @@ impl Suffix {
     }
 
     /// Returns the suffix as text, with its dot.
+    #[inline]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }
 
     /// Returns whether it means a file or a page, by the shipped list.
+    #[inline]
     pub fn kind(&self) -> ContentKind {
         match FILE_SUFFIX_NUMBERS.binary_search(&number_of(&self.bytes[1..])) {
             Ok(_) => ContentKind::File,
@@ -226,6 +230,7 @@ impl<'u> UrlFeatures<'u> {
     ///
     /// # Errors
     /// [`UrlError`] if the URL cannot be fetched.
+    #[inline]
     pub fn extract(url: &'u Url) -> Result<Self, UrlError> {
         fetchable(url)?;
         let host = url.host_str().unwrap_or_default();
@@ -261,16 +266,19 @@ impl<'u> UrlFeatures<'u> {
 
     /// Returns whether the domain is a registrable domain itself, not a subdomain. The site's name is always the end of
     /// the domain's, so this compares their lengths only.
+    #[inline]
     pub fn is_site(&self) -> bool {
         self.site.len() == self.domain.len()
     }
 
     /// Returns file or page, by the suffix and the shipped list.
+    #[inline]
     pub fn kind(&self) -> ContentKind {
         self.suffix.map_or(ContentKind::Page, |suffix| suffix.kind())
     }
 
     /// Returns the features as heuristics for an attempt: only flags that are set.
+    #[inline]
     pub fn heuristics(&self) -> Vec<Heuristic> {
         let mut out = Vec::with_capacity(8);
         out.push(Heuristic::new("domain", self.domain.to_owned()));
@@ -293,6 +301,7 @@ impl<'u> UrlFeatures<'u> {
 }
 
 /// Returns `host` as the `domain` heuristic has it: without `www.` and trailing dots. `www.com` stays unchanged.
+#[inline]
 pub fn domain_of(host: &str) -> &str {
     let host = host.trim_end_matches('.');
     match host.strip_prefix("www.") {
@@ -303,6 +312,7 @@ pub fn domain_of(host: &str) -> &str {
 
 /// Returns the registrable domain of `domain`, or `domain` itself if it has none (`localhost`, a public suffix, an
 /// address).
+#[inline]
 pub fn site_of(domain: &str) -> &str {
     if domain.starts_with('[') || domain.parse::<std::net::Ipv4Addr>().is_ok() {
         return domain;
@@ -325,6 +335,7 @@ fn registrable(domain: &str) -> &str {
 /// assert_eq!(suffix_of("https://example.org/a.PDF?page=2").unwrap().as_str(), ".pdf");
 /// assert!(suffix_of("https://example.zip").is_none());
 /// ```
+#[inline]
 pub fn suffix_of(url: &str) -> Option<Suffix> {
     let end = memchr::memchr2(b'?', b'#', url.as_bytes()).unwrap_or(url.len());
     let bytes = &url.as_bytes()[..end];
@@ -341,17 +352,20 @@ pub fn suffix_of(url: &str) -> Option<Suffix> {
 
 /// Returns whether a heuristic of type `kind` is extracted from the URL by [`UrlFeatures`]. The types of custom
 /// extractors and those of responses are not.
+#[inline]
 pub fn is_of_url(kind: &str) -> bool {
     matches!(kind, "domain" | "site" | "suffix" | "domain_suffix" | "domain_path" | "path_depth")
         || FLAGS.contains(&kind)
 }
 
 /// Returns the URL without its fragment: the identity of the page.
+#[inline]
 pub fn identity(url: &Url) -> &str {
     &url[..Position::AfterQuery]
 }
 
 /// Returns at most 80 characters of `text`, for a message.
+#[inline]
 pub fn shorten(text: &str) -> String {
     const MAX_CHARS: usize = 80;
     match text.char_indices().nth(MAX_CHARS) {
