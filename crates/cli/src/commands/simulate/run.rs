@@ -3,7 +3,6 @@
 //! Invariants: reads no settings, no log and no clock; the same arguments print the same bytes.
 
 use std::path::Path;
-use std::time::Duration;
 
 use fetchwise_simulate::{
     CRAWLERS, JOINT_WORLDS, JointReport, JointWorld, MORE, NAMES, NamedPolicy, PACE_WORLDS, PACERS, PaceOptions,
@@ -57,7 +56,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure
 #[cfg(feature = "fleet")]
 fn run_fleet(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
     use fetchwise_simulate::{Egress, FleetOptions, FleetReport, fleet_html, fleet_plots, fleet_table, simulate_fleet};
-    const DELAY: Duration = Duration::from_secs(2);
+    const DELAY: std::time::Duration = std::time::Duration::from_secs(2);
     let worlds = worlds(args)?;
     let [name] = &args.policy[..] else {
         return Err(Failure::usage("the nodes of a fleet have one policy").advise("give one with --policy"));
