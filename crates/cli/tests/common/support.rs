@@ -43,7 +43,14 @@ impl TestDir {
     /// Returns the program with `args`, in this directory and with its data directory. It inherits none of our
     /// variables.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
+        let mut command = self.other_program(env!("CARGO_BIN_EXE_fetchwise"));
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Returns another program that may start ours, such as a shell. It inherits none of our variables either.
+    pub(crate) fn other_program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("FETCHWISE_") {
                 command.env_remove(name);
@@ -52,8 +59,7 @@ impl TestDir {
         for name in ["LEARNING_MODE_ENABLED", "CHROME", "NO_COLOR"] {
             command.env_remove(name);
         }
-        command.args(args).current_dir(self.dir.path()).env("FETCHWISE_DATA_DIR", self.data());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.current_dir(self.dir.path()).env("FETCHWISE_DATA_DIR", self.data());
         command
     }
 

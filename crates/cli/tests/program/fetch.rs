@@ -560,13 +560,9 @@ fn the_demo_learns_and_discards_everything() {
 fn on_a_terminal(place: &TestDir, columns: u16, more: &str) -> String {
     let program = env!("CARGO_BIN_EXE_fetchwise");
     let line = format!("stty rows 40 cols {columns}; '{program}' fetch {} {more}", PLAIN[..5].join(" "));
-    let mut script = Command::new("script");
-    script
-        .args(["-qec", &line, "/dev/null"])
-        .env("TERM", "xterm")
-        .env("LC_ALL", "C.UTF-8")
-        .current_dir(place.path("."));
-    let ran = script.env("FETCHWISE_DATA_DIR", place.data()).stdin(Stdio::null()).output().unwrap();
+    let mut script = place.other_program("script");
+    script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+    let ran = script.stdin(Stdio::null()).output().unwrap();
     String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
@@ -658,8 +654,8 @@ fn on_a_terminal_the_demo_draws_and_ends_with_the_costs() {
     let place = TestDir::new();
     let program = env!("CARGO_BIN_EXE_fetchwise");
     let line = format!("stty rows 40 cols 120; '{program}' demo --rounds 2 --no-browser");
-    let mut script = Command::new("script");
-    script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env("FETCHWISE_DATA_DIR", place.data());
+    let mut script = place.other_program("script");
+    script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm");
     let ran = script.stdin(Stdio::null()).output().unwrap();
     let shown = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{shown}");

@@ -239,9 +239,7 @@ fn a_data_directory_that_cannot_be_written_is_a_clear_error() {
 fn a_reader_of_the_first_line_gets_no_error() {
     let place = written(2000);
     let script = format!("'{}' export | head -n 1", env!("CARGO_BIN_EXE_fetchwise"));
-    let mut command = std::process::Command::new("sh");
-    let output = command.args(["-c", &script]).env("FETCHWISE_DATA_DIR", place.data()).output().unwrap();
-    let ran = Ran::from(output);
+    let ran = Ran::from(place.other_program("sh").args(["-c", &script]).output().unwrap());
     assert_eq!((ran.stdout.lines().count(), ran.stderr.as_str()), (1, ""));
 }
 
