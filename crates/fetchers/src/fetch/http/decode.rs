@@ -22,13 +22,14 @@ use futures_util::Stream;
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 use http_body_util::BodyExt;
-use hyper::body::{Body as _, Frame, Incoming};
+use hyper::body::{Body as _, Frame};
 use tokio::io::{AsyncBufRead, AsyncReadExt, BufReader};
 use tokio::task::coop::consume_budget;
 use tokio_util::io::StreamReader;
 
 use crate::fetch::Limits;
 use crate::fetch::body::{Body, BodyCollector, BodyError};
+use crate::fetch::http::tracked_connection::TrackedBody;
 
 /// The codings that [`read`] can undo, as sent in a request.
 pub(super) const ACCEPT_ENCODING: &str = "gzip, deflate, br, zstd";
@@ -66,7 +67,7 @@ pub(super) enum DecodeError {
 
 /// Reads `incoming` to its end and undoes the codings that `headers` name.
 pub(super) async fn read(
-    incoming: Incoming,
+    incoming: TrackedBody,
     headers: &HeaderMap,
     limits: &Limits,
     mut collector: BodyCollector,
@@ -114,7 +115,7 @@ pub(super) async fn read(
 }
 
 /// Reads `incoming` to its end without any coding: each byte is copied once.
-async fn read_as_is(mut incoming: Incoming, mut collector: BodyCollector) -> Result<Decoded, DecodeError> {
+async fn read_as_is(mut incoming: TrackedBody, mut collector: BodyCollector) -> Result<Decoded, DecodeError> {
     collector.reserve(incoming.size_hint().lower());
     let mut truncated = false;
     while let Some(frame) = incoming.frame().await {
@@ -206,7 +207,7 @@ async fn peek(mut reader: Reader) -> io::Result<(Vec<u8>, Reader)> {
 /// The data frames of a response, counted, and cut off over the limit even if a decoder consumes them without any
 /// output.
 struct RawBody {
-    incoming: Incoming,
+    incoming: TrackedBody,
     len: Arc<AtomicU64>,
     max: u64,
 }

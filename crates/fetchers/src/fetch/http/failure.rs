@@ -41,6 +41,11 @@ impl Failure {
         Self { limit: Some(limit), ..Self::new(kind, message) }
     }
 
+    /// Returns the failure of a connection whose server sent too much without content. Nobody should try again.
+    pub(super) fn of_flood() -> Self {
+        Self::new(ErrorKind::TooLarge, "the server floods the connection with data that is neither headers nor a body")
+    }
+
     /// Returns the error of the fetcher.
     pub(super) fn into_error(self, duration: Duration) -> FetchError {
         let Self { kind, message, local, limit, stopped, refused } = self;
@@ -60,10 +65,7 @@ impl Failure {
             return Self::new(ErrorKind::TlsError, format!("{tls}{hint}"));
         }
         let too_large_1 = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
-        // The error that h2 reports by itself when it gives up on an endless head.
-        let too_large_2 = find::<h2::Error>(error)
-            .is_some_and(|error| error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM));
-        let kind = if too_large_1 || too_large_2 { ErrorKind::TooLarge } else { ErrorKind::NetworkError };
+        let kind = if too_large_1 || is_flood(error) { ErrorKind::TooLarge } else { ErrorKind::NetworkError };
         let local = find::<io::Error>(error).is_some_and(is_local_fault);
         Self { local, ..Self::new(kind, chain_text(error)) }
     }
@@ -94,6 +96,12 @@ impl From<RedirectError> for Failure {
         };
         Self { limit, ..Self::new(ErrorKind::RedirectLoop, error.to_string()) }
     }
+}
+
+/// Returns whether h2 gave up on the connection by itself, because of an endless head or of too many small frames.
+pub(super) fn is_flood(error: &(dyn Error + 'static)) -> bool {
+    find::<h2::Error>(error)
+        .is_some_and(|error| error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM))
 }
 
 /// Returns whether the server announced, in HTTP/2, that it closes the connection and did not process this request.

@@ -45,7 +45,7 @@ use crate::fetch::redirect_gate::within;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 
-use crate::fetch::http::tracked_connection::{ConnectionCounters, InFlight};
+use crate::fetch::http::tracked_connection::{ConnectionCounters, InFlight, TrackedBody};
 pub use builder::{BuildError, DEFAULT_NAME, DEFAULT_USER_AGENT, HttpFetcherBuilder, MAX_HEAD};
 use builder::{HttpClient, IDLE_PER_HOST};
 pub(crate) use connector::Connector;
@@ -225,7 +225,9 @@ impl HttpFetcher {
             let same_origin = chain.is_at_start() || chain.current().origin() == request.url.origin();
             let (response, _flight, sent) =
                 self.get(chain.current(), same_origin, &cookies, &mut way.unanswered).await?;
-            let (head, body) = response.into_parts();
+            let (head, incoming) = response.into_parts();
+            let counters = head.extensions.get::<ConnectionCounters>().cloned();
+            let body = TrackedBody { incoming, counters: counters.clone() };
             if let Some(request) = sent {
                 let peer = head.extensions.get().map(|PeerAddress(address)| *address);
                 exchange.push(Exchange { url: chain.current().clone(), request, peer, redirect: None });
@@ -253,6 +255,9 @@ impl HttpFetcher {
             }
             let collector = BodyCollector::new(limits).in_dir(self.temp_dir.clone());
             let decoded = decode::read(body, headers, limits, collector).await?;
+            if decoded.truncated && counters.is_some_and(|counters| counters.was_flooded()) {
+                return Err(Failure::of_flood());
+            }
             let (final_url, chain) = chain.into_urls();
             return Ok(CompletedFetch { decoded, final_url, chain, exchange });
         }
@@ -297,6 +302,9 @@ impl HttpFetcher {
                 Ok(response) => {
                     ConnectionCounters::record_response(&response);
                     return Ok((response, flight, sent));
+                }
+                Err(_) if flight.as_ref().is_some_and(|flight| flight.counters().was_flooded()) => {
+                    return Err(Failure::of_flood());
                 }
                 Err(error) if stale_connections < IDLE_PER_HOST && went_stale(&error, flight.as_ref()) => {
                     stale_connections += 1;
@@ -394,7 +402,7 @@ fn title_case(name: &str) -> String {
     name.chars().map(case).collect()
 }
 
-async fn drain(mut body: Incoming) {
+async fn drain(mut body: TrackedBody) {
     if body.size_hint().lower() > DRAIN_AT_MOST {
         return;
     }

@@ -1,13 +1,14 @@
-//! Facts about a connection that hyper does not track: how many bytes arrived on it, and whether a request was in
-//! flight.
+//! Facts about a connection that hyper does not track: how many bytes arrived on it, how many of them were content, and
+//! whether a request was in flight.
 //!
-//! They serve two purposes. A request on a kept connection is repeated only if not one byte arrived after it was sent;
+//! They serve three purposes. A request on a kept connection is repeated only if not one byte arrived after it was sent;
 //! otherwise the server has seen it, and it is an attempt. A connection whose server continues to send without a
-//! request is closed.
+//! request is closed. So is one whose server sends much that is neither a response head nor a body: interim responses,
+//! or frames of HTTP/2 that keep a core busy.
 //!
 //! Invariants: bytes are counted above TLS, so the end of a TLS session does not look like a response.
 //!
-//! Must not know: HTTP.
+//! Must not know: requests.
 
 use std::future::Future;
 use std::io;
@@ -16,16 +17,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use http::{Extensions, Response, Uri};
-use hyper::body::Incoming;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper_util::client::legacy::Error;
 use hyper_util::client::legacy::connect::{CaptureConnection, Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
+use super::failure::is_flood;
+
 /// Bytes that a server may still send after the last request on its connection ended: the rest of a cancelled response.
 const MAX_UNREQUESTED: u64 = 1 << 20;
+
+/// Bytes that a server may send without content. It leaves room for the longest head behind a full window of bodies.
+const MAX_WITHOUT_CONTENT: u64 = 16 << 20;
+
+/// Bytes on the wire that one byte of a body may cost. Small frames and chunks have headers.
+const WIRE_BYTES_PER_BYTE: u64 = 2;
 
 /// A connector whose connections are tracked.
 #[derive(Clone, Debug)]
@@ -66,6 +76,8 @@ struct Counts {
     read_when_written: AtomicU64,
     in_flight: AtomicUsize,
     unrequested: AtomicU64,
+    without_content: AtomicU64,
+    flooded: AtomicBool,
 }
 
 impl ConnectionCounters {
@@ -95,11 +107,24 @@ impl ConnectionCounters {
         self.0.served.load(Ordering::Relaxed)
     }
 
-    /// Records that this response arrived over its connection.
+    /// Records that this response's head arrived over its connection.
     pub(super) fn record_response(response: &Response<Incoming>) {
         if let Some(Self(counts)) = response.extensions().get() {
             counts.served.store(true, Ordering::Relaxed);
+            counts.without_content.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Records that bytes of a body arrived over it.
+    fn record_body(&self, bytes: u64) {
+        let without = &self.0.without_content;
+        let fewer = |count: u64| Some(count.saturating_sub(bytes.saturating_mul(WIRE_BYTES_PER_BYTE)));
+        let _ = without.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+    }
+
+    /// Returns whether the connection was closed because its server sent too much without content.
+    pub(super) fn was_flooded(&self) -> bool {
+        self.0.flooded.load(Ordering::Relaxed)
     }
 
     /// Marks a request as in flight until the returned guard is dropped.
@@ -127,9 +152,48 @@ impl InFlight {
     }
 }
 
+impl InFlight {
+    /// Returns the counters of its connection.
+    pub(super) fn counters(&self) -> ConnectionCounters {
+        ConnectionCounters(Arc::clone(&self.counts))
+    }
+}
+
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.counts.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A response's body, whose bytes are the content of its connection.
+#[derive(Debug)]
+pub(super) struct TrackedBody {
+    pub(super) incoming: Incoming,
+    pub(super) counters: Option<ConnectionCounters>,
+}
+
+impl Body for TrackedBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        let polled = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
+        match (&self.counters, &polled) {
+            (Some(counters), Some(Ok(frame))) => {
+                counters.record_body(frame.data_ref().map_or(0, |data| data.len() as u64));
+            }
+            (Some(counters), Some(Err(error))) if is_flood(error) => counters.0.flooded.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+        Poll::Ready(polled)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
     }
 }
 
@@ -151,8 +215,12 @@ impl<T: hyper::rt::Read + Unpin> AsyncRead for TrackedStream<T> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         let received = (buf.filled().len() - before) as u64;
-        let Counts { read, in_flight, unrequested, .. } = &*self.counters.0;
+        let Counts { read, in_flight, unrequested, without_content, flooded, .. } = &*self.counters.0;
         read.fetch_add(received, Ordering::Relaxed);
+        if without_content.fetch_add(received, Ordering::Relaxed) > MAX_WITHOUT_CONTENT {
+            flooded.store(true, Ordering::Relaxed);
+            return Poll::Ready(Err(io::Error::other("the server sends too much without content")));
+        }
         if in_flight.load(Ordering::Relaxed) == 0
             && unrequested.fetch_add(received, Ordering::Relaxed) > MAX_UNREQUESTED
         {

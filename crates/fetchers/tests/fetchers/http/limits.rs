@@ -30,6 +30,18 @@ async fn an_announced_length_over_the_limit_is_refused_at_once() {
 }
 
 #[tokio::test]
+async fn endless_interim_responses_end_the_fetch() {
+    bounded(async {
+        let early_hints = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000);
+        let server = Server::endless(b"", early_hints, Duration::ZERO).await;
+        let error = get_with(&fetcher(), &server.url("/"), &limits()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::TooLarge, "{error}");
+        assert_eq!(server.connections(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_endless_body_ends_at_the_limit() {
     bounded(async {
         let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";

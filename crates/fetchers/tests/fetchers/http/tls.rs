@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +17,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 use url::Url;
 
 use super::harness::*;
@@ -30,6 +33,27 @@ struct Tls {
 impl Tls {
     /// Starts a TLS server for `secure.example` with `protocol`, and returns it with the certificate to trust.
     async fn speaking(protocol: &'static str) -> Self {
+        Self::serving(protocol, move |stream| async move {
+            let service = service_fn(|request| async move { Ok::<_, Infallible>(serve(&request)) });
+            let io = TokioIo::new(stream);
+            if protocol == "h2" {
+                let h2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                let _ = h2.serve_connection(io, service).await;
+            } else {
+                let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
+            }
+        })
+        .await
+    }
+
+    /// Starts a TLS server for `secure.example` that offers `protocol` and passes each connection to `serve`.
+    async fn serving<F>(
+        protocol: &'static str,
+        serve: impl Fn(TlsStream<TcpStream>) -> F + Clone + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let key = rcgen::generate_simple_self_signed(vec!["secure.example".to_owned()]).unwrap();
         let root = key.cert.der().to_vec();
         let private = PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();
@@ -43,16 +67,10 @@ impl Tls {
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
         let server = Server::raw(move |stream| {
-            let acceptor = acceptor.clone();
+            let (acceptor, serve) = (acceptor.clone(), serve.clone());
             async move {
-                let Ok(stream) = acceptor.accept(stream).await else { return };
-                let service = service_fn(|request| async move { Ok::<_, Infallible>(serve(&request)) });
-                let io = TokioIo::new(stream);
-                if protocol == "h2" {
-                    let h2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-                    let _ = h2.serve_connection(io, service).await;
-                } else {
-                    let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    serve(stream).await;
                 }
             }
         })
@@ -118,6 +136,107 @@ async fn http_2_is_used_when_the_server_offers_it() {
             }
             assert_eq!(tls.server.connections(), 1);
         }
+    })
+    .await;
+}
+
+/// Returns a frame of HTTP/2.
+fn h2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Frames that are neither a response head nor a body used to keep a core busy until the deadline, and again on the
+/// retry.
+#[tokio::test]
+async fn a_flood_of_http_2_frames_ends_the_fetch() {
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const PRIORITY: u8 = 2;
+    const SETTINGS: u8 = 4;
+    const WINDOW_UPDATE: u8 = 8;
+    const END_HEADERS: u8 = 4;
+    // The status in HPACK: a literal with the name of index 8, or index 8 itself.
+    let early_hints = h2_frame(HEADERS, END_HEADERS, 1, b"\x08\x03103");
+    let ok = h2_frame(HEADERS, END_HEADERS, 1, b"\x88");
+    let floods = [
+        ("window updates", Vec::new(), h2_frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1])),
+        ("priorities", Vec::new(), h2_frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 16])),
+        ("unknown frames", Vec::new(), h2_frame(0xee, 0, 1, b"")),
+        ("early hints", Vec::new(), early_hints),
+        ("empty data", ok.clone(), h2_frame(DATA, 0, 1, b"")),
+        ("priorities in a body", ok, h2_frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 16])),
+    ];
+    for (name, first, flood) in floods {
+        let sent = Arc::new(AtomicU64::new(0));
+        let (count, first) = (Arc::clone(&sent), [h2_frame(SETTINGS, 0, 0, b""), first].concat());
+        let flood = Arc::new(flood.repeat(2000));
+        let tls = Tls::serving("h2", move |mut stream| {
+            let (count, first, flood) = (Arc::clone(&count), first.clone(), Arc::clone(&flood));
+            async move {
+                // The preface, the settings and the request come in one or more reads. A response before the request
+                // would be an error of its own.
+                let mut seen = Vec::new();
+                while !contains_request(&seen) {
+                    assert!(stream.read_buf(&mut seen).await.unwrap() > 0);
+                }
+                stream.write_all(&first).await.unwrap();
+                while stream.write_all(&flood).await.is_ok() {
+                    count.fetch_add(flood.len() as u64, Ordering::Relaxed);
+                }
+            }
+        })
+        .await;
+        let fetched = bounded(get_with(&tls.fetcher(), &tls.url("/"), &limits())).await;
+        let error = fetched.expect_err(name);
+        assert_eq!(error.kind, ErrorKind::TooLarge, "{name}: {error}");
+        assert_eq!(tls.server.connections(), 1, "{name}");
+        // The rest was in buffers.
+        assert!(sent.load(Ordering::Relaxed) < 48 << 20, "{name}: {sent:?}");
+    }
+}
+
+/// Returns whether the bytes of a client contain the HEADERS frame of its first request.
+fn contains_request(bytes: &[u8]) -> bool {
+    let Some(mut rest) = bytes.strip_prefix(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") else { return false };
+    while let [a, b, c, kind, _, _, _, _, _, tail @ ..] = rest {
+        let len = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        if *kind == 1 && tail.len() >= len {
+            return true;
+        }
+        rest = tail.get(len..).unwrap_or_default();
+    }
+    false
+}
+
+/// A large body on a slow reader, and many responses on one connection, are no flood.
+#[tokio::test]
+async fn much_content_is_no_flood() {
+    bounded(async {
+        let large = Bytes::from(vec![b'x'; 4 << 20]);
+        let tls = Tls::serving("h2", move |stream| {
+            let large = large.clone();
+            async move {
+                let service = service_fn(move |_| {
+                    let response = http::Response::new(stream_of(large.clone()));
+                    async move { Ok::<_, Infallible>(response) }
+                });
+                let h2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                let _ = h2.serve_connection(TokioIo::new(stream), service).await;
+            }
+        })
+        .await;
+        let (fetcher, limits) = (tls.fetcher(), limits());
+        get_with(&fetcher, &tls.url("/"), &limits).await.unwrap();
+        for _ in 0..4 {
+            let urls: Vec<_> = (0..4).map(|n| tls.url(&format!("/{n}"))).collect();
+            for response in
+                futures_util::future::join_all(urls.iter().map(|url| get_with(&fetcher, url, &limits))).await
+            {
+                assert_eq!(body(&response.unwrap()).len(), 4 << 20);
+            }
+        }
+        assert_eq!(tls.server.connections(), 1);
     })
     .await;
 }
