@@ -402,6 +402,12 @@ fn at(entries: &[SharedEntry], key: u64) -> Option<&Entry> {
 }
 
 impl EvidenceImage {
+    /// Returns whether there is an entry of this domain, or of the site of that name. Cost: a binary search.
+    pub(crate) fn has_entry(&self, domain: &str) -> bool {
+        let address = EntryAddress { kind: EntryAddress::MAP, key: Key::domain(domain).0 };
+        self.entries.binary_search_by_key(&address, |row| row.address).is_ok()
+    }
+
     /// Adds an entry. Rows have the fetchers' ids until [`name_fetchers`](Self::name_fetchers) replaces them by
     /// indexes.
     fn push(&mut self, address: EntryAddress, entry: &Entry, shown: [SlotRow; 4], keep: impl FnOnce(f64) -> bool) {

@@ -7,7 +7,7 @@
 //!
 //! Must not know: how a snapshot becomes bytes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(super) struct Fold {
     past: Option<Timestamp>,
     is_past: bool,
     /// Names of all fetchers, including those whose attempts moved no evidence.
-    pub(super) fetchers: Vec<String>,
+    fetchers: BTreeSet<String>,
     /// Last link states, with the sequence numbers of their records.
     pub(super) links: LastBySeq<String, LinkEntry>,
     pub(super) hosts: LastBySeq<String, HostEntry>,
@@ -86,6 +86,7 @@ impl Fold {
         selector.move_landmark_near(present);
         let Some(contents) = start.contents else { return Self { reader, ..Self::default() } };
         selector.absorb(&contents.image, present);
+        selector.restore_short_page_hosts(&contents.short_page_hosts);
         Self {
             reader,
             covers_seq: contents.covers_seq,
@@ -95,7 +96,7 @@ impl Fold {
             lacks_days: contents.lacks_days,
             past: None,
             is_past: false,
-            fetchers: contents.image.fetchers,
+            fetchers: contents.image.fetchers.into_iter().collect(),
             links: contents.links.into_iter().map(|link| (link.link.clone(), (0, link))).collect(),
             hosts: contents.hosts.into_iter().map(|host| (host.domain.clone(), (0, host))).collect(),
             importance: contents
@@ -128,13 +129,20 @@ impl Fold {
         importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
         let mut paces: Vec<PaceEntry> = self.paces.values().map(|(_, pace)| pace.clone()).collect();
         paces.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
+        let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
+        let image = selector.image(self.newest, &fetchers);
+        // A host of which no evidence is left is as good as unknown.
+        let mut short_page_hosts = selector.short_page_hosts();
+        short_page_hosts.retain(|domain| image.has_entry(domain));
+        short_page_hosts.sort();
         SnapshotContents {
             covers_seq: self.covers_seq,
             now,
             cutoff: self.cutoff,
-            image: selector.image(self.newest, &self.fetchers),
+            image,
             links,
             hosts,
+            short_page_hosts,
             importance,
             paces,
             outcome_counts: Some(self.outcome_counts.clone()),
@@ -385,7 +393,7 @@ struct Shard {
     attempts: u64,
     outcome_counts: OutcomeCounts,
     entries: u64,
-    fetchers: Vec<String>,
+    fetchers: BTreeSet<String>,
     links: LastBySeq<String, LinkEntry>,
     hosts: LastBySeq<String, HostEntry>,
     importance: LastBySeq<(String, Option<String>), ImportanceEntry>,
@@ -406,7 +414,7 @@ impl Shard {
             attempts: 0,
             outcome_counts: OutcomeCounts::default(),
             entries: 0,
-            fetchers: Vec::new(),
+            fetchers: BTreeSet::new(),
             links: HashMap::new(),
             hosts: HashMap::new(),
             importance: HashMap::new(),
@@ -478,10 +486,10 @@ impl Shard {
     }
 }
 
-/// Adds a fetcher's name to `names`.
-pub(super) fn add_fetcher_name(names: &mut Vec<String>, name: &str) {
-    if names.len() < MAX_FETCHERS && !names.iter().any(|known| known == name) {
-        names.push(name.to_owned());
+/// Adds a fetcher's name to `names`. It is called for each attempt, and reports can bring any number of names.
+pub(super) fn add_fetcher_name(names: &mut BTreeSet<String>, name: &str) {
+    if !names.contains(name) && names.len() < MAX_FETCHERS {
+        names.insert(name.to_owned());
     }
 }
 

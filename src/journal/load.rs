@@ -108,7 +108,7 @@ pub fn importances(dir: &Path) -> Result<Importances, JournalError> {
 
 #[derive(Clone, Default)]
 struct FetcherNames {
-    names: Vec<String>,
+    names: BTreeSet<String>,
     failed: Option<(u64, Arc<SchemaError>)>,
 }
 

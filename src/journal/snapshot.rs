@@ -58,6 +58,9 @@ mod kind {
     /// Sites of domains, where they differ from the domain itself. Releases that do not know the section ignore it.
     /// Without it the next attempt sets the site.
     pub(super) const SITES: u32 = 19;
+    /// Hosts with complete short pages. Releases that do not know the section ignore it. Without it each host has one
+    /// page rendered again.
+    pub(super) const SHORT_PAGE_HOSTS: u32 = 20;
 }
 
 /// Version of every section that this release writes.
@@ -80,6 +83,8 @@ pub(super) struct SnapshotContents {
     pub(super) image: EvidenceImage,
     pub(super) links: Vec<LinkEntry>,
     pub(super) hosts: Vec<HostEntry>,
+    /// Hosts with a short page that was the whole content, sorted.
+    pub(super) short_page_hosts: Vec<String>,
     pub(super) importance: Vec<ImportanceEntry>,
     pub(super) paces: Vec<PaceEntry>,
     /// Outcome counts; `None` in a snapshot by a release that kept none.
@@ -195,6 +200,11 @@ impl SnapshotContents {
             c.i64s(self.hosts.iter().map(|h| millis(h.paused_until)));
             c.texts(self.hosts.iter().map(|h| h.domain.as_str()));
         });
+        if !self.short_page_hosts.is_empty() {
+            put(kind::SHORT_PAGE_HOSTS, self.short_page_hosts.len(), &|c| {
+                c.texts(self.short_page_hosts.iter().map(String::as_str));
+            });
+        }
         put(kind::IMPORTANCE, self.importance.len(), &|c| {
             c.i64s(self.importance.iter().map(|i| i.at.as_millis()));
             c.u32s(self.importance.iter().map(|i| i.importance.to_bits()));
@@ -355,6 +365,7 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
     contents.hosts = (rows.texts()?.into_iter().zip(at).zip(until))
         .map(|((domain, at), until)| HostEntry { domain, paused_until: time(until), at: Timestamp::from_millis(at) })
         .collect();
+    contents.short_page_hosts = open(kind::SHORT_PAGE_HOSTS)?.texts()?;
     let mut rows = open(kind::IMPORTANCE)?;
     let (at, importance, has_value) = (rows.i64s()?, rows.u32s()?, rows.u32s()?);
     let (kinds, values) = (rows.texts()?, rows.texts()?);

@@ -72,6 +72,42 @@ fn pauses_come_back_and_links_without_risk_do_not() {
     assert_eq!(selector.host_pause("f.org"), None);
 }
 
+/// A host with short pages that are complete costs one rendering, not one in each process.
+#[test]
+fn a_host_keeps_its_short_pages_over_starts_and_snapshots() {
+    use fetchwise_types::heuristic::{Heuristic, SHORT_PAGE, SHORT_PAGE_TRUE};
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let write = |text: &str, is_short: bool| {
+        let mut attempt = attempt(text, "direct_access", T0).delivered();
+        if is_short {
+            attempt.heuristics.push(Heuristic::new(SHORT_PAGE, SHORT_PAGE_TRUE.to_owned()).into());
+        }
+        journal.append_attempt(&attempt).unwrap();
+    };
+    write("https://short.org/1", true);
+    write("https://gone.org/1", true);
+    write("https://long.org/1", false);
+    journal.close().unwrap();
+    let known = || {
+        let again = selector();
+        load(dir.path(), &again, minutes(1)).unwrap();
+        let mut hosts = again.short_page_hosts();
+        hosts.sort();
+        hosts
+    };
+    assert_eq!(known(), ["gone.org", "short.org"]);
+    maintenance::snapshot(dir.path(), &selector(), minutes(1), &mut |_, _| {}).unwrap();
+    assert_eq!(known(), ["gone.org", "short.org"], "a snapshot");
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let target = TombstoneTarget::Domain("gone.org".to_owned());
+    journal.append_tombstone(&Tombstone { target, at: minutes(1) }).unwrap();
+    journal.close().unwrap();
+    assert_eq!(known(), ["short.org"], "a domain that is forgotten");
+    maintenance::snapshot(dir.path(), &selector(), minutes(1), &mut |_, _| {}).unwrap();
+    assert_eq!(known(), ["short.org"], "a snapshot on top of a snapshot");
+}
+
 #[test]
 fn times_in_the_future_count_as_now() {
     let dir = tempfile::tempdir().unwrap();

@@ -35,6 +35,16 @@ impl Selector {
         }
     }
 
+    /// Remembers the hosts of a snapshot that have short pages that are complete.
+    pub(crate) fn restore_short_page_hosts(&self, domains: &[String]) {
+        domains.iter().for_each(|domain| self.state().hosts.set_complete_short_page(domain));
+    }
+
+    /// Returns the hosts that have short pages that are complete, in no order.
+    pub(crate) fn short_page_hosts(&self) -> Vec<String> {
+        self.state().hosts.with_complete_short_pages()
+    }
+
     /// Adds attempts of this outcome that the log has, so that counters continue from there.
     #[cfg(feature = "metrics")]
     pub(crate) fn add_logged_attempts(&self, fetcher: &str, outcome: usize, attempts: u64) {
