@@ -6,7 +6,9 @@
 //! is one atomic load.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::unknown_name::UnknownName;
 
@@ -214,6 +216,11 @@ impl FetcherId {
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
+
+    /// Returns the id that a place of the index holds, if there is one.
+    fn at_place(place: u16) -> Option<Self> {
+        place.checked_sub(1).map(Self)
+    }
 }
 
 /// A set of candidates, by id. Fetchers that are not candidates are never in it.
@@ -267,7 +274,13 @@ pub struct Registry {
     slots: Box<[OnceLock<FetcherSpec>]>,
     candidates: usize,
     len: AtomicUsize,
+    /// The places of the names that are no candidates, by hash: one more than the slot, or 0. A name lies at its hash, or
+    /// in the next free place.
+    index: Box<[AtomicU16]>,
 }
+
+/// Places of the index. Half of them stay free.
+const INDEX_PLACES: usize = 2 * MAX_FETCHERS;
 
 impl Registry {
     /// Returns a registry whose first fetchers, in this order, are the candidates.
@@ -288,7 +301,8 @@ impl Registry {
         let count = specs.len();
         slots.extend(specs.into_iter().map(OnceLock::from));
         slots.resize_with(MAX_FETCHERS, OnceLock::new);
-        Ok(Self { slots: slots.into_boxed_slice(), candidates: count, len: AtomicUsize::new(count) })
+        let index = std::iter::repeat_with(|| AtomicU16::new(0)).take(INDEX_PLACES).collect();
+        Ok(Self { slots: slots.into_boxed_slice(), candidates: count, len: AtomicUsize::new(count), index })
     }
 
     /// Returns the number of candidates: smaller ids are theirs.
@@ -321,14 +335,42 @@ impl Registry {
     }
 
     /// Returns the id of `name`, or of the name that it is an alias of, if it is known. Cost: linear in the number of
-    /// known names.
+    /// candidates, and a hash for other names.
     #[inline]
     pub fn find(&self, name: &str) -> Option<FetcherId> {
         let name = canonical(name);
-        // Acquire pairs with the Release in `intern`: a name that was counted can be read.
-        let len = self.len.load(Ordering::Acquire).min(MAX_FETCHERS);
-        let position = self.slots[..len].iter().position(|slot| slot.get().is_some_and(|spec| &*spec.name == name))?;
-        Some(FetcherId(position as u16))
+        let is_it = |slot: &OnceLock<FetcherSpec>| slot.get().is_some_and(|spec| &*spec.name == name);
+        let candidate = self.slots[..self.candidates].iter().position(is_it);
+        candidate.map(|place| FetcherId(place as u16)).or_else(|| self.find_other(name))
+    }
+
+    /// Returns the id of a name that is no candidate, if it is known.
+    fn find_other(&self, name: &str) -> Option<FetcherId> {
+        // Acquire pairs with the Release in `intern`: a name that was counted is in the index.
+        if self.len.load(Ordering::Acquire) == self.candidates {
+            return None;
+        }
+        self.places(name)
+            .map_while(|place| FetcherId::at_place(place.load(Ordering::Acquire)))
+            .find(|id| self.spec(*id).is_some_and(|spec| &*spec.name == name))
+    }
+
+    /// Returns the places of the index at which a name can be, in order.
+    fn places(&self, name: &str) -> impl Iterator<Item = &AtomicU16> {
+        let first = xxh3_64(name.as_bytes()) as usize % INDEX_PLACES;
+        self.index[first..].iter().chain(&self.index[..first])
+    }
+
+    /// Adds the name of a slot to the index, unless another thread has.
+    fn add_to_index(&self, name: &str, id: FetcherId) {
+        for place in self.places(name) {
+            // Release pairs with the Acquire in `find_other`.
+            match place.compare_exchange(0, id.0 + 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(taken) if taken == id.0 + 1 => return,
+                Err(_) => {}
+            }
+        }
     }
 
     /// Returns the id of `name`, and registers it if it is unknown. `None` if there is no room for another name.
@@ -344,7 +386,9 @@ impl Registry {
         for (index, slot) in self.slots.iter().enumerate().skip(from) {
             // The first thread takes the slot; a loser reads its name and goes on.
             let spec = slot.get_or_init(|| FetcherSpec::by_name(name));
-            // Release pairs with the Acquire in `names`, in `find` and above.
+            // Before the count, so that a name that was counted is in the index.
+            self.add_to_index(&spec.name, FetcherId(index as u16));
+            // Release pairs with the Acquire in `names`, in `find_other` and above.
             self.len.fetch_max(index + 1, Ordering::Release);
             if &*spec.name == name {
                 return Some(FetcherId(index as u16));
