@@ -24,6 +24,17 @@ test('a visit tries the next fetcher, and reports its end', () => {
   assert.equal(visit.next(), null)
 })
 
+test('the host that responds is held, and not the one that redirects', () => {
+  const selector = both()
+  const visit = selector.visit('https://short.example/1')
+  const page = { finalUrl: 'https://v.example/1' }
+  visit.report(visit.next(), new Detector().judge(429, { 'Retry-After': '600' }, '<h1>Slow down</h1>', page))
+  assert.equal(visit.next(), null)
+  assert.equal(visit.end.isBanned, true)
+  assert.ok(selector.hostPause('v.example'))
+  assert.equal(selector.hostPause('short.example'), null)
+})
+
 test('errors of a client are outcomes', () => {
   const visit = both().visit('https://example.org/', { fetchers: ['direct_access'] })
   const step = visit.next()

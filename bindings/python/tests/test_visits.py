@@ -54,6 +54,16 @@ def test_a_rate_limit_ends_the_visit_and_holds_the_host() -> None:
     assert selector.select("https://example.org/3")
 
 
+def test_the_host_that_responds_is_held_and_not_the_one_that_redirects() -> None:
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+    detector = fetchwise.Detector()
+    limited = detector.judge(429, {"Retry-After": "600"}, b"<h1>Slow down</h1>", final_url="https://v.example/1")
+    _, end = drive(selector, "https://short.example/1", limited)
+    assert end.is_banned
+    assert selector.host_pause("https://v.example/2") is not None
+    assert selector.host_pause("https://short.example/2") is None
+
+
 def test_redirects_in_html_are_followed_and_bound() -> None:
     selector = fetchwise.Selector(fetchers=["direct_access"])
     stub = b"<meta http-equiv=refresh content='0; url=/there'><a href=/there>moved</a>"

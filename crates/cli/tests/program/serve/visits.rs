@@ -145,6 +145,25 @@ fn the_host_at_the_end_of_a_redirect_is_paused_and_not_the_one_that_redirected()
 }
 
 #[test]
+fn an_attempt_of_another_program_pauses_the_host_that_responded() {
+    let server = Server::start(&["--pace", "off"]);
+    let lines: Vec<String> = (0..12)
+        .map(|n| {
+            let at = fetchwise::time::Timestamp::now().as_millis();
+            let (url, landed) = (format!("https://short.org/{n}"), format!("https://v.net/{n}"));
+            json!({ "url": url, "final_url": landed, "fetcher": "direct_access", "success": false,
+                "error_type": "blocked_captcha", "attempted_at": at })
+            .to_string()
+        })
+        .collect();
+    let taken = server.ask("POST", "/v1/attempts", lines.join("\n").as_bytes()).of(200);
+    assert_eq!(taken["accepted"], 12);
+    let paused = server.get("/v1/hosts?state=paused").of(200);
+    let hosts: Vec<_> = paused.as_array().unwrap().iter().map(|host| host["host"].clone()).collect();
+    assert_eq!(hosts, ["v.net"]);
+}
+
+#[test]
 fn a_visit_waits_for_its_hosts_pace_and_goes_on() {
     let server = Server::start(&["--rate", "2"]);
     let (first, step) = begin(&server, "https://e.org/a");

@@ -31,6 +31,9 @@ pub enum ImportError {
     /// The URL cannot be fetched.
     #[error("`url`: {0}")]
     Url(#[source] UrlError),
+    /// No response can come from the URL after redirects.
+    #[error("`final_url`: {0}")]
+    FinalUrl(#[source] UrlError),
     /// Two fields exclude each other.
     #[error("`success` is true although `{field}` is {got}: an attempt either delivered content or failed")]
     Contradiction {

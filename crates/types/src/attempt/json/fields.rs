@@ -32,6 +32,8 @@ pub(super) struct Fields {
     pub(super) link: Option<String>,
     #[serde(deserialize_with = "text::<_, MAX_URL_BYTES>")]
     pub(super) url: Option<String>,
+    #[serde(deserialize_with = "text::<_, MAX_URL_BYTES>")]
+    pub(super) final_url: Option<String>,
     #[serde(deserialize_with = "name")]
     pub(super) fetcher: Option<String>,
     pub(super) success: Option<bool>,

@@ -16,6 +16,7 @@
 //! | `error_type` | none |
 //! | `is_banned` | what `error_type` says |
 //! | `weight` | 1 for a success and for a failure of unknown kind, otherwise the weight of `error_type` |
+//! | `final_url` | the URL; only read, since `heuristics` hold what it leads to |
 //! | `heuristics` | extracted from the URL (also for an empty list: every URL has some) |
 //! | `duration_ms` | 0 |
 //! | `try_no` | 1 |
@@ -258,6 +259,10 @@ fn attempt(fields: Fields, now: Timestamp, notes: &mut Notes) -> Result<Attempt,
         let features = UrlFeatures::extract(&url).map_err(ImportError::Url)?;
         attempt.heuristics = features.heuristics().into_iter().map(Tag::from).collect();
     }
+    if let Some(landed) = fields.final_url {
+        let landed = parse_url(&landed).map_err(ImportError::FinalUrl)?;
+        attempt = attempt.answered_by(&landed).map_err(ImportError::FinalUrl)?;
+    }
     notes.clamped = attempt.attempted_at > now;
     attempt.attempted_at = attempt.attempted_at.min(now);
     Ok(attempt)
@@ -382,6 +387,18 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_counts_at_the_host_that_responded() {
+        let attempt = read_ok(&line(r#","final_url":"https://news.example/politics/1.html""#));
+        assert_eq!(attempt.url, "https://e.org/a/b.html");
+        assert_eq!(attempt.heuristic("domain"), Some("news.example"));
+        assert_eq!(attempt.heuristic("redirected_by"), Some("e.org"));
+        let same_host = read_ok(&line(r#","final_url":"https://www.e.org/c""#));
+        assert_eq!(same_host.heuristics, read_ok(&line("")).heuristics);
+        let exported = read_ok(&to_json_line(&attempt));
+        assert_eq!(exported, attempt, "an export needs no `final_url`");
+    }
+
+    #[test]
     fn the_same_content_is_the_same_attempt() {
         let a = read_ok(&line(""));
         assert_eq!(a.id.get_version_num(), 8);
@@ -468,6 +485,7 @@ mod tests {
             (r#","is_banned":"no""#, "`is_banned`"),
             (r#","source":"a\u0000b""#, "`source`"),
             (r#","link":7"#, "`link`"),
+            (r#","final_url":"ftp://e.org/""#, "`final_url`: "),
             (r#","response_headers":[["a"]]"#, "`response_headers`"),
             (r#","response_headers":"a: b""#, "`response_headers`"),
             (r#","heuristics":{}"#, "`heuristics`"),
