@@ -28,7 +28,7 @@ use fetchwise_pace::Pace;
 use fetchwise_types::attempt::{Attempt, Hint, Tag};
 use fetchwise_types::decision::{Decision, Rule, Selection, Source};
 use fetchwise_types::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
-use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
+use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, SITE_SATURATED, UrlExtractor};
 use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
 use fetchwise_types::time::{Clock, Timestamp};
 
@@ -242,6 +242,7 @@ impl Selector {
             self.clamped.fetch_add(1, Ordering::Relaxed);
         }
         self.tag_host_signals(&mut attempt, known);
+        self.tag_saturated_site(&mut attempt);
         self.observe(&attempt);
         if let Some(sink) = &self.sink {
             let span = Span::append("attempt");
@@ -269,6 +270,14 @@ impl Selector {
             |heuristic: &Heuristic| is_of_url(&heuristic.kind) || own.contains(heuristic) || known.contains(heuristic);
         let carried = self.evidence.signal_heuristics(attempt, &self.registry, is_of_url);
         attempt.heuristics.extend(carried.into_iter().map(Tag::from));
+    }
+
+    /// Tags an attempt whose site has contributed its share to the evidence that all sites have in common. `record` does
+    /// this; a program that appends attempts to a journal by itself calls it before.
+    pub fn tag_saturated_site(&self, attempt: &mut Attempt) {
+        if attempt.heuristic(SITE_SATURATED).is_none() && self.evidence.is_over_quota(attempt, &self.registry) {
+            attempt.heuristics.push(Tag::from(Heuristic::flag(SITE_SATURATED)));
+        }
     }
 
     /// Learns from an attempt without passing it to the sink: for replay.
