@@ -241,8 +241,7 @@ impl Selector {
             // Relaxed: a statistic only.
             self.clamped.fetch_add(1, Ordering::Relaxed);
         }
-        self.tag_host_signals(&mut attempt, known);
-        self.tag_saturated_site(&mut attempt);
+        self.tag_with_known(&mut attempt, known);
         self.observe(&attempt);
         if let Some(sink) = &self.sink {
             let span = Span::append("attempt");
@@ -253,6 +252,20 @@ impl Selector {
         #[cfg(feature = "metrics")]
         self.recorder.count_attempt(&attempt, self.registry.find(&attempt.fetcher));
         Ok(())
+    }
+
+    /// Adds the tags that depend on what the selector knows so far: the signals of the attempt's host, and whether its
+    /// site has used up its quota. [`Selector::record`] does this. A program that appends attempts to a journal by
+    /// itself calls it before, and [`Selector::observe`] after.
+    pub fn tag(&self, attempt: &mut Attempt) {
+        self.tag_with_known(attempt, &[]);
+    }
+
+    fn tag_with_known(&self, attempt: &mut Attempt, known: &[Heuristic]) {
+        self.tag_host_signals(attempt, known);
+        if attempt.heuristic(SITE_SATURATED).is_none() && self.evidence.is_over_quota(attempt, &self.registry) {
+            attempt.heuristics.push(Tag::from(Heuristic::flag(SITE_SATURATED)));
+        }
     }
 
     /// Tags an attempt with the signals that its host showed before and that it shows from now on, unless it has such
@@ -270,14 +283,6 @@ impl Selector {
             |heuristic: &Heuristic| is_of_url(&heuristic.kind) || own.contains(heuristic) || known.contains(heuristic);
         let carried = self.evidence.signal_heuristics(attempt, &self.registry, is_of_url);
         attempt.heuristics.extend(carried.into_iter().map(Tag::from));
-    }
-
-    /// Tags an attempt whose site has contributed its share to the evidence that all sites have in common. `record` does
-    /// this; a program that appends attempts to a journal by itself calls it before.
-    pub fn tag_saturated_site(&self, attempt: &mut Attempt) {
-        if attempt.heuristic(SITE_SATURATED).is_none() && self.evidence.is_over_quota(attempt, &self.registry) {
-            attempt.heuristics.push(Tag::from(Heuristic::flag(SITE_SATURATED)));
-        }
     }
 
     /// Learns from an attempt without passing it to the sink: for replay.

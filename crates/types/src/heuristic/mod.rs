@@ -73,7 +73,11 @@ impl Heuristic {
             {
                 wrong("the URL determines that type")
             }
-            () if matches!(kind, SHORT_PAGE | HOST_SHOWED | HOST_SHOWS | REDIRECTED_BY | SITE_SATURATED | "global" | "hint") => {
+            () if matches!(
+                kind,
+                SHORT_PAGE | HOST_SHOWED | HOST_SHOWS | REDIRECTED_BY | SITE_SATURATED | "global" | "hint"
+            ) =>
+            {
                 wrong("fetchwise reserves that type")
             }
             () => Ok(Self::new(kind.to_owned(), value.to_owned())),
