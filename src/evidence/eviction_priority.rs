@@ -9,7 +9,7 @@
 
 use papaya::HashMap;
 
-use super::{Entry, Evidence, HOST_SHOWED, HOST_SHOWS, Key, Observation};
+use super::{Entry, Evidence, HOST_SHOWED, HOST_SHOWS, Key, Observation, SITE_SATURATED};
 use crate::evidence::evidence_image::{EntryAddress, EvidenceImage};
 use fetchwise_types::registry::Registry;
 
@@ -84,7 +84,7 @@ impl Evidence {
         let mut keys = Vec::new();
         attempt.each_heuristic(&mut |kind, value| {
             // The entry of the domain holds the last two.
-            let has_key = !matches!(kind, HOST_SHOWED | HOST_SHOWS | "domain_path" | "domain_suffix");
+            let has_key = !matches!(kind, HOST_SHOWED | HOST_SHOWS | SITE_SATURATED | "domain_path" | "domain_suffix");
             let key = Key::of(kind, value);
             if has_key && self.fixed(kind, value).is_none() && keys.iter().all(|(known, _)| *known != key) {
                 keys.push((key, weight(key)));

@@ -24,7 +24,7 @@ pub(crate) use entry::{Breaker, Entry, Group, Level};
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::files::FileSuffixes;
 use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of};
-use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, REDIRECTED_BY, SHORT_PAGE, SHORT_PAGE_TRUE};
+use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, REDIRECTED_BY, SHORT_PAGE, SHORT_PAGE_TRUE, SITE_SATURATED};
 use fetchwise_types::registry::{FetcherId, Registry};
 use fetchwise_types::time::Timestamp;
 pub(crate) use host_signal_counts::SignalObservation;
@@ -59,6 +59,7 @@ mod prehashed;
 mod remote;
 mod retract;
 mod signal_attribution;
+mod site_quota;
 
 /// Path depths that have their entry in an array; deeper ones are looked up.
 const DEPTHS: usize = 16;
@@ -142,6 +143,8 @@ struct AttemptChange {
     kind: ContentKind,
     up: f64,
     what: Increment,
+    /// Whether it counts at the levels that all sites share.
+    is_shared: bool,
 }
 
 /// Evidence of all attempts.
@@ -389,6 +392,7 @@ impl Evidence {
             fetcher: registry.intern(facts.fetcher)?,
             kind: self.kind_of(attempt),
             up: self.decay().up(facts.at),
+            is_shared: site_quota::counts_everywhere(attempt),
             what: Increment {
                 at: facts.at,
                 weight: facts.weight.min(1.0),
@@ -434,6 +438,7 @@ impl Evidence {
             }
         };
         let (guard, shared_guard, at) = (self.guard(), shared.guard(), change.what.at);
+        let wants = |role| wants(role) && (role != CellRole::Plain || change.is_shared);
         if wants(CellRole::Plain) {
             visit(&shared.global, Level::Own, 0, CellRole::Plain);
             if let Some(hint) = attempt.fields().hint {
@@ -463,7 +468,7 @@ impl Evidence {
                 "domain_suffix" => part(Level::Suffix, CellRole::Suffix),
                 "site" => site = Some(value),
                 // The host's entry and the signal rows hold these.
-                HOST_SHOWED | HOST_SHOWS => {}
+                HOST_SHOWED | HOST_SHOWS | SITE_SATURATED => {}
                 // The host that redirected has refused nothing and delivered nothing.
                 REDIRECTED_BY => {}
                 _ if !wants(CellRole::Plain) => {}
@@ -478,6 +483,10 @@ impl Evidence {
                 },
             }
         });
+        // Addresses of one network have no site in common, but a quota.
+        if let Some(network) = domain.filter(|_| wants(CellRole::Site)).and_then(site_quota::network_of) {
+            visit(self.entry_or_new(Key::domain(&network), at, &guard), Level::Site, 0, CellRole::Site);
+        }
         // A site's weights are in two parts: those of the domain of its name, and those of its other domains.
         if let Some(site) = site.filter(|_| site != domain && wants(CellRole::Site)) {
             let key = Key::domain(site);

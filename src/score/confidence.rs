@@ -61,18 +61,17 @@ impl Basis {
 
     /// Returns the evidence of the level that confidence rests on, out of two.
     ///
-    /// If the general level has fewer attempts than the specific one, the specific one counts. If the specific one
-    /// disagrees, it counts alone: its success rate is lower than the general one's by more than chance explains, over
-    /// all attempts or over the recent ones. While it agrees, the larger confidence counts, so that a few successes on
-    /// a new host never lower the confidence that all such files have earned elsewhere. In each case the next level is
-    /// compared with the specific one.
+    /// If the specific one disagrees, it counts alone: its success rate is lower than the general one's by more than
+    /// chance explains, over all attempts or over the recent ones. While it agrees, the larger confidence counts, so
+    /// that a few successes on a new host never lower the confidence that all such files have earned elsewhere. In each
+    /// case the next level is compared with the specific one. The number of attempts does not matter: a site's quota
+    /// can leave a general level with fewer.
     #[inline]
     pub(crate) fn stronger(self, other: Self, settings: &Settings) -> Self {
         let (general, specific) = if self.specificity < other.specificity { (self, other) } else { (other, self) };
-        if specific.sample <= 0.0 || general.agreed.1 < specific.agreed.1 {
-            // A level without attempts gives no information, and a general level with fewer attempts than the specific
-            // one adds nothing.
-            return if specific.sample <= 0.0 { general } else { specific };
+        if specific.sample <= 0.0 {
+            // A level without attempts gives no information.
+            return general;
         }
         if specific.speaks_against(&general) {
             return specific;

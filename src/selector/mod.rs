@@ -28,7 +28,7 @@ use fetchwise_pace::Pace;
 use fetchwise_types::attempt::{Attempt, Hint, Tag};
 use fetchwise_types::decision::{Decision, Rule, Selection, Source};
 use fetchwise_types::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
-use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
+use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, SITE_SATURATED, UrlExtractor};
 use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
 use fetchwise_types::time::{Clock, Timestamp};
 
@@ -241,7 +241,7 @@ impl Selector {
             // Relaxed: a statistic only.
             self.clamped.fetch_add(1, Ordering::Relaxed);
         }
-        self.tag_host_signals(&mut attempt, known);
+        self.tag_with_known(&mut attempt, known);
         self.observe(&attempt);
         if let Some(sink) = &self.sink {
             let span = Span::append("attempt");
@@ -252,6 +252,20 @@ impl Selector {
         #[cfg(feature = "metrics")]
         self.recorder.count_attempt(&attempt, self.registry.find(&attempt.fetcher));
         Ok(())
+    }
+
+    /// Adds the tags that depend on what the selector knows so far: the signals of the attempt's host, and whether its
+    /// site has used up its quota. [`Selector::record`] does this. A program that appends attempts to a journal by
+    /// itself calls it before, and [`Selector::observe`] after.
+    pub fn tag(&self, attempt: &mut Attempt) {
+        self.tag_with_known(attempt, &[]);
+    }
+
+    fn tag_with_known(&self, attempt: &mut Attempt, known: &[Heuristic]) {
+        self.tag_host_signals(attempt, known);
+        if attempt.heuristic(SITE_SATURATED).is_none() && self.evidence.is_over_quota(attempt, &self.registry) {
+            attempt.heuristics.push(Tag::from(Heuristic::flag(SITE_SATURATED)));
+        }
     }
 
     /// Tags an attempt with the signals that its host showed before and that it shows from now on, unless it has such

@@ -2,10 +2,13 @@
 //!
 //! For any attempts, in any order, live or replayed, at any landmark, general weights and confidence agree to 1e-9.
 
+use std::sync::{Arc, Mutex};
+
 use fetchwise::attempt::error_kind::ErrorKind;
-use fetchwise::attempt::{Attempt, Hint};
+use fetchwise::attempt::{Attempt, Hint, Tag};
 use fetchwise::heuristic::url::{ContentKind, UrlFeatures};
-use fetchwise::selector::{Prior, SelectContext, Selector};
+use fetchwise::heuristic::{Heuristic, SITE_SATURATED};
+use fetchwise::selector::{Prior, SelectContext, Selector, Sink, SinkError};
 use fetchwise::time::Timestamp;
 use proptest::prelude::*;
 use url::Url;
@@ -33,6 +36,8 @@ struct Raw {
     age_ms: i64,
     end: Option<ErrorKind>,
     hint: Option<Hint>,
+    /// Whether the selector that recorded it found its site's quota used up.
+    saturated: bool,
 }
 
 fn raw() -> impl Strategy<Value = Raw> {
@@ -47,6 +52,7 @@ fn raw() -> impl Strategy<Value = Raw> {
         age_ms,
         end,
         hint,
+        saturated: false,
     })
 }
 
@@ -58,6 +64,9 @@ fn attempt(raw: &Raw) -> Attempt {
         Some(kind) => attempt.failed(kind),
     };
     attempt.hint = raw.hint;
+    if raw.saturated {
+        attempt.heuristics.push(Tag::from(Heuristic::flag(SITE_SATURATED)));
+    }
     attempt
 }
 
@@ -70,7 +79,8 @@ fn naive_weights(all: &[Raw], kind: &str, value: &str, page: ContentKind, fetche
         let tagged = features.heuristics().iter().any(|h| h.kind == kind && h.value == value)
             || kind == "global"
             || kind == "hint" && raw.hint.is_some_and(|hint| hint.name() == value);
-        if !tagged || features.kind() != page {
+        let is_own = matches!(kind, "site" | "domain" | "domain_path" | "domain_suffix");
+        if !tagged || features.kind() != page || raw.saturated && !is_own {
             continue;
         }
         let weight = raw.end.map_or(1.0, ErrorKind::weight) * 0.5f64.powf(raw.age_ms as f64 / (30 * DAY_MS) as f64);
@@ -118,14 +128,13 @@ fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) 
         }
         if let (Some(so_far), Some((general_success, general_total))) = (counts, general) {
             let so_far: (f64, f64) = so_far;
-            let has_more = level.1 > general_total * (1.0 + slack.0);
             let gap: f64 = general_success / general_total - level.0 / level.1;
             let disagrees = gap > 0.5 / level.1.sqrt() * (1.0 + slack.1);
             let keeps = match level.1 >= 4.5 {
                 true => confidence(so_far) > confidence(level) * (1.0 + slack.1),
                 false => so_far.1 > level.1 * (1.0 + slack.0),
             };
-            if has_more || disagrees || !keeps {
+            if disagrees || !keeps {
                 counts = Some(level);
             }
         } else {
@@ -136,14 +145,33 @@ fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) 
     counts.map_or((0.0, 0.0), |level| (confidence(level), level.1))
 }
 
-fn selector(landmark_ms: i64, all: &[Raw], live: bool) -> Selector {
-    let selector = Selector::builder().around(Timestamp::from_millis(landmark_ms)).build().unwrap();
-    for raw in all {
-        match live {
-            true => selector.record(attempt(raw), Timestamp::from_millis(NOW_MS)).unwrap(),
-            false => selector.observe(&attempt(raw)),
-        }
+/// Returns a selector that recorded all attempts, and marks those that were beyond their site's quota.
+fn recorded(all: &mut [Raw]) -> Selector {
+    let mut selector = Selector::builder().around(Timestamp::from_millis(NOW_MS)).build().unwrap();
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    selector.set_sink(Box::new(Keep(Arc::clone(&kept))));
+    for raw in all.iter() {
+        selector.record(attempt(raw), Timestamp::from_millis(NOW_MS)).unwrap();
     }
+    for (raw, saturated) in all.iter_mut().zip(kept.lock().unwrap().iter()) {
+        raw.saturated = *saturated;
+    }
+    selector
+}
+
+/// A sink that keeps whether each attempt was beyond its site's quota.
+struct Keep(Arc<Mutex<Vec<bool>>>);
+
+impl Sink for Keep {
+    fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
+        self.0.lock().unwrap().push(attempt.heuristic(SITE_SATURATED).is_some());
+        Ok(())
+    }
+}
+
+fn replayed(landmark_ms: i64, all: &[Raw]) -> Selector {
+    let selector = Selector::builder().around(Timestamp::from_millis(landmark_ms)).build().unwrap();
+    all.iter().for_each(|raw| selector.observe(&attempt(raw)));
     selector
 }
 
@@ -175,11 +203,13 @@ proptest! {
         landmark_days in -400i64..400,
     ) {
         prop_assume!(!on_the_edge(&all));
+        let mut all = all;
+        let live = recorded(&mut all);
+        prop_assume!(!on_the_edge(&all));
         let mut shuffled = all.clone();
         shuffled.sort_by_key(|raw| xxhash_rust::xxh3::xxh3_64_with_seed(format!("{raw:?}").as_bytes(), shuffled_seed));
         let now = Timestamp::from_millis(NOW_MS);
-        let live = selector(NOW_MS, &all, true);
-        let replayed = selector(NOW_MS + landmark_days * DAY_MS, &shuffled, false);
+        let replayed = replayed(NOW_MS + landmark_days * DAY_MS, &shuffled);
         for (url, text) in URLS.iter().enumerate() {
             let parsed = Url::parse(text).unwrap();
             let features = UrlFeatures::extract(&parsed).unwrap();

@@ -35,6 +35,41 @@ fn ten_successes_are_learned_and_confident() {
     assert!(line["confidence"].as_f64().unwrap() > 0.9 && line["sample_size"].as_f64().unwrap() > 9.9, "{line}");
 }
 
+/// An import teaches what vendors do, like a crawl. `explain` used to say that nothing was known of other hosts.
+#[test]
+fn imported_blocks_tell_what_gets_past_their_vendor() {
+    let place = TestDir::new();
+    let block = json!([{"type": "block_datadome", "value": "true"}]);
+    let line = |host: &str, page: usize, fetcher: &str, at: i64| {
+        let url = format!("https://{host}/{page}");
+        let parsed = url.parse().unwrap();
+        let features = fetchwise::heuristic::url::UrlFeatures::extract(&parsed).unwrap();
+        let mut tags: Vec<Value> =
+            features.heuristics().into_iter().map(|of| json!({"type": of.kind, "value": of.value})).collect();
+        let success = fetcher == "playwright_stealth";
+        if !success {
+            tags.extend(block.as_array().unwrap().iter().cloned());
+        }
+        let error = if success { Value::Null } else { json!("blocked_captcha") };
+        json!({"url": url, "fetcher": fetcher, "success": success, "error_type": error, "heuristics": tags,
+            "attempted_at": at})
+    };
+    let start = now() - DAY;
+    let mut lines = Vec::new();
+    for host in 0..40 {
+        for (page, fetcher) in ["direct_access", "playwright", "playwright_stealth"].into_iter().enumerate() {
+            lines.push(line(&format!("h{host}.example"), page, fetcher, start + lines.len() as i64 * 1000));
+        }
+    }
+    lines.push(line("new.example", 0, "direct_access", start + HOUR));
+    place.import(lines);
+    let ran = place.run_with_browser(&["explain", "https://new.example/b"]);
+    let want = "playwright_stealth got past it in 100 % of";
+    assert!(ran.stdout.contains(want) && ran.stdout.contains("on 40 hosts"), "{}", ran.stdout);
+    let line = place.run_with_browser(&["select", "--json", "https://new.example/b"]).one();
+    assert_eq!(line["fetcher"], "playwright_stealth");
+}
+
 #[test]
 fn five_successes_give_a_confidence_of_one_half() {
     let place = TestDir::new();

@@ -39,7 +39,8 @@ fn a_crawl_of_the_testbed_is_counted_and_submitted_pages_are_scored() {
     let said = lines(testbed.stdout.take().unwrap());
     let places: Value = serde_json::from_str(&said.recv_timeout(PATIENCE).unwrap()).unwrap();
     let links = place.write("links.txt", ask("GET", places["links"].as_str().unwrap(), ""));
-    let fetch = ["fetch", "--json", "--input", &links, "--out", "pages", "--allow-network", "127.0.0.0/8"];
+    let fetch =
+        ["fetch", "--json", "--input", &links, "--out", "pages", "--allow-network", "127.0.0.0/8", "--wait", "0"];
     let crawl = place.run(&[&fetch[..], &["--no-browser", "--pace", "off"]].concat());
     let results = crawl.json();
     assert_eq!(results.len(), 16, "{}", crawl.stderr);

@@ -21,6 +21,10 @@ pub const HOST_SHOWED: &str = "host_showed";
 /// The type of the tag on an attempt whose response showed a signal that its host is remembered by from now on.
 pub const HOST_SHOWS: &str = "host_shows";
 
+/// The type of the tag on an attempt whose site had contributed its share to the evidence that all sites have in common.
+/// The attempt counts for its own site only. The value is `true`.
+pub const SITE_SATURATED: &str = "site_saturated";
+
 /// The value of [`SHORT_PAGE`] on an attempt that is credited itself.
 pub const SHORT_PAGE_TRUE: &str = "true";
 
@@ -69,7 +73,11 @@ impl Heuristic {
             {
                 wrong("the URL determines that type")
             }
-            () if matches!(kind, SHORT_PAGE | HOST_SHOWED | HOST_SHOWS | REDIRECTED_BY | "global" | "hint") => {
+            () if matches!(
+                kind,
+                SHORT_PAGE | HOST_SHOWED | HOST_SHOWS | REDIRECTED_BY | SITE_SATURATED | "global" | "hint"
+            ) =>
+            {
                 wrong("fetchwise reserves that type")
             }
             () => Ok(Self::new(kind.to_owned(), value.to_owned())),

@@ -9,12 +9,15 @@ use super::ImportArgs;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::warnings::warn_torn_tail;
-use fetchwise::journal::{Journal, JournalOptions, OpenCheck};
+use fetchwise::journal::{Journal, JournalOptions, OpenCheck, load};
+use fetchwise::selector::Selector;
 
 /// A data directory, open for writing.
 pub(super) struct Directory {
     pub(super) dir: PathBuf,
     pub(super) journal: Arc<Journal>,
+    /// What the directory has taught so far.
+    pub(super) selector: Selector,
     part: Option<crate::commands::fleet::FleetSession>,
 }
 
@@ -27,7 +30,9 @@ impl Directory {
         warn_torn_tail(recovery.torn.as_ref());
         let journal = Arc::new(journal);
         let part = crate::commands::fleet::open_session(settings, &args.fleet, &journal)?;
-        Ok(Self { dir, journal, part })
+        let selector = settings.empty_selector()?;
+        load(&dir, &selector, settings.clock.now())?;
+        Ok(Self { dir, journal, selector, part })
     }
 
     /// Closes the directory after everything is published, and takes a snapshot if one is due. Returns whether the

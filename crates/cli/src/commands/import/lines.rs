@@ -32,7 +32,8 @@ pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut
     })?;
     let mut progress = Progress::new(file);
     let cutoff = maintenance::cutoff(&into.dir)?;
-    let mut target = Target { journal: &into.journal, known, cutoff, now: settings.clock.now() };
+    let mut target =
+        Target { journal: &into.journal, selector: &into.selector, known, cutoff, now: settings.clock.now() };
     let mut summary = Summary::default();
     let mut looks_like_seconds = None;
     let name = if is_stdin(file) { "stdin".into() } else { file.to_string_lossy() };

@@ -20,6 +20,7 @@ use fetchwise::attempt::Attempt;
 use fetchwise::attempt::json::{Notes, from_json_line};
 use fetchwise::journal::Journal;
 use fetchwise::rfc3339;
+use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 
 /// The number of invalid records that are reported singly; further ones are only counted.
@@ -64,8 +65,10 @@ pub(super) enum RecordPosition {
 }
 
 /// The log and its known content.
-pub(super) struct Target<'j> {
-    pub(super) journal: &'j Journal,
+pub(super) struct Target<'t> {
+    pub(super) journal: &'t Journal,
+    /// Knows the log, so that attempts get the same tags as in a crawl.
+    pub(super) selector: &'t Selector,
     pub(super) known: HashSet<Uuid>,
     /// Attempts from before this time may have been compacted away, with their ids.
     pub(super) cutoff: Option<Timestamp>,
@@ -79,14 +82,14 @@ impl Target<'_> {
             Ok(read) => read,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        Ok(self.keep(&attempt, summary)?.map(|is_new| {
+        Ok(self.keep(attempt, summary)?.map(|is_new| {
             summary.clamped += u64::from(is_new && notes.clamped);
             notes
         }))
     }
 
     /// Writes an attempt unless it is known. Returns whether it was new.
-    fn keep(&mut self, attempt: &Attempt, summary: &mut Summary) -> Result<Result<bool, String>, Failure> {
+    fn keep(&mut self, mut attempt: Attempt, summary: &mut Summary) -> Result<Result<bool, String>, Failure> {
         if self.known.contains(&attempt.id) {
             summary.duplicates += 1;
             return Ok(Ok(false));
@@ -98,7 +101,9 @@ impl Target<'_> {
             )));
         }
         self.known.insert(attempt.id);
-        self.journal.append_attempt(attempt)?;
+        self.selector.tag(&mut attempt);
+        self.journal.append_attempt(&attempt)?;
+        self.selector.observe(&attempt);
         summary.imported += 1;
         Ok(Ok(true))
     }

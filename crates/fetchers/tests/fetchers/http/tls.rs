@@ -175,7 +175,7 @@ async fn a_flood_of_http_2_frames_ends_the_fetch() {
             let (count, first, flood) = (Arc::clone(&count), first.clone(), Arc::clone(&flood));
             async move {
                 // The preface, the settings and the request come in one or more reads. A response before the request
-                // would be an error of its own.
+                // would be a protocol error.
                 let mut seen = Vec::new();
                 while !contains_request(&seen) {
                     assert!(stream.read_buf(&mut seen).await.unwrap() > 0);

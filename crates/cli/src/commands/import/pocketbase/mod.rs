@@ -60,8 +60,13 @@ pub(super) fn run(path: &Path, args: &ImportArgs, settings: &Settings, out: &mut
     let mut imported = ImportCounts::default();
     let names = LinkNames { links: &links, with_ids: args.link_ids };
     let seen = KnownRecords::in_log(dir)?;
-    let mut target =
-        Target { journal, known: seen.attempts, cutoff: maintenance::cutoff(dir)?, now: settings.clock.now() };
+    let mut target = Target {
+        journal,
+        selector: &into.selector,
+        known: seen.attempts,
+        cutoff: maintenance::cutoff(dir)?,
+        now: settings.clock.now(),
+    };
     attempts(&database, &names, &mut target, &mut imported)?;
     for link in links.values() {
         imported.links += u64::from(keep_link(journal, link, names.of(link), &seen.links, target.now)?);
