@@ -52,6 +52,8 @@ pub struct PaceExplanation {
     pub next_probe: Option<(Timestamp, f64)>,
     /// The average latency, and its ratio to the latency of the quiet host.
     pub latency: Option<(Duration, f64)>,
+    /// The share of errors that the host gives at any rate, so that they do not lower it.
+    pub error_noise: Option<f64>,
     /// The time of this explanation.
     pub now: Timestamp,
 }
@@ -102,6 +104,9 @@ impl Admission<'_> {
             cleared: Vec::new(),
             next_probe: None,
             latency,
+            error_noise: self
+                .gate(Level::Host)
+                .and_then(|gate| gate.active.trouble.as_ref().and_then(|trouble| trouble.noise.share())),
             now,
         };
         let now = self.now;
@@ -176,6 +181,9 @@ impl fmt::Display for PaceExplanation {
             if let Some(penalty) = self.penalty {
                 write!(f, "; a block here costs about {}", DurationText(penalty))?;
             }
+        }
+        if let Some(share) = self.error_noise {
+            write!(f, "\nflaky    {:.0} % of the responses are errors at any rate", 100.0 * share)?;
         }
         if let Some((latency, times)) = self.latency {
             write!(f, "\nlatency  {:.2} s, {times:.1} times that of the quiet host", latency.as_secs_f64())?;

@@ -592,3 +592,86 @@ fn a_forgotten_host_starts_again_and_its_requests_in_flight_still_count() {
     assert!(crawl.pace.explain("a.org", crawl.at()).is_none() && crawl.pace.active_states().is_empty());
     crawl.pace.forget("never.org", crawl.at());
 }
+
+/// Returns a number in [0, 1) for the nth response under a seed.
+fn luck(seed: u64, n: u64) -> f64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(&n.to_le_bytes(), seed) as f64 / 2f64.powi(64)
+}
+
+/// Sends requests for `seconds` to a host that fails by `fails`, and returns the good pages and the errors.
+fn crawl_for(crawl: &mut Crawl, seconds: i64, mut fails: impl FnMut(i64) -> bool) -> (u32, u32) {
+    let (end, mut counts) = (crawl.now + seconds * 1000, (0, 0));
+    while crawl.now < end {
+        let permit = crawl.permit("a.org");
+        crawl.now += 30;
+        let signal = if fails(crawl.now) { Signal::Unavailable } else { Signal::Content };
+        match signal {
+            Signal::Content => counts.0 += 1,
+            _ => counts.1 += 1,
+        }
+        let response = Response { latency: Some(Duration::from_millis(30)), ..Response::new(signal, FETCHER) };
+        let _ = crawl.respond(permit, response);
+    }
+    counts
+}
+
+/// A host that answered every fourth request with 503 at any rate was slowed to one request in fifty seconds.
+#[test]
+fn errors_at_any_rate_do_not_slow_a_host_for_good() {
+    for share in [0.02, 0.05, 0.1, 0.25, 0.5] {
+        let mut parts: Vec<f64> = (0..20)
+            .map(|seed| {
+                let (mut crawl, mut n) = (Crawl::new(PaceSettings::default()), 0);
+                let (good, _) = crawl_for(&mut crawl, 600, |_| {
+                    n += 1;
+                    luck(seed, n) < share
+                });
+                // Compared with a fixed rate of two requests per second.
+                f64::from(good) / (2.0 * 600.0 * (1.0 - share))
+            })
+            .collect();
+        parts.sort_by(f64::total_cmp);
+        // Now and then so many errors come together that the host looks as if it were down.
+        assert!(parts[3] >= 0.6, "{share}: {parts:.2?}");
+        assert!(parts[10] >= 0.95, "{share}: {parts:.2?}");
+    }
+}
+
+#[test]
+fn a_flaky_host_says_so() {
+    let (mut crawl, mut n) = (Crawl::new(PaceSettings::default()), 0);
+    crawl_for(&mut crawl, 600, |_| {
+        n += 1;
+        n % 4 == 0
+    });
+    let explained = crawl.explain("a.org");
+    assert!((0.2..0.3).contains(&explained.error_noise.unwrap()), "{explained:?}");
+    assert!(explained.to_string().contains("% of the responses are errors at any rate"), "{explained}");
+    assert!(explained.rate >= 2.0, "{explained}");
+    // A 429 is a limit as ever.
+    let permit = crawl.permit("a.org");
+    let effect = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
+    assert!(matches!(effect, ResponseEffect::LimitHit { .. }), "{effect:?}");
+    // Errors that end are forgotten.
+    crawl_for(&mut crawl, 1800, |_| false);
+    assert_eq!(crawl.explain("a.org").error_noise, None);
+}
+
+#[test]
+fn a_limit_that_answers_503_is_not_taken_for_noise() {
+    for (limit, seed) in [0.3, 1.0, 4.0].into_iter().flat_map(|limit| (0..40).map(move |seed| (limit, seed))) {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        // A bucket of tokens, as nginx has it.
+        let (mut tokens, mut last) = (5.0 * luck(seed, 0), crawl.now);
+        let (good, errors) = crawl_for(&mut crawl, 7200, |now| {
+            tokens = f64::min(tokens + limit * (now - last) as f64 / 1000.0, 5.0);
+            last = now;
+            let is_admitted = tokens >= 1.0;
+            tokens -= f64::from(u8::from(is_admitted));
+            !is_admitted
+        });
+        assert_eq!(crawl.explain("a.org").error_noise, None, "{limit} {seed}");
+        assert!(f64::from(good) >= 0.7 * limit * 7200.0, "{limit} {seed}: {good}");
+        assert!(f64::from(errors) < 0.01 * f64::from(good), "{limit} {seed}: {good} and {errors}");
+    }
+}

@@ -9,6 +9,7 @@
 
 use super::window::{Counts, Rings};
 use crate::persistence::persisted_state::PersistedState;
+use crate::signals::error_noise::ErrorNoise;
 use crate::signals::response::DoubtVerdict;
 
 /// Time without a request after which only the persisted state of a host is kept.
@@ -75,6 +76,7 @@ pub(crate) struct Trouble {
     pub(crate) slow_at: i64,
     /// A request had to wait for the maximum of parallel requests.
     pub(crate) is_crowded: bool,
+    pub(crate) noise: ErrorNoise,
 }
 
 /// The trial: the one request after the end of a hold.

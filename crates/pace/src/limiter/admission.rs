@@ -182,6 +182,11 @@ impl Admission<'_> {
                 Signal::ServerError if gate.persisted.cause() != Cause::Errors => {
                     effect = Some((ResponseEffect::Nothing, None))
                 }
+                Signal::Unavailable | Signal::Broken | Signal::ServerError
+                    if !asked_to_wait && level == Level::Host && gate.test_noise(true) =>
+                {
+                    effect = Some((ResponseEffect::Nothing, None));
+                }
                 _ => {
                     let hold_until = Timestamp::from_millis(gate.trial_blocked(response.retry_after));
                     effect =

@@ -21,8 +21,12 @@ const MAX_USUAL: f64 = 0.06;
 const UNIT: f64 = 1.0 / 2550.0;
 /// Errors are a limit hit above this sum: three in a row.
 const ERRORS: f64 = 2.0;
+/// Increase of that sum per share of noise: errors come in groups by chance.
+const ERRORS_PER_NOISE: f64 = 16.0;
 /// Blocks begin a doubt above these sums: at first, after one, and after two blocks that concerned single pages.
 const BLOCKS: [f64; 3] = [0.0, 1.8, 2.4];
+/// Share of noise from which on a single 503 lowers no ceiling.
+const NOISY: f64 = 0.05;
 /// Hold of a doubt, in seconds.
 const DOUBT_S: f64 = 3.0;
 /// Number of other fetchers' pages in trials that end a doubt about a fetcher that no longer sends requests.
@@ -57,24 +61,38 @@ impl RateGate<'_> {
         let has_time = response.retry_after.is_some_and(|span| !span.is_zero());
         match response.signal {
             Signal::Content | Signal::ClientError => {
+                self.test_noise(false);
                 self.decay_sums();
                 SignalEffect::Nothing
             }
             Signal::NotAsked => SignalEffect::Nothing,
-            Signal::Limited => SignalEffect::LimitHit(hit(Cause::Limited)),
-            Signal::Unavailable if has_time => SignalEffect::LimitHit(hit(Cause::Unavailable)),
+            Signal::Limited => {
+                self.end_noise_test();
+                SignalEffect::LimitHit(hit(Cause::Limited))
+            }
+            Signal::Unavailable if has_time => {
+                self.end_noise_test();
+                SignalEffect::LimitHit(hit(Cause::Unavailable))
+            }
             Signal::Block if has_time => SignalEffect::LimitHit(hit(Cause::Block)),
             // A fetcher without recent successes here may be the only one that is blocked.
             Signal::Block if !has_success => SignalEffect::Nothing,
             Signal::Block => self.accumulate_block(permit, response.fetcher.0),
-            Signal::Unavailable if self.probe_refused(&permit.counts, permit.in_flight) => SignalEffect::Nothing,
+            Signal::Unavailable | Signal::Broken | Signal::ServerError if self.test_noise(true) => {
+                SignalEffect::Nothing
+            }
+            Signal::Unavailable if !self.is_noisy() && self.probe_refused(&permit.counts, permit.in_flight) => {
+                SignalEffect::Nothing
+            }
             Signal::Unavailable | Signal::Broken | Signal::ServerError => {
                 let weight = if response.signal == Signal::ServerError { 0.4 } else { 1.0 };
                 if self.accumulate_error(weight, response.signal, permit.in_flight) {
+                    self.begin_noise_test();
                     let is_503 = response.signal == Signal::Unavailable;
                     return SignalEffect::LimitHit(hit(if is_503 { Cause::Unavailable } else { Cause::Errors }));
                 }
-                if response.signal == Signal::Unavailable {
+                if response.signal == Signal::Unavailable && !self.is_noisy() {
+                    self.begin_noise_test();
                     self.shed();
                 }
                 SignalEffect::Nothing
@@ -148,6 +166,11 @@ impl RateGate<'_> {
         }
     }
 
+    /// Returns whether a single 503 is most likely noise. With less noise it may as well come from a limit nearby.
+    fn is_noisy(&self) -> bool {
+        self.active.trouble.as_ref().and_then(|trouble| trouble.noise.share()).is_some_and(|share| share >= NOISY)
+    }
+
     fn accumulate_block(&mut self, permit: &Permit, fetcher: u16) -> SignalEffect {
         // Requests in flight at the beginning of the doubt with the same block wait for the same verdict.
         let open = self.active.trouble().doubt.is_some_and(|doubt| doubt.fetcher == fetcher);
@@ -173,15 +196,16 @@ impl RateGate<'_> {
     }
 
     fn accumulate_error(&mut self, weight: f64, signal: Signal, in_flight: u8) -> bool {
-        // A 503 is what a limit looks like, so it never becomes usual.
+        // A 503 is what a limit looks like, so it becomes usual only as noise.
         let usual = self.update_usual_shares(if signal == Signal::Unavailable { 0.0 } else { weight }, 0.0).0;
         let trouble = self.active.trouble();
-        let sum = (f64::from(trouble.errors) + weight - SLACK - 1.5 * usual).max(0.0);
+        let noise = trouble.noise.share();
+        let sum = (f64::from(trouble.errors) + weight - allowance(usual, noise)).max(0.0);
         trouble.errors = sum as f32;
         if signal == Signal::Unavailable {
             trouble.crowd = if trouble.crowd == 0 { in_flight } else { trouble.crowd.min(in_flight) };
         }
-        sum > ERRORS
+        sum > ERRORS + ERRORS_PER_NOISE * noise.unwrap_or(0.0)
     }
 
     /// Decreases the sums after an ordinary response.
@@ -191,7 +215,8 @@ impl RateGate<'_> {
         }
         let (errors, blocks) = self.update_usual_shares(0.0, 0.0);
         let trouble = self.active.trouble();
-        trouble.errors = (f64::from(trouble.errors) - SLACK - 1.5 * errors).max(0.0) as f32;
+        let allowed = allowance(errors, trouble.noise.share());
+        trouble.errors = (f64::from(trouble.errors) - allowed).max(0.0) as f32;
         trouble.blocks = (f64::from(trouble.blocks) - SLACK - 1.5 * blocks).max(0.0) as f32;
         if trouble.errors == 0.0 {
             trouble.crowd = 0;
@@ -213,5 +238,13 @@ impl RateGate<'_> {
         };
         (self.persisted.errors, self.persisted.blocks) = (moved(before.0, errors), moved(before.1, blocks));
         (before.0.min(MAX_USUAL), before.1.min(MAX_USUAL))
+    }
+}
+
+/// Returns the decrease of the sum of errors per response.
+fn allowance(usual: f64, noise: Option<f64>) -> f64 {
+    match noise {
+        Some(share) => 1.15 * share + 0.05,
+        None => SLACK + 1.5 * usual,
     }
 }

@@ -3,6 +3,7 @@
 //! Must not know: how a request is admitted.
 
 pub(crate) mod declared_limits;
+pub(crate) mod error_noise;
 pub(crate) mod failure_accumulator;
 pub(crate) mod headers;
 pub(crate) mod latency;
