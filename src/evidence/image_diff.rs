@@ -47,7 +47,9 @@ impl EvidenceImage {
         let down = self.decay.map_or(0.0, |decay| decay.down(self.as_of));
         for cell in view.cells {
             let (group, fetcher) = Entry::split_tag(cell.tag);
-            let Some(name) = self.fetchers.get(fetcher as usize).filter(|_| group.is_own()) else { continue };
+            // The entry of all attempts has those beyond a quota in cells apart.
+            let counts = group.is_own() || view.row.address.kind == EntryAddress::GLOBAL;
+            let Some(name) = self.fetchers.get(fetcher as usize).filter(|_| counts) else { continue };
             let place = all.iter().position(|totals| totals.fetcher == *name).unwrap_or_else(|| {
                 all.push(FetcherTotals { fetcher: name.clone(), ..FetcherTotals::default() });
                 all.len() - 1
@@ -336,6 +338,7 @@ impl AttemptLevels {
             Level::Own => self.own,
             Level::Path => Some(2),
             Level::Suffix => Some(3),
+            Level::Site if self.own == Some(0) => self.own,
             Level::Site => Some(4),
         }
     }

@@ -438,12 +438,14 @@ impl Evidence {
             }
         };
         let (guard, shared_guard, at) = (self.guard(), shared.guard(), change.what.at);
-        let wants = |role| wants(role) && (role != CellRole::Plain || change.is_shared);
         if wants(CellRole::Plain) {
-            visit(&shared.global, Level::Own, 0, CellRole::Plain);
-            if let Some(hint) = attempt.fields().hint {
-                visit(shared.hint(hint), Level::Own, 0, CellRole::Plain);
-            }
+            // All attempts are counted; those beyond a quota apart, where no decision reads them.
+            let level = if change.is_shared { Level::Own } else { Level::Site };
+            visit(&shared.global, level, 0, CellRole::Plain);
+        }
+        let wants = |role| wants(role) && (role != CellRole::Plain || change.is_shared);
+        if let Some(hint) = attempt.fields().hint.filter(|_| wants(CellRole::Plain)) {
+            visit(shared.hint(hint), Level::Own, 0, CellRole::Plain);
         }
         // Domain, path and suffix share one entry, because looking up a large map is slow.
         let domain = domain_of(attempt);

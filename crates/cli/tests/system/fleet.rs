@@ -482,13 +482,9 @@ fn a_crawl_counts_what_it_publishes() {
         assert!(begun.elapsed() < std::time::Duration::from_secs(120), "{page}");
         std::thread::sleep(std::time::Duration::from_millis(100));
     };
-    for name in [
-        "broker_up 1",
-        "epoch 1",
-        "delay_seconds_bucket",
-        "trials_total{result=\"created\"} 0",
-        "published_bytes_total ",
-    ] {
+    for name in
+        ["broker_up 1", "epoch 1", "delay_seconds_bucket", "trials_total{result=\"made\"} 0", "published_bytes_total "]
+    {
         assert!(page.contains(&format!("fetchwise_fleet_{name}")), "{name}: {page}");
     }
     drop(input);
