@@ -12,7 +12,8 @@ export const HERE = dirname(fileURLToPath(import.meta.url))
 /** Returns a directory for one test. */
 export function folder(t) {
   const path = mkdtempSync(join(tmpdir(), 'fetchwise-test-'))
-  t.after(() => rmSync(path, { recursive: true, force: true }))
+  // A log that is closing may still write a file.
+  t.after(() => rmSync(path, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }))
   return path
 }
 
