@@ -631,7 +631,7 @@ fn errors_at_any_rate_do_not_slow_a_host_for_good() {
             })
             .collect();
         parts.sort_by(f64::total_cmp);
-        // Now and then so many errors come together that the host looks as if it were down.
+        // Now and then errors come together by chance, and the host looks as if it were down.
         assert!(parts[3] >= 0.6, "{share}: {parts:.2?}");
         assert!(parts[10] >= 0.95, "{share}: {parts:.2?}");
     }

@@ -35,6 +35,8 @@ pub struct PaceJson {
     next_rate: Option<f64>,
     latency_s: Option<f64>,
     latency_ratio: Option<f64>,
+    /// The share of errors that the host gives at any rate, so that they do not lower it.
+    error_noise: Option<f64>,
 }
 
 impl From<&PaceExplanation> for PaceJson {
@@ -61,6 +63,7 @@ impl From<&PaceExplanation> for PaceJson {
             next_rate: of.next_probe.map(|(_, rate)| rounded(rate)),
             latency_s: of.latency.map(|(latency, _)| rounded(latency.as_secs_f64())),
             latency_ratio: of.latency.map(|(_, times)| rounded(times)),
+            error_noise: of.error_noise.map(rounded),
         }
     }
 }
