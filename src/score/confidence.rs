@@ -78,7 +78,11 @@ impl Basis {
         }
         let is_full = |basis: &Self| basis.sample >= settings.min_sample;
         let prefers_general = match is_full(&specific) {
-            true => general.confidence() > specific.confidence(),
+            // A success that counts for its site only must not end the confidence of a general level either.
+            true => {
+                let keeps = || general.is_confident(settings) && !specific.is_confident(settings);
+                general.confidence() > specific.confidence() || keeps()
+            }
             false => general.sample > specific.sample,
         };
         Self { agreed: specific.agreed, ..if prefers_general { general } else { specific } }

@@ -8,11 +8,11 @@ mod archive;
 #[path = "../../../fleet/tests/nats/servers.rs"]
 mod brokers;
 mod dashboard;
-#[cfg(target_os = "linux")]
-mod faulty_disk;
 #[path = "../program/serve/description.rs"]
 #[allow(dead_code, reason = "the tests of the server use the rest")]
 mod description;
+#[cfg(target_os = "linux")]
+mod faulty_disk;
 #[cfg(feature = "fleet")]
 mod fleet;
 #[cfg(target_os = "linux")]

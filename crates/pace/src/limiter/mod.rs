@@ -7,6 +7,7 @@ pub(crate) mod admission;
 pub(crate) mod ceiling_probe;
 pub(crate) mod host;
 pub(crate) mod limit_hit;
+pub(crate) mod noise_recovery;
 pub(crate) mod permit;
 pub(crate) mod rate_gate;
 pub(crate) mod shared_levels;

@@ -9,10 +9,8 @@
 //!
 //! Invariants: a 429, a `Retry-After` or a block is never noise.
 //!
-//! Must not know: how errors become a limit hit.
+//! Must not know: how errors become a limit hit, and how a rate is given back.
 
-use crate::limiter::active_state::Trial;
-use crate::limiter::rate_gate::RateGate;
 use crate::persistence::persisted_state::PersistedState;
 
 /// Logarithm of the odds at which errors are noise, and below which the odds do not fall: 99 to 1.
@@ -46,12 +44,12 @@ pub(crate) struct ErrorNoise {
     test: Option<Box<NoiseTest>>,
 }
 
-/// A test in progress.
+/// A test in progress, or one that has found noise.
 #[derive(Clone, Debug)]
-struct NoiseTest {
+pub(crate) struct NoiseTest {
     /// Rate before errors lowered it, and what the host had learned by then.
-    rate: f64,
-    before: PersistedState,
+    pub(crate) rate: f64,
+    pub(crate) before: PersistedState,
     /// Share of errors that a limit leaves at a rate below it.
     least: f64,
     /// Responses, and errors among them, at a clearly lower rate.
@@ -66,6 +64,36 @@ impl ErrorNoise {
     /// Returns the usual share of errors, if the host is noisy.
     pub(crate) fn share(&self) -> Option<f64> {
         (self.share > 0.0).then_some(f64::from(self.share))
+    }
+
+    /// Counts a response at `rate`. Returns the test if it has just found noise.
+    pub(crate) fn record(&mut self, rate: f64, is_error: bool) -> Option<Box<NoiseTest>> {
+        self.count(is_error);
+        let test = self.test.as_mut()?;
+        test.add(rate, is_error);
+        let share = test.slower.1 / test.slower.0.max(1.0);
+        if test.evidence() < DECIDED || !(QUIET..=MAX_NOISE).contains(&share) {
+            return None;
+        }
+        // Few responses make a coarse share.
+        let margin = MARGIN * (share * (1.0 - share) / test.slower.0).sqrt();
+        (self.share, self.found) = (share as f32, (share + margin) as f32);
+        self.test.take()
+    }
+
+    /// Begins a test before errors lower `rate`, unless one is in progress. `before` is what the host has learned.
+    pub(crate) fn begin_test(&mut self, rate: f64, before: PersistedState) {
+        if self.test.is_none() && self.recent_share() >= QUIET {
+            // The first error began the count, so half of it is left out.
+            let (errors, all) = (f64::from(self.errors) - 0.5, f64::from(self.responses));
+            let least = self.share().unwrap_or(LEAST_SHARE);
+            self.test = Some(Box::new(NoiseTest::new(rate, before, least, (errors, all - errors))));
+        }
+    }
+
+    /// Ends the test: the host has said that it has a limit.
+    pub(crate) fn end_test(&mut self) {
+        self.test = None;
     }
 
     fn recent_share(&self) -> f64 {
@@ -125,59 +153,4 @@ fn share_at(at: usize) -> f64 {
 fn log_sum(logarithms: &[f64]) -> f64 {
     let most = logarithms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     most + logarithms.iter().map(|logarithm| (logarithm - most).exp()).sum::<f64>().ln()
-}
-
-impl RateGate<'_> {
-    /// Counts a response for the test. Returns whether the errors have just turned out to be noise: the host then has
-    /// its previous rate and no hold.
-    pub(crate) fn test_noise(&mut self, is_error: bool) -> bool {
-        if self.active.trouble.is_none() && !is_error {
-            return false;
-        }
-        let rate = self.rate();
-        let noise = &mut self.active.trouble().noise;
-        noise.count(is_error);
-        let Some(test) = &mut noise.test else { return false };
-        test.add(rate, is_error);
-        let share = test.slower.1 / test.slower.0.max(1.0);
-        if test.evidence() < DECIDED || !(QUIET..=MAX_NOISE).contains(&share) {
-            return false;
-        }
-        let Some(test) = noise.test.take() else { return false };
-        // Few responses make a coarse share.
-        let margin = MARGIN * (share * (1.0 - share) / test.slower.0).sqrt();
-        (noise.share, noise.found) = (share as f32, (share + margin) as f32);
-        self.restore(*test);
-        true
-    }
-
-    /// Begins a test before errors lower the rate, unless one is in progress.
-    pub(crate) fn begin_noise_test(&mut self) {
-        let (rate, before) = (self.rate(), *self.persisted);
-        let noise = &mut self.active.trouble().noise;
-        if !self.rules.is_fixed && noise.test.is_none() && noise.recent_share() >= QUIET {
-            // The first error began the count, so half of it is left out.
-            let (errors, all) = (f64::from(noise.errors) - 0.5, f64::from(noise.responses));
-            let least = noise.share().unwrap_or(LEAST_SHARE);
-            noise.test = Some(Box::new(NoiseTest::new(rate, before, least, (errors, all - errors))));
-        }
-    }
-
-    /// Ends the test: the host has said that it has a limit.
-    pub(crate) fn end_noise_test(&mut self) {
-        if let Some(trouble) = &mut self.active.trouble {
-            trouble.noise.test = None;
-        }
-    }
-
-    /// Takes back what errors have changed.
-    fn restore(&mut self, test: NoiseTest) {
-        *self.persisted = test.before;
-        let trouble = self.active.trouble();
-        (trouble.errors, trouble.crowd, trouble.cuts, trouble.sheds) = (0.0, 0, 0, 0);
-        (trouble.hold, trouble.trial, trouble.probe, trouble.fresh) = (0, Trial::No, None, 0);
-        trouble.is_brief = false;
-        self.set_rate(test.rate.max(self.rate()));
-        self.schedule();
-    }
 }

@@ -224,7 +224,7 @@ fn host_signals_lower_regret_and_bans_in_worlds_with_vendors() {
 
 #[test]
 fn a_vendor_shift_is_followed_at_hosts_without_a_visit_since() {
-    let reports = run(&small_vendor_world("V4", 40_000, 2000), &["default", "untagged"], &[1], 0);
+    let reports = run(&small_vendor_world("V4", 40_000, 2000), &["default", "untagged"], &[1, 2, 3], 0);
     let [tagged, untagged] =
         [0, 1].map(|place: usize| reports[place].vendor_blocks.as_ref().unwrap().shift.as_ref().unwrap());
     let first = |shift: &fetchwise_simulate::ShiftReport| shift.shift_harder_first.unwrap();

@@ -256,7 +256,11 @@ impl Attempt {
     #[inline]
     pub fn new(url: &url::Url, fetcher: &str, at: Timestamp) -> Result<Self, UrlError> {
         let features = UrlFeatures::extract(url)?;
-        Self::tagged(url, fetcher, at, features.heuristics().into_iter().map(Tag::from).collect())
+        let heuristics = features.heuristics();
+        // With room for what recording adds, so that it need not allocate.
+        let mut tags = Vec::with_capacity(heuristics.len() + 3);
+        tags.extend(heuristics.into_iter().map(Tag::from));
+        Self::tagged(url, fetcher, at, tags)
     }
 
     /// Returns an attempt as [`Attempt::new`] does, but tagged with `heuristics` only. For callers that have the

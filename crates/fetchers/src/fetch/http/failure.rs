@@ -14,6 +14,7 @@ use crate::fetch::{FetchError, LimitMet};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 
 use super::decode::DecodeError;
+use super::error_chain::{chain_text, find, is_flood};
 use super::redirect::RedirectError;
 
 /// A request without a response.
@@ -98,48 +99,8 @@ impl From<RedirectError> for Failure {
     }
 }
 
-/// Returns whether h2 gave up on the connection by itself, because of an endless head or of too many small frames.
-pub(super) fn is_flood(error: &(dyn Error + 'static)) -> bool {
-    find::<h2::Error>(error)
-        .is_some_and(|error| error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM))
-}
-
 /// Returns whether the server announced, in HTTP/2, that it closes the connection and did not process this request.
 pub(super) fn is_graceful_goodbye(error: &(dyn Error + 'static)) -> bool {
     find::<h2::Error>(error)
         .is_some_and(|error| error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR))
-}
-
-/// Returns the first error of type `T` in the chain of causes, even inside an `io::Error`.
-fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        next = cause(error);
-    }
-    None
-}
-
-fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
-        // `io::Error::source` skips the error that it wraps.
-        Some(inner) => Some(inner),
-        None => error.source(),
-    }
-}
-
-fn chain_text(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = cause(error);
-    while let Some(error) = next {
-        let more = error.to_string();
-        if !text.ends_with(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        next = cause(error);
-    }
-    text.chars().take(300).collect()
 }

@@ -19,6 +19,7 @@ mod builder;
 mod connector;
 mod cookies;
 mod decode;
+mod error_chain;
 mod failure;
 mod redirect;
 mod tracked_connection;

@@ -26,7 +26,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
-use super::failure::is_flood;
+use super::error_chain::is_flood;
 
 /// Bytes that a server may still send after the last request on its connection ended: the rest of a cancelled response.
 const MAX_UNREQUESTED: u64 = 1 << 20;

@@ -1,0 +1,53 @@
+//! Recovery from errors that turned out to be noise: the host gets back what they took.
+//!
+//! Owns: what is given back.
+//!
+//! Must not know: how noise is told from a limit.
+
+use super::rate_gate::RateGate;
+use crate::limiter::active_state::Trial;
+use crate::signals::error_noise::NoiseTest;
+
+impl RateGate<'_> {
+    /// Counts a response for the test. Returns whether the errors have just turned out to be noise: the host then has
+    /// its previous rate and no hold.
+    pub(crate) fn test_noise(&mut self, is_error: bool) -> bool {
+        if self.active.trouble.is_none() && !is_error {
+            return false;
+        }
+        let rate = self.rate();
+        match self.active.trouble().noise.record(rate, is_error) {
+            Some(found) => {
+                self.restore(*found);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Begins a test before errors lower the rate, unless one is in progress.
+    pub(crate) fn begin_noise_test(&mut self) {
+        if !self.rules.is_fixed {
+            let (rate, before) = (self.rate(), *self.persisted);
+            self.active.trouble().noise.begin_test(rate, before);
+        }
+    }
+
+    /// Ends the test: the host has said that it has a limit.
+    pub(crate) fn end_noise_test(&mut self) {
+        if let Some(trouble) = &mut self.active.trouble {
+            trouble.noise.end_test();
+        }
+    }
+
+    /// Takes back what errors have changed.
+    fn restore(&mut self, test: NoiseTest) {
+        *self.persisted = test.before;
+        let trouble = self.active.trouble();
+        (trouble.errors, trouble.crowd, trouble.cuts, trouble.sheds) = (0.0, 0, 0, 0);
+        (trouble.hold, trouble.trial, trouble.probe, trouble.fresh) = (0, Trial::No, None, 0);
+        trouble.is_brief = false;
+        self.set_rate(test.rate.max(self.rate()));
+        self.schedule();
+    }
+}
