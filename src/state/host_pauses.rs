@@ -242,6 +242,7 @@ impl HostPauses {
     }
 
     /// Returns the hosts for which [`has_complete_short_page`](Self::has_complete_short_page) holds, in no order.
+    #[cfg(feature = "journal")]
     pub(crate) fn with_complete_short_pages(&self) -> Vec<String> {
         let complete = self.at_risk.iter().filter(|host| host.has_complete_short_page);
         complete.map(|host| host.key().clone()).collect()

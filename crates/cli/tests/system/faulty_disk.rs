@@ -24,8 +24,8 @@ fn attempt(n: usize) -> Value {
     json!({"url": format!("https://e.org/{n}"), "fetcher": "direct_access", "success": true, "attempted_at": now()})
 }
 
-/// After a failed sync, Linux drops what was written and lets the next sync succeed. Whoever takes that for success
-/// loses what he has promised.
+/// After a failed sync, Linux drops what was written and lets the next sync succeed. A log that takes this for success
+/// loses attempts that it has acknowledged.
 #[test]
 fn nothing_acknowledged_is_lost_when_a_sync_fails_once() {
     let place = TestDir::new();
