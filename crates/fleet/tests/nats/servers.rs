@@ -56,15 +56,14 @@ fn path() -> PathBuf {
     target.join("nats-server/nats-server")
 }
 
-/// Returns whether brokers are to be started: if `FETCHWISE_SYSTEM_TESTS` or `FETCHWISE_FLEET_FAULTS` is set. Otherwise
-/// prints that the test is skipped, whether a server is installed or not.
+/// Returns whether brokers are to be started: if `FETCHWISE_SYSTEM_TESTS` is set. Otherwise prints that the test is
+/// skipped, whether a server is installed or not.
 ///
 /// # Panics
 /// If brokers are to be started and the server is not installed.
 #[allow(dead_code, reason = "some tests fail without a server")]
 pub fn is_available() -> bool {
-    let is_requested =
-        ["FETCHWISE_SYSTEM_TESTS", "FETCHWISE_FLEET_FAULTS"].map(std::env::var_os).iter().any(Option::is_some);
+    let is_requested = std::env::var_os("FETCHWISE_SYSTEM_TESTS").is_some();
     if is_requested {
         assert!(path().exists(), "no nats-server: `make nats-server` installs it");
     } else {
