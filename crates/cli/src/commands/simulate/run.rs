@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::args::SimulateArgs;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, note};
+use crate::terminal::output::{Output, note, plain, shown};
 
 /// Runs the command.
 pub(crate) fn run(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
@@ -44,12 +44,18 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure
         },
     )?;
     if !out.json {
-        out.line(table(&reports).trim_end())?;
+        print_table(&table(&reports), out)?;
     }
     if let Some(path) = &args.html {
         write_page(path, &html(&reports).map_err(Failure::failed)?)?;
     }
     Ok(Exit::Done)
+}
+
+/// Prints a table. The names of worlds and of their classes come from files.
+fn print_table(table: &str, out: &mut Output) -> Result<(), Failure> {
+    let lines: Vec<String> = table.trim_end().lines().map(plain).collect();
+    out.line(lines.join("\n"))
 }
 
 /// Runs the command for fleets.
@@ -78,7 +84,7 @@ fn run_fleet(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
         },
     )?;
     if !out.json {
-        out.line(fleet_table(&reports).trim_end())?;
+        print_table(&fleet_table(&reports), out)?;
     }
     if let Some(path) = &args.html {
         write_page(path, &fleet_html(&reports).map_err(Failure::failed)?)?;
@@ -130,7 +136,7 @@ fn run_pace(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
         },
     )?;
     if !out.json {
-        out.line(pace_table(&reports).trim_end())?;
+        print_table(&pace_table(&reports), out)?;
     }
     if let Some(path) = &args.html {
         write_page(path, &pace_html(&reports).map_err(Failure::failed)?)?;
@@ -165,7 +171,7 @@ fn run_joint(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
         },
     )?;
     if !out.json {
-        out.line(joint_table(&reports).trim_end())?;
+        print_table(&joint_table(&reports), out)?;
     }
     if let Some(path) = &args.html {
         write_page(path, &joint_html(&reports).map_err(Failure::failed)?)?;
@@ -198,7 +204,7 @@ fn text_of(path: &Path, worlds: &[(&str, &str)]) -> Option<String> {
 fn write_page(path: &Path, page: &str) -> Result<(), Failure> {
     std::fs::write(path, page)
         .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", path.display())))?;
-    note(format_args!("wrote {}", path.display()));
+    note(format_args!("wrote {}", shown(path)));
     Ok(())
 }
 

@@ -543,3 +543,37 @@ fn a_token_is_requested_and_kept_in_the_tab_only() {
     chrome.until("document.querySelector('#status')?.textContent === 'Live'");
     assert_eq!(chrome.eval("document.querySelector('#token-dialog').open"), json!(false));
 }
+
+/// Names of worlds and of their classes come from files that anybody may have written.
+#[test]
+fn malicious_names_in_the_simulators_reports_are_text() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let mut chrome = Chrome::start(1200, 900);
+    for world in ["W1", "pace"] {
+        let shown = server::program(&data).args(["simulate", "--show-world", world]).output().unwrap();
+        let text = String::from_utf8(shown.stdout).unwrap();
+        let renamed = |line: &str| match line.split_once(" = ") {
+            // The fetchers of a world have the names of real ones.
+            Some(("name", name)) if !name.contains('_') && name != "\"playwright\"" => {
+                format!("name = {}", json!(HOSTILE))
+            }
+            Some(("urls" | "sites" | "hosts", _)) if world == "W1" => line.replace("000", "0"),
+            _ => line.to_owned(),
+        };
+        let text: Vec<String> = text.lines().map(renamed).collect();
+        let (file, html) = (place.path().join("evil.toml"), place.path().join("evil.html"));
+        std::fs::write(&file, text.join("\n")).unwrap();
+        let args = ["--policy", if world == "W1" { "default" } else { "pace" }, "--seeds", "1", "--html"];
+        let mut simulate = server::program(&data);
+        let ran = simulate.args(["simulate", "--world"]).arg(&file).args(args).arg(&html).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success() && !said.contains('\u{202e}'), "{world}: {said}");
+        chrome.open(&format!("file://{}", html.display()));
+        chrome.until("document.readyState === 'complete' && document.querySelector('table')");
+        let shown = chrome.eval("document.body.textContent");
+        assert!(shown.as_str().unwrap().contains("onerror=alert(1)"), "{world}: {shown}");
+        let active = chrome.eval("document.querySelectorAll('img, iframe, object, embed, [onerror]').length");
+        assert_eq!(active, json!(0), "{world}");
+    }
+}
