@@ -183,6 +183,37 @@ async fn limits_and_the_guard_apply_to_copies() {
     assert_eq!(archive.service().requests().len(), before);
 }
 
+/// An archive leads nobody into the own network, and what it does is never the site's response.
+#[tokio::test]
+async fn a_hostile_archive_gets_nowhere() {
+    let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
+    let inside = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    inside.set_nonblocking(true).unwrap();
+    let private = format!("http://{}/secret", inside.local_addr().unwrap());
+    let closest = serde_json::json!({"archived_snapshots": {"closest": {
+        "available": true, "status": "200", "timestamp": "20240601080000", "url": private,
+    }}});
+    let options = ArchiveOptions { archives: vec![wayback(&archive)], ..ArchiveOptions::default() };
+    let guard = AddressGuard::new(["127.0.0.9/32".parse().unwrap()], false);
+    let json = |body: Vec<u8>| Reply::status(200).body("application/json", body);
+    for (name, reply) in [
+        ("a redirect inside", Reply::status(302).header("Location", &private)),
+        ("a redirect to itself", Reply::status(302).header("Location", "/")),
+        ("a copy inside", json(closest.to_string().into_bytes())),
+        ("deep JSON", json(vec![b'['; 1 << 20])),
+        ("much JSON", json(vec![b' '; 32 << 20])),
+        ("a date that is none", Reply::status(200).header("Memento-Datetime", "yesterday").body("text/html", "<p>x")),
+    ] {
+        archive.set_faults(ArchiveFaults { override_reply: Some(reply), ..ArchiveFaults::default() });
+        let one = ArchiveFetcher::new(options.clone(), HttpFetcher::builder().guard(guard.clone())).unwrap();
+        let error = get(&one, PAGE).await.expect_err(name);
+        let is_its_own = error.kind.is_of_intermediary() || error.kind == ErrorKind::TooLarge;
+        assert!(is_its_own && error.status.is_none(), "{name}: {error:?}");
+        let met = inside.accept().map(|_| ()).map_err(|error| error.kind());
+        assert_eq!(met, Err(std::io::ErrorKind::WouldBlock), "{name}");
+    }
+}
+
 /// A domain, and the end of its pause.
 type HostPause = (String, Option<Timestamp>);
 

@@ -51,6 +51,16 @@ fn site(request: &ServiceRequest) -> Reply {
             Reply::status(200).body("text/html", "<html><title>x</title><body><p>Nothing to play.</p></body></html>")
         }
         "/inside" => Reply::status(302).header("Location", "http://127.0.0.1:9/secret.mp4"),
+        "/evil" => Reply::status(200).body(
+            "text/html",
+            "<html><head><title>../../../evil \x1b[31m; touch evil &amp;</title></head><body>\
+             <video controls src=\"/clip.mp4\"></video></body></html>",
+        ),
+        "/local.m3u8" => Reply::status(200).body(
+            "application/vnd.apple.mpegurl",
+            "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nfile:///etc/passwd\n#EXTINF:1,\nhttp://127.0.0.1:9/x\n\
+             #EXT-X-ENDLIST\n",
+        ),
         "/forbidden" => Reply::status(403),
         "/busy" => Reply::status(429),
         "/stuck" => {
@@ -155,6 +165,30 @@ async fn the_guard_applies_to_the_page_and_its_links() {
     assert!(service.requests().is_empty());
     let error = get(&one, &service.url("/inside"), a_minute()).await.unwrap_err();
     assert!(error.message.contains("403"), "the proxy refuses the address: {error}");
+}
+
+/// What a hostile site writes into pages and playlists stays data: no file outside the folder, none of this machine's.
+#[tokio::test]
+async fn a_hostile_site_reads_and_writes_no_files() {
+    let Some(program) = yt_dlp() else { return };
+    let (service, dir) = (serve(), tempfile::tempdir().unwrap());
+    let media = dir.path().join("a/b/c/media");
+    let one = fetcher(DownloadOptions { dir: Some(media.clone()), ..options(&program) });
+    let response = get(&one, &service.url("/evil"), a_minute()).await.unwrap();
+    assert_eq!(response.body.len(), CLIP_BYTES as u64);
+    for stored in std::fs::read_dir(&media).unwrap() {
+        let name = stored.unwrap().file_name().into_string().unwrap();
+        assert!(name.starts_with("evil-1.") && !name.contains(['/', '\x1b', ';']), "{name:?}");
+    }
+    let folders = ["a", "a/b", "a/b/c"].map(|path| std::fs::read_dir(dir.path().join(path)).unwrap().count());
+    assert_eq!(folders, [1, 1, 1], "nothing lies outside the folder");
+    match get(&one, &service.url("/local.m3u8"), a_minute()).await {
+        Ok(response) => {
+            let text = String::from_utf8_lossy(response.body.head()).into_owned();
+            assert!(!text.contains("root:"), "a file of this machine came back");
+        }
+        Err(error) => assert!(!error.to_string().contains("root:"), "{error}"),
+    }
 }
 
 #[tokio::test]

@@ -30,6 +30,19 @@ async fn an_announced_length_over_the_limit_is_refused_at_once() {
 }
 
 #[tokio::test]
+async fn a_silent_port_under_https_gets_a_hint() {
+    bounded(async {
+        let server = Server::silent([127, 0, 0, 1]).await;
+        let url = format!("https://{}/", server.addr).parse().unwrap();
+        let limits = Limits { deadline: Duration::from_millis(300), ..limits() };
+        let error = get_with(&fetcher(), &url, &limits).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
+        assert!(error.message.contains("if the port speaks no TLS, try http://"), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn endless_interim_responses_end_the_fetch() {
     bounded(async {
         let early_hints = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000);
