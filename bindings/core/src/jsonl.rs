@@ -8,7 +8,7 @@ use std::path::Path;
 
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::json::{ImportError, MAX_LINE_BYTES, Notes, from_json_line, to_json_line};
-use fetchwise::journal::{Entry, Journal, JournalError, ids, maintenance, replay};
+use fetchwise::journal::{Entry, Journal, JournalError, LogError, ids, load, maintenance, replay};
 use fetchwise::rfc3339;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
@@ -48,6 +48,8 @@ pub enum Item {
 
 /// An import in progress.
 pub struct Import {
+    /// Knows the journal, so that attempts get the same tags as in a crawl.
+    learner: Selector,
     known: HashSet<Uuid>,
     cutoff: Option<Timestamp>,
     number: u64,
@@ -56,14 +58,18 @@ pub struct Import {
 }
 
 impl Import {
-    /// Reads the attempt ids of the journal in `dir`. Its writes have to be flushed first. Time and memory are linear
+    /// Reads the attempts of the journal in `dir`. Its writes have to be flushed first. Time and memory are linear
     /// in the number of attempts.
     pub fn begin(dir: &Path) -> Result<Self, JournalError> {
         let mut known = HashSet::new();
         ids(dir, |id| {
             known.insert(id);
         })?;
-        Ok(Self { known, cutoff: maintenance::cutoff(dir)?, number: 0, summary: Summary::default() })
+        let now = Timestamp::now();
+        let learner = Selector::builder().around(now).max_keys(None).build();
+        let learner = learner.map_err(|error| LogError::Invalid(error.to_string()))?;
+        load(dir, &learner, now)?;
+        Ok(Self { learner, known, cutoff: maintenance::cutoff(dir)?, number: 0, summary: Summary::default() })
     }
 
     /// Imports the next items into the journal; `selector` observes them at once.
@@ -71,9 +77,11 @@ impl Import {
         let now = Timestamp::now();
         for item in batch {
             self.number += 1;
-            let Some((attempt, notes)) = self.read(item, now) else { continue };
+            let Some((mut attempt, notes)) = self.read(item, now) else { continue };
             self.known.insert(attempt.id);
+            self.learner.tag(&mut attempt);
             log.append_attempt(&attempt)?;
+            self.learner.observe(&attempt);
             if let Some(selector) = selector {
                 selector.observe(&attempt);
             }
