@@ -675,3 +675,20 @@ fn a_limit_that_answers_503_is_not_taken_for_noise() {
         assert!(f64::from(errors) < 0.01 * f64::from(good), "{limit} {seed}: {good} and {errors}");
     }
 }
+
+#[test]
+fn noise_gives_back_nothing_that_a_429_has_taken() {
+    let (mut crawl, mut n) = (Crawl::new(PaceSettings::default()), 0);
+    let mut every_third = |_: i64| {
+        n += 1;
+        n % 3 == 0
+    };
+    crawl_for(&mut crawl, 20, &mut every_third);
+    let permit = crawl.permit("a.org");
+    let effect = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
+    let ResponseEffect::LimitHit { hold_until, .. } = effect else { panic!("{effect:?}") };
+    assert_eq!(crawl.pace.hold(Scope::host("a.org"), crawl.at()), Some(hold_until));
+    let limit = crawl.explain("a.org").ceiling.unwrap().0;
+    crawl_for(&mut crawl, 60, &mut every_third);
+    assert!(crawl.explain("a.org").ceiling.is_some_and(|(ceiling, _)| ceiling <= 1.05 * limit), "{limit}");
+}

@@ -42,7 +42,7 @@ impl RateGate<'_> {
 
     /// Takes back what errors have changed.
     fn restore(&mut self, test: NoiseTest) {
-        *self.persisted = test.before;
+        *self.persisted = test.before.with_declared_gap_of(self.persisted);
         let trouble = self.active.trouble();
         (trouble.errors, trouble.crowd, trouble.cuts, trouble.sheds) = (0.0, 0, 0, 0);
         (trouble.hold, trouble.trial, trouble.probe, trouble.fresh) = (0, Trial::No, None, 0);

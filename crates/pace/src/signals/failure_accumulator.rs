@@ -74,7 +74,10 @@ impl RateGate<'_> {
                 self.end_noise_test();
                 SignalEffect::LimitHit(hit(Cause::Unavailable))
             }
-            Signal::Block if has_time => SignalEffect::LimitHit(hit(Cause::Block)),
+            Signal::Block if has_time => {
+                self.end_noise_test();
+                SignalEffect::LimitHit(hit(Cause::Block))
+            }
             // A fetcher without recent successes here may be the only one that is blocked.
             Signal::Block if !has_success => SignalEffect::Nothing,
             Signal::Block => self.accumulate_block(permit, response.fetcher.0),
@@ -129,6 +132,8 @@ impl RateGate<'_> {
         }
         let doubt = trouble.doubt.take()?;
         trouble.last_verdict = Some(DoubtVerdict::Pace);
+        // A block took something that no noise gives back.
+        self.end_noise_test();
         Some(LimitHit { cause: Cause::Block, counts: doubt.counts, in_flight: doubt.in_flight, retry_after: None })
     }
 
