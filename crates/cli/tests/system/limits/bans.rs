@@ -56,7 +56,7 @@ fn a_ban_for_errors_costs_few_links_and_few_requests() {
         false => (200, false),
     });
     let (server, place) = (Server::start([(host.to_owned(), limiter)]), TestDir::new());
-    let crawl = Crawl::run(&place, &pages(&server.base(host), 100), &[]);
+    let crawl = Crawl::run(&place, &pages(&server.base(host), 100), &["--wait", "0"]);
     let seen = server.seen();
     let unanswered = seen.iter().filter(|seen| seen.status == 0).count();
     let there = seen.iter().filter(|seen| seen.status == 200).count();
