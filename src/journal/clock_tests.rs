@@ -178,14 +178,19 @@ fn overflow_pairs(contents: &mut SnapshotContents) {
     }
 }
 
-#[test]
-fn a_snapshot_that_cannot_be_decoded_is_replaced_by_the_one_before_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
+/// Records 30 attempts up to a good snapshot, and 12 up to one that cannot be decoded.
+fn crawl_with_broken_snapshot(dir: &Path) {
     crawl(dir, 30.0, TRUTH, 30);
     assert!(try_snapshot(dir, 30.0, TRUTH, false));
     crawl(dir, 30.0, TRUTH, 12);
     write_unchecked(dir, break_cells);
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_decoded_is_replaced_by_the_one_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    crawl_with_broken_snapshot(dir);
     assert_readable(dir, 30.0, TRUTH, 42);
     let loaded = load(dir, &blank(30.0, TRUTH), TRUTH).unwrap();
     let start = loaded.snapshot.unwrap();
@@ -215,10 +220,7 @@ fn snapshots_that_cannot_be_decoded_are_replaced_by_the_records() {
 fn repair_sets_a_snapshot_aside_that_cannot_be_decoded() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    crawl(dir, 30.0, TRUTH, 30);
-    assert!(try_snapshot(dir, 30.0, TRUTH, false));
-    crawl(dir, 30.0, TRUTH, 12);
-    write_unchecked(dir, break_cells);
+    crawl_with_broken_snapshot(dir);
     let looked = maintenance::repair(dir, maintenance::RepairOptions::default()).unwrap();
     assert_eq!((looked.damage.len(), looked.remaining.len(), looked.quarantined.len()), (1, 1, 1), "{looked:?}");
     let repaired = maintenance::repair(dir, maintenance::RepairOptions::salvaging()).unwrap();

@@ -73,8 +73,8 @@ pub enum JournalError {
         /// Difference in hours.
         hours: u64,
     },
-    /// The newest record was made so long after the last snapshot that the clock has probably jumped ahead. What is
-    /// known would count as forgotten.
+    /// The newest record is so much later than the last snapshot that the clock has probably jumped ahead. All known
+    /// evidence would count as faded.
     #[error("implausible clock: the newest record was made {days} days after the last snapshot")]
     ClockAhead {
         /// Difference in days.

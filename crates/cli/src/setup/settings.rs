@@ -58,7 +58,7 @@ pub(crate) struct Settings {
     pub(super) rules: Option<PathBuf>,
     /// The system's clock, or the one of `--now`.
     pub(crate) clock: Arc<Clock>,
-    /// The past moment whose evidence is wanted; none for now.
+    /// The past moment whose evidence is wanted; `None` for the present.
     pub(super) moment: Option<AsOf>,
 }
 

@@ -88,7 +88,7 @@ impl Nats {
         let mut chunks = before.map_or([0; 2], |head| head.chunks);
         let parts: Vec<Bytes> = body.chunks(CHUNK as usize).map(|chunk| body.slice_ref(chunk)).collect();
         let count = parts.len() as u64;
-        // What a longer blob left in the slot would take space for ever.
+        // A longer blob may have left parts in the slot, which nothing else removes.
         let cleared = count..chunks[slot].min(count.saturating_add(MAX_CLEARED));
         chunks[slot] = count;
         let all = (0..).zip(parts).chain(cleared.map(|index| (index, Bytes::new())));

@@ -1,6 +1,6 @@
-//! A build without fleets: what names a fleet fails, and everything else goes on without one.
+//! A build without fleets: options and commands that name a fleet fail, and all others work without one.
 //!
-//! Invariants: the signatures are those of `join`, `operate` and `session`. A configured fleet is never ignored.
+//! Invariants: the signatures are those of `join`, `operator_commands` and `session`. A configured fleet is never ignored.
 
 use std::path::Path;
 use std::sync::Arc;
