@@ -408,7 +408,18 @@ impl PauseView {
     /// Returns whether this node may try a host.
     pub(super) fn request_trial(&mut self, domain: &str, ended: Timestamp, now: Timestamp) -> TrialReply {
         let (own, silent_since) = (self.own, self.silent_since);
-        let Some(known) = self.hosts.get_mut(domain) else { return TrialReply::Now };
+        let Some(known) = self.hosts.get_mut(domain) else {
+            // Other nodes may know this node's pause before this node does, and claim the trial that follows it. The
+            // hold has a limit, because a broker may lose what it has confirmed.
+            let own_pause = self.sent.get(domain).filter(|(state, is_delivered)| {
+                state.phase == Phase::Paused && !is_delivered && silent_since.is_none()
+            });
+            let limit = own_pause.map(|(state, _)| state.until.saturating_add(CUT_OFF_AFTER));
+            return match limit.filter(|limit| *limit > now) {
+                Some(limit) => TrialReply::NotBefore(now.saturating_add(CLAIM_RETRY_INTERVAL).min(limit)),
+                None => TrialReply::Now,
+            };
+        };
         if known.is_waived {
             return TrialReply::Now;
         }
@@ -605,6 +616,22 @@ mod tests {
 
     fn hear_fine(view: &mut PauseView, domain: &str, by: NodeId, at: u64, revision: u64) -> LocalAction {
         view.apply_statement(domain, by, HostState::fine(after(at)), (after(at), revision), after(at))
+    }
+
+    #[test]
+    fn a_node_waits_for_its_own_pause_before_it_tries_the_host() {
+        let mut view = view(NodeId::from_bytes([1; 16]), &[]);
+        assert!(view.state_pause("e.org", after(60), NOW));
+        let state = view.begin_write("e.org", None, NOW).unwrap();
+        view.end_write("e.org", None);
+        let asked = |view: &mut PauseView, at| view.request_trial("e.org", after(60), after(at));
+        assert_eq!(asked(&mut view, 61), TrialReply::NotBefore(after(66)), "the broker has not delivered it yet");
+        assert_eq!(asked(&mut view, 90), TrialReply::Now, "the broker has lost it");
+        view.record_response(false, after(60));
+        assert_eq!(asked(&mut view, 61), TrialReply::Now, "nobody responds");
+        view.record_response(true, after(60));
+        view.apply_statement("e.org", view.own, state, (NOW, 1), after(61));
+        assert_eq!(asked(&mut view, 61), TrialReply::Asking(true), "it is delivered");
     }
 
     /// Makes a claim without a response.
