@@ -1,8 +1,9 @@
 //! One entry: all cells of a domain and of the site of the same name (or of another key), and the domain's other state.
 //!
 //! The first cells are inline and taken in order; most domains need no more. Further cells live in an append-only chain
-//! of chunks that double in size. A group of cells (one level, kind and path) has a window of eight in each chunk, so a
-//! look-up reads a few cache lines however many paths a domain has. A reader walks over initialised chunks with atomic
+//! of chunks. A group of cells (one level, kind and path) has a window of eight in each chunk, so a look-up reads a few
+//! cache lines however many paths a domain has. A chunk is twice as long as the one before it if that one is in use, so
+//! that memory grows with the number of cells even if one group needs many windows. A reader walks over initialised chunks with atomic
 //! loads and takes no lock. The recording thread creates a new chunk under a `OnceLock`.
 
 use std::sync::OnceLock;
@@ -21,8 +22,12 @@ pub(super) const INLINE_CELLS: usize = 6;
 const TOUCHED_CELLS: usize = 4;
 /// Number of cells of one group that are adjacent in a chunk.
 const WINDOW: usize = 8;
-/// Upper bound of a chain's chunks; 8 + 16 + 32 + ... cells are more than a million by then.
-const MAX_CHUNKS: usize = 18;
+/// Upper bound of a chain's chunks: a window in each of them has room for every fetcher of one group.
+const MAX_CHUNKS: usize = 48;
+/// Upper bound of a chunk's length: 16 + 32 + ... cells are two million by then.
+const MAX_CHUNK_CELLS: usize = 1 << 20;
+/// The part of a chunk that has to be in use before the next one is longer.
+const IN_USE_PART: usize = 4;
 
 /// The kind of key that a group of cells has within an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +82,9 @@ impl Group {
 
     /// Returns the position of the group's window in a chunk of `len` cells.
     fn start(self, len: usize) -> usize {
-        // Fibonacci hashing spreads adjacent groups; a chunk's length is a power of two.
-        (self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & (len - 1)
+        // Fibonacci hashing spreads adjacent groups; a chunk's length is a power of two. The level and the kind are the
+        // highest bits, which a product would not carry to lower ones.
+        ((self.0 ^ self.0 >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & (len - 1)
     }
 }
 
@@ -134,6 +140,13 @@ struct Chunk {
 impl Chunk {
     fn of(len: usize) -> Box<Self> {
         Box::new(Self { cells: (0..len).map(|_| DecayedCounts::default()).collect(), next: OnceLock::new() })
+    }
+
+    /// Returns the length of the next chunk.
+    fn next_len(&self) -> usize {
+        let used = self.cells.iter().filter(|cell| cell.tag() != 0).count();
+        let len = self.cells.len();
+        if used * IN_USE_PART >= len { (len * 2).min(MAX_CHUNK_CELLS) } else { len }
     }
 }
 
@@ -224,17 +237,14 @@ impl Entry {
         if let Some(cell) = self.cells.iter().find(|cell| cell.claim(tag)) {
             return Some(cell);
         }
-        let mut next = &self.more;
-        let mut len = WINDOW;
-        for _ in 0..MAX_CHUNKS {
-            let chunk = next.get_or_init(|| Chunk::of(len));
+        let mut chunk = self.more.get_or_init(|| Chunk::of(WINDOW));
+        for _ in 1..MAX_CHUNKS {
             if let Some(cell) = window(&chunk.cells, group).find(|cell| cell.claim(tag)) {
                 return Some(cell);
             }
-            len = chunk.cells.len() * 2;
-            next = &chunk.next;
+            chunk = chunk.next.get_or_init(|| Chunk::of(chunk.next_len()));
         }
-        None
+        window(&chunk.cells, group).find(|cell| cell.claim(tag))
     }
 
     /// Calls `f` for each cell.
@@ -459,6 +469,8 @@ impl Breaker {
 
 #[cfg(test)]
 mod tests {
+    use fetchwise_types::registry::MAX_FETCHERS;
+
     use super::*;
 
     #[test]
@@ -478,6 +490,29 @@ mod tests {
             seen.sort_unstable();
             assert_eq!(seen, [0, 1, 2]);
         }
+    }
+
+    #[test]
+    fn memory_grows_with_the_number_of_cells() {
+        let len = |entry: &Entry| {
+            let chunks = std::iter::successors(entry.more.get(), |chunk| chunk.next.get());
+            chunks.map(|chunk| chunk.cells.len()).sum::<usize>()
+        };
+        // All names that a selector can know, in groups of the entry's own key.
+        let entry = Entry::default();
+        let groups = [ContentKind::Page, ContentKind::File].map(|kind| Group::new(Level::Own, kind, 0));
+        for fetcher in 0..MAX_FETCHERS as u16 {
+            assert!(groups.iter().all(|group| entry.claim(*group, FetcherId(fetcher)).is_some()));
+        }
+        assert!(len(&entry) <= 8 * groups.len() * MAX_FETCHERS, "{}", len(&entry));
+        // Many paths.
+        let entry = Entry::default();
+        let paths = 20_000_u64;
+        for path in 0..paths {
+            let group = Group::new(Level::Path, ContentKind::Page, xxhash_rust::xxh3::xxh3_64(&path.to_le_bytes()));
+            assert!(entry.claim(group, FetcherId(0)).is_some());
+        }
+        assert!(len(&entry) <= 8 * paths as usize, "{}", len(&entry));
     }
 
     #[test]

@@ -15,8 +15,9 @@ use crate::unknown_name::UnknownName;
 /// Maximum number of candidates of one selector.
 pub const MAX_CANDIDATES: usize = 64;
 
-/// Maximum number of fetcher names that a selector knows, with those that only the log has.
-pub const MAX_FETCHERS: usize = 1024;
+/// Maximum number of fetcher names that a selector knows, with those that only the log has. Every decision walks over
+/// the evidence of all of them, so a log with invented names must not make it slow.
+pub const MAX_FETCHERS: usize = 256;
 
 /// The class of a fetcher. It sets the defaults of its [`FetcherSpec`].
 ///
