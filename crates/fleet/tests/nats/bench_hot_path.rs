@@ -60,9 +60,10 @@ impl Node {
         self.journal.append_attempt(&attempt).unwrap();
     }
 
-    /// Runs a round of a crawl on a separate thread; collects the nanoseconds of each `select` and each record.
-    fn round(&self, rng: &mut TestRng, taken: &mut [Vec<u64>; 2]) {
-        let mut next = Instant::now();
+    /// Runs a round of a crawl on a separate thread; collects the nanoseconds of each `select` and each record, and those
+    /// of the pairs during which the system gave the core to no other thread.
+    fn round(&self, rng: &mut TestRng, taken: &mut Times) {
+        let (mut next, mut preemptions) = (Instant::now(), preemptions());
         for _ in 0..ATTEMPTS {
             let url = Url::parse(&format!("https://site{}.example/news/x", rng.below(SITES))).unwrap();
             let attempt = attempt(rng, SITES, Timestamp::now().as_millis() - NOW.as_millis());
@@ -76,10 +77,31 @@ impl Node {
             let chosen = Instant::now();
             self.selector.observe(&attempt);
             self.journal.append_attempt(&attempt).unwrap();
-            taken[1].push(chosen.elapsed().as_nanos() as u64);
-            taken[0].push((chosen - begun).as_nanos() as u64);
+            let times = [chosen - begun, chosen.elapsed()].map(|time| time.as_nanos() as u64);
+            // Only after the times are taken: a pair from before the wait counts as interrupted, too.
+            let before = std::mem::replace(&mut preemptions, self::preemptions());
+            for (what, time) in times.into_iter().enumerate() {
+                taken.all[what].push(time);
+                if before == preemptions {
+                    taken.undisturbed[what].push(time);
+                }
+            }
         }
     }
+}
+
+/// The nanoseconds of `select` and of record.
+#[derive(Default)]
+struct Times {
+    all: [Vec<u64>; 2],
+    undisturbed: [Vec<u64>; 2],
+}
+
+/// Returns how often the system has taken the core from this thread.
+fn preemptions() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let count = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    count.unwrap().trim().parse().unwrap()
 }
 
 fn at(sorted: &[u64], part: usize) -> u64 {
@@ -108,20 +130,22 @@ async fn select_and_record_in_a_fleet() {
         }
     });
     // [without, with] the fleet, by [select, record].
-    let mut taken: [[Vec<u64>; 2]; 2] = Default::default();
+    let mut taken: [Times; 2] = Default::default();
     let mut rng = TestRng(1);
     for is_in in ROUNDS {
         let fleet = if is_in { Some(node.join().await) } else { None };
         tokio::time::sleep(Duration::from_secs(3)).await;
-        let (worker, mut own, mut of_round) = (Arc::clone(&node), rng.clone(), <[Vec<u64>; 2]>::default());
+        let (worker, mut own, mut of_round) = (Arc::clone(&node), rng.clone(), Times::default());
         (rng, of_round) = tokio::task::spawn_blocking(move || {
             worker.round(&mut own, &mut of_round);
             (own, of_round)
         })
         .await
         .unwrap();
-        for (all, new) in taken[usize::from(is_in)].iter_mut().zip(of_round) {
-            all.extend(new);
+        let all = &mut taken[usize::from(is_in)];
+        for what in 0..2 {
+            all.all[what].append(&mut of_round.all[what]);
+            all.undisturbed[what].append(&mut of_round.undisturbed[what]);
         }
         if let Some(fleet) = fleet {
             assert!(fleet.status().counts.received > 0, "nothing came");
@@ -130,12 +154,19 @@ async fn select_and_record_in_a_fleet() {
     }
     feeder.abort();
     others_fleet.stop().await;
-    taken.iter_mut().flatten().for_each(|all| all.sort_unstable());
     println!("| ns | without | in a fleet | ratio |\n|---|---|---|---|");
+    let interrupted = |times: &Times| times.all[0].len() - times.undisturbed[0].len();
+    let [without, with] = taken.each_ref().map(interrupted);
+    println!("| interrupted pairs | {without} | {with} | {:.3} |", with as f64 / without as f64);
     for (what, name) in ["select", "record"].into_iter().enumerate() {
-        for (part, percentile) in [(500, "p50"), (990, "p99"), (999, "p99.9"), (1000, "max")] {
-            let [without, with] = [0, 1].map(|fleet: usize| at(&taken[fleet][what], part));
-            println!("| {name} {percentile} | {without} | {with} | {:.3} |", with as f64 / without as f64);
+        let all = taken.each_ref().map(|times| times.all[what].clone());
+        let undisturbed = taken.each_ref().map(|times| times.undisturbed[what].clone());
+        for (which, mut sets) in [("", all), (", not interrupted", undisturbed)] {
+            sets.iter_mut().for_each(|set| set.sort_unstable());
+            for (part, percentile) in [(500, "p50"), (990, "p99"), (999, "p99.9"), (1000, "max")] {
+                let [without, with] = sets.each_ref().map(|set| at(set, part));
+                println!("| {name}{which} {percentile} | {without} | {with} | {:.3} |", with as f64 / without as f64);
+            }
         }
     }
 }
