@@ -17,16 +17,17 @@ use uuid::Uuid;
 use crate::attempt_id_set::{AttemptIdSet, ScannedIds};
 use crate::time_series::Series;
 use crate::unavailable_fetchers::UnavailableFetchers;
-use fetchwise::analytics::{By, Row, Stats};
+use fetchwise::analytics::{By, Stats};
 use fetchwise::attempt::Attempt;
 use fetchwise::backoff::LinkState;
 use fetchwise::journal;
 use fetchwise::journal::{Entry, Journal, JournalError, Tombstone, maintenance};
+use fetchwise::registry::FetcherSpec;
 use fetchwise::selector::{Released, Sink, SinkError};
 use fetchwise::time::{Clock, Timestamp};
 
 /// The groupings of rows.
-const GROUPINGS: [By; 5] = [By::All, By::Domain, By::Fetcher, By::Day, By::Week];
+const GROUPINGS: [By; 6] = [By::All, By::Domain, By::Fetcher, By::Day, By::Week, By::Outcome];
 
 /// The sink of attempts, with the ids and figures of the log.
 #[derive(Debug)]
@@ -41,13 +42,15 @@ pub(crate) struct AttemptStore {
     current_scan: AtomicU64,
     /// The number of attempts that the journal rejected.
     failures: AtomicU64,
+    /// The fetchers with a configured cost.
+    candidates: Vec<FetcherSpec>,
 }
 
 /// Figures of the attempts since the current scan and, once it is complete, of those before it.
 #[derive(Debug)]
 struct AttemptCounts {
     ids: AttemptIdSet,
-    figures: [Stats; 5],
+    figures: [Stats; GROUPINGS.len()],
     series: Series,
     /// Attempts before this may have been compacted away, and their ids with them.
     cutoff: Option<Timestamp>,
@@ -57,8 +60,8 @@ struct AttemptCounts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScanFailed;
 
-fn blank() -> [Stats; 5] {
-    GROUPINGS.map(Stats::new)
+fn blank(candidates: &[FetcherSpec]) -> [Stats; GROUPINGS.len()] {
+    GROUPINGS.map(|by| Stats::with_costs(by, candidates))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -70,6 +73,7 @@ impl AttemptStore {
     pub(crate) fn new(
         journal: Arc<Journal>,
         unavailable: Arc<UnavailableFetchers>,
+        candidates: Vec<FetcherSpec>,
         clock: Arc<Clock>,
         seed: u64,
     ) -> Self {
@@ -79,13 +83,14 @@ impl AttemptStore {
             clock,
             counts: Mutex::new(AttemptCounts {
                 ids: AttemptIdSet::new(seed),
-                figures: blank(),
+                figures: blank(&candidates),
                 series: Series::default(),
                 cutoff: None,
             }),
             last_scan: watch::Sender::new(0),
             current_scan: AtomicU64::new(1),
             failures: AtomicU64::new(0),
+            candidates,
         }
     }
 
@@ -112,7 +117,7 @@ impl AttemptStore {
         let dir = self.journal.dir();
         let mut found = lock(&self.counts).ids.begin_scan();
         journal::ids(dir, |id| found.add(id))?;
-        let (mut figures, mut series, now) = (blank(), Series::default(), self.clock.now());
+        let (mut figures, mut series, now) = (blank(&self.candidates), Series::default(), self.clock.now());
         journal::replay(dir, |seq, entry| {
             if seq < end
                 && let Entry::Attempt(attempt) = entry
@@ -131,7 +136,7 @@ impl AttemptStore {
         &self,
         number: u64,
         found: ScannedIds,
-        (figures, series): ([Stats; 5], Series),
+        (figures, series): ([Stats; GROUPINGS.len()], Series),
         cutoff: Option<Timestamp>,
     ) {
         let mut counts = lock(&self.counts);
@@ -155,7 +160,7 @@ impl AttemptStore {
     pub(crate) fn append_tombstone(&self, tombstone: &Tombstone) -> Result<u64, JournalError> {
         let mut counts = lock(&self.counts);
         let ticket = self.journal.append_tombstone(tombstone)?;
-        counts.figures = blank();
+        counts.figures = blank(&self.candidates);
         counts.series = Series::default();
         self.current_scan.fetch_add(1, Ordering::AcqRel);
         // The queue may have shed the tombstone. Then the scan counts everything.
@@ -170,7 +175,7 @@ impl AttemptStore {
     pub(crate) fn reset(&self) -> Result<u64, JournalError> {
         let mut counts = lock(&self.counts);
         let end = self.end()?;
-        counts.figures = blank();
+        counts.figures = blank(&self.candidates);
         counts.series = Series::default();
         self.current_scan.fetch_add(1, Ordering::AcqRel);
         Ok(end)
@@ -200,12 +205,11 @@ impl AttemptStore {
         self.last_scan.send_replace(u64::MAX);
     }
 
-    /// Returns the rows of statistics. Callers wait for [`scanned`](Self::scanned) first.
-    pub(crate) fn rows(&self, by: By) -> Vec<(String, Row)> {
+    /// Returns the statistics. Callers wait for [`scanned`](Self::scanned) first.
+    pub(crate) fn stats(&self, by: By) -> Stats {
         let place = GROUPINGS.iter().position(|grouping| *grouping == by).unwrap_or_default();
         // The copy lets other threads record while this one sorts.
-        let stats = lock(&self.counts).figures[place].clone();
-        stats.rows()
+        lock(&self.counts).figures[place].clone()
     }
 
     /// Calls `f` with the figures over time. Recording is blocked meanwhile, so `f` must be short.

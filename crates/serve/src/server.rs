@@ -73,6 +73,7 @@ impl Server {
         let attempts = AttemptStore::new(
             journal,
             Arc::clone(&unavailable),
+            selector.candidates().map(|(_, spec)| spec.clone()).collect(),
             Arc::clone(selector.clock()),
             u64::from_ne_bytes(seed),
         );

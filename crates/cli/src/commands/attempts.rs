@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use clap::Args;
 use serde::Serialize;
 
-use crate::parse::input::read_domain;
-use crate::parse::time_arg::{TimeArg, parse_time_arg};
+use crate::parse::attempt_range::AttemptRange;
+use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, styled};
@@ -40,15 +40,8 @@ pub(crate) struct AttemptsArgs {
     /// Show only attempts of this link, as given to fetch: its id or its URL
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,
-    /// Show only attempts of this domain, with or without www.
-    #[arg(long, value_name = "DOMAIN")]
-    pub(crate) domain: Option<String>,
-    /// Show only attempts from this time on: a time, a day or an age (2h, 7d)
-    #[arg(long, value_name = "TIME", value_parser = parse_time_arg)]
-    pub(crate) since: Option<TimeArg>,
-    /// Show only attempts up to this time
-    #[arg(long, value_name = "TIME", value_parser = parse_time_arg)]
-    pub(crate) until: Option<TimeArg>,
+    #[command(flatten)]
+    pub(crate) range: AttemptRange,
     /// Show only this outcome: content, failed, blocked, or an error type
     #[arg(long, value_name = "OUTCOME", value_parser = read_outcome)]
     pub(crate) outcome: Option<OutcomeFilter>,
@@ -81,16 +74,10 @@ struct Counts {
 /// Runs the command.
 pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
-    let mut wanted = AttemptQuery::default();
+    let mut wanted = args.range.query(&settings.clock)?;
     wanted.url = args.url.as_deref().map(read_url).transpose()?;
     wanted.link.clone_from(&args.link);
-    wanted.domain = args.domain.as_deref().map(read_domain).transpose()?;
-    wanted.since = args.since.map(|when| when.resolve(&settings.clock));
-    wanted.until = args.until.map(|when| when.resolve(&settings.clock));
     wanted.ended.clone_from(&args.outcome);
-    if wanted.since.zip(wanted.until).is_some_and(|(since, until)| since > until) {
-        return Err(Failure::usage("--since is later than --until"));
-    }
     let order = if args.oldest_first { Order::OldestFirst } else { Order::NewestFirst };
     let mut failed = None;
     let found = journal::attempts(&dir, &wanted, order, args.limit, |_, attempt| {
@@ -115,13 +102,9 @@ pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Output) ->
 /// Prints the notes and the summary at the end.
 fn tell(args: &AttemptsArgs, wanted: &AttemptQuery, found: &QueryStats, out: &mut Output) -> Result<(), Failure> {
     let is_cut = args.limit.is_some_and(|limit| found.shown >= limit);
-    let compacted = found.compacted_before.filter(|cutoff| wanted.reaches_before(*cutoff) && !is_cut);
-    if let Some(cutoff) = compacted {
+    if !is_cut {
         out.flush()?;
-        note(format_args!(
-            "attempts before {} are missing here: they were compacted away and remain as evidence only",
-            rfc3339::format(cutoff)
-        ));
+        log_scan::note_compacted(found, wanted);
     }
     if !out.json && found.shown == 0 {
         note("no attempt matches");

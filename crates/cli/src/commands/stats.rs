@@ -1,10 +1,11 @@
-//! `stats`: success, blocks and decisions.
+//! `stats`: pages, requests, cost, success, blocks and decisions.
 
 use std::collections::HashMap;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use crate::parse::attempt_range::AttemptRange;
 use crate::setup::log_scan;
 use crate::setup::peer_attempt_counts;
 use crate::setup::peer_attempt_counts::{PeerEvidence, SnapshotCounts};
@@ -12,21 +13,56 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, Table, percent};
 use fetchwise::analytics::{By, Row, Stats};
+use fetchwise::journal::AttemptQuery;
 use fetchwise_serve::json::StatsJson;
 
-/// Sum up success, blocks and decisions
+/// Sum up pages, requests, cost, success and blocks
 #[derive(Debug, Args)]
-#[command(
-    after_help = "success_rate and ban_rate are shares of all attempts; learned, inferred, probed and explored are \
-    shares of the attempts with a known decision. By day or week they show the progress of learning: probes become \
-    learned decisions, and requests per page fall towards one. In a fleet, separate columns show the attempts of \
-    peers, and how many of them delivered or were blocked. Peers do not publish their decisions.\n\n\
-    Examples:\n  fetchwise stats --by domain\n  fetchwise stats --by day --json"
-)]
+#[command(after_help = "The cost is in plain requests: a request costs as much as its fetcher does in the config. \
+    `browser only` is the cost of fetching each link with the cheapest browser alone, and `saved` is the share of it \
+    that was not spent.\n\
+    `success` is the share of the requests that a fetcher is credited with or blamed for: a missing page or an \
+    unknown host name counts for none. `blocked` is the share of all requests.\n\
+    --decisions shows the kinds of decisions instead, as shares of the requests with a known one. By day or week they \
+    show the progress of learning: probes become learned decisions, and requests per page fall towards one.\n\
+    In a fleet, separate columns show the attempts of peers, and how many of them delivered or were blocked. Peers \
+    publish neither decisions nor costs.\n\n\
+    Examples:\n  fetchwise stats --by domain --since 7d --sort cost --limit 20\n  \
+    fetchwise stats --by outcome --domain example.org\n  \
+    fetchwise stats --by day --decisions\n  \
+    fetchwise stats --by fetcher --json")]
 pub(crate) struct StatsArgs {
     /// Print one row for each of these [default: one row in all]
     #[arg(long, value_enum)]
     pub(crate) by: Option<ByArg>,
+    #[command(flatten)]
+    pub(crate) range: AttemptRange,
+    /// Sort the rows by this, the largest first [default: requests; days and weeks by time]
+    #[arg(long, value_enum)]
+    pub(crate) sort: Option<SortArg>,
+    /// Print at most N rows
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// Show the kinds of decisions instead of the cost
+    #[arg(long)]
+    pub(crate) decisions: bool,
+}
+
+/// The figure that rows are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SortArg {
+    /// Number of requests
+    Requests,
+    /// Number of delivered pages
+    Pages,
+    /// Cost of the requests
+    Cost,
+    /// Cost of a delivered page; rows without a page come first
+    CostPerPage,
+    /// Number of blocked requests
+    Blocked,
+    /// Number of requests for missing pages
+    Missing,
 }
 
 /// The subject of a row.
@@ -40,6 +76,8 @@ pub(crate) enum ByArg {
     Day,
     /// One row per UTC week, named by its Monday
     Week,
+    /// One row per outcome: content, or an error type
+    Outcome,
 }
 
 /// A row; in a fleet with the counts of peers.
@@ -148,6 +186,48 @@ fn join_rows(by: By, own: &Stats, theirs: &Stats, told: Option<&PeerEvidence>) -
     rows
 }
 
+/// Sorts rows by a figure, the largest first.
+fn sort_rows(rows: &mut [JoinedRow], by: SortArg) {
+    let figure = |row: &JoinedRow| {
+        let own = &row.own;
+        match by {
+            SortArg::Requests => own.attempts as f64,
+            SortArg::Pages => own.delivered as f64,
+            SortArg::Cost => own.cost,
+            SortArg::CostPerPage => own.cost_per_page().unwrap_or(f64::INFINITY),
+            SortArg::Blocked => own.banned as f64,
+            SortArg::Missing => own.missing as f64,
+        }
+    };
+    // The sort is stable: rows with the same figure keep their order.
+    rows.sort_by(|a, b| figure(b).total_cmp(&figure(a)));
+}
+
+/// Returns a cost with few digits.
+fn cost(value: Option<f64>) -> String {
+    value.map_or_else(
+        || "-".to_owned(),
+        |value| if value < 100.0 { format!("{value:.2}") } else { format!("{value:.0}") },
+    )
+}
+
+/// The heads of the columns with cost, and those with the kinds of decisions.
+const COST_HEADS: &[&str] = &[
+    ">pages",
+    ">requests",
+    ">cost",
+    ">cost/page",
+    ">browser only",
+    ">saved",
+    ">success",
+    ">blocked",
+    ">missing",
+    "last fetcher",
+];
+const DECISION_HEADS: &[&str] =
+    &[">requests", ">success", ">blocked", ">learned", ">inferred", ">probed", ">explored", ">requests/page"];
+const PEER_HEADS: &[&str] = &[">others' attempts", ">success", ">blocked"];
+
 /// Runs the command.
 pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let (by, head) = match args.by {
@@ -156,39 +236,73 @@ pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Output) -> Re
         Some(ByArg::Fetcher) => (By::Fetcher, "fetcher"),
         Some(ByArg::Day) => (By::Day, "day"),
         Some(ByArg::Week) => (By::Week, "week of"),
+        Some(ByArg::Outcome) => (By::Outcome, "outcome"),
     };
     let dir = settings.existing_dir()?;
-    let mut stats = Stats::new(by);
-    log_scan::attempts(&dir, |attempt| stats.observe(&attempt))?;
+    let query = args.range.query(&settings.clock)?;
+    let selector = settings.empty_selector()?;
+    let mut stats = Stats::with_costs(by, selector.candidates().map(|(_, spec)| spec));
+    log_scan::matching(&dir, &query, |attempt| stats.observe(&attempt))?;
     let mut theirs = Stats::new(by);
-    let told = peer_attempt_counts::read(&dir, settings, |fact| theirs.observe_fact(fact))?;
-    let right =
-        [">attempts", ">success", ">blocked", ">learned", ">inferred", ">probed", ">explored", ">requests/page"];
-    let others: &[&str] = if told.is_some() { &[">others' attempts", ">success", ">blocked"] } else { &[] };
-    let mut table = Table::new(&[&[head], right.as_slice(), others].concat());
-    for both in join_rows(by, &stats, &theirs, told.as_ref()) {
+    let told = peer_attempt_counts::read(&dir, settings, |fact| {
+        let is_in_time =
+            query.since.is_none_or(|since| fact.at >= since) && query.until.is_none_or(|until| fact.at <= until);
+        if is_in_time && query.domain.as_deref().is_none_or(|domain| fact.domain() == Some(domain)) {
+            theirs.observe_fact(fact);
+        }
+    })?;
+    // Attempts that are known as evidence only have no time, and no list by domain.
+    let is_ranged = query != AttemptQuery::default();
+    let folded = told.as_ref().filter(|_| !is_ranged);
+    let mut rows = join_rows(by, &stats, &theirs, folded);
+    if let Some(sort) = args.sort {
+        sort_rows(&mut rows, sort);
+    }
+    rows.truncate(args.limit.unwrap_or(usize::MAX));
+    let own_heads = match (args.decisions, by) {
+        (true, _) => DECISION_HEADS,
+        // A fetcher's own row does not need its name again.
+        (false, By::Fetcher) => &COST_HEADS[..COST_HEADS.len() - 1],
+        (false, _) => COST_HEADS,
+    };
+    let others: &[&str] = if told.is_some() { PEER_HEADS } else { &[] };
+    let mut table = Table::new(&[&[head], own_heads, others].concat());
+    for both in rows {
         let row = &both.own;
+        let fetcher = stats.last_fetcher(&both.key);
+        let figures = StatsJson::new(&both.key, row, stats.browser_cost(), fetcher);
         if out.json {
             let fleet = told.as_ref().map(|told| both.json(told));
-            out.object(&RowJson { own: StatsJson::new(&both.key, row), fleet })?;
+            out.object(&RowJson { own: figures, fleet })?;
             continue;
         }
-        let (learned, inferred) = (row.of_decisions(row.learned), row.of_decisions(row.inferred));
-        let (probed, explored) = (row.of_decisions(row.probed), row.of_decisions(row.explored));
-        let shares = [row.success_rate(), row.ban_rate(), learned, inferred, probed, explored];
-        let per_page = row.requests_per_page().map_or_else(|| "-".to_owned(), |requests| format!("{requests:.2}"));
-        let own = [both.key.clone(), row.attempts.to_string()].into_iter().chain(shares.map(percent)).chain([per_page]);
+        let rates = [row.success_rate(), row.ban_rate()].map(percent);
+        let own: Vec<String> = if args.decisions {
+            let shares = [row.learned, row.inferred, row.probed, row.explored];
+            let shares = shares.map(|count| percent(row.of_decisions(count)));
+            let per_page = row.requests_per_page().map_or_else(|| "-".to_owned(), |requests| format!("{requests:.2}"));
+            [row.attempts.to_string()].into_iter().chain(rates).chain(shares).chain([per_page]).collect()
+        } else {
+            let counts = [row.delivered, row.attempts].map(|count| count.to_string());
+            let costs = [Some(row.cost), row.cost_per_page(), figures.browser_only_cost].map(cost);
+            let rest = [row.missing.to_string(), fetcher.unwrap_or("-").to_owned()];
+            counts.into_iter().chain(costs).chain([percent(figures.saved)]).chain(rates).chain(rest).collect()
+        };
         let theirs = [both.attempts().to_string(), percent(both.success_rate()), percent(both.ban_rate())];
-        table.row(own.chain(theirs.into_iter().take(others.len())));
+        let cells = [both.key.clone()].into_iter().chain(own.into_iter().take(own_heads.len()));
+        table.row(cells.chain(theirs.into_iter().take(others.len())));
     }
     if !out.json {
         match table.is_empty() {
+            true if is_ranged => out.line("no attempts match")?,
             true => out.line("no attempts yet")?,
             false => out.line(table)?,
         }
         let is_left_out = match by {
+            _ if is_ranged => Some("they have no time and are not counted"),
             By::Domain => Some("domains that appear nowhere else are not listed"),
             By::Day | By::Week => Some("they have no day and are not counted"),
+            By::Outcome => Some("their outcomes are not counted"),
             _ => None,
         };
         if let Some(note) = told.as_ref().zip(is_left_out).and_then(|(told, what)| told.note(what)) {

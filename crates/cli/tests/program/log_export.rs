@@ -148,6 +148,62 @@ fn stats_add_up_by_domain_and_fetcher() {
     assert!(empty.run(&["stats"]).stdout.contains("no attempts yet"));
 }
 
+#[test]
+fn stats_have_pages_costs_and_what_is_missing() {
+    let place = TestDir::new();
+    let with = |url: &str, fetcher: &str, error, try_no: u32, at: i64| {
+        let mut line = attempt(url, at, error);
+        (line["fetcher"], line["try_no"]) = (json!(fetcher), json!(try_no));
+        line
+    };
+    let (day, old) = (now() - 3_600_000, now() - 10 * DAY);
+    place.import([
+        with("https://a.org/", "direct_access", Some("wrong_tool"), 1, day),
+        with("https://a.org/", "playwright", None, 2, day + 1),
+        with("https://a.org/gone", "direct_access", Some("not_found"), 1, day + 2),
+        with("https://b.org/", "direct_access", None, 1, day + 3),
+        with("https://b.org/", "direct_access", None, 1, old),
+    ]);
+    let rows = |args: &[&str]| place.run(&[&["stats", "--json"], args].concat()).json();
+    let numbers = |row: &Value| {
+        [
+            "attempts",
+            "delivered",
+            "visits",
+            "missing",
+            "cost",
+            "cost_per_page",
+            "browser_only_cost",
+            "saved",
+            "success_rate",
+        ]
+        .map(|name| row[name].as_f64().unwrap_or(f64::NAN))
+    };
+    let by_cost = rows(&["--by", "domain", "--sort", "cost"]);
+    assert_eq!(by_cost[0]["key"], "a.org");
+    assert_eq!(numbers(&by_cost[0]), [3.0, 1.0, 2.0, 1.0, 22.0, 22.0, 40.0, 0.45, 0.5]);
+    assert_eq!((&by_cost[0]["fetcher"], &by_cost[1]["fetcher"]), (&json!("playwright"), &json!("direct_access")));
+    assert_eq!(numbers(&by_cost[1]), [2.0, 2.0, 2.0, 0.0, 2.0, 1.0, 40.0, 0.95, 1.0]);
+    // The range and the limit.
+    assert_eq!(rows(&["--by", "domain", "--sort", "cost", "--limit", "1"]).len(), 1);
+    assert_eq!(rows(&["--since", "2d"])[0]["attempts"], 4);
+    assert_eq!(rows(&["--until", "2d", "--domain", "www.b.org"])[0]["attempts"], 1);
+    assert!(rows(&["--domain", "nobody.org"]).is_empty());
+    assert!(place.run(&["stats", "--domain", "nobody.org"]).stdout.contains("no attempts match"));
+    let outcomes = rows(&["--by", "outcome"]);
+    let keys: Vec<_> = outcomes.iter().map(|row| row["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["content", "not_found", "wrong_tool"]);
+    let shown = place.run(&["stats", "--by", "domain"]).stdout;
+    assert!(shown.contains("browser only") && shown.contains("45.0 %"), "{shown}");
+    assert!(place.run(&["stats", "--decisions"]).stdout.contains("inferred"));
+    // A configured cost counts instead of the class's.
+    let config = "[[fetcher]]\nname = \"playwright\"\ncost = 30\n[[fetcher]]\nname = \"direct_access\"\n";
+    let dear = rows(&["--config", &place.write("costs.toml", config)]);
+    assert_eq!((dear[0]["cost"].as_f64(), dear[0]["browser_only_cost"].as_f64()), (Some(34.0), Some(120.0)));
+    let late = place.run(&["stats", "--since", "1d", "--until", "2d"]);
+    assert_eq!((late.code, late.stderr.contains("--since is later than --until")), (2, true));
+}
+
 /// A log of `count` attempts.
 fn written(count: i64) -> TestDir {
     let place = TestDir::new();

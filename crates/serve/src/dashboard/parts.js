@@ -28,6 +28,7 @@ export class Parts {
           value: (row) => row.key,
           cell: (row) => el("button", { type: "button", class: "link", "data-key": `explain ${row.key}`, title: "Explain this domain\u2019s front page", on: { click: () => explain(`https://${row.key}/`) } }, word(row.key)),
         },
+        { key: "fetcher", name: "Fetcher", about: "The fetcher of the newest delivered page", cell: (row) => (row.fetcher === null ? NONE : word(row.fetcher)) },
         ...rates(),
         { key: "recent", name: "Last 10 min", num: true, value: (row) => row.recent, cell: (row) => count(row.recent) },
       ],
@@ -42,7 +43,7 @@ export class Parts {
       columns: [
         { key: "key", name: "Fetcher", value: (row) => row.key, cell: (row) => word(row.key) },
         ...rates(),
-        { key: "cost", name: "Cost", num: true, about: "Configured cost of a request, in plain requests", value: (row) => row.cost, cell: (row) => fixed(row.cost, 1) },
+        { key: "request_cost", name: "A request", num: true, about: "Configured cost of a request, in plain requests", value: (row) => row.request_cost, cell: (row) => fixed(row.request_cost, 1) },
       ],
     });
     replace(byId("fetcher-table"), this.fetchers.nodes);
@@ -159,9 +160,11 @@ function rates() {
   const share = (key, name, cell) => ({ key, name, num: true, value: (row) => row[key], cell: cell ?? ((row) => percent(row[key])) });
   return [
     { key: "attempts", name: "Requests", num: true, value: (row) => row.attempts, cell: (row) => count(row.attempts) },
+    { key: "cost", name: "Cost", num: true, about: "Cost of all requests, in plain requests", value: (row) => row.cost, cell: (row) => fixed(row.cost, 0) },
+    { key: "cost_per_page", name: "Cost a page", num: true, about: "Cost of a delivered page, in plain requests", value: (row) => row.cost_per_page, cell: (row) => fixed(row.cost_per_page) },
     share("success_rate", "Delivered", (row) => meter(row.success_rate, percent(row.success_rate), "good")),
     share("ban_rate", "Blocked", (row) => meter(row.ban_rate, percent(row.ban_rate), "bad")),
+    { key: "missing", name: "Missing", num: true, about: "Requests for pages that do not exist", value: (row) => row.missing, cell: (row) => count(row.missing) },
     share("learned", "Learned"),
-    { key: "requests_per_page", name: "Per page", num: true, about: "Requests per delivered page", value: (row) => row.requests_per_page, cell: (row) => fixed(row.requests_per_page) },
   ];
 }

@@ -91,7 +91,8 @@ impl<'a> SeriesJson<'a> {
 pub(crate) struct FetcherJson<'a> {
     #[serde(flatten)]
     pub(crate) row: StatsJson<'a>,
-    pub(crate) cost: f64,
+    /// The cost of a request, in plain requests.
+    pub(crate) request_cost: f64,
 }
 
 /// A part of the domains' table.

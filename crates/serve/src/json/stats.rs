@@ -18,11 +18,26 @@ pub struct StatsJson<'a> {
     probed: Option<f64>,
     explored: Option<f64>,
     requests_per_page: Option<f64>,
+    /// Attempts at pages that do not exist.
+    missing: u64,
+    /// Fetches of a link, each with one or more requests.
+    visits: u64,
+    /// The cost of the requests, in plain requests.
+    cost: f64,
+    cost_per_page: Option<f64>,
+    /// The cost of a browser for each visit; none without a browser.
+    pub browser_only_cost: Option<f64>,
+    /// The share of it that was not spent.
+    pub saved: Option<f64>,
+    /// The fetcher of the newest delivered page.
+    fetcher: Option<&'a str>,
 }
 
 impl<'a> StatsJson<'a> {
-    /// Creates the row called `key`.
-    pub fn new(key: &'a str, row: &Row) -> Self {
+    /// Creates the row called `key`, whose newest page `fetcher` delivered. `browser` is the cost of a request by a
+    /// browser.
+    pub fn new(key: &'a str, row: &Row, browser: Option<f64>, fetcher: Option<&'a str>) -> Self {
+        let browser_only_cost = browser.and_then(|request| row.cost_with(request));
         Self {
             key,
             attempts: row.attempts,
@@ -35,6 +50,13 @@ impl<'a> StatsJson<'a> {
             probed: row.of_decisions(row.probed),
             explored: row.of_decisions(row.explored),
             requests_per_page: row.requests_per_page(),
+            missing: row.missing,
+            visits: row.visits,
+            cost: row.cost,
+            cost_per_page: row.cost_per_page(),
+            browser_only_cost,
+            saved: browser_only_cost.filter(|cost| *cost > 0.0).map(|cost| (cost - row.cost) / cost),
+            fetcher,
         }
     }
 }

@@ -60,6 +60,9 @@ enum Sort {
     BanRate,
     Learned,
     RequestsPerPage,
+    Missing,
+    Cost,
+    CostPerPage,
     Recent,
 }
 
@@ -120,8 +123,9 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
         None => FetcherSpec::by_name(name).cost,
     };
     let complete = state.attempts.is_scanned();
-    let all = state.attempts.rows(By::All);
-    let fetchers = state.attempts.rows(By::Fetcher);
+    let all = state.attempts.stats(By::All);
+    let fetchers = state.attempts.stats(By::Fetcher).rows();
+    let browser = all.browser_cost();
     let (total, matching, domains) = domains(state, wanted, now);
     let (shown, names, busy) = state.attempts.with_series(|series| {
         let names: Vec<String> = series.fetchers().map(str::to_owned).collect();
@@ -140,17 +144,28 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
         complete,
         range: wanted.range.into(),
         series: SeriesJson::new(&shown, &names),
-        all: StatsJson::new("all", all.first().map_or(&nothing, |(_, row)| row)),
+        all: StatsJson::new(
+            "all",
+            all.iter().next().map_or(&nothing, |(_, row)| row),
+            browser,
+            all.last_fetcher("all"),
+        ),
         fetchers: fetchers
             .iter()
-            .map(|(name, row)| FetcherJson { row: StatsJson::new(name, row), cost: cost(name) })
+            .map(|(name, row)| FetcherJson {
+                row: StatsJson::new(name, row, browser, Some(name)),
+                request_cost: cost(name),
+            })
             .collect(),
         domains: DomainsJson {
             total,
             matching,
             rows: domains
                 .iter()
-                .map(|(key, row, recent)| DomainJson { row: StatsJson::new(key, row), recent: *recent })
+                .map(|domain| DomainJson {
+                    row: StatsJson::new(&domain.key, &domain.row, browser, domain.fetcher.as_deref()),
+                    recent: domain.recent,
+                })
                 .collect(),
         },
         busy: busy
@@ -163,8 +178,18 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
     })
 }
 
+/// The figures of a domain.
+struct Domain {
+    key: String,
+    row: Row,
+    /// Attempts in the last ten minutes.
+    recent: u64,
+    /// The fetcher of its newest delivered page.
+    fetcher: Option<String>,
+}
+
 /// Returns the number of domains, the number that match, and the requested ones in their order.
-fn domains(state: &State, wanted: &DashboardRequest, now: Timestamp) -> (usize, usize, Vec<(String, Row, u64)>) {
+fn domains(state: &State, wanted: &DashboardRequest, now: Timestamp) -> (usize, usize, Vec<Domain>) {
     state.attempts.with_domains(|stats, series| {
         let mut total = 0;
         let mut rows: Vec<(&str, &Row)> =
@@ -177,6 +202,9 @@ fn domains(state: &State, wanted: &DashboardRequest, now: Timestamp) -> (usize, 
             Sort::BanRate => row.ban_rate(),
             Sort::Learned => row.of_decisions(row.learned),
             Sort::RequestsPerPage => row.requests_per_page(),
+            Sort::Missing => Some(row.missing as f64),
+            Sort::Cost => Some(row.cost),
+            Sort::CostPerPage => row.cost_per_page(),
             Sort::Recent => Some(series.recent(key, now) as f64),
         };
         let order = |a: &(&str, &Row), b: &(&str, &Row)| {
@@ -196,7 +224,13 @@ fn domains(state: &State, wanted: &DashboardRequest, now: Timestamp) -> (usize, 
             rows.truncate(wanted.limit);
         }
         rows.sort_unstable_by(order);
-        let kept = rows.into_iter().map(|(key, row)| (key.to_owned(), *row, series.recent(key, now))).collect();
+        let figures = |(key, row): (&str, &Row)| Domain {
+            key: key.to_owned(),
+            row: *row,
+            recent: series.recent(key, now),
+            fetcher: stats.last_fetcher(key).map(str::to_owned),
+        };
+        let kept = rows.into_iter().map(figures).collect();
         (total, matching, kept)
     })
 }

@@ -39,9 +39,11 @@ async fn stats(Get(state): Shared, Query(asked): Query<StatsQuery>) -> Result<Re
     wait_for_scan(&state).await?;
     state
         .run_blocking(move |state| {
-            let rows = state.attempts.rows(by);
-            let rows = rows.iter().take(asked.limit.unwrap_or(usize::MAX));
-            json_response::json(&rows.map(|(key, row)| StatsJson::new(key, row)).collect::<Vec<_>>())
+            let stats = state.attempts.stats(by);
+            let rows = stats.rows();
+            let row = |(key, row)| StatsJson::new(key, row, stats.browser_cost(), stats.last_fetcher(key));
+            let rows = rows.iter().map(|(key, row)| (key.as_str(), row)).take(asked.limit.unwrap_or(usize::MAX));
+            json_response::json(&rows.map(row).collect::<Vec<_>>())
         })
         .await
 }

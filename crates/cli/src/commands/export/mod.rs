@@ -22,13 +22,14 @@ use crate::commands::export::absent::SqliteOut;
 use crate::commands::export::parquet::ParquetOut;
 #[cfg(feature = "sqlite")]
 use crate::commands::export::sqlite::SqliteOut;
+use crate::parse::attempt_range::AttemptRange;
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::Output;
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::json::{AttemptJson, FIELDS, to_json_line};
-use fetchwise::journal::{self, Importances};
+use fetchwise::journal::{self, AttemptQuery, Importances};
 
 /// Export all attempts to stdout, or to a SQLite database
 ///
@@ -40,12 +41,14 @@ use fetchwise::journal::{self, Importances};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fetchwise export > attempts.jsonl\n  \
-    fetchwise export --format csv > attempts.csv\n  \
+    fetchwise export --format csv --since 7d --domain example.org > attempts.csv\n  \
     fetchwise export --format parquet > attempts.parquet\n  \
     fetchwise export --sqlite attempts.db\n  \
     fetchwise export --router learned.csv                 learned evidence as a router table\n  \
     fetchwise export --router - --format toml             the same as TOML, on stdout")]
 pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) range: AttemptRange,
     /// Choose jsonl, csv (headers and heuristics as JSON text) or parquet; for a router table csv or toml
     #[arg(long, value_enum)]
     pub(crate) format: Option<ExportFormat>,
@@ -89,9 +92,10 @@ pub(crate) fn run(
         return Err(Failure::usage("--force, --all and --format toml need a router table")
             .advise("name the file to write with --router FILE"));
     }
+    let query = args.range.query(&settings.clock)?;
     if let Some(path) = &args.sqlite {
         let mut database = SqliteOut::new(path)?;
-        each(&dir, |attempt| database.add(&attempt))?;
+        each(&dir, &query, |attempt| database.add(&attempt))?;
         return database.finish().map(|()| Exit::Done);
     }
     if format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
@@ -106,7 +110,7 @@ pub(crate) fn run(
     if format == ExportFormat::Csv {
         csv_line(out, FIELDS)?;
     }
-    each(&dir, |attempt| match (&mut parquet, format) {
+    each(&dir, &query, |attempt| match (&mut parquet, format) {
         (Some(parquet), _) => parquet.add(attempt, out),
         (None, ExportFormat::Csv) => csv_row(out, &attempt),
         (None, _) => out.line(to_json_line(&attempt)),
@@ -132,11 +136,15 @@ fn table_export<'p>(args: &ExportArgs, path: &'p Path) -> Result<router_table::T
     Ok(router_table::TableExport { path, is_toml, is_forced: args.force, all: args.all })
 }
 
-/// Passes each attempt to `write` until that fails. Adds the recorded importance of its heuristics.
-fn each(dir: &Path, mut write: impl FnMut(Attempt) -> Result<(), Failure>) -> Result<(), Failure> {
+/// Passes each attempt that matches to `write` until that fails. Adds the recorded importance of its heuristics.
+fn each(
+    dir: &Path,
+    query: &AttemptQuery,
+    mut write: impl FnMut(Attempt) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let importances = journal::importances(dir)?;
     let mut written = Ok(());
-    let replayed = log_scan::attempts(dir, |mut attempt| {
+    let replayed = log_scan::matching(dir, query, |mut attempt| {
         if written.is_ok() {
             rate(&mut attempt, &importances);
             written = write(attempt);
