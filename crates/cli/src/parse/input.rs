@@ -58,6 +58,18 @@ impl Lines {
         Ok(Self { from, max, number: 0 })
     }
 
+    /// Returns the first bytes of what follows, without reading on.
+    pub(crate) fn start(&mut self) -> io::Result<&[u8]> {
+        loop {
+            match self.from.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                // Once more, because the borrow checker does not accept to return the buffer of the match.
+                Ok(_) => return self.from.fill_buf(),
+            }
+        }
+    }
+
     /// Returns the next line; none at the end.
     pub(crate) fn next_line(&mut self) -> io::Result<Option<Line>> {
         let (mut text, mut bytes, mut too_long) = (Vec::new(), 0, false);

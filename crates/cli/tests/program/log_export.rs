@@ -204,6 +204,50 @@ fn stats_have_pages_costs_and_what_is_missing() {
     assert_eq!((late.code, late.stderr.contains("--since is later than --until")), (2, true));
 }
 
+#[test]
+fn csv_has_flat_columns_and_can_be_imported_again() {
+    let place = TestDir::new();
+    let mut lines = vec![
+        attempt("https://www.a.org/", now() - 5000, Some("wrong_tool")),
+        attempt("https://www.a.org/", now() - 4000, None),
+        attempt("https://b.co.uk/=x", now() - 3000, Some("not_found")),
+    ];
+    lines[0]["response_headers"] = json!({"content-length": "1234", "server": "a \"quoted\", one"});
+    (lines[1]["fetcher"], lines[1]["try_no"]) = (json!("playwright"), json!(2));
+    lines[2]["link"] = json!("=cmd|x");
+    lines[2]["heuristics"] = json!([{"type": "note", "value": "two\nlines"}]);
+    place.import(lines);
+    let ran = place.run(&["export", "--format", "csv"]);
+    let mut reader = csv::Reader::from_reader(ran.stdout.as_bytes());
+    let heads = reader.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let cell = |row: usize, name: &str| rows[row].get(heads.iter().position(|head| head == name).unwrap()).unwrap();
+    assert_eq!(["domain", "site", "cost", "bytes"].map(|name| cell(0, name)), ["a.org", "a.org", "1", "1234"]);
+    assert_eq!((cell(1, "cost"), cell(1, "visit")), ("20", cell(0, "id")), "two requests of one visit");
+    assert_eq!((cell(2, "site"), cell(2, "visit")), ("b.co.uk", cell(2, "id")));
+    let only = place.run(&["export", "--format", "csv", "--domain", "www.a.org"]).stdout;
+    assert!(only.contains("a.org") && !only.contains("b.co.uk"), "{only}");
+    // Another directory, from CSV: the attempts are the same.
+    let file = place.write("attempts.csv", &ran.stdout);
+    let other = TestDir::new();
+    let copy = other.write("attempts.csv", &ran.stdout);
+    assert_eq!(other.run(&["import", &copy, "--json"]).one()["imported"], 3);
+    assert_eq!(other.run(&["export"]).stdout, place.run(&["export"]).stdout);
+    assert_eq!(place.run(&["import", &file, "--json"]).one()["duplicates"], 3);
+    // Rows that cannot be read are named, and the rest is imported.
+    let broken = format!("url,fetcher,success,attempted_at\nhttps://c.org/,f,true,{}\nhttps://d.org/,f\n\"", now());
+    let ran = other.run(&["import", &other.write("broken.csv", broken)]);
+    assert!(ran.code == 1 && ran.stderr.contains("broken.csv:3: invalid row: expected 4 cells"), "{}", ran.stderr);
+    assert_eq!(other.run(&["stats", "--domain", "c.org", "--json"]).one()["attempts"], 1);
+    for (name, bytes) in
+        [("a.parquet", &b"PAR1\x15\x00"[..]), ("a.db", b"SQLite format 3\0"), ("a.gz", b"\x1f\x8b\x08")]
+    {
+        let ran = other.run(&["import", &other.write(name, bytes)]);
+        assert_eq!(ran.stderr.lines().count(), 2, "{}", ran.stderr);
+        assert!(ran.code == 2 && ran.stderr.contains("import reads JSON lines and CSV"), "{}", ran.stderr);
+    }
+}
+
 /// A log of `count` attempts.
 fn written(count: i64) -> TestDir {
     let place = TestDir::new();

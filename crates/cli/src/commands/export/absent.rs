@@ -5,6 +5,7 @@
 #[cfg(not(feature = "sqlite"))]
 use std::path::Path;
 
+use crate::commands::export::flat_columns::FlatColumns;
 use crate::terminal::exit::Failure;
 #[cfg(not(feature = "parquet"))]
 use crate::terminal::output::Output;
@@ -20,7 +21,7 @@ impl ParquetOut {
         Err(Failure::missing_feature("export --format parquet", "parquet"))
     }
 
-    pub(crate) fn add(&mut self, _: Attempt, _: &mut Output) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, _: Attempt, _: FlatColumns, _: &mut Output) -> Result<(), Failure> {
         match *self {}
     }
 
@@ -39,7 +40,7 @@ impl SqliteOut {
         Err(Failure::missing_feature("export --sqlite", "sqlite"))
     }
 
-    pub(crate) fn add(&mut self, _: &Attempt) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, _: &Attempt, _: &FlatColumns) -> Result<(), Failure> {
         match *self {}
     }
 

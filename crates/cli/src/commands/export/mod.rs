@@ -2,6 +2,7 @@
 
 #[cfg(not(all(feature = "parquet", feature = "sqlite")))]
 mod absent;
+mod flat_columns;
 #[cfg(feature = "parquet")]
 pub(crate) mod parquet;
 pub(crate) mod router_table;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use crate::commands::export::absent::ParquetOut;
 #[cfg(not(feature = "sqlite"))]
 use crate::commands::export::absent::SqliteOut;
+use crate::commands::export::flat_columns::{FlatColumns, Flattener};
 #[cfg(feature = "parquet")]
 use crate::commands::export::parquet::ParquetOut;
 #[cfg(feature = "sqlite")]
@@ -34,7 +36,9 @@ use fetchwise::journal::{self, AttemptQuery, Importances};
 /// Export all attempts to stdout, or to a SQLite database
 ///
 /// Each heuristic has the importance that `importance --write` recorded. Parquet has response_headers and heuristics as
-/// lists of records, and attempted_at as a UTC timestamp.
+/// lists of records, and attempted_at as a UTC timestamp. CSV, Parquet and SQLite also have the columns domain, site,
+/// cost (in plain requests), bytes (as the server announced them) and visit (the id of the first attempt of the same
+/// fetch of the link).
 ///
 /// --router FILE writes learned evidence as a router table instead: for each domain with confident evidence, the
 /// fetcher that would be used, with its confidence and its attempts there. The global option --router reads it.
@@ -95,7 +99,8 @@ pub(crate) fn run(
     let query = args.range.query(&settings.clock)?;
     if let Some(path) = &args.sqlite {
         let mut database = SqliteOut::new(path)?;
-        each(&dir, &query, |attempt| database.add(&attempt))?;
+        let mut flattener = Flattener::new(settings)?;
+        each(&dir, &query, |attempt| database.add(&attempt, &flattener.next(&attempt)))?;
         return database.finish().map(|()| Exit::Done);
     }
     if format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
@@ -108,11 +113,15 @@ pub(crate) fn run(
         ExportFormat::Jsonl | ExportFormat::Csv | ExportFormat::Toml => None,
     };
     if format == ExportFormat::Csv {
-        csv_line(out, FIELDS)?;
+        csv_line(out, FIELDS.iter().chain(&flat_columns::NAMES))?;
     }
+    let mut flattener = Flattener::new(settings)?;
     each(&dir, &query, |attempt| match (&mut parquet, format) {
-        (Some(parquet), _) => parquet.add(attempt, out),
-        (None, ExportFormat::Csv) => csv_row(out, &attempt),
+        (Some(parquet), _) => {
+            let flat = flattener.next(&attempt);
+            parquet.add(attempt, flat, out)
+        }
+        (None, ExportFormat::Csv) => csv_row(out, &attempt, &flattener.next(&attempt)),
         (None, _) => out.line(to_json_line(&attempt)),
     })?;
     parquet.map_or(Ok(()), |parquet| parquet.finish(out)).map(|()| Exit::Done)
@@ -166,17 +175,18 @@ fn rate(attempt: &mut Attempt, importances: &Importances) {
     }
 }
 
-/// Writes the fields of JSON as a CSV row; structured values stay JSON.
-fn csv_row(out: &mut Output, attempt: &Attempt) -> Result<(), Failure> {
+/// Writes the fields of JSON and the flat columns as a CSV row; structured values stay JSON.
+fn csv_row(out: &mut Output, attempt: &Attempt, flat: &FlatColumns) -> Result<(), Failure> {
     let value = serde_json::to_value(AttemptJson(attempt)).map_err(Failure::failed)?;
-    csv_line(
-        out,
-        FIELDS.iter().map(|field| match value.get(field) {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => defused(text),
-            Some(other) => other.to_string(),
-        }),
-    )
+    let fields = FIELDS.iter().map(|field| match value.get(field) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => defused(text),
+        Some(other) => other.to_string(),
+    });
+    let text = |text: &Option<String>| defused(text.as_deref().unwrap_or_default());
+    let bytes = flat.bytes.map_or_else(String::new, |bytes| bytes.to_string());
+    let flat = [text(&flat.domain), text(&flat.site), flat.cost.to_string(), bytes, flat.visit.to_string()];
+    csv_line(out, fields.chain(flat))
 }
 
 /// Returns a text that a spreadsheet does not run as a formula: it came from servers, and people open it.

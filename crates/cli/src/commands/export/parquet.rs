@@ -14,6 +14,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
+use crate::commands::export::flat_columns::FlatColumns;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::Output;
 use fetchwise::attempt::{Attempt, ErrorType};
@@ -60,12 +61,18 @@ message attempt {
   OPTIONAL BYTE_ARRAY rule (UTF8);
   OPTIONAL DOUBLE confidence;
   OPTIONAL BYTE_ARRAY arm (UTF8);
+  OPTIONAL BYTE_ARRAY domain (UTF8);
+  OPTIONAL BYTE_ARRAY site (UTF8);
+  REQUIRED DOUBLE cost;
+  OPTIONAL INT64 bytes;
+  REQUIRED BYTE_ARRAY visit (UTF8);
 }";
 
 /// A writer of attempts to stdout.
 pub(crate) struct ParquetOut {
     writer: SerializedFileWriter<Vec<u8>>,
     rows: Vec<Attempt>,
+    flat: Vec<FlatColumns>,
 }
 
 impl ParquetOut {
@@ -74,12 +81,13 @@ impl ParquetOut {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(failed)?);
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).map_err(failed)?;
-        Ok(Self { writer, rows: Vec::new() })
+        Ok(Self { writer, rows: Vec::new(), flat: Vec::new() })
     }
 
     /// Adds an attempt.
-    pub(crate) fn add(&mut self, attempt: Attempt, out: &mut Output) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, attempt: Attempt, flat: FlatColumns, out: &mut Output) -> Result<(), Failure> {
         self.rows.push(attempt);
+        self.flat.push(flat);
         if self.rows.len() >= GROUP_ROWS { self.write_group(out) } else { Ok(()) }
     }
 
@@ -93,9 +101,10 @@ impl ParquetOut {
 
     fn write_group(&mut self, out: &mut Output) -> Result<(), Failure> {
         let mut group = self.writer.next_row_group().map_err(failed)?;
-        columns(&self.rows, &mut group).map_err(failed)?;
+        columns(&self.rows, &self.flat, &mut group).map_err(failed)?;
         group.close().map_err(failed)?;
         self.rows.clear();
+        self.flat.clear();
         // The writer counts the bytes itself, so the printed ones need not stay in memory.
         out.raw(&take(self.writer.inner_mut()))
     }
@@ -108,7 +117,7 @@ fn failed(error: ParquetError) -> Failure {
 type Group<'g> = SerializedRowGroupWriter<'g, Vec<u8>>;
 
 /// Writes all columns of `rows` in the order of the schema.
-fn columns(rows: &[Attempt], group: &mut Group<'_>) -> Result<(), ParquetError> {
+fn columns(rows: &[Attempt], flat: &[FlatColumns], group: &mut Group<'_>) -> Result<(), ParquetError> {
     let text = |of: fn(&Attempt) -> &str| rows.iter().map(|row| ByteArray::from(of(row))).collect::<Vec<_>>();
     let ids: Vec<ByteArray> = rows.iter().map(|row| ByteArray::from(row.id.to_string().into_bytes())).collect();
     required::<ByteArrayType>(group, &ids)?;
@@ -117,8 +126,8 @@ fn columns(rows: &[Attempt], group: &mut Group<'_>) -> Result<(), ParquetError> 
     required::<ByteArrayType>(group, &text(|row| &row.fetcher))?;
     required::<BoolType>(group, &each(rows, |row| row.success))?;
     required::<BoolType>(group, &each(rows, |row| row.is_banned))?;
-    optional::<ByteArrayType>(group, rows, |row| row.error_type.as_ref().map(ErrorType::name).map(ByteArray::from))?;
-    optional::<Int32Type>(group, rows, |row| row.http_status.map(i32::from))?;
+    optional::<_, ByteArrayType>(group, rows, |row| row.error_type.as_ref().map(ErrorType::name).map(ByteArray::from))?;
+    optional::<_, Int32Type>(group, rows, |row| row.http_status.map(i32::from))?;
     let headers = Lists::of(rows, |row| row.response_headers.len());
     let of_headers = |part: fn(&fetchwise::response::Header) -> &str| {
         rows.iter().flat_map(|row| &row.response_headers).map(|h| ByteArray::from(part(h))).collect::<Vec<_>>()
@@ -127,12 +136,12 @@ fn columns(rows: &[Attempt], group: &mut Group<'_>) -> Result<(), ParquetError> 
     headers.write::<ByteArrayType>(group, &of_headers(|header| &header.value))?;
     required::<Int64Type>(group, &each(rows, |row| i64::try_from(row.duration_ms).unwrap_or(i64::MAX)))?;
     required::<Int64Type>(group, &each(rows, |row| row.attempted_at.as_millis()))?;
-    optional::<ByteArrayType>(group, rows, |row| row.source.as_deref().map(ByteArray::from))?;
-    optional::<DoubleType>(group, rows, |row| row.propensity)?;
-    optional::<ByteArrayType>(group, rows, |row| row.hint.map(|hint| ByteArray::from(hint.name())))?;
+    optional::<_, ByteArrayType>(group, rows, |row| row.source.as_deref().map(ByteArray::from))?;
+    optional::<_, DoubleType>(group, rows, |row| row.propensity)?;
+    optional::<_, ByteArrayType>(group, rows, |row| row.hint.map(|hint| ByteArray::from(hint.name())))?;
     required::<DoubleType>(group, &each(rows, |row| row.weight))?;
     required::<Int64Type>(group, &each(rows, |row| i64::from(row.try_no)))?;
-    optional::<ByteArrayType>(group, rows, |row| row.shadow_fetcher.as_deref().map(ByteArray::from))?;
+    optional::<_, ByteArrayType>(group, rows, |row| row.shadow_fetcher.as_deref().map(ByteArray::from))?;
     let tags = || rows.iter().flat_map(|row| &row.heuristics);
     let lists = Lists::of(rows, |row| row.heuristics.len());
     let of_tags =
@@ -140,12 +149,17 @@ fn columns(rows: &[Attempt], group: &mut Group<'_>) -> Result<(), ParquetError> 
     lists.write::<ByteArrayType>(group, &of_tags(|tag| &tag.heuristic.kind))?;
     lists.write::<ByteArrayType>(group, &of_tags(|tag| &tag.heuristic.value))?;
     lists.write_optional::<FloatType>(group, tags().map(|tag| tag.importance))?;
-    optional::<ByteArrayType>(group, rows, |row| row.rule.as_deref().map(ByteArray::from))?;
-    optional::<DoubleType>(group, rows, |row| row.confidence)?;
-    optional::<ByteArrayType>(group, rows, |row| row.arm.map(|arm| ByteArray::from(arm.name())))
+    optional::<_, ByteArrayType>(group, rows, |row| row.rule.as_deref().map(ByteArray::from))?;
+    optional::<_, DoubleType>(group, rows, |row| row.confidence)?;
+    optional::<_, ByteArrayType>(group, rows, |row| row.arm.map(|arm| ByteArray::from(arm.name())))?;
+    optional::<_, ByteArrayType>(group, flat, |row| row.domain.as_deref().map(ByteArray::from))?;
+    optional::<_, ByteArrayType>(group, flat, |row| row.site.as_deref().map(ByteArray::from))?;
+    required::<DoubleType>(group, &each(flat, |row| row.cost))?;
+    optional::<_, Int64Type>(group, flat, |row| row.bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)))?;
+    required::<ByteArrayType>(group, &each(flat, |row| ByteArray::from(row.visit.to_string().into_bytes())))
 }
 
-fn each<T>(rows: &[Attempt], of: impl Fn(&Attempt) -> T) -> Vec<T> {
+fn each<R, T>(rows: &[R], of: impl Fn(&R) -> T) -> Vec<T> {
     rows.iter().map(of).collect()
 }
 
@@ -155,10 +169,10 @@ fn required<T: DataType>(group: &mut Group<'_>, values: &[T::T]) -> Result<(), P
 }
 
 /// Writes a column in which rows may have no value.
-fn optional<T: DataType>(
+fn optional<R, T: DataType>(
     group: &mut Group<'_>,
-    rows: &[Attempt],
-    of: impl Fn(&Attempt) -> Option<T::T>,
+    rows: &[R],
+    of: impl Fn(&R) -> Option<T::T>,
 ) -> Result<(), ParquetError> {
     let all: Vec<Option<T::T>> = rows.iter().map(of).collect();
     let levels: Vec<i16> = all.iter().map(|value| i16::from(value.is_some())).collect();
@@ -233,11 +247,17 @@ mod tests {
     use fetchwise::time::Timestamp;
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
+    fn flat(row: &Attempt) -> FlatColumns {
+        let (domain, site) = (Some("e.org".to_owned()), None);
+        FlatColumns { domain, site, cost: 2.5, bytes: row.success.then_some(7), visit: row.id }
+    }
+
     /// Returns `rows` as the reader prints them after a round trip.
     fn round(rows: &[Attempt]) -> Vec<serde_json::Value> {
         let mut out = ParquetOut::new().unwrap();
         let mut group = out.writer.next_row_group().unwrap();
-        columns(rows, &mut group).unwrap();
+        let flat: Vec<FlatColumns> = rows.iter().map(flat).collect();
+        columns(rows, &flat, &mut group).unwrap();
         group.close().unwrap();
         let bytes = bytes::Bytes::from(out.writer.into_inner().unwrap());
         let reader = SerializedFileReader::new(bytes).unwrap();
@@ -256,6 +276,11 @@ mod tests {
             "rule",
             "confidence",
             "arm",
+            "domain",
+            "site",
+            "cost",
+            "bytes",
+            "visit",
         ];
         reader
             .get_row_iter(None)
@@ -291,6 +316,9 @@ mod tests {
         assert_eq!((text(0, "heuristics"), text(2, "response_headers")), ("[]".to_owned(), "[]".to_owned()));
         assert_eq!(["rule", "confidence", "arm"].map(|name| text(1, name)), ["\"explore\"", "0.25", "\"legacy\""]);
         assert_eq!(["rule", "confidence", "arm"].map(|name| text(2, name)), ["null", "null", "null"]);
+        assert_eq!(["domain", "site", "cost"].map(|name| text(1, name)), ["\"e.org\"", "null", "2.5"]);
+        assert_eq!((text(0, "bytes"), text(1, "bytes")), ("7".to_owned(), "null".to_owned()));
+        assert_eq!(text(1, "visit").len(), 38);
         let tags = text(1, "heuristics");
         assert_eq!(
             (tags.matches("type").count(), tags.matches("0.5").count(), tags.matches("null").count()),

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{CachedStatement, Connection, params};
 use tempfile::TempPath;
 
+use crate::commands::export::flat_columns::FlatColumns;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::shown;
 use fetchwise::attempt::json::AttemptJson;
@@ -42,7 +43,12 @@ CREATE TABLE fetcher_attempts (
     shadow_fetcher TEXT,
     rule TEXT,
     confidence REAL,
-    arm TEXT
+    arm TEXT,
+    domain TEXT,
+    site TEXT,
+    cost REAL NOT NULL,
+    bytes INTEGER,
+    visit TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE attempt_heuristics (
     attempt TEXT NOT NULL REFERENCES fetcher_attempts (id),
@@ -55,11 +61,13 @@ BEGIN;";
 const INDEXES: &str = "
 COMMIT;
 CREATE INDEX idx_attempts_time ON fetcher_attempts (attempted_at);
+CREATE INDEX idx_attempts_domain ON fetcher_attempts (domain);
 CREATE INDEX idx_heur_type_value ON attempt_heuristics (heuristic_type, heuristic_value);
 CREATE INDEX idx_heur_attempt ON attempt_heuristics (attempt);";
 
 const ATTEMPT: &str = "INSERT INTO fetcher_attempts VALUES
-    (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
+    (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
+     ?23, ?24, ?25)";
 const HEURISTIC: &str = "INSERT INTO attempt_heuristics VALUES (?1, ?2, ?3, ?4)";
 
 /// A database that is being written.
@@ -85,11 +93,11 @@ impl SqliteOut {
     }
 
     /// Adds an attempt.
-    pub(crate) fn add(&mut self, attempt: &Attempt) -> Result<(), Failure> {
-        self.insert(attempt).map_err(|error| failed(&self.path, &error))
+    pub(crate) fn add(&mut self, attempt: &Attempt, flat: &FlatColumns) -> Result<(), Failure> {
+        self.insert(attempt, flat).map_err(|error| failed(&self.path, &error))
     }
 
-    fn insert(&self, a: &Attempt) -> rusqlite::Result<()> {
+    fn insert(&self, a: &Attempt, flat: &FlatColumns) -> rusqlite::Result<()> {
         let (id, headers) = (a.id.to_string(), headers(a));
         let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.statement(ATTEMPT)?.execute(params![
@@ -113,6 +121,11 @@ impl SqliteOut {
             a.rule,
             a.confidence,
             a.arm.map(fetchwise::attempt::Arm::name),
+            flat.domain,
+            flat.site,
+            flat.cost,
+            flat.bytes.map(whole),
+            flat.visit.to_string(),
         ])?;
         let mut heuristic = self.statement(HEURISTIC)?;
         for tag in &a.heuristics {

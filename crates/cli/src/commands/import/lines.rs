@@ -1,4 +1,4 @@
-//! Import of attempts from JSON lines.
+//! Import of attempts from JSON lines or CSV.
 //!
 //! Invariants: an invalid line is reported and does not keep other lines from being imported.
 
@@ -9,12 +9,13 @@ use indicatif::ProgressBar;
 use uuid::Uuid;
 
 use super::ImportArgs;
+use super::csv_rows::CsvHead;
 use super::data_dir::Directory;
 use super::target::{RecordPosition, Summary, Target, bar, len_of};
 use crate::parse::input::{Lines, is_stdin, unreadable};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, note};
+use crate::terminal::output::{Output, note, shown};
 use fetchwise::attempt::json::MAX_LINE_BYTES;
 use fetchwise::journal;
 use fetchwise::journal::maintenance;
@@ -25,6 +26,7 @@ const TELL_EVERY: u64 = 64 << 10;
 /// Imports the lines of `file`.
 pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let mut lines = Lines::open(file, MAX_LINE_BYTES)?;
+    refuse_other_formats(&mut lines, file)?;
     let into = Directory::open(args, settings)?;
     let mut known: HashSet<Uuid> = HashSet::new();
     journal::ids(&into.dir, |id| {
@@ -37,15 +39,29 @@ pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut
     let mut summary = Summary::default();
     let mut looks_like_seconds = None;
     let name = if is_stdin(file) { "stdin".into() } else { file.to_string_lossy() };
-    while let Some(line) = lines.next_line().map_err(|error| unreadable(file, &error))? {
+    let mut head = None;
+    while let Some(mut line) = lines.next_line().map_err(|error| unreadable(file, &error))? {
+        if head.is_some() {
+            line = CsvHead::complete(&mut lines, line).map_err(|error| unreadable(file, &error))?;
+        }
         progress.read(line.bytes);
         if line.text.as_ref().is_ok_and(|text| text.trim().is_empty()) {
             continue;
         }
+        if summary.lines == 0 && head.is_none() {
+            head = line.text.as_ref().ok().and_then(|text| CsvHead::parse(text));
+            if head.is_some() {
+                continue;
+            }
+        }
         summary.lines += 1;
-        let taken = match line.text {
+        let text = line.text.map_err(|error| error.to_string()).and_then(|text| match &head {
+            Some(head) => head.to_json(&text),
+            None => Ok(text),
+        });
+        let taken = match text {
             Ok(text) => target.take(&text, &mut summary)?,
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error),
         };
         match taken {
             Ok(notes) => {
@@ -71,6 +87,24 @@ pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut
         false => out.line(summary.parts("lines").join(", "))?,
     }
     Ok(if summary.failed > 0 { Exit::Failed } else { Exit::Done })
+}
+
+/// Returns a failure for a file of a format that would fail in every line.
+fn refuse_other_formats(lines: &mut Lines, file: &Path) -> Result<(), Failure> {
+    let start = lines.start().map_err(|error| unreadable(file, &error))?;
+    let refuse = |what: &str, instead: &str| {
+        Err(Failure::usage(format_args!("{} is {what}: import reads JSON lines and CSV", shown(file))).advise(instead))
+    };
+    if start.starts_with(b"PAR1") {
+        return refuse("a Parquet file", "write it with export --format jsonl, or convert it to JSON lines");
+    }
+    if start.starts_with(b"SQLite format 3\0") {
+        return refuse("a SQLite database", "for a PocketBase database use import --pocketbase FILE");
+    }
+    if start.starts_with(b"\x1f\x8b") {
+        return refuse("compressed", "zcat FILE | fetchwise import -");
+    }
+    Ok(())
 }
 
 /// The progress bar of the input.

@@ -1,7 +1,7 @@
 //! `import`: learning from attempts of another crawler.
 //!
-//! `directory` is the data directory to write, and the fleet that is notified. `lines` reads JSON lines, `pocketbase`
-//! reads a PocketBase database, and both pass attempts to `target`.
+//! `directory` is the data directory to write, and the fleet that is notified. `lines` reads JSON lines and,
+//! with `csv_rows`, CSV; `pocketbase` reads a PocketBase database. Both pass attempts to `target`.
 //!
 //! Invariants: an invalid record is reported and does not keep others from being imported. A second import of the same
 //! input changes nothing.
@@ -14,16 +14,17 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::Output;
 
+mod csv_rows;
 mod data_dir;
 mod lines;
 #[cfg(feature = "sqlite")]
 mod pocketbase;
 mod target;
 
-/// Learn from attempts in a JSON lines file or a PocketBase database
+/// Learn from attempts in a file of JSON lines or CSV, or in a PocketBase database
 ///
 /// Each line needs `url`, `fetcher`, `success` and `attempted_at` (RFC 3339, or milliseconds since 1970); all other
-/// fields are optional. An invalid line is reported, and the rest is imported. A second import changes nothing. With
+/// fields are optional. CSV has the same names in its first line, as `export --format csv` writes it. An invalid line is reported, and the rest is imported. A second import changes nothing. With
 /// --fleet, all nodes learn from the imported attempts as from this node's own.
 #[derive(Debug, Args)]
 #[command(after_help = "Example line:\n  \
@@ -34,7 +35,7 @@ mod target;
     fetchwise import --fleet nats://127.0.0.1:4222 attempts.jsonl")]
 pub(crate) struct ImportArgs {
     /// Read attempts from this file; - reads stdin
-    #[arg(value_name = "FILE.jsonl", required_unless_present = "pocketbase", conflicts_with = "pocketbase")]
+    #[arg(value_name = "FILE", required_unless_present = "pocketbase", conflicts_with = "pocketbase")]
     pub(crate) file: Option<PathBuf>,
 
     /// Import a PocketBase database, or the one in this directory
@@ -62,6 +63,6 @@ pub(crate) fn run(args: &ImportArgs, settings: &Settings, out: &mut Output) -> R
         #[cfg(not(feature = "sqlite"))]
         (Some(_), _) => Err(Failure::missing_feature("import --pocketbase", "sqlite")),
         (None, Some(file)) => lines::run(file, args, settings, out),
-        (None, None) => Err(Failure::usage("missing input: expected FILE.jsonl or --pocketbase DATA.db")),
+        (None, None) => Err(Failure::usage("missing input: expected FILE or --pocketbase DATA.db")),
     }
 }
