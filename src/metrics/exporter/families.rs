@@ -78,7 +78,7 @@ families! {
     AMBIGUOUS_BLOCKS = "fetchwise_ambiguous_blocks", Counter, [], "Blocks that may concern either the page or the request rate";
     PACE_HOSTS = "fetchwise_pace_hosts", Gauge, ["state"], "Hosts asked within the last hour";
     PACE_IN_FLIGHT = "fetchwise_pace_requests_in_flight", Gauge, [], "Requests that hold a pace permit";
-    PACE_RATES = "fetchwise_pace_requests_per_second", Gauge, ["quantile"],
+    PACE_RATES = "fetchwise_pace_requests_per_second", Gauge, ["percentile"],
         "Request rates of the hosts asked within the last hour";
     KEYS = "fetchwise_evidence_keys", Gauge, [], "Keys with evidence: domains, sites, paths, suffixes and others";
     EVICTED = "fetchwise_evidence_keys_evicted", Counter, [], "Keys evicted because there were too many";

@@ -173,9 +173,9 @@ fn paces(encoder: &mut FamilyEncoder<'_>, paces: &fetchwise_pace::PaceSummary) -
     let (held, all) = (paces.held as f64, paces.rates.len() as f64);
     encoder.rows(&families::PACE_HOSTS, [(vec!["held"], held), (vec!["open"], all - held)])?;
     encoder.one(&families::PACE_IN_FLIGHT, paces.in_flight as f64)?;
-    let quantiles = [("0.1", 0.1), ("0.5", 0.5), ("0.9", 0.9)];
+    let percentiles = [("10", 0.1), ("50", 0.5), ("90", 0.9)];
     let rate = |(name, share)| Some((vec![name], f64::from(paces.quantile(share)?)));
-    encoder.rows(&families::PACE_RATES, quantiles.into_iter().filter_map(rate))
+    encoder.rows(&families::PACE_RATES, percentiles.into_iter().filter_map(rate))
 }
 
 impl Collector for Metrics {

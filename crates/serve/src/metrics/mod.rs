@@ -7,6 +7,7 @@
 
 pub(crate) mod crawl_endpoint;
 pub(crate) mod fleet;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -90,8 +91,38 @@ impl RequestMetrics {
         }
         let mut page = String::new();
         text::encode(&mut page, &self.registry).map_err(|error| broken(&error))?;
+        if wanted == Format::Text {
+            page = classic_text(&page);
+        }
         Ok((kind, page).into_response())
     }
+}
+
+/// Returns an OpenMetrics page in the classic text format: there the name of a counter's family has the suffix of its
+/// samples, and a page has neither units nor an end mark.
+fn classic_text(page: &str) -> String {
+    let described = |line: &str| {
+        let (keyword, rest) = line.strip_prefix("# ")?.split_once(' ')?;
+        let (name, text) = rest.split_once(' ')?;
+        Some((keyword.to_owned(), name.to_owned(), text.to_owned()))
+    };
+    let is_counter =
+        |(keyword, name, text): (String, String, String)| (keyword == "TYPE" && text == "counter").then_some(name);
+    let counters: HashSet<String> = page.lines().filter_map(described).filter_map(is_counter).collect();
+    let mut classic = String::with_capacity(page.len());
+    for line in page.lines() {
+        match described(line) {
+            Some((keyword, ..)) if keyword == "UNIT" => continue,
+            Some((keyword, name, text)) => {
+                let suffix = if counters.contains(&name) { "_total" } else { "" };
+                classic.push_str(&format!("# {keyword} {name}{suffix} {text}"));
+            }
+            None if line == "# EOF" => continue,
+            None => classic.push_str(line),
+        }
+        classic.push('\n');
+    }
+    classic
 }
 
 /// Returns the route.
@@ -183,6 +214,21 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
         Format::of(&headers)
+    }
+
+    #[test]
+    fn a_counter_in_classic_text_has_its_help() {
+        let mut registry = Registry::default();
+        let (counter, gauge) = (Counter::<u64>::default(), prometheus_client::metrics::gauge::Gauge::<i64>::default());
+        registry.register("sent", "All sent", counter.clone());
+        registry.register_with_unit("size", "The size", prometheus_client::registry::Unit::Bytes, gauge);
+        let mut page = String::new();
+        text::encode(&mut page, &registry).unwrap();
+        assert_eq!(
+            classic_text(&page),
+            "# HELP sent_total All sent.\n# TYPE sent_total counter\nsent_total 0\n\
+             # HELP size_bytes The size.\n# TYPE size_bytes gauge\nsize_bytes 0\n"
+        );
     }
 
     #[test]

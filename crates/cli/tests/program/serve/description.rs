@@ -152,6 +152,43 @@ fn every_route_responds_as_described() {
     }
 }
 
+/// Programs are generated from it: every operation has a name, a subject and examples that fit.
+#[test]
+fn every_operation_has_a_name_a_tag_and_examples() {
+    let all: Value = serde_json::from_str(include_str!("../../../../serve/src/openapi.json")).unwrap();
+    let tags: BTreeSet<&str> =
+        all["tags"].as_array().unwrap().iter().map(|tag| tag["name"].as_str().unwrap()).collect();
+    let mut names = BTreeSet::new();
+    for (path, methods) in all["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let at = format!("{method} {path}");
+            let name = operation["operationId"].as_str().unwrap_or_else(|| panic!("{at} has no operationId"));
+            assert!(names.insert(name.to_owned()), "two operations are called {name}");
+            let tag = operation["tags"][0].as_str().unwrap_or_default();
+            assert!(tags.contains(tag), "{at}: unknown tag {tag:?}");
+            let ended_well =
+                operation["responses"].as_object().unwrap().iter().filter(|(status, _)| status.starts_with('2'));
+            let responses: Vec<&Value> = ended_well.flat_map(|(_, said)| contents(said)).collect();
+            assert!(responses.iter().any(|content| content.get("example").is_some()), "{at}: no example of a response");
+            let requests = contents(&operation["requestBody"]);
+            assert!(requests.iter().all(|content| content.get("example").is_some()), "{at}: no example of a body");
+            for content in responses.into_iter().chain(requests) {
+                let Some(example) = content.get("example").filter(|example| !example.is_string()) else { continue };
+                let mut schema = content["schema"].clone();
+                schema["components"] = all["components"].clone();
+                let validator = jsonschema::draft202012::new(&schema).unwrap();
+                let errors: Vec<String> = validator.iter_errors(example).map(|error| error.to_string()).collect();
+                assert!(errors.is_empty(), "{at}: {errors:#?}");
+            }
+        }
+    }
+}
+
+/// Returns the contents of a response or of a request body.
+fn contents(of: &Value) -> Vec<&Value> {
+    of["content"].as_object().map(|kinds| kinds.values().collect()).unwrap_or_default()
+}
+
 #[test]
 fn every_described_schema_is_used() {
     let server = Server::start(&[]);
