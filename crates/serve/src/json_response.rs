@@ -10,10 +10,13 @@ pub(crate) fn json(value: &impl Serialize) -> Response {
     with_status(StatusCode::OK, value)
 }
 
-/// Returns a JSON response with a status.
+/// Returns a JSON response with a status. That of a failure has the media type of problems.
 pub(crate) fn with_status(status: StatusCode, value: &impl Serialize) -> Response {
+    // RFC 9457.
+    let is_problem = status.is_client_error() || status.is_server_error();
+    let kind = if is_problem { "application/problem+json" } else { "application/json" };
     // Writing strings and numbers to memory cannot fail: there is no I/O, and all map keys are strings.
-    bytes(status, serde_json::to_vec(value).unwrap_or_default(), "application/json")
+    bytes(status, serde_json::to_vec(value).unwrap_or_default(), kind)
 }
 
 /// Returns a response with a body of a content type.

@@ -41,8 +41,10 @@ const MAX_REFUSED: usize = 16;
 const REFUSED_BYTES: u64 = 64 << 10;
 /// The response on a connection beyond the bound. It needs no request.
 const REFUSED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-    Cache-Control: no-store\r\nContent-Type: application/json\r\nContent-Length: 110\r\n\r\n\
-    {\"success\":false,\"error_type\":\"too_many_connections\",\"error\":\"too many open connections: retry in a second\"}\r\n";
+    Cache-Control: no-store\r\nContent-Type: application/problem+json\r\nContent-Length: 230\r\n\r\n\
+    {\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,\
+    \"detail\":\"too many open connections: retry in a second\",\
+    \"success\":false,\"error_type\":\"too_many_connections\",\"error\":\"too many open connections: retry in a second\"}\r\n";
 
 /// The service behind a listener.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Error responses: a status, and the JSON that commands print for errors.
+//! Error responses: a status, and problem details (RFC 9457) with the fields that commands print for errors.
 //!
 //! Invariant: they contain nothing of the request's token, headers or body, except what a JSON parser says about a
 //! position.
@@ -64,8 +64,8 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response =
-            json_response::with_status(self.status, &ProblemJson::of_request(self.error_type, self.error));
+        let problem = ProblemJson::of_request(self.error_type, self.error);
+        let mut response = json_response::with_status(self.status, &problem.response(self.status));
         if let Some(seconds) = self.retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

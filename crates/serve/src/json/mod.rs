@@ -26,6 +26,7 @@ pub use fleet::{FleetJson, SharedHostsJson};
 pub use hosts::{HostJson, UnpausedJson};
 pub use pace::PaceJson;
 pub use paused_links::{ForgetReportJson, LinkJson};
+pub(crate) use problem::ProblemDetails;
 pub use problem::ProblemJson;
 pub use stats::StatsJson;
 pub use verdict::{CueJson, CuesJson, HeuristicJson, MatchJson, VerdictJson, headers};

@@ -58,10 +58,8 @@ async fn explain(Get(state): Shared, RawQuery(query): RawQuery) -> Result<Respon
     let (url, decided, explanation) = match found {
         Ok(found) => found,
         Err(error) => {
-            return Ok(json_response::with_status(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &ProblemJson::of_route(&text, &error),
-            ));
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            return Ok(json_response::with_status(status, &ProblemJson::of_route(&text, &error).response(status)));
         }
     };
     let pace =

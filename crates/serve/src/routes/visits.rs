@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Shared;
 use super::report_body::{Report, ReportContent};
 use crate::auth::Client;
-use crate::json::ProblemJson;
+use crate::json::{ProblemDetails, ProblemJson};
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
@@ -294,6 +294,9 @@ struct ReportRefusal {
 
 #[derive(serde::Serialize)]
 struct RefusedJson<'a> {
+    /// None within a list.
+    #[serde(flatten)]
+    details: Option<ProblemDetails<'a>>,
     visit: &'a str,
     success: bool,
     error_type: &'a str,
@@ -309,16 +312,16 @@ impl ReportRefusal {
         let step = serde_json::from_slice::<Value>(&now).ok().and_then(|mut now| now.get_mut("step").map(Value::take));
         let visit = format!("{:032x}", slot.id());
         let (error_type, error) = (self.error_type, self.error.as_str());
-        json_response::with_status(
-            StatusCode::CONFLICT,
-            &RefusedJson { visit: &visit, success: false, error_type, error, step },
-        )
+        let (status, visit) = (StatusCode::CONFLICT, visit.as_str());
+        let details = Some(ProblemDetails::new(status, error));
+        json_response::with_status(status, &RefusedJson { details, visit, success: false, error_type, error, step })
     }
 
     fn write(&self, out: &mut Vec<u8>, visit: &str) {
         let (error_type, error) = (self.error_type, self.error.as_str());
+        let refused = RefusedJson { details: None, visit, success: false, error_type, error, step: None };
         // Writing to memory does not fail.
-        let _ = serde_json::to_writer(out, &RefusedJson { visit, success: false, error_type, error, step: None });
+        let _ = serde_json::to_writer(out, &refused);
     }
 }
 

@@ -22,10 +22,13 @@ impl Described {
     pub(crate) fn check(&mut self, method: &str, path: &str, answer: &Response) {
         let status = answer.status.to_string();
         let pointer = path.replace('~', "~0").replace('/', "~1");
-        let at = format!("/paths/{pointer}/{method}/responses/{status}/content/application~1json/schema");
+        let head = answer.head.to_ascii_lowercase();
+        let kind = head.lines().find_map(|line| line.strip_prefix("content-type: ")).unwrap_or_default();
+        let kind = kind.trim().replace('/', "~1");
+        let at = format!("/paths/{pointer}/{method}/responses/{status}/content/{kind}/schema");
         assert!(
             self.all.pointer(&at).is_some(),
-            "{method} {path} answers {status}, which is not described: {answer:?}"
+            "{method} {path} answers {status} as {kind}, which is not described: {answer:?}"
         );
         // In a reference, which is a URI, braces are percent-encoded.
         let reference = format!("#{at}").replace('{', "%7B").replace('}', "%7D");
@@ -35,6 +38,9 @@ impl Described {
         let errors: Vec<String> =
             validator.iter_errors(&body).map(|error| format!("{}: {error}", error.instance_path)).collect();
         assert!(errors.is_empty(), "{method} {path} {status}: {errors:#?}\n{body:#}");
+        // RFC 9457.
+        let is_failure = answer.status >= 400 && body.get("error_type").is_some();
+        assert!(!is_failure || body["status"] == answer.status && body["detail"] == body["error"], "{body:#}");
         self.names(&body, &self.all.pointer(&at).unwrap().clone(), path);
         self.seen.insert((path.to_owned(), method.to_owned(), status));
     }
