@@ -33,6 +33,8 @@ pub struct Options {
     pub grace: Duration,
     /// Host names of the server besides addresses and `localhost`. They matter only without tokens.
     pub hosts: Vec<String>,
+    /// Whether clients may only look: every request but GET and HEAD gets a 405.
+    pub read_only: bool,
 }
 
 impl Default for Options {
@@ -49,6 +51,7 @@ impl Default for Options {
             max_items: 10_000,
             grace: Duration::from_secs(10),
             hosts: Vec::new(),
+            read_only: false,
         }
     }
 }

@@ -92,7 +92,7 @@ export class Parts {
         { key: "host", name: "Host", value: (row) => row.host, cell: (row) => word(row.host) },
         { key: "until", name: "Until", num: true, start: "asc", value: (row) => Date.parse(row.paused_until), cell: (row) => time(row.paused_until) },
         { key: "left", name: "Remaining", num: true, cell: (row) => el("span", { class: "countdown", "data-until": Date.parse(row.paused_until) }, span(Date.parse(row.paused_until) - this.now)) },
-        { key: "unpause", name: "Unpause", hidden: true, class: "end", cell: (row) => el("button", { type: "button", "data-key": `unpause ${row.host}`, "aria-label": `Unpause ${row.host}`, on: { click: () => this.unpause(row.host) } }, "Unpause") },
+        { key: "unpause", name: "Unpause", hidden: true, class: "end", cell: (row) => this.readOnly ? "" : el("button", { type: "button", "data-key": `unpause ${row.host}`, "aria-label": `Unpause ${row.host}`, on: { click: () => this.unpause(row.host) } }, "Unpause") },
       ],
     });
     this.pausedTitle = el("h3", { id: "paused-title", tabindex: "-1" }, "Paused hosts");
@@ -108,6 +108,7 @@ export class Parts {
 
   show(board, hosts, arms, now) {
     this.now = now;
+    this.readOnly = board.read_only;
     this.domains.show(board.domains.rows, board.domains);
     this.fetchers.show(board.fetchers);
     this.heuristics.show(board.heuristics);

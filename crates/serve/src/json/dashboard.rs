@@ -13,6 +13,8 @@ pub(crate) struct BoardJson<'a> {
     pub(crate) started_at: String,
     pub(crate) version: &'static str,
     pub(crate) mode: &'static str,
+    /// Whether the server accepts nothing but reads.
+    pub(crate) read_only: bool,
     /// The poll interval for the page, in milliseconds.
     pub(crate) poll_ms: u64,
     /// Whether the figures include the attempts that were in the log at the start.

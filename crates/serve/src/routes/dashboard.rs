@@ -140,6 +140,7 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
         started_at: rfc3339::format(state.dashboard.started_at),
         version: env!("CARGO_PKG_VERSION"),
         mode: state.selector.router().mode.name(),
+        read_only: state.options.read_only,
         poll_ms: u64::try_from(POLL.as_millis()).unwrap_or(u64::MAX),
         complete,
         range: wanted.range.into(),

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use axum::extract::{DefaultBodyLimit, Request, State as Get};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
 use prometheus_client::registry::Registry;
 
 use super::metrics::{self, RequestMetrics};
@@ -62,8 +63,19 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .method_not_allowed_fallback(no_method)
         // `Bodies::read` reads bodies and enforces the limit.
         .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Arc::clone(&state), reads_only))
         .layer(from_fn_with_state(counted, metrics::count))
         .with_state(state)
+}
+
+/// Refuses what could change something, if the server is for looking only.
+async fn reads_only(Get(state): Shared, request: Request, next: Next) -> Result<Response, Problem> {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    if is_read || !state.options.read_only {
+        return Ok(next.run(request).await);
+    }
+    let words = "this server only shows a running crawl: stop the crawl and run `fetchwise serve` to change something";
+    Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "read_only", words))
 }
 
 async fn no_route(request: Request) -> Problem {
