@@ -34,9 +34,14 @@ pub(super) struct QueuedLink {
 /// A queue of links.
 #[derive(Debug, Default)]
 pub(super) struct LinkQueue {
-    chunks: VecDeque<Vec<u8>>,
-    /// The number of bytes of the first chunk that have been read.
+    /// The chunk that links leave, which may be the only one. Like the last one it is outside of `middle`, where it would
+    /// be one access to memory further away.
+    first: Vec<u8>,
+    /// The number of its bytes that have been read.
     read: usize,
+    middle: VecDeque<Vec<u8>>,
+    /// The chunk that links come into; empty while `first` is the only one.
+    last_chunk: Vec<u8>,
     /// The last link that came in, and the last one that went out.
     last: [QueuedLink; 2],
     len: usize,
@@ -58,21 +63,26 @@ impl LinkQueue {
         }
         self.last[0] = link;
         self.len += 1;
-        let capacity = self.chunks.back().map_or(MIN_CHUNK, |chunk| (chunk.capacity() * 2).min(MAX_CHUNK));
-        match self.chunks.back_mut().filter(|chunk| chunk.capacity() - chunk.len() >= len) {
-            Some(chunk) => chunk.extend_from_slice(&bytes[..len]),
-            None => {
-                let mut chunk = Vec::with_capacity(capacity);
-                chunk.extend_from_slice(&bytes[..len]);
-                self.chunks.push_back(chunk);
-            }
+        let (bytes, is_only) = (&bytes[..len], self.last_chunk.is_empty());
+        let chunk = if is_only { &mut self.first } else { &mut self.last_chunk };
+        if chunk.capacity() - chunk.len() >= len {
+            return chunk.extend_from_slice(bytes);
+        }
+        let mut next = Vec::with_capacity((chunk.capacity() * 2).clamp(MIN_CHUNK, MAX_CHUNK));
+        next.extend_from_slice(bytes);
+        match (self.first.is_empty(), is_only) {
+            (true, _) => self.first = next,
+            (false, true) => self.last_chunk = next,
+            (false, false) => self.middle.push_back(std::mem::replace(&mut self.last_chunk, next)),
         }
     }
 
     /// Removes and returns the first link.
     pub(super) fn pop(&mut self) -> Option<QueuedLink> {
-        let chunk = self.chunks.front()?;
-        let at = &mut self.read;
+        if self.len == 0 {
+            return None;
+        }
+        let (chunk, at) = (&self.first, &mut self.read);
         let [offset, line, number] = [(); 3].map(|()| read(chunk, at));
         let is_read = *at >= chunk.len();
         let [_, last] = self.last;
@@ -87,11 +97,10 @@ impl LinkQueue {
         self.len -= 1;
         if is_read {
             self.read = 0;
-            self.chunks.pop_front();
-        }
-        if self.len == 0 {
-            // The list of chunks takes memory too.
-            self.chunks = VecDeque::new();
+            self.first = self.middle.pop_front().unwrap_or_else(|| std::mem::take(&mut self.last_chunk));
+            if self.middle.is_empty() {
+                self.middle = VecDeque::new();
+            }
         }
         Some(link)
     }
@@ -136,6 +145,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    impl LinkQueue {
+        /// Returns the memory of all chunks.
+        fn bytes(&self) -> usize {
+            self.middle.iter().chain([&self.first, &self.last_chunk]).map(Vec::capacity).sum()
+        }
+    }
+
     fn link() -> impl Strategy<Value = QueuedLink> {
         (0..1_u64 << 60, any::<u64>(), any::<u64>(), 0..=MAX_REFUSED)
             .prop_map(|(offset, line, number, refused)| QueuedLink { offset, line, number, refused })
@@ -159,7 +175,7 @@ mod tests {
             while let Some(link) = model.pop_front() {
                 prop_assert_eq!(queue.pop(), Some(link));
             }
-            prop_assert!(queue.chunks.is_empty(), "an empty queue takes no memory");
+            prop_assert_eq!(queue.bytes(), 0, "an empty queue takes no memory");
         }
     }
 
@@ -170,7 +186,6 @@ mod tests {
             // One line in a hundred thousand, as in a list whose hosts take turns.
             queue.push(QueuedLink { offset: n * 6_000_000, line: n * 100_000, number: n * 100_000, refused: 0 });
         }
-        let bytes: usize = queue.chunks.iter().map(Vec::capacity).sum();
-        assert!(bytes <= 11_000, "{bytes}");
+        assert!(queue.bytes() <= 11_000, "{}", queue.bytes());
     }
 }
