@@ -251,6 +251,21 @@ fn a_host_at_the_end_of_a_long_list_does_not_wait_for_the_slow_one_before_it() {
 }
 
 #[test]
+fn a_link_that_waits_to_try_again_takes_no_place() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::SERVER_ERROR)]).unwrap();
+    // The second try of the failing page has to wait for fifty seconds, the other page for nothing.
+    let rates = format!("[pace]\nmode = 'fixed'\ninitial_rate = 100.0\n[pace.host.'{OTHER}']\nrate = 0.02");
+    let config = place.write("c.toml", rates);
+    let (fails, good) = (origin.url(OTHER, "/a"), origin.url(HOST, "/b"));
+    let (mut child, results) = begin_paced(&place, &config, &[&fails, &good, "--concurrency", "1"]);
+    let first: serde_json::Value = serde_json::from_str(&results.recv_timeout(PATIENCE).unwrap()).unwrap();
+    assert_eq!((first["url"].as_str(), origin.hits(OTHER)), (Some(&*good), 1), "{first}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn ordered_results_that_wait_do_not_stop_the_run() {
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::slow(PATIENCE * 2))]).unwrap();

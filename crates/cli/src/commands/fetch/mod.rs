@@ -39,6 +39,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, note, plain, shown};
 use fetchwise::journal::Health;
+use fetchwise::pipeline::Places;
 use fetchwise::robots::RobotsUse;
 use fetchwise::store::warc::{Warc, cdxj};
 use fetchwise::time::Clock;
@@ -114,6 +115,8 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
         let scheduler = Scheduler {
             pipeline: Arc::clone(&crawler.pipeline),
             concurrency,
+            places: Places::new(concurrency),
+            free_place: None,
             max_wait,
             feed,
             resume,

@@ -141,7 +141,7 @@ mod tests {
     impl Stored for u64 {
         fn store(&self) -> Option<Vec<u8>> {
             // Every seventh one stays in memory.
-            (*self % 7 != 0).then(|| self.to_le_bytes().to_vec())
+            (!self.is_multiple_of(7)).then(|| self.to_le_bytes().to_vec())
         }
 
         fn restore(bytes: &[u8]) -> Option<Self> {

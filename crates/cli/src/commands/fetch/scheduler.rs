@@ -1,6 +1,6 @@
 //! The scheduler of a crawl: fills the frontier, starts links whose hosts are ready, and prints what is finished.
 //!
-//! Invariants: at most `concurrency` links are open. Reading never waits for a host. A result is printed once the log has
+//! Invariants: at most `concurrency` links are at work. Links that wait in the middle of a visit do not count. Reading never waits for a host. A result is printed once the log has
 //! taken its attempts, and its link is recorded as done after printing.
 //!
 //! Must not know: how a link is fetched.
@@ -36,17 +36,24 @@ use crate::terminal::output::plain;
 use crate::terminal::pace_text::span;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::browser::BrowserFetcher;
-use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise::pipeline::{Link, Pipeline, Place, Places, Report};
 use fetchwise::time::Timestamp;
 use totals::Totals;
 
 /// The maximum number of requests for a link that its host refused because the crawl was too fast.
 const MAX_TRIES: u8 = 4;
 
+/// How many times the number of places are started links, with those that wait in the middle of a visit.
+const MAX_STARTED: usize = 4;
+
 /// A run in progress.
 pub(super) struct Scheduler<'o> {
     pub(super) pipeline: Arc<Pipeline>,
+    /// The limit of links at work.
     pub(super) concurrency: usize,
+    pub(super) places: Places,
+    /// A place that became free and has no link yet.
+    pub(super) free_place: Option<Place>,
     /// The limit of a link's wait for its host.
     pub(super) max_wait: Duration,
     pub(super) feed: InputFeed,
@@ -130,7 +137,7 @@ impl Scheduler<'_> {
         let mut checks = tokio::time::interval(log_watch::CHECK_INTERVAL);
         loop {
             self.release_paused();
-            let mut wake = self.start_ready_links();
+            let (mut wake, is_full) = self.start_ready_links();
             self.update_metrics();
             if self.open.is_empty() && self.frontier.len() == 0 && !more {
                 match self.paused.wait_when_idle(self.pipeline.selector().now()) {
@@ -179,6 +186,7 @@ impl Scheduler<'_> {
                         self.finish(ended);
                     }
                 }
+                place = self.places.take(), if is_full => self.free_place = Some(place),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
                 batch = self.feed.next(), if more => match batch {
                     None => more = false,
@@ -270,31 +278,32 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Starts links as long as there are free slots and hosts that are ready. Returns when to try again unless
-    /// something ends earlier.
-    fn start_ready_links(&mut self) -> Option<Instant> {
+    /// Starts links as long as there are free places and hosts that are ready. Returns when to try again unless
+    /// something ends earlier, and whether only a place is missing.
+    fn start_ready_links(&mut self) -> (Option<Instant>, bool) {
         let now = self.pipeline.selector().now();
-        while self.open.len() < self.concurrency {
+        while self.open.len() < self.concurrency * MAX_STARTED {
+            let Some(place) = self.free_place.take().or_else(|| self.places.try_take()) else { return (None, true) };
             let Some((host, waiting)) = self.frontier.pop(now) else {
-                return self.frontier.next_at().map(|at| Instant::now() + at.since(now));
+                return (self.frontier.next_at().map(|at| Instant::now() + at.since(now)), false);
             };
-            self.start(host, waiting);
+            self.start(host, waiting, place);
         }
-        None
+        (None, false)
     }
 
-    fn start(&mut self, host: HostId, waiting: QueuedLink) {
+    fn start(&mut self, host: HostId, waiting: QueuedLink, place: Place) {
         let keeps_body = self.prints_page && waiting.number == 0;
         let (pipeline, list) = (Arc::clone(&self.pipeline), Arc::clone(&self.feed.list));
         let name = Arc::clone(self.frontier.name(host));
         let handle = self.open.spawn(async move {
-            let (place, link) = list.read_of_host(waiting, &name)?;
-            let mut report = pipeline.fetch(&link).await;
+            let (position, link) = list.read_of_host(waiting, &name)?;
+            let mut report = pipeline.fetch_in_place(&link, &place).await;
             // Without a store nothing uses the body, which may be large.
             if !keeps_body {
                 report.response = None;
             }
-            Ok(Box::new(FetchedLink { place, link, report }))
+            Ok(Box::new(FetchedLink { place: position, link, report }))
         });
         self.links.insert(handle.id(), (host, waiting));
     }
