@@ -26,9 +26,12 @@ use fetchwise_types::registry::{FetcherId, FetcherSet, canonical};
 use fetchwise_types::time::Timestamp;
 
 mod gate;
+mod place;
 mod robots;
 mod run;
 mod wait;
+
+pub use place::{Place, Places};
 
 /// Time after its deadline at which a fetcher is cut off.
 const GRACE: Duration = Duration::from_secs(2);
@@ -294,7 +297,13 @@ impl Pipeline {
     /// Fetches one link. Each request is recorded as one attempt, under the name of its fetcher. Never fails: the
     /// report has the result. Drop the future to cancel; the attempt in flight is then not recorded.
     pub async fn fetch(&self, link: &Link) -> Report {
-        run::run(self, link).await
+        self.fetch_in_place(link, &Place::unlimited()).await
+    }
+
+    /// Does the same as [`fetch`](Self::fetch) for a caller that limits its links at work. The link gives up its place
+    /// while it waits for a host, a fetcher or another link, so that one that can go on takes it.
+    pub async fn fetch_in_place(&self, link: &Link, place: &Place) -> Report {
+        run::run(self, link, place).await
     }
 
     /// Returns the selector that it decides with.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use url::Url;
 
+use super::place::Place;
 use super::wait::pause;
 use super::{CrawlDelayCut, GRACE, Link, Pipeline, Report};
 use crate::backoff::retry_after;
@@ -34,6 +35,7 @@ pub(super) async fn check(
     pipeline: &Pipeline,
     link: &Link,
     url: &Url,
+    place: &Place,
     cut: &mut Option<CrawlDelayCut>,
 ) -> Result<(), Box<Report>> {
     if link.robots == RobotsUse::Ignore {
@@ -46,7 +48,7 @@ pub(super) async fn check(
     let Some((origin, location)) = location(url) else { return Ok(()) };
     let rules = match robots.known(&origin, pipeline.selector.now()) {
         Some(rules) => rules,
-        None => request_rules(pipeline, robots, &origin, &location, cut).await?,
+        None => request_rules(pipeline, robots, (&origin, &location), place, cut).await?,
     };
     if link.robots == RobotsUse::Delay {
         return Ok(());
@@ -86,12 +88,15 @@ fn unreachable(location: &Url, kind: ErrorKind, why: &str, until: Timestamp) -> 
 async fn request_rules(
     pipeline: &Pipeline,
     robots: &RobotsTxt,
-    origin: &str,
-    location: &Url,
+    (origin, location): (&str, &Url),
+    place: &Place,
     cut: &mut Option<CrawlDelayCut>,
 ) -> Result<Arc<Rules>, Box<Report>> {
     let turn = robots.turn(origin);
-    let _turn = turn.lock().await;
+    let _turn = match turn.try_lock() {
+        Ok(turn) => turn,
+        Err(_) => place.leave_during(turn.lock()).await,
+    };
     let now = pipeline.selector.now();
     if let Some(rules) = robots.known(origin, now) {
         return Ok(rules);
@@ -101,7 +106,7 @@ async fn request_rules(
         let message = format!("the host is paused for another {} s", until.since(now).as_secs());
         return Err(Box::new(Report { paused_until: Some(until), ..Report::without_request(Report::PAUSED, message) }));
     }
-    let mut permit = pace_permit(pipeline, domain).await?;
+    let mut permit = pace_permit(pipeline, place, domain).await?;
     let answer = request(pipeline, robots, location).await;
     if let Some(permit) = permit.take() {
         report_to_pace(pipeline, robots, permit, domain, &answer);
@@ -127,6 +132,7 @@ async fn request_rules(
 /// Waits for a permit in the host's pace, which a robots.txt needs like any page.
 async fn pace_permit<'p>(
     pipeline: &'p Pipeline,
+    place: &Place,
     domain: &str,
 ) -> Result<Option<PacePermit<&'p Selector>>, Box<Report>> {
     loop {
@@ -134,7 +140,7 @@ async fn pace_permit<'p>(
         match PacePermit::take(&*pipeline.selector, domain, Cost::Plain, now) {
             Ok(permit) => return Ok(permit),
             Err(later) if later.until.since(now) <= pipeline.wait_at_most => {
-                pause(pipeline, Wait::for_pace(later)).await;
+                pause(pipeline, place, Wait::for_pace(later)).await;
             }
             Err(later) => {
                 let message = "the host's pace does not admit the request for its robots.txt yet".to_owned();

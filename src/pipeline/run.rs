@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
 
 use super::gate::Gate;
+use super::place::Place;
 use super::wait::{self, pause};
 use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, robots};
 use crate::router::Mode;
@@ -28,13 +29,13 @@ use fetchwise_types::time::Timestamp;
 pub(super) type PipelineVisit<'w> = Visit<&'w Selector, &'w Url>;
 
 /// Fetches `link` and reports the result.
-pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
+pub(super) async fn run(pipeline: &Pipeline, link: &Link, place: &Place) -> Report {
     let begun = Instant::now();
     let mut cut = None;
     let mut report = match urls::parse(&link.url) {
-        Ok(url) => match robots::check(pipeline, link, &url, &mut cut).await {
+        Ok(url) => match robots::check(pipeline, link, &url, place, &mut cut).await {
             Ok(()) => match begin(pipeline, link, &url) {
-                Ok(visit) => drive(pipeline, visit, &url).await,
+                Ok(visit) => drive(pipeline, visit, &url, place).await,
                 Err(report) => *report,
             },
             Err(report) => *report,
@@ -75,7 +76,7 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Pipeli
 }
 
 /// Drives a visit to its end.
-async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url) -> Report {
+async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url, place: &Place) -> Report {
     let (mut delivered, mut chain, mut bytes) = (None, Vec::new(), 0);
     let end = loop {
         match visit.next() {
@@ -86,7 +87,7 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url) -> 
                     continue;
                 };
                 // The slot comes last: a follower that held the leader's only slot would wait for it for ever.
-                let Some(_slot) = acquire_slot(pipeline, slots, &visit, &mut fetch).await else { continue };
+                let Some(_slot) = acquire_slot(pipeline, (slots, place), &visit, &mut fetch).await else { continue };
                 let mut limits = limits(pipeline, &fetch);
                 limits.deadline = fetcher.deadline(limits.deadline);
                 let begun = Instant::now();
@@ -94,7 +95,7 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url) -> 
                 let is_archive =
                     pipeline.selector.fetcher(fetch.fetcher_id()).is_some_and(|spec| spec.class == Class::Archive);
                 let begun_span = fetch.trace().fetch(&asked, fetcher.name());
-                let gate = Gate::new(pipeline, &mut visit, &mut fetch);
+                let gate = Gate::new(pipeline, place, &mut visit, &mut fetch);
                 let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
                 let request = Request { gate: admission, ..Request::new(&asked, &limits) };
                 let result = {
@@ -146,7 +147,7 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url) -> 
                 }
             }
             Step::Wait(wait) if sits_out(pipeline, &visit, &wait) => {
-                if pause(pipeline, wait).await {
+                if pause(pipeline, place, wait).await {
                     visit.waited();
                 }
             }
@@ -166,7 +167,7 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url) -> 
 /// is not part of the deadline, since no request was made yet, and it does not block the host's pace.
 async fn acquire_slot<'p>(
     pipeline: &'p Pipeline,
-    slots: &'p Semaphore,
+    (slots, place): (&'p Semaphore, &Place),
     visit: &PipelineVisit<'p>,
     fetch: &mut Fetch<&'p Selector>,
 ) -> Option<SemaphorePermit<'p>> {
@@ -175,7 +176,7 @@ async fn acquire_slot<'p>(
     }
     visit.return_pace_permit(fetch);
     loop {
-        let slot = slots.acquire().await.ok()?;
+        let slot = place.leave_during(slots.acquire()).await.ok()?;
         if visit.is_host_paused() {
             return None;
         }
@@ -183,7 +184,7 @@ async fn acquire_slot<'p>(
             Ok(()) => return Some(slot),
             Err(wait) => {
                 drop(slot);
-                pause(pipeline, wait).await;
+                pause(pipeline, place, wait).await;
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Pipeline;
+use super::place::Place;
 use crate::visit::{Wait, WaitReason};
 
 /// Minimum time that a visit waits once it has made a request.
@@ -14,11 +15,15 @@ pub(super) fn sits_out(pipeline: &Pipeline, wait: &Wait, has_begun: bool) -> boo
     wait.reason() != WaitReason::Pace || left <= pipeline.wait_at_most || has_begun && left <= MIN_STARTED_WAIT
 }
 
-/// Sits out a wait. Returns whether only a clock that stands still could say that it is not over.
-pub(super) async fn pause(pipeline: &Pipeline, mut wait: Wait) -> bool {
+/// Sits out a wait without the link's place. Returns whether only a clock that stands still could say that it is not
+/// over.
+pub(super) async fn pause(pipeline: &Pipeline, place: &Place, mut wait: Wait) -> bool {
     let (why, at_most) = (wait.reason(), wait.until().since(pipeline.selector.now()));
-    tokio::select! {
-        () = wait.notified() => false,
-        () = tokio::time::sleep(at_most) => why == WaitReason::LocalFault,
-    }
+    let over = async {
+        tokio::select! {
+            () = wait.notified() => false,
+            () = tokio::time::sleep(at_most) => why == WaitReason::LocalFault,
+        }
+    };
+    place.leave_during(over).await
 }

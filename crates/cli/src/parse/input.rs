@@ -3,7 +3,7 @@
 //! Invariants: a line that exceeds the limit costs memory for the limit only, and the next line is read as usual.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use crate::terminal::exit::Failure;
@@ -42,7 +42,7 @@ const START_BYTES: usize = 80;
 
 /// A reader of lines with a limited length.
 pub(crate) struct Lines {
-    from: Box<dyn BufRead + Send>,
+    from: BufReader<Box<dyn Read + Send>>,
     max: usize,
     number: u64,
 }
@@ -50,12 +50,13 @@ pub(crate) struct Lines {
 impl Lines {
     /// Opens the file at `path`, or stdin for `-`. The limit of a line is `max` bytes.
     pub(crate) fn open(path: &Path, max: usize) -> Result<Self, Failure> {
-        let from: Box<dyn BufRead + Send> = if is_stdin(path) {
-            Box::new(BufReader::with_capacity(64 << 10, io::stdin()))
-        } else {
-            Box::new(BufReader::with_capacity(64 << 10, open(path)?))
-        };
-        Ok(Self { from, max, number: 0 })
+        let from: Box<dyn Read + Send> = if is_stdin(path) { Box::new(io::stdin()) } else { Box::new(open(path)?) };
+        Ok(Self { from: BufReader::with_capacity(64 << 10, from), max, number: 0 })
+    }
+
+    /// Returns whether the next line is in memory, so that it can be read without waiting for its source.
+    pub(crate) fn has_line(&self) -> bool {
+        self.from.buffer().contains(&b'\n')
     }
 
     /// Returns the first bytes of what follows, without reading on.
@@ -159,7 +160,8 @@ mod tests {
     use super::*;
 
     fn lines(text: &[u8], max: usize) -> Vec<Result<String, LineError>> {
-        let mut lines = Lines { from: Box::new(io::Cursor::new(text.to_vec())), max, number: 0 };
+        let from: Box<dyn Read + Send> = Box::new(io::Cursor::new(text.to_vec()));
+        let mut lines = Lines { from: BufReader::new(from), max, number: 0 };
         let mut out = Vec::new();
         while let Some(line) = lines.next_line().unwrap() {
             assert_eq!(line.number, out.len() as u64 + 1);

@@ -202,6 +202,98 @@ fn ordered_results_wait_for_earlier_ones() {
     child.wait().unwrap();
 }
 
+/// A host that is asked every ten minutes, with more links than a run once read ahead, and after them those of a host
+/// that may be asked at any rate.
+fn a_long_list(place: &TestDir) -> (Origin, String, Vec<String>) {
+    let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::Static)]).unwrap();
+    let rates = format!(
+        "[pace]\nmode = 'fixed'\ninitial_rate = 1000.0\nmax_rate = 1000.0\n[pace.host.'{OTHER}']\nrate = 0.002"
+    );
+    let slow = (0..10_500).map(|n| origin.url(OTHER, &format!("/{n}")));
+    let urls = slow.chain((0..20).map(|n| origin.url(HOST, &format!("/{n}")))).collect();
+    (origin, place.write("c.toml", rates), urls)
+}
+
+/// Starts a run that keeps the pace of the config.
+fn begin_paced(place: &TestDir, config: &str, more: &[&str]) -> (Child, Receiver<String>) {
+    let loopback = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
+    let args = [&["fetch", "--json", "--config", config][..], &loopback, more].concat();
+    let mut child = place.command(&args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let results = lines(child.stdout.take().unwrap());
+    (child, results)
+}
+
+#[test]
+fn a_host_at_the_end_of_a_long_list_does_not_wait_for_the_slow_one_before_it() {
+    let place = TestDir::new();
+    let (_origin, config, urls) = a_long_list(&place);
+    let input = place.write("urls.txt", urls.join("\n"));
+    for from in ["file", "stdin"] {
+        let more = if from == "file" { ["--input", &*input] } else { ["--restart", "-"] };
+        let (mut child, results) = begin_paced(&place, &config, &more);
+        let (mut stdin, text) = (child.stdin.take().unwrap(), urls.join("\n") + "\n");
+        let writing = std::thread::spawn(move || {
+            let _ = stdin.write_all(if from == "stdin" { text.as_bytes() } else { b"" });
+            // It stays open: more links may come.
+            stdin
+        });
+        let mut seen = Vec::new();
+        while seen.len() < 20 {
+            let line = line_number(&results.recv_timeout(PATIENCE).unwrap()).unwrap();
+            seen.extend((line > 10_500).then_some(line));
+        }
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(10_501..=10_520), "{from}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        drop(writing.join().unwrap());
+    }
+}
+
+#[test]
+fn a_link_that_waits_to_try_again_takes_no_place() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::SERVER_ERROR)]).unwrap();
+    // The second try of the failing page has to wait for fifty seconds, the other page for nothing.
+    let rates = format!("[pace]\nmode = 'fixed'\ninitial_rate = 100.0\n[pace.host.'{OTHER}']\nrate = 0.02");
+    let config = place.write("c.toml", rates);
+    let (fails, good) = (origin.url(OTHER, "/a"), origin.url(HOST, "/b"));
+    let (mut child, results) = begin_paced(&place, &config, &[&fails, &good, "--concurrency", "1"]);
+    let first: serde_json::Value = serde_json::from_str(&results.recv_timeout(PATIENCE).unwrap()).unwrap();
+    assert_eq!((first["url"].as_str(), origin.hits(OTHER)), (Some(&*good), 1), "{first}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn ordered_results_that_wait_do_not_stop_the_run() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::slow(PATIENCE * 2))]).unwrap();
+    let mut urls = vec![origin.url(OTHER, "/hangs")];
+    urls.extend((0..10_500).map(|n| format!("{{ {n}")));
+    urls.push(origin.url(HOST, "/last"));
+    let input = place.write("urls.txt", urls.join("\n"));
+    let mut child = place.spawn(&fetch(&["--input", &input, "--timeout", "600s", "--ordered"]));
+    let (results, said) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+    let begun = std::time::Instant::now();
+    while origin.hits(HOST) == 0 {
+        assert!(begun.elapsed() < PATIENCE, "the last link waits for the first one");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(results.try_recv().is_err(), "all wait for the first link");
+    signal(&child, "-INT");
+    wait_for(&said, "Ctrl-C again");
+    signal(&child, "-INT");
+    // What is finished is printed in order, although the first link is not.
+    let mut shown = 0;
+    for (result, line) in results.iter().zip(2..) {
+        assert_eq!(line_number(&result), Some(line));
+        shown += 1;
+    }
+    assert!(shown >= 10_500, "{shown}");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
 #[test]
 fn arguments_have_a_position_and_lines_a_line() {
     let place = TestDir::new();

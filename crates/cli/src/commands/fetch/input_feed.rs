@@ -1,39 +1,52 @@
 //! The input of `fetch`: arguments, a file or stdin, in order.
 //!
-//! A separate thread reads it, so that a slow pipe delays nothing else. Each item has its place in the input, because
-//! results appear in another order.
+//! A separate thread reads it to its end and passes on where each link stands and which host it has. It leaves out
+//! duplicates, and links that an earlier run finished. So reading waits for no host, and a slow pipe delays nothing
+//! else.
+//!
+//! Must not know: the order in which links are fetched.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::FetchArgs;
-use crate::commands::fetch::input_position::InputPosition;
-use crate::commands::fetch::results_file;
+use crate::commands::fetch::input_line::{self, MAX_LINE_BYTES, host_of};
+use crate::commands::fetch::link_list::LinkList;
+use crate::commands::fetch::link_queue::QueuedLink;
+use crate::commands::fetch::results_file::{self, LinkToRetry};
+use crate::commands::fetch::resume::EarlierLinks;
 use crate::parse::input::{Lines, is_stdin};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::shown;
-use fetchwise::heuristic::Heuristic;
 use fetchwise::pipeline::Link;
 use fetchwise::robots::RobotsUse;
 
-/// The maximum length of an input line in bytes: enough for a message about any URL.
-const MAX_LINE_BYTES: usize = 1 << 20;
-/// The number of links that are read ahead.
-const AHEAD: usize = 256;
+/// The number of links that are passed on at once.
+const BATCH: usize = 1_024;
+/// The number of batches that the thread is ahead of the scheduler.
+const AHEAD: usize = 4;
+/// The number of links that are remembered to find duplicates.
+const MAX_SEEN: usize = 4_000_000;
 
 /// An item of the input.
 #[derive(Debug)]
 pub(super) enum Item {
     /// A link to fetch.
-    Link(InputPosition, Link),
+    Link {
+        /// Its host; empty for an invalid URL.
+        host: Box<str>,
+        link: QueuedLink,
+    },
     /// An invalid line.
     Bad {
+        /// Its number in the order of reading.
+        number: u64,
         /// The line number, counted from 1.
         line: u64,
         /// Why it is invalid.
@@ -43,31 +56,50 @@ pub(super) enum Item {
     Broken(String),
 }
 
-/// The stream of input items.
-pub(super) struct InputFeed {
-    items: mpsc::Receiver<Item>,
+/// Items that were read, and the numbers of links that were left out since the last batch.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) items: Vec<Item>,
+    /// Links that the input has named before.
+    pub(super) duplicates: u64,
+    /// Links that `--only` leaves out.
+    pub(super) left_out: u64,
+    /// Links that an earlier run finished.
+    pub(super) skipped: u64,
+}
+
+/// The input of a run, opened.
+pub(super) struct Input {
+    sources: Vec<Source>,
+    /// The file whose lines stay where they are.
+    file: Option<File>,
+    named: Link,
+    listed: Link,
     /// The number of items, if known.
     pub(super) total: Option<u64>,
 }
 
-/// A line with a JSON object.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LinkJson {
-    url: String,
-    #[serde(default)]
-    id: Option<String>,
-    #[serde(default)]
-    learning: Option<bool>,
-    #[serde(default)]
-    fetcher: Option<String>,
-    #[serde(default)]
-    tags: BTreeMap<String, String>,
+/// The stream of input items.
+pub(super) struct InputFeed {
+    batches: mpsc::Receiver<Batch>,
+    /// The text of the links.
+    pub(super) list: Arc<LinkList>,
 }
 
-impl InputFeed {
-    /// Opens all sources and starts to read.
-    pub(super) fn start(args: &FetchArgs, settings: &Settings) -> Result<Self, Failure> {
+enum Source {
+    One(u64, String),
+    Retried(LinkToRetry),
+    Lines {
+        lines: Lines,
+        path: PathBuf,
+        /// Whether its lines are read again from the file.
+        is_file: bool,
+    },
+}
+
+impl Input {
+    /// Opens all sources.
+    pub(super) fn open(args: &FetchArgs, settings: &Settings) -> Result<Self, Failure> {
         let total = total(args);
         let wish = args.robots.or(settings.config.robots.mode);
         let named = Link {
@@ -78,110 +110,172 @@ impl InputFeed {
         };
         // A person who names a URL wants that page; a list is a crawl.
         let listed = Link { robots: wish.unwrap_or(RobotsUse::Obey), ..named.clone() };
-        let mut sources: Vec<Source> = Vec::new();
+        let (mut sources, mut file): (Vec<Source>, _) = (Vec::new(), None);
         for (before, url) in (0..).zip(&args.urls) {
             sources.push(match url.as_str() {
-                "-" => Source::Lines(Lines::open(Path::new("-"), MAX_LINE_BYTES)?, PathBuf::from("stdin")),
-                url => Source::One(InputPosition::Position(before + 1), url.to_owned()),
+                "-" => {
+                    let lines = Lines::open(Path::new("-"), MAX_LINE_BYTES)?;
+                    Source::Lines { lines, path: PathBuf::from("stdin"), is_file: false }
+                }
+                url => Source::One(before + 1, url.to_owned()),
             });
         }
         if let Some(path) = &args.retry {
             // A results file is read whole: its last line may be about its first link.
-            sources.extend(results_file::read(path, &args.only)?.into_iter().map(|left| {
-                let link = Link { url: left.url, id: left.id, ..listed.clone() };
-                Source::Link(left.place, Box::new(link))
-            }));
+            sources.extend(results_file::read(path, &args.only)?.into_iter().map(Source::Retried));
         }
         let total = if args.retry.is_some() { Some(sources.len() as u64) } else { total };
         if let Some(path) = &args.input {
-            sources.push(Source::Lines(Lines::open(path, MAX_LINE_BYTES)?, path.clone()));
+            let lines = Lines::open(path, MAX_LINE_BYTES)?;
+            // A pipe gives its lines only once.
+            let is_list = !is_stdin(path) && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+            file = is_list.then(|| File::open(path).ok()).flatten();
+            sources.push(Source::Lines { lines, path: path.clone(), is_file: file.is_some() });
         }
-        let (to, items) = mpsc::channel(AHEAD);
+        Ok(Self { sources, file, named, listed, total })
+    }
+
+    /// Starts to read, without the links that an earlier run finished. What is not in a file is spooled in `dir`.
+    pub(super) fn start(self, dir: &Path, earlier: EarlierLinks) -> Result<InputFeed, Failure> {
+        let list = Arc::new(LinkList::new(dir, self.named, self.listed).with_file(self.file));
+        let (to, batches) = mpsc::channel(AHEAD);
+        let mut reader = Reader {
+            list: Arc::clone(&list),
+            to,
+            earlier,
+            seen: HashSet::new(),
+            text: String::new(),
+            number: 0,
+            batch: Batch::default(),
+        };
+        let sources = self.sources;
         std::thread::Builder::new()
             .name("fetchwise-input".into())
-            .spawn(move || read(sources, &named, &listed, &to))
+            .spawn(move || reader.read(sources))
             .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))?;
-        Ok(Self { items, total })
-    }
-
-    /// Returns the next item; none at the end.
-    pub(super) async fn next(&mut self) -> Option<Item> {
-        self.items.recv().await
+        Ok(InputFeed { batches, list })
     }
 }
 
-enum Source {
-    One(InputPosition, String),
-    Link(InputPosition, Box<Link>),
-    Lines(Lines, PathBuf),
+impl InputFeed {
+    /// Returns the next items; none at the end.
+    pub(super) async fn next(&mut self) -> Option<Batch> {
+        self.batches.recv().await
+    }
 }
 
-/// Reads until the end of the input, or until the receiver is dropped.
-fn read(sources: Vec<Source>, named: &Link, listed: &Link, to: &mpsc::Sender<Item>) {
-    for source in sources {
-        let (mut lines, path) = match source {
-            Source::One(place, url) => {
-                let link = Link { url, ..named.clone() };
-                if to.blocking_send(Item::Link(place, link)).is_err() {
-                    return;
+/// The thread that reads.
+struct Reader {
+    list: Arc<LinkList>,
+    to: mpsc::Sender<Batch>,
+    earlier: EarlierLinks,
+    /// Hashes of the links that were read.
+    seen: HashSet<u64>,
+    /// A buffer.
+    text: String,
+    /// The number of items that are passed on.
+    number: u64,
+    batch: Batch,
+}
+
+/// Reading ends early: after an error, or because nobody waits for the input any longer.
+struct Stopped;
+
+impl Reader {
+    /// Reads until the end of the input, or until the receiver is dropped.
+    fn read(&mut self, sources: Vec<Source>) {
+        let _ = self.read_all(sources).and_then(|()| self.pass_on());
+    }
+
+    fn read_all(&mut self, sources: Vec<Source>) -> Result<(), Stopped> {
+        for source in sources {
+            match source {
+                Source::One(position, url) => {
+                    let link = self.list.argument(&url);
+                    self.add(&link, position, |list| list.add_argument(&url))?;
                 }
-                continue;
-            }
-            Source::Link(place, link) => {
-                if to.blocking_send(Item::Link(place, *link)).is_err() {
-                    return;
+                Source::Retried(left) => {
+                    let link = self.list.retried(&left.url, left.id.as_deref());
+                    let number = left.place.line().or(left.place.position()).unwrap_or_default();
+                    self.add(&link, number, |list| list.add_retried(left.place, &left.url, left.id.as_deref()))?;
                 }
-                continue;
-            }
-            Source::Lines(lines, path) => (lines, path),
-        };
-        loop {
-            let line = match lines.next_line() {
-                Ok(Some(line)) => line,
-                Ok(None) => break,
-                Err(error) => {
-                    let _ = to.blocking_send(Item::Broken(format!("cannot read {}: {error}", shown(&path))));
-                    return;
-                }
-            };
-            let item = match line.text {
-                Ok(text) => match link(&text, listed) {
-                    None => continue,
-                    Some(Ok(link)) => Item::Link(InputPosition::Line(line.number), link),
-                    Some(Err(error)) => Item::Bad { line: line.number, error },
-                },
-                Err(error) => Item::Bad { line: line.number, error: error.to_string() },
-            };
-            if to.blocking_send(item).is_err() {
-                return;
+                Source::Lines { lines, path, is_file } => self.read_lines(lines, &path, is_file)?,
             }
         }
+        Ok(())
     }
-}
 
-/// Returns the link of a line; none for an empty line or a comment.
-fn link(line: &str, base: &Link) -> Option<Result<Link, String>> {
-    let line = line.trim();
-    if line.is_empty() || line.starts_with('#') {
-        return None;
+    fn read_lines(&mut self, mut lines: Lines, path: &Path, is_file: bool) -> Result<(), Stopped> {
+        let mut at = 0;
+        loop {
+            // The next line may take long to come.
+            if !lines.has_line() {
+                self.pass_on()?;
+            }
+            let line = match lines.next_line() {
+                Ok(Some(line)) => line,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    self.batch.items.push(Item::Broken(format!("cannot read {}: {error}", shown(path))));
+                    self.pass_on()?;
+                    return Err(Stopped);
+                }
+            };
+            let begin = at;
+            at += line.bytes;
+            let read = line.text.map_err(|error| error.to_string());
+            let error = match read.map(|text| (input_line::link(&text, self.list.listed()), text)) {
+                Ok((None, _)) => continue,
+                Ok((Some(Ok(link)), text)) => {
+                    let offset = |list: &LinkList| match is_file {
+                        true => LinkList::file_line(begin),
+                        false => list.add_line(&text),
+                    };
+                    self.add(&link, line.number, offset)?;
+                    continue;
+                }
+                Ok((Some(Err(error)), _)) | Err(error) => error,
+            };
+            let bad = Item::Bad { number: self.number, line: line.number, error };
+            self.number += 1;
+            self.batch.items.push(bad);
+            self.pass_on_if_full()?;
+        }
     }
-    if !line.starts_with('{') {
-        return Some(Ok(Link { url: line.to_owned(), ..base.clone() }));
-    }
-    let expected = r#"{"url", "id", "learning", "fetcher", "tags"}"#;
-    let read: Result<LinkJson, _> = serde_json::from_str(line);
-    Some(read.map_err(|error| format!("not a JSON object {expected}: {error}")).and_then(|json| of_json(json, base)))
-}
 
-/// Returns the link of a JSON line; its own fields take precedence over the common ones.
-fn of_json(json: LinkJson, base: &Link) -> Result<Link, String> {
-    let fetcher = json.fetcher.or_else(|| base.fetcher.clone());
-    let mut heuristics = Vec::new();
-    for (kind, value) in &json.tags {
-        heuristics.push(Heuristic::of_caller(kind, value).map_err(|error| error.to_string())?);
+    /// Adds a link unless it is left out.
+    fn add(&mut self, link: &Link, line: u64, keep: impl FnOnce(&LinkList) -> u64) -> Result<(), Stopped> {
+        if self.is_duplicate(link) {
+            self.batch.duplicates += 1;
+        } else if self.earlier.leaves_out(link) {
+            self.batch.left_out += 1;
+        } else if self.earlier.skips(link) {
+            self.batch.skipped += 1;
+        } else {
+            let link_at = QueuedLink { offset: keep(&self.list), line, number: self.number, refused: 0 };
+            self.number += 1;
+            self.batch.items.push(Item::Link { host: host_of(&link.url), link: link_at });
+        }
+        self.pass_on_if_full()
     }
-    heuristics.extend(base.heuristics.iter().filter(|tag| !json.tags.contains_key(&*tag.kind)).cloned());
-    Ok(Link { url: json.url, id: json.id, learning: json.learning, fetcher, heuristics, ..base.clone() })
+
+    /// Returns whether the input has named this link before. Only the first links are remembered.
+    fn is_duplicate(&mut self, link: &Link) -> bool {
+        let hash = input_line::hash(link, &mut self.text);
+        if self.seen.len() < MAX_SEEN { !self.seen.insert(hash) } else { self.seen.contains(&hash) }
+    }
+
+    fn pass_on_if_full(&mut self) -> Result<(), Stopped> {
+        if self.batch.items.len() >= BATCH { self.pass_on() } else { Ok(()) }
+    }
+
+    fn pass_on(&mut self) -> Result<(), Stopped> {
+        let batch = std::mem::take(&mut self.batch);
+        if batch.items.is_empty() && batch.duplicates + batch.left_out + batch.skipped == 0 {
+            return Ok(());
+        }
+        self.to.blocking_send(batch).map_err(|_| Stopped)
+    }
 }
 
 /// Returns the number of items, including comments, for the progress bar.
@@ -212,32 +306,6 @@ fn count_lines(path: &Path) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_is_a_url_or_a_json_object() {
-        let base = Link { fetcher: Some("f".to_owned()), robots: RobotsUse::Obey, ..Link::default() };
-        assert!(link("  ", &base).is_none() && link("# later", &base).is_none());
-        assert_eq!(
-            link(" http://e.org/ ", &base).unwrap().unwrap(),
-            Link { url: "http://e.org/".to_owned(), ..base.clone() }
-        );
-        let line =
-            r#"{"url":"http://e.org/","id":"7","learning":false,"fetcher":"g","tags":{"video_platform":"vimeo"}}"#;
-        let read = link(line, &base).unwrap().unwrap();
-        let want = Link {
-            url: "http://e.org/".to_owned(),
-            id: Some("7".to_owned()),
-            learning: Some(false),
-            fetcher: Some("g".to_owned()),
-            heuristics: vec![Heuristic::new("video_platform", "vimeo")],
-            robots: RobotsUse::Obey,
-        };
-        assert_eq!(read, want);
-        for bad in ["{", r#"{"id":"7"}"#, r#"{"url":"http://e.org/","ulr":1}"#, r#"{"url":"x","tags":{"domain":"x"}}"#]
-        {
-            assert!(link(bad, &base).unwrap().is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn lines_are_counted_with_and_without_a_last_break() {

@@ -5,12 +5,14 @@
 //! link is recorded as done once the result is flushed. A killed run therefore loses no printed result, and prints
 //! every result at least once when it is resumed.
 //!
-//! Links are read ahead. Those of a host that has to wait stay in its own queue and take no slot from others.
+//! All links are read, beside the crawl. Those of a host that has to wait stay in its own queue and take no slot from
+//! others. A link that waits is an offset in the list, so the number of links is bounded by memory only.
 //!
-//! `input_feed` reads links, `queue` orders them by host, `scheduler` fetches them, `result_order` and `report` print the
-//! results, `resume` records what is done, and `log_watch` and `shutdown` watch the log and Ctrl-C.
+//! `input_feed` reads links, `link_list` keeps their text, `frontier` orders them by host, `scheduler` fetches them,
+//! `result_order` and `report` print the results, `resume` records what is done, and `log_watch` and `shutdown` watch the
+//! log and Ctrl-C.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +23,11 @@ use tokio::task::JoinSet;
 use super::fleet;
 use crate::commands::fetch::build_crawler::Crawler;
 use crate::commands::fetch::crawl_options::CrawlOptions;
-use crate::commands::fetch::input_feed::InputFeed;
+use crate::commands::fetch::frontier::Frontier;
+use crate::commands::fetch::input_feed::Input;
 use crate::commands::fetch::log_watch::LogWatch;
 use crate::commands::fetch::metrics_endpoint::PendingEndpoint;
 use crate::commands::fetch::paused_links::{PauseWait, PausedLinks};
-use crate::commands::fetch::queue::HostQueue;
 use crate::commands::fetch::report::{DisplayOptions, ResultDisplay};
 use crate::commands::fetch::result_order::ResultOrder;
 use crate::commands::fetch::resume::Resume;
@@ -37,6 +39,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, note, plain, shown};
 use fetchwise::journal::Health;
+use fetchwise::pipeline::Places;
 use fetchwise::robots::RobotsUse;
 use fetchwise::store::warc::{Warc, cdxj};
 use fetchwise::time::Clock;
@@ -51,15 +54,20 @@ pub(crate) mod crawl_options;
 mod end_report;
 mod eta;
 mod fd_limit;
+mod finished_item;
+mod frontier;
 mod hints;
 mod input_feed;
+mod input_line;
 mod input_position;
 mod link_end;
+mod link_list;
+mod link_queue;
 mod log_watch;
 mod metrics_endpoint;
 mod paused_links;
+mod positioned_io;
 mod progress;
-mod queue;
 mod report;
 pub(crate) mod result_json;
 mod result_order;
@@ -69,6 +77,7 @@ pub(crate) mod resume;
 pub(crate) mod run_log;
 mod scheduler;
 pub(crate) mod shutdown;
+mod spool;
 mod totals;
 
 /// The default limit of a link's wait for its host.
@@ -81,7 +90,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
     let prints_page = args.prints_page(out.json);
     out.make_interruptible(prints_page)?;
     let concurrency = fd_limit::at_once(args.concurrency);
-    let feed = InputFeed::start(args, settings)?;
+    let input = Input::open(args, settings)?;
     let store = build_crawler::store(args)?;
     if args.has_list() && store.is_none() && !prints_page && !args.quiet {
         note("page bodies are not kept: use --out DIR or --warc FILE to keep them");
@@ -91,10 +100,10 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
         let stop = shutdown::listen().map_err(Failure::failed)?;
         let metrics = PendingEndpoint::open(args.metrics.as_deref()).await?;
         let crawler = Crawler::open(settings, &CrawlOptions::from(args), store)?;
-        let resume = Resume::open(crawler.journal.dir(), args)
+        let mut resume = Resume::open(crawler.journal.dir(), args)
             .map_err(|error| Failure::failed(format_args!("cannot read the state of the last run: {error}")))?;
         let max_wait = settings.config.pace.max_wait.unwrap_or(MAX_WAIT);
-        let (total, is_list) = (feed.total, args.has_list());
+        let (total, is_list) = (input.total, args.has_list());
         let fleet = fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector).await?;
         let told = fleet.as_ref().map(|fleet| fleet.membership());
         let metrics = metrics.map(|metrics| metrics.begin(&crawler, total, told)).transpose()?;
@@ -102,27 +111,27 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
         if is_list && !args.quiet {
             note(start_line(args, settings, &crawler, total));
         }
+        let feed = input.start(crawler.journal.dir(), resume.take_earlier())?;
         let scheduler = Scheduler {
             pipeline: Arc::clone(&crawler.pipeline),
             concurrency,
-            per_host: args.pace.per_host,
+            places: Places::new(concurrency),
+            free_place: None,
             max_wait,
             feed,
             resume,
             show: ResultDisplay::new(out, total, DisplayOptions { lines: args.lines(), is_list, prints_page }),
             paused: PausedLinks::new(pause_wait(args, settings, max_wait)),
             is_wait_reported: false,
-            seen: HashSet::new(),
             prints_page,
             fail_on: args.fail_on,
             run_log: crawler.run_log.clone(),
             is_list,
             shutdown: Shutdown::new(stop),
-            queue: HostQueue::default(),
+            frontier: Frontier::new(args.pace.per_host),
             open: JoinSet::new(),
             links: HashMap::new(),
-            finished: ResultOrder::new(args.ordered),
-            read: 0,
+            finished: ResultOrder::new(args.ordered, crawler.journal.dir()),
             log: LogWatch::new(Arc::clone(&crawler.journal), upkeep),
             browsers: crawler.browsers().to_vec(),
             is_browser_reported: false,

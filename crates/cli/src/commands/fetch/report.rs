@@ -155,21 +155,21 @@ impl<'o> ResultDisplay<'o> {
         self.region.suspend(|| out.line(text).and_then(|()| out.flush()))
     }
 
-    /// Counts a link that an earlier run finished.
-    pub(super) fn skipped(&mut self) {
-        self.sum.skipped += 1;
-        self.progress.done += 1;
+    /// Counts links that an earlier run finished.
+    pub(super) fn skipped(&mut self, count: u64) {
+        self.sum.skipped += count;
+        self.progress.done += count;
     }
 
-    /// Counts a link that an earlier line of the input has already named.
-    pub(super) fn duplicate(&mut self) {
-        self.sum.duplicates += 1;
-        self.progress.done += 1;
+    /// Counts links that earlier lines of the input have already named.
+    pub(super) fn duplicates(&mut self, count: u64) {
+        self.sum.duplicates += count;
+        self.progress.done += count;
     }
 
-    /// Counts a link that `--only` leaves out.
-    pub(super) fn left_out(&mut self) {
-        self.progress.total = self.progress.total.map(|total| total.saturating_sub(1));
+    /// Counts links that `--only` leaves out.
+    pub(super) fn left_out(&mut self, count: u64) {
+        self.progress.total = self.progress.total.map(|total| total.saturating_sub(count));
     }
 
     /// Reports that a host's Crawl-delay exceeds the limit.

@@ -1,61 +1,136 @@
 //! Finished items of a run that are not printed yet, and the order in which they are printed.
 //!
 //! Invariants: without an order, an item is ready at once. In the order of the input, an item is ready once all earlier
-//! ones have been taken.
+//! ones have been taken. Until then it is in a spool on disk, and only its offset takes memory: so one link that hangs
+//! does not stop the run.
 //!
 //! Must not know: what an item is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::Path;
+
+use super::spool::Spool;
+
+/// An item that can be spooled.
+pub(super) trait Stored: Sized {
+    /// Returns its bytes; none if it has to stay in memory.
+    fn store(&self) -> Option<Vec<u8>>;
+    /// Returns the item with these bytes.
+    fn restore(bytes: &[u8]) -> Option<Self>;
+}
+
+/// Where an item is that is finished and not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held(u64);
 
 /// Finished items by their number in the order of reading.
 #[derive(Debug)]
 pub(super) struct ResultOrder<T> {
-    items: BTreeMap<u64, T>,
     is_ordered: bool,
+    /// With an order: the items from number `next` on.
+    held: VecDeque<Held>,
+    /// Items that are not in the spool, by number.
+    in_memory: BTreeMap<u64, T>,
+    /// The number of the first item that is not taken; without an order the number of items that came in.
+    next: u64,
     taken: u64,
+    spool: Spool,
 }
 
-impl<T> ResultOrder<T> {
-    /// Returns an empty order; with `is_ordered` items become ready in the order of their numbers.
-    pub(super) fn new(is_ordered: bool) -> Self {
-        Self { items: BTreeMap::new(), is_ordered, taken: 0 }
+impl Held {
+    const NOT_FINISHED: Self = Self(0);
+    const IN_MEMORY: Self = Self(1);
+
+    fn spooled(offset: u64) -> Self {
+        Self(offset + 2)
+    }
+}
+
+impl<T: Stored> ResultOrder<T> {
+    /// Returns an empty order. With `is_ordered` items become ready in the order of their numbers, which have no gaps,
+    /// and wait for that in a spool in `dir`.
+    pub(super) fn new(is_ordered: bool, dir: &Path) -> Self {
+        Self {
+            is_ordered,
+            held: VecDeque::new(),
+            in_memory: BTreeMap::new(),
+            next: 0,
+            taken: 0,
+            spool: Spool::new(dir),
+        }
     }
 
     /// Adds the finished item `number`.
     pub(super) fn insert(&mut self, number: u64, item: T) {
-        self.items.insert(number, item);
+        if !self.is_ordered {
+            self.in_memory.insert(self.next, item);
+            self.next += 1;
+            return;
+        }
+        let Ok(index) = usize::try_from(number.saturating_sub(self.next)) else { return };
+        if self.held.len() <= index {
+            self.held.resize(index + 1, Held::NOT_FINISHED);
+        }
+        // The next item is taken at once.
+        let bytes = if index == 0 { None } else { item.store() };
+        self.held[index] = match bytes {
+            Some(bytes) => Held::spooled(self.spool.append(&[&bytes])),
+            None => {
+                self.in_memory.insert(number, item);
+                Held::IN_MEMORY
+            }
+        };
     }
 
     /// Returns whether an item is ready.
     pub(super) fn is_ready(&self) -> bool {
-        self.next_number().is_some()
+        match self.is_ordered {
+            true => self.held.front().is_some_and(|held| *held != Held::NOT_FINISHED),
+            false => !self.in_memory.is_empty(),
+        }
     }
 
     /// Removes and returns the next item that is ready.
-    pub(super) fn take(&mut self) -> Option<T> {
-        let item = self.next_number().and_then(|number| self.items.remove(&number))?;
+    ///
+    /// # Errors
+    /// The item was spooled and cannot be read again.
+    pub(super) fn take(&mut self) -> io::Result<Option<T>> {
+        if !self.is_ready() {
+            return Ok(None);
+        }
         self.taken += 1;
-        Some(item)
+        if !self.is_ordered {
+            return Ok(self.in_memory.pop_first().map(|(_, item)| item));
+        }
+        let (held, number) = (self.held.pop_front(), self.next);
+        self.next += 1;
+        let item = match held {
+            None | Some(Held::NOT_FINISHED) => return Ok(None),
+            Some(Held::IN_MEMORY) => self.in_memory.remove(&number),
+            Some(Held(at)) => T::restore(&self.spool.read(at.saturating_sub(2))?),
+        };
+        if self.held.is_empty() {
+            self.spool.clear();
+        }
+        item.ok_or_else(|| io::ErrorKind::InvalidData.into()).map(Some)
     }
 
-    /// Makes all items ready, at the end of a run that is incomplete.
-    pub(super) fn release_all(&mut self) {
-        self.is_ordered = false;
+    /// Gives up the next item if it is not finished and others are, at the end of a run that is incomplete. Returns
+    /// whether any is ready.
+    pub(super) fn skip_gap(&mut self) -> bool {
+        if self.is_ordered {
+            while self.held.front() == Some(&Held::NOT_FINISHED) {
+                self.held.pop_front();
+                self.next += 1;
+            }
+        }
+        self.is_ready()
     }
 
     /// Returns the number of items taken so far.
     pub(super) fn taken(&self) -> u64 {
         self.taken
-    }
-
-    /// Returns how many of `read` items the order holds back: all that are not taken; none without an order.
-    pub(super) fn held_back(&self, read: u64) -> u64 {
-        if self.is_ordered { read - self.taken } else { 0 }
-    }
-
-    fn next_number(&self) -> Option<u64> {
-        let (&first, _) = self.items.first_key_value()?;
-        (!self.is_ordered || first == self.taken).then_some(first)
     }
 }
 
@@ -63,28 +138,57 @@ impl<T> ResultOrder<T> {
 mod tests {
     use super::*;
 
+    impl Stored for u64 {
+        fn store(&self) -> Option<Vec<u8>> {
+            // Every seventh one stays in memory.
+            (!self.is_multiple_of(7)).then(|| self.to_le_bytes().to_vec())
+        }
+
+        fn restore(bytes: &[u8]) -> Option<Self> {
+            bytes.try_into().ok().map(Self::from_le_bytes)
+        }
+    }
+
+    fn order(is_ordered: bool) -> ResultOrder<u64> {
+        ResultOrder::new(is_ordered, &std::env::temp_dir())
+    }
+
     fn taken(order: &mut ResultOrder<u64>) -> Vec<u64> {
-        std::iter::from_fn(|| order.take()).collect()
+        std::iter::from_fn(|| order.take().unwrap()).collect()
     }
 
     #[test]
     fn without_an_order_every_item_is_ready() {
-        let mut order = ResultOrder::new(false);
+        let mut order = order(false);
         order.insert(2, 2);
-        assert_eq!((taken(&mut order), order.held_back(3)), (vec![2], 0));
+        assert_eq!(taken(&mut order), [2]);
         order.insert(0, 0);
         assert_eq!((taken(&mut order), order.taken()), (vec![0], 2));
     }
 
     #[test]
     fn an_ordered_item_waits_for_the_earlier_ones() {
-        let mut order = ResultOrder::new(true);
+        let mut order = order(true);
         order.insert(1, 1);
         order.insert(3, 3);
         assert!(!order.is_ready());
         order.insert(0, 0);
-        assert_eq!((taken(&mut order), order.held_back(4)), (vec![0, 1], 2));
-        order.release_all();
-        assert_eq!((taken(&mut order), order.held_back(4)), (vec![3], 0));
+        assert_eq!(taken(&mut order), [0, 1]);
+        assert!(!order.is_ready() && order.skip_gap());
+        assert_eq!((taken(&mut order), order.taken()), (vec![3], 3));
+        assert!(!order.skip_gap());
+    }
+
+    #[test]
+    fn items_that_wait_are_not_in_memory() {
+        let mut order = order(true);
+        // Backwards, so that each waits for the last one.
+        for number in (1..100_000).rev() {
+            order.insert(number, number);
+        }
+        assert!(order.in_memory.len() <= 100_000 / 7 && !order.is_ready());
+        order.insert(0, 0);
+        assert!(taken(&mut order).into_iter().eq(0..100_000));
+        assert_eq!(order.held.len() + order.in_memory.len(), 0);
     }
 }

@@ -5,11 +5,12 @@
 //! completes, `left-<hash>` replaces it. It names the links that were not delivered, for `--only`.
 //!
 //! Invariants: a link is recorded only after its result was passed on, and only a final end counts as done: see
-//! [`LinkEnd`]. An incomplete line of a crash is ignored. The lock of the data directory keeps two runs apart.
+//! [`LinkEnd`]. An incomplete line of a crash is ignored. The lock of the data directory keeps two runs apart. A file is
+//! never read into memory: what is kept is a hash per finished link.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -35,13 +36,21 @@ pub(super) struct Resume {
     path: PathBuf,
     /// The file with the links that the run leaves.
     left_path: PathBuf,
-    /// The links that an earlier run finished, and how often.
-    earlier: HashMap<u128, u32>,
-    /// The selected links that the last run left, if only those are fetched.
-    only: Option<HashMap<u128, LinkEnd>>,
+    earlier: EarlierLinks,
     /// Opened when the first link is done.
     file: Option<File>,
     failed: bool,
+}
+
+/// The links of earlier runs that this one does not fetch.
+#[derive(Debug, Default)]
+pub(super) struct EarlierLinks {
+    /// The links that an earlier run finished.
+    finished: HashSet<u64>,
+    /// How often those were finished that were finished more than once.
+    repeated: HashMap<u64, u32>,
+    /// The selected links that the last run left, if only those are fetched.
+    only: Option<HashSet<u64>>,
 }
 
 /// A link that a run left because of a pause.
@@ -65,7 +74,7 @@ impl Resume {
     pub(super) fn open(dir: &Path, args: &FetchArgs) -> io::Result<Self> {
         let key = key(args);
         let (running, left_path) = (dir.join(format!("{RUNNING}{key:032x}")), dir.join(format!("{LEFT}{key:032x}")));
-        let (mut earlier, mut only) = (HashMap::new(), None);
+        let mut earlier = EarlierLinks::default();
         if args.restart {
             remove(&running)?;
         }
@@ -75,35 +84,28 @@ impl Resume {
             if path.exists() {
                 return Err(io::Error::other("an earlier run was interrupted; continue it without --only first"));
             }
-            let mut left: HashMap<u128, LinkEnd> = HashMap::new();
-            for line in read_lines(&left_path)? {
-                left.insert(line.hash, line.end);
-            }
-            left.retain(|_, end| args.only.iter().any(|which: &LeftLinks| which.selects(*end)));
-            only = Some(left);
+            let mut left = HashSet::new();
+            for_each_line(&left_path, |_, _, line| {
+                match args.only.iter().any(|which: &LeftLinks| which.selects(line.end)) {
+                    true => left.insert(short(line.hash)),
+                    false => left.remove(&short(line.hash)),
+                };
+            })?;
+            earlier.only = Some(left);
             path.clone_from(&left_path);
         } else {
-            for line in read_lines(&path)?.into_iter().filter(|line| line.end.is_done()) {
-                *earlier.entry(line.hash).or_default() += 1;
-            }
+            for_each_line(&path, |_, _, line| {
+                if line.end.is_done() {
+                    earlier.add_finished(short(line.hash));
+                }
+            })?;
         }
-        Ok(Self { path, left_path, earlier, only, file: None, failed: false })
+        Ok(Self { path, left_path, earlier, file: None, failed: false })
     }
 
-    /// Returns whether an earlier run finished this link. Equal links are skipped as often as they were finished.
-    pub(super) fn skips(&mut self, link: &Link) -> bool {
-        match self.earlier.get_mut(&hash(link)) {
-            Some(times) if *times > 0 => {
-                *times -= 1;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Returns whether `--only` leaves out this link.
-    pub(super) fn leaves_out(&self, link: &Link) -> bool {
-        self.only.as_ref().is_some_and(|only| !only.contains_key(&hash(link)))
+    /// Returns the links that this run does not fetch. Called once, by the reader of the input.
+    pub(super) fn take_earlier(&mut self) -> EarlierLinks {
+        std::mem::take(&mut self.earlier)
     }
 
     /// Records how a link ended. A failed write only means that the link is fetched again after an interruption; no
@@ -131,14 +133,7 @@ impl Resume {
     /// Ends a complete run: the next one fetches everything again, or with `--only` what this one left.
     pub(super) fn complete(self) {
         drop(self.file);
-        let left = read_left(&self.path).and_then(|left| match left.is_empty() {
-            true => remove(&self.left_path),
-            false => {
-                let new = self.left_path.with_extension("new");
-                fs::write(&new, left.concat())?;
-                fs::rename(&new, &self.left_path)
-            }
-        });
+        let left = write_left(&self.path, &self.left_path);
         // Without the file, `--only` finds nothing; the results were printed anyway.
         let _ = left;
         if self.path != self.left_path {
@@ -157,6 +152,34 @@ impl Resume {
     }
 }
 
+impl EarlierLinks {
+    fn add_finished(&mut self, hash: u64) {
+        if !self.finished.insert(hash) {
+            *self.repeated.entry(hash).or_insert(1) += 1;
+        }
+    }
+
+    /// Returns whether an earlier run finished this link. Equal links are skipped as often as they were finished.
+    pub(super) fn skips(&mut self, link: &Link) -> bool {
+        if self.finished.is_empty() {
+            return false;
+        }
+        let hash = short(hash(link));
+        match self.repeated.get_mut(&hash) {
+            Some(times) if *times > 1 => {
+                *times -= 1;
+                true
+            }
+            _ => self.finished.remove(&hash),
+        }
+    }
+
+    /// Returns whether `--only` leaves out this link.
+    pub(super) fn leaves_out(&self, link: &Link) -> bool {
+        self.only.as_ref().is_some_and(|only| !only.contains(&short(hash(link))))
+    }
+}
+
 /// Returns the links that the runs of a data directory left because of a pause, and that they have not fetched since.
 pub(crate) fn left_for_pause(dir: &Path) -> io::Result<Vec<LeftForPause>> {
     let mut left = Vec::new();
@@ -165,11 +188,14 @@ pub(crate) fn left_for_pause(dir: &Path) -> io::Result<Vec<LeftForPause>> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if [RUNNING, LEFT].iter().any(|prefix| name.starts_with(prefix)) {
-            let mut last: HashMap<u128, Option<LeftForPause>> = HashMap::new();
-            for line in read_lines(&entry.path())? {
-                last.insert(line.hash, line.paused);
-            }
-            left.extend(last.into_values().flatten());
+            let mut last: HashMap<u128, LeftForPause> = HashMap::new();
+            for_each_line(&entry.path(), |_, _, line| {
+                match line.paused {
+                    Some(paused) => last.insert(line.hash, paused),
+                    None => last.remove(&line.hash),
+                };
+            })?;
+            left.extend(last.into_values());
         }
     }
     left.sort_unstable_by(|a, b| (&a.link, a.at).cmp(&(&b.link, b.at)));
@@ -177,31 +203,59 @@ pub(crate) fn left_for_pause(dir: &Path) -> io::Result<Vec<LeftForPause>> {
     Ok(left)
 }
 
-/// Returns the lines of links that were not delivered; the last line of each link counts.
-fn read_left(path: &Path) -> io::Result<Vec<String>> {
-    let text = read(path)?;
-    let mut lines: HashMap<u128, (LinkEnd, &str)> = HashMap::new();
-    let mut order = Vec::new();
-    for (text, line) in text.lines().filter_map(|text| parse_line(text).map(|line| (text, line))) {
-        if lines.insert(line.hash, (line.end, text)).is_none() {
-            order.push(line.hash);
+/// Writes the lines of links that were not delivered to `to`; the last line of each link counts. Without such links
+/// removes `to`.
+fn write_left(from: &Path, to: &Path) -> io::Result<()> {
+    // The offset of each such link's last line.
+    let mut left: HashMap<u64, u64> = HashMap::new();
+    for_each_line(from, |offset, _, line| {
+        match line.end {
+            LinkEnd::Delivered => left.remove(&short(line.hash)),
+            _ => left.insert(short(line.hash), offset),
+        };
+    })?;
+    if left.is_empty() {
+        return remove(to);
+    }
+    let new = to.with_extension("new");
+    let (mut out, mut written) = (BufWriter::new(File::create(&new)?), Ok(()));
+    for_each_line(from, |offset, text, line| {
+        if written.is_ok() && left.get(&short(line.hash)) == Some(&offset) {
+            written = writeln!(out, "{text}");
         }
-    }
-    let left = order.into_iter().filter_map(|hash| lines.get(&hash)).filter(|(end, _)| *end != LinkEnd::Delivered);
-    Ok(left.map(|(_, text)| format!("{text}\n")).collect())
+    })?;
+    written.and_then(|()| out.flush())?;
+    fs::rename(&new, to)
 }
 
-fn read_lines(path: &Path) -> io::Result<Vec<StateLine>> {
-    Ok(read(path)?.lines().filter_map(parse_line).collect())
+/// Calls `each` with the offset, the text and the content of every complete line of a state file; not at all if there is
+/// no file.
+fn for_each_line(path: &Path, mut each: impl FnMut(u64, &str, StateLine)) -> io::Result<()> {
+    let mut from = match File::open(path) {
+        Ok(file) => BufReader::with_capacity(256 << 10, file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let (mut bytes, mut offset) = (Vec::new(), 0);
+    loop {
+        bytes.clear();
+        let count = from.read_until(b'\n', &mut bytes)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim_end_matches(['\n', '\r']);
+        if let Some(line) = parse_line(text) {
+            each(offset, text, line);
+        }
+        offset += count as u64;
+    }
 }
 
-/// Returns the text of a state file; an empty one if there is no file.
-fn read(path: &Path) -> io::Result<String> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(error),
-    }
+/// Returns a hash in half the memory: among ten million links, two have the same one with a chance of three in a
+/// million.
+fn short(hash: u128) -> u64 {
+    hash as u64
 }
 
 /// Parses a line; none if it is incomplete.
@@ -290,16 +344,16 @@ mod tests {
         let run = args("http://e.org/ --out pages");
         let (a, b, c) = (Link::new("http://e.org/a"), Link::new("http://e.org/b"), Link::new("http://e.org/c"));
         let mut first = Resume::open(dir.path(), &run).unwrap();
-        assert!(!first.skips(&a));
+        assert!(!first.earlier.skips(&a));
         first.note(&a, &delivered(), NOW);
         first.note(&a, &delivered(), NOW);
         first.note(&c, &failed(Report::PAUSED), NOW);
         drop(first);
         let mut second = Resume::open(dir.path(), &run).unwrap();
-        assert_eq!([&a, &b, &a, &a, &c].map(|link| second.skips(link)), [true, false, true, false, false]);
+        assert_eq!([&a, &b, &a, &a, &c].map(|link| second.earlier.skips(link)), [true, false, true, false, false]);
         second.note(&b, &delivered(), NOW);
         second.complete();
-        assert!(!Resume::open(dir.path(), &run).unwrap().skips(&a));
+        assert!(!Resume::open(dir.path(), &run).unwrap().earlier.skips(&a));
     }
 
     #[test]
@@ -316,7 +370,7 @@ mod tests {
         assert_eq!(left_for_pause(dir.path()).unwrap(), left);
         let fetched = |only: &str| {
             let run = Resume::open(dir.path(), &args(&format!("--input list --only {only}"))).unwrap();
-            links.iter().filter(|link| !run.leaves_out(link)).map(|link| &link.url[13..]).collect::<String>()
+            links.iter().filter(|link| !run.earlier.leaves_out(link)).map(|link| &link.url[13..]).collect::<String>()
         };
         assert_eq!(["paused", "missing", "failed", "paused,failed"].map(fetched), ["b", "c", "d", "bd"]);
         let mut only = Resume::open(dir.path(), &args("--input list --only paused")).unwrap();
@@ -326,7 +380,10 @@ mod tests {
         assert_eq!(["paused", "missing"].map(fetched), ["", "c"]);
         Resume::open(dir.path(), &args("--input list --only paused")).unwrap().complete();
         assert_eq!((left_for_pause(dir.path()).unwrap(), fetched("failed")), (vec![], "d".to_owned()));
-        assert!(!Resume::open(dir.path(), &run).unwrap().leaves_out(&links[0]), "without --only everything is fetched");
+        assert!(
+            !Resume::open(dir.path(), &run).unwrap().earlier.leaves_out(&links[0]),
+            "without --only everything is fetched"
+        );
     }
 
     #[test]
@@ -341,10 +398,10 @@ mod tests {
         let text = fs::read(&path).unwrap();
         fs::write(&path, &text[..text.len() - 5]).unwrap();
         let mut second = Resume::open(dir.path(), &run).unwrap();
-        assert!(!second.skips(&link));
+        assert!(!second.earlier.skips(&link));
         second.note(&link, &delivered(), NOW);
         drop(second);
-        assert!(Resume::open(dir.path(), &run).unwrap().skips(&link));
+        assert!(Resume::open(dir.path(), &run).unwrap().earlier.skips(&link));
     }
 
     #[test]
@@ -363,6 +420,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let link = Link::new("http://e.org/");
         Resume::open(dir.path(), &args(lines[0])).unwrap().note(&link, &delivered(), NOW);
-        assert!(!Resume::open(dir.path(), &args("http://e.org/ --restart")).unwrap().skips(&link));
+        assert!(!Resume::open(dir.path(), &args("http://e.org/ --restart")).unwrap().earlier.skips(&link));
     }
 }

@@ -1,11 +1,11 @@
-//! The scheduler of a crawl: reads links ahead, starts those whose hosts are ready, and prints what is finished.
+//! The scheduler of a crawl: fills the frontier, starts links whose hosts are ready, and prints what is finished.
 //!
-//! Invariants: at most `concurrency` links are open. A result is printed once the log has taken its attempts, and its link
-//! is recorded as done after printing.
+//! Invariants: at most `concurrency` links are at work. Links that wait in the middle of a visit do not count. Reading never waits for a host. A result is printed once the log has
+//! taken its attempts, and its link is recorded as done after printing.
 //!
 //! Must not know: how a link is fetched.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,9 @@ use std::time::Duration;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
+use super::frontier::{Frontier, HostId};
+use super::link_queue::QueuedLink;
 use super::paused_links::PausedLinks;
-use super::queue::{HostQueue, host_of};
 use super::report::ResultDisplay;
 use super::resume::Resume;
 use super::totals;
@@ -22,7 +23,8 @@ use super::{eta, log_watch};
 use crate::commands::fetch::args::FailOn;
 use crate::commands::fetch::cost_report::CostReport;
 use crate::commands::fetch::end_report::EndReport;
-use crate::commands::fetch::input_feed::{InputFeed, Item};
+use crate::commands::fetch::finished_item::FinishedItem;
+use crate::commands::fetch::input_feed::{Batch, InputFeed, Item};
 use crate::commands::fetch::input_position::InputPosition;
 use crate::commands::fetch::log_watch::LogWatch;
 use crate::commands::fetch::metrics_endpoint::MetricsEndpoint;
@@ -34,24 +36,24 @@ use crate::terminal::output::plain;
 use crate::terminal::pace_text::span;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::browser::BrowserFetcher;
-use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise::pipeline::{Link, Pipeline, Place, Places, Report};
 use fetchwise::time::Timestamp;
 use totals::Totals;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// The maximum number of requests for a link that its host refused because the crawl was too fast.
 const MAX_TRIES: u8 = 4;
-/// The number of links that are remembered to find duplicates.
-const MAX_SEEN: usize = 4_000_000;
-/// The limit of links that are read and not started; with `--ordered` also of those that are read and not printed.
-const READ_AHEAD: usize = 10_000;
+
+/// How many times the number of places are started links, with those that wait in the middle of a visit.
+const MAX_STARTED: usize = 4;
 
 /// A run in progress.
 pub(super) struct Scheduler<'o> {
     pub(super) pipeline: Arc<Pipeline>,
+    /// The limit of links at work.
     pub(super) concurrency: usize,
-    /// The limit of parallel links per host.
-    pub(super) per_host: Option<u8>,
+    pub(super) places: Places,
+    /// A place that became free and has no link yet.
+    pub(super) free_place: Option<Place>,
     /// The limit of a link's wait for its host.
     pub(super) max_wait: Duration,
     pub(super) feed: InputFeed,
@@ -61,8 +63,6 @@ pub(super) struct Scheduler<'o> {
     pub(super) paused: PausedLinks<PausedLink>,
     /// Whether the run said that it waits for paused links.
     pub(super) is_wait_reported: bool,
-    /// Hashes of the links that were read.
-    pub(super) seen: HashSet<u64>,
     /// Whether stdout gets the page of the first link.
     pub(super) prints_page: bool,
     pub(super) fail_on: FailOn,
@@ -70,14 +70,12 @@ pub(super) struct Scheduler<'o> {
     /// Whether the command has a list of links.
     pub(super) is_list: bool,
     pub(super) shutdown: Shutdown,
-    pub(super) queue: HostQueue<QueuedLink>,
-    pub(super) open: JoinSet<Report>,
+    pub(super) frontier: Frontier,
+    pub(super) open: JoinSet<Fetched>,
     /// The links in progress, with their hosts.
-    pub(super) links: HashMap<Id, (Arc<str>, QueuedLink)>,
+    pub(super) links: HashMap<Id, (HostId, QueuedLink)>,
     /// Finished items that are not printed yet.
     pub(super) finished: ResultOrder<FinishedItem>,
-    /// The number of items read so far.
-    pub(super) read: u64,
     pub(super) log: LogWatch,
     pub(super) browsers: Vec<Arc<BrowserFetcher>>,
     /// Whether the failing browser was reported.
@@ -86,28 +84,21 @@ pub(super) struct Scheduler<'o> {
     pub(super) metrics: Option<MetricsEndpoint>,
 }
 
-/// A link that was read and is not finished.
-#[derive(Debug)]
-pub(super) struct QueuedLink {
-    /// Its number in the order of reading.
-    number: u64,
+/// A link that was read again and fetched.
+pub(super) struct FetchedLink {
     place: InputPosition,
     link: Link,
-    /// The number of refusals by its host because the crawl was too fast.
-    refused: u8,
-}
-
-/// A link that is paused, with the result that says so.
-#[derive(Debug)]
-pub(super) struct PausedLink {
-    host: Arc<str>,
-    waiting: QueuedLink,
     report: Report,
 }
 
-pub(super) enum FinishedItem {
-    Fetched(InputPosition, Link, Box<Report>),
-    Bad { line: u64, error: String },
+/// The end of a link's task; an error if the link cannot be read again.
+pub(super) type Fetched = Result<Box<FetchedLink>, String>;
+
+/// A link that is paused, with the result that says so.
+pub(super) struct PausedLink {
+    host: Arc<str>,
+    waiting: QueuedLink,
+    fetched: Box<FetchedLink>,
 }
 
 impl Scheduler<'_> {
@@ -146,9 +137,9 @@ impl Scheduler<'_> {
         let mut checks = tokio::time::interval(log_watch::CHECK_INTERVAL);
         loop {
             self.release_paused();
-            let mut wake = self.start_ready_links();
+            let (mut wake, is_full) = self.start_ready_links();
             self.update_metrics();
-            if self.open.is_empty() && self.queue.len() == 0 && !(more && self.has_room()) {
+            if self.open.is_empty() && self.frontier.len() == 0 && !more {
                 match self.paused.wait_when_idle(self.pipeline.selector().now()) {
                     Some(until) if interrupted.is_none() => self.report_wait(until),
                     _ if self.paused.len() > 0 && interrupted.is_none() => {
@@ -164,7 +155,7 @@ impl Scheduler<'_> {
                 let at = Instant::now() + at.since(now);
                 wake = Some(wake.map_or(at, |wake| wake.min(at)));
             }
-            let (take, abandon_at) = (more && self.has_room(), self.shutdown.abandon_at());
+            let abandon_at = self.shutdown.abandon_at();
             tokio::select! {
                 biased;
                 request = self.shutdown.request(), if self.shutdown.is_listening() => match request {
@@ -172,7 +163,7 @@ impl Scheduler<'_> {
                     Some(ShutdownRequest::Abandon) => return Ok(Some(Interruption::Requested)),
                     Some(ShutdownRequest::Finish) => {
                         (more, interrupted) = (false, Some(Interruption::Requested));
-                        self.queue.clear();
+                        self.frontier.clear();
                         self.paused.take_all().for_each(drop);
                         if !self.open.is_empty() {
                             self.show.note("stopping: waiting for open requests (Ctrl-C again to abandon them)");
@@ -194,38 +185,40 @@ impl Scheduler<'_> {
                     while let Some(ended) = self.open.try_join_next_with_id() {
                         self.finish(ended);
                     }
-                    self.print_finished().await?;
                 }
+                place = self.places.take(), if is_full => self.free_place = Some(place),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
-                item = self.feed.next(), if take => match item {
+                batch = self.feed.next(), if more => match batch {
                     None => more = false,
-                    Some(Item::Broken(error)) => (more, interrupted) = (false, Some(Interruption::Input(error))),
-                    Some(Item::Bad { line, error }) => {
-                        self.finished.insert(self.read, FinishedItem::Bad { line, error });
-                        self.read += 1;
-                        self.print_finished().await?;
-                    }
-                    Some(Item::Link(_, link)) if self.is_duplicate(&link) => self.show.duplicate(),
-                    Some(Item::Link(_, link)) if self.resume.leaves_out(&link) => self.show.left_out(),
-                    Some(Item::Link(_, link)) if self.resume.skips(&link) => self.show.skipped(),
-                    Some(Item::Link(place, link)) => {
-                        let host = host_of(&link.url);
-                        self.queue.push(&host, QueuedLink { number: self.read, place, link, refused: 0 });
-                        if let Some(most) = self.per_host {
-                            self.queue.set_max_open(&host, most.into());
-                        }
-                        self.read += 1;
+                    Some(batch) => if let Some(error) = self.take_in(batch) {
+                        (more, interrupted) = (false, Some(Interruption::Input(error)));
                     }
                 },
             }
+            self.print_finished().await?;
         }
+    }
+
+    /// Takes in a part of the input. Returns the error that ends it early.
+    fn take_in(&mut self, batch: Batch) -> Option<String> {
+        self.show.left_out(batch.left_out);
+        self.show.skipped(batch.skipped);
+        self.show.duplicates(batch.duplicates);
+        for item in batch.items {
+            match item {
+                Item::Link { host, link } => self.frontier.push(&host, link),
+                Item::Bad { number, line, error } => self.finished.insert(number, FinishedItem::Bad { line, error }),
+                Item::Broken(error) => return Some(error),
+            }
+        }
+        None
     }
 
     /// Passes the counts to the metrics endpoint.
     fn update_metrics(&self) {
         if let Some(metrics) = &self.metrics {
             let done = self.finished.taken() + self.show.sum.skipped;
-            metrics.count(self.queue.len() + self.paused.len(), self.open.len(), self.queue.host_count(), done);
+            metrics.count(self.frontier.len() + self.paused.len(), self.open.len(), self.frontier.host_count(), done);
         }
     }
 
@@ -235,30 +228,21 @@ impl Scheduler<'_> {
             return;
         }
         let waiting = self.paused.len();
-        let read = (self.queue.len() + self.open.len() + waiting) as u64;
+        let read = (self.frontier.len() + self.open.len() + waiting) as u64;
         let unread = self.show.left().unwrap_or_default().saturating_sub(read);
         let now = self.pipeline.selector().now();
         let pace = self.pipeline.selector().pace();
-        let remaining = pace.map(|pace| eta::estimate(pace, self.queue.hosts(), unread, now)).unwrap_or_default();
+        let remaining = pace.map(|pace| eta::estimate(pace, self.frontier.hosts(), unread, now)).unwrap_or_default();
         self.show.update(remaining, waiting);
     }
 
-    /// Returns whether the input has named this link before. Only the first links are remembered.
-    fn is_duplicate(&mut self, link: &Link) -> bool {
-        let hash = xxh3_64(format!("{link:?}").as_bytes());
-        if self.seen.len() < MAX_SEEN { !self.seen.insert(hash) } else { self.seen.contains(&hash) }
-    }
-
-    /// Puts links whose pause is over back into the queue.
+    /// Puts links whose pause is over back into the frontier.
     fn release_paused(&mut self) {
         let now = self.pipeline.selector().now();
-        while let Some(PausedLink { host, waiting, report }) = self.paused.pop(now) {
-            self.show.sum.requests += u64::from(report.requests);
+        while let Some(PausedLink { host, waiting, fetched }) = self.paused.pop(now) {
+            self.show.sum.requests += u64::from(fetched.report.requests);
             self.is_wait_reported = false;
-            self.queue.push(&host, waiting);
-            if let Some(most) = self.per_host {
-                self.queue.set_max_open(&host, most.into());
-            }
+            self.frontier.push(&host, waiting);
         }
     }
 
@@ -275,10 +259,10 @@ impl Scheduler<'_> {
     /// Ends all paused links: the run does not wait for them any longer.
     fn give_up_paused(&mut self) {
         let now = self.pipeline.selector().now();
-        for PausedLink { host, waiting, mut report } in self.paused.take_all() {
+        for PausedLink { host, waiting, mut fetched } in self.paused.take_all() {
             let host_pause = self.pipeline.selector().host_pause(&host).filter(|until| *until > now);
-            report.paused_until = report.paused_until.max(host_pause);
-            self.end_link(waiting, report);
+            fetched.report.paused_until = fetched.report.paused_until.max(host_pause);
+            self.end_link(waiting, *fetched);
         }
     }
 
@@ -294,74 +278,90 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Returns whether more may be read. Results that wait for an earlier one count too.
-    fn has_room(&self) -> bool {
-        self.queue.len() < READ_AHEAD && self.finished.held_back(self.read) < READ_AHEAD as u64
-    }
-
-    /// Starts links as long as there are free slots and hosts that are ready. Returns when to try again unless
-    /// something ends earlier.
-    fn start_ready_links(&mut self) -> Option<Instant> {
+    /// Starts links as long as there are free places and hosts that are ready. Returns when to try again unless
+    /// something ends earlier, and whether only a place is missing.
+    fn start_ready_links(&mut self) -> (Option<Instant>, bool) {
         let now = self.pipeline.selector().now();
-        while self.open.len() < self.concurrency {
-            let Some((host, waiting)) = self.queue.pop(now) else {
-                return self.queue.next_at().map(|at| Instant::now() + at.since(now));
+        while self.open.len() < self.concurrency * MAX_STARTED {
+            let Some(place) = self.free_place.take().or_else(|| self.places.try_take()) else { return (None, true) };
+            let Some((host, waiting)) = self.frontier.pop(now) else {
+                return (self.frontier.next_at().map(|at| Instant::now() + at.since(now)), false);
             };
-            self.start(host, waiting);
+            self.start(host, waiting, place);
         }
-        None
+        (None, false)
     }
 
-    fn start(&mut self, host: Arc<str>, waiting: QueuedLink) {
+    fn start(&mut self, host: HostId, waiting: QueuedLink, place: Place) {
         let keeps_body = self.prints_page && waiting.number == 0;
-        let (pipeline, own) = (Arc::clone(&self.pipeline), waiting.link.clone());
+        let (pipeline, list) = (Arc::clone(&self.pipeline), Arc::clone(&self.feed.list));
+        let name = Arc::clone(self.frontier.name(host));
         let handle = self.open.spawn(async move {
-            let mut report = pipeline.fetch(&own).await;
+            let (position, link) = list.read_of_host(waiting, &name)?;
+            let mut report = pipeline.fetch_in_place(&link, &place).await;
             // Without a store nothing uses the body, which may be large.
             if !keeps_body {
                 report.response = None;
             }
-            report
+            Ok(Box::new(FetchedLink { place: position, link, report }))
         });
         self.links.insert(handle.id(), (host, waiting));
     }
 
-    fn finish(&mut self, ended: Result<(Id, Report), tokio::task::JoinError>) {
-        let (id, report) = match ended {
-            Ok((id, report)) => (id, report),
+    fn finish(&mut self, ended: Result<(Id, Fetched), tokio::task::JoinError>) {
+        let (id, fetched) = match ended {
+            Ok((id, fetched)) => (id, fetched),
             Err(error) => {
-                let message = Some(format!("bug in fetchwise: {error}"));
-                (error.id(), Report { error_type: Some(totals::INTERNAL), message, ..Report::default() })
+                let Some((_, waiting)) = self.links.get(&error.id()) else { return };
+                (error.id(), self.broken(*waiting, format!("bug in fetchwise: {error}")))
             }
         };
-        let Some((host, waiting)) = self.links.remove(&id) else { return };
-        if let Some(cut) = &report.crawl_delay_cut {
-            self.show.crawl_delay_cut(cut);
-        }
-        let (report, waiting) = match self.put_back(&host, report, waiting) {
-            Some(ended) => ended,
-            None => return,
+        let Some((host, mut waiting)) = self.links.remove(&id) else { return };
+        let mut fetched = match fetched {
+            Ok(fetched) => fetched,
+            Err(error) => {
+                self.frontier.ended(host);
+                let item = FinishedItem::Bad { line: waiting.line, error };
+                return self.finished.insert(waiting.number, item);
+            }
         };
-        self.queue.ended(&host);
-        if report.success {
+        if let Some(cut) = fetched.report.crawl_delay_cut.take() {
+            self.show.crawl_delay_cut(&cut);
+        }
+        let Some(fetched) = self.put_back(host, fetched, &mut waiting) else { return };
+        self.frontier.ended(host);
+        if fetched.report.success {
             self.paused.record_delivery();
         }
-        self.end_link(waiting, report);
+        self.end_link(waiting, *fetched);
+    }
+
+    /// Returns the result of a link whose task broke.
+    fn broken(&self, waiting: QueuedLink, message: String) -> Fetched {
+        let (place, link) = self.feed.list.read(waiting)?;
+        let report = Report { error_type: Some(totals::INTERNAL), message: Some(message), ..Report::default() };
+        Ok(Box::new(FetchedLink { place, link, report }))
     }
 
     /// Adds a link to the finished ones.
-    fn end_link(&mut self, waiting: QueuedLink, mut report: Report) {
+    fn end_link(&mut self, waiting: QueuedLink, fetched: FetchedLink) {
+        let FetchedLink { place, link, mut report } = fetched;
         if report.error_type == Some(Report::PACED) {
             report.error_type = Some(Report::PAUSED);
         }
-        let QueuedLink { number, place, link, .. } = waiting;
-        let report = Report { url: link.url.clone(), ..report };
-        self.finished.insert(number, FinishedItem::Fetched(place, link, Box::new(report)));
+        report.url.clone_from(&link.url);
+        self.finished.insert(waiting.number, FinishedItem::Fetched(place, link, Box::new(report)));
     }
 
-    /// Returns a link to the queue if its host has no slot for it yet, or refused it because the crawl was too fast. A
-    /// link that is paused for longer waits for the end of its pause. Otherwise returns the finished report and link.
-    fn put_back(&mut self, host: &Arc<str>, report: Report, mut waiting: QueuedLink) -> Option<(Report, QueuedLink)> {
+    /// Returns a link to the frontier if its host has no slot for it yet, or refused it because the crawl was too fast.
+    /// A link that is paused for longer waits for the end of its pause. Otherwise returns the fetched link.
+    fn put_back(
+        &mut self,
+        host: HostId,
+        fetched: Box<FetchedLink>,
+        waiting: &mut QueuedLink,
+    ) -> Option<Box<FetchedLink>> {
+        let report = &fetched.report;
         let is_paced = report.error_type == Some(Report::PACED);
         let is_paused = report.error_type == Some(Report::PAUSED);
         let is_refused = report.error_type == Some(ErrorKind::RateLimited.name());
@@ -375,24 +375,25 @@ impl Scheduler<'_> {
             {
                 self.show.sum.requests += u64::from(report.requests);
                 match is_refused {
-                    true => self.queue.refused(host, waiting, until),
-                    false => self.queue.back(host, waiting, until),
+                    true => self.frontier.refused(host, *waiting, until),
+                    false => self.frontier.back(host, *waiting, until),
                 }
                 return None;
             }
             Some(until) if waiting.refused < MAX_TRIES => {
-                let paused = PausedLink { host: Arc::clone(host), waiting, report };
+                let name = Arc::clone(self.frontier.name(host));
+                let paused = PausedLink { host: name, waiting: *waiting, fetched };
                 return match self.paused.push(until, paused) {
                     Ok(()) => {
-                        self.queue.ended(host);
+                        self.frontier.ended(host);
                         None
                     }
-                    Err(paused) => Some((paused.report, paused.waiting)),
+                    Err(paused) => Some(paused.fetched),
                 };
             }
             _ => {}
         }
-        Some((report, waiting))
+        Some(fetched)
     }
 
     /// Prints finished items: all of them, or with `--ordered` those that wait for no earlier one.
@@ -400,7 +401,7 @@ impl Scheduler<'_> {
         if self.finished.is_ready() {
             self.log.settle().await;
         }
-        while let Some(item) = self.finished.take() {
+        while let Some(item) = self.finished.take().map_err(unreadable_result)? {
             self.print_item(&item)?;
         }
         Ok(())
@@ -408,8 +409,11 @@ impl Scheduler<'_> {
 
     /// Prints all finished items, at the end of a run that is incomplete.
     async fn print_all_finished(&mut self) -> Result<(), Failure> {
-        self.finished.release_all();
-        self.print_finished().await
+        self.print_finished().await?;
+        while self.finished.skip_gap() {
+            self.print_finished().await?;
+        }
+        Ok(())
     }
 
     fn print_item(&mut self, item: &FinishedItem) -> Result<(), Failure> {
@@ -427,6 +431,10 @@ impl Scheduler<'_> {
             }
         }
     }
+}
+
+fn unreadable_result(error: std::io::Error) -> Failure {
+    Failure::failed(format_args!("cannot read a result of --ordered again: {error}"))
 }
 
 /// Returns the exit code of a complete run.

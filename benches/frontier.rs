@@ -1,0 +1,85 @@
+//! A step of the scheduler of `fetch`: the next link whose host is ready, and its end or its return, among many hosts
+//! and many more links.
+//!
+//! A step must not depend on the number of links that wait. The file of the program is compiled here as it is, because
+//! the program has no library.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use fetchwise::time::Timestamp;
+use frontier::Frontier;
+use link_queue::QueuedLink;
+
+#[path = "../crates/cli/src/commands/fetch/frontier.rs"]
+#[allow(unused, reason = "the program uses the rest, and its tests run there")]
+mod frontier;
+#[path = "../crates/cli/src/commands/fetch/link_queue.rs"]
+#[allow(unused, reason = "the program uses the rest, and its tests run there")]
+mod link_queue;
+
+const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+/// Hosts, and links of each.
+const SIZES: [(u64, u64); 5] = [(1_000, 10), (1_000, 10_000), (100_000, 1), (100_000, 10), (100_000, 100)];
+
+/// Returns a frontier in which the hosts take turns in the list.
+fn frontier(hosts: u64, links: u64) -> Frontier {
+    let mut frontier = Frontier::new(None);
+    let names: Vec<String> = (0..hosts).map(|host| format!("site{host}.example.org")).collect();
+    for number in 0..hosts * links {
+        let link = QueuedLink { offset: number * 60, line: number + 1, number, refused: 0 };
+        frontier.push(&names[(number * 7919 % hosts) as usize], link);
+    }
+    frontier
+}
+
+/// A link starts and ends, and one more of its host comes in, so that the number of links stays the same. Every fourth
+/// one has to wait for its host instead.
+fn step(frontier: &mut Frontier, number: u64) {
+    let now = BEGIN.saturating_add(Duration::from_millis(number));
+    let (host, link) = frontier.pop(black_box(now)).unwrap();
+    if number.is_multiple_of(4) {
+        frontier.back(host, link, now.saturating_add(Duration::from_millis(900)));
+    } else {
+        let name = Arc::clone(frontier.name(host));
+        frontier.push(&name, link);
+        frontier.ended(host);
+    }
+}
+
+fn steps(c: &mut Criterion) {
+    let mut group = c.benchmark_group("frontier, step");
+    for (hosts, links) in SIZES {
+        let (mut frontier, mut number) = (frontier(hosts, links), 0);
+        group.bench_function(BenchmarkId::new(format!("{hosts} hosts"), hosts * links), |b| {
+            b.iter(|| {
+                number += 1;
+                step(&mut frontier, number);
+            });
+        });
+    }
+    group.finish();
+}
+
+/// A link that was read goes into the queue of its host.
+fn push(c: &mut Criterion) {
+    let mut group = c.benchmark_group("frontier, push");
+    for hosts in [1_000, 100_000] {
+        let names: Vec<String> = (0..hosts).map(|host| format!("site{host}.example.org")).collect();
+        let (mut frontier, mut number) = (Frontier::new(None), 0);
+        group.bench_function(BenchmarkId::from_parameter(format!("{hosts} hosts")), |b| {
+            b.iter(|| {
+                number += 1;
+                let link = QueuedLink { offset: number * 60, line: number, number, refused: 0 };
+                frontier.push(&names[(number * 7919 % hosts) as usize], link);
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, steps, push);
+criterion_main!(benches);
