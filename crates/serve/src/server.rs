@@ -22,7 +22,7 @@ use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::detect::Detector;
 use fetchwise::journal::{Journal, JournalError};
 use fetchwise::rollout::Guard;
-use fetchwise::selector::Selector;
+use fetchwise::selector::{Selector, Sink};
 
 /// The interval between two checks for abandoned visits.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -65,6 +65,14 @@ impl Server {
     /// # Errors
     /// If the journal does not report its end.
     pub fn new(parts: Parts) -> Result<Self, JournalError> {
+        Self::observed(parts, |sink| Box::new(sink))
+    }
+
+    /// Works like [`Server::new`]; the selector records to what `observe` returns, which must pass everything on.
+    ///
+    /// # Errors
+    /// As [`Server::new`].
+    pub fn observed(parts: Parts, observe: impl FnOnce(Arc<dyn Sink>) -> Box<dyn Sink>) -> Result<Self, JournalError> {
         let Parts { mut selector, journal, detector, classifier, unavailable, tokens, options, guard } = parts;
         let unavailable = Arc::new(UnavailableFetchers::new(&selector, unavailable));
         let mut seed = [0; 8];
@@ -78,10 +86,10 @@ impl Server {
             u64::from_ne_bytes(seed),
         );
         let attempts = Arc::new(attempts);
-        selector.set_sink(match &guard {
-            Some(guard) => Box::new(guard.watched(Arc::clone(&attempts))),
-            None => Box::new(Arc::clone(&attempts)),
-        });
+        selector.set_sink(observe(match &guard {
+            Some(guard) => Arc::new(guard.watched(Arc::clone(&attempts))),
+            None => Arc::clone(&attempts) as Arc<dyn Sink>,
+        }));
         let auth = Auth::new(tokens, &options);
         let detectors = (detector, classifier);
         let state = Arc::new(State::new(Arc::new(selector), attempts, unavailable, detectors, guard, options, auth));

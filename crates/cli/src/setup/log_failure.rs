@@ -27,7 +27,10 @@ fn hint(error: &JournalError) -> Option<Cow<'static, str>> {
                      only read still work"
                 )));
             }
-            None => "wait until the other fetchwise process ends, or choose another --data-dir",
+            None => {
+                "wait until the other fetchwise process ends, or choose another --data-dir; a crawl shows its own dashboard \
+                     with fetch --serve"
+            }
         },
         JournalError::Log(LogError::Corrupt { .. }) => {
             "nothing was changed: restore the damaged file from a backup, or keep the intact part with repair --salvage"

@@ -34,18 +34,56 @@ fn sum(page: &str, name: &str) -> u64 {
 
 /// A crawl of one host with one page at a time, and the address of its metrics.
 fn crawl(place: &TestDir, origin: &Origin, args: &[&str], listen: &str, token: Option<&str>) -> (Child, String) {
+    let (child, address) = crawl_with(place, origin, &[&["--metrics", listen], args].concat(), token);
+    (child, address.strip_suffix("/metrics").unwrap().to_owned())
+}
+
+/// A crawl that listens on one address, and the address that it prints.
+fn crawl_with(place: &TestDir, origin: &Origin, args: &[&str], token: Option<&str>) -> (Child, String) {
     let urls: String = (0..PAGES).map(|n| origin.url("127.0.75.1", &format!("/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
     let fetch =
         ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
-    let mut command: Command = place.command(&[&fetch[..], &["--input", &input, "--metrics", listen], args].concat());
+    let mut command: Command = place.command(&[&fetch[..], &["--input", &input], args].concat());
     command.env_remove("FETCHWISE_TOKEN");
     token.map(|token| command.env("FETCHWISE_TOKEN", token));
     let mut child = command.spawn().unwrap();
     let said = lines(child.stderr.take().unwrap());
     let line = wait_for(&said, "http://");
     let address = line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}"));
-    (child, address.strip_suffix("/metrics").unwrap().to_owned())
+    (child, address.to_owned())
+}
+
+#[test]
+fn a_crawl_shows_its_dashboard_and_nobody_changes_it() {
+    let place = TestDir::new();
+    let origin = Origin::start([("127.0.75.1".to_owned(), Site::slow(Duration::from_millis(150)))]).unwrap();
+    let (mut child, address) = crawl_with(&place, &origin, &["--concurrency", "1", "--serve=127.0.0.1:0"], None);
+    let dashboard = address.trim_end_matches('/');
+    let (status, page) = ask(dashboard, "/", "");
+    assert!(status == 200 && page.contains("<title>"), "{page}");
+    let begun = Instant::now();
+    let seen = loop {
+        let (status, board) = ask(dashboard, "/v1/dashboard", "");
+        assert_eq!(status, 200, "{board}");
+        let board: serde_json::Value = serde_json::from_str(&board).unwrap();
+        assert_eq!(board["read_only"], true);
+        match board["all"]["attempts"].as_u64() {
+            Some(seen) if seen > 0 => break seen,
+            _ => assert!(begun.elapsed() < PATIENCE, "no attempt in {board}"),
+        }
+    };
+    assert!(seen <= PAGES);
+    let mut stream = TcpStream::connect(dashboard).unwrap();
+    write!(stream, "POST /v1/hosts/127.0.75.1/unpause HTTP/1.1\r\nHost: {dashboard}\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 405") && text.contains("\"read_only\""), "{text}");
+    assert!(child.wait().unwrap().success());
+    // The report of the run counts what the dashboard's server recorded.
+    let stats = place.run(&["stats", "--json"]).one();
+    assert_eq!(stats["attempts"], PAGES);
 }
 
 #[test]

@@ -87,6 +87,10 @@ pub(crate) struct FetchArgs {
     /// Add a heuristic to all URLs, such as video_platform=vimeo; repeatable
     #[arg(long, value_name = "TYPE=VALUE", value_parser = read_tag)]
     pub(crate) tag: Vec<Heuristic>,
+    /// Show the dashboard of this run at http://ADDR/, for looking only; other machines need the token in
+    /// $FETCHWISE_TOKEN [default address: 127.0.0.1:7117]
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:7117")]
+    pub(crate) serve: Option<String>,
     /// Serve Prometheus metrics at http://ADDR/metrics during the run, such as 127.0.0.1:9117; other machines need the
     /// token in $FETCHWISE_TOKEN
     #[arg(long, value_name = "ADDR")]

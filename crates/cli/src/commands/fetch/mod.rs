@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use super::fleet;
 use crate::commands::fetch::build_crawler::Crawler;
 use crate::commands::fetch::crawl_options::CrawlOptions;
+use crate::commands::fetch::dashboard_server::PendingDashboard;
 use crate::commands::fetch::frontier::Frontier;
 use crate::commands::fetch::input_feed::Input;
 use crate::commands::fetch::log_watch::LogWatch;
@@ -51,6 +52,7 @@ pub(crate) mod build_crawler;
 pub(crate) mod build_fetchers;
 mod cost_report;
 pub(crate) mod crawl_options;
+pub(crate) mod dashboard_server;
 mod end_report;
 mod eta;
 mod fd_limit;
@@ -99,14 +101,25 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
     let ended = runtime.block_on(async {
         let stop = shutdown::listen().map_err(Failure::failed)?;
         let metrics = PendingEndpoint::open(args.metrics.as_deref()).await?;
-        let crawler = Crawler::open(settings, &CrawlOptions::from(args), store)?;
+        let dashboard = PendingDashboard::open(args.serve.as_deref()).await?;
+        let crawl_options = CrawlOptions::from(args);
+        let (crawler, dashboard) = match dashboard {
+            Some(pending) => {
+                pending.open_crawler(settings, &crawl_options, store).map(|(crawler, it)| (crawler, Some(it)))?
+            }
+            None => (Crawler::open(settings, &crawl_options, store)?, None),
+        };
         let mut resume = Resume::open(crawler.journal.dir(), args)
             .map_err(|error| Failure::failed(format_args!("cannot read the state of the last run: {error}")))?;
         let max_wait = settings.config.pace.max_wait.unwrap_or(MAX_WAIT);
         let (total, is_list) = (input.total, args.has_list());
         let fleet = fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector).await?;
         let told = fleet.as_ref().map(|fleet| fleet.membership());
-        let metrics = metrics.map(|metrics| metrics.begin(&crawler, total, told)).transpose()?;
+        let metrics = metrics.map(|metrics| metrics.begin(&crawler, total, told.clone())).transpose()?;
+        let dashboard = dashboard.map(|dashboard| dashboard.begin(told));
+        if let Some(dashboard) = &dashboard {
+            note(format_args!("fetchwise: serving the dashboard at {}", dashboard.url));
+        }
         let upkeep = background_maintenance::start(settings, crawler.journal.dir())?;
         if is_list && !args.quiet {
             note(start_line(args, settings, &crawler, total));
@@ -142,6 +155,9 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
         let dir = crawler.journal.dir().to_owned();
         if let Some(fleet) = fleet {
             fleet.end().await;
+        }
+        if let Some(dashboard) = dashboard {
+            dashboard.close().await;
         }
         let closed = crawler.close().await;
         let exit = ended?;
