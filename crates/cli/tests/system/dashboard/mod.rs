@@ -218,8 +218,11 @@ fn it_shows_the_log_and_follows_new_records() {
     chrome.until("document.querySelector('#tiles').textContent.includes('400 requests')");
     let want = &stats(&data, Some("domain"))["bank.example"];
     let cells = row(&mut chrome, "domains", "bank.example");
-    assert_eq!(cells[1], want["attempts"].to_string());
-    assert_eq!(cells[2], format!("{:.1} %", want["success_rate"].as_f64().unwrap() * 100.0));
+    // Fetcher, requests, cost, cost of a page, delivered.
+    assert_eq!(json!(cells[1]), want["fetcher"]);
+    assert_eq!(cells[2], want["attempts"].to_string());
+    assert_eq!(cells[3].replace(',', ""), format!("{:.0}", want["cost"].as_f64().unwrap()));
+    assert_eq!(cells[5], format!("{:.1} %", want["success_rate"].as_f64().unwrap() * 100.0));
     assert_eq!(chrome.eval("document.querySelectorAll('#charts canvas').length"), json!(6));
     assert_eq!(chrome.eval("document.querySelector('#log-facts .big').textContent"), json!("Good"));
     // A table has the figures of each chart, and they are not all zero.
@@ -231,7 +234,7 @@ fn it_shows_the_log_and_follows_new_records() {
     assert!(chrome.eval(coloured).as_u64().unwrap() > 100);
     server.record(&(0..7).map(|n| attempt("harbour.example", n, "direct_access", 0, None)).collect::<Vec<_>>());
     chrome.until("document.querySelector('#tiles').textContent.includes('407 requests')");
-    assert_eq!(row(&mut chrome, "domains", "harbour.example")[1], "7");
+    assert_eq!(row(&mut chrome, "domains", "harbour.example")[2], "7");
     chrome.until("document.querySelector('#busy').textContent.includes('harbour.example')");
     // A click on a domain explains its front page.
     chrome.eval("document.querySelector('[data-key=\"explain bank.example\"]').click()");
