@@ -25,6 +25,7 @@ use crate::options::{DetectorOptions, ReadContext};
 use crate::rules::compiled::{Rule, RuleTable};
 use crate::rules::strength::Grade;
 use crate::scratch::{MatchPosition, Scratch};
+use crate::short_text;
 use crate::verdict::CONTENT_CHARS;
 use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::response::{Page, header};
@@ -331,8 +332,24 @@ fn read_thin(
         let rule = &table.rules[*index as usize];
         rule.grade == Grade::Cue && holds(rule, scratch.found.bits[*index as usize], page, scratch)
     };
-    verdict.block_cues = scratch.found.touched.iter().any(cue);
+    let cues = |index: &&u16| cue(index);
+    let mut found = scratch.found.touched.iter().filter(cues).map(|index| &*table.rules[*index as usize].id);
+    verdict.block_cues = found.clone().next().is_some();
+    if !verdict.is_empty {
+        return;
+    }
+    // Errors and apologies contain some of these words, too. Sentences outweigh them unless they are about a block.
+    let is_doubted = found.any(|id| id != CUE_WORDS) || {
+        let mut meanings = 0;
+        table.each_word(scratch.folded.as_bytes(), &mut scratch.buffer, |_, more| meanings |= more);
+        verdict.block_cues && table.vocabulary.is_topic(meanings)
+    };
+    verdict.is_empty = is_doubted || !short_text::is_content(table, scratch);
+    verdict.block_cues &= verdict.is_empty;
 }
+
+/// The shipped rule whose words errors and apologies contain, too.
+const CUE_WORDS: &str = "cue-words";
 
 /// Returns whether something in a lower-case page sets a cookie.
 fn sets_cookie(lower: &[u8]) -> bool {

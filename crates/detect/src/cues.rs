@@ -359,7 +359,7 @@ fn sets_cookie_and_reloads(lower: &[u8]) -> bool {
 }
 
 /// Returns the end of the sentence that begins at `at`, in a block that ends at `end`.
-fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
+pub(crate) fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
     let rest = &text.as_bytes()[at as usize..end as usize];
     let mut n = 0;
     while n < rest.len() {
@@ -402,7 +402,7 @@ fn follows_bullet(text: &str, at: u32) -> bool {
 }
 
 /// Counts characters between two offsets; a character that is a syllable or a word counts as two and a half.
-fn count_chars(text: &str, start: u32, end: u32) -> u32 {
+pub(crate) fn count_chars(text: &str, start: u32, end: u32) -> u32 {
     let text = text.get(start as usize..end as usize).unwrap_or_default();
     let halves: u32 =
         text.chars().map(|c| if matches!(c, '\u{2E80}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}') { 5 } else { 2 }).sum();
