@@ -204,7 +204,7 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
     let is_sure = |r: &Rule| r.confidence >= options.block_threshold;
     let block = strongest(&|r| r.grade.blocks() && is_sure(r) && !is_explained(r));
     let queue = first(&|g| g == Grade::Queue);
-    let refused = matches!(page.status, 403 | 429);
+    let refused = matches!(page.status, 403 | 429 | 451);
     match (block, queue) {
         (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
             verdict.is_blocked = true;
@@ -220,6 +220,11 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
         (_, Some(queue)) => {
             verdict.is_queued = true;
             decided_by(table, queue, verdict);
+        }
+        _ if scratch.weighing.confidence() >= options.block_threshold && scratch.weighing.is_queue() => {
+            verdict.is_queued = true;
+            verdict.confidence = scratch.weighing.confidence();
+            verdict.rule = Some(Arc::from(cues::RULE));
         }
         _ if scratch.weighing.confidence() >= options.block_threshold => {
             verdict.is_blocked = true;
@@ -237,6 +242,7 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
         }
         _ => {}
     }
+    verdict.network_block = verdict.is_blocked && verdict.vendor.is_none() && scratch.weighing.is_network();
     verdict.has_paywall = first(&|g| g == Grade::Paywall).is_some();
     if !verdict.is_html {
         return;
@@ -341,7 +347,7 @@ fn read_thin(
     // Errors and apologies contain some of these words, too. Sentences outweigh them unless they are about a block.
     let is_doubted = found.any(|id| id != CUE_WORDS) || {
         let mut meanings = 0;
-        table.each_word(scratch.folded.as_bytes(), &mut scratch.buffer, |_, more| meanings |= more);
+        table.each_word(scratch.folded.as_bytes(), &mut scratch.buffer, |_, more, _| meanings |= more);
         verdict.block_cues && table.vocabulary.is_topic(meanings)
     };
     verdict.is_empty = is_doubted || !short_text::is_content(table, scratch);

@@ -336,7 +336,7 @@ fn read_sentences(table: &RuleTable, charset: Charset, scratch: &mut Scratch) {
 pub(super) fn read_words(table: &RuleTable, scratch: &mut Scratch) {
     let Scratch { folded, buffer, meanings, .. } = scratch;
     if table.concepts.hint_at_block(*meanings) {
-        table.each_word(folded.as_bytes(), buffer, |_, more| *meanings |= more);
+        table.each_word(folded.as_bytes(), buffer, |_, more, _| *meanings |= more);
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn is_content(table: &RuleTable, scratch: &mut Scratch) -> bool {
     let text = scratch.folded.split('\n').next().unwrap_or_default();
     let framing = table.vocabulary.frame;
     let mut frame_words = arrayvec::ArrayVec::<u32, 32>::new();
-    table.each_word(text.as_bytes(), &mut scratch.buffer, |at, meanings| {
+    table.each_word(text.as_bytes(), &mut scratch.buffer, |at, meanings, _| {
         if meanings & framing != 0 {
             // More than these belong to no content.
             let _ = frame_words.try_push(at);

@@ -37,7 +37,7 @@ impl Verdict {
             204 | 205 | 304 => Outcome::Empty,
             300 if header(page.headers, "location").is_none() && !self.is_thin() => Outcome::Content,
             200..=299 => self.readable(),
-            403 | 429 => Outcome::Blocked(Block::refusal()),
+            403 | 429 | 451 => Outcome::Blocked(Block::refusal()),
             status => Outcome::Http(status),
         }
     }

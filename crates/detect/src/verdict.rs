@@ -92,6 +92,9 @@ pub struct Verdict {
     pub block_type: Option<BlockKind>,
     /// The response is a waiting room, neither blocked nor content.
     pub is_queued: bool,
+    /// The network of the crawler refuses or asks for a log-in, not the site: a provider, an administrator's filter, a
+    /// court's order, a captive portal. Set for blocks only.
+    pub network_block: bool,
     /// The vendor of the block or waiting room, if known.
     pub vendor: Option<Arc<str>>,
     /// The id of the rule that decided, if a rule did.

@@ -13,6 +13,8 @@ pub(crate) struct Vocabulary {
     pub(crate) reference: Meanings,
     /// Set for short sentences; no word has it.
     pub(crate) short: Meanings,
+    /// Set for sentences with a number; no word has it.
+    pub(crate) digits: Meanings,
     /// The sentence addresses the visitor.
     pub(crate) yours: Meanings,
     /// Words of a page's frame: a loading note, a copyright line, a cookie note.
@@ -31,6 +33,7 @@ impl Vocabulary {
             button: named(&["retry", "prove", "solve", "not"]),
             about: named(&["about"]),
             short: named(&["short"]),
+            digits: named(&["digits"]),
             yours: named(&["yours"]),
             frame: named(&["loading", "cookies", "script", "wait"]),
             topic: named(&["robot", "captcha", "refused", "unusual", "toomany", "vpn", "seccheck", "not"]),

@@ -82,7 +82,7 @@ fn a_status_decides_when_there_is_no_evidence() {
         (407, Err(ErrorKind::AuthRequired)),
         (410, Err(ErrorKind::NotFound)),
         (429, Err(ErrorKind::Blocked403)),
-        (451, Err(ErrorKind::ClientError)),
+        (451, Err(ErrorKind::Blocked403)),
         (500, Err(ErrorKind::ServerError)),
         (503, Err(ErrorKind::ServerError)),
         (999, Err(ErrorKind::ClientError)),
