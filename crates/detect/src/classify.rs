@@ -12,7 +12,7 @@ use memchr::memmem;
 use super::cues::CueInput;
 use crate::collect::{
     NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect, read_words,
-    script_bytes, vendor_bit,
+    script_bytes, vendor_bit, without_styles,
 };
 use crate::html::charset::Charset;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, PageFacts};
@@ -58,7 +58,9 @@ pub(super) fn inspect(
     scratch.meanings = 0;
     scratch.weighing.clear();
     let content_type = header(page.headers, "content-type");
-    let body = &page.body[..page.body.len().min(context.options.max_bytes)];
+    let unstyled = without_styles(page.body, context.options.max_bytes, &context.finders);
+    let whole = unstyled.as_deref().unwrap_or(page.body);
+    let body = &whole[..whole.len().min(context.options.max_bytes)];
     let charset = lower(content_type, body, scratch);
 
     let mut verdict = Verdict {

@@ -28,6 +28,10 @@ impl Verdict {
         if self.is_queued {
             return Outcome::Queued;
         }
+        if self.network_block {
+            // The site did not respond, a server in between did.
+            return Outcome::Proxy;
+        }
         if self.is_blocked {
             let kind = self.block_type.unwrap_or(BlockKind::Challenge);
             let (vendor, rule) = (self.vendor.as_deref().map(Into::into), self.rule.as_deref().map(Into::into));

@@ -163,6 +163,8 @@ impl Verdict {
         let rule = self.rule.as_deref().map(|r| format!(" (rule {r})")).unwrap_or_default();
         if self.is_queued {
             format!("waiting room{vendor}{rule}")
+        } else if self.network_block {
+            format!("a page of the network, not of the site{rule}")
         } else if self.is_blocked {
             match self.block_type {
                 Some(BlockKind::Refusal) => format!("refused{vendor}{rule}"),
@@ -205,6 +207,7 @@ pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) 
         (verdict.has_login_wall, "has_login_wall"),
         (verdict.soft_404, "soft_404"),
         (verdict.is_queued, "is_queued"),
+        (verdict.network_block, "network_block"),
         (verdict.is_html && verdict.text_complete && verdict.text_chars < CONTENT_CHARS, "empty_body"),
         (verdict.high_script_ratio, "high_script_ratio"),
     ];
