@@ -11,8 +11,9 @@ use crate::scratch::Scratch;
 
 /// Minimum characters of a sentence; a Chinese character counts as two and a half.
 const SENTENCE_CHARS: u32 = 15;
-/// Minimum words of a sentence, in scripts that separate words ...
+/// Minimum words of a sentence, in scripts that separate words: of a long one in languages that build long words ...
 const SENTENCE_WORDS: usize = 4;
+const LONG_SENTENCE: (u32, usize) = (24, 3);
 /// ... and minimum letters of one in other scripts.
 const SENTENCE_LETTERS: usize = 6;
 /// Minimum characters of all sentences.
@@ -55,8 +56,9 @@ fn is_sentence(text: &str) -> bool {
     let dense = |c: char| matches!(c, '\u{E00}'..='\u{EFF}' | '\u{1780}'..='\u{17FF}' | '\u{3040}'..='\u{9FFF}');
     let letters = text.chars().filter(|c| dense(*c)).count();
     let words = text.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic)).count();
-    count_chars(text, 0, text.len() as u32) >= SENTENCE_CHARS
-        && (letters >= SENTENCE_LETTERS || words >= SENTENCE_WORDS)
+    let chars = count_chars(text, 0, text.len() as u32);
+    let is_long = chars >= LONG_SENTENCE.0 && words >= LONG_SENTENCE.1;
+    chars >= SENTENCE_CHARS && (letters >= SENTENCE_LETTERS || words >= SENTENCE_WORDS || is_long)
 }
 
 #[cfg(test)]
