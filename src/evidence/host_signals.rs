@@ -46,13 +46,14 @@ const TRIAL_HOST_RATIO: u64 = 16;
 const OBSERVATIONS_PER_RATING: u32 = 32;
 
 /// Heuristics that say how a response was classified, which the outcome says already.
-const CLASSIFICATION_KINDS: [&str; 9] = [
+const CLASSIFICATION_KINDS: [&str; 10] = [
     "has_captcha",
     "has_spa",
     "has_paywall",
     "has_login_wall",
     "soft_404",
     "is_queued",
+    "network_block",
     "empty_body",
     "high_script_ratio",
     fetchwise_types::heuristic::SHORT_PAGE,

@@ -12,7 +12,7 @@ use memchr::memmem;
 use super::cues::CueInput;
 use crate::collect::{
     NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect, read_words,
-    script_bytes, vendor_bit,
+    script_bytes, vendor_bit, without_styles,
 };
 use crate::html::charset::Charset;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, PageFacts};
@@ -25,6 +25,7 @@ use crate::options::{DetectorOptions, ReadContext};
 use crate::rules::compiled::{Rule, RuleTable};
 use crate::rules::strength::Grade;
 use crate::scratch::{MatchPosition, Scratch};
+use crate::short_text;
 use crate::verdict::CONTENT_CHARS;
 use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::response::{Page, header};
@@ -57,7 +58,9 @@ pub(super) fn inspect(
     scratch.meanings = 0;
     scratch.weighing.clear();
     let content_type = header(page.headers, "content-type");
-    let body = &page.body[..page.body.len().min(context.options.max_bytes)];
+    let unstyled = without_styles(page.body, context.options.max_bytes, &context.finders);
+    let whole = unstyled.as_deref().unwrap_or(page.body);
+    let body = &whole[..whole.len().min(context.options.max_bytes)];
     let charset = lower(content_type, body, scratch);
 
     let mut verdict = Verdict {
@@ -203,7 +206,7 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
     let is_sure = |r: &Rule| r.confidence >= options.block_threshold;
     let block = strongest(&|r| r.grade.blocks() && is_sure(r) && !is_explained(r));
     let queue = first(&|g| g == Grade::Queue);
-    let refused = matches!(page.status, 403 | 429);
+    let refused = matches!(page.status, 403 | 429 | 451);
     match (block, queue) {
         (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
             verdict.is_blocked = true;
@@ -219,6 +222,11 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
         (_, Some(queue)) => {
             verdict.is_queued = true;
             decided_by(table, queue, verdict);
+        }
+        _ if scratch.weighing.confidence() >= options.block_threshold && scratch.weighing.is_queue() => {
+            verdict.is_queued = true;
+            verdict.confidence = scratch.weighing.confidence();
+            verdict.rule = Some(Arc::from(cues::RULE));
         }
         _ if scratch.weighing.confidence() >= options.block_threshold => {
             verdict.is_blocked = true;
@@ -236,6 +244,7 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
         }
         _ => {}
     }
+    verdict.network_block = verdict.is_blocked && verdict.vendor.is_none() && scratch.weighing.is_network();
     verdict.has_paywall = first(&|g| g == Grade::Paywall).is_some();
     if !verdict.is_html {
         return;
@@ -331,8 +340,24 @@ fn read_thin(
         let rule = &table.rules[*index as usize];
         rule.grade == Grade::Cue && holds(rule, scratch.found.bits[*index as usize], page, scratch)
     };
-    verdict.block_cues = scratch.found.touched.iter().any(cue);
+    let cues = |index: &&u16| cue(index);
+    let mut found = scratch.found.touched.iter().filter(cues).map(|index| &*table.rules[*index as usize].id);
+    verdict.block_cues = found.clone().next().is_some();
+    if !verdict.is_empty {
+        return;
+    }
+    // Errors and apologies contain some of these words, too. Sentences outweigh them unless they are about a block.
+    let is_doubted = found.any(|id| id != CUE_WORDS) || {
+        let mut meanings = 0;
+        table.each_word(scratch.folded.as_bytes(), &mut scratch.buffer, |_, more, _| meanings |= more);
+        verdict.block_cues && table.vocabulary.is_topic(meanings)
+    };
+    verdict.is_empty = is_doubted || !short_text::is_content(table, scratch);
+    verdict.block_cues &= verdict.is_empty;
 }
+
+/// The shipped rule whose words errors and apologies contain, too.
+const CUE_WORDS: &str = "cue-words";
 
 /// Returns whether something in a lower-case page sets a cookie.
 fn sets_cookie(lower: &[u8]) -> bool {

@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::cues::FRAMED_TEXT;
 use crate::html::charset::Charset;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
+use crate::html::tokenizer::Finders;
 use crate::html::visibility::PagePart;
 use crate::html::{redirect, text};
 use crate::options::ReadContext;
@@ -38,6 +39,50 @@ const MAX_MARKER: usize = 512;
 const LOWER_AT_ONCE: usize = 16 << 10;
 /// Maximum length of a title that is read, in bytes.
 const MAX_TITLE: usize = 1024;
+
+/// Minimum size of a style element that is left out of a page that is longer than what is read.
+const LONG_STYLE: usize = 32 << 10;
+
+/// Such a page is searched for style elements as far as this multiple of what is read.
+const STYLED_LIMIT: usize = 8;
+
+/// Returns a page without its long style elements if it is longer than `max_bytes`: no reader sees them, and they may
+/// precede all text. Offsets of matches then count without them.
+pub(super) fn without_styles(body: &[u8], max_bytes: usize, finders: &Finders) -> Option<Vec<u8>> {
+    if body.len() <= max_bytes {
+        return None;
+    }
+    let body = &body[..body.len().min(max_bytes.saturating_mul(STYLED_LIMIT))];
+    let mut out = Vec::new();
+    let mut rest = body;
+    let mut is_shorter = false;
+    while out.len() < max_bytes {
+        let Some((from, len)) = long_style(rest, finders) else { break };
+        out.extend_from_slice(&rest[..from]);
+        rest = &rest[from + len..];
+        is_shorter = true;
+    }
+    if !is_shorter {
+        return None;
+    }
+    let room = max_bytes.saturating_sub(out.len()).min(rest.len());
+    out.extend_from_slice(&rest[..room]);
+    Some(out)
+}
+
+/// Returns where the content of the first long style element begins, and its length.
+fn long_style(text: &[u8], finders: &Finders) -> Option<(usize, usize)> {
+    let mut at = 0;
+    loop {
+        let open = at + finders.find_style(&text[at..])?;
+        let start = open + memchr::memchr(b'>', &text[open..])? + 1;
+        let len = finders.find_style_end(&text[start..])?;
+        if len >= LONG_STYLE {
+            return Some((start, len));
+        }
+        at = start + len;
+    }
+}
 
 /// Returns a vendor set with the rule's vendor.
 pub(super) fn vendor_bit(rule: &Rule) -> u128 {
@@ -336,7 +381,7 @@ fn read_sentences(table: &RuleTable, charset: Charset, scratch: &mut Scratch) {
 pub(super) fn read_words(table: &RuleTable, scratch: &mut Scratch) {
     let Scratch { folded, buffer, meanings, .. } = scratch;
     if table.concepts.hint_at_block(*meanings) {
-        table.each_word(folded.as_bytes(), buffer, |_, more| *meanings |= more);
+        table.each_word(folded.as_bytes(), buffer, |_, more, _| *meanings |= more);
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) const RULE: &str = "cues";
 const THRESHOLD: i32 = 55;
 /// Threshold with status 404 or 410, whose pages apologise in many words.
 const THRESHOLD_GONE: i32 = 90;
-/// Threshold with status 403 or 429, which refuse by themselves.
+/// Threshold with status 403, 429 or 451, which refuse by themselves.
 const THRESHOLD_REFUSED: i32 = 40;
 
 /// Maximum visible characters of a page whose cues are computed because its title hints at a block in a large frame.
@@ -46,8 +46,9 @@ const NOTHING_OWN: i32 = 20;
 const LITTLE_OWN: i32 = 10;
 /// A title or sentence of a rule whose conditions do not hold.
 const KNOWN_WORDS: i32 = 30;
-/// Elements of an article.
+/// Elements of an article; of one that is about blocks.
 const ARTICLE: i32 = -20;
+const ARTICLE_ABOUT: i32 = -45;
 /// Fields that ask who the visitor is; a form of several fields.
 const ASKS_WHO: i32 = -25;
 const FORM: i32 = -15;
@@ -55,6 +56,9 @@ const FORM: i32 = -15;
 /// Own characters that a block page may have; each eight beyond take one point away.
 const OWN_FREE: u32 = 220;
 const OWN_EACH: u32 = 8;
+/// The same where the title, a heading or the first sentence is a refusal or a demand.
+const OWN_FREE_ANCHORED: u32 = 300;
+const OWN_EACH_ANCHORED: u32 = 14;
 /// Maximum own characters that count as nothing, and as next to nothing.
 const OWN_NOTHING: u32 = 70;
 const OWN_LITTLE: u32 = 160;
@@ -65,8 +69,10 @@ const IMAGES_FREE: u32 = 4;
 const IMAGE: i32 = 4;
 /// Maximum characters of a short sentence.
 const SHORT_SENTENCE: u32 = 60;
-/// Maximum length in bytes of a sentence whose words are combined.
-const MAX_SENTENCE: usize = 600;
+/// Maximum characters of a sentence whose words are combined ...
+const MAX_SENTENCE: u32 = 300;
+/// ... and those that say nothing else. What is longer has something else to say, too.
+const CONCISE: u32 = 150;
 /// Maximum length in bytes of a block that is a title, label or button.
 const MAX_LABEL: u32 = 160;
 /// Maximum length in bytes of linked text that is navigation and not content.
@@ -106,13 +112,19 @@ pub struct CueSum {
 #[derive(Debug, Default)]
 pub(crate) struct CueTally {
     region: MainContent,
-    /// Words of the main content: position and meanings.
-    words: Vec<(u32, Meanings)>,
+    /// Words of the main content: position, meanings, and pattern.
+    words: Vec<(u32, Meanings, u32)>,
+    /// The meanings of the current sentence in each language.
+    by_language: Vec<(u8, Meanings)>,
     cues: Vec<CountedCue>,
     pub(crate) sum: i32,
     pub(crate) threshold: i32,
     core: bool,
     task: bool,
+    queue: bool,
+    network: bool,
+    /// The title, a heading or the first sentence states a core concept.
+    anchored: bool,
     /// A concept against a block was stated.
     about: bool,
     own_chars: u32,
@@ -140,6 +152,7 @@ impl CueTally {
         self.words.clear();
         (self.sum, self.threshold, self.own_chars) = (0, 0, 0);
         (self.core, self.task, self.about, self.done) = (false, false, false, false);
+        (self.queue, self.network, self.anchored) = (false, false, false);
     }
 
     /// Returns the confidence that this is a block, from 0 to 1; 0.5 at the threshold.
@@ -153,6 +166,16 @@ impl CueTally {
     /// Returns whether the page is about blocks and is none itself: it says so, and the sum stays below the threshold.
     pub(crate) fn is_about_blocks(&self) -> bool {
         self.done && self.about && self.sum < self.threshold
+    }
+
+    /// Returns whether the page gives a place in a queue, and nothing in it refuses or demands a proof.
+    pub(crate) fn is_queue(&self) -> bool {
+        self.queue
+    }
+
+    /// Returns whether the network of the crawler refuses, not the site.
+    pub(crate) fn is_network(&self) -> bool {
+        self.network
     }
 
     /// Returns the kind of block, if it is one.
@@ -219,7 +242,7 @@ pub(crate) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTal
     weighing.done = true;
     weighing.threshold = match page.status {
         404 | 410 => THRESHOLD_GONE,
-        403 | 429 => THRESHOLD_REFUSED,
+        403 | 429 | 451 => THRESHOLD_REFUSED,
         _ => THRESHOLD,
     };
     weighing.region.read(page.lower, page.finders, page.charset, page.kept);
@@ -233,7 +256,7 @@ pub(crate) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTal
     blocks.push(title);
     let words = &mut weighing.words;
     let bytes = weighing.region.text.as_bytes();
-    table.each_word(bytes, page.buffer, |at, meanings| words.push((at, meanings)));
+    table.each_word(bytes, page.buffer, |at, meanings, pattern| words.push((at, meanings, pattern)));
     read_blocks(table, weighing);
     // A form that asks who the visitor is needs a captcha to guard it.
     if page.has_known_words && !page.facts.asks_identity {
@@ -247,6 +270,8 @@ pub(crate) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTal
 fn read_blocks(table: &RuleTable, weighing: &mut CueTally) {
     let vocabulary = &table.vocabulary;
     let mut own = 0;
+    // The beginning of a sentence that a line break cuts after a comma.
+    let mut begun = None;
     for n in 0..weighing.region.blocks.len() {
         let block = weighing.region.blocks[n];
         let is_title = n + 1 == weighing.region.blocks.len();
@@ -259,14 +284,24 @@ fn read_blocks(table: &RuleTable, weighing: &mut CueTally) {
             let end = sentence_end(&weighing.region.text, at, block.end);
             let chars = count_chars(&weighing.region.text, at, end);
             let short = if chars <= SHORT_SENTENCE { vocabulary.short } else { 0 };
-            let meanings = weighing.meanings(at, end) | short;
+            let digits =
+                if has_digit(&weighing.region.text[at as usize..end as usize]) { vocabulary.digits } else { 0 };
+            let meanings = weighing.meanings(table, begun.take().unwrap_or(at), end, short | digits);
+            if end == block.end
+                && weighing.region.text[at as usize..end as usize].trim_end().ends_with([',', '、', '，'])
+            {
+                begun = Some(at);
+            }
             of_block |= meanings;
             // List items are names. They address the visitor only if they contain a word for "you".
             let names_things = is_list && follows_bullet(&weighing.region.text, at) && meanings & vocabulary.yours == 0;
-            let is_read = (end - at) as usize <= MAX_SENTENCE && !names_things;
-            let says = is_read && count_concepts(table, weighing, meanings, (at, end));
+            let is_read = chars <= MAX_SENTENCE && !names_things;
+            let leads = is_title || block.heading || (n == 0 && at == block.start && !linked);
+            let says = is_read && count_concepts(table, weighing, meanings, (at, end), leads);
             if !(is_title || says || block.button || linked && len <= MAX_NAVIGATION) {
                 own += if meanings & vocabulary.talk != 0 { chars / 2 } else { chars };
+            } else if says && !is_title {
+                own += chars.saturating_sub(CONCISE);
             }
             at = end;
         }
@@ -291,14 +326,17 @@ fn read_blocks(table: &RuleTable, weighing: &mut CueTally) {
     weighing.own_chars = own;
 }
 
-/// Counts the concepts of a sentence with these meanings. Returns whether one of them counts for a block.
-fn count_concepts(table: &RuleTable, weighing: &mut CueTally, meanings: Meanings, at: (u32, u32)) -> bool {
+/// Counts the concepts of the current sentence. Returns whether one of them counts for a block.
+fn count_concepts(table: &RuleTable, weighing: &mut CueTally, meanings: Meanings, at: (u32, u32), leads: bool) -> bool {
     let mut says = false;
     for (index, concept) in table.concepts.concepts.iter().enumerate() {
-        if concept.is_said_by(meanings) {
+        if concept.is_said_by(meanings, &weighing.by_language) {
             says |= concept.weight > 0;
             weighing.core |= concept.core;
             weighing.task |= concept.task;
+            weighing.queue |= concept.queue;
+            weighing.network |= concept.network;
+            weighing.anchored |= leads && concept.core;
             weighing.about |= concept.weight < 0;
             weighing.add(CueName::Concept(index as u16), concept.weight, at);
         }
@@ -326,29 +364,48 @@ fn count_visual_cues(weighing: &mut CueTally, page: &CueInput<'_>) {
         weighing.task = true;
         weighing.add(CueName::ConditionInput("cookie-script"), COOKIE_SCRIPT, (0, 0));
     }
-    weighing.add(CueName::ConditionInput("own-text"), -((own.saturating_sub(OWN_FREE) / OWN_EACH) as i32), (0, 0));
+    // What stands below a refusal is part of the block, unless it is an article around it.
+    let anchored = (weighing.anchored || weighing.network) && !weighing.about && !article;
+    let (own_free, own_each) = if anchored { (OWN_FREE_ANCHORED, OWN_EACH_ANCHORED) } else { (OWN_FREE, OWN_EACH) };
+    weighing.add(CueName::ConditionInput("own-text"), -((own.saturating_sub(own_free) / own_each) as i32), (0, 0));
     weighing.add(CueName::ConditionInput("links"), -(links.saturating_sub(LINKS_FREE).min(50) as i32) * LINK, (0, 0));
-    weighing.add(
-        CueName::ConditionInput("pictures"),
-        -(images.saturating_sub(IMAGES_FREE).min(50) as i32) * IMAGE,
-        (0, 0),
-    );
-    if article {
+    if !anchored {
+        weighing.add(
+            CueName::ConditionInput("pictures"),
+            -(images.saturating_sub(IMAGES_FREE).min(50) as i32) * IMAGE,
+            (0, 0),
+        );
+    }
+    if article && weighing.about {
+        weighing.add(CueName::ConditionInput("article"), ARTICLE_ABOUT, (0, 0));
+    } else if article {
         weighing.add(CueName::ConditionInput("article"), ARTICLE, (0, 0));
     }
     if facts.asks_identity {
         weighing.add(CueName::ConditionInput("asks-who"), ASKS_WHO, (0, 0));
-    } else if fields > 2 {
+    } else if fields > 2 && !anchored {
         weighing.add(CueName::ConditionInput("form"), FORM, (0, 0));
     }
 }
 
 impl CueTally {
-    /// Returns the meanings of the words between two offsets.
-    fn meanings(&self, start: u32, end: u32) -> Meanings {
+    /// Returns the meanings of the words between two offsets and `of_all`, and keeps them by language: a sentence is in
+    /// one language, and words of others that look alike mean nothing in it.
+    fn meanings(&mut self, table: &RuleTable, start: u32, end: u32, of_all: Meanings) -> Meanings {
+        self.by_language.clear();
         // A word may begin with the white space before the sentence.
-        let from = self.words.partition_point(|(at, _)| *at + 1 < start);
-        self.words[from..].iter().take_while(|(at, _)| *at + 1 < end).fold(0, |set, (_, meanings)| set | meanings)
+        let from = self.words.partition_point(|(at, ..)| *at + 1 < start);
+        let mut set = of_all;
+        for (_, meanings, pattern) in self.words[from..].iter().take_while(|(at, ..)| *at + 1 < end) {
+            set |= meanings;
+            for (language, meanings) in table.concepts.readings(*pattern) {
+                match self.by_language.iter_mut().find(|(its, _)| its == language) {
+                    Some((_, known)) => *known |= meanings,
+                    None => self.by_language.push((*language, meanings | of_all)),
+                }
+            }
+        }
+        set
     }
 }
 
@@ -359,7 +416,7 @@ fn sets_cookie_and_reloads(lower: &[u8]) -> bool {
 }
 
 /// Returns the end of the sentence that begins at `at`, in a block that ends at `end`.
-fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
+pub(crate) fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
     let rest = &text.as_bytes()[at as usize..end as usize];
     let mut n = 0;
     while n < rest.len() {
@@ -402,31 +459,38 @@ fn follows_bullet(text: &str, at: u32) -> bool {
 }
 
 /// Counts characters between two offsets; a character that is a syllable or a word counts as two and a half.
-fn count_chars(text: &str, start: u32, end: u32) -> u32 {
+pub(crate) fn count_chars(text: &str, start: u32, end: u32) -> u32 {
     let text = text.get(start as usize..end as usize).unwrap_or_default();
     let halves: u32 =
         text.chars().map(|c| if matches!(c, '\u{2E80}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}') { 5 } else { 2 }).sum();
     halves / 2
 }
 
-/// Returns whether the text contains an IP address.
+/// Returns whether the text contains a digit of any script.
+fn has_digit(text: &str) -> bool {
+    text.chars().any(char::is_numeric)
+}
+
+/// Returns whether the text contains an IP address, or its placeholder in a vendor's template.
 fn has_address(text: &str) -> bool {
-    text.split(|c: char| !(c.is_ascii_hexdigit() || matches!(c, '.' | ':'))).any(|token| {
-        let token = token.trim_matches(['.', ':']);
-        let is_v4 = token.len() >= 7 && token.parse::<std::net::Ipv4Addr>().is_ok();
-        is_v4 || (token.len() >= 12 && token.parse::<std::net::Ipv6Addr>().is_ok())
-    })
+    text.contains("::client_ip::")
+        || text.split(|c: char| !(c.is_ascii_hexdigit() || matches!(c, '.' | ':'))).any(|token| {
+            let token = token.trim_matches(['.', ':']);
+            let is_v4 = token.len() >= 7 && token.parse::<std::net::Ipv4Addr>().is_ok();
+            is_v4 || (token.len() >= 12 && token.parse::<std::net::Ipv6Addr>().is_ok())
+        })
 }
 
 /// Returns whether the text contains a request number: long, with digits and with letters or hyphens, or with many
 /// digits.
 fn has_number(text: &str) -> bool {
-    text.split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | '(' | ')' | '#' | '"')).any(|token| {
-        let digits = token.bytes().filter(u8::is_ascii_digit).count();
-        let others = token.bytes().filter(|b| b.is_ascii_lowercase() || matches!(b, b'-' | b'_' | b'.')).count();
-        let plain = digits + others == token.len();
-        (token.len() >= 8 && digits >= 3 && plain && others >= 1 && !token.contains("..")) || (digits >= 8 && plain)
-    })
+    text.contains("::ray_id::")
+        || text.split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | '(' | ')' | '#' | '"')).any(|token| {
+            let digits = token.bytes().filter(u8::is_ascii_digit).count();
+            let others = token.bytes().filter(|b| b.is_ascii_lowercase() || matches!(b, b'-' | b'_' | b'.')).count();
+            let plain = digits + others == token.len();
+            (token.len() >= 8 && digits >= 3 && plain && others >= 1 && !token.contains("..")) || (digits >= 8 && plain)
+        })
 }
 
 #[cfg(test)]

@@ -100,6 +100,7 @@ mod keyword_baseline;
 mod options;
 mod rules;
 mod scratch;
+mod short_text;
 mod simhash;
 mod to_outcome;
 mod verdict;

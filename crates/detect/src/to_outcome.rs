@@ -28,6 +28,10 @@ impl Verdict {
         if self.is_queued {
             return Outcome::Queued;
         }
+        if self.network_block {
+            // The site did not respond, a server in between did.
+            return Outcome::Proxy;
+        }
         if self.is_blocked {
             let kind = self.block_type.unwrap_or(BlockKind::Challenge);
             let (vendor, rule) = (self.vendor.as_deref().map(Into::into), self.rule.as_deref().map(Into::into));
@@ -37,7 +41,7 @@ impl Verdict {
             204 | 205 | 304 => Outcome::Empty,
             300 if header(page.headers, "location").is_none() && !self.is_thin() => Outcome::Content,
             200..=299 => self.readable(),
-            403 | 429 => Outcome::Blocked(Block::refusal()),
+            403 | 429 | 451 => Outcome::Blocked(Block::refusal()),
             status => Outcome::Http(status),
         }
     }

@@ -92,6 +92,9 @@ pub struct Verdict {
     pub block_type: Option<BlockKind>,
     /// The response is a waiting room, neither blocked nor content.
     pub is_queued: bool,
+    /// The network of the crawler refuses or asks for a log-in, not the site: a provider, an administrator's filter, a
+    /// court's order, a captive portal. Set for blocks only.
+    pub network_block: bool,
     /// The vendor of the block or waiting room, if known.
     pub vendor: Option<Arc<str>>,
     /// The id of the rule that decided, if a rule did.
@@ -160,6 +163,8 @@ impl Verdict {
         let rule = self.rule.as_deref().map(|r| format!(" (rule {r})")).unwrap_or_default();
         if self.is_queued {
             format!("waiting room{vendor}{rule}")
+        } else if self.network_block {
+            format!("a page of the network, not of the site{rule}")
         } else if self.is_blocked {
             match self.block_type {
                 Some(BlockKind::Refusal) => format!("refused{vendor}{rule}"),
@@ -202,6 +207,7 @@ pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) 
         (verdict.has_login_wall, "has_login_wall"),
         (verdict.soft_404, "soft_404"),
         (verdict.is_queued, "is_queued"),
+        (verdict.network_block, "network_block"),
         (verdict.is_html && verdict.text_complete && verdict.text_chars < CONTENT_CHARS, "empty_body"),
         (verdict.high_script_ratio, "high_script_ratio"),
     ];

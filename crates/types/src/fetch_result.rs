@@ -176,7 +176,7 @@ impl Outcome {
                 200..=299 | 304 => empty,
                 300..=399 => ErrorKind::RedirectLoop,
                 401 | 407 => ErrorKind::AuthRequired,
-                403 | 429 => ErrorKind::Blocked403,
+                403 | 429 | 451 => ErrorKind::Blocked403,
                 404 | 410 => ErrorKind::NotFound,
                 400..=499 | 600.. => ErrorKind::ClientError,
                 500..=599 => ErrorKind::ServerError,

@@ -5,9 +5,12 @@
 //!
 //! Must not know: HTML, beyond the `charset` of a `<meta>`.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use encoding_rs::{BIG5, EUC_JP, EUC_KR, Encoding, GB18030, GBK, ISO_2022_JP, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE};
+use encoding_rs::{
+    BIG5, EUC_JP, EUC_KR, Encoding, GB18030, GBK, ISO_2022_JP, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252,
+};
 use memchr::memmem::Finder;
 
 /// Number of bytes of a body that are searched for a `<meta charset>`.
@@ -87,10 +90,78 @@ impl Charset {
         }
     }
 
-    /// Decodes a short range of bytes.
-    pub(crate) fn text(self, bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    /// Decodes a short range of bytes, twice if it was encoded twice.
+    pub(crate) fn text(self, bytes: &[u8]) -> Cow<'_, str> {
         let encoding = if self.needs_decoding() { UTF_8 } else { self.encoding };
-        encoding.decode_without_bom_handling(bytes).0
+        let text = encoding.decode_without_bom_handling(bytes).0;
+        match decoded_again(&text) {
+            Some(repaired) => Cow::Owned(repaired),
+            None => text,
+        }
+    }
+}
+
+/// Decodes text whose UTF-8 bytes were taken for characters of windows-1252: `Ã©` is an `é`. Returns `None` if there is no
+/// such text.
+fn decoded_again(text: &str) -> Option<String> {
+    // The first byte of a sequence became a letter from U+00C2 to U+00F4.
+    memchr::memchr(0xC3, text.as_bytes())?;
+    let mut out = String::new();
+    let mut rest = text;
+    let mut is_changed = false;
+    while let Some(at) = rest.find(|c| matches!(c, '\u{C2}'..='\u{F4}')) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        match sequence(rest) {
+            Some((c, len)) => {
+                out.push(c);
+                rest = &rest[len..];
+                is_changed = true;
+            }
+            None => {
+                let len = rest.chars().next().map_or(rest.len(), char::len_utf8);
+                out.push_str(&rest[..len]);
+                rest = &rest[len..];
+            }
+        }
+    }
+    out.push_str(rest);
+    is_changed.then_some(out)
+}
+
+/// Returns the character whose UTF-8 bytes are the first characters of `text`, and their length in `text`.
+fn sequence(text: &str) -> Option<(char, usize)> {
+    let mut bytes = [0; 4];
+    let mut len = 0;
+    let mut wanted = 4;
+    for (n, c) in text.chars().take(4).enumerate() {
+        let byte = windows_1252_byte(c)?;
+        if n == 0 {
+            wanted = match byte {
+                0xC2..=0xDF => 2,
+                0xE0..=0xEF => 3,
+                _ => 4,
+            };
+        }
+        *bytes.get_mut(n)? = byte;
+        len += c.len_utf8();
+        if n + 1 == wanted {
+            let decoded = std::str::from_utf8(bytes.get(..wanted)?).ok()?;
+            return decoded.chars().next().map(|c| (c, len));
+        }
+    }
+    None
+}
+
+/// Returns the byte of a character above ASCII in windows-1252.
+fn windows_1252_byte(c: char) -> Option<u8> {
+    if let Ok(byte) = u8::try_from(u32::from(c)) {
+        return (byte >= 0x80).then_some(byte);
+    }
+    let mut buffer = [0; 4];
+    match WINDOWS_1252.encode(c.encode_utf8(&mut buffer)).0.as_ref() {
+        [byte] if *byte >= 0x80 => Some(*byte),
+        _ => None,
     }
 }
 
@@ -159,6 +230,16 @@ fn find_ascii(haystack: &[u8], lower_needle: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_that_was_encoded_twice_is_decoded_twice() {
+        for text in ["accès refusé", "请稍候", "доступ запрещён", "a – b “c”"] {
+            let twice = WINDOWS_1252.decode_without_bom_handling(text.as_bytes()).0.into_owned();
+            assert_eq!(Charset::of(None, b"").text(twice.as_bytes()), text);
+            assert_eq!(Charset::of(None, b"").text(text.as_bytes()), text);
+        }
+        assert_eq!(decoded_again("São Paulo, Ärger, Œuvre, â, Ã"), None);
+    }
 
     #[test]
     fn a_byte_order_mark_beats_the_header_and_the_header_beats_the_meta() {

@@ -438,7 +438,8 @@ fn fold(c: char, from: usize, space: &mut bool, out: &mut String) {
             out.push_str("..");
         }
         c if c.is_ascii() => push(out, from, space, c.to_ascii_lowercase()),
-        c => c.to_lowercase().for_each(|low| push(out, from, space, low)),
+        // The capital I with a dot of Turkish becomes an i with a dot above it.
+        c => c.to_lowercase().filter(|low| *low != '\u{307}').for_each(|low| push(out, from, space, low)),
     }
 }
 

@@ -120,15 +120,29 @@ pub(crate) struct Finders {
     pub(crate) script: Finder<'static>,
     pub(crate) script_open: Finder<'static>,
     style: Finder<'static>,
+    style_open: Finder<'static>,
+    comment: Finder<'static>,
     cdata: Finder<'static>,
 }
 
 impl Finders {
+    /// Returns where the first `<style` in `text` begins.
+    pub(crate) fn find_style(&self, text: &[u8]) -> Option<usize> {
+        self.style_open.find(text)
+    }
+
+    /// Returns where the first `</style` in `text` begins.
+    pub(crate) fn find_style_end(&self, text: &[u8]) -> Option<usize> {
+        self.style.find(text)
+    }
+
     pub(crate) fn new() -> Self {
         Self {
             script: Finder::new(b"</script"),
             script_open: Finder::new(b"<script"),
             style: Finder::new(b"</style"),
+            style_open: Finder::new(b"<style"),
+            comment: Finder::new(b"<!--"),
             cdata: Finder::new(b"]]>"),
         }
     }
@@ -399,6 +413,7 @@ impl<'t> Tokenizer<'t> {
             return start;
         }
         let mut at = start;
+        let mut escape = ScriptEscape { at: start, state: EscapeState::Plain };
         loop {
             let rest = &self.text[at..];
             let found = match element {
@@ -408,12 +423,77 @@ impl<'t> Tokenizer<'t> {
             };
             let Some(n) = found else { return self.text.len() };
             let after = at + n + tag.len();
-            if matches!(self.text.get(after), None | Some(b'>' | b'/' | b' ' | b'\t' | b'\n' | b'\r' | 0x0C)) {
+            if ends_name(self.text.get(after))
+                && (element != RawText::Script || escape.ends_at(self.text, at + n, &self.finders.comment))
+            {
                 return at + n;
             }
             at = after;
         }
     }
+}
+
+/// Returns whether `next` ends the name of a tag.
+fn ends_name(next: Option<&u8>) -> bool {
+    matches!(next, None | Some(b'>' | b'/' | b' ' | b'\t' | b'\n' | b'\r' | 0x0C))
+}
+
+/// The escaped states of script data: after `<!--`, a `<script` makes the next `</script` a part of the script.
+struct ScriptEscape {
+    /// The end of what was read.
+    at: usize,
+    state: EscapeState,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum EscapeState {
+    Plain,
+    Escaped,
+    DoubleEscaped,
+}
+
+impl ScriptEscape {
+    /// Reads on to the end tag at `end`. Returns whether it ends the script.
+    fn ends_at(&mut self, text: &[u8], end: usize, comment: &Finder<'_>) -> bool {
+        loop {
+            let rest = &text[self.at..end];
+            let dashes = || memchr::memmem::find(rest, b"-->");
+            match self.state {
+                EscapeState::Plain => {
+                    let Some(n) = comment.find(rest) else { break };
+                    // The dashes may belong to the end of the comment, too.
+                    (self.at, self.state) = (self.at + n + 2, EscapeState::Escaped);
+                }
+                EscapeState::Escaped => {
+                    let close = dashes();
+                    let open = script_tag(&rest[..close.unwrap_or(rest.len())], text.get(end));
+                    match (open, close) {
+                        (Some(n), _) => (self.at, self.state) = (self.at + n, EscapeState::DoubleEscaped),
+                        (None, Some(n)) => (self.at, self.state) = (self.at + n + 3, EscapeState::Plain),
+                        (None, None) => break,
+                    }
+                }
+                EscapeState::DoubleEscaped => match dashes() {
+                    Some(n) => (self.at, self.state) = (self.at + n + 3, EscapeState::Plain),
+                    None => {
+                        (self.at, self.state) = (end + b"</script".len(), EscapeState::Escaped);
+                        return false;
+                    }
+                },
+            }
+        }
+        true
+    }
+}
+
+/// Returns the end of the first `<script` in `text` that is a whole name. `next` follows `text`.
+fn script_tag(text: &[u8], next: Option<&u8>) -> Option<usize> {
+    const TAG: &[u8] = b"<script";
+    let ends = memchr::memmem::find_iter(text, TAG).map(|n| n + TAG.len());
+    ends.into_iter().find(|&end| {
+        let after = text.get(end).or(next);
+        after.is_some() && ends_name(after)
+    })
 }
 
 /// Returns whether `<` before `next` begins markup.

@@ -126,14 +126,14 @@ impl RuleTable {
     }
 
     /// Reports the position and the meanings of each word in `text`, which is folded.
-    pub(crate) fn each_word(&self, text: &[u8], buffer: &mut HitBuffer, mut found: impl FnMut(u32, Meanings)) {
+    pub(crate) fn each_word(&self, text: &[u8], buffer: &mut HitBuffer, mut found: impl FnMut(u32, Meanings, u32)) {
         let words = self.words.get_or_init(|| {
             let words = self.concepts.patterns().map(|word| (word, PatternClass::Word, &self.patterns[word as usize]));
             PatternScan::with_words([], words)
         });
         words.each(text, &self.patterns, buffer, |hit| {
             if let Some(meanings) = self.concepts.meanings_at(hit.pattern, text, hit.start as usize) {
-                found(hit.start, meanings);
+                found(hit.start, meanings, hit.pattern);
             }
             // Words alone are no evidence, so they do not count against the limit.
             false

@@ -16,6 +16,8 @@ use crate::rules::pattern::{Pattern, has_words};
 
 /// Maximum number of meanings.
 const MAX_MEANINGS: usize = 64;
+/// Maximum number of languages.
+pub(crate) const MAX_LANGUAGES: usize = 64;
 /// Maximum absolute weight of a concept.
 const MAX_WEIGHT: i32 = 100;
 
@@ -32,14 +34,21 @@ pub(crate) struct Concept {
     pub(crate) core: bool,
     /// The concept asks the visitor to do something.
     pub(crate) task: bool,
+    /// The concept states a place in a queue.
+    pub(crate) queue: bool,
+    /// The network of the crawler refuses, not the site.
+    pub(crate) network: bool,
     /// Alternatives: meanings that the sentence must have, and meanings that it must not have.
     when: Vec<(Meanings, Meanings)>,
 }
 
 impl Concept {
-    /// Returns whether a sentence with these meanings states the concept.
-    pub(crate) fn is_said_by(&self, meanings: Meanings) -> bool {
-        self.when.iter().any(|(all, none)| meanings & all == *all && meanings & none == 0)
+    /// Returns whether a sentence states the concept. It has `meanings` in any language, and in single languages the
+    /// sets `by_language`. One language must have all that the concept needs, and none what it excludes. What speaks
+    /// against a block may be in any language.
+    pub(crate) fn is_said_by(&self, meanings: Meanings, by_language: &[(u8, Meanings)]) -> bool {
+        let needs = |all: Meanings| self.weight < 0 || by_language.iter().any(|(_, its)| its & all == all);
+        self.when.iter().any(|(all, none)| meanings & none == 0 && meanings & all == *all && needs(*all))
     }
 
     /// Returns whether a page with these meanings, in any sentences, may state it.
@@ -50,7 +59,7 @@ impl Concept {
 
 /// Meanings that a page must have to be read more closely. Each core concept has at least one of them; all other
 /// meanings occur in most pages.
-const HINTS: [&str; 13] = [
+const HINTS: [&str; 19] = [
     "robot",
     "captcha",
     "unusual",
@@ -64,6 +73,12 @@ const HINTS: [&str; 13] = [
     "device",
     "human",
     "not",
+    "closed",
+    "queue",
+    "law",
+    "isp",
+    "agent",
+    "internet",
 ];
 
 /// The words and concepts of a rule table.
@@ -75,16 +90,31 @@ pub(crate) struct Concepts {
     /// The meanings of each word, by its number.
     words: Vec<Word>,
     names: HashMap<String, Meanings>,
+    /// The number of each language.
+    languages: HashMap<String, u8>,
     /// See [`HINTS`].
     hints: Meanings,
 }
 
 /// A compiled word.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Word {
+    /// Its meanings in any language.
     meanings: Meanings,
+    /// Its meanings in each language that has it.
+    readings: Vec<(u8, Meanings)>,
     /// It begins where a word begins: no letter may stand before it.
     begins: bool,
+}
+
+impl Word {
+    fn add(&mut self, language: u8, meaning: Meanings) {
+        self.meanings |= meaning;
+        match self.readings.iter_mut().find(|(its, _)| *its == language) {
+            Some((_, meanings)) => *meanings |= meaning,
+            None => self.readings.push((language, meaning)),
+        }
+    }
 }
 
 impl Concepts {
@@ -133,8 +163,8 @@ impl Concepts {
             }
             when.push((all, none));
         }
-        let ConceptSource { id, weight, core, task, .. } = written;
-        self.concepts.push(Concept { id: id.into(), weight, core, task, when });
+        let ConceptSource { id, weight, core, task, queue, network, .. } = written;
+        self.concepts.push(Concept { id: id.into(), weight, core, task, queue, network, when });
         Ok(())
     }
 
@@ -146,6 +176,12 @@ impl Concepts {
         known: &mut HashMap<String, usize>,
     ) -> Result<(), RuleError> {
         let mut folded = String::new();
+        let next = self.languages.len();
+        if next == MAX_LANGUAGES && !self.languages.contains_key(&written.language) {
+            let problem = format!("at most {MAX_LANGUAGES} languages");
+            return Err(value(line, &written.language, "language", problem));
+        }
+        let language = *self.languages.entry(written.language.clone()).or_insert(next as u8);
         for (name, words) in &written.meanings {
             let Some(&meaning) = self.names.get(name) else {
                 return Err(value(
@@ -161,7 +197,7 @@ impl Concepts {
                 let ends = if word.ends_with(' ') { " " } else { "" };
                 for pattern in searchable(&format!("{folded}{ends}")) {
                     if let Some(at) = known.get(&pattern) {
-                        self.words[*at].meanings |= meaning;
+                        self.words[*at].add(language, meaning);
                         continue;
                     }
                     let Ok(parsed) = Pattern::parse(&pattern) else {
@@ -175,7 +211,7 @@ impl Concepts {
                     // A pattern that begins with a separator begins a word by itself.
                     let begins = pattern.chars().next().is_some_and(has_words);
                     known.insert(pattern, self.words.len());
-                    self.words.push(Word { meanings: meaning, begins });
+                    self.words.push(Word { meanings: meaning, readings: vec![(language, meaning)], begins });
                     patterns.push(parsed);
                 }
             }
@@ -199,6 +235,12 @@ impl Concepts {
         (!word.begins || !follows_letter(text, at)).then_some(word.meanings)
     }
 
+    /// Returns the meanings of the word `pattern` in each language that has it.
+    pub(crate) fn readings(&self, pattern: u32) -> &[(u8, Meanings)] {
+        let word = pattern.checked_sub(self.first_word).and_then(|number| self.words.get(number as usize));
+        word.map_or(&[], |word| &word.readings)
+    }
+
     /// Returns the meanings with these names.
     pub(crate) fn named(&self, names: &[&str]) -> Meanings {
         names.iter().filter_map(|name| self.names.get(*name)).fold(0, |set, meaning| set | meaning)
@@ -215,8 +257,8 @@ impl Concepts {
 
     /// Returns whether a page with these meanings, in any sentences, may state a core concept.
     pub(crate) fn may_be_block(&self, meanings: Meanings) -> bool {
-        // Any page may have short sentences.
-        let meanings = meanings | self.named(&["short"]);
+        // Any page may have short sentences and numbers.
+        let meanings = meanings | self.named(&["short", "digits"]);
         self.concepts.iter().any(|concept| concept.core && concept.may_be_said_by(meanings))
     }
 }

@@ -44,6 +44,9 @@ macro_rules! for_each_condition {
             };
             /// There is a component: an element with a hyphen in its name.
             component: bool, |_| None, |wanted, seen| !*wanted || seen.facts.components > 0;
+            /// The maximum number of scripts that run. A challenge has few of them, an application with a vendor's
+            /// connector has many.
+            max_scripts: u32, |_| None, |most, seen| seen.facts.scripts <= *most;
             /// There is a script that runs.
             scripts: bool, |_| None, |wanted, seen| !*wanted || seen.facts.scripts > 0;
             /// The page asks search engines not to index it.

@@ -131,6 +131,10 @@ pub(crate) struct ConceptSource {
     pub(crate) core: bool,
     #[serde(default)]
     pub(crate) task: bool,
+    #[serde(default)]
+    pub(crate) queue: bool,
+    #[serde(default)]
+    pub(crate) network: bool,
     pub(crate) when: Vec<String>,
     pub(crate) note: String,
 }
@@ -177,6 +181,7 @@ impl ConceptSource {
     /// Removes its weight. Its meanings stay known, because words name them.
     pub(crate) fn silence(&mut self) {
         (self.weight, self.core, self.task) = (0, false, false);
+        (self.queue, self.network) = (false, false);
     }
 }
 

@@ -13,8 +13,14 @@ pub(crate) struct Vocabulary {
     pub(crate) reference: Meanings,
     /// Set for short sentences; no word has it.
     pub(crate) short: Meanings,
+    /// Set for sentences with a number; no word has it.
+    pub(crate) digits: Meanings,
     /// The sentence addresses the visitor.
     pub(crate) yours: Meanings,
+    /// Words of a page's frame: a loading note, a copyright line, a cookie note.
+    pub(crate) frame: Meanings,
+    /// What block pages are about.
+    topic: Meanings,
     /// Topics of block pages, whatever they say about them.
     pub(crate) talk: Meanings,
 }
@@ -27,7 +33,10 @@ impl Vocabulary {
             button: named(&["retry", "prove", "solve", "not"]),
             about: named(&["about"]),
             short: named(&["short"]),
+            digits: named(&["digits"]),
             yours: named(&["yours"]),
+            frame: named(&["loading", "cookies", "script", "wait"]),
+            topic: named(&["robot", "captcha", "refused", "unusual", "toomany", "vpn", "seccheck", "not"]),
             reference: named(&["reference", "ip"]),
             talk: named(&[
                 "robot",
@@ -55,6 +64,11 @@ impl Vocabulary {
     /// Returns whether texts with these meanings may be about block pages.
     pub(crate) fn is_about(&self, meanings: Meanings) -> bool {
         meanings & self.about != 0
+    }
+
+    /// Returns whether a text with these meanings is about something that block pages are about.
+    pub(crate) fn is_topic(&self, meanings: Meanings) -> bool {
+        meanings & self.topic != 0
     }
 
     /// Returns whether a title with these meanings hints at a block in a large frame.

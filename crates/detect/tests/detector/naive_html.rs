@@ -264,8 +264,26 @@ pub(crate) fn slow(html: &str) -> Slow {
         if let Some(element) = pending_raw.take() {
             let mut raw = String::new();
             let end = format!("</{element}");
+            // 0: plain, 1: after `<!--`, 2: after `<script` in it.
+            let mut escape = 0;
             while reader.at < reader.text.len() {
                 let after = reader.peek(end.len());
+                let named = |length: usize| reader.peek(length).is_some_and(|c| c == '>' || c == '/' || is_space(c));
+                if element == "script" {
+                    let skipped = match escape {
+                        // The dashes may belong to the end of the comment, too.
+                        0 if reader.looking_at("<!--") => Some((1, 2)),
+                        1 | 2 if reader.looking_at("-->") => Some((0, 3)),
+                        1 if reader.looking_at("<script") && named(7) => Some((2, 7)),
+                        2 if reader.looking_at("</script") && (named(8) || reader.peek(8).is_none()) => Some((1, 8)),
+                        _ => None,
+                    };
+                    if let Some((state, length)) = skipped {
+                        escape = state;
+                        reader.at += length;
+                        continue;
+                    }
+                }
                 if element != "plaintext"
                     && reader.looking_at(&end)
                     && after.is_none_or(|c| c == '>' || c == '/' || is_space(c))

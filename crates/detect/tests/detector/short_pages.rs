@@ -274,6 +274,35 @@ fn a_page_without_text_or_with_much_has_no_hash() {
 }
 
 #[test]
+fn sentences_make_a_short_page_content_in_any_script() {
+    for page in [
+        "<h1>Not found</h1><p>The page that you were looking for has moved. Go back to the start page.",
+        "<h1>Mira Holt</h1><p>Bookbinder in York. I repair old atlases and make new boxes for them.",
+        "<p>我们是一家小书店,每天上午九点开门。欢迎带孩子来看书。",
+        "<p>駅前の小さな写真館です。予約なしでも撮影いたします。",
+        "<p>Наша пекарня открыта с шести утра. Хлеб печём на дровах.",
+    ] {
+        let verdict = read(&format!("<html><body>{page}</body></html>"));
+        assert!(verdict.is_content(), "{page}: {verdict:?}");
+    }
+}
+
+#[test]
+fn a_short_page_without_a_sentence_is_empty() {
+    for page in [
+        "<p>Home</p><p>About us</p><p>Contact</p><p>Imprint",
+        "<p>Loading, please wait while the application starts...",
+        "<p>We use cookies to give you the best experience on our site.</p><p>Accept",
+        "<p>© 2026 Example Company. All rights reserved. Powered by a content system.",
+        "<p>请稍候,正在加载中",
+        "<p>Your access was denied because of what you did.",
+    ] {
+        let verdict = read(&format!("<html><body>{page}</body></html>"));
+        assert!(verdict.is_empty || verdict.is_blocked, "{page}: {verdict:?}");
+    }
+}
+
+#[test]
 fn a_short_page_with_words_of_a_block_has_cues() {
     for page in [
         "<p>Your visit was denied.",

@@ -82,7 +82,7 @@ fn a_status_decides_when_there_is_no_evidence() {
         (407, Err(ErrorKind::AuthRequired)),
         (410, Err(ErrorKind::NotFound)),
         (429, Err(ErrorKind::Blocked403)),
-        (451, Err(ErrorKind::ClientError)),
+        (451, Err(ErrorKind::Blocked403)),
         (500, Err(ErrorKind::ServerError)),
         (503, Err(ErrorKind::ServerError)),
         (999, Err(ErrorKind::ClientError)),
@@ -328,4 +328,30 @@ fn only_the_bytes_within_the_limit_count() {
     let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
     let verdict = detector.inspect(&page, &mut Scratch::default());
     assert!(!verdict.is_blocked && verdict.bytes == 2_048);
+}
+
+#[test]
+fn a_page_of_the_network_is_a_failure_of_a_server_in_between() {
+    let body = b"<title>Notice</title><h1>This website is blocked</h1><p>By order of the court, your internet service provider \
+        has blocked access to this website.</p>";
+    let detector = Detector::new();
+    let result = detector.judge(200, [("Content-Type", "text/html")], body);
+    assert_eq!(result.outcome, fetchwise_types::fetch_result::Outcome::Proxy, "{:?}", result.message);
+    assert!(result.heuristics.iter().any(|heuristic| format!("{heuristic:?}").contains("network_block")));
+    assert!(result.message.is_some_and(|message| message.contains("network")));
+}
+
+#[test]
+fn a_vendors_connector_in_an_application_is_no_block() {
+    let scripts = "<script src=/static/js/a.js></script>".repeat(6);
+    for connector in [
+        "<script>window[\"loaderConfig\"] = \"/TSPD/?type=20\";</script><script src=\"/TSPD/?type=18\"></script>",
+        "<script>__uzdbm_1='x'; var hosts = 'validate.perfdrive.com, ssc';</script>",
+    ] {
+        let body = format!("<html><head>{connector}{scripts}</head><body><div id=root></div></body></html>");
+        let headers = [Header::new("Content-Type", "text/html")];
+        let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+        let verdict = Detector::new().inspect(&page, &mut Scratch::default());
+        assert!(!verdict.is_blocked && verdict.has_spa, "{connector}: {verdict:?}");
+    }
 }

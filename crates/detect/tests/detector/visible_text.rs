@@ -233,3 +233,36 @@ fn the_tree_counts_visible_text() {
         assert_eq!((by_tree(html), by_stream(html)), (want, want), "{html}");
     }
 }
+
+#[test]
+fn a_script_in_a_comment_of_a_script_does_not_end_it() {
+    let read = |body: &str| {
+        let headers = [Header::new("Content-Type", "text/html")];
+        let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+        Detector::new().inspect(&page, &mut Scratch::default()).text_chars
+    };
+    for (script, chars) in [
+        ("var a = '<!-- <script>'; b = '</script> still a script'; c = '-->';", 4),
+        ("<!-- x = '<script src=y></script>'; z = 1 //-->", 4),
+        ("<!-- hidden from old browsers //-->", 4),
+        ("if (a <!--b) {}", 4),
+        ("<!--> '<script>'", 4),
+    ] {
+        assert_eq!(read(&format!("<body><script>{script}</script><p>Text</p></body>")), chars, "{script}");
+    }
+}
+
+#[test]
+fn long_styles_do_not_hide_the_text_behind_them() {
+    let headers = [Header::new("Content-Type", "text/html")];
+    let style = ".a{color:red}".repeat(100_000);
+    let text = "The museum is open from nine to five, and the garden until dusk. ".repeat(10);
+    let body =
+        format!("<html><head><title>Museum</title><style>{style}</style></head><body><p>{text}</p></body></html>");
+    let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+    let verdict = Detector::new().inspect(&page, &mut Scratch::default());
+    assert!(verdict.is_content() && verdict.text_chars > 600, "{verdict:?}");
+    let body = body.replace(&text, "Your access has been denied. Your IP address is blocked.");
+    let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+    assert!(Detector::new().inspect(&page, &mut Scratch::default()).is_blocked);
+}
