@@ -46,6 +46,9 @@ const MAX_TRIES: u8 = 4;
 /// How many times the number of slots are started links, with those that wait in the middle of a visit.
 const MAX_STARTED: usize = 4;
 
+/// The time after which results go before links that were read.
+const TAKE_IN_TIME: Duration = Duration::from_millis(5);
+
 /// A run in progress.
 pub(super) struct Scheduler<'o> {
     pub(super) pipeline: Arc<Pipeline>,
@@ -137,6 +140,9 @@ impl Scheduler<'_> {
         let mut checks = tokio::time::interval(log_watch::CHECK_INTERVAL);
         loop {
             self.release_paused();
+            if more && let Some(error) = self.take_in_all() {
+                (more, interrupted) = (false, Some(Interruption::Input(error)));
+            }
             let (mut wake, is_full) = self.start_ready_links();
             self.update_metrics();
             if self.open.is_empty() && self.frontier.len() == 0 && !more {
@@ -197,6 +203,19 @@ impl Scheduler<'_> {
             }
             self.print_finished().await?;
         }
+    }
+
+    /// Takes in what was read meanwhile, so that results, which go first, do not hold up the reading. Returns the error
+    /// that ends the input early.
+    fn take_in_all(&mut self) -> Option<String> {
+        let until = Instant::now() + TAKE_IN_TIME;
+        while Instant::now() < until {
+            let batch = self.feed.try_next()?;
+            if let Some(error) = self.take_in(batch) {
+                return Some(error);
+            }
+        }
+        None
     }
 
     /// Takes in a part of the input. Returns the error that ends it early.
