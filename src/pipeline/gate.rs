@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use url::Url;
 
 use super::Pipeline;
-use super::place::Place;
+use super::link_slot::LinkSlot;
 use super::wait::{pause, sits_out};
 use crate::selector::Selector;
 use crate::visit::redirect::RedirectRefusal;
@@ -22,7 +22,7 @@ use fetchwise_fetchers::fetch::redirect_gate::PassFuture;
 /// The gate of one request.
 pub(super) struct Gate<'g, 'w> {
     pipeline: &'w Pipeline,
-    place: &'g Place,
+    link_slot: &'g LinkSlot,
     state: Mutex<GateState<'g, 'w>>,
 }
 
@@ -39,12 +39,12 @@ struct GateState<'g, 'w> {
 impl<'g, 'w> Gate<'g, 'w> {
     pub(super) fn new(
         pipeline: &'w Pipeline,
-        place: &'g Place,
+        link_slot: &'g LinkSlot,
         visit: &'g mut Visit<&'w Selector, &'w Url>,
         fetch: &'g mut Fetch<&'w Selector>,
     ) -> Self {
         let state = GateState { visit, fetch, waited: Duration::ZERO, waiting_since: None, refusal: None };
-        Self { pipeline, place, state: Mutex::new(state) }
+        Self { pipeline, link_slot, state: Mutex::new(state) }
     }
 
     /// Returns the target that was not requested, and the reason.
@@ -87,7 +87,7 @@ impl RedirectGate for Gate<'_, '_> {
                     Err(wait) => wait,
                 };
                 self.lock().waiting_since = Some(Instant::now());
-                pause(self.pipeline, self.place, wait).await;
+                pause(self.pipeline, self.link_slot, wait).await;
                 let mut state = self.lock();
                 let waited = state.waiting_since.take().map_or(Duration::ZERO, |since| since.elapsed());
                 state.waited += waited;

@@ -26,12 +26,12 @@ use fetchwise_types::registry::{FetcherId, FetcherSet, canonical};
 use fetchwise_types::time::Timestamp;
 
 mod gate;
-mod place;
+mod link_slot;
 mod robots;
 mod run;
 mod wait;
 
-pub use place::{Place, Places};
+pub use link_slot::{LinkSlot, LinkSlots};
 
 /// Time after its deadline at which a fetcher is cut off.
 const GRACE: Duration = Duration::from_secs(2);
@@ -297,13 +297,13 @@ impl Pipeline {
     /// Fetches one link. Each request is recorded as one attempt, under the name of its fetcher. Never fails: the
     /// report has the result. Drop the future to cancel; the attempt in flight is then not recorded.
     pub async fn fetch(&self, link: &Link) -> Report {
-        self.fetch_in_place(link, &Place::unlimited()).await
+        self.fetch_in_slot(link, &LinkSlot::unlimited()).await
     }
 
-    /// Does the same as [`fetch`](Self::fetch) for a caller that limits its links at work. The link gives up its place
+    /// Does the same as [`fetch`](Self::fetch) for a caller that limits its links at work. The link gives up its slot
     /// while it waits for a host, a fetcher or another link, so that one that can go on takes it.
-    pub async fn fetch_in_place(&self, link: &Link, place: &Place) -> Report {
-        run::run(self, link, place).await
+    pub async fn fetch_in_slot(&self, link: &Link, slot: &LinkSlot) -> Report {
+        run::run(self, link, slot).await
     }
 
     /// Returns the selector that it decides with.

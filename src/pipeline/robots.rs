@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use url::Url;
 
-use super::place::Place;
+use super::link_slot::LinkSlot;
 use super::wait::pause;
 use super::{CrawlDelayCut, GRACE, Link, Pipeline, Report};
 use crate::backoff::retry_after;
@@ -35,7 +35,7 @@ pub(super) async fn check(
     pipeline: &Pipeline,
     link: &Link,
     url: &Url,
-    place: &Place,
+    link_slot: &LinkSlot,
     cut: &mut Option<CrawlDelayCut>,
 ) -> Result<(), Box<Report>> {
     if link.robots == RobotsUse::Ignore {
@@ -48,7 +48,7 @@ pub(super) async fn check(
     let Some((origin, location)) = location(url) else { return Ok(()) };
     let rules = match robots.known(&origin, pipeline.selector.now()) {
         Some(rules) => rules,
-        None => request_rules(pipeline, robots, (&origin, &location), place, cut).await?,
+        None => request_rules(pipeline, robots, (&origin, &location), link_slot, cut).await?,
     };
     if link.robots == RobotsUse::Delay {
         return Ok(());
@@ -89,13 +89,13 @@ async fn request_rules(
     pipeline: &Pipeline,
     robots: &RobotsTxt,
     (origin, location): (&str, &Url),
-    place: &Place,
+    link_slot: &LinkSlot,
     cut: &mut Option<CrawlDelayCut>,
 ) -> Result<Arc<Rules>, Box<Report>> {
     let turn = robots.turn(origin);
     let _turn = match turn.try_lock() {
         Ok(turn) => turn,
-        Err(_) => place.leave_during(turn.lock()).await,
+        Err(_) => link_slot.leave_during(turn.lock()).await,
     };
     let now = pipeline.selector.now();
     if let Some(rules) = robots.known(origin, now) {
@@ -106,7 +106,7 @@ async fn request_rules(
         let message = format!("the host is paused for another {} s", until.since(now).as_secs());
         return Err(Box::new(Report { paused_until: Some(until), ..Report::without_request(Report::PAUSED, message) }));
     }
-    let mut permit = pace_permit(pipeline, place, domain).await?;
+    let mut permit = pace_permit(pipeline, link_slot, domain).await?;
     let answer = request(pipeline, robots, location).await;
     if let Some(permit) = permit.take() {
         report_to_pace(pipeline, robots, permit, domain, &answer);
@@ -132,7 +132,7 @@ async fn request_rules(
 /// Waits for a permit in the host's pace, which a robots.txt needs like any page.
 async fn pace_permit<'p>(
     pipeline: &'p Pipeline,
-    place: &Place,
+    link_slot: &LinkSlot,
     domain: &str,
 ) -> Result<Option<PacePermit<&'p Selector>>, Box<Report>> {
     loop {
@@ -140,7 +140,7 @@ async fn pace_permit<'p>(
         match PacePermit::take(&*pipeline.selector, domain, Cost::Plain, now) {
             Ok(permit) => return Ok(permit),
             Err(later) if later.until.since(now) <= pipeline.wait_at_most => {
-                pause(pipeline, place, Wait::for_pace(later)).await;
+                pause(pipeline, link_slot, Wait::for_pace(later)).await;
             }
             Err(later) => {
                 let message = "the host's pace does not admit the request for its robots.txt yet".to_owned();

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
 
 use super::gate::Gate;
-use super::place::Place;
+use super::link_slot::LinkSlot;
 use super::wait::{self, pause};
 use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, robots};
 use crate::router::Mode;
@@ -29,13 +29,13 @@ use fetchwise_types::time::Timestamp;
 pub(super) type PipelineVisit<'w> = Visit<&'w Selector, &'w Url>;
 
 /// Fetches `link` and reports the result.
-pub(super) async fn run(pipeline: &Pipeline, link: &Link, place: &Place) -> Report {
+pub(super) async fn run(pipeline: &Pipeline, link: &Link, link_slot: &LinkSlot) -> Report {
     let begun = Instant::now();
     let mut cut = None;
     let mut report = match urls::parse(&link.url) {
-        Ok(url) => match robots::check(pipeline, link, &url, place, &mut cut).await {
+        Ok(url) => match robots::check(pipeline, link, &url, link_slot, &mut cut).await {
             Ok(()) => match begin(pipeline, link, &url) {
-                Ok(visit) => drive(pipeline, visit, &url, place).await,
+                Ok(visit) => drive(pipeline, visit, &url, link_slot).await,
                 Err(report) => *report,
             },
             Err(report) => *report,
@@ -76,7 +76,7 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Pipeli
 }
 
 /// Drives a visit to its end.
-async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url, place: &Place) -> Report {
+async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url, link_slot: &LinkSlot) -> Report {
     let (mut delivered, mut chain, mut bytes) = (None, Vec::new(), 0);
     let end = loop {
         match visit.next() {
@@ -87,7 +87,9 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url, pla
                     continue;
                 };
                 // The slot comes last: a follower that held the leader's only slot would wait for it for ever.
-                let Some(_slot) = acquire_slot(pipeline, (slots, place), &visit, &mut fetch).await else { continue };
+                let Some(_slot) = acquire_slot(pipeline, (slots, link_slot), &visit, &mut fetch).await else {
+                    continue;
+                };
                 let mut limits = limits(pipeline, &fetch);
                 limits.deadline = fetcher.deadline(limits.deadline);
                 let begun = Instant::now();
@@ -95,7 +97,7 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url, pla
                 let is_archive =
                     pipeline.selector.fetcher(fetch.fetcher_id()).is_some_and(|spec| spec.class == Class::Archive);
                 let begun_span = fetch.trace().fetch(&asked, fetcher.name());
-                let gate = Gate::new(pipeline, place, &mut visit, &mut fetch);
+                let gate = Gate::new(pipeline, link_slot, &mut visit, &mut fetch);
                 let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
                 let request = Request { gate: admission, ..Request::new(&asked, &limits) };
                 let result = {
@@ -147,7 +149,7 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url, pla
                 }
             }
             Step::Wait(wait) if sits_out(pipeline, &visit, &wait) => {
-                if pause(pipeline, place, wait).await {
+                if pause(pipeline, link_slot, wait).await {
                     visit.waited();
                 }
             }
@@ -167,7 +169,7 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url, pla
 /// is not part of the deadline, since no request was made yet, and it does not block the host's pace.
 async fn acquire_slot<'p>(
     pipeline: &'p Pipeline,
-    (slots, place): (&'p Semaphore, &Place),
+    (slots, link_slot): (&'p Semaphore, &LinkSlot),
     visit: &PipelineVisit<'p>,
     fetch: &mut Fetch<&'p Selector>,
 ) -> Option<SemaphorePermit<'p>> {
@@ -176,7 +178,7 @@ async fn acquire_slot<'p>(
     }
     visit.return_pace_permit(fetch);
     loop {
-        let slot = place.leave_during(slots.acquire()).await.ok()?;
+        let slot = link_slot.leave_during(slots.acquire()).await.ok()?;
         if visit.is_host_paused() {
             return None;
         }
@@ -184,7 +186,7 @@ async fn acquire_slot<'p>(
             Ok(()) => return Some(slot),
             Err(wait) => {
                 drop(slot);
-                pause(pipeline, place, wait).await;
+                pause(pipeline, link_slot, wait).await;
             }
         }
     }

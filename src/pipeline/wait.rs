@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Pipeline;
-use super::place::Place;
+use super::link_slot::LinkSlot;
 use crate::visit::{Wait, WaitReason};
 
 /// Minimum time that a visit waits once it has made a request.
@@ -17,7 +17,7 @@ pub(super) fn sits_out(pipeline: &Pipeline, wait: &Wait, has_begun: bool) -> boo
 
 /// Sits out a wait without the link's place. Returns whether only a clock that stands still could say that it is not
 /// over.
-pub(super) async fn pause(pipeline: &Pipeline, place: &Place, mut wait: Wait) -> bool {
+pub(super) async fn pause(pipeline: &Pipeline, link_slot: &LinkSlot, mut wait: Wait) -> bool {
     let (why, at_most) = (wait.reason(), wait.until().since(pipeline.selector.now()));
     let over = async {
         tokio::select! {
@@ -25,5 +25,5 @@ pub(super) async fn pause(pipeline: &Pipeline, place: &Place, mut wait: Wait) ->
             () = tokio::time::sleep(at_most) => why == WaitReason::LocalFault,
         }
     };
-    place.leave_during(over).await
+    link_slot.leave_during(over).await
 }

@@ -487,7 +487,7 @@ mod tests {
     enum Event {
         Push(usize),
         Pop,
-        /// The open link at this place ends, has to wait for so many milliseconds, or is refused.
+        /// The open link at this place ends, has to wait for some milliseconds, or is refused.
         End(usize),
         Back(usize, u64),
         Refuse(usize, u64),

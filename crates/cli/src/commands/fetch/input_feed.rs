@@ -29,8 +29,8 @@ use fetchwise::robots::RobotsUse;
 
 /// The number of links that are passed on at once.
 const BATCH: usize = 1_024;
-/// The number of batches that the thread is ahead of the scheduler.
-const AHEAD: usize = 4;
+/// The number of batches that the thread is ahead of the scheduler, which is busy with results in between.
+const AHEAD: usize = 64;
 /// The number of links that are remembered to find duplicates.
 const MAX_SEEN: usize = 4_000_000;
 
@@ -158,6 +158,11 @@ impl Input {
 }
 
 impl InputFeed {
+    /// Returns the next items if there are some now.
+    pub(super) fn try_next(&mut self) -> Option<Batch> {
+        self.batches.try_recv().ok()
+    }
+
     /// Returns the next items; none at the end.
     pub(super) async fn next(&mut self) -> Option<Batch> {
         self.batches.recv().await

@@ -5,7 +5,7 @@
 //! link is recorded as done once the result is flushed. A killed run therefore loses no printed result, and prints
 //! every result at least once when it is resumed.
 //!
-//! All links are read, beside the crawl. Those of a host that has to wait stay in its own queue and take no slot from
+//! All links are read alongside the crawl. Those of a host that has to wait stay in its own queue and take no slot from
 //! others. A link that waits is an offset in the list, so the number of links is bounded by memory only.
 //!
 //! `input_feed` reads links, `link_list` keeps their text, `frontier` orders them by host, `scheduler` fetches them,
@@ -40,7 +40,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, note, plain, shown};
 use fetchwise::journal::Health;
-use fetchwise::pipeline::Places;
+use fetchwise::pipeline::LinkSlots;
 use fetchwise::robots::RobotsUse;
 use fetchwise::store::warc::{Warc, cdxj};
 use fetchwise::time::Clock;
@@ -128,8 +128,8 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
         let scheduler = Scheduler {
             pipeline: Arc::clone(&crawler.pipeline),
             concurrency,
-            places: Places::new(concurrency),
-            free_place: None,
+            slots: LinkSlots::new(concurrency),
+            free_slot: None,
             max_wait,
             feed,
             resume,

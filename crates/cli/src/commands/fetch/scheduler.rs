@@ -36,24 +36,27 @@ use crate::terminal::output::plain;
 use crate::terminal::pace_text::span;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::browser::BrowserFetcher;
-use fetchwise::pipeline::{Link, Pipeline, Place, Places, Report};
+use fetchwise::pipeline::{Link, LinkSlot, LinkSlots, Pipeline, Report};
 use fetchwise::time::Timestamp;
 use totals::Totals;
 
 /// The maximum number of requests for a link that its host refused because the crawl was too fast.
 const MAX_TRIES: u8 = 4;
 
-/// How many times the number of places are started links, with those that wait in the middle of a visit.
+/// How many times the number of slots are started links, with those that wait in the middle of a visit.
 const MAX_STARTED: usize = 4;
+
+/// The time after which results go before links that were read.
+const TAKE_IN_TIME: Duration = Duration::from_millis(5);
 
 /// A run in progress.
 pub(super) struct Scheduler<'o> {
     pub(super) pipeline: Arc<Pipeline>,
     /// The limit of links at work.
     pub(super) concurrency: usize,
-    pub(super) places: Places,
-    /// A place that became free and has no link yet.
-    pub(super) free_place: Option<Place>,
+    pub(super) slots: LinkSlots,
+    /// A slot that became free and has no link yet.
+    pub(super) free_slot: Option<LinkSlot>,
     /// The limit of a link's wait for its host.
     pub(super) max_wait: Duration,
     pub(super) feed: InputFeed,
@@ -137,6 +140,9 @@ impl Scheduler<'_> {
         let mut checks = tokio::time::interval(log_watch::CHECK_INTERVAL);
         loop {
             self.release_paused();
+            if more && let Some(error) = self.take_in_all() {
+                (more, interrupted) = (false, Some(Interruption::Input(error)));
+            }
             let (mut wake, is_full) = self.start_ready_links();
             self.update_metrics();
             if self.open.is_empty() && self.frontier.len() == 0 && !more {
@@ -186,7 +192,7 @@ impl Scheduler<'_> {
                         self.finish(ended);
                     }
                 }
-                place = self.places.take(), if is_full => self.free_place = Some(place),
+                slot = self.slots.take(), if is_full => self.free_slot = Some(slot),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
                 batch = self.feed.next(), if more => match batch {
                     None => more = false,
@@ -197,6 +203,19 @@ impl Scheduler<'_> {
             }
             self.print_finished().await?;
         }
+    }
+
+    /// Takes in what was read meanwhile, so that results, which go first, do not hold up the reading. Returns the error
+    /// that ends the input early.
+    fn take_in_all(&mut self) -> Option<String> {
+        let until = Instant::now() + TAKE_IN_TIME;
+        while Instant::now() < until {
+            let batch = self.feed.try_next()?;
+            if let Some(error) = self.take_in(batch) {
+                return Some(error);
+            }
+        }
+        None
     }
 
     /// Takes in a part of the input. Returns the error that ends it early.
@@ -278,32 +297,32 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Starts links as long as there are free places and hosts that are ready. Returns when to try again unless
-    /// something ends earlier, and whether only a place is missing.
+    /// Starts links as long as there are free slots and hosts that are ready. Returns when to try again unless
+    /// something ends earlier, and whether only a slot is missing.
     fn start_ready_links(&mut self) -> (Option<Instant>, bool) {
         let now = self.pipeline.selector().now();
         while self.open.len() < self.concurrency * MAX_STARTED {
-            let Some(place) = self.free_place.take().or_else(|| self.places.try_take()) else { return (None, true) };
+            let Some(slot) = self.free_slot.take().or_else(|| self.slots.try_take()) else { return (None, true) };
             let Some((host, waiting)) = self.frontier.pop(now) else {
                 return (self.frontier.next_at().map(|at| Instant::now() + at.since(now)), false);
             };
-            self.start(host, waiting, place);
+            self.start(host, waiting, slot);
         }
         (None, false)
     }
 
-    fn start(&mut self, host: HostId, waiting: QueuedLink, place: Place) {
+    fn start(&mut self, host: HostId, waiting: QueuedLink, slot: LinkSlot) {
         let keeps_body = self.prints_page && waiting.number == 0;
         let (pipeline, list) = (Arc::clone(&self.pipeline), Arc::clone(&self.feed.list));
         let name = Arc::clone(self.frontier.name(host));
         let handle = self.open.spawn(async move {
-            let (position, link) = list.read_of_host(waiting, &name)?;
-            let mut report = pipeline.fetch_in_place(&link, &place).await;
+            let (place, link) = list.read_of_host(waiting, &name)?;
+            let mut report = pipeline.fetch_in_slot(&link, &slot).await;
             // Without a store nothing uses the body, which may be large.
             if !keeps_body {
                 report.response = None;
             }
-            Ok(Box::new(FetchedLink { place: position, link, report }))
+            Ok(Box::new(FetchedLink { place, link, report }))
         });
         self.links.insert(handle.id(), (host, waiting));
     }
