@@ -332,8 +332,8 @@ impl Admission<'_> {
         let is_fixed =
             self.settings.mode == PaceMode::Fixed || (level == Level::Host && self.configured().rate.is_some());
         let max_rate = if level == Level::Host { self.settings.max_rate } else { MAX_SHARED_RATE };
-        let PaceSettings { max_retry_after_s, max_crawl_delay_s, .. } = *self.settings;
-        Rules { level, is_fixed, max_rate, max_retry_after_s, max_crawl_delay_s }
+        let PaceSettings { min_rate, max_retry_after_s, max_crawl_delay_s, .. } = *self.settings;
+        Rules { level, is_fixed, max_rate, min_rate, max_retry_after_s, max_crawl_delay_s }
     }
 
     /// Returns a number in [0, 1) that is the same for the same history.
