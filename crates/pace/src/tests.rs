@@ -725,3 +725,58 @@ fn noise_gives_back_nothing_that_a_429_has_taken() {
     crawl_for(&mut crawl, 60, &mut every_third);
     assert!(crawl.explain("a.org").ceiling.is_some_and(|(ceiling, _)| ceiling <= 1.05 * limit), "{limit}");
 }
+
+/// Crawls six hosts for two minutes and then for two more, with these latencies, in milliseconds. Returns their rates
+/// after the first time, and the lowest ones since. `measured` is the part of the later latency that the caller measured as its own.
+fn rates_before_and_after(quiet: u64, late: [u64; 6], measured: u64) -> Vec<(f64, f64)> {
+    let pace = Pace::new(PaceSettings { max_rate: 10.0, ..PaceSettings::default() });
+    let names: Vec<String> = (0..6).map(|host| format!("h{host}.org")).collect();
+    let rates = |now| names.iter().map(|name| pace.explain(name, now).unwrap().rate).collect::<Vec<_>>();
+    let (mut before, mut least, mut under_way) = (Vec::new(), Vec::new(), Vec::new());
+    for step in 0..24_000_i64 {
+        let now = Timestamp::from_millis(10 * step);
+        if step == 12_000 {
+            (before, least) = (rates(now), rates(now));
+        } else if step > 12_000 && step % 100 == 0 {
+            least = least.into_iter().zip(rates(now)).map(|(least, rate)| f64::min(least, rate)).collect();
+        }
+        for (host, name) in names.iter().enumerate() {
+            let Admit::Go(permit) = pace.admit(Scope::host(name), Cost::Plain, now) else { continue };
+            let (latency, local) = if step < 12_000 { (quiet, 0) } else { (late[host], measured) };
+            under_way.push((10 * step + latency.cast_signed(), latency, local, permit));
+        }
+        for (due, latency, local, permit) in std::mem::take(&mut under_way) {
+            if due > 10 * step {
+                under_way.push((due, latency, local, permit));
+                continue;
+            }
+            let response = Response {
+                latency: Some(Duration::from_millis(latency)),
+                local_delay: Some(Duration::from_millis(local)),
+                ..Response::new(Signal::Content, FETCHER)
+            };
+            let _ = pace.record_response(permit, &response, now);
+        }
+    }
+    before.into_iter().zip(least).collect()
+}
+
+#[test]
+fn one_slow_host_is_blamed_and_many_at_once_are_not() {
+    let one = rates_before_and_after(100, [400, 100, 100, 100, 100, 100], 0);
+    assert!(one[0].1 < 0.8 * one[0].0 && one[1].1 >= one[1].0, "{one:?}");
+    let all = rates_before_and_after(100, [400; 6], 0);
+    assert!(all.iter().all(|(before, after)| after >= before), "{all:?}");
+}
+
+#[test]
+fn a_delay_that_the_caller_measured_is_not_the_hosts() {
+    let measured = rates_before_and_after(100, [400, 100, 100, 100, 100, 100], 300);
+    assert!(measured[0].1 >= measured[0].0, "{measured:?}");
+}
+
+#[test]
+fn a_quick_host_is_never_slow() {
+    let quick = rates_before_and_after(4, [19, 4, 4, 4, 4, 4], 0);
+    assert!(quick[0].1 >= quick[0].0, "{quick:?}");
+}

@@ -76,6 +76,8 @@ pub(crate) struct Trouble {
     pub(crate) slow_at: i64,
     /// A request had to wait for the maximum of parallel requests.
     pub(crate) is_crowded: bool,
+    /// The average part of the latency that this machine causes, in seconds.
+    pub(crate) local_s: f32,
     pub(crate) noise: ErrorNoise,
 }
 

@@ -119,6 +119,7 @@ impl Pacer for Learned {
         let answer = Response {
             retry_after: reply.retry_after_s.map(Duration::from_secs_f64),
             latency: Some(Duration::from_millis(reply.latency_ms.unsigned_abs())),
+            local_delay: Some(Duration::from_millis(reply.local_ms.unsigned_abs())),
             ..Response::new(heard, self.fetcher)
         };
         let Some(permit) = token.0 else { return NextStep::Retry };
