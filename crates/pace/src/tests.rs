@@ -678,6 +678,14 @@ fn a_flaky_host_says_so() {
     assert!((0.2..0.3).contains(&explained.error_noise.unwrap()), "{explained:?}");
     assert!(explained.to_string().contains("% of the responses are errors at any rate"), "{explained}");
     assert!(explained.rate >= 2.0, "{explained}");
+    // The next process knows it, and so does a host that was idle.
+    let state = crawl.pace.state(Level::Host, "a.org").unwrap();
+    let next = Pace::new(PaceSettings::default());
+    next.restore(Level::Host, "a.org", &state, crawl.at());
+    let (known, again) = (explained.error_noise.unwrap(), next.explain("a.org", crawl.at()).unwrap());
+    assert!((again.error_noise.unwrap() - known).abs() < 0.001, "{again}");
+    let later = Timestamp::from_millis(crawl.now + 2 * 3_600_000);
+    assert!((next.explain("a.org", later).unwrap().error_noise.unwrap() - known).abs() < 0.001);
     // A 429 is a limit as ever.
     let permit = crawl.permit("a.org");
     let effect = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));

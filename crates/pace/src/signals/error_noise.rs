@@ -98,6 +98,13 @@ pub(crate) struct NoiseTest {
 }
 
 impl ErrorNoise {
+    /// Returns what is known of a host whose share of noise was found earlier.
+    pub(crate) fn known(share: f64) -> Self {
+        let mut noise = Self::default();
+        noise.find(share.clamp(QUIET, MAX_NOISE), f64::from(RESPONSES));
+        noise
+    }
+
     /// Returns the usual share of errors, if the host is noisy.
     pub(crate) fn share(&self) -> Option<f64> {
         (self.share > 0.0).then_some(f64::from(self.share))
