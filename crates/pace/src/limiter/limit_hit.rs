@@ -29,6 +29,10 @@ const FALL_AGAIN: f64 = 0.7;
 const LEAST_CUT: f64 = 0.5;
 /// Share of a blocked rate that a ceiling may reach at most.
 const BELOW_HI: f64 = 0.95;
+/// Lengths of bans that people choose, in seconds: most are round.
+const ROUND_S: [f64; 6] = [300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0];
+/// Time from which on a host that still refuses has most likely banned the crawler, in seconds.
+const LONG_S: f64 = 100.0;
 /// A limit hit within this number of responses after a hold means that the hold was too short.
 const TOO_EARLY: u16 = 10;
 
@@ -102,7 +106,16 @@ impl RateGate<'_> {
         let passed = now.saturating_sub(trouble.limit_hit_at) as f64 / 1000.0;
         // Waits for the previous length first; after that, the whole wait grows by more than half each time.
         let left = 1.02 * penalty - passed;
-        if left > 0.05 * penalty { left.max(1.0) } else { (1.5 * held).max(0.7 * passed).min(MAX_HOLD_S) }
+        if left > 0.05 * penalty {
+            return left.max(1.0);
+        }
+        let grown = (1.5 * held).max(0.7 * passed);
+        // A ban of a round length has ended shortly after it.
+        let round = ROUND_S.map(|span| 1.05 * span + 15.0 - passed).into_iter().find(|hold| *hold >= 0.35 * passed);
+        match round {
+            Some(round) if passed >= LONG_S => round,
+            _ => grown.min(MAX_HOLD_S),
+        }
     }
 
     /// Ends the hold after a good response to its trial.
