@@ -151,7 +151,8 @@ impl RateGate<'_> {
     /// Returns the lowest ceiling that errors alone can bring: below it, a host needs a better sign of a limit. `before`
     /// is the present one.
     pub(crate) fn least_without_evidence(&self, before: f64) -> f64 {
-        self.rules.min_rate.min(before)
+        let is_limit = self.active.trouble.as_ref().is_some_and(|trouble| trouble.noise.is_limit());
+        if is_limit { MIN_RATE } else { self.rules.min_rate.min(before) }
     }
 
     /// Raises the ceilings that errors alone have brought down too far; `before` is the rate before.

@@ -21,6 +21,9 @@ const MAX_USUAL: f64 = 0.06;
 const UNIT: f64 = 1.0 / 2550.0;
 /// Errors are a limit hit above this sum: three in a row.
 const ERRORS: f64 = 2.0;
+/// Rate below which a single 503 is noise only on a host with at least this share of it.
+const SLOW: f64 = 2.0;
+const NOISY: f64 = 0.05;
 /// Share of that sum from which on a 503 of a noisy host lowers its ceiling.
 const UNUSUAL: f64 = 0.3;
 /// Blocks begin a doubt above these sums: at first, after one, and after two blocks that concerned single pages.
@@ -178,9 +181,11 @@ impl RateGate<'_> {
         self.active.trouble.as_deref().is_some_and(of)
     }
 
-    /// Returns whether a single 503 is most likely noise.
+    /// Returns whether a single 503 is most likely noise. At a low rate a small share means one error in minutes, and a
+    /// limit nearby gives as many.
     fn is_noisy(&self) -> bool {
-        self.active.trouble.as_ref().is_some_and(|trouble| trouble.noise.share().is_some())
+        let least = if self.rate() < SLOW { NOISY } else { 0.0 };
+        self.active.trouble.as_ref().and_then(|trouble| trouble.noise.share()).is_some_and(|share| share >= least)
     }
 
     fn accumulate_block(&mut self, permit: &Permit, fetcher: u16) -> SignalEffect {
