@@ -103,6 +103,7 @@ impl Config {
             mode: set.mode.unwrap_or(base.mode),
             initial_rate: set.initial_rate.unwrap_or(base.initial_rate),
             max_rate: set.max_rate.unwrap_or(base.max_rate),
+            min_rate: set.min_rate.unwrap_or(base.min_rate),
             max_parallel: set.max_parallel.unwrap_or(base.max_parallel),
             crawl_delay: set.crawl_delay.unwrap_or(base.crawl_delay),
             max_crawl_delay_s: seconds(set.max_crawl_delay, base.max_crawl_delay_s),

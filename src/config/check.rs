@@ -102,6 +102,7 @@ impl Config {
         let (at_once, number) = (1..=u8::MAX, "expected 1 to 255");
         found.within("pace.initial_rate", pace.initial_rate, rates.clone(), rate);
         found.within("pace.max_rate", pace.max_rate, rates.clone(), rate);
+        found.within("pace.min_rate", pace.min_rate, rates.clone(), rate);
         found.within("pace.max_parallel", pace.max_parallel, at_once.clone(), number);
         for (name, host) in &pace.hosts {
             found.within_at(&["pace", "host", name, "rate"], host.rate, rates.clone(), rate);

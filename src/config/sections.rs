@@ -162,6 +162,8 @@ pub struct PaceConfig {
     pub initial_rate: Option<f64>,
     /// Highest rate, in requests per second.
     pub max_rate: Option<f64>,
+    /// Lowest rate that errors alone can bring, in requests per second.
+    pub min_rate: Option<f64>,
     /// Largest number of parallel requests.
     pub max_parallel: Option<u8>,
     /// Use of a `Crawl-delay`.

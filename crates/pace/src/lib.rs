@@ -129,6 +129,7 @@ use crate::limiter::admission::Admission;
 use crate::limiter::host::HostEntry;
 use crate::limiter::shared_levels::{SharedEntry, SharedState, SiteSharing, is_recent};
 use crate::persistence::persisted_state::{PersistedState, RENDER_COST};
+use crate::signals::local_load::LocalLoad;
 
 /// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +178,7 @@ pub struct Pace {
     sites: Map<SharedEntry>,
     addresses: Map<SharedEntry>,
     store: Option<Box<dyn PaceStore>>,
+    load: LocalLoad,
     /// Entries created since idle ones were last removed.
     new_entries: AtomicUsize,
     /// Number of new entries after which idle ones are removed again.
@@ -212,6 +214,7 @@ impl Pace {
             sites: Map::default(),
             addresses: Map::default(),
             store: None,
+            load: LocalLoad::default(),
             new_entries: AtomicUsize::new(0),
             sweep_at: AtomicUsize::new(SWEEP_LEAST),
         }
@@ -331,7 +334,8 @@ impl Pace {
         let Some(mut entry) = self.hosts.get_mut(&self.key(host)) else { return DoubtVerdict::Page };
         let entry = &mut *entry;
         let (key, now) = (self.key(host), now.as_millis());
-        let mut admission = Admission { settings: &self.settings, key, host: entry, site: None, address: None, now };
+        let mut admission =
+            Admission { settings: &self.settings, load: &self.load, key, host: entry, site: None, address: None, now };
         admission.gate(Level::Host).map_or(DoubtVerdict::Page, |gate| gate.verdict(doubt))
     }
 
@@ -342,8 +346,15 @@ impl Pace {
         let mut address = self.addresses.get_mut(&entry.identity().address);
         let (key, entry) = (self.key(host), &mut *entry);
         let (site, address) = (site.as_deref_mut(), address.as_deref_mut());
-        let mut admission =
-            Admission { settings: &self.settings, key, host: entry, site, address, now: now.as_millis() };
+        let mut admission = Admission {
+            settings: &self.settings,
+            load: &self.load,
+            key,
+            host: entry,
+            site,
+            address,
+            now: now.as_millis(),
+        };
         Some(admission.explain())
     }
 
@@ -436,7 +447,7 @@ impl Pace {
             let mut guard = self.hosts.entry(key).or_insert_with(|| self.new_host(scope.host));
             let host = &mut *guard;
             if scope.address.is_none() && host.identity().is_alone(now) {
-                return run(&mut Admission { settings, key, host, site: None, address: None, now });
+                return run(&mut Admission { settings, load: &self.load, key, host, site: None, address: None, now });
             }
             let site_key = self.key(scope.site);
             host.identity_mut().site = site_key;
@@ -465,6 +476,7 @@ impl Pace {
             };
             return run(&mut Admission {
                 settings,
+                load: &self.load,
                 key,
                 host,
                 site: Some(&mut site),
@@ -488,13 +500,13 @@ impl Pace {
         let host = &mut *host;
         let (settings, key, now) = (&self.settings, permit.host, now.as_millis());
         if host.identity().is_alone(now) {
-            return Some(run(&mut Admission { settings, key, host, site: None, address: None, now }));
+            return Some(run(&mut Admission { settings, load: &self.load, key, host, site: None, address: None, now }));
         }
         let mut site = self.sites.get_mut(&host.identity().site);
         let address = host.identity().address;
         let mut address = if address == 0 { None } else { self.addresses.get_mut(&address) };
         let (site, address) = (site.as_deref_mut(), address.as_deref_mut());
-        Some(run(&mut Admission { settings, key, host, site, address, now }))
+        Some(run(&mut Admission { settings, load: &self.load, key, host, site, address, now }))
     }
 
     /// Tells `other` that its site has another host, or has a state, so that it reads the site from now on. No lock may

@@ -50,6 +50,8 @@ pub struct PaceSettings {
     pub initial_rate: f64,
     /// Maximum rate of any host, in requests per second.
     pub max_rate: f64,
+    /// A rate below this, in requests per second, needs a better reason than errors: a 429, a `Retry-After` or a block.
+    pub min_rate: f64,
     /// Maximum parallel requests of any host.
     pub max_parallel: u8,
     /// The effect of a `Crawl-delay`.
@@ -70,6 +72,7 @@ impl Default for PaceSettings {
             mode: PaceMode::Learn,
             initial_rate: 2.0,
             max_rate: 20.0,
+            min_rate: 0.2,
             max_parallel: 16,
             crawl_delay: CrawlDelay::Minimum,
             max_crawl_delay_s: 60.0,
@@ -90,6 +93,7 @@ impl PaceSettings {
         let bounded = |value: f64, or: f64| if value.is_finite() { value.clamp(RATES.0, RATES.1) } else { or };
         self.max_rate = bounded(self.max_rate, RATES.1);
         self.initial_rate = bounded(self.initial_rate, 2.0).min(self.max_rate);
+        self.min_rate = bounded(self.min_rate, 0.2).min(self.max_rate);
         self.max_parallel = self.max_parallel.max(1);
         let seconds = |value: f64, or: f64| if value.is_finite() { value.clamp(0.0, 366.0 * 86_400.0) } else { or };
         self.max_crawl_delay_s = seconds(self.max_crawl_delay_s, 60.0);

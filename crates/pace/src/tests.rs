@@ -637,6 +637,36 @@ fn errors_at_any_rate_do_not_slow_a_host_for_good() {
     }
 }
 
+/// A host with one or two failures in a hundred requests lost nine tenths of its pace, because each of them lowered the
+/// ceiling.
+#[test]
+fn a_few_errors_cost_few_pages() {
+    for share in [0.01, 0.02] {
+        let pages = |share: f64| -> f64 {
+            let crawl_one = |seed| {
+                let (mut crawl, mut n) = (Crawl::new(PaceSettings::default()), 0);
+                let (good, _) = crawl_for(&mut crawl, 900, |_| {
+                    n += 1;
+                    luck(seed, n) < share
+                });
+                f64::from(good)
+            };
+            (0..10).map(crawl_one).sum()
+        };
+        assert!(pages(share) >= 0.9 * pages(0.0), "{share}: {} of {}", pages(share), pages(0.0));
+    }
+}
+
+/// Errors say little about the rate; a 429 does.
+#[test]
+fn errors_alone_lower_no_rate_below_the_minimum() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl_for(&mut crawl, 30, |_| false);
+    crawl_for(&mut crawl, 600, |_| true);
+    let min_rate = crawl.pace.settings().min_rate;
+    assert!(crawl.explain("a.org").rate >= 0.99 * min_rate, "{}", crawl.explain("a.org"));
+}
+
 #[test]
 fn a_flaky_host_says_so() {
     let (mut crawl, mut n) = (Crawl::new(PaceSettings::default()), 0);
@@ -648,6 +678,14 @@ fn a_flaky_host_says_so() {
     assert!((0.2..0.3).contains(&explained.error_noise.unwrap()), "{explained:?}");
     assert!(explained.to_string().contains("% of the responses are errors at any rate"), "{explained}");
     assert!(explained.rate >= 2.0, "{explained}");
+    // The next process knows it, and so does a host that was idle.
+    let state = crawl.pace.state(Level::Host, "a.org").unwrap();
+    let next = Pace::new(PaceSettings::default());
+    next.restore(Level::Host, "a.org", &state, crawl.at());
+    let (known, again) = (explained.error_noise.unwrap(), next.explain("a.org", crawl.at()).unwrap());
+    assert!((again.error_noise.unwrap() - known).abs() < 0.001, "{again}");
+    let later = Timestamp::from_millis(crawl.now + 2 * 3_600_000);
+    assert!((next.explain("a.org", later).unwrap().error_noise.unwrap() - known).abs() < 0.001);
     // A 429 is a limit as ever.
     let permit = crawl.permit("a.org");
     let effect = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
@@ -659,7 +697,8 @@ fn a_flaky_host_says_so() {
 
 #[test]
 fn a_limit_that_answers_503_is_not_taken_for_noise() {
-    for (limit, seed) in [0.3, 1.0, 4.0].into_iter().flat_map(|limit| (0..40).map(move |seed| (limit, seed))) {
+    let mut mistaken = 0;
+    for (limit, seed) in [0.5, 1.0, 4.0].into_iter().flat_map(|limit| (0..40).map(move |seed| (limit, seed))) {
         let mut crawl = Crawl::new(PaceSettings::default());
         // A bucket of tokens, as nginx has it.
         let (mut tokens, mut last) = (5.0 * luck(seed, 0), crawl.now);
@@ -670,10 +709,12 @@ fn a_limit_that_answers_503_is_not_taken_for_noise() {
             tokens -= f64::from(u8::from(is_admitted));
             !is_admitted
         });
-        assert_eq!(crawl.explain("a.org").error_noise, None, "{limit} {seed}");
+        mistaken += u32::from(crawl.explain("a.org").error_noise.is_some());
         assert!(f64::from(good) >= 0.7 * limit * 7200.0, "{limit} {seed}: {good}");
         assert!(f64::from(errors) < 0.01 * f64::from(good), "{limit} {seed}: {good} and {errors}");
     }
+    // The test decides at odds of 99 to 1, and each of these hosts has several.
+    assert!(mistaken <= 3, "{mistaken} of 120");
 }
 
 #[test]
@@ -691,4 +732,59 @@ fn noise_gives_back_nothing_that_a_429_has_taken() {
     let limit = crawl.explain("a.org").ceiling.unwrap().0;
     crawl_for(&mut crawl, 60, &mut every_third);
     assert!(crawl.explain("a.org").ceiling.is_some_and(|(ceiling, _)| ceiling <= 1.05 * limit), "{limit}");
+}
+
+/// Crawls six hosts for two minutes and then for two more, with these latencies, in milliseconds. Returns their rates
+/// after the first time, and the lowest ones since. `measured` is the part of the later latency that the caller measured as its own.
+fn rates_before_and_after(quiet: u64, late: [u64; 6], measured: u64) -> Vec<(f64, f64)> {
+    let pace = Pace::new(PaceSettings { max_rate: 10.0, ..PaceSettings::default() });
+    let names: Vec<String> = (0..6).map(|host| format!("h{host}.org")).collect();
+    let rates = |now| names.iter().map(|name| pace.explain(name, now).unwrap().rate).collect::<Vec<_>>();
+    let (mut before, mut least, mut under_way) = (Vec::new(), Vec::new(), Vec::new());
+    for step in 0..24_000_i64 {
+        let now = Timestamp::from_millis(10 * step);
+        if step == 12_000 {
+            (before, least) = (rates(now), rates(now));
+        } else if step > 12_000 && step % 100 == 0 {
+            least = least.into_iter().zip(rates(now)).map(|(least, rate)| f64::min(least, rate)).collect();
+        }
+        for (host, name) in names.iter().enumerate() {
+            let Admit::Go(permit) = pace.admit(Scope::host(name), Cost::Plain, now) else { continue };
+            let (latency, local) = if step < 12_000 { (quiet, 0) } else { (late[host], measured) };
+            under_way.push((10 * step + latency.cast_signed(), latency, local, permit));
+        }
+        for (due, latency, local, permit) in std::mem::take(&mut under_way) {
+            if due > 10 * step {
+                under_way.push((due, latency, local, permit));
+                continue;
+            }
+            let response = Response {
+                latency: Some(Duration::from_millis(latency)),
+                local_delay: Some(Duration::from_millis(local)),
+                ..Response::new(Signal::Content, FETCHER)
+            };
+            let _ = pace.record_response(permit, &response, now);
+        }
+    }
+    before.into_iter().zip(least).collect()
+}
+
+#[test]
+fn one_slow_host_is_blamed_and_many_at_once_are_not() {
+    let one = rates_before_and_after(100, [400, 100, 100, 100, 100, 100], 0);
+    assert!(one[0].1 < 0.8 * one[0].0 && one[1].1 >= one[1].0, "{one:?}");
+    let all = rates_before_and_after(100, [400; 6], 0);
+    assert!(all.iter().all(|(before, after)| after >= before), "{all:?}");
+}
+
+#[test]
+fn a_delay_that_the_caller_measured_is_not_the_hosts() {
+    let measured = rates_before_and_after(100, [400, 100, 100, 100, 100, 100], 300);
+    assert!(measured[0].1 >= measured[0].0, "{measured:?}");
+}
+
+#[test]
+fn a_quick_host_is_never_slow() {
+    let quick = rates_before_and_after(4, [19, 4, 4, 4, 4, 4], 0);
+    assert!(quick[0].1 >= quick[0].0, "{quick:?}");
 }

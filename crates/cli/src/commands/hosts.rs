@@ -77,7 +77,7 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Output) -> Re
 }
 
 fn table(known: &BTreeMap<String, HostState>, now: Timestamp) -> Table {
-    let heads = ["host", ">rate", ">parallel", ">limit", "window", ">next rate", "in", "paused for"];
+    let heads = ["host", ">rate", ">parallel", ">limit", "window", ">next rate", "in", ">flaky", "paused for"];
     let mut table = Table::new(&heads);
     for (host, of) in known {
         let pace = of.pace.as_ref();
@@ -90,6 +90,7 @@ fn table(known: &BTreeMap<String, HostState>, now: Timestamp) -> Table {
             cell(pace.and_then(|pace| pace.ceiling).map(|(_, window)| window.to_owned())),
             cell(pace.and_then(|pace| pace.next_probe).map(|(_, next)| rate(next))),
             cell(pace.and_then(|pace| pace.next_probe).map(|(at, _)| span(at.since(now)))),
+            cell(pace.and_then(|pace| pace.error_noise).map(|share| format!("{:.0} %", 100.0 * share))),
             cell(of.paused.as_ref().map(|paused| span(paused.paused_until.since(now)))),
         ]);
     }

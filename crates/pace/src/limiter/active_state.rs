@@ -76,6 +76,8 @@ pub(crate) struct Trouble {
     pub(crate) slow_at: i64,
     /// A request had to wait for the maximum of parallel requests.
     pub(crate) is_crowded: bool,
+    /// The average part of the latency that this machine causes, in seconds.
+    pub(crate) local_s: f32,
     pub(crate) noise: ErrorNoise,
 }
 
@@ -112,7 +114,7 @@ pub(crate) struct Doubt {
 }
 
 impl ActiveState {
-    pub(crate) fn new(persisted: &PersistedState, max_par: u8, rate: f64, now: i64) -> Self {
+    pub(crate) fn new(persisted: &mut PersistedState, max_par: u8, rate: f64, now: i64) -> Self {
         let mut active = Self {
             rings: Rings::default(),
             in_flight: 0,
@@ -133,7 +135,15 @@ impl ActiveState {
             active.trouble =
                 Some(Box::new(Trouble { limit_hit_at, hold, hold_s, trial: Trial::Wanted, ..Trouble::default() }));
         }
+        if let Some(share) = persisted.take_noise() {
+            active.trouble().noise = ErrorNoise::known(share);
+        }
         active
+    }
+
+    /// Returns the share of errors that are noise, if the host is noisy.
+    pub(crate) fn noise(&self) -> Option<f64> {
+        self.trouble.as_ref()?.noise.share()
     }
 
     pub(crate) fn trouble(&mut self) -> &mut Trouble {
@@ -188,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_success_of_a_fetcher_counts_for_ten_minutes() {
-        let mut active = ActiveState::new(&PersistedState::default(), 16, 2.0, 0);
+        let mut active = ActiveState::new(&mut PersistedState::default(), 16, 2.0, 0);
         let minute = 60_000;
         active.record_success(0, 250 * minute);
         active.record_success(7, 252 * minute);

@@ -15,6 +15,7 @@ use crate::persistence::float16::PositiveF16;
 use crate::persistence::persisted_state::PersistedState;
 use crate::settings::{HostPace, PaceMode, PaceSettings};
 use crate::signals::failure_accumulator::SignalEffect;
+use crate::signals::local_load::LocalLoad;
 use crate::signals::response::{Admit, Cause, Level, Response, ResponseEffect, Signal};
 use fetchwise_types::time::Timestamp;
 
@@ -31,6 +32,7 @@ const LEVELS: [(Level, u8); 3] = [(Level::Host, TRIAL), (Level::Site, SITE_TRIAL
 /// The levels of one request at one moment.
 pub(crate) struct Admission<'r> {
     pub(crate) settings: &'r PaceSettings,
+    pub(crate) load: &'r LocalLoad,
     pub(crate) key: u64,
     pub(crate) host: &'r mut HostEntry,
     pub(crate) site: Option<&'r mut SharedEntry>,
@@ -236,6 +238,7 @@ impl Admission<'_> {
     /// Records a good response on all levels.
     fn good(&mut self, permit: &Permit, response: &Response) -> Option<(Level, Cause)> {
         let mut record = None;
+        let (load, site) = (self.load, self.host.identity().site);
         for &(level, _) in self.levels() {
             let Some(mut gate) = self.gate(level) else { continue };
             let (counts, in_flight) = match level {
@@ -249,7 +252,8 @@ impl Admission<'_> {
             }
             if level == Level::Host && response.signal == Signal::Content {
                 if let Some(latency) = response.latency.filter(|_| !gate.rules.is_fixed) {
-                    gate.latency(permit, latency.as_secs_f64());
+                    let measured = response.local_delay.unwrap_or_default().as_secs_f64();
+                    gate.latency(permit, latency.as_secs_f64(), measured, load, site);
                 }
                 if response.renders
                     && let Some(cost) = response.cost
@@ -332,8 +336,8 @@ impl Admission<'_> {
         let is_fixed =
             self.settings.mode == PaceMode::Fixed || (level == Level::Host && self.configured().rate.is_some());
         let max_rate = if level == Level::Host { self.settings.max_rate } else { MAX_SHARED_RATE };
-        let PaceSettings { max_retry_after_s, max_crawl_delay_s, .. } = *self.settings;
-        Rules { level, is_fixed, max_rate, max_retry_after_s, max_crawl_delay_s }
+        let PaceSettings { min_rate, max_retry_after_s, max_crawl_delay_s, .. } = *self.settings;
+        Rules { level, is_fixed, max_rate, min_rate, max_retry_after_s, max_crawl_delay_s }
     }
 
     /// Returns a number in [0, 1) that is the same for the same history.

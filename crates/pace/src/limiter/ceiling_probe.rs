@@ -19,6 +19,8 @@ pub(crate) const CALM: f64 = 1.3;
 const DOUBLING_S: f64 = 10.0;
 /// Factor by which a ceiling without known limit is raised.
 const RAISED: f64 = 1.5;
+/// Number of requests below which a blocked count is coarse: the limit may be a third higher, and a probe finds out sooner.
+const COARSE: f64 = 12.0;
 /// Seconds between probes of one more parallel request, longer after each failure: a failure costs one request, and the
 /// gain is small.
 const PAR_PAUSE_S: f64 = 1800.0;
@@ -58,14 +60,18 @@ impl RateGate<'_> {
             return;
         };
         let cap = self.persisted.cap[window].get();
-        let cost = self.persisted.penalty.get() + 20.0;
+        // A 503 without a time ends a probe without a hold. While parallel requests explain the 503s, that is likely.
+        let is_cheap = self.persisted.cause() == Cause::Unavailable && self.persisted.par_cap > 0;
+        let cost = self.persisted.penalty.get() + if is_cheap { 0.0 } else { 20.0 };
         // If the window is cleared, the gain is the ceiling of the next suspect.
         let next = self.next_suspect(window).map_or(0.0, |next| safe(0.9, self.persisted.hi[next].get(), next));
         let gain = (self.next_cap(window).max(next) / cap - 1.0).clamp(0.1, 3.0);
         let pause = if self.persisted.is_confirmed(self.now) {
             (20.0 * 60.0_f64).max(20.0 * cost)
         } else {
-            (4.0 * cost / gain).max(SECONDS[window].min(300.0)).max(60.0)
+            let is_coarse =
+                self.persisted.cause() == Cause::Limited && self.persisted.hi[window].get() * SECONDS[window] < COARSE;
+            (if is_coarse { 1.5 } else { 4.0 } * cost / gain).max(SECONDS[window].min(300.0)).max(60.0)
         };
         self.persisted.probe_at = self.after(self.persisted.fails(self.now), pause);
     }

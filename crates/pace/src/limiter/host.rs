@@ -94,11 +94,16 @@ impl HostEntry {
             Self::Active(host) if !host.state.active.is_idle(now) => {}
             Self::Active(host) => {
                 let ActiveHost { persisted, active } = &mut host.state;
-                *active = ActiveState::new(persisted, max_par, rate(persisted), now);
+                let rate = rate(persisted);
+                if let Some(share) = active.noise() {
+                    *persisted = persisted.with_noise(share);
+                }
+                *active = ActiveState::new(persisted, max_par, rate, now);
             }
             Self::Idle(host) => {
-                let persisted = host.state;
-                let active = ActiveState::new(&persisted, max_par, rate(&persisted), now);
+                let mut persisted = host.state;
+                let rate = rate(&persisted);
+                let active = ActiveState::new(&mut persisted, max_par, rate, now);
                 let identity = std::mem::take(&mut host.identity);
                 *self = Self::Active(Box::new(HostAllocation { identity, state: ActiveHost { persisted, active } }));
             }

@@ -24,6 +24,15 @@ const BRIEF_S: f64 = 11.0;
 /// Remaining share of a ceiling that became too high, and of that share when it is hit again within [`CUTS_MS`].
 const FALL: f64 = 0.85;
 const FALL_AGAIN: f64 = 0.7;
+/// Least share of the rate that the first errors leave. Half the rate is mostly enough to tell whether slowing down
+/// helps.
+const LEAST_CUT: f64 = 0.5;
+/// Share of a blocked rate that a ceiling may reach at most.
+const BELOW_HI: f64 = 0.95;
+/// Lengths of bans that people choose, in seconds: most are round.
+const ROUND_S: [f64; 6] = [300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0];
+/// Time from which on a host that still refuses has most likely banned the crawler, in seconds.
+const LONG_S: f64 = 100.0;
 /// A limit hit within this number of responses after a hold means that the hold was too short.
 const TOO_EARLY: u16 = 10;
 
@@ -45,7 +54,11 @@ impl RateGate<'_> {
         (self.persisted.failed, self.persisted.limit_hit_at) = (fails, seconds(self.now));
         self.persisted.set_confirmed(is_confirmed);
         if !self.rules.is_fixed {
+            let before = self.rate().min(self.ceiling().0);
             self.blame(hit);
+            if is_ambiguous(hit) {
+                self.soften(before);
+            }
         }
         let asked = self.requested_hold_s(hit.retry_after);
         let is_early = self.active.trouble().fresh > 0;
@@ -68,6 +81,7 @@ impl RateGate<'_> {
         (trouble.errors, trouble.blocks) = (0.0, 0.0);
         (trouble.top_since, trouble.slow, trouble.crowd) = (0, 0, 0);
         trouble.doubt = None;
+
         self.hold_for(hold_s, Trial::Wanted)
     }
 
@@ -76,6 +90,7 @@ impl RateGate<'_> {
         self.touch();
         let grown = self.longer();
         let hold_s = self.requested_hold_s(retry_after).unwrap_or(grown);
+
         self.hold_for(hold_s, Trial::Wanted)
     }
 
@@ -91,7 +106,16 @@ impl RateGate<'_> {
         let passed = now.saturating_sub(trouble.limit_hit_at) as f64 / 1000.0;
         // Waits for the previous length first; after that, the whole wait grows by more than half each time.
         let left = 1.02 * penalty - passed;
-        if left > 0.05 * penalty { left.max(1.0) } else { (1.5 * held).max(0.7 * passed).min(MAX_HOLD_S) }
+        if left > 0.05 * penalty {
+            return left.max(1.0);
+        }
+        let grown = (1.5 * held).max(0.7 * passed);
+        // A ban of a round length has ended shortly after it.
+        let round = ROUND_S.map(|span| 1.05 * span + 15.0 - passed).into_iter().find(|hold| *hold >= 0.35 * passed);
+        match round {
+            Some(round) if passed >= LONG_S => round,
+            _ => grown.min(MAX_HOLD_S),
+        }
     }
 
     /// Ends the hold after a good response to its trial.
@@ -105,6 +129,7 @@ impl RateGate<'_> {
         self.persisted.set_trial(false);
         let trouble = self.active.trouble();
         (trouble.trial, trouble.fresh) = (Trial::No, TOO_EARLY);
+
         let (ceiling, _) = self.ceiling();
         if self.rate() > ceiling / 2.0 {
             self.set_rate(ceiling / 2.0);
@@ -121,6 +146,28 @@ impl RateGate<'_> {
         let trouble = self.active.trouble();
         (trouble.hold, trouble.hold_s, trouble.trial) = (until, hold_s as f32, trial);
         until
+    }
+
+    /// Returns the lowest ceiling that errors alone can bring: below it, a host needs a better sign of a limit. `before`
+    /// is the present one.
+    pub(crate) fn least_without_evidence(&self, before: f64) -> f64 {
+        let is_limit = self.active.trouble.as_ref().is_some_and(|trouble| trouble.noise.is_limit());
+        if is_limit { MIN_RATE } else { self.rules.min_rate.min(before) }
+    }
+
+    /// Raises the ceilings that errors alone have brought down too far; `before` is the rate before.
+    fn soften(&mut self, before: f64) {
+        let least = self.least_without_evidence(before);
+        let is_first = self.active.trouble().limit_hit_at < self.now.saturating_sub(CUTS_MS);
+        let half = if is_first { LEAST_CUT * before } else { 0.0 };
+        for (cap, hi) in self.persisted.cap.iter_mut().zip(&mut self.persisted.hi).filter(|(cap, _)| !cap.is_none()) {
+            *cap = (*cap).max(PositiveF16::new(half.min(BELOW_HI * hi.get())));
+            if cap.get() < least {
+                (*cap, *hi) = (PositiveF16::new(least), (*hi).max(PositiveF16::new(least / BELOW_HI)));
+            }
+        }
+        let (ceiling, _) = self.ceiling();
+        self.set_rate(self.rate().max(ceiling.min(half.max(least))));
     }
 
     /// Returns the hold that the host asked for, plus a second for differing clocks.
@@ -311,6 +358,12 @@ impl RateGate<'_> {
         let known = self.persisted.hi[window].some().unwrap_or(f64::INFINITY);
         self.persisted.hi[window] = PositiveF16::new(rate.min(known));
     }
+}
+
+/// Returns whether the responses may have nothing to do with the rate: the host has only failed, and said nothing of a
+/// limit.
+fn is_ambiguous(hit: &LimitHit) -> bool {
+    matches!(hit.cause, Cause::Unavailable | Cause::Errors) && hit.retry_after.is_none()
 }
 
 /// Returns a ceiling below a blocked rate: lower by a share, and by 1.5 requests, because few requests make coarse

@@ -15,8 +15,8 @@ impl RateGate<'_> {
         if self.active.trouble.is_none() && !is_error {
             return false;
         }
-        let rate = self.rate();
-        match self.active.trouble().noise.record(rate, is_error) {
+        let (rate, now) = (self.rate(), self.now);
+        match self.active.trouble().noise.record(rate, is_error, now) {
             Some(found) => {
                 self.restore(*found);
                 true
@@ -28,8 +28,8 @@ impl RateGate<'_> {
     /// Begins a test before errors lower the rate, unless one is in progress.
     pub(crate) fn begin_noise_test(&mut self) {
         if !self.rules.is_fixed {
-            let (rate, before) = (self.rate(), *self.persisted);
-            self.active.trouble().noise.begin_test(rate, before);
+            let (rate, before, now) = (self.rate(), *self.persisted, self.now);
+            self.active.trouble().noise.begin_test(rate, before, now);
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct Rules {
     /// The rate is configured: only holds are learned.
     pub(crate) is_fixed: bool,
     pub(crate) max_rate: f64,
+    /// Errors alone lower no rate below this.
+    pub(crate) min_rate: f64,
     pub(crate) max_retry_after_s: f64,
     pub(crate) max_crawl_delay_s: f64,
 }

@@ -36,6 +36,9 @@ impl SharedState {
         let Self { persisted, active } = self;
         if active.as_ref().is_none_or(|active| active.is_idle(now)) {
             let rate = rate(persisted);
+            if let Some(share) = active.as_ref().and_then(|active| active.noise()) {
+                *persisted = persisted.with_noise(share);
+            }
             *active = Some(Box::new(ActiveState::new(persisted, max_par, rate, now)));
         }
         let active = active.get_or_insert_with(|| Box::new(ActiveState::new(persisted, max_par, rules.max_rate, now)));
@@ -64,7 +67,10 @@ impl SharedState {
         {
             persisted.rate = crate::persistence::float16::PositiveF16::new(f64::from(active.rate));
         }
-        persisted
+        match active.and_then(ActiveState::noise) {
+            Some(share) => persisted.with_noise(share),
+            None => persisted,
+        }
     }
 
     /// Drops the active state if it is idle. Returns whether the rest is worth keeping.

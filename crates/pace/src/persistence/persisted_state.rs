@@ -25,6 +25,10 @@ const CONFIRMED: u8 = 1;
 const TRIAL: u8 = 2;
 const PAGE_BLOCKS_SHIFT: u8 = 2;
 const DECLARED_SHIFT: u8 = 4;
+/// Mask of the declared window, after the shift.
+const DECLARED: u8 = 7;
+/// `noted` is a share of noise.
+const NOISY: u8 = 0x80;
 
 /// The state of one host, site or address: in memory while it is idle, in the log, and in snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +47,8 @@ pub(crate) struct PersistedState {
     pub(crate) base: PositiveF16,
     /// How long the host last refused requests, in seconds.
     pub(crate) penalty: PositiveF16,
-    /// The ceiling (or the rate, without one) in the last record. Not in the log itself.
+    /// The ceiling (or the rate, without one) in the last record, while the host is in use. In the log and while it is
+    /// idle, the share of its errors that are noise, if it is noisy.
     pub(crate) noted: PositiveF16,
     /// The host's last `Crawl-delay`, in seconds, without the maximum.
     pub(crate) declared_gap: PositiveF16,
@@ -106,11 +111,27 @@ impl PersistedState {
 
     /// Returns the window for which the host declared its limit.
     pub(crate) fn declared_window(&self) -> Option<usize> {
-        usize::from(self.flags >> DECLARED_SHIFT).checked_sub(1).filter(|window| *window < WINDOWS)
+        usize::from(self.flags >> DECLARED_SHIFT & DECLARED).checked_sub(1).filter(|window| *window < WINDOWS)
     }
 
     pub(crate) fn set_declared_window(&mut self, window: usize) {
-        self.flags = self.flags & 0x0f | (window as u8 + 1) << DECLARED_SHIFT;
+        self.flags = self.flags & !(DECLARED << DECLARED_SHIFT) | (window as u8 + 1) << DECLARED_SHIFT;
+    }
+
+    /// Returns this state with a share of noise instead of what is only needed while the host is in use.
+    pub(crate) fn with_noise(mut self, share: f64) -> Self {
+        self.noted = PositiveF16::new(share);
+        self.set(NOISY, true);
+        self
+    }
+
+    /// Takes the share of noise out of the state of a host that is in use from now on.
+    pub(crate) fn take_noise(&mut self) -> Option<f64> {
+        if self.flags & NOISY == 0 {
+            return None;
+        }
+        self.set(NOISY, false);
+        std::mem::take(&mut self.noted).some()
     }
 
     pub(crate) fn blamed(&self) -> Option<usize> {
@@ -151,9 +172,10 @@ impl PersistedState {
     /// Encodes the log layout: all fields by descending size, little-endian, the rest zero.
     pub(crate) fn to_bytes(self) -> [u8; 64] {
         let mut bytes = [0; 64];
+        let noise = if self.flags & NOISY == 0 { PositiveF16::NONE } else { self.noted };
         let halves = [self.rate, self.lo].into_iter().chain(self.cap).chain(self.hi).chain(self.clean);
         let halves = halves
-            .chain([self.base, self.penalty, self.declared_gap, PositiveF16::NONE])
+            .chain([self.base, self.penalty, self.declared_gap, noise])
             .map(PositiveF16::bits)
             .chain([self.last_request_day]);
         let words = [self.limit_hit_at, self.hold_until, self.probe_at];
@@ -176,7 +198,7 @@ impl PersistedState {
         let half = |at: usize| u16::from_le_bytes([bytes[2 * at], bytes[2 * at + 1]]);
         let small = |at: usize| PositiveF16::from_bits(half(at));
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[44 + 4 * at + byte]));
-        let flags = bytes[60] & (CONFIRMED | TRIAL | 3 << PAGE_BLOCKS_SHIFT | 15 << DECLARED_SHIFT);
+        let flags = bytes[60];
         Self {
             rate: small(0),
             lo: small(1),
@@ -185,7 +207,7 @@ impl PersistedState {
             clean: std::array::from_fn(|window| small(12 + window)),
             base: small(17),
             penalty: small(18),
-            noted: PositiveF16::NONE,
+            noted: if flags & NOISY == 0 { PositiveF16::NONE } else { small(20) },
             declared_gap: small(19),
             last_request_day: half(21),
             limit_hit_at: word(0),
@@ -233,6 +255,16 @@ mod tests {
         let after = PersistedState::from_bytes(&state.to_bytes());
         assert_eq!((after.declared_gap.get(), after.kept_gap(), after.cause()), (120.0, None, Cause::Block));
         assert_eq!(PersistedState::default().with_declared_gap_of(&state).kept_gap(), Some(120.0));
+    }
+
+    #[test]
+    fn the_share_of_noise_is_in_the_log_and_the_last_record_is_not() {
+        let mut state = PersistedState { noted: PositiveF16::new(3.0), ..PersistedState::default() };
+        state.set_declared_window(4);
+        assert_eq!(PersistedState::from_bytes(&state.to_bytes()).noted, PositiveF16::NONE);
+        let mut noisy = PersistedState::from_bytes(&state.with_noise(0.25).to_bytes());
+        assert_eq!((noisy.declared_window(), noisy.take_noise(), noisy.take_noise()), (Some(4), Some(0.25), None));
+        assert_eq!((noisy.noted, noisy.declared_window()), (PositiveF16::NONE, Some(4)));
     }
 
     proptest! {

@@ -5,7 +5,11 @@
 //! with the rate. At odds of 99 to 1 for noise, the host gets back what it had before, and this share of errors counts as
 //! usual. The odds against noise are held at 99 to 1, so that a host whose errors change can still turn out to be noisy.
 //!
-//! Owns: the test, and the share of noise.
+//! Responses at lower rates before the test count, too: a host that failed as often while its rate was growing fails at
+//! any rate. A second test watches a noisy host for more errors than its share, with one false alarm in 100,000 responses.
+//! If it finds them at the restored rate, they depend on the rate: tests pause, and the host keeps its share of noise.
+//!
+//! Owns: the tests, and the share of noise.
 //!
 //! Invariants: a 429, a `Retry-After` or a block is never noise.
 //!
@@ -18,9 +22,17 @@ const DECIDED: f64 = 4.595;
 /// Largest share of errors that is noise. A host with more is out of order.
 const MAX_NOISE: f64 = 0.6;
 /// Share below which a host is not noisy, and its errors are too few for a test.
-const QUIET: f64 = 0.02;
-/// Share of errors that a limit leaves at a rate below it, on a host that is not noisy.
-const LEAST_SHARE: f64 = 0.01;
+const QUIET: f64 = 0.003;
+/// Share of errors that a limit leaves at a rate below it, on a host that is not noisy; and at a rate so far below that
+/// none of its errors is left.
+const LEAST_SHARE: f64 = 0.005;
+const FAR_SHARE: f64 = 0.001;
+/// Rates below this share of the previous one are far below it.
+const FAR: f64 = 0.5;
+/// Time in which a test must decide, in milliseconds: by then a limit may have changed by as much as the rate.
+const TEST_MS: i64 = 600_000;
+/// Errors at clearly lower rates without which nothing is decided: two may be the last of a limit.
+const LEAST_ERRORS: f64 = 4.0;
 /// Rates below this share of the previous one are clearly lower.
 const LOWER_RATE: f64 = 0.85;
 /// Number of responses over which the share is averaged.
@@ -28,9 +40,24 @@ const RESPONSES: f32 = 64.0;
 /// Number of responses that the test remembers.
 const REMEMBERED: f64 = 300.0;
 /// Standard deviations that the share of noise may rise above the one that was found.
-const MARGIN: f64 = 0.5;
+const MARGIN: f64 = 2.0;
+/// Ratio of shares from which on the one at lower rates replaces the known one.
+const MORE: f64 = 1.1;
+/// Number of responses over which the share of noise is averaged: it belongs to the host, and changes slowly.
+const LONG: f32 = 1000.0;
+/// Share of all requests that a limit refuses at least, of those that noise leaves: what more errors are tested for.
+const REFUSED: f64 = 0.1;
+/// Logarithm of the odds at which there are more errors than noise: one false alarm in 100,000 responses.
+const ALARM: f64 = 11.5;
+/// Pause of tests after errors that seemed to be noise turned out to depend on the rate, in milliseconds. It doubles, at
+/// most [`DOUBLINGS`] times.
+const PAUSE_MS: i64 = 300_000;
+const DOUBLINGS: u8 = 6;
+/// Octaves of rates that are told slower, and the upper end of the lowest one, in requests per second.
+const OCTAVES: usize = 10;
+const LOWEST: f64 = 0.25;
 /// Number of shares that are considered.
-const SHARES: usize = 16;
+const SHARES: usize = 20;
 
 /// Errors among the last responses, and what is known about their reason.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +68,15 @@ pub(crate) struct ErrorNoise {
     /// the errors of a limit would become usual, too.
     share: f32,
     found: f32,
+    /// Number of responses behind the share, at most [`LONG`].
+    known: f32,
+    /// Findings that were wrong, the rate that showed it, and the end of the pause of tests after the last one.
+    wrong: u8,
+    blamed_rate: f32,
+    paused_until: i64,
     test: Option<Box<NoiseTest>>,
+    /// The last responses, and errors among them, by octaves of the rate from [`LOWEST`] on.
+    by_rate: [(f32, f32); OCTAVES],
 }
 
 /// A test in progress, or one that has found noise.
@@ -50,9 +85,11 @@ pub(crate) struct NoiseTest {
     /// Rate before errors lowered it, and what the host had learned by then.
     pub(crate) rate: f64,
     pub(crate) before: PersistedState,
+    /// Time of its begin.
+    since: i64,
     /// Share of errors that a limit leaves at a rate below it.
     least: f64,
-    /// Responses, and errors among them, at a clearly lower rate.
+    /// Responses, and errors among them, at clearly lower rates.
     slower: (f64, f64),
     /// Logarithm of the likelihood of all responses for each share of errors at that rate, if the errors are noise, and
     /// if they are those of a limit.
@@ -61,33 +98,98 @@ pub(crate) struct NoiseTest {
 }
 
 impl ErrorNoise {
+    /// Returns what is known of a host whose share of noise was found earlier.
+    pub(crate) fn known(share: f64) -> Self {
+        let mut noise = Self::default();
+        noise.find(share.clamp(QUIET, MAX_NOISE), f64::from(RESPONSES));
+        noise
+    }
+
     /// Returns the usual share of errors, if the host is noisy.
     pub(crate) fn share(&self) -> Option<f64> {
         (self.share > 0.0).then_some(f64::from(self.share))
     }
 
+    /// Returns the evidence of one response that there are more errors than noise, in parts of what an alarm needs;
+    /// `None` if the host is not noisy. `weight` is that of the error, 0 for a good response.
+    pub(crate) fn excess(&self, weight: f64) -> Option<f64> {
+        let share = self.share()?;
+        let more = share + REFUSED * (1.0 - share);
+        let odds = weight * (more / share).ln() + (1.0 - weight) * ((1.0 - more) / (1.0 - share)).ln();
+        Some(odds / ALARM)
+    }
+
     /// Counts a response at `rate`. Returns the test if it has just found noise.
-    pub(crate) fn record(&mut self, rate: f64, is_error: bool) -> Option<Box<NoiseTest>> {
-        self.count(is_error);
+    pub(crate) fn record(&mut self, rate: f64, is_error: bool, now: i64) -> Option<Box<NoiseTest>> {
+        self.count(rate, is_error);
         let test = self.test.as_mut()?;
-        test.add(rate, is_error);
-        let share = test.slower.1 / test.slower.0.max(1.0);
-        if test.evidence() < DECIDED || !(QUIET..=MAX_NOISE).contains(&share) {
+        if now.saturating_sub(test.since) > TEST_MS {
+            self.test = None;
             return None;
         }
-        // Few responses make a coarse share.
-        let margin = MARGIN * (share * (1.0 - share) / test.slower.0).sqrt();
-        (self.share, self.found) = (share as f32, (share + margin) as f32);
+        test.add(rate, is_error);
+        let share = test.slower.1 / test.slower.0.max(1.0);
+        if test.evidence() < DECIDED || test.slower.1 < LEAST_ERRORS || !(QUIET..=MAX_NOISE).contains(&share) {
+            return None;
+        }
+        let responses = test.slower.0;
+        self.find(share, responses);
         self.test.take()
     }
 
     /// Begins a test before errors lower `rate`, unless one is in progress. `before` is what the host has learned.
-    pub(crate) fn begin_test(&mut self, rate: f64, before: PersistedState) {
-        if self.test.is_none() && self.recent_share() >= QUIET {
+    pub(crate) fn begin_test(&mut self, rate: f64, before: PersistedState, now: i64) {
+        if self.test.is_none() && self.recent_share() >= QUIET && now >= self.paused_until {
             // The first error began the count, so half of it is left out.
             let (errors, all) = (f64::from(self.errors) - 0.5, f64::from(self.responses));
             let least = self.share().unwrap_or(LEAST_SHARE);
-            self.test = Some(Box::new(NoiseTest::new(rate, before, least, (errors, all - errors))));
+            let mut test = NoiseTest::new(rate, before, now, least, (errors, all - errors));
+            // While the rate grew, errors came at rates that were lower still.
+            for (octave, (all, errors)) in self.by_rate.iter().enumerate().take(octave(rate)) {
+                test.add_all(LOWEST * 2.0_f64.powf(octave as f64 - 0.5), f64::from(*all), f64::from(*errors));
+            }
+            self.test = Some(Box::new(test));
+        }
+    }
+
+    /// Returns whether the errors have turned out to depend on the rate.
+    pub(crate) fn is_limit(&self) -> bool {
+        self.wrong > 0 || self.test.as_ref().is_some_and(|test| test.evidence() <= -0.9 * DECIDED)
+    }
+
+    /// Returns whether this host, although noisy, has a limit, too.
+    pub(crate) fn has_limit(&self) -> bool {
+        self.wrong > 0
+    }
+
+    /// Returns whether the share of noise was too low, and corrects it: a share that few responses have shown is coarse,
+    /// and at rates below `rate` there are more by now.
+    pub(crate) fn correct(&mut self, rate: f64) -> bool {
+        let lower = self.by_rate.iter().take(octave(rate));
+        let (all, errors) = lower.fold((0.0, 0.0), |sum, octave| (sum.0 + octave.0, sum.1 + octave.1));
+        let share = f64::from(errors / all.max(1.0));
+        let is_more =
+            self.share > 0.0 && all >= RESPONSES && share >= MORE * f64::from(self.share) && share <= MAX_NOISE;
+        if is_more {
+            self.find(share, f64::from(all));
+        }
+        is_more
+    }
+
+    fn find(&mut self, share: f64, responses: f64) {
+        // Few responses make a coarse share.
+        let margin = MARGIN * (share * (1.0 - share) / responses).sqrt();
+        (self.share, self.found) = (share as f32, (share + margin) as f32);
+        self.known = (responses as f32).clamp(RESPONSES, LONG);
+    }
+
+    /// Takes the finding back: at the restored rate there were more errors than at the lower one, so they depend on it.
+    pub(crate) fn revoke(&mut self, rate: f64, now: i64) {
+        if self.share > 0.0 {
+            self.paused_until = now.saturating_add(PAUSE_MS << self.wrong.min(DOUBLINGS));
+            self.wrong = self.wrong.saturating_add(1);
+            self.blamed_rate = rate as f32;
+            self.test = None;
         }
     }
 
@@ -101,38 +203,53 @@ impl ErrorNoise {
     }
 
     /// Counts a response.
-    fn count(&mut self, is_error: bool) {
+    fn count(&mut self, rate: f64, is_error: bool) {
         let (kept, x) = (1.0 - 1.0 / RESPONSES, f32::from(u8::from(is_error)));
         (self.responses, self.errors) = (self.responses * kept + 1.0, self.errors * kept + x);
+        let (all, errors) = &mut self.by_rate[octave(rate)];
+        let kept = 1.0 - 1.0 / LONG;
+        (*all, *errors) = (*all * kept + 1.0, *errors * kept + x);
         if self.share > 0.0 {
-            self.share += (x - self.share) / RESPONSES;
+            self.known = (self.known + 1.0).min(LONG);
+            self.share += (x - self.share) / self.known;
+            if (rate as f32) < LOWER_RATE as f32 * self.blamed_rate {
+                // Errors below the limit are noise.
+                self.found = self.found.max(self.share);
+            }
             self.share = if f64::from(self.share) < QUIET / 2.0 { 0.0 } else { self.share.min(self.found) };
         }
     }
 }
 
 impl NoiseTest {
-    fn new(rate: f64, before: PersistedState, least: f64, (errors, others): (f64, f64)) -> Self {
+    fn new(rate: f64, before: PersistedState, since: i64, least: f64, (errors, others): (f64, f64)) -> Self {
         let likelihood = std::array::from_fn(|at| {
             let share = share_at(at);
             errors * share.ln() + others * (1.0 - share).ln()
         });
-        Self { rate, before, least, slower: (0.0, 0.0), noise: likelihood, limit: likelihood }
+        Self { rate, before, since, least, slower: (0.0, 0.0), noise: likelihood, limit: likelihood }
     }
 
     /// Adds a response at `rate`.
     fn add(&mut self, rate: f64, is_error: bool) {
         let kept = 1.0 - 1.0 / REMEMBERED;
-        let of = |share: f64| if is_error { share.ln() } else { (1.0 - share).ln() };
+        self.noise.iter_mut().chain(&mut self.limit).for_each(|likelihood| *likelihood *= kept);
+        self.add_all(rate, 1.0, f64::from(u8::from(is_error)));
+    }
+
+    /// Adds responses at `rate`, and errors among them.
+    fn add_all(&mut self, rate: f64, all: f64, errors: f64) {
+        let of = |share: f64| errors * share.ln() + (all - errors) * (1.0 - share).ln();
+        let least = if rate < FAR * self.rate && self.least == LEAST_SHARE { FAR_SHARE } else { self.least };
         for at in 0..SHARES {
             let share = share_at(at);
-            let at_limit = (1.0 - (1.0 - share) * self.rate / rate).max(self.least).min(share);
-            self.noise[at] = kept * self.noise[at] + of(share);
-            self.limit[at] = kept * self.limit[at] + of(at_limit);
+            let at_limit = (1.0 - (1.0 - share) * self.rate / rate).max(least).min(share);
+            self.noise[at] += of(share);
+            self.limit[at] += of(at_limit);
         }
         if rate < LOWER_RATE * self.rate {
-            self.slower.0 += 1.0;
-            self.slower.1 += f64::from(u8::from(is_error));
+            self.slower.0 += all;
+            self.slower.1 += errors;
         }
         let too_low = -DECIDED - self.evidence();
         if too_low > 0.0 {
@@ -146,8 +263,14 @@ impl NoiseTest {
     }
 }
 
+/// Returns the octave of a rate.
+fn octave(rate: f64) -> usize {
+    ((rate / LOWEST).log2().ceil().max(0.0) as usize).min(OCTAVES - 1)
+}
+
+/// Returns the shares from 1/200 to 24/25, evenly by the logarithm of their odds: one in a hundred is not one in fifty.
 fn share_at(at: usize) -> f64 {
-    (at as f64 + 0.5) / SHARES as f64
+    1.0 / (1.0 + (5.3 - 0.45 * at as f64).exp())
 }
 
 fn log_sum(logarithms: &[f64]) -> f64 {

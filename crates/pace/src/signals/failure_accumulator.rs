@@ -6,7 +6,7 @@
 //!
 //! Must not know: the consequences of a limit hit.
 
-use crate::limiter::active_state::{Doubt, Trial};
+use crate::limiter::active_state::{Doubt, Trial, Trouble};
 use crate::limiter::limit_hit::LimitHit;
 use crate::limiter::permit::Permit;
 use crate::limiter::rate_gate::RateGate;
@@ -21,12 +21,13 @@ const MAX_USUAL: f64 = 0.06;
 const UNIT: f64 = 1.0 / 2550.0;
 /// Errors are a limit hit above this sum: three in a row.
 const ERRORS: f64 = 2.0;
-/// Increase of that sum per share of noise: errors come in groups by chance.
-const ERRORS_PER_NOISE: f64 = 16.0;
+/// Rate below which a single 503 is noise only on a host with at least this share of it.
+const SLOW: f64 = 2.0;
+const NOISY: f64 = 0.05;
+/// Share of that sum from which on a 503 of a noisy host lowers its ceiling.
+const UNUSUAL: f64 = 0.3;
 /// Blocks begin a doubt above these sums: at first, after one, and after two blocks that concerned single pages.
 const BLOCKS: [f64; 3] = [0.0, 1.8, 2.4];
-/// Share of noise from which on a single 503 lowers no ceiling.
-const NOISY: f64 = 0.05;
 /// Hold of a doubt, in seconds.
 const DOUBT_S: f64 = 3.0;
 /// Number of other fetchers' pages in trials that end a doubt about a fetcher that no longer sends requests.
@@ -90,12 +91,13 @@ impl RateGate<'_> {
             Signal::Unavailable | Signal::Broken | Signal::ServerError => {
                 let weight = if response.signal == Signal::ServerError { 0.4 } else { 1.0 };
                 if self.accumulate_error(weight, response.signal, permit.in_flight) {
+                    let (rate, now) = (self.rate(), self.now);
+                    self.active.trouble().noise.revoke(rate, now);
                     self.begin_noise_test();
                     let is_503 = response.signal == Signal::Unavailable;
                     return SignalEffect::LimitHit(hit(if is_503 { Cause::Unavailable } else { Cause::Errors }));
                 }
-                if response.signal == Signal::Unavailable && !self.is_noisy() {
-                    self.begin_noise_test();
+                if response.signal == Signal::Unavailable && (!self.is_noisy() || self.is_unusual()) {
                     self.shed();
                 }
                 SignalEffect::Nothing
@@ -106,6 +108,7 @@ impl RateGate<'_> {
     /// Lowers the ceiling after a 503 that is no limit hit: the limit is near, or comes closer.
     fn shed(&mut self) {
         let Some(window) = self.at_ceiling() else { return };
+        self.begin_noise_test();
         let now = self.now;
         let trouble = self.active.trouble();
         trouble.sheds = if now.saturating_sub(trouble.shed_at) > SHEDS_MS {
@@ -115,7 +118,8 @@ impl RateGate<'_> {
         };
         trouble.shed_at = now;
         let less = SHED * f64::from(1_u32 << trouble.sheds);
-        self.persisted.cap[window] = PositiveF16::new((1.0 - less) * self.persisted.cap[window].get());
+        let cap = self.persisted.cap[window].get();
+        self.persisted.cap[window] = PositiveF16::new(((1.0 - less) * cap).max(self.least_without_evidence(cap)));
         self.set_rate(self.rate());
     }
 
@@ -171,9 +175,17 @@ impl RateGate<'_> {
         }
     }
 
-    /// Returns whether a single 503 is most likely noise. With less noise it may as well come from a limit nearby.
+    /// Returns whether a noisy host that has a limit, too, gave more 503s lately than noise explains.
+    fn is_unusual(&self) -> bool {
+        let of = |trouble: &Trouble| trouble.noise.has_limit() && f64::from(trouble.errors) > UNUSUAL * ERRORS;
+        self.active.trouble.as_deref().is_some_and(of)
+    }
+
+    /// Returns whether a single 503 is most likely noise. At a low rate a small share means one error in minutes, and a
+    /// limit nearby gives as many.
     fn is_noisy(&self) -> bool {
-        self.active.trouble.as_ref().and_then(|trouble| trouble.noise.share()).is_some_and(|share| share >= NOISY)
+        let least = if self.rate() < SLOW { NOISY } else { 0.0 };
+        self.active.trouble.as_ref().and_then(|trouble| trouble.noise.share()).is_some_and(|share| share >= least)
     }
 
     fn accumulate_block(&mut self, permit: &Permit, fetcher: u16) -> SignalEffect {
@@ -203,14 +215,22 @@ impl RateGate<'_> {
     fn accumulate_error(&mut self, weight: f64, signal: Signal, in_flight: u8) -> bool {
         // A 503 is what a limit looks like, so it becomes usual only as noise.
         let usual = self.update_usual_shares(if signal == Signal::Unavailable { 0.0 } else { weight }, 0.0).0;
+        let rate = self.rate();
         let trouble = self.active.trouble();
-        let noise = trouble.noise.share();
-        let sum = (f64::from(trouble.errors) + weight - allowance(usual, noise)).max(0.0);
+        let step = trouble.noise.excess(weight).map_or(weight - allowance(usual), |excess| ERRORS * excess);
+        let sum = (f64::from(trouble.errors) + step).max(0.0);
         trouble.errors = sum as f32;
         if signal == Signal::Unavailable {
             trouble.crowd = if trouble.crowd == 0 { in_flight } else { trouble.crowd.min(in_flight) };
         }
-        sum > ERRORS + ERRORS_PER_NOISE * noise.unwrap_or(0.0)
+        if sum <= ERRORS {
+            return false;
+        }
+        let is_corrected = trouble.noise.correct(rate);
+        if is_corrected {
+            trouble.errors = 0.0;
+        }
+        !is_corrected
     }
 
     /// Decreases the sums after an ordinary response.
@@ -220,8 +240,8 @@ impl RateGate<'_> {
         }
         let (errors, blocks) = self.update_usual_shares(0.0, 0.0);
         let trouble = self.active.trouble();
-        let allowed = allowance(errors, trouble.noise.share());
-        trouble.errors = (f64::from(trouble.errors) - allowed).max(0.0) as f32;
+        let step = trouble.noise.excess(0.0).map_or(-allowance(errors), |excess| ERRORS * excess);
+        trouble.errors = (f64::from(trouble.errors) + step).max(0.0) as f32;
         trouble.blocks = (f64::from(trouble.blocks) - SLACK - 1.5 * blocks).max(0.0) as f32;
         if trouble.errors == 0.0 {
             trouble.crowd = 0;
@@ -246,10 +266,7 @@ impl RateGate<'_> {
     }
 }
 
-/// Returns the decrease of the sum of errors per response.
-fn allowance(usual: f64, noise: Option<f64>) -> f64 {
-    match noise {
-        Some(share) => 1.15 * share + 0.05,
-        None => SLACK + 1.5 * usual,
-    }
+/// Returns the decrease of the sum of errors per response of a host that is not noisy.
+fn allowance(usual: f64) -> f64 {
+    SLACK + 1.5 * usual
 }

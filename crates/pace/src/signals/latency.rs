@@ -4,12 +4,16 @@
 //!
 //! Invariants: latency changes the rate and never the ceiling, because a busy hour is no limit.
 //!
+//! What this machine adds to the latency is not the host's: the caller may measure it, and what most other sites have in
+//! common is taken off, too.
+//!
 //! Must not know: limits.
 
 use crate::limiter::ceiling_probe::CALM;
 use crate::limiter::permit::Permit;
 use crate::limiter::rate_gate::RateGate;
 use crate::persistence::float16::PositiveF16;
+use crate::signals::local_load::LocalLoad;
 
 /// Weight of one response in the recent average, and in that of the quiet host.
 const FAST: f32 = 0.04;
@@ -23,22 +27,33 @@ const LESS: f64 = 0.8;
 const ANSWERS: u8 = 10;
 /// Minimum latency.
 const LEAST_S: f64 = 0.001;
+/// Latencies below this are never slow, in seconds: they say more about this machine than about the host.
+const QUICK_S: f64 = 0.02;
+/// Delays by this machine that are averaged, in seconds: smaller ones are not worth the memory.
+const NOTABLE_S: f64 = 0.01;
 /// Maximum ratio to the quiet host's latency that is counted.
 const MUCH: f32 = 4.0;
 /// Maximum requests in flight (this one included) for a response of the quiet host.
 const QUIET: u8 = 2;
 
 impl RateGate<'_> {
-    /// Records a response that took `seconds`.
-    pub(crate) fn latency(&mut self, permit: &Permit, seconds: f64) {
-        let log = seconds.clamp(LEAST_S, 3600.0).ln() as f32;
+    /// Records a response of `site` that took `seconds`, of which `measured_s` are this machine's.
+    pub(crate) fn latency(&mut self, permit: &Permit, seconds: f64, measured_s: f64, load: &LocalLoad, site: u64) {
+        let local_s = self.local_delay(seconds, measured_s, load, site);
+        let log_of = |seconds: f64| seconds.clamp(LEAST_S, 3600.0).ln() as f32;
+        let (log, hosts) = (log_of(seconds), log_of(seconds - local_s));
+        if local_s >= NOTABLE_S || self.active.trouble.is_some() {
+            let average = &mut self.active.trouble().local_s;
+            *average += FAST * (local_s as f32 - *average);
+        }
         let active = &mut *self.active;
         // Beyond four times the quiet host's latency, slower responses prove no more, but they would stay in the
         // average for longer and keep the rate down after the host has recovered.
-        let log = if active.base.is_nan() { log } else { log.min(active.base + MUCH.ln()) };
+        let at_most = |log: f32| if active.base.is_nan() { log } else { log.min(active.base + MUCH.ln()) };
+        let (log, hosts) = (at_most(log), at_most(hosts));
         active.fast = if active.fast.is_nan() { log } else { active.fast + FAST * (log - active.fast) };
         if permit.in_flight <= QUIET {
-            active.base = if active.base.is_nan() { log } else { active.base + BASE * (log - active.base) };
+            active.base = if active.base.is_nan() { hosts } else { active.base + BASE * (hosts - active.base) };
         }
         if active.fast < active.base {
             active.base += DRAWN * (active.fast - active.base);
@@ -46,19 +61,33 @@ impl RateGate<'_> {
         if !active.base.is_nan() {
             self.persisted.base = PositiveF16::new(f64::from(active.base).exp());
         }
-        self.slow_down(log);
+        self.slow_down(hosts);
+    }
+
+    /// Returns the part of a response's latency that this machine caused, and records the rest for other sites.
+    fn local_delay(&self, seconds: f64, measured_s: f64, load: &LocalLoad, site: u64) -> f64 {
+        let quiet_s = f64::from(self.active.base).exp();
+        let measured_s = measured_s.min(seconds);
+        if quiet_s.is_nan() {
+            return measured_s;
+        }
+        let excess_s = seconds - measured_s - quiet_s;
+        load.record(site, excess_s, self.now);
+        // A response that is not late needs no excuse, and no excuse makes a late one quick.
+        let is_late = excess_s > (CALM - 1.0) * quiet_s;
+        measured_s + if is_late { load.common_s(site, self.now).min(excess_s) } else { 0.0 }
     }
 
     /// Returns the ratio of the latency to the quiet host's; 1 while unknown.
     pub(crate) fn slowness(&self) -> f64 {
-        let ratio = f64::from(self.active.fast - self.active.base).exp();
-        if ratio.is_nan() { 1.0 } else { ratio }
+        let local_s = self.active.trouble.as_ref().map_or(0.0, |trouble| f64::from(trouble.local_s));
+        let fast_s = (f64::from(self.active.fast).exp() - local_s).max(QUICK_S);
+        let ratio = fast_s / f64::from(self.active.base).exp().max(QUICK_S);
+        if self.active.fast.is_nan() || self.active.base.is_nan() { 1.0 } else { ratio }
     }
 
     pub(crate) fn is_calm(&self) -> bool {
-        self.active.fast.is_nan()
-            || self.active.base.is_nan()
-            || f64::from(self.active.fast - self.active.base) <= CALM.ln()
+        self.slowness() <= CALM
     }
 
     /// Lowers the rate if the host is overloaded; `log` is the latest response's.
@@ -71,7 +100,7 @@ impl RateGate<'_> {
             return;
         }
         // The average still contains responses from before the rate was lowered, so only slow responses count.
-        if f64::from(log - self.active.base) <= CALM.ln() {
+        if f64::from(log - self.active.base) <= CALM.ln() || f64::from(log) <= QUICK_S.ln() {
             return;
         }
         let two_ms = (2000.0 * f64::from(self.active.fast).exp()) as i64;

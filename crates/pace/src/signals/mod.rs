@@ -7,4 +7,5 @@ pub(crate) mod error_noise;
 pub(crate) mod failure_accumulator;
 pub(crate) mod headers;
 pub(crate) mod latency;
+pub(crate) mod local_load;
 pub(crate) mod response;

@@ -93,6 +93,9 @@ pub struct Response {
     pub retry_after: Option<Duration>,
     /// Latency, up to the first byte if that is known.
     pub latency: Option<Duration>,
+    /// The part of the latency that this machine caused, if it is measured: the time from the response's arrival until it
+    /// was handled. It does not count as the host's.
+    pub local_delay: Option<Duration>,
     /// Actual number of requests to the host, if known: redirects on the host, and the page's own requests.
     pub cost: Option<u16>,
     /// The fetcher renders pages, so its cost is remembered for the next page.
@@ -104,7 +107,16 @@ pub struct Response {
 impl Response {
     /// Creates a response without further details.
     pub fn new(signal: Signal, fetcher: FetcherId) -> Self {
-        Self { signal, fetcher, retry_after: None, latency: None, cost: None, renders: false, policy: None }
+        Self {
+            signal,
+            fetcher,
+            retry_after: None,
+            latency: None,
+            local_delay: None,
+            cost: None,
+            renders: false,
+            policy: None,
+        }
     }
 }
 

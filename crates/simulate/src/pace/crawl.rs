@@ -1,10 +1,11 @@
-//! The crawl of one site by one pacer: an event queue under a virtual clock, and its counters.
+//! The crawl of one site, or of several unrelated hosts, by one pacer: an event queue under a virtual clock, and its
+//! counters.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::server::{Reply, Server, Status};
-use super::world::PaceWorld;
+use super::world::{Busy, PaceWorld};
 use crate::pace::pacer::{Admission, NextStep, Pacer, Token};
 use crate::rng::Stream;
 
@@ -65,7 +66,9 @@ struct Queue {
 
 pub(super) struct Crawl<'c> {
     world: &'c PaceWorld,
-    server: &'c mut Server,
+    /// That of the site, or one for each host.
+    servers: &'c mut [Server],
+    busy: Option<Busy>,
     pacer: &'c mut dyn Pacer,
     seed: u64,
     queues: Vec<Queue>,
@@ -73,8 +76,10 @@ pub(super) struct Crawl<'c> {
     sent: u64,
     out: Vec<Option<InFlight>>,
     free: Vec<usize>,
-    count: SiteCounters,
-    slowness: f64,
+    /// By server.
+    counts: Vec<SiteCounters>,
+    slowness: Vec<f64>,
+    last: Vec<i64>,
     begin: i64,
     is_open: bool,
 }
@@ -82,22 +87,45 @@ pub(super) struct Crawl<'c> {
 impl<'c> Crawl<'c> {
     pub(super) fn new(
         world: &'c PaceWorld,
-        server: &'c mut Server,
+        servers: &'c mut [Server],
+        busy: Option<Busy>,
         pacer: &'c mut dyn Pacer,
         hosts: usize,
         seed: u64,
     ) -> Self {
-        let each = world.urls / hosts as u32;
+        let each = world.urls / hosts as u32 * servers.len() as u32;
         let queues = (0..hosts as u32)
             .map(|host| Queue { next: host * each, end: (host + 1) * each, wake: i64::MAX, ..Queue::default() })
             .collect();
-        let (events, out, free, count) = (BinaryHeap::new(), Vec::new(), Vec::new(), SiteCounters::default());
-        let (sent, slowness, begin, is_open) = (0, 0.0, 0, true);
-        Self { world, server, pacer, seed, queues, events, sent, out, free, count, slowness, begin, is_open }
+        let (events, out, free) = (BinaryHeap::new(), Vec::new(), Vec::new());
+        let (counts, slowness) = (vec![SiteCounters::default(); servers.len()], vec![0.0; servers.len()]);
+        let (last, sent, begin, is_open) = (vec![0; servers.len()], 0, 0, true);
+        Self {
+            world,
+            servers,
+            busy,
+            pacer,
+            seed,
+            queues,
+            events,
+            sent,
+            out,
+            free,
+            counts,
+            slowness,
+            last,
+            begin,
+            is_open,
+        }
     }
 
-    /// Crawls for the duration of the world, or until no URLs are left.
-    pub(super) fn run(mut self) -> SiteCounters {
+    /// Returns the number of the server of `host`.
+    fn server_of(&self, host: usize) -> usize {
+        host.min(self.servers.len() - 1)
+    }
+
+    /// Crawls for the duration of the world, or until no URLs are left. Returns the counters of each server.
+    pub(super) fn run(mut self) -> Vec<SiteCounters> {
         let mut begin = 0;
         if let Some(before) = self.world.before {
             let end = (before.hours * HOUR_MS) as i64;
@@ -108,28 +136,39 @@ impl<'c> Crawl<'c> {
             self.is_open = true;
             self.pacer.restart(begin);
             // The measured crawl has different URLs: as many as before.
-            let each = self.world.urls / self.queues.len() as u32;
+            let each = self.world.urls / self.queues.len() as u32 * self.servers.len() as u32;
             let last = self.queues.iter().map(|queue| queue.end).max().unwrap_or(0);
             for (host, queue) in self.queues.iter_mut().enumerate() {
                 let next = last + host as u32 * each;
                 *queue = Queue { next, end: next + each, wake: i64::MAX, ..Queue::default() };
             }
-            let (trips, busy) = (self.server.trips, self.server.busy_ms);
-            self.count = SiteCounters { trips, busy, ..SiteCounters::default() };
-            self.slowness = 0.0;
+            for (count, server) in self.counts.iter_mut().zip(&*self.servers) {
+                *count = SiteCounters { trips: server.trips, busy: server.busy_ms, ..SiteCounters::default() };
+            }
+            self.slowness.fill(0.0);
         }
         let end = begin + (self.world.hours * HOUR_MS) as i64;
         self.begin = begin;
         let last = self.until(begin, end);
-        self.sum_up(begin, last, end)
+        (0..self.servers.len()).map(|server| self.sum_up(server, begin, self.last_of(server, last, end), end)).collect()
     }
 
-    fn sum_up(mut self, begin: i64, last: i64, end: i64) -> SiteCounters {
-        let count = &mut self.count;
+    /// Returns the time of the last result of a server, or `end` if its URLs were not enough; `last` is that of the crawl.
+    fn last_of(&self, server: usize, last: i64, end: i64) -> i64 {
+        let left = |queue: &Queue| queue.next < queue.end || !queue.again.is_empty() || queue.in_flight > 0;
+        match self.servers.len() {
+            1 => last,
+            _ if left(&self.queues[server]) => end,
+            _ => self.last[server],
+        }
+    }
+
+    fn sum_up(&self, number: usize, begin: i64, last: i64, end: i64) -> SiteCounters {
+        let (server, mut count) = (&self.servers[number], self.counts[number].clone());
         count.hours = (last - begin) as f64 / HOUR_MS;
-        count.trips = self.server.trips - count.trips;
-        count.busy = (self.server.busy_ms - count.busy) / (last - begin).max(1) as f64;
-        count.slower = self.slowness / count.good.max(1) as f64;
+        count.trips = server.trips - count.trips;
+        count.busy = (server.busy_ms - count.busy) / (last - begin).max(1) as f64;
+        count.slower = self.slowness[number] / count.good.max(1) as f64;
         let minutes = ((last - begin) as f64 / MINUTE_MS as f64).ceil() as usize;
         count.minutes.resize(minutes.max(count.minutes.len()), [0.0; 3]);
         let mut early = (0.0, 0.0);
@@ -137,7 +176,8 @@ impl<'c> Crawl<'c> {
         for (number, minute) in count.minutes.iter_mut().enumerate() {
             let at = begin + number as i64 * MINUTE_MS;
             let length = ((last - at) as f64 / MINUTE_MS as f64).clamp(0.0, 1.0);
-            let best = self.server.best(at + MINUTE_MS / 2) * 60.0 * length;
+            let middle = at + MINUTE_MS / 2;
+            let best = server.best_delayed(middle, self.delay_ms(middle) / 1000.0) * 60.0 * length;
             minute[1] = best as f32;
             count.best += best;
             if number < 10 {
@@ -149,7 +189,12 @@ impl<'c> Crawl<'c> {
         }
         count.early = early.0 / early.1.max(1e-9);
         count.converged_min = converged.unwrap_or((end - begin) as f64 / MINUTE_MS as f64);
-        self.count
+        count
+    }
+
+    /// Returns the mean delay that the crawler's own load adds to each response at `now`, in milliseconds.
+    fn delay_ms(&self, now: i64) -> f64 {
+        self.busy.map_or(0.0, |busy| busy.mean_ms(self.seed, now))
     }
 
     /// Runs events up to `end`; returns the time of the last result, or `end`.
@@ -157,7 +202,7 @@ impl<'c> Crawl<'c> {
         if self.is_open {
             (0..self.queues.len()).for_each(|host| self.pump(host, begin));
         }
-        let mut last = begin;
+        let (mut last, is_shared) = (begin, self.servers.len() == 1);
         while let Some(Reverse((now, number, what))) = self.events.pop() {
             if now > end {
                 self.events.push(Reverse((now, number, what)));
@@ -171,12 +216,12 @@ impl<'c> Crawl<'c> {
                     }
                 }
                 EventKind::Back(place) => {
-                    self.back(place, now);
+                    let Some(back) = self.back(place, now) else { continue };
                     last = now;
                     // Each host gets its turn at the shared limit.
                     let count = self.queues.len();
-                    for turn in 0..count {
-                        let host = (turn + self.sent as usize) % count;
+                    for turn in 0..if is_shared { count } else { 1 } {
+                        let host = if is_shared { (turn + self.sent as usize) % count } else { back };
                         self.settle(host, now);
                         self.pump(host, now);
                     }
@@ -213,6 +258,8 @@ impl<'c> Crawl<'c> {
     }
 
     fn send(&mut self, host: usize, token: Token, now: i64) {
+        let (delay_ms, number) = (self.delay_ms(now), self.server_of(host));
+        let server = &mut self.servers[number];
         let queue = &mut self.queues[host];
         queue.in_flight += 1;
         // New URLs go first: a blocked URL should not be retried at once.
@@ -223,10 +270,15 @@ impl<'c> Crawl<'c> {
             queue.again.pop_front().unwrap_or_default()
         };
         let mut chance = Stream::new(self.seed, u64::from(url) << 20 | u64::from(tries.min(0xf_ffff)));
-        let mut reply = self.server.ask(now, &mut chance);
+        let mut reply = server.ask(now, &mut chance);
         let mut page = Stream::new(self.seed ^ 0x5bd1, u64::from(url));
-        if reply.status == Status::Ok && page.happens(self.server.stray_403) {
+        if reply.status == Status::Ok && page.happens(server.stray_403) {
             reply.status = Status::Forbidden;
+        }
+        if let Some(busy) = self.busy {
+            let delay_ms = delay_ms * (0.5 + page.unit());
+            reply.latency_ms += delay_ms as i64;
+            reply.local_ms = (busy.measured * delay_ms) as i64;
         }
         let out = InFlight { host, url, token, reply, tries: tries + 1, is_counted: now >= self.begin };
         let place = self.free.pop().unwrap_or(self.out.len());
@@ -238,43 +290,49 @@ impl<'c> Crawl<'c> {
         self.events.push(Reverse((now + reply.latency_ms, self.sent, EventKind::Back(place))));
     }
 
-    fn back(&mut self, place: usize, now: i64) {
-        let Some(out) = self.out[place].take() else { return };
+    /// Handles a response. Returns its host.
+    fn back(&mut self, place: usize, now: i64) -> Option<usize> {
+        let out = self.out[place].take()?;
         self.free.push(place);
         if out.reply.is_served {
-            self.server.served();
+            let number = self.server_of(out.host);
+            self.servers[number].served();
         }
         self.queues[out.host].in_flight -= 1;
         let then = self.pacer.done(out.host, out.token, &out.reply, out.tries, now);
         if out.is_counted {
-            self.tally(&out.reply, now);
+            self.tally(out.host, &out.reply, now);
         }
         if out.reply.status == Status::Ok {
-            return;
+            return Some(out.host);
         }
+        let server = self.server_of(out.host);
         let queue = &mut self.queues[out.host];
         match then {
             NextStep::Retry => queue.again.push_back((out.url, out.tries)),
             NextStep::AwaitVerdict(doubt) => queue.doubted.push((out.url, out.tries, doubt)),
-            NextStep::GiveUp => self.count.lost += u64::from(out.reply.status != Status::Forbidden),
+            NextStep::GiveUp => self.counts[server].lost += u64::from(out.reply.status != Status::Forbidden),
         }
+        Some(out.host)
     }
 
-    fn tally(&mut self, reply: &Reply, now: i64) {
-        let number = ((now - self.begin) / MINUTE_MS).max(0) as usize;
-        if self.count.minutes.len() <= number {
-            self.count.minutes.resize(number + 1, [0.0; 3]);
+    fn tally(&mut self, host: usize, reply: &Reply, now: i64) {
+        let (server, number) = (self.server_of(host), ((now - self.begin) / MINUTE_MS).max(0) as usize);
+        let count = &mut self.counts[server];
+        self.last[server] = now;
+        if count.minutes.len() <= number {
+            count.minutes.resize(number + 1, [0.0; 3]);
         }
-        let minute = &mut self.count.minutes[number];
-        self.count.requests += 1;
+        let minute = &mut count.minutes[number];
+        count.requests += 1;
         match reply.status {
             Status::Ok => {
-                self.count.good += 1;
+                count.good += 1;
                 minute[0] += 1.0;
-                self.slowness += reply.latency_ms as f64 / 1000.0 / self.server.mean_latency();
+                self.slowness[server] += reply.latency_ms as f64 / 1000.0 / self.servers[server].mean_latency();
             }
             Status::Limited | Status::Unavailable | Status::Block => {
-                self.count.blocked += 1;
+                count.blocked += 1;
                 minute[2] += 1.0;
             }
             _ => {}

@@ -122,22 +122,27 @@ pub fn simulate_pace(
 
 /// Crawls all hosts of a class.
 fn crawl_class(world: &PaceWorld, class: &Class, name: &str, seed: u64, fetcher: FetcherId) -> Vec<SiteCounters> {
-    let sites = (0..world.hosts as u64).map(|number| {
+    let crawls = world.hosts.div_ceil(class.hosts_a_crawl);
+    let sites = (0..crawls as u64).flat_map(|number| {
         let own = xxhash_rust::xxh3::xxh3_64_with_seed(class.name.as_bytes(), seed ^ number << 32);
-        let mut server = Server::new(world, class, &mut Stream::new(own, 0));
-        let mut pacer = pacer(name, world, class.hosts_a_site, fetcher);
-        Crawl::new(world, &mut server, &mut *pacer, class.hosts_a_site, own).run()
+        let servers = 0..class.hosts_a_crawl as u64;
+        let mut servers: Vec<Server> =
+            servers.map(|server| Server::new(world, class, &mut Stream::new(own, server << 48))).collect();
+        let mut pacer = pacer(name, world, class, fetcher);
+        let hosts = class.hosts_a_site.max(class.hosts_a_crawl);
+        Crawl::new(world, &mut servers, class.busy, &mut *pacer, hosts, own).run()
     });
     sites.collect()
 }
 
-fn pacer(name: &str, world: &PaceWorld, hosts: usize, fetcher: FetcherId) -> Box<dyn Pacer> {
+fn pacer(name: &str, world: &PaceWorld, class: &Class, fetcher: FetcherId) -> Box<dyn Pacer> {
+    let hosts = class.hosts_a_site.max(class.hosts_a_crawl);
     let way = match name {
         "pace" | "pace20" => {
             let default = PaceSettings::default();
             let max_rate = if name == "pace" { f64::INFINITY } else { default.max_rate };
             let settings = PaceSettings { max_rate, max_parallel: world.parallel, ..default };
-            return Box::new(Learned::new(settings, hosts, fetcher));
+            return Box::new(Learned::new(settings, hosts, class.hosts_a_crawl == 1, fetcher));
         }
         "cubic" => PacingMethod::Cubic,
         "aimd" => PacingMethod::Aimd,

@@ -67,20 +67,30 @@ pub(super) struct Learned {
     settings: PaceSettings,
     pace: Pace,
     names: Vec<String>,
-    site: String,
+    /// One for all hosts, or one for each.
+    sites: Vec<String>,
     fetcher: FetcherId,
 }
 
 impl Learned {
-    pub(super) fn new(settings: PaceSettings, hosts: usize, fetcher: FetcherId) -> Self {
+    /// `is_site`: the hosts belong to one site.
+    pub(super) fn new(settings: PaceSettings, hosts: usize, is_site: bool, fetcher: FetcherId) -> Self {
         let site = "site.org".to_owned();
-        let names = (0..hosts).map(|host| if hosts == 1 { site.clone() } else { format!("h{host}.{site}") }).collect();
+        let names = |host: usize| match (hosts, is_site) {
+            (1, _) => site.clone(),
+            (_, true) => format!("h{host}.{site}"),
+            (_, false) => format!("h{host}.org"),
+        };
+        let names: Vec<String> = (0..hosts).map(names).collect();
+        let sites = if is_site { vec![site] } else { names.clone() };
         let pace = Pace::new(settings.clone());
-        Self { pace, settings, names, site, fetcher }
+        Self { pace, settings, names, sites, fetcher }
     }
 
     fn scope(&self, host: usize) -> Scope<'_> {
-        Scope { host: self.names.get(host).map_or("", String::as_str), site: &self.site, address: None }
+        let host_name = self.names.get(host).map_or("", String::as_str);
+        let site = self.sites.get(host).or(self.sites.first()).map_or("", String::as_str);
+        Scope { host: host_name, site, address: None }
     }
 }
 
@@ -101,7 +111,7 @@ impl Pacer for Learned {
         let heard = match reply.status {
             Status::Ok => Signal::Content,
             Status::Limited => Signal::Limited,
-            Status::Unavailable => Signal::Unavailable,
+            Status::Unavailable | Status::Flaky => Signal::Unavailable,
             Status::Block | Status::Forbidden => Signal::Block,
             Status::Error => Signal::ServerError,
             Status::Timeout => Signal::Broken,
@@ -109,6 +119,7 @@ impl Pacer for Learned {
         let answer = Response {
             retry_after: reply.retry_after_s.map(Duration::from_secs_f64),
             latency: Some(Duration::from_millis(reply.latency_ms.unsigned_abs())),
+            local_delay: Some(Duration::from_millis(reply.local_ms.unsigned_abs())),
             ..Response::new(heard, self.fetcher)
         };
         let Some(permit) = token.0 else { return NextStep::Retry };
@@ -133,7 +144,7 @@ impl Pacer for Learned {
 
     fn restart(&mut self, now: i64) {
         let fresh = Pace::new(self.settings.clone());
-        for (level, names) in [(Level::Host, &self.names), (Level::Site, &vec![self.site.clone()])] {
+        for (level, names) in [(Level::Host, &self.names), (Level::Site, &self.sites)] {
             for name in names {
                 if let Some(state) = self.pace.state(level, name) {
                     fresh.restore(level, name, &state, time(now));

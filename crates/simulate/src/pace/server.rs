@@ -32,9 +32,10 @@ pub(super) enum Status {
     Limited,
     Unavailable,
     Block,
-    /// Not from the limiter: a page that is blocked for everyone, a random error, a timeout.
+    /// Not from the limiter: a page that is blocked for everyone, a random 500 or 503, a timeout.
     Forbidden,
     Error,
+    Flaky,
     Timeout,
 }
 
@@ -44,6 +45,8 @@ pub(super) struct Reply {
     pub(super) status: Status,
     pub(super) retry_after_s: Option<f64>,
     pub(super) latency_ms: i64,
+    /// The crawler's part of the latency, as far as it measures that.
+    pub(super) local_ms: i64,
     /// It takes one of the parallel slots.
     pub(super) is_served: bool,
 }
@@ -62,6 +65,7 @@ pub(super) struct Server {
     day: Option<[f64; 2]>,
     change: Option<[f64; 2]>,
     stray_5xx: f64,
+    stray_503: f64,
     pub(super) stray_403: f64,
     median_s: f64,
     sigma: f64,
@@ -93,6 +97,7 @@ impl Server {
         let (n, window_s, rate, burst) = (draw(&class.n), draw(&class.window_s), draw(&class.rate), draw(&class.burst));
         let (penalty_s, capacity, status) = (draw(&class.penalty_s), draw(&class.capacity), draw(&class.status));
         let (stray_5xx, stray_403) = (draw(&class.stray_5xx), draw(&class.stray_403));
+        let stray_503 = draw(&class.stray_503);
         let [from, to] = class.latency.unwrap_or(world.latency);
         let median_s = from * (to / from).powf(chance.unit());
         let status = match (kind, status as u32) {
@@ -114,6 +119,7 @@ impl Server {
             day: class.day,
             change: class.change,
             stray_5xx,
+            stray_503,
             stray_403,
             median_s,
             sigma: world.sigma,
@@ -140,18 +146,30 @@ impl Server {
 
     /// Returns the good pages per second of the best constant pace at `now`, if the limit does not change.
     pub(super) fn best(&self, now: i64) -> f64 {
-        let most = self.parallel / self.mean_latency();
+        self.best_delayed(now, 0.0)
+    }
+
+    /// Returns the same for a crawler that is late for each response by `delay_s`: the request holds its place for so
+    /// much longer.
+    pub(super) fn best_delayed(&self, now: i64, delay_s: f64) -> f64 {
+        let most = self.parallel / (self.mean_latency() + delay_s);
         let rate = match self.kind {
             LimiterKind::None | LimiterKind::Parallel => self.best,
             _ => self.best * self.factor(now),
         };
-        rate.min(most) * (1.0 - self.stray_5xx) * (1.0 - self.stray_403)
+        rate.min(most) * (1.0 - self.stray_5xx) * (1.0 - self.stray_403) * (1.0 - self.stray_503)
     }
 
     /// Makes a request. `chance` is its random stream.
     pub(super) fn ask(&mut self, now: i64, chance: &mut Stream) -> Reply {
         let latency = (self.median_s * (self.sigma * normal(chance)).exp() * 1000.0).clamp(1.0, TIMEOUT_S * 1000.0);
-        let mut reply = Reply { status: Status::Ok, retry_after_s: None, latency_ms: latency as i64, is_served: false };
+        let mut reply = Reply {
+            status: Status::Ok,
+            retry_after_s: None,
+            latency_ms: latency as i64,
+            local_ms: 0,
+            is_served: false,
+        };
         if let Some(until) = self.refuses(now) {
             reply.status = self.status;
             reply.retry_after_s = until.filter(|_| self.says_when).map(|until| ((until - now) as f64 / 1000.0).ceil());
@@ -183,6 +201,9 @@ impl Server {
         }
         if chance.happens(self.stray_5xx) {
             reply.status = Status::Error;
+        }
+        if self.stray_503 > 0.0 && chance.happens(self.stray_503) {
+            reply.status = Status::Flaky;
         }
         reply
     }

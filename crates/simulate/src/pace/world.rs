@@ -49,6 +49,30 @@ pub struct Before {
     pub pause_min: f64,
 }
 
+/// Load of the crawler's machine: it is idle and busy in turn, and then responses of all hosts come late.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Busy {
+    /// The delay of a response, in milliseconds: from, to. Each busy time draws its mean.
+    pub delay_ms: [f64; 2],
+    /// The length of a busy time, and of the idle time before it.
+    pub minutes: f64,
+    /// The share of the delay that the crawler measures.
+    pub measured: f64,
+}
+
+impl Busy {
+    /// Returns the mean delay of responses at `now` (ms), in milliseconds.
+    pub(super) fn mean_ms(&self, seed: u64, now: i64) -> f64 {
+        let period = (now as f64 / (60_000.0 * self.minutes)).floor() as i64;
+        if period.rem_euclid(2) == 0 {
+            return 0.0;
+        }
+        let [from, to] = self.delay_ms;
+        from * (to / from).powf(Stream::new(seed ^ 0xb059, period.cast_unsigned()).unit())
+    }
+}
+
 /// A number that differs from host to host.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
@@ -158,6 +182,12 @@ pub struct Class {
     /// The share of pages that are a 403 for everyone.
     #[serde(default)]
     pub stray_403: Option<Draw>,
+    /// The share of responses that are a random 503, at any rate.
+    #[serde(default)]
+    pub stray_503: Option<Draw>,
+    /// Times at which the crawler itself is late for every response.
+    #[serde(default)]
+    pub busy: Option<Busy>,
     /// The amount by which the limit falls and rises, and the period in hours.
     #[serde(default)]
     pub day: Option<[f64; 2]>,
@@ -167,6 +197,9 @@ pub struct Class {
     /// Hosts that share a limiter and a registrable domain.
     #[serde(default = "one")]
     pub hosts_a_site: usize,
+    /// Unrelated hosts that one crawl asks together, each with a limiter and a site.
+    #[serde(default = "one")]
+    pub hosts_a_crawl: usize,
     /// The same as the world's.
     #[serde(default)]
     pub latency: Option<[f64; 2]>,
@@ -263,6 +296,7 @@ impl PaceWorld {
             ("class.status", &class.status),
             ("class.stray_5xx", &class.stray_5xx),
             ("class.stray_403", &class.stray_403),
+            ("class.stray_503", &class.stray_503),
         ];
         for (key, draw) in given {
             let is_sound = draw.as_ref().is_none_or(Draw::is_sound);
@@ -279,6 +313,15 @@ impl PaceWorld {
         self.expect("class.retry_after", class.retry_after, (0.0..=1.0).contains(&class.retry_after), "a share")?;
         let hosts = class.hosts_a_site;
         self.expect("class.hosts_a_site", hosts, (1..=100).contains(&hosts), "1 to 100")?;
+        let unrelated = class.hosts_a_crawl;
+        let is_sound = (1..=100).contains(&unrelated) && (unrelated == 1 || hosts == 1);
+        self.expect("class.hosts_a_crawl", unrelated, is_sound, "1 to 100, without hosts_a_site")?;
+        if let Some(busy) = class.busy {
+            let [from, to] = busy.delay_ms;
+            let is_sound = from > 0.0 && from <= to && to <= 60_000.0 && busy.minutes > 0.0;
+            let is_sound = is_sound && (0.0..=1.0).contains(&busy.measured);
+            self.expect("class.busy", format_args!("{busy:?}"), is_sound, "two delays, minutes, and a share")?;
+        }
         if let Some([depth, hours]) = class.day {
             self.expect("class.day", depth, (0.0..1.0).contains(&depth) && hours > 0.0, "a share below 1, and hours")?;
         }

@@ -163,6 +163,7 @@ fn pace(key: &str) -> Option<Value> {
         "mode" => json!(base.mode.to_string()),
         "initial_rate" => json!(base.initial_rate),
         "max_rate" => json!(base.max_rate),
+        "min_rate" => json!(base.min_rate),
         "max_parallel" => json!(base.max_parallel),
         "crawl_delay" => json!(base.crawl_delay.to_string()),
         "max_crawl_delay" => time(Duration::from_secs_f64(base.max_crawl_delay_s)),

@@ -235,7 +235,7 @@ fn answer(page: &Page, renders: bool) -> FetchResult {
         Status::Ok if page.is_shell => FetchResult::from(Outcome::Shell { framework: None }).with_status(200),
         Status::Ok => FetchResult::from(Outcome::Content).with_status(200),
         Status::Limited => FetchResult::from(Outcome::Blocked(Block::refusal())).with_status(429),
-        Status::Unavailable => FetchResult::from(Outcome::Http(503)).with_status(503),
+        Status::Unavailable | Status::Flaky => FetchResult::from(Outcome::Http(503)).with_status(503),
         Status::Block | Status::Forbidden => FetchResult::from(Outcome::Blocked(Block::challenge())).with_status(403),
         Status::Error => FetchResult::from(Outcome::Http(500)).with_status(500),
         Status::Timeout => FetchResult::from(Outcome::Timeout),

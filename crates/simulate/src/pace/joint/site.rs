@@ -111,7 +111,7 @@ impl Site {
         let name = u64::from(url) << 24 | (place as u64) << 20 | u64::from(tries.min(0xf_ffff));
         let mut chance = Stream::new(self.truth.seed, name);
         let latency = self.server.mean_latency() * (self.sigma * (chance.unit() + chance.unit() - 1.0) * 2.4).exp();
-        let mut reply = Reply { status: Status::Ok, retry_after_s: None, latency_ms: 0, is_served: false };
+        let mut reply = Reply { status: Status::Ok, retry_after_s: None, latency_ms: 0, local_ms: 0, is_served: false };
         if way.is_counted {
             reply = self.server.ask(now, &mut chance);
         }
