@@ -3,7 +3,7 @@
 //! When errors are about to lower a host's rate, a sequential test begins. It compares two explanations of all responses
 //! from then on: the share of errors stays the same (noise), or only requests above a limit fail, so that the share falls
 //! with the rate. At odds of 99 to 1 for noise, the host gets back what it had before, and this share of errors counts as
-//! usual. The odds against noise are held at 99 to 1, so that a host whose errors change can still turn out to be noisy.
+//! usual. A wrong finding costs this share of the requests, so large shares need 9,999 to 1. The odds against noise are held at 99 to 1, so that a host whose errors change can still turn out to be noisy.
 //!
 //! Responses at lower rates before the test count, too: a host that failed as often while its rate was growing fails at
 //! any rate. A second test watches a noisy host for more errors than its share, with one false alarm in 100,000 responses.
@@ -19,6 +19,9 @@ use crate::persistence::persisted_state::PersistedState;
 
 /// Logarithm of the odds at which errors are noise, and below which the odds do not fall: 99 to 1.
 const DECIDED: f64 = 4.595;
+/// The same for a large share, and the smallest one that is large.
+const DECIDED_LARGE: f64 = 9.21;
+const LARGE_SHARE: f64 = 0.05;
 /// Largest share of errors that is noise. A host with more is out of order.
 const MAX_NOISE: f64 = 0.6;
 /// Share below which a host is not noisy, and its errors are too few for a test.
@@ -129,7 +132,8 @@ impl ErrorNoise {
         }
         test.add(rate, is_error);
         let share = test.slower.1 / test.slower.0.max(1.0);
-        if test.evidence() < DECIDED || test.slower.1 < LEAST_ERRORS || !(QUIET..=MAX_NOISE).contains(&share) {
+        let needed = if share > LARGE_SHARE { DECIDED_LARGE } else { DECIDED };
+        if test.evidence() < needed || test.slower.1 < LEAST_ERRORS || !(QUIET..=MAX_NOISE).contains(&share) {
             return None;
         }
         let responses = test.slower.0;
