@@ -59,7 +59,7 @@ impl Concept {
 
 /// Meanings that a page must have to be read more closely. Each core concept has at least one of them; all other
 /// meanings occur in most pages.
-const HINTS: [&str; 19] = [
+const HINTS: [&str; 20] = [
     "robot",
     "captcha",
     "unusual",
@@ -79,6 +79,7 @@ const HINTS: [&str; 19] = [
     "isp",
     "agent",
     "internet",
+    "detect",
 ];
 
 /// The words and concepts of a rule table.

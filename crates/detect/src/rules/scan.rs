@@ -31,8 +31,10 @@ const FEW: usize = 32;
 
 /// Minimum bytes of text for packed searches ...
 const LONG: usize = 2048;
-/// ... and for more than two of them, because each one reads the whole text.
+/// ... and for more than a few of them, because each one reads the whole text.
 const LONG_FOR_MANY: usize = 64 << 10;
+/// Number of packed searches that are a few.
+const FEW_SEARCHES: usize = 4;
 /// Number of parts of a short text that are searched in parallel.
 const PARTS: usize = 4;
 
@@ -192,7 +194,7 @@ impl PatternScan {
         if text.len() < CORE {
             return;
         }
-        let long = if self.packed.len() > 2 { LONG_FOR_MANY } else { LONG };
+        let long = if self.packed.len() > FEW_SEARCHES { LONG_FOR_MANY } else { LONG };
         if text.len() < long || self.packed.is_empty() {
             return self.search_at_once(scan_run);
         }

@@ -28,7 +28,8 @@ fn pictures_of_the_docs() {
         Some(dir) => PathBuf::from(dir),
         None => {
             let data = place.path().join("data");
-            let ran = program(&data).args(["demo", "--rounds", "24", "--json", "--data-dir"]).arg(&data).output().unwrap();
+            let ran =
+                program(&data).args(["demo", "--rounds", "24", "--json", "--data-dir"]).arg(&data).output().unwrap();
             assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
             data
         }
