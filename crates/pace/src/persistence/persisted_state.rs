@@ -125,7 +125,7 @@ impl PersistedState {
         self
     }
 
-    /// Takes the share of noise out of the state of a host that is in use from now on.
+    /// Removes the share of noise from the state of a host that is in use from now on.
     pub(crate) fn take_noise(&mut self) -> Option<f64> {
         if self.flags & NOISY == 0 {
             return None;
