@@ -49,7 +49,7 @@ const MORE: f64 = 1.1;
 /// Number of responses over which the share of noise is averaged: it belongs to the host, and changes slowly.
 const LONG: f32 = 1000.0;
 /// Share of all requests that a limit refuses at least, of those that noise leaves: what more errors are tested for.
-const REFUSED: f64 = 0.1;
+const REFUSED: f64 = 0.2;
 /// Logarithm of the odds at which there are more errors than noise: one false alarm in 100,000 responses.
 const ALARM: f64 = 11.5;
 /// Pause of tests after errors that seemed to be noise turned out to depend on the rate, in milliseconds. It doubles, at
