@@ -5,6 +5,7 @@
 
 import datetime
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -46,6 +47,9 @@ def rows(result):
 
 
 def main(program):
+    # The program takes these for settings.
+    for name in [name for name in os.environ if name.startswith("FETCHWISE_")]:
+        del os.environ[name]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         log = ["--data-dir", str(folder / "log")]

@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -15,6 +16,9 @@ NOT_GENERATED = {"recordAttempts"}
 
 
 def main(program):
+    # The program takes these for settings.
+    for name in [name for name in os.environ if name.startswith("FETCHWISE_")]:
+        del os.environ[name]
     bin = pathlib.Path(sys.executable).parent
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
