@@ -22,7 +22,7 @@ pub(super) const INLINE_CELLS: usize = 6;
 const TOUCHED_CELLS: usize = 4;
 /// Number of cells of one group that are adjacent in a chunk.
 const WINDOW: usize = 8;
-/// Upper bound of a chain's chunks: a window in each of them has room for every fetcher of one group.
+/// Maximum number of chunks in a chain. Their windows together have room for every fetcher of one group.
 const MAX_CHUNKS: usize = 48;
 /// Upper bound of a chunk's length: 16 + 32 + ... cells are two million by then.
 const MAX_CHUNK_CELLS: usize = 1 << 20;

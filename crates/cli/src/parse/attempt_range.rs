@@ -1,4 +1,4 @@
-//! The options that choose attempts by time and domain, for every command that reads the log.
+//! Options for a range of attempts: `--domain`, `--since` and `--until`. Several commands share them.
 
 use clap::Args;
 

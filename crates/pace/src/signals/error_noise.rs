@@ -3,7 +3,8 @@
 //! When errors are about to lower a host's rate, a sequential test begins. It compares two explanations of all responses
 //! from then on: the share of errors stays the same (noise), or only requests above a limit fail, so that the share falls
 //! with the rate. At odds of 99 to 1 for noise, the host gets back what it had before, and this share of errors counts as
-//! usual. A wrong finding costs this share of the requests, so large shares need 9,999 to 1. The odds against noise are held at 99 to 1, so that a host whose errors change can still turn out to be noisy.
+//! usual. A wrong finding costs this share of the requests, so a share above 5 % needs odds of 9,999 to 1. The odds
+//! against noise never exceed 99 to 1, so that a host whose errors change can still turn out to be noisy.
 //!
 //! Responses at lower rates before the test count, too: a host that failed as often while its rate was growing fails at
 //! any rate. A second test watches a noisy host for more errors than its share, with one false alarm in 100,000 responses.
@@ -56,7 +57,7 @@ const ALARM: f64 = 11.5;
 /// most [`DOUBLINGS`] times.
 const PAUSE_MS: i64 = 300_000;
 const DOUBLINGS: u8 = 6;
-/// Octaves of rates that are told slower, and the upper end of the lowest one, in requests per second.
+/// Number of octaves of rates that are counted, and the upper end of the lowest one, in requests per second.
 const OCTAVES: usize = 10;
 const LOWEST: f64 = 0.25;
 /// Number of shares that are considered.

@@ -76,7 +76,9 @@ impl<'a> SeriesJson<'a> {
             series.inferred.push(row.inferred);
             series.probed.push(row.probed);
             series.explored.push(row.explored);
-            series.cost.push(bucket.fetchers.iter().zip(fetchers).map(|(count, (_, cost))| *count as f64 * cost).sum());
+            let costs = bucket.fetchers.iter().zip(fetchers).map(|(count, (_, cost))| *count as f64 * cost);
+            // The sum of nothing would be -0.
+            series.cost.push(costs.fold(0.0, |sum, cost| sum + cost));
         }
         let work = |(place, (fetcher, cost)): (usize, &'a (String, f64))| {
             let counts = shown.buckets.iter().map(|bucket| bucket.fetchers.get(place).copied().unwrap_or(0));

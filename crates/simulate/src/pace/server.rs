@@ -32,7 +32,7 @@ pub(super) enum Status {
     Limited,
     Unavailable,
     Block,
-    /// Not from the limiter: a page that is blocked for everyone, a random 500 or 503, a timeout.
+    /// The limiter did not cause it: a page that is blocked for everyone, a random 500 or 503, a timeout.
     Forbidden,
     Error,
     Flaky,

@@ -185,7 +185,7 @@ pub struct Class {
     /// The share of responses that are a random 503, at any rate.
     #[serde(default)]
     pub stray_503: Option<Draw>,
-    /// Times at which the crawler itself is late for every response.
+    /// The periods in which the crawler handles every response late.
     #[serde(default)]
     pub busy: Option<Busy>,
     /// The amount by which the limit falls and rises, and the period in hours.

@@ -28,14 +28,18 @@ impl CsvHead {
 
     /// Returns the rest of a row whose quoted cells span several lines.
     pub(super) fn complete(lines: &mut Lines, mut first: Line) -> std::io::Result<Line> {
-        while let Ok(text) = &mut first.text
+        let is_odd = |text: &str| !memchr::memchr_iter(b'"', text.as_bytes()).count().is_multiple_of(2);
+        // Each line is counted once, so that a quote that is never closed costs no more than reading the file.
+        let mut is_open = first.text.as_ref().is_ok_and(|text| is_odd(text));
+        while is_open
+            && let Ok(text) = &mut first.text
             && text.len() <= MAX_LINE_BYTES
-            && !text.bytes().filter(|byte| *byte == b'"').count().is_multiple_of(2)
         {
             let Some(next) = lines.next_line()? else { break };
             first.bytes += next.bytes;
             match next.text {
                 Ok(more) => {
+                    is_open ^= is_odd(&more);
                     text.push('\n');
                     text.push_str(&more);
                 }
