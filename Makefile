@@ -5,8 +5,6 @@ PREFIX ?= /usr/local
 # What `install` installs: a program that is built already, or nothing, and it builds one.
 PROGRAM ?=
 FUZZ_SECONDS ?= 60
-# Every feature but `system-tests`, which turns on the tests of programs from outside.
-TEST_FEATURES := --features fetchwise/fuzzing,fetchwise/metrics,fetchwise/tracing,fetchwise/browser,fetchwise-log/fuzzing,fetchwise-detect/json,fetchwise-cli/full,fetchwise-cli/otlp,fetchwise-simulate/fleet
 # The test binaries that need programs from outside.
 SYSTEM_TESTS := --test browser --test nats --test system
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
@@ -20,7 +18,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 test: ## Run the tests that need nothing but Rust (and the browser's, where there is a Chromium)
-	$(CARGO) test --locked --workspace $(TEST_FEATURES)
+	$(CARGO) test --locked --workspace --all-features
 
 test-system: chromium nats-server nginx prometheus yt-dlp warc-tools ## Install Chromium, NATS, nginx, Prometheus, yt-dlp, warcio and pywb where missing, and run the tests that need them
 	FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(SYSTEM_TESTS)
@@ -47,7 +45,7 @@ prometheus: ## Make sure that there is a Prometheus
 	@.ci/prometheus
 
 limits: nginx ## Crawl servers that limit, for some ten minutes, and print what they refused
-	$(CARGO) test --locked -p fetchwise-cli --features full,system-tests --test system -- --ignored limits:: --nocapture --test-threads 4
+	$(CARGO) test --locked --workspace --all-features --test system -- --ignored limits:: --nocapture --test-threads 4
 
 python: ## Build the Python package and test it as it is installed (some ten minutes)
 	@.ci/python
@@ -117,7 +115,7 @@ uplot: ## Fetch the dashboard's chart library again, in the pinned version
 	.ci/uplot
 
 pictures: chromium nats-server ## Take the pictures of docs/guides/dashboard.md again (PICTURES_OF=DIR: of the log in DIR)
-	$(CARGO) test --locked -p fetchwise-cli --features full,system-tests --test system -- --ignored pictures
+	$(CARGO) test --locked --workspace --all-features --test system -- --ignored pictures
 
 peers: chromium ## Crawl the testbed with other crawlers, too, and write docs/reports/peers.md (a quarter of an hour; wants an idle machine)
 	.ci/peers
