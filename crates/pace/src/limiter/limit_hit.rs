@@ -383,7 +383,8 @@ pub(crate) fn in_order(guess: usize) -> impl Iterator<Item = usize> {
 /// Returns the window that the host's response suggests.
 fn guess(hit: &LimitHit) -> usize {
     match (hit.retry_after.map(|span| span.as_secs()).filter(|seconds| *seconds > 0), hit.cause) {
-        (Some(0..=60), _) => 1,
+        (Some(0..=10), _) => 0,
+        (Some(11..=60), _) => 1,
         (Some(61..=300), _) => 2,
         (Some(301..=900), _) => 3,
         (Some(_), _) => 4,
