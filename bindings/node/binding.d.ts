@@ -35,6 +35,7 @@ export type ErrorKind =
   | 'rate_limited'
   | 'disallowed'
   | 'not_held'
+  | 'network_block'
 
 /** A verdict, with everything that matched. */
 export interface DetectionExplanation {
@@ -315,6 +316,8 @@ export declare class Verdict {
   get blockType(): string | null
   /** Whether the response is a waiting room. */
   get isQueued(): boolean
+  /** Whether the network of the crawler refuses, not the site: a provider, a filter, a captive portal. */
+  get isNetworkBlock(): boolean
   /** Whether the response is HTML with almost nothing to read. */
   get isEmpty(): boolean
   /** Whether the response is the shell of an application, whose content comes by script. */

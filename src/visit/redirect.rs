@@ -40,8 +40,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Returns the URL that responded to a request for `requested`, if it is on another host than the visit's URL.
     pub(super) fn landing(&self, answer: &FetchResult, by: &FetcherSpec, requested: Option<&Url>) -> Option<Box<Url>> {
-        // Another server responded, so none of the hosts has said anything.
-        if answer.provenance.is_some() || by.class == Class::Archive {
+        // Another server responded, so none of the hosts has said anything. A captive portal is not where the URL leads.
+        let is_of_network = answer.outcome == Outcome::NetworkBlock;
+        if answer.provenance.is_some() || is_of_network || by.class == Class::Archive {
             return None;
         }
         let landed = answer.final_url.as_deref().filter(|url| fetchable(url).is_ok()).or(requested)?;

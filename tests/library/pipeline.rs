@@ -185,6 +185,74 @@ async fn each_site_ends_as_the_table_says() {
     }
 }
 
+/// A page of a network, as a provider puts it in place of a site.
+const OF_NETWORK: &str = "<!doctype html><title>Site blocked</title><h1>This website is blocked</h1><p>By order of the \
+    court, your internet service provider has blocked access to this website.</p>";
+
+/// Returns pages of networks: one that was written for this test, and those of the third corpus if it is present.
+fn pages_of_networks() -> Vec<String> {
+    let mut pages = vec![OF_NETWORK.to_owned()];
+    let Some(corpus) = std::env::var_os("FETCHWISE_CORPUS3").map(std::path::PathBuf::from) else { return pages };
+    for line in std::fs::read_to_string(&corpus).unwrap().lines().filter(|line| line.contains("\"net_")) {
+        let page: serde_json::Value = serde_json::from_str(line).unwrap();
+        let body = std::fs::read(corpus.with_file_name(page["body_path"].as_str().unwrap())).unwrap();
+        pages.push(String::from_utf8_lossy(&body).into_owned());
+    }
+    pages
+}
+
+#[tokio::test]
+async fn a_page_of_the_network_pauses_the_link_and_counts_against_neither_fetcher_nor_host() {
+    let pages = pages_of_networks();
+    let hosts: Vec<String> = (0..pages.len()).map(|n| format!("127.0.2.{}", n + 1)).collect();
+    // The third corpus has pages of networks that no rule knows.
+    let mut known = 0;
+    for (host, page) in hosts.iter().zip(&pages) {
+        let world = World::new(vec![(host.as_str(), Site::Html(page.clone()))]);
+        let report = world.get_at(host, "/a").await;
+        if page == OF_NETWORK {
+            assert_eq!(report.error_type, Some("network_block"), "{report:?}");
+        }
+        if report.error_type != Some("network_block") {
+            continue;
+        }
+        known += 1;
+        assert!(!report.is_banned && report.paused_until.is_some() && report.requests == 1, "{report:?}");
+        let made = world.sink.all();
+        assert!(made.iter().all(|attempt| attempt.weight == 0.0 && !attempt.is_banned && !attempt.success), "{made:?}");
+        // Three blocks of a site pause it. These do not: the next link is asked.
+        for path in ["/b", "/c", "/d"] {
+            assert_eq!(world.get_at(host, path).await.error_type, Some("network_block"), "{path}");
+        }
+        assert_eq!(world.get_at(host, "/a").await.error_type, Some("paused"));
+        assert_eq!(world.origin.hits(host), 4);
+        let selector = world.pipeline.selector();
+        assert!(selector.paused_hosts(world.clock.now()).is_empty());
+        assert_eq!(selector.ban_rate(host, 1).banned, 0);
+    }
+    assert!(4 * known >= 3 * pages.len(), "{known} of {}", pages.len());
+}
+
+#[tokio::test]
+async fn a_captive_portal_belongs_to_the_url_that_it_stands_in_for() {
+    let portal = "127.0.0.2";
+    let page = Origin::start([(portal, Site::Html(OF_NETWORK.to_owned()))]).unwrap();
+    let world = World::new(vec![(HOST, Site::Redirect { status: 302, to: page.url(portal, "/login") })]);
+    let report = world.get("/a").await;
+    assert_eq!(report.error_type, Some("network_block"), "{report:?}");
+    let made = world.sink.all();
+    assert_eq!(made.len(), 1);
+    assert_eq!((made[0].heuristic("domain"), made[0].heuristic("redirected_by")), (Some(HOST), None));
+}
+
+#[tokio::test]
+async fn status_511_is_the_network_and_not_the_site() {
+    let world = World::new(vec![(HOST, Site::Status(511))]);
+    let report = world.get("/a").await;
+    assert_eq!((report.error_type, report.requests), (Some("network_block"), 1), "{report:?}");
+    assert_eq!(world.sink.all()[0].weight, 0.0);
+}
+
 #[tokio::test]
 async fn a_redirect_to_a_refused_address_is_not_dialled() {
     let target: IpAddr = "127.0.9.9".parse().unwrap();

@@ -22,6 +22,7 @@ pub fn name(outcome: &Outcome) -> &str {
         Outcome::Tls => "tls",
         Outcome::Proxy => "proxy",
         Outcome::NotHeld => "not_held",
+        Outcome::NetworkBlock => "network_block",
         Outcome::Truncated => "truncated",
         Outcome::RedirectLoop => "redirect_loop",
         Outcome::TooLarge => "too_large",

@@ -258,6 +258,12 @@ impl Verdict {
         self.read.is_queued
     }
 
+    /// Whether the network of the crawler refuses, not the site: a provider, a filter, a captive portal.
+    #[napi(catch_unwind, getter)]
+    pub fn is_network_block(&self) -> bool {
+        self.read.network_block
+    }
+
     /// Whether the response is HTML with almost nothing to read.
     #[napi(catch_unwind, getter)]
     pub fn is_empty(&self) -> bool {
@@ -374,6 +380,7 @@ impl Verdict {
         json!({
             "outcome": self.outcome(), "reason": self.reason(), "status": self.status, "isContent": self.is_content(),
             "isBlocked": self.is_blocked(), "blockType": self.block_type(), "isQueued": self.is_queued(),
+            "isNetworkBlock": self.is_network_block(),
             "isEmpty": self.is_empty(), "isShell": self.is_shell(), "vendor": self.vendor(), "rule": self.rule(),
             "framework": self.framework(), "confidence": self.confidence(), "textChars": self.text_chars(),
             "textComplete": self.text_complete(), "isHtml": self.is_html(), "hasPaywall": self.has_paywall(),

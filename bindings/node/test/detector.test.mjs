@@ -18,6 +18,10 @@ test('content, shells, blocks', () => {
   const shell = detector.classify(new TextEncoder().encode(SHELL))
   assert.deepEqual([shell.isShell, shell.outcome], [true, 'shell'])
   assert.deepEqual([shell.errorFor('direct_access'), shell.errorFor('playwright'), shell.errorFor('mine', true)], ['wrong_tool', 'empty_content', 'empty_content'])
+  const network = detector.classify(
+    Buffer.from('<h1>This website is blocked</h1><p>By order of the court, your internet service provider has blocked access.</p>'),
+  )
+  assert.deepEqual([network.isNetworkBlock, network.outcome, network.toJSON().isNetworkBlock], [true, 'network_block', true])
   const blocked = detector.classify(BLOCK_PAGE, { status: 403 })
   assert.deepEqual([blocked.isBlocked, blocked.vendor, blocked.outcome, blocked.status], [true, 'cloudflare', 'blocked', 403])
   assert.match(inspect(blocked), /^Verdict \{[^]*cloudflare/)

@@ -251,6 +251,12 @@ impl Verdict {
         self.read.is_queued
     }
 
+    /// Whether the network of the crawler refuses, not the site: a provider, a filter, a captive portal.
+    #[getter]
+    fn is_network_block(&self) -> bool {
+        self.read.network_block
+    }
+
     /// Whether the response is HTML with almost nothing to read.
     #[getter]
     fn is_empty(&self) -> bool {

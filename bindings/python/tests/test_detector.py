@@ -87,3 +87,12 @@ def test_rules_of_ones_own(tmp_path: pathlib.Path) -> None:
     assert not detector.classify(b"<html><body><div class=xyzzy-wall></div></body></html>").is_blocked
     with pytest.raises(fetchwise.Error, match="rules="):
         fetchwise.Detector().reload()
+
+
+def test_a_page_of_the_network_is_named() -> None:
+    detector = fetchwise.Detector()
+    page = b"<h1>This website is blocked</h1><p>By order of the court, your internet service provider has blocked access.</p>"
+    verdict = detector.classify(page)
+    assert verdict.is_network_block and verdict.outcome == "network_block"
+    assert verdict.error_for("direct_access") == fetchwise.ErrorKind.NETWORK_BLOCK
+    assert not detector.classify(b"", status=403).is_network_block

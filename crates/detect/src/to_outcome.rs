@@ -29,8 +29,7 @@ impl Verdict {
             return Outcome::Queued;
         }
         if self.network_block {
-            // The site did not respond, a server in between did.
-            return Outcome::Proxy;
+            return Outcome::NetworkBlock;
         }
         if self.is_blocked {
             let kind = self.block_type.unwrap_or(BlockKind::Challenge);

@@ -67,6 +67,8 @@ pub enum Outcome {
     Proxy,
     /// A source that serves in place of the site does not have the page.
     NotHeld,
+    /// The network of the crawler put a page in place of the site: a provider, a filter, a captive portal.
+    NetworkBlock,
     /// The body ended before its announced length.
     Truncated,
     /// Too many redirects, or a redirect that goes nowhere.
@@ -178,6 +180,8 @@ impl Outcome {
                 401 | 407 => ErrorKind::AuthRequired,
                 403 | 429 | 451 => ErrorKind::Blocked403,
                 404 | 410 => ErrorKind::NotFound,
+                // RFC 6585: only a server that intercepts the connection sends it.
+                511 => ErrorKind::NetworkBlock,
                 400..=499 | 600.. => ErrorKind::ClientError,
                 500..=599 => ErrorKind::ServerError,
                 0..=199 => ErrorKind::NetworkError,
@@ -188,6 +192,7 @@ impl Outcome {
             Self::Tls => ErrorKind::TlsError,
             Self::Proxy => ErrorKind::ProxyError,
             Self::NotHeld => ErrorKind::NotHeld,
+            Self::NetworkBlock => ErrorKind::NetworkBlock,
             Self::Truncated => ErrorKind::Truncated,
             Self::RedirectLoop => ErrorKind::RedirectLoop,
             Self::TooLarge => ErrorKind::TooLarge,
@@ -240,6 +245,7 @@ impl From<ErrorKind> for Outcome {
             ErrorKind::RateLimited => Self::RateLimited,
             ErrorKind::Disallowed => Self::Disallowed,
             ErrorKind::NotHeld => Self::NotHeld,
+            ErrorKind::NetworkBlock => Self::NetworkBlock,
         }
     }
 }
@@ -280,6 +286,7 @@ impl fmt::Display for Outcome {
             Self::Tls => f.write_str("the TLS handshake failed"),
             Self::Proxy => f.write_str("the proxy failed"),
             Self::NotHeld => f.write_str("the requested source does not have it"),
+            Self::NetworkBlock => f.write_str("a page of this crawler's network, not of the site"),
             Self::Truncated => f.write_str("the body ended before its announced length"),
             Self::RedirectLoop => f.write_str("too many redirects, or one that goes nowhere"),
             Self::TooLarge => f.write_str("larger than the limit"),

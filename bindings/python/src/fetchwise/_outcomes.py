@@ -44,6 +44,7 @@ class ErrorKind(str, enum.Enum):
     RATE_LIMITED = "rate_limited"
     DISALLOWED = "disallowed"
     NOT_HELD = "not_held"
+    NETWORK_BLOCK = "network_block"
 
     __str__ = str.__str__
 

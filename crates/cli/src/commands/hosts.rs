@@ -1,23 +1,34 @@
-//! `hosts`: paused hosts, and the pace of each host.
+//! `hosts`: paused hosts, the pace of each host, and the pages that the crawler's network refused.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
 
 use clap::Args;
+use serde::Serialize;
 
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{DIM, Output, Table, note, plain, styled};
 use crate::terminal::pace_text::{rate, span};
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::journal::{self, AttemptQuery, Order, OutcomeFilter};
 use fetchwise::pace::{Level, PaceExplanation};
 use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
 use fetchwise_serve::json::HostJson;
 
+/// Age in milliseconds up to which a page that the network refused is counted.
+const NETWORK_WINDOW_MS: i64 = 24 * 3_600_000;
+/// Maximum hosts that the note about such pages names.
+const NAMED_HOSTS: usize = 3;
+
 /// Show paused hosts, and the pace of each host that was asked
 #[derive(Debug, Args)]
 #[command(
     after_help = "rate is the rate at which a host would be asked now; after a restart it begins below the limit. All \
-    values come from the log: a running crawl's changes appear within a moment.\n\n\
+    values come from the log: a running crawl's changes appear within a moment. Pages that this crawler's network \
+    refused (a provider, a filter, a captive portal) are counted over the last 24 hours.\n\n\
     Examples:\n  fetchwise hosts\n  fetchwise hosts --paused --json"
 )]
 pub(crate) struct HostsArgs {
@@ -34,11 +45,21 @@ pub(crate) struct HostsArgs {
 struct HostState {
     paused: Option<PausedHost>,
     pace: Option<PaceExplanation>,
+    /// Pages that the crawler's network refused within [`NETWORK_WINDOW_MS`].
+    network_blocks: u64,
+}
+
+/// A line of `hosts --json`.
+#[derive(Serialize)]
+struct HostLine<'a> {
+    #[serde(flatten)]
+    host: HostJson<'a>,
+    network_blocks: u64,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
-    settings.existing_dir()?;
+    let dir = settings.existing_dir()?;
     let (selector, _) = settings.load_selector()?;
     let now = settings.clock.now();
     let mut known: BTreeMap<String, HostState> = BTreeMap::new();
@@ -55,11 +76,15 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Output) -> Re
             }
         }
     }
+    for (host, pages) in network_blocks(&dir, now)? {
+        known.entry(host).or_default().network_blocks = pages;
+    }
     let wanted: Vec<String> = args.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
     known.retain(|host, of| (wanted.is_empty() || wanted.contains(host)) && (!args.paused || of.paused.is_some()));
     if out.json {
         for (host, of) in &known {
-            out.object(&HostJson::new(host, of.paused.as_ref(), of.pace.as_ref(), now))?;
+            let line = HostJson::new(host, of.paused.as_ref(), of.pace.as_ref(), now);
+            out.object(&HostLine { host: line, network_blocks: of.network_blocks })?;
         }
         return Ok(Exit::Done);
     }
@@ -68,6 +93,7 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Output) -> Re
         return Ok(Exit::Done);
     }
     out.line(table(&known, now))?;
+    note_network_blocks(&known);
     if wanted.len() == 1
         && let Some(pace) = known.values().find_map(|of| of.pace.as_ref())
     {
@@ -76,8 +102,43 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Output) -> Re
     Ok(Exit::Done)
 }
 
+/// Returns the number of pages by host that the crawler's network refused lately.
+fn network_blocks(dir: &Path, now: Timestamp) -> Result<BTreeMap<String, u64>, Failure> {
+    let mut wanted = AttemptQuery::default();
+    wanted.since = Some(Timestamp::from_millis(now.as_millis().saturating_sub(NETWORK_WINDOW_MS)));
+    wanted.ended = Some(OutcomeFilter::Error(ErrorKind::NetworkBlock.name().to_owned()));
+    let mut pages: BTreeMap<String, u64> = BTreeMap::new();
+    journal::attempts(dir, &wanted, Order::NewestFirst, None, |_, attempt| {
+        if let Some(host) = attempt.heuristic("domain") {
+            *pages.entry(host.to_owned()).or_default() += 1;
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(pages)
+}
+
+/// Says how many pages the crawler's network refused, and what helps.
+fn note_network_blocks(known: &BTreeMap<String, HostState>) {
+    let pages: u64 = known.values().map(|of| of.network_blocks).sum();
+    if pages == 0 {
+        return;
+    }
+    let refused = known.iter().filter(|(_, of)| of.network_blocks > 0);
+    let (mut names, hosts) = (Vec::new(), refused.clone().count());
+    names.extend(refused.take(NAMED_HOSTS).map(|(host, _)| plain(host).to_string()));
+    let more = if hosts > names.len() { format!(" and {} more", hosts - names.len()) } else { String::new() };
+    let (count, of) =
+        if pages == 1 { ("1 page was".to_owned(), "it") } else { (format!("{pages} pages were"), "them") };
+    note(format_args!(
+        "{count} refused by this crawler's network in the last 24 hours, not by the site: {}{more}\nhint: log in to \
+         the network, ask its administrator, or fetch {of} from another network or through a proxy",
+        names.join(", ")
+    ));
+}
+
 fn table(known: &BTreeMap<String, HostState>, now: Timestamp) -> Table {
-    let heads = ["host", ">rate", ">parallel", ">limit", "window", ">next rate", "in", ">flaky", "paused for"];
+    let heads =
+        ["host", ">rate", ">parallel", ">limit", "window", ">next rate", "in", ">flaky", "paused for", ">by network"];
     let mut table = Table::new(&heads);
     for (host, of) in known {
         let pace = of.pace.as_ref();
@@ -92,6 +153,7 @@ fn table(known: &BTreeMap<String, HostState>, now: Timestamp) -> Table {
             cell(pace.and_then(|pace| pace.next_probe).map(|(at, _)| span(at.since(now)))),
             cell(pace.and_then(|pace| pace.error_noise).map(|share| format!("{:.0} %", 100.0 * share))),
             cell(of.paused.as_ref().map(|paused| span(paused.paused_until.since(now)))),
+            cell((of.network_blocks > 0).then(|| of.network_blocks.to_string())),
         ]);
     }
     table

@@ -117,6 +117,28 @@ fn a_pace_is_honoured_shown_and_known_to_the_next_run() {
 }
 
 #[test]
+fn hosts_names_the_pages_that_the_crawlers_network_refused() {
+    let place = TestDir::new();
+    let page = "<!doctype html><title>Site blocked</title><h1>This website is blocked</h1><p>By order of the court, your \
+        internet service provider has blocked access to this website.</p>";
+    let origin = Origin::start([(HOST, Site::Html(page.to_owned())), (OTHER, Site::Static)]).unwrap();
+    let urls: Vec<String> = (0..4).map(|n| origin.url(HOST, &format!("/articles/{n}")).to_string()).collect();
+    let base = ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser"];
+    let ran = place.run(&[&base[..], &urls.iter().map(String::as_str).collect::<Vec<_>>()].concat());
+    let results = ran.json();
+    assert!(results.iter().all(|line| line["error_type"] == "network_block"), "{}{}", ran.stdout, ran.stderr);
+    place.run(&[&base[..], &[origin.url(OTHER, "/").as_str()]].concat());
+    let shown = place.run(&["hosts"]);
+    assert!(shown.stderr.contains("4 pages were refused by this crawler's network"), "{}", shown.stderr);
+    assert!(shown.stderr.contains(HOST) && shown.stderr.contains("hint: log in to the network"), "{}", shown.stderr);
+    let lines = place.run(&["hosts", "--json"]).json();
+    let pages = |host: &str| lines.iter().find(|line| line["host"] == host).map(|line| line["network_blocks"].as_u64());
+    assert_eq!((pages(HOST), pages(OTHER)), (Some(Some(4)), Some(Some(0))), "{lines:?}");
+    let paused = place.run(&["hosts", "--paused"]);
+    assert!(!paused.stdout.contains(HOST), "the links are paused, the host is not: {}", paused.stdout);
+}
+
+#[test]
 fn a_limited_crawl_delay_is_reported_once_per_host_and_shown_later() {
     let place = TestDir::new();
     let robots = Site::Html("User-agent: *\nCrawl-delay: 300".to_owned());

@@ -331,12 +331,12 @@ fn only_the_bytes_within_the_limit_count() {
 }
 
 #[test]
-fn a_page_of_the_network_is_a_failure_of_a_server_in_between() {
+fn a_page_of_the_network_is_an_outcome_of_its_kind() {
     let body = b"<title>Notice</title><h1>This website is blocked</h1><p>By order of the court, your internet service provider \
         has blocked access to this website.</p>";
     let detector = Detector::new();
     let result = detector.judge(200, [("Content-Type", "text/html")], body);
-    assert_eq!(result.outcome, fetchwise_types::fetch_result::Outcome::Proxy, "{:?}", result.message);
+    assert_eq!(result.outcome, fetchwise_types::fetch_result::Outcome::NetworkBlock, "{:?}", result.message);
     assert!(result.heuristics.iter().any(|heuristic| format!("{heuristic:?}").contains("network_block")));
     assert!(result.message.is_some_and(|message| message.contains("network")));
 }

@@ -73,7 +73,7 @@ impl Signal {
             429 => Self::Limited,
             503 => Self::Unavailable,
             403 => Self::Block,
-            407 => Self::NotAsked,
+            407 | 511 => Self::NotAsked,
             400..=499 | 600.. => Self::ClientError,
             500..=599 => Self::ServerError,
             200..=399 => Self::Content,

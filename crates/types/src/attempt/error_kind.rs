@@ -79,6 +79,9 @@ error_kinds! {
     Disallowed = "disallowed",
     /// A source that serves in place of the site (an archive, a search service) does not have the page.
     NotHeld = "not_held",
+    /// The network of the crawler put a page in place of the site: a provider, a filter, a captive portal. The site was
+    /// not reached.
+    NetworkBlock = "network_block",
 }
 
 /// The next step after an attempt that ended with an [`ErrorKind`].
@@ -127,14 +130,14 @@ impl ErrorKind {
     /// Returns whether it says nothing about the site because another server was contacted. Another fetcher may do
     /// better, and the site's own earlier response stays decisive.
     pub const fn is_of_intermediary(self) -> bool {
-        matches!(self, Self::ProxyError | Self::NotHeld)
+        matches!(self, Self::ProxyError | Self::NotHeld | Self::NetworkBlock)
     }
 
     /// Returns its weight in the fetcher's evidence once it is final (for a transient failure: after its retry).
     pub const fn weight(self) -> f64 {
         match self {
             Self::Timeout => 0.5,
-            Self::Queued | Self::RateLimited => 0.0,
+            Self::Queued | Self::RateLimited | Self::NetworkBlock => 0.0,
             _ if self.is_neutral() => 0.0,
             _ => 1.0,
         }
@@ -148,7 +151,8 @@ impl ErrorKind {
             | Self::WrongTool
             | Self::EmptyContent
             | Self::ProxyError
-            | Self::NotHeld => FailureAction::OtherFetcher,
+            | Self::NotHeld
+            | Self::NetworkBlock => FailureAction::OtherFetcher,
             Self::Timeout | Self::NetworkError | Self::Truncated => FailureAction::RetryThenOther,
             Self::ServerError => FailureAction::RetryThenEnd,
             _ => FailureAction::End,

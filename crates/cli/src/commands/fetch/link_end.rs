@@ -37,7 +37,9 @@ impl LinkEnd {
             error_type => match error_type.and_then(ErrorKind::from_name) {
                 Some(ErrorKind::NotFound) => Self::Missing,
                 Some(ErrorKind::RateLimited) if is_paused => Self::Paused,
-                Some(ErrorKind::RateLimited | ErrorKind::LocalFault) | None => Self::FailedHere,
+                Some(ErrorKind::RateLimited | ErrorKind::LocalFault | ErrorKind::NetworkBlock) | None => {
+                    Self::FailedHere
+                }
                 Some(_) => Self::Failed,
             },
         }
@@ -108,7 +110,7 @@ mod tests {
         for &kind in ErrorKind::ALL {
             let want = match kind {
                 ErrorKind::NotFound => LinkEnd::Missing,
-                ErrorKind::LocalFault | ErrorKind::RateLimited => LinkEnd::FailedHere,
+                ErrorKind::LocalFault | ErrorKind::RateLimited | ErrorKind::NetworkBlock => LinkEnd::FailedHere,
                 _ => LinkEnd::Failed,
             };
             assert_eq!(ended(kind.name()), want, "{kind}");
