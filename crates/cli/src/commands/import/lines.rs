@@ -111,12 +111,11 @@ fn other_format(start: &[u8]) -> Option<(&'static str, &'static str)> {
     if text.starts_with(b"[") {
         return Some(("a JSON array", "jq -c '.[]' FILE | fetchwise import -"));
     }
-    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let first = lines.next().unwrap_or_default();
-    let is_known = first.is_empty()
-        || std::str::from_utf8(first).is_ok_and(|line| CsvHead::parse(line).is_some())
-        || first.starts_with(b"{")
-        || lines.any(|line| line.starts_with(b"{"));
+    let lines = || text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let is_csv =
+        lines().next().is_some_and(|line| std::str::from_utf8(line).is_ok_and(|l| CsvHead::parse(l).is_some()));
+    // The error of a single line says what is wrong with it.
+    let is_known = is_csv || lines().nth(1).is_none() || lines().any(|line| line.starts_with(b"{"));
     let words = "the first line of a CSV file names the columns: url, fetcher, success and attempted_at at least";
     (!is_known).then_some(("neither JSON lines nor a CSV file of attempts", words))
 }
