@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use fetchwise_types::attempt::Attempt;
-use fetchwise_types::heuristic::Heuristic;
+use fetchwise_types::heuristic::{Heuristic, is_of_response};
 
 /// A value or type with this many attempts or fewer is left out: its rate would be mostly chance.
 pub const MIN_SAMPLE: u64 = 10;
@@ -23,6 +23,8 @@ pub struct Importance {
     pub kind: String,
     /// Its value; `None` for the type as a whole.
     pub value: Option<String>,
+    /// Whether only the response tells it, so that no decision can use it.
+    pub after: bool,
     /// Number of attempts with the heuristic.
     pub n: u64,
     /// The success rate of all attempts.
@@ -148,6 +150,7 @@ impl ImportanceFold {
             self.types.iter().filter(|(_, counts)| enough(counts)).map(|(kind, counts)| self.of_type(kind, *counts));
         let values = self.values.iter().filter(|(_, counts)| enough(counts)).map(|(heuristic, counts)| Importance {
             kind: heuristic.kind.to_string(),
+            after: is_of_response(&heuristic.kind),
             value: Some(heuristic.value.to_string()),
             gain: (counts.rate() - self.all.rate()).abs(),
             mutual_information_bits: self.information([*counts].into_iter()),
@@ -165,6 +168,7 @@ impl ImportanceFold {
         Importance {
             kind: String::new(),
             value: None,
+            after: false,
             n: counts.n,
             baseline: self.all.rate(),
             conditional_rate: counts.rate(),
@@ -190,6 +194,7 @@ impl ImportanceFold {
         let n: f64 = groups.iter().map(|counts| counts.n as f64).sum();
         Importance {
             kind: kind.to_owned(),
+            after: is_of_response(kind),
             gain: if n > 0.0 { groups.iter().map(off).sum::<f64>() / n } else { 0.0 },
             mutual_information_bits: self.information(groups.into_iter()),
             ..self.row(of_kind)

@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::options::Options;
 use super::problem::Problem;
 use crate::auth::Client;
+use fetchwise::unknown_name::UnknownName;
 
 /// A body of up to this size is small: it needs no reservation.
 const SMALL_BYTES: usize = 64 << 10;
@@ -38,6 +39,8 @@ const UNIT: usize = 1 << 10;
 const CLIENTS_BEFORE_SWEEP: usize = 1000;
 /// Maximum number of elements in a list or object inside an item, such as its tags.
 const MAX_ELEMENTS: usize = 1000;
+/// The characters of an unknown name that its error shows.
+const MAX_NAME_CHARS: usize = 100;
 /// Maximum number of values in a free-form field, such as the headers of a response.
 const MAX_VALUES: usize = 10_000;
 
@@ -196,12 +199,119 @@ impl ByteQuota {
 /// Parses a value from JSON.
 ///
 /// # Errors
-/// 400 with the error and its position.
+/// 400 with the error and its position, 422 for a field that `T` does not have.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    known_fields(body, &[fields_of::<T>()])?;
+    parse_part(body)
+}
+
+/// Parses an object that has the fields of two types.
+///
+/// # Errors
+/// As [`parse`]; a field must belong to one of the two.
+pub(crate) fn parse_both<'a, A: Deserialize<'a>, B: Deserialize<'a>>(body: &'a [u8]) -> Result<(A, B), Problem> {
+    known_fields(body, &[fields_of::<A>(), fields_of::<B>()])?;
+    Ok((parse_part(body)?, parse_part(body)?))
+}
+
+fn parse_part<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::bad_request("the body is empty: this route expects JSON"));
     }
     serde_json::from_slice(body).map_err(|error| invalid(&error))
+}
+
+/// Returns the names of the fields that `T` reads; none if it is not a struct.
+fn fields_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
+    let mut fields: &'static [&'static str] = &[];
+    // The deserializer stops before it has a value, so this never succeeds.
+    let _ = T::deserialize(FieldNames(&mut fields));
+    fields
+}
+
+/// A deserializer that notes the fields which a struct asks for.
+struct FieldNames<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for FieldNames<'_> {
+    type Error = serde::de::value::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(Self::Error::custom("not a struct"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Self::Error> {
+        *self.0 = fields;
+        Err(Self::Error::custom("only the names were asked for"))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+/// Checks that an object has no other fields than those in `known`. Says nothing about anything else: the parser of
+/// the body does.
+///
+/// # Errors
+/// 422 with the nearest known name.
+pub(crate) fn known_fields(body: &[u8], known: &[&'static [&'static str]]) -> Result<(), Problem> {
+    if known.iter().all(|fields| fields.is_empty()) || !body.trim_ascii_start().starts_with(b"{") {
+        return Ok(());
+    }
+    let mut from = serde_json::Deserializer::from_slice(body);
+    let Ok(Some(unknown)) = from.deserialize_map(FirstUnknown(known)) else { return Ok(()) };
+    let words = UnknownName::new("field", &unknown, known.iter().copied().flatten().copied()).to_string();
+    Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_field", words))
+}
+
+/// Finds the first field whose name is not known.
+struct FirstUnknown<'n>(&'n [&'static [&'static str]]);
+
+impl<'de> Visitor<'de> for FirstUnknown<'_> {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut first = None;
+        while let Some(unknown) = map.next_key_seed(UnknownKey(self.0))? {
+            first = first.or(unknown);
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(first)
+    }
+}
+
+/// Compares a key with the known ones and keeps only an unknown one.
+struct UnknownKey<'n>(&'n [&'static [&'static str]]);
+
+impl<'de> DeserializeSeed<'de> for UnknownKey<'_> {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for UnknownKey<'_> {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        let is_known = self.0.iter().any(|fields| fields.contains(&name));
+        Ok((!is_known).then(|| name.chars().take(MAX_NAME_CHARS).collect()))
+    }
 }
 
 fn invalid(error: &serde_json::Error) -> Problem {

@@ -185,11 +185,15 @@ impl Series {
         self.hosts.get(host).map_or(0, |minutes| minutes.sum(now))
     }
 
-    /// Returns the `most` heuristics that best predict success.
+    /// Returns the `most` heuristics that best predict success of those known before the request, and then as many of
+    /// those that only the response tells.
     pub(crate) fn heuristics(&self, most: usize) -> Vec<Importance> {
         let mut rows = self.heuristics.rows();
         rows.sort_by(|a, b| b.mutual_information_bits.total_cmp(&a.mutual_information_bits));
+        let (mut rows, mut after): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| !row.after);
         rows.truncate(most);
+        after.truncate(most);
+        rows.append(&mut after);
         rows
     }
 

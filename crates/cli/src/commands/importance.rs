@@ -12,17 +12,21 @@ use fetchwise::journal::{ImportanceEntry, Journal, JournalOptions};
 
 /// Show how much each heuristic reveals about success
 ///
-/// Covers each type and each value with more than ten attempts. The gain is the distance between its success rate and
+/// Covers each type and each value with more than ten attempts that is known before a request, and with --after also
+/// those that only the response tells, such as its status. The gain is the distance between its success rate and
 /// that of all attempts; the bits are the mutual information with success. Run it periodically, for example by a timer.
 #[derive(Debug, Args)]
 #[command(
     after_help = "The row of a type has no value; its gain is the mean over its attempts, each by its value. With \
     --write, the gains are recorded as importance; the config's [importance] decides whether they prune or scale \
     evidence.\n\n\
-    Examples:\n  fetchwise importance --limit 20\n  fetchwise importance --write --json > importance.jsonl"
+    Examples:\n  fetchwise importance --limit 20\n  fetchwise importance --after\n  fetchwise importance --write --json > importance.jsonl"
 )]
 pub(crate) struct ImportanceArgs {
-    /// Record the gains as importance
+    /// Include what only the response tells, such as its status
+    #[arg(long)]
+    pub(crate) after: bool,
+    /// Record the gains as importance, also of what only the response tells
     #[arg(long)]
     pub(crate) write: bool,
     /// Show the first N types and the first N values
@@ -34,6 +38,7 @@ pub(crate) struct ImportanceArgs {
 struct ImportanceJson<'a> {
     r#type: &'a str,
     value: Option<&'a str>,
+    after: bool,
     n: u64,
     baseline: f64,
     conditional_rate: f64,
@@ -58,10 +63,12 @@ pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Output) 
         journal.close()?;
     }
     let limit = args.limit.unwrap_or(usize::MAX);
-    let (types, values): (Vec<&Importance>, Vec<&Importance>) = rows.iter().partition(|row| row.value.is_none());
-    let shown = [&types[..types.len().min(limit)], &values[..values.len().min(limit)]];
+    let groups: &[bool] = if args.after { &[false, true] } else { &[false] };
+    let first = |after: bool, is_type: bool| -> Vec<&Importance> {
+        rows.iter().filter(|row| row.after == after && row.value.is_none() == is_type).take(limit).collect()
+    };
     if out.json {
-        for row in shown.into_iter().flatten() {
+        for row in groups.iter().flat_map(|after| [first(*after, true), first(*after, false)]).flatten() {
             out.object(&json(row))?;
         }
     } else if rows.is_empty() {
@@ -69,11 +76,16 @@ pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Output) 
     } else {
         let baseline = rows.first().map_or(0.0, |row| row.baseline);
         out.line(styled(HEADING, format_args!("{:.1} % of all attempts succeed", 100.0 * baseline)))?;
-        out.line(format_args!("\n{}", table(shown[0])))?;
-        out.line(format_args!("\n{}", table(shown[1])))?;
+        for after in groups {
+            let what = if *after { "told by the response" } else { "known before the request" };
+            out.line(format_args!("\n{}", styled(HEADING, what)))?;
+            out.line(format_args!("\n{}", table(&first(*after, true))))?;
+            out.line(format_args!("\n{}", table(&first(*after, false))))?;
+        }
     }
     if args.write {
-        note(format_args!("recorded the importance of {} types and {} values", types.len(), values.len()));
+        let types = rows.iter().filter(|row| row.value.is_none()).count();
+        note(format_args!("recorded the importance of {types} types and {} values", rows.len() - types));
     }
     Ok(Exit::Done)
 }
@@ -82,6 +94,7 @@ fn json(row: &Importance) -> ImportanceJson<'_> {
     ImportanceJson {
         r#type: &row.kind,
         value: row.value.as_deref(),
+        after: row.after,
         n: row.n,
         baseline: row.baseline,
         conditional_rate: row.conditional_rate,

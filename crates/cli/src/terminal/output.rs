@@ -4,8 +4,9 @@
 //! and not if `NO_COLOR` is set.
 
 use std::fmt::{self, Write as _};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -27,13 +28,15 @@ pub(crate) struct Output {
     to: BufWriter<Box<dyn Write>>,
     /// Whether the results are JSON lines.
     pub(crate) json: bool,
+    /// The file that is written instead of stdout.
+    file: Option<PathBuf>,
 }
 
 impl Output {
     /// Returns an output that prints JSON lines, or text.
     pub(crate) fn new(json: bool) -> Self {
         let to: Box<dyn Write> = if json { Box::new(io::stdout()) } else { Box::new(anstream::stdout()) };
-        Self { to: BufWriter::with_capacity(64 << 10, to), json }
+        Self { to: BufWriter::with_capacity(64 << 10, to), json, file: None }
     }
 
     /// Makes all further writes interruptible: a stalled reader blocks them only until the user interrupts the run. With
@@ -56,6 +59,21 @@ impl Output {
         Ok(())
     }
 
+    /// Writes all further bytes unchanged to a file, which failures call `name`.
+    pub(crate) fn write_to_file(&mut self, file: File, name: &Path) -> Result<(), Failure> {
+        self.flush()?;
+        self.to = BufWriter::with_capacity(64 << 10, Box::new(file));
+        self.file = Some(name.to_owned());
+        Ok(())
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        match &self.file {
+            Some(file) => Failure::failed(format_args!("cannot write {}: {error}", shown(file))),
+            None => Failure::stdout(error),
+        }
+    }
+
     /// Prints one JSON line.
     pub(crate) fn object(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let line = serde_json::to_string(value).map_err(Failure::failed)?;
@@ -64,17 +82,17 @@ impl Output {
 
     /// Prints one line of text.
     pub(crate) fn line(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
-        writeln!(self.to, "{text}").map_err(|error| Failure::stdout(&error))
+        writeln!(self.to, "{text}").map_err(|error| self.failure(&error))
     }
 
     /// Writes bytes; unchanged after [`Output::write_unchanged`].
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.to.write_all(bytes).map_err(|error| Failure::stdout(&error))
+        self.to.write_all(bytes).map_err(|error| self.failure(&error))
     }
 
     /// Writes out everything that is buffered.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        self.to.flush().map_err(|error| Failure::stdout(&error))
+        self.to.flush().map_err(|error| self.failure(&error))
     }
 }
 

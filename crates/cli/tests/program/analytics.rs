@@ -67,7 +67,16 @@ fn captchas(place: &TestDir) {
 fn importance_has_gain_and_bits_and_can_be_recorded() {
     let place = TestDir::new();
     captchas(&place);
-    let rows = place.run(&["importance", "--json"]).json();
+    // What equals the outcome does not lead: only the response tells it, and no decision can use it.
+    let before = place.run(&["importance", "--json"]).json();
+    assert!(before.iter().all(|row| row["after"] == false && row["type"] != "has_captcha"), "{before:?}");
+    let text = place.run(&["importance"]).stdout;
+    assert!(text.contains("known before the request") && !text.contains("has_captcha"), "{text}");
+    let text = place.run(&["importance", "--after"]).stdout;
+    let [domain, captcha] = ["domain", "has_captcha"].map(|kind| text.find(kind).unwrap());
+    assert!(domain < captcha && text.contains("told by the response"), "{text}");
+    let rows = place.run(&["importance", "--after", "--json"]).json();
+    assert!(rows.len() > before.len() && rows[..before.len()] == before[..], "{rows:?}");
     let row = |kind: &str, value: Value| rows.iter().find(|row| row["type"] == kind && row["value"] == value).unwrap();
     let captcha = row("has_captcha", json!("true"));
     let fields = ["n", "baseline", "conditional_rate", "gain"].map(|name| captcha[name].as_f64().unwrap());

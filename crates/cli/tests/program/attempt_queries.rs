@@ -286,6 +286,15 @@ fn the_decision_of_an_attempt_is_shown_as_recorded() {
         "{}",
         words.stdout
     );
+    // It shows what was known then, and reconciles nothing: no second decision contradicts the recorded one.
+    let lines: Vec<&str> = words.stdout.lines().filter(|line| !line.is_empty()).collect();
+    assert!(lines[1].starts_with("recorded decision: playwright"), "{}", words.stdout);
+    assert!(words.stdout.contains("known then:\n  1. playwright delivered"), "{}", words.stdout);
+    for other in ["archive_proxy", "today's settings select", "cheapest alternative"] {
+        assert!(!words.stdout.contains(other), "{other}: {}", words.stdout);
+    }
+    let full = place.run(&["explain", "--full", "--attempt", id]).stdout;
+    assert!(full.contains(">  playwright") && !full.contains("archive_proxy"), "{full}");
     let none = place.run(&["explain", "--attempt", "0199f0c5-27c1-7d5e-8c1b-6d0f6f7a9b10"]);
     assert!(none.code == 1 && none.stderr.contains("fetchwise attempts"), "{}", none.stderr);
     assert_eq!(place.run(&["explain"]).code, 2);

@@ -239,13 +239,78 @@ fn csv_has_flat_columns_and_can_be_imported_again() {
     let ran = other.run(&["import", &other.write("broken.csv", broken)]);
     assert!(ran.code == 1 && ran.stderr.contains("broken.csv:3: invalid row: expected 4 cells"), "{}", ran.stderr);
     assert_eq!(other.run(&["stats", "--domain", "c.org", "--json"]).one()["attempts"], 1);
-    for (name, bytes) in
-        [("a.parquet", &b"PAR1\x15\x00"[..]), ("a.db", b"SQLite format 3\0"), ("a.gz", b"\x1f\x8b\x08")]
-    {
+    // A file of another kind is named in one line, and so is a format that nobody knows.
+    for (name, bytes, what) in [
+        ("a.db", &b"SQLite format 3\0"[..], "a SQLite database"),
+        ("a.gz", b"\x1f\x8b\x08", "compressed"),
+        ("a.json", b"[{\"url\": 1}]", "a JSON array"),
+        ("a.xlsx", b"PK\x03\x04", "a ZIP archive or a spreadsheet"),
+        ("a.txt", b"https://a.org/\nhttps://b.org/\n", "neither JSON lines nor a CSV file of attempts"),
+        ("b.csv", b"address,tool\nhttps://a.org/,f\n", "neither JSON lines nor a CSV file of attempts"),
+    ] {
         let ran = other.run(&["import", &other.write(name, bytes)]);
         assert_eq!(ran.stderr.lines().count(), 2, "{}", ran.stderr);
-        assert!(ran.code == 2 && ran.stderr.contains("import reads JSON lines and CSV"), "{}", ran.stderr);
+        let want = format!("{name} is {what}: import reads JSON lines, CSV and Parquet of attempts");
+        assert!(ran.code == 2 && ran.stderr.contains(&want), "{}", ran.stderr);
     }
+    let many: String = (0..50).map(|n| format!("{{\"url\": {n}}}\n")).collect();
+    let ran = other.run_with(&["import", "-"], many);
+    assert_eq!(ran.stderr.lines().count(), 11, "{}", ran.stderr);
+    assert!(ran.stderr.contains("40 more invalid lines"), "{}", ran.stderr);
+}
+
+/// `-o` takes the format from the name, and each of the formats but SQLite can be imported again.
+#[test]
+fn an_exported_file_has_the_format_of_its_name_and_imports_to_the_same() {
+    let place = TestDir::new();
+    let mut lines = vec![
+        attempt("https://www.a.org/", now() - 5000, Some("wrong_tool")),
+        attempt("https://www.a.org/", now() - 4000, None),
+        attempt("https://b.co.uk/", now() - 3000, Some("x_own")),
+    ];
+    lines[0]["response_headers"] = json!({"content-length": "1234", "server": "a \"quoted\", one"});
+    (lines[1]["propensity"], lines[1]["confidence"], lines[1]["rule"]) = (json!(1.0), json!(0.25), json!("index"));
+    lines[2]["heuristics"] = json!([{"type": "note", "value": "two\nlines", "importance": 0.1}]);
+    place.import(lines);
+    let all = place.run(&["export"]).stdout;
+    for name in ["a.jsonl", "a.ndjson", "a.csv", "a.parquet"] {
+        let ran = place.run(&["export", "-o", name]);
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""), "{name}");
+        let other = TestDir::new();
+        let copy = other.write(name, std::fs::read(place.path(name)).unwrap());
+        let sum = other.run(&["import", &copy, "--json"]).one();
+        assert_eq!((&sum["imported"], &sum["unknown_fields"]), (&json!(3), &json!([])), "{name}: {sum}");
+        assert_eq!(other.run(&["export"]).stdout, all, "{name}");
+        assert_eq!(other.run(&["import", &copy, "--json"]).one()["duplicates"], 3);
+    }
+    assert_eq!(place.run(&["export", "--out", "a.db"]).code, 0);
+    assert!(std::fs::read(place.path("a.db")).unwrap().starts_with(b"SQLite format 3"));
+    assert_eq!(place.run(&["export", "-o", "-"]).stdout, all);
+    assert_eq!(place.run(&["export", "-o", "a.txt", "--format", "jsonl"]).code, 0);
+    assert_eq!(std::fs::read_to_string(place.path("a.txt")).unwrap(), all);
+    // Nothing is overwritten unasked, and no half file stays.
+    for name in ["a.csv", "a.db"] {
+        let again = place.run(&["export", "-o", name]);
+        assert!(again.code == 2 && again.stderr.contains("already exists"), "{}", again.stderr);
+        assert_eq!(place.run(&["export", "-o", name, "--force"]).code, 0);
+    }
+    for (args, words) in [
+        (&["-o", "a.xls"][..], "cannot tell the format of a.xls"),
+        (&["-o", "a.toml"], "TOML need a router table"),
+        (&["--force"], "--force needs a file"),
+    ] {
+        let ran = place.run(&[&["export"], args].concat());
+        assert!(ran.code == 2 && ran.stderr.contains(words), "{}", ran.stderr);
+    }
+    let ran = place.run(&["export", "-o", "nowhere/a.csv"]);
+    assert!(ran.code == 1 && ran.stderr.contains("cannot write nowhere/a.csv"), "{}", ran.stderr);
+    let parts = std::fs::read_dir(place.path(".")).unwrap().flatten();
+    assert_eq!(parts.filter(|file| file.file_name().to_string_lossy().starts_with(".part-")).count(), 0);
+    // Files that begin as Parquet does and are none, or that have other columns.
+    let broken = place.run(&["import", &place.write("broken.parquet", b"PAR1\x15\x00")]);
+    assert!(broken.code == 1 && broken.stderr.contains("is not valid Parquet"), "{}", broken.stderr);
+    let piped = place.run_with(&["import", "-"], std::fs::read(place.path("a.parquet")).unwrap());
+    assert!(piped.code == 2 && piped.stderr.contains("stdin has Parquet"), "{}", piped.stderr);
 }
 
 /// A log of `count` attempts.

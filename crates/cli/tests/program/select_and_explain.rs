@@ -134,6 +134,9 @@ fn an_unavailable_fetcher_is_reported_and_not_selected() {
     assert_eq!((available, &explained["unavailable_fetcher"]), (vec![&json!("direct_access")], &json!("playwright")));
     let text = place.run(&["explain", "--no-browser", "https://b.org/y"]).stdout;
     assert!(text.contains("playwright is not available") && !text.contains("archive_proxy"), "{text}");
+    // Apart from that remark, only fetchers that exist here appear.
+    let full = place.run(&["explain", "--full", "--no-browser", "https://b.org/y"]).stdout;
+    assert_eq!((text.matches("playwright").count(), full.matches("playwright").count()), (1, 1), "{full}");
     // A fetcher of the config is considered even if another program provides it.
     let config = place.write("c.toml", "[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'my_fetcher'\n");
     let line = place.run(&["select", "--json", "https://e.org/y", "--config", &config]).one();
@@ -191,7 +194,7 @@ fn an_index_stays_within_bounds() {
     let line = place.run(&args).one();
     let direct = line["candidates"].as_array().unwrap().iter().find(|c| c["fetcher"] == "direct_access").unwrap();
     assert_eq!(direct["index"].as_f64(), Some(-1000.0), "{direct}");
-    let text = place.run(&["explain", "--all-fetchers", "https://e.org/a/new"]).stdout;
+    let text = place.run(&["explain", "--full", "--all-fetchers", "https://e.org/a/new"]).stdout;
     assert!(text.contains("not worth it"), "{text}");
 }
 
@@ -339,7 +342,7 @@ fn explain_names_evidence_candidates_and_rule() {
     assert_eq!((chosen.len(), chosen[0]["fetcher"].as_str()), (1, Some("playwright")));
     assert!(line["steps"].as_array().unwrap().iter().any(|s| s["type"] == "domain" && s["total"].as_f64() > Some(9.0)));
     assert_eq!(line["rule"].as_str(), Some("domain_confident"));
-    let text = place.run_with_browser(&["explain", "https://wikipedia.org/wiki/Rust"]).stdout;
+    let text = place.run_with_browser(&["explain", "--full", "https://wikipedia.org/wiki/Rust"]).stdout;
     assert!(text.contains(">  playwright") && text.contains("confident on this domain"), "{text}");
     assert!(!text.contains('\x1b'), "no colours into a pipe");
 }
@@ -400,7 +403,7 @@ fn an_explanation_marks_the_decisive_step_and_has_counterfactuals() {
     assert_eq!(cheapest["fetcher"], "direct_access");
     assert!(cheapest["expected_cost"].as_f64() > cheapest["expected_cost_chosen"].as_f64(), "{cheapest}");
 
-    let text = place.run_with_browser(&["explain", "https://spa.org/app/new"]).stdout;
+    let text = place.run_with_browser(&["explain", "--full", "https://spa.org/app/new"]).stdout;
     for want in [
         "without the domain's evidence: direct_access",
         "cheapest alternative: direct_access",
@@ -409,6 +412,24 @@ fn an_explanation_marks_the_decisive_step_and_has_counterfactuals() {
         assert!(text.contains(want), "{want}: {text}");
     }
     assert_eq!(text.lines().filter(|line| line.starts_with('>')).count(), 2, "the candidate and the line: {text}");
+}
+
+/// The decision comes first, then three reasons in words that fit a terminal; the numbers are behind `--full`.
+#[test]
+fn an_explanation_begins_with_the_decision_and_three_reasons() {
+    let place = TestDir::new();
+    place.import(attempts("https://spa.org/app/", "direct_access", false, 8, now() - HOUR));
+    place.import(attempts("https://spa.org/app/", "playwright", true, 12, now() - HOUR / 2));
+    let text = place.run_with_browser(&["explain", "https://spa.org/app/new"]).stdout;
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!((lines[0], lines[1].starts_with("playwright  learned")), ("https://spa.org/app/new", true), "{text}");
+    let reasons: Vec<&&str> = lines.iter().filter(|line| line.trim_start().starts_with(['1', '2', '3'])).collect();
+    assert_eq!((lines.len(), reasons.len()), (6, 3), "{text}");
+    assert!(reasons[0].contains("playwright delivered 100 % of 12 attempts"), "{text}");
+    assert!(reasons[2].contains("a page costs") && reasons[2].contains("direct_access"), "{text}");
+    assert!(lines.iter().all(|line| line.chars().count() <= 100), "{text}");
+    let new = TestDir::new().run(&["explain", "https://new.org/", "--no-browser"]).stdout;
+    assert!(new.contains("1. no evidence yet"), "{new}");
 }
 
 #[test]

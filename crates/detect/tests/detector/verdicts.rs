@@ -4,6 +4,7 @@ use fetchwise_detect::{Detector, Explanation, Grade, Scratch, Verdict, heuristic
 use fetchwise_types::attempt::ErrorType;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::fetch_result::{BlockKind, Outcome};
+use fetchwise_types::heuristic::is_of_response;
 use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::response::{Header, Page};
 
@@ -49,6 +50,7 @@ impl Case {
         let verdict = Detector::new().inspect(&page, &mut Scratch::default());
         let mut out = Vec::new();
         heuristics(&page, &verdict, &mut out);
+        assert!(out.iter().all(|h| is_of_response(&h.kind)), "rankings tell them from those of the URL: {out:?}");
         let end = verdict.outcome(&page).counts_as(&FetcherSpec::by_name("direct_access"));
         (verdict, end.map_err(known), out.iter().map(|h| format!("{}={}", h.kind, h.value)).collect())
     }

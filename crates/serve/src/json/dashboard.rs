@@ -132,6 +132,8 @@ pub(crate) struct BusyJson<'a> {
 pub(crate) struct ImportanceJson<'a> {
     r#type: &'a str,
     value: Option<&'a str>,
+    /// Whether only the response tells it.
+    after: bool,
     n: u64,
     baseline: f64,
     conditional_rate: f64,
@@ -144,6 +146,7 @@ impl<'a> From<&'a Importance> for ImportanceJson<'a> {
         Self {
             r#type: &of.kind,
             value: of.value.as_deref(),
+            after: of.after,
             n: of.n,
             baseline: of.baseline,
             conditional_rate: of.conditional_rate,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State as Get};
 use axum::http::{Method, StatusCode};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use prometheus_client::registry::Registry;
 
@@ -26,6 +26,7 @@ pub(crate) mod health;
 mod hosts;
 mod mode;
 mod openapi;
+mod query_parameters;
 mod record_attempts;
 mod report_body;
 mod rollout;
@@ -63,6 +64,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .method_not_allowed_fallback(no_method)
         // `Bodies::read` reads bodies and enforces the limit.
         .layer(DefaultBodyLimit::disable())
+        .layer(from_fn(query_parameters::check))
         .layer(from_fn_with_state(Arc::clone(&state), reads_only))
         .layer(from_fn_with_state(counted, metrics::count))
         .with_state(state)

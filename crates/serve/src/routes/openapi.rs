@@ -10,7 +10,7 @@ use axum::routing::get;
 use crate::json_response;
 use crate::state::State;
 
-const DESCRIPTION: &str = include_str!("../openapi.json");
+pub(super) const DESCRIPTION: &str = include_str!("../openapi.json");
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/openapi.json", get(description))

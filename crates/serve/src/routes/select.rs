@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::Shared;
 use crate::auth::Client;
@@ -16,13 +17,20 @@ use crate::json::ProblemJson;
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
-use crate::routes::decision_context::{CallerContext, ResolvedContext};
+use crate::routes::decision_context::{CallerContext, ResolvedContext, wrong};
 use crate::state::State;
 use fetchwise::heuristic::url::parse;
 use fetchwise::router::RouteError;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/select", post(select))
+}
+
+/// The field of a body that has the URLs.
+#[derive(Deserialize)]
+struct Urls {
+    #[serde(rename = "urls")]
+    _urls: IgnoredAny,
 }
 
 /// A URL with its own statements.
@@ -43,7 +51,10 @@ fn decide_all(state: &State, body: &[u8]) -> Result<Vec<u8>, Problem> {
         return Err(Problem::bad_request("the body is not valid for this route: expected an object with `urls`"));
     };
     // The statements about all URLs.
-    let said: CallerContext = request_body::parse(body)?;
+    let (Urls { .. }, said): (_, CallerContext) = request_body::parse_both(body)?;
+    if said.id.is_some() {
+        return Err(wrong("`id` belongs to one URL: send it in an object with that `url`"));
+    }
     let all = ResolvedContext::of(&said, state)?;
     let mut out = Vec::with_capacity(64 + 256 * urls.len());
     out.push(b'[');
@@ -58,8 +69,7 @@ fn decide_all(state: &State, body: &[u8]) -> Result<Vec<u8>, Problem> {
                 decide(state, &url, None, &all, &mut out);
             }
             Some(b'{') => {
-                let Link { url } = request_body::parse(text)?;
-                let own: CallerContext = request_body::parse(text)?;
+                let (Link { url }, own): (_, CallerContext) = request_body::parse_both(text)?;
                 let id = own.id.clone();
                 match ResolvedContext::of(&own.or(&said), state) {
                     Ok(known) => decide(state, &url, id.as_deref(), &known, &mut out),

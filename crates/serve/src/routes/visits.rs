@@ -83,16 +83,18 @@ async fn begin(Get(state): Shared, Extension(client): Extension<Client>, body: B
 fn begin_all(state: &State, client: Client, body: &[u8]) -> Result<(StatusCode, Vec<u8>), Problem> {
     let mut out = Vec::with_capacity(1024);
     let Some(items) = request_body::items(body, "visits", state.options.max_items)? else {
-        let slot = begin_one(state, client, request_body::parse(body)?, request_body::parse(body)?)?;
+        let (request, said) = request_body::parse_both(body)?;
+        let slot = begin_one(state, client, request, said)?;
         write(&mut out, slot.id(), &slot.lock(), &state.selector);
         return Ok((StatusCode::CREATED, out));
     };
+    request_body::known_fields(body, &[&["visits"]])?;
     out.push(b'[');
     for (place, item) in items.into_iter().enumerate() {
         if place > 0 {
             out.push(b',');
         }
-        let begun = item_as(item).and_then(|request| begin_one(state, client, request, item_as(item)?));
+        let begun = item_as(item).and_then(|(request, said)| begin_one(state, client, request, said));
         match begun {
             Ok(slot) => write(&mut out, slot.id(), &slot.lock(), &state.selector),
             Err(problem) => write_problem(&mut out, name_of(item).url.as_deref(), &problem),
@@ -103,8 +105,12 @@ fn begin_all(state: &State, client: Client, body: &[u8]) -> Result<(StatusCode, 
 }
 
 /// Parses an item of a list.
-fn item_as<'a, T: Deserialize<'a>>(item: &'a RawValue) -> Result<T, Problem> {
-    serde_json::from_str(item.get()).map_err(|error| wrong(error.to_string()))
+fn item_as<'a, A: Deserialize<'a>, B: Deserialize<'a>>(item: &'a RawValue) -> Result<(A, B), Problem> {
+    request_body::parse_both(item.get().as_bytes()).map_err(|problem| match problem.error_type() {
+        // The body as a whole is valid.
+        "bad_request" => wrong(problem.words()),
+        _ => problem,
+    })
 }
 
 fn name_of(item: &RawValue) -> ItemName {
@@ -248,10 +254,10 @@ type Reported = (String, Result<(Arc<VisitSlot>, Option<ReportRefusal>), Problem
 fn report_all(state: &State, body: &[u8]) -> Result<Vec<Reported>, Problem> {
     let reports = request_body::items(body, "reports", state.options.max_items)?
         .ok_or_else(|| wrong("invalid body: expected a list of reports, each with its `visit`"))?;
+    request_body::known_fields(body, &[&["reports"]])?;
     let mut ends = Vec::with_capacity(reports.len());
     for item in reports {
-        let taken = item_as::<OfVisit>(item).and_then(|of| {
-            let report = item_as(item)?;
+        let taken = item_as::<OfVisit, Report>(item).and_then(|(of, report)| {
             let slot = find(state, &of.visit)?;
             take(state, &slot, report).map(|refused| (slot, refused))
         });

@@ -96,6 +96,31 @@ const MAX_KIND_BYTES: usize = 64;
 /// The longest value, in bytes.
 const MAX_VALUE_BYTES: usize = 256;
 
+/// Returns whether only a response tells a heuristic of type `kind`: its status, its server, what its page shows, or
+/// what it led to. All others are known before the request, those of custom response extractors aside, which can have
+/// any name.
+pub fn is_of_response(kind: &str) -> bool {
+    const PREFIXES: [&str; 4] = ["status_", "server_", "waf_", "block_"];
+    matches!(
+        kind,
+        "content_type"
+            | "spa_framework"
+            | "has_captcha"
+            | "has_spa"
+            | "has_paywall"
+            | "has_login_wall"
+            | "soft_404"
+            | "is_queued"
+            | "network_block"
+            | "empty_body"
+            | "high_script_ratio"
+            | SHORT_PAGE
+            | HOST_SHOWS
+            | SAME_PAGE_AGAIN
+            | REDIRECTED_BY
+    ) || PREFIXES.iter().any(|prefix| kind.starts_with(prefix))
+}
+
 /// A heuristic that callers cannot set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid heuristic {kind:?}: {why}")]

@@ -67,6 +67,11 @@ impl HistoricalDecision {
         &self.attempt.url
     }
 
+    /// Returns the fetcher of the attempt.
+    pub(crate) fn fetcher(&self) -> &str {
+        &self.attempt.fetcher
+    }
+
     pub(crate) fn link(&self) -> &str {
         &self.attempt.link
     }
@@ -102,7 +107,6 @@ impl HistoricalDecision {
     pub(crate) fn show(&self, out: &mut Output) -> Result<(), Failure> {
         let of = &self.attempt;
         out.line(styled(HEADING, plain(&of.url)))?;
-        out.line(format_args!("attempt {}, made at {}, record {}", of.id, rfc3339::format(of.attempted_at), self.seq))?;
         let number =
             |value: Option<f64>| value.map_or_else(|| "not recorded".to_owned(), |value| format!("{value:.2}"));
         out.line(format_args!(
@@ -116,6 +120,7 @@ impl HistoricalDecision {
             let text = name.parse::<Rule>().map_or_else(|_| plain(name), |rule| rule.describe().to_owned());
             out.line(format_args!("rule {}: {text}", plain(name)))?;
         }
+        out.line(format_args!("attempt {}, made at {}, record {}", of.id, rfc3339::format(of.attempted_at), self.seq))?;
         if let Some(arm) = of.arm {
             let shadow = of.shadow_fetcher.as_deref();
             let shadow =
@@ -146,21 +151,6 @@ impl HistoricalDecision {
         }
         out.line(format_args!("\n{table}"))?;
         Ok(())
-    }
-
-    /// Prints whether the rebuilt evidence leads to the recorded decision, and if not, possible causes.
-    pub(crate) fn compare(&self, taken: Option<&str>, out: &mut Output) -> Result<(), Failure> {
-        let text = match taken {
-            Some(taken) if taken == self.attempt.fetcher => {
-                "the evidence of that time leads to the recorded decision".to_owned()
-            }
-            taken => format!(
-                "the evidence of that time and today's settings select {}: the attempt was an exploration, the \
-                 settings or the available fetchers were different, or other attempts were running",
-                taken.map_or_else(|| "no fetcher".to_owned(), plain)
-            ),
-        };
-        out.line(styled(DIM, text))
     }
 }
 

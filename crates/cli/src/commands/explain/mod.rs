@@ -1,6 +1,7 @@
 //! `explain`: the reasons for a decision.
 
 pub(crate) mod historical;
+mod reasons;
 pub(crate) mod text;
 use clap::Args;
 use serde::Serialize;
@@ -16,14 +17,16 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, DIM, HEADING, Output, Table, plain, styled};
 use fetchwise::journal::AsOf;
-use fetchwise::selector::Explanation;
+use fetchwise::selector::{Counterfactual, Explanation};
 use fetchwise_serve::json::{ExplainInput, ExplanationJson, own_total, rule_text};
 
-/// Explain which fetcher would be used: evidence, candidates and every step of the score
+/// Explain which fetcher would be used, and why: the decision, then three reasons
 ///
-/// Considers the fetchers that `fetch` could use, as `select` does.
+/// Considers the fetchers that `fetch` could use, as `select` does, and shows no others. --full adds the evidence, every
+/// candidate, each step of the score and the pace of the host.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fetchwise explain https://example.org/docs/a.pdf\n  \
+    fetchwise explain --full https://example.org/docs/a.pdf\n  \
     fetchwise explain --last-failure empty https://example.org/app\n  \
     fetchwise explain https://example.org/docs/a.pdf --at 2h\n  \
     fetchwise explain --attempt 0199f0c5-27c1-7d5e-8c1b-6d0f6f7a9b10")]
@@ -34,9 +37,12 @@ pub(crate) struct ExplainArgs {
     /// Use the evidence and pauses of this time: a time, a day or an age (2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = parse_time_arg)]
     pub(crate) at: Option<TimeArg>,
-    /// Explain the recorded decision behind this attempt, with the evidence of that moment
+    /// Show the recorded decision behind this attempt, and what was known at that moment
     #[arg(long, value_name = "ID", conflicts_with_all = ["url", "at", "last_failure", "tried", "fetcher"])]
     pub(crate) attempt: Option<Uuid>,
+    /// Show the evidence, every candidate and each step of the score
+    #[arg(long)]
+    pub(crate) full: bool,
     #[command(flatten)]
     pub(crate) context: ContextArgs,
 }
@@ -60,12 +66,12 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Output) -> 
         let then = HistoricalDecision::find(settings, id)?;
         let settings = then.settings(settings);
         let decider = Decider::new(&settings, &then.context(&args.context))?.for_link(then.link());
-        return explain(decider, then.url(), &settings, Some(&then), out);
+        return explain(decider, then.url(), &settings, Some(&then), args.full, out);
     }
     let text = args.url.as_deref().unwrap_or_default();
     let then = args.at.map(|when| when.resolve(&settings.clock)).map(|at| settings.as_of(AsOf::At(at), at));
     let settings = then.as_ref().unwrap_or(settings);
-    explain(Decider::new(settings, &args.context)?, text, settings, None, out)
+    explain(Decider::new(settings, &args.context)?, text, settings, None, args.full, out)
 }
 
 fn explain(
@@ -73,6 +79,7 @@ fn explain(
     text: &str,
     settings: &Settings,
     then: Option<&HistoricalDecision>,
+    is_full: bool,
     out: &mut Output,
 ) -> Result<Exit, Failure> {
     let (is_past, now) = (settings.is_historical(), settings.clock.now());
@@ -102,53 +109,81 @@ fn explain(
         })?;
         return Ok(Exit::Done);
     }
+    // An attempt was decided among the fetchers of its time; of those, the ones with attempts are known.
+    let has_attempts = |name: &str| explanation.candidates.iter().any(|c| c.fetcher == name && c.sample_size > 0.0);
+    let is_here = |name: &str| match then {
+        Some(then) => name == then.fetcher() || has_attempts(name),
+        None => decider.is_available(name),
+    };
+    let shown = then.map_or(chosen, |then| Some(then.fetcher()));
     match then {
-        Some(then) => then.show(out)?,
-        None => out.line(styled(HEADING, plain(text)))?,
+        Some(then) => {
+            then.show(out)?;
+            out.line("\nknown then:")?;
+            let known = reasons::known(&explanation, then.fetcher());
+            list(if known.is_empty() { vec!["nothing about any fetcher here".to_owned()] } else { known }, out)?;
+        }
+        None => {
+            out.line(styled(HEADING, plain(text)))?;
+            out.line(format_args!("\n{}", decider.text(&decided)))?;
+            list(reasons::reasons(&explanation, chosen, rule_text(&decided.routed), is_here), out)?;
+        }
     }
     if is_past {
+        out.line("")?;
         show_rebuilt(&decider.loaded, now, out)?;
     }
-    if let Some(then) = then {
-        then.compare(chosen, out)?;
+    if !is_full {
+        let words = "--full shows the evidence, every candidate, each step of the score and the pace";
+        return out.line(format_args!("\n{}", styled(DIM, words))).map(|()| Exit::Done);
     }
     out.line(format_args!("\n{}", heuristics(&explanation)))?;
-    if explanation.steps.iter().any(|step| step.total > 0.0) {
-        out.line(format_args!("\n{}", steps(&explanation)))?;
+    let has_steps = explanation.steps.iter().any(|step| step.total > 0.0 && is_here(&step.fetcher));
+    if has_steps {
+        out.line(format_args!("\n{}", steps(&explanation, then.is_none(), is_here)))?;
         if let Some(own) = &own {
             let all: f64 = explanation.steps.iter().map(|step| step.exact_total).sum();
             let own: f64 = explanation.steps.iter().map(|step| own_total(step, own)).sum();
             let foreign = if all > 0.0 { (1.0 - own / all).max(0.0) } else { 0.0 };
             out.line(format_args!("{:.0} % of it comes from other nodes of the fleet", 100.0 * foreign))?;
         }
-    } else if !explanation.candidates.is_empty() {
-        out.line(format_args!(
-            "\n{}",
-            styled(DIM, "no evidence yet: the numbers are the defaults of the fetchers' classes")
-        ))?;
     }
     if !explanation.candidates.is_empty() {
-        out.line(format_args!("\n{}", candidates(&explanation, chosen, &decider)))?;
+        out.line(format_args!("\n{}", candidates(&explanation, shown, is_here)))?;
     }
-    out.line(format_args!("\n{}", decider.text(&decided)))?;
-    out.line(rule_text(&decided.routed))?;
-    if let Some(step) = explanation.deciding.and_then(|place| explanation.steps.get(place)) {
+    let deciding = explanation.deciding.and_then(|place| explanation.steps.get(place));
+    if let Some(step) = deciding.filter(|step| then.is_none() && is_here(&step.fetcher)) {
         let what = [plain(&step.kind), plain(&step.value)].join(" ");
-        out.line(format_args!("decided by the evidence of {} for {}", what.trim_end(), plain(&step.fetcher)))?;
+        out.line(format_args!("\ndecided by the evidence of {} for {}", what.trim_end(), plain(&step.fetcher)))?;
     }
-    for line in explanation.candidates.iter().filter_map(measured_cost) {
+    for line in explanation.candidates.iter().filter(|c| is_here(&c.fetcher)).filter_map(measured_cost) {
         out.line(line)?;
     }
-    for line in explanation.shown.iter().flat_map(tag_lines) {
+    for line in explanation.shown.iter().flat_map(|view| tag_lines(view, is_here)) {
         out.line(line)?;
     }
-    for line in explanation.counterfactuals.iter().filter_map(|c| counterfactual(c, chosen)) {
+    let others = explanation.counterfactuals.iter().filter(|of| then.is_none() && of_fetcher(of).is_none_or(is_here));
+    for line in others.filter_map(|c| counterfactual(c, chosen)) {
         out.line(line)?;
     }
     if let Some(pace) = pace {
         out.line(format_args!("\n{pace}"))?;
     }
     Ok(Exit::Done)
+}
+
+/// Prints numbered lines.
+fn list(lines: Vec<String>, out: &mut Output) -> Result<(), Failure> {
+    lines.iter().enumerate().try_for_each(|(place, line)| out.line(format_args!("  {}. {line}", place + 1)))
+}
+
+/// Returns the fetcher that a counterfactual is about.
+fn of_fetcher(of: &Counterfactual) -> Option<&str> {
+    match of {
+        Counterfactual::WithoutDomain { candidate, .. } => candidate.as_ref().map(|c| c.fetcher.as_str()),
+        Counterfactual::CheapestAlternative { candidate, .. } => Some(&candidate.fetcher),
+        _ => None,
+    }
 }
 
 fn heuristics(explanation: &Explanation) -> Table {
@@ -160,12 +195,12 @@ fn heuristics(explanation: &Explanation) -> Table {
 }
 
 /// Returns the steps with evidence; the others leave the estimate unchanged.
-fn steps(explanation: &Explanation) -> Table {
+fn steps(explanation: &Explanation, marks_deciding: bool, is_here: impl Fn(&str) -> bool) -> Table {
     let mut table =
         Table::new(&["", "evidence", "value", "fetcher", ">successes", ">of", ">blocked", ">estimate", ">becomes"]);
-    let lines = explanation.steps.iter().enumerate().filter(|(_, step)| step.total > 0.0);
+    let lines = explanation.steps.iter().enumerate().filter(|(_, step)| step.total > 0.0 && is_here(&step.fetcher));
     for (place, step) in lines {
-        let deciding = explanation.deciding == Some(place);
+        let deciding = marks_deciding && explanation.deciding == Some(place);
         let style = if deciding { CHOSEN } else { anstyle::Style::new() };
         let cells = [
             if deciding { ">" } else { " " }.to_owned(),
@@ -183,22 +218,17 @@ fn steps(explanation: &Explanation) -> Table {
     table
 }
 
-/// Returns the candidates; an unavailable one is shown if there is evidence about it.
-fn candidates(explanation: &Explanation, chosen: Option<&str>, decider: &Decider<'_>) -> Table {
+/// Returns the candidates for which `is_here` is true.
+fn candidates(explanation: &Explanation, chosen: Option<&str>, is_here: impl Fn(&str) -> bool) -> Table {
     let heads = ["", "candidate", ">cost", ">p", ">blocked", ">index", ">confidence", ">sample", ""];
     let mut table = Table::new(&heads);
-    for c in &explanation.candidates {
-        let available = decider.is_available(&c.fetcher);
-        if !available && c.sample_size <= 0.0 {
-            continue;
-        }
+    for c in explanation.candidates.iter().filter(|c| is_here(&c.fetcher)) {
         let is_chosen = chosen == Some(&c.fetcher);
         let remarks = [
             (c.confident, "confident"),
             (c.open, "breaker open"),
             (c.measured.is_some(), "cost measured"),
-            (!available, "not available"),
-            (c.excluded && available, "excluded"),
+            (c.excluded, "excluded"),
         ];
         let remarks: Vec<&str> = remarks.iter().filter(|(is, _)| *is).map(|(_, remark)| *remark).collect();
         let cells = [

@@ -23,20 +23,16 @@ pub(crate) fn measured_cost(c: &CandidateView) -> Option<String> {
     ))
 }
 
-/// Returns what the host showed, one line per fetcher that was tried on other hosts with the same signal.
-pub(crate) fn tag_lines(view: &HostSignalView) -> Vec<String> {
+/// Returns what the host showed, one line per fetcher that was tried on other hosts with the same signal; only those
+/// for which `is_here` is true.
+pub(crate) fn tag_lines(view: &HostSignalView, is_here: impl Fn(&str) -> bool) -> Vec<String> {
     let head = format!("host_showed {} (last on {})", plain(&view.tag), day(view.last_shown));
-    let does = if view.is_vendor { "got past it" } else { "delivered" };
     let category = if view.is_vendor { "all blocks" } else { "all such hosts" };
     let line = |of: &HostSignalFetcher| {
         let turned = of.turned_at.map(|at| format!("; changed on {}: earlier attempts here do not count", day(at)));
         format!(
-            "{head}: {} {does} in {:.0} % of {:.0} attempts on {} hosts ({category}: {:.0} %); weight {:.1} against \
-             this host's own{}",
-            plain(&of.fetcher),
-            100.0 * of.success_rate,
-            of.attempts,
-            of.hosts,
+            "{head}: {} ({category}: {:.0} %); weight {:.1} against this host's own{}",
+            signal_result(view, of),
             100.0 * of.category_rate,
             of.weight,
             turned.unwrap_or_default(),
@@ -44,8 +40,20 @@ pub(crate) fn tag_lines(view: &HostSignalView) -> Vec<String> {
     };
     match view.fetchers.is_empty() {
         true => vec![format!("{head}: no attempts yet on other hosts after they had shown it")],
-        false => view.fetchers.iter().map(line).collect(),
+        false => view.fetchers.iter().filter(|of| is_here(&of.fetcher)).map(line).collect(),
     }
+}
+
+/// Returns the result of a fetcher on hosts with a signal.
+pub(crate) fn signal_result(view: &HostSignalView, of: &HostSignalFetcher) -> String {
+    format!(
+        "{} {} in {:.0} % of {:.0} attempts on {} hosts",
+        plain(&of.fetcher),
+        if view.is_vendor { "got past it" } else { "delivered" },
+        100.0 * of.success_rate,
+        of.attempts,
+        of.hosts,
+    )
 }
 
 /// Returns the day of a time.

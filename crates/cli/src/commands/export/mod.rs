@@ -3,6 +3,7 @@
 #[cfg(not(all(feature = "parquet", feature = "sqlite")))]
 mod absent;
 mod flat_columns;
+mod output_file;
 #[cfg(feature = "parquet")]
 pub(crate) mod parquet;
 pub(crate) mod router_table;
@@ -20,6 +21,7 @@ use crate::commands::export::absent::ParquetOut;
 #[cfg(not(feature = "sqlite"))]
 use crate::commands::export::absent::SqliteOut;
 use crate::commands::export::flat_columns::{FlatColumns, Flattener};
+use crate::commands::export::output_file::OutputFile;
 #[cfg(feature = "parquet")]
 use crate::commands::export::parquet::ParquetOut;
 #[cfg(feature = "sqlite")]
@@ -28,12 +30,12 @@ use crate::parse::attempt_range::AttemptRange;
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Output;
+use crate::terminal::output::{Output, shown};
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::json::{AttemptJson, FIELDS, to_json_line};
 use fetchwise::journal::{self, AttemptQuery, Importances};
 
-/// Export all attempts to stdout, or to a SQLite database
+/// Export all attempts to stdout, or to a file
 ///
 /// Each heuristic has the importance that `importance --write` recorded. Parquet has response_headers and heuristics as
 /// lists of records, and attempted_at as a UTC timestamp. CSV, Parquet and SQLite also have the columns domain, site,
@@ -44,10 +46,10 @@ use fetchwise::journal::{self, AttemptQuery, Importances};
 /// fetcher that would be used, with its confidence and its attempts there. The global option --router reads it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
+    fetchwise export -o attempts.parquet\n  \
+    fetchwise export -o attempts.csv --since 7d --domain example.org\n  \
+    fetchwise export -o attempts.db                       a SQLite database\n  \
     fetchwise export > attempts.jsonl\n  \
-    fetchwise export --format csv --since 7d --domain example.org > attempts.csv\n  \
-    fetchwise export --format parquet > attempts.parquet\n  \
-    fetchwise export --sqlite attempts.db\n  \
     fetchwise export --router learned.csv                 learned evidence as a router table\n  \
     fetchwise export --router - --format toml             the same as TOML, on stdout")]
 pub(crate) struct ExportArgs {
@@ -56,10 +58,13 @@ pub(crate) struct ExportArgs {
     /// Choose jsonl, csv (headers and heuristics as JSON text) or parquet; for a router table csv or toml
     #[arg(long, value_enum)]
     pub(crate) format: Option<ExportFormat>,
+    /// Write this file; its name ends in .jsonl, .csv, .parquet or .db (SQLite) unless --format says the format
+    #[arg(short, long = "out", value_name = "FILE", conflicts_with = "sqlite")]
+    pub(crate) out: Option<PathBuf>,
     /// Create this SQLite database with the tables fetcher_attempts and attempt_heuristics
     #[arg(long, value_name = "FILE.db", conflicts_with = "format")]
     pub(crate) sqlite: Option<PathBuf>,
-    /// Overwrite an existing file (with --router)
+    /// Overwrite an existing file (with -o or --router)
     #[arg(long)]
     pub(crate) force: bool,
     /// Include domains without confident evidence (with --router)
@@ -88,26 +93,60 @@ pub(crate) fn run(
     out: &mut Output,
 ) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
-    let format = args.format.unwrap_or(ExportFormat::Jsonl);
     if let Some(path) = table {
         return router_table::run(&table_export(args, path)?, settings, out);
     }
-    if args.force || args.all || format == ExportFormat::Toml {
-        return Err(Failure::usage("--force, --all and --format toml need a router table")
-            .advise("name the file to write with --router FILE"));
+    let file = args.out.as_deref().filter(|path| path.as_os_str() != "-");
+    let target = match (args.format, file) {
+        (Some(format), _) => Target::Stream(format),
+        (None, Some(path)) => target_of(path)?,
+        (None, None) => Target::Stream(ExportFormat::Jsonl),
+    };
+    if args.all || target == Target::Stream(ExportFormat::Toml) {
+        return Err(
+            Failure::usage("--all and TOML need a router table").advise("name the file to write with --router FILE")
+        );
+    }
+    if args.force && file.is_none() {
+        return Err(Failure::usage("--force needs a file to write").advise("name it with -o FILE or --router FILE"));
     }
     let query = args.range.query(&settings.clock)?;
-    if let Some(path) = &args.sqlite {
+    let (format, database) = match target {
+        Target::Stream(format) => (format, args.sqlite.as_deref()),
+        Target::Database => (ExportFormat::Jsonl, file),
+    };
+    if let Some(path) = database {
+        if args.force {
+            output_file::remove(path)?;
+        }
         let mut database = SqliteOut::new(path)?;
         let mut flattener = Flattener::new(settings)?;
         each(&dir, &query, |attempt| database.add(&attempt, &flattener.next(&attempt)))?;
         return database.finish().map(|()| Exit::Done);
     }
-    if format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
-        return Err(Failure::usage("refusing to write Parquet to a terminal")
-            .advise("redirect it to a file: ... > attempts.parquet"));
+    if file.is_none() && format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
+        return Err(
+            Failure::usage("refusing to write Parquet to a terminal").advise("name a file: -o attempts.parquet")
+        );
     }
-    out.write_unchanged()?;
+    let Some(path) = file else {
+        out.write_unchanged()?;
+        return stream(&dir, &query, format, settings, out);
+    };
+    let part = OutputFile::create(path, args.force, out)?;
+    let exit = stream(&dir, &query, format, settings, out)?;
+    out.flush()?;
+    part.finish().map(|()| exit)
+}
+
+/// Writes the attempts one after the other, in any format but that of a database.
+fn stream(
+    dir: &Path,
+    query: &AttemptQuery,
+    format: ExportFormat,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let mut parquet = match format {
         ExportFormat::Parquet => Some(ParquetOut::new()?),
         ExportFormat::Jsonl | ExportFormat::Csv | ExportFormat::Toml => None,
@@ -116,7 +155,7 @@ pub(crate) fn run(
         csv_line(out, FIELDS.iter().chain(&flat_columns::NAMES))?;
     }
     let mut flattener = Flattener::new(settings)?;
-    each(&dir, &query, |attempt| match (&mut parquet, format) {
+    each(dir, query, |attempt| match (&mut parquet, format) {
         (Some(parquet), _) => {
             let flat = flattener.next(&attempt);
             parquet.add(attempt, flat, out)
@@ -125,6 +164,29 @@ pub(crate) fn run(
         (None, _) => out.line(to_json_line(&attempt)),
     })?;
     parquet.map_or(Ok(()), |parquet| parquet.finish(out)).map(|()| Exit::Done)
+}
+
+/// The form of an export: one row after the other, or a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Stream(ExportFormat),
+    Database,
+}
+
+/// Returns the form that a file's name asks for.
+fn target_of(path: &Path) -> Result<Target, Failure> {
+    let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    Ok(match extension.as_str() {
+        "jsonl" | "ndjson" => Target::Stream(ExportFormat::Jsonl),
+        "csv" => Target::Stream(ExportFormat::Csv),
+        "parquet" => Target::Stream(ExportFormat::Parquet),
+        "toml" => Target::Stream(ExportFormat::Toml),
+        "db" | "sqlite" | "sqlite3" => Target::Database,
+        _ => {
+            return Err(Failure::usage(format_args!("cannot tell the format of {} from its name", shown(path)))
+                .advise("add --format jsonl, csv or parquet, or end the name in .jsonl, .csv, .parquet or .db"));
+        }
+    })
 }
 
 /// Returns the options for a router table.
@@ -139,8 +201,8 @@ fn table_export<'p>(args: &ExportArgs, path: &'p Path) -> Result<router_table::T
             );
         }
     };
-    if args.sqlite.is_some() {
-        return Err(Failure::usage("--router and --sqlite exclude each other"));
+    if args.sqlite.is_some() || args.out.is_some() {
+        return Err(Failure::usage("--router excludes --sqlite and -o"));
     }
     Ok(router_table::TableExport { path, is_toml, is_forced: args.force, all: args.all })
 }

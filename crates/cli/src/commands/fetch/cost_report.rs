@@ -2,8 +2,9 @@
 //!
 //! Must not know: how it is printed.
 
-use crate::commands::fetch::run_log::{FetcherCounts, RunLog};
+use crate::commands::fetch::run_log::RunLog;
 use crate::commands::fetch::totals::Totals;
+use fetchwise::analytics::Row;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::registry::Class;
 use fetchwise::selector::Selector;
@@ -23,7 +24,7 @@ pub(super) struct CostReport {
 #[derive(Debug)]
 pub(super) struct FetcherCost {
     pub(super) name: String,
-    pub(super) counts: FetcherCounts,
+    pub(super) counts: Row,
     /// In plain requests.
     pub(super) cost: f64,
 }
@@ -44,7 +45,7 @@ impl CostReport {
         let cost =
             |name: &str| selector.fetcher_id(name).and_then(|id| selector.fetcher(id)).map_or(1.0, |spec| spec.cost);
         let fetchers = run_log.fetchers().into_iter().map(|(name, counts)| {
-            let cost = cost(&name) * counts.requests as f64;
+            let cost = cost(&name) * counts.attempts as f64;
             FetcherCost { name, counts, cost }
         });
         let of_class = |class| selector.candidates().find(|(_, spec)| spec.class == class).map(|(_, spec)| spec);

@@ -9,7 +9,7 @@ use indicatif::{HumanBytes, HumanCount};
 use crate::commands::fetch::cost_report::{Alternative, CostReport};
 use crate::commands::fetch::result_text::requests;
 use crate::commands::fetch::totals::{HostTotals, Totals};
-use crate::terminal::output::{Table, plain};
+use crate::terminal::output::{Table, percent, plain};
 use crate::terminal::pace_text::span;
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
@@ -48,16 +48,20 @@ impl EndReport {
         lines
     }
 
-    /// Returns the requests, pages and cost of each fetcher, and what a single fetcher would have cost.
+    /// Returns the requests, pages, cost and rates of each fetcher, and what a single fetcher would have cost. The rates are
+    /// those of `stats`: a missing page counts neither for nor against a fetcher.
     fn fetchers(&self, totals: &Totals) -> Vec<String> {
         if self.cost.fetchers.is_empty() || totals.delivered == 0 {
             return Vec::new();
         }
-        let mut table = Table::new(&["  fetcher", ">pages", ">requests", ">cost"]);
+        let heads = ["  fetcher", ">pages", ">requests", ">cost", ">success", ">blocked", ">missing"];
+        let mut table = Table::new(&heads);
         for of in &self.cost.fetchers {
             let cost = HumanCount(of.cost.round() as u64).to_string();
-            let (pages, requests) = (HumanCount(of.counts.pages), HumanCount(of.counts.requests));
-            table.row([format!("  {}", of.name), pages.to_string(), requests.to_string(), cost]);
+            let [pages, requests, missing] = [of.counts.delivered, of.counts.attempts, of.counts.missing]
+                .map(|count| HumanCount(count).to_string());
+            let [success, blocked] = [of.counts.success_rate(), of.counts.ban_rate()].map(percent);
+            table.row([format!("  {}", of.name), pages, requests, cost, success, blocked, missing]);
         }
         let mut lines: Vec<String> = table.to_string().lines().map(str::to_owned).collect();
         let mut costs = vec![format!("cost per page {:.1}", self.cost.total() / totals.delivered as f64)];
@@ -144,7 +148,7 @@ fn failing_hosts(totals: &Totals) -> Option<String> {
 mod tests {
     use super::*;
     use crate::commands::fetch::cost_report::FetcherCost;
-    use crate::commands::fetch::run_log::FetcherCounts;
+    use fetchwise::analytics::Row;
     use fetchwise::pipeline::Report;
 
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
@@ -155,6 +159,13 @@ mod tests {
             let (url, success) = (format!("http://{host}/{n}"), error_type.is_none());
             totals.add(&Report { url, error_type, success, paused_until, requests: 1, ..Report::default() });
         }
+    }
+
+    /// Returns the counts of a fetcher to which everything but missing pages is attributed.
+    fn counts(attempts: u64, delivered: u64, missing: u64) -> Row {
+        let mut row = Row::default();
+        (row.attempts, row.delivered, row.missing, row.judged) = (attempts, delivered, missing, attempts - missing);
+        row
     }
 
     fn lines(totals: &Totals, is_list: bool, cost: CostReport) -> Vec<String> {
@@ -169,10 +180,9 @@ mod tests {
         add(&mut totals, "good.org", 4, Some("not_found"));
         add(&mut totals, "barred.org", 5, Some("blocked_403"));
         (0..5).for_each(|n| add(&mut totals, &format!("h{n}.org"), 1, Some(Report::PAUSED)));
-        let counts = |requests, pages| FetcherCounts { requests, pages };
         let fetchers = vec![
-            FetcherCost { name: "direct_access".to_owned(), counts: counts(100, 80), cost: 100.0 },
-            FetcherCost { name: "playwright".to_owned(), counts: counts(12, 10), cost: 240.0 },
+            FetcherCost { name: "direct_access".to_owned(), counts: counts(100, 80, 4), cost: 100.0 },
+            FetcherCost { name: "playwright".to_owned(), counts: counts(12, 10, 0), cost: 240.0 },
         ];
         let alternative =
             |name: &str, pages, cost, known_share| Alternative { name: name.to_owned(), pages, cost, known_share };
@@ -180,9 +190,9 @@ mod tests {
             vec![alternative("direct_access", 80.0, 104.0, 1.0), alternative("playwright", 90.0, 2080.0, 1.0)];
         let want = "90 delivered, 4 missing, 5 failed, 5 paused, 104 requests, 0 B in 2.0 s
   not delivered: 5 blocked_403, 5 paused, 4 not_found
-  fetcher        pages  requests  cost
-  direct_access     80       100   100
-  playwright        10        12   240
+  fetcher        pages  requests  cost  success  blocked  missing
+  direct_access     80       100   100   83.3 %    0.0 %        4
+  playwright        10        12   240   83.3 %    0.0 %        0
   cost per page 3.8; always direct_access 1.3 for about 80 pages; always playwright 23.1 for about 90 pages
   no page from barred.org (5 blocked_403)
 5 URLs are paused for 10 min, until 2026-09-21T14:23:20Z: h0.org, h1.org, h2.org and 2 more
@@ -196,7 +206,7 @@ mod tests {
         add(&mut totals, "good.org", 1, None);
         assert_eq!(lines(&totals, false, CostReport::default()), ["1 delivered, 1 request, 0 B in 2.0 s"]);
         let fetchers =
-            vec![FetcherCost { name: "f".to_owned(), counts: FetcherCounts { requests: 1, pages: 1 }, cost: 1.0 }];
+            vec![FetcherCost { name: "f".to_owned(), counts: counts(1, 1, 0), cost: 1.0 }];
         let alternatives = vec![Alternative { name: "g".to_owned(), pages: 1.0, cost: 1.0, known_share: 0.2 }];
         let lines = lines(&totals, true, CostReport { fetchers, alternatives });
         assert_eq!(lines.last().map(String::as_str), Some("  cost per page 1.0"));

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fetchwise::analytics::Row;
 use fetchwise::attempt::Attempt;
 use fetchwise::backoff::LinkState;
 use fetchwise::selector::{Released, Sink, SinkError};
@@ -12,15 +13,7 @@ use fetchwise::time::Timestamp;
 
 /// The counts of a run. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RunLog(Arc<Mutex<BTreeMap<Box<str>, FetcherCounts>>>);
-
-/// The attempts of one fetcher.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FetcherCounts {
-    pub(crate) requests: u64,
-    /// Attempts that delivered a page.
-    pub(crate) pages: u64,
-}
+pub(crate) struct RunLog(Arc<Mutex<BTreeMap<Box<str>, Row>>>);
 
 impl RunLog {
     /// Returns a sink that counts and passes everything on.
@@ -29,7 +22,7 @@ impl RunLog {
     }
 
     /// Returns the counts by fetcher.
-    pub(crate) fn fetchers(&self) -> Vec<(String, FetcherCounts)> {
+    pub(crate) fn fetchers(&self) -> Vec<(String, Row)> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|(name, counts)| (name.to_string(), *counts)).collect()
     }
@@ -37,11 +30,10 @@ impl RunLog {
     fn add(&self, attempt: &Attempt) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !counts.contains_key(&*attempt.fetcher) {
-            counts.insert((*attempt.fetcher).into(), FetcherCounts::default());
+            counts.insert((*attempt.fetcher).into(), Row::default());
         }
         if let Some(of) = counts.get_mut(&*attempt.fetcher) {
-            of.requests += 1;
-            of.pages += u64::from(attempt.success);
+            of.observe(attempt);
         }
     }
 }

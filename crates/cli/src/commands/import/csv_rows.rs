@@ -8,7 +8,7 @@ use crate::parse::input::{Line, Lines};
 use fetchwise::attempt::json::MAX_LINE_BYTES;
 
 /// The columns that `export` computes from others.
-const COMPUTED: [&str; 5] = ["domain", "site", "cost", "bytes", "visit"];
+pub(super) const COMPUTED: [&str; 5] = ["domain", "site", "cost", "bytes", "visit"];
 /// The columns with a JSON value in each cell.
 const JSON_COLUMNS: [&str; 2] = ["response_headers", "heuristics"];
 /// The columns with text in each cell, which may look like another type.

@@ -1,7 +1,7 @@
 //! `import`: learning from attempts of another crawler.
 //!
-//! `directory` is the data directory to write, and the fleet that is notified. `lines` reads JSON lines and,
-//! with `csv_rows`, CSV; `pocketbase` reads a PocketBase database. Both pass attempts to `target`.
+//! `directory` is the data directory to write, and the fleet that is notified. `lines` reads JSON lines and, with
+//! `csv_rows` and `parquet_rows`, CSV and Parquet; `pocketbase` reads a PocketBase database. Both pass attempts to `target`.
 //!
 //! Invariants: an invalid record is reported and does not keep others from being imported. A second import of the same
 //! input changes nothing.
@@ -17,20 +17,23 @@ use crate::terminal::output::Output;
 mod csv_rows;
 mod data_dir;
 mod lines;
+#[cfg(feature = "parquet")]
+mod parquet_rows;
 #[cfg(feature = "sqlite")]
 mod pocketbase;
 mod target;
 
-/// Learn from attempts in a file of JSON lines or CSV, or in a PocketBase database
+/// Learn from attempts in a file of JSON lines, CSV or Parquet, or in a PocketBase database
 ///
 /// Each line needs `url`, `fetcher`, `success` and `attempted_at` (RFC 3339, or milliseconds since 1970); all other
-/// fields are optional. CSV has the same names in its first line, as `export --format csv` writes it. An invalid line is reported, and the rest is imported. A second import changes nothing. With
+/// fields are optional. CSV and Parquet have columns of the same names, as `export` writes them. The first bytes of the
+/// file tell its format. An invalid line is reported, and the rest is imported. A second import changes nothing. With
 /// --fleet, all nodes learn from the imported attempts as from this node's own.
 #[derive(Debug, Args)]
 #[command(after_help = "Example line:\n  \
     {\"url\": \"https://example.org/\", \"fetcher\": \"playwright\", \"success\": true, \"attempted_at\": \
     \"2026-01-31T12:00:00Z\"}\n\n\
-    Examples:\n  fetchwise import attempts.jsonl\n  zcat old.jsonl.gz | fetchwise import -\n  \
+    Examples:\n  fetchwise import attempts.jsonl\n  fetchwise import attempts.parquet\n  zcat old.jsonl.gz | fetchwise import -\n  \
     fetchwise import --pocketbase pb_data/data.db\n  \
     fetchwise import --fleet nats://127.0.0.1:4222 attempts.jsonl")]
 pub(crate) struct ImportArgs {

@@ -7,6 +7,7 @@
 //! Must not know: the source of attempts.
 
 use std::collections::{BTreeSet, HashSet};
+use std::fmt;
 use std::io::IsTerminal;
 use std::path::Path;
 
@@ -23,8 +24,10 @@ use fetchwise::rfc3339;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 
-/// The number of invalid records that are reported singly; further ones are only counted.
-const MAX_NAMED: u64 = 1000;
+/// The number of invalid records that JSON lists; further ones are only counted.
+const MAX_LISTED: u64 = 1000;
+/// The number of invalid records that are printed singly.
+const MAX_PRINTED: u64 = 10;
 
 /// The result of an import.
 #[derive(Debug, Default, Serialize)]
@@ -54,14 +57,34 @@ pub(super) struct InvalidRecord {
     error: String,
 }
 
+/// A record of the input as a line of JSON, or why it has none.
+pub(super) struct Record {
+    pub(super) position: RecordPosition,
+    pub(super) text: Result<String, String>,
+    /// The bytes of the input that it took.
+    pub(super) bytes: u64,
+}
+
 /// The position of a record in the input.
 #[derive(Clone, Debug)]
 pub(super) enum RecordPosition {
     /// A line, counted from 1.
     Line(u64),
-    /// A row: the name of its table, and its id.
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only databases have rows"))]
+    /// A row: the name of its table and its id, or its number.
+    #[cfg_attr(
+        not(any(feature = "parquet", feature = "sqlite")),
+        allow(dead_code, reason = "only databases and Parquet have rows")
+    )]
     Row(String),
+}
+
+impl fmt::Display for RecordPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => write!(f, "line {line}"),
+            Self::Row(row) => f.write_str(row),
+        }
+    }
 }
 
 /// The log and its known content.
@@ -113,7 +136,7 @@ impl Summary {
     /// Counts and reports an invalid record.
     pub(super) fn fail(&mut self, source: &str, place: RecordPosition, error: String, bar: &ProgressBar) {
         self.failed += 1;
-        if self.failed > MAX_NAMED {
+        if self.failed > MAX_LISTED {
             return;
         }
         let (line, row) = match place {
@@ -121,14 +144,16 @@ impl Summary {
             RecordPosition::Row(row) => (None, Some(row)),
         };
         let at = line.map(|line| line.to_string()).or_else(|| row.clone()).unwrap_or_default();
-        bar.suspend(|| note(format_args!("{source}:{}: {}", plain(&at), plain(&error))));
+        if self.failed <= MAX_PRINTED {
+            bar.suspend(|| note(format_args!("{source}:{}: {}", plain(&at), plain(&error))));
+        }
         self.errors.push(InvalidRecord { line, row, error });
     }
 
     /// Prints the warnings of the import.
     pub(super) fn warn(&self, what: &str) {
-        if self.failed > MAX_NAMED {
-            note(format_args!("{} more invalid {what}", self.failed - MAX_NAMED));
+        if self.failed > MAX_PRINTED {
+            note(format_args!("{} more invalid {what}; --json lists up to {MAX_LISTED}", self.failed - MAX_PRINTED));
         }
         if !self.unknown_fields.is_empty() {
             let names: Vec<String> = self.unknown_fields.iter().map(|name| plain(name)).collect();

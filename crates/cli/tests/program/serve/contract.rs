@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::server::{Server, attempt, lines};
+use super::server::{Response, Server, attempt, lines};
 
 fn taught() -> Server {
     let server = Server::start(&[]);
@@ -137,7 +137,7 @@ fn classify_reads_a_body_and_never_a_path() {
     let coded = json!({ "status": 403, "headers": [["Server", "cloudflare"], ["cf-mitigated", "challenge"]], "body_base64": "PGgxPkhpPC9oMT4=" });
     assert_eq!(server.post("/v1/classify", &coded).of(200)["is_blocked"], true);
     let path = json!({ "status": 200, "body_path": "/etc/passwd" });
-    assert_eq!(server.post("/v1/classify", &path).of(422)["error_type"], "invalid_value");
+    assert_eq!(server.post("/v1/classify", &path).of(422)["error_type"], "unknown_field");
     assert_eq!(server.post("/v1/classify", &json!({ "body_base64": "%%%" })).of(422)["error_type"], "invalid_value");
 }
 
@@ -203,4 +203,81 @@ fn unknown_routes_and_names_are_errors() {
     assert_eq!(server.get("/v1/select").of(405)["error_type"], "method_not_allowed");
     assert_eq!(server.get("/healthz").of(200)["status"], "ok");
     assert_eq!(server.get("/readyz").of(200)["ready"], true);
+}
+
+/// A misspelt field or parameter is refused, as in the config file: it was ignored, and the request did something else.
+#[test]
+fn unknown_fields_and_parameters_are_refused_with_the_nearest_name() {
+    let server = Server::start(&["--pace", "off"]);
+    let refused = |answer: Response, kind: &str, meant: &str| {
+        let shown = format!("{answer:?}");
+        let body = answer.of(422);
+        assert_eq!(body["error_type"], kind, "{shown}");
+        let error = body["error"].as_str().unwrap();
+        assert!(error.contains(&format!("did you mean \"{meant}\"?")), "{error}");
+    };
+    let url = "https://a.org/";
+    for (path, body, meant) in [
+        ("/v1/visits", json!({ "url": url, "fetcherz": ["playwright"] }), "fetcher"),
+        ("/v1/visits", json!({ "visits": [{ "url": url }], "vists": [] }), "visits"),
+        ("/v1/visits", json!({ "ur": url }), "url"),
+        ("/v1/select", json!({ "urls": [url], "last_failur": "blocked" }), "last_failure"),
+        ("/v1/classify", json!({ "body": "x", "stats": 403 }), "status"),
+        ("/v1/forget", json!({ "domain": "a.org", "links": "b" }), "link"),
+        ("/v1/mode", json!({ "mod": "legacy" }), "mode"),
+        ("/v1/links/unpause", json!({ "link": url, "lnk": url }), "link"),
+        ("/v1/visits/report", json!({ "reports": [], "report": [] }), "reports"),
+    ] {
+        refused(server.post(path, &body), "unknown_field", meant);
+    }
+    let begun = server.post("/v1/visits", &json!({ "url": url })).of(201);
+    let report = format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap());
+    refused(server.post(&report, &json!({ "outcome": "content", "durationms": 3 })), "unknown_field", "duration_ms");
+    for (path, meant) in [
+        ("/v1/stats?by=domain&limt=7", "limit"),
+        ("/v1/dashboard?rang=1h", "range"),
+        ("/v1/explain?url=https%3A%2F%2Fa.org%2F&tagg=a%3Db", "tag"),
+        ("/v1/ban-rate?domain=a.org&day=7", "days"),
+        ("/v1/hosts?sate=paused", "state"),
+        ("/v1/links?domian=a.org", "domain"),
+        ("/v1/visits/0?wait=30", "wait_s"),
+    ] {
+        refused(server.get(path), "unknown_parameter", meant);
+    }
+    assert_eq!(server.get("/v1/mode?x=1").of(422)["error_type"], "unknown_parameter");
+    // Probes and scrapers may add parameters.
+    server.get("/healthz?t=1").of(200);
+    // In a list, only the element with the misspelt field fails.
+    let many = server.post("/v1/visits", &json!([{ "url": url, "tagz": {} }, { "url": url }])).of(200);
+    assert_eq!(many[0]["error_type"], "unknown_field", "{many}");
+    assert!(many[1]["visit"].is_string(), "{many}");
+}
+
+/// The description promises what the server does: it refuses fields that a request's schema does not list.
+#[test]
+fn the_schemas_of_requests_are_closed() {
+    let all: Value = serde_json::from_str(include_str!("../../../../serve/src/openapi.json")).unwrap();
+    for (path, methods) in all["paths"].as_object().unwrap() {
+        // Attempts of other programs may have more fields than fetchwise reads.
+        for (_, operation) in methods.as_object().unwrap().iter().filter(|_| path != "/v1/attempts") {
+            if let Some(content) = operation["requestBody"]["content"].get("application/json") {
+                closed(&all, &content["schema"], path);
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn closed(all: &Value, schema: &Value, at: &str) {
+    if let Some(name) = schema["$ref"].as_str() {
+        return closed(all, all.pointer(name.trim_start_matches('#')).unwrap(), at);
+    }
+    for one in ["oneOf", "anyOf"].iter().filter_map(|name| schema[*name].as_array()).flatten() {
+        closed(all, one, at);
+    }
+    match schema["type"].as_str() {
+        Some("array") => closed(all, &schema["items"], at),
+        Some("object") => assert_eq!(schema["additionalProperties"], false, "{at}: {schema}"),
+        _ => {}
+    }
 }
