@@ -35,6 +35,11 @@ export type ErrorKind =
   | 'rate_limited'
   | 'disallowed'
   | 'not_held'
+  | 'payment_required'
+  | 'declined'
+  | 'identity_rejected'
+  | 'reserved'
+  | 'left_by_policy'
 
 /** A verdict, with everything that matched. */
 export interface DetectionExplanation {

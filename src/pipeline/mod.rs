@@ -98,6 +98,8 @@ pub struct Report {
     pub file: Option<PathBuf>,
     /// The end of the link's pause, if it is paused now.
     pub paused_until: Option<Timestamp>,
+    /// The price that a 402 named.
+    pub price: Option<Box<str>>,
     /// The response, if it is content and there is no store.
     pub response: Option<Response>,
     /// The host's `Crawl-delay`, if it is longer than the settings accept. Reported once per host, with the link that

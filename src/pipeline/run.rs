@@ -257,6 +257,7 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
         requests: end.requests,
         bytes: if success { bytes } else { 0 },
         paused_until: end.paused_until,
+        price: end.price,
         ..Report::default()
     }
 }

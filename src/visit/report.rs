@@ -293,6 +293,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned) {
             (last.is_banned, last.blocked_by) = (true, Some(host));
         }
+        last.price.clone_from(&answer.price);
         last.message = match error {
             None => String::new(),
             Some(error) => answer.message.clone().unwrap_or_else(|| describe(error, answer)),
@@ -371,6 +372,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let end = match error.kind() {
             Some(ErrorKind::Queued) => FetchEnd::Queued,
             Some(ErrorKind::RateLimited) => FetchEnd::Limited,
+            Some(kind) if kind.leaves_link() => FetchEnd::Left,
             Some(kind) if kind.is_neutral() => FetchEnd::Neutral,
             _ if self.last.is_banned => FetchEnd::Blocked,
             _ => FetchEnd::Failed,
@@ -382,7 +384,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 self.record_host_failure(&host, PauseReason::Blocked, now);
             }
         }
-        let hint = (end != FetchEnd::Neutral).then(|| error.kind().map_or(Hint::Unknown, Hint::after));
+        if error.kind() == Some(ErrorKind::Declined) {
+            let host: Box<str> = self.host().into();
+            self.record_host_failure(&host, PauseReason::Declined, now);
+        }
+        let hint = (!matches!(end, FetchEnd::Neutral | FetchEnd::Left))
+            .then(|| error.kind().map_or(Hint::Unknown, Hint::after));
         self.update_link(end, hint, now);
         self.end(VisitOutcome::Failed(error), now)
     }

@@ -44,6 +44,11 @@ class ErrorKind(str, enum.Enum):
     RATE_LIMITED = "rate_limited"
     DISALLOWED = "disallowed"
     NOT_HELD = "not_held"
+    PAYMENT_REQUIRED = "payment_required"
+    DECLINED = "declined"
+    IDENTITY_REJECTED = "identity_rejected"
+    RESERVED = "reserved"
+    LEFT_BY_POLICY = "left_by_policy"
 
     __str__ = str.__str__
 

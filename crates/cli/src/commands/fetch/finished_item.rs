@@ -64,6 +64,8 @@ struct StoredReport {
     duration: Duration,
     file: Option<PathBuf>,
     paused_until: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    price: Option<Box<str>>,
 }
 
 impl Stored for FinishedItem {
@@ -114,6 +116,7 @@ impl StoredReport {
             duration: report.duration,
             file: report.file.clone(),
             paused_until: report.paused_until.map(Timestamp::as_millis),
+            price: report.price.clone(),
         })
     }
 
@@ -140,6 +143,7 @@ impl StoredReport {
             duration: self.duration,
             file: self.file,
             paused_until: self.paused_until.map(Timestamp::from_millis),
+            price: self.price,
             response: None,
             crawl_delay_cut: None,
         };
@@ -173,6 +177,7 @@ mod tests {
             duration: Duration::from_micros(1_500),
             file: Some("pages/a.html".into()),
             paused_until: Some(Timestamp::from_millis(7)),
+            price: Some("USD 0.01".into()),
             ..Report::default()
         };
         for error in [None, Some("timeout"), Some(Report::PAUSED), Some(totals::INTERNAL)] {

@@ -32,6 +32,9 @@ pub(crate) struct ReportJson<'a> {
     duration_ms: u64,
     file: Option<&'a Path>,
     paused_until: Option<String>,
+    /// The price that a 402 named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price: Option<&'a str>,
     /// The host that delivered instead of the site.
     served_by: Option<&'a str>,
     /// The date of an archive's copy.
@@ -60,6 +63,7 @@ impl<'a> ReportJson<'a> {
             duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
             file: report.file.as_deref(),
             paused_until: report.paused_until.map(rfc3339::format),
+            price: report.price.as_deref(),
             served_by: report.provenance.as_ref().map(|provenance| &*provenance.by),
             archived_at: report.provenance.as_ref().and_then(|provenance| provenance.captured).map(rfc3339::format),
         }
