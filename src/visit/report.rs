@@ -16,12 +16,14 @@ use crate::selector::Selector;
 use crate::state::host_pauses::{PauseReason, TrialRole};
 use crate::trace::{self, Span};
 use fetchwise_types::attempt::error_kind::{ErrorKind, FailureAction};
-use fetchwise_types::attempt::{Arm, Attempt, ErrorType, Hint, Tag, stored_headers};
+use fetchwise_types::attempt::{
+    ALLOWED_FOR_HEADER, Arm, Attempt, CONSENT_HEADER, ErrorType, Hint, Tag, stored_headers,
+};
 use fetchwise_types::decision::Selection;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::heuristic::{Heuristic, REDIRECTED_BY};
 use fetchwise_types::registry::FetcherSpec;
-use fetchwise_types::response::header;
+use fetchwise_types::response::{Header, header};
 use fetchwise_types::time::Timestamp;
 
 /// Delay before the first retry after a local fault; it doubles each time.
@@ -267,6 +269,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         attempt.http_status = answer.status;
         attempt.response_headers = stored_headers(&answer.headers);
+        if let Some(consent) = &answer.consent {
+            attempt.response_headers.push(Header::new(CONSENT_HEADER, consent.terms_text()));
+            attempt.response_headers.push(Header::new(ALLOWED_FOR_HEADER, consent.allowed_text()));
+        }
         let duration = answer.duration.unwrap_or_else(|| now.since(at));
         attempt.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         attempt.source = Some(selection.source.name().into());

@@ -20,7 +20,7 @@ const HOST: &str = "127.0.0.1";
 
 /// Keeps the recorded attempts, in order.
 #[derive(Clone, Default)]
-struct RecordingSink(Arc<Mutex<Vec<Attempt>>>);
+pub(crate) struct RecordingSink(Arc<Mutex<Vec<Attempt>>>);
 
 impl Sink for RecordingSink {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
@@ -30,7 +30,7 @@ impl Sink for RecordingSink {
 }
 
 impl RecordingSink {
-    fn all(&self) -> Vec<Attempt> {
+    pub(crate) fn all(&self) -> Vec<Attempt> {
         self.0.lock().unwrap().clone()
     }
 }

@@ -12,6 +12,7 @@ use url::Url;
 
 use crate::attempt::ErrorType;
 use crate::attempt::error_kind::ErrorKind;
+use crate::consent::Consent;
 use crate::heuristic::Heuristic;
 use crate::provenance::Provenance;
 use crate::response::Header;
@@ -362,6 +363,8 @@ pub struct FetchResult {
     pub requests: Option<u16>,
     /// Duration of the request. If `None`, the time since the fetch was handed out counts.
     pub duration: Option<Duration>,
+    /// What the terms of the page permit, if it has some.
+    pub consent: Option<Box<Consent>>,
     /// The price that a 402 names.
     pub price: Option<Box<str>>,
     /// The text of a page that has little of it.
@@ -393,6 +396,7 @@ impl From<Outcome> for FetchResult {
             retry_after: None,
             requests: None,
             duration: None,
+            consent: None,
             price: None,
             short: None,
             simhash: None,
